@@ -1,0 +1,1 @@
+"""Model files, tokenizers and model families built on the compiler."""

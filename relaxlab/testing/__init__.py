@@ -1,0 +1,1 @@
+"""Oracles and generators that the tests and benchmarks compare against."""
