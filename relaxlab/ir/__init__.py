@@ -1,0 +1,1 @@
+"""Nodes of both levels, scalar expressions, types, the module, and structural equality."""

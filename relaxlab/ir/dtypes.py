@@ -1,0 +1,83 @@
+"""Data types as strings, in NumPy's and TVM's spelling: `float32`, `int64`, `uint8x64`."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+_SCALAR = re.compile(
+    r"(?:bool|handle|void|bfloat16|float(?:16|32|64)|u?int(?:1|4|8|16|32|64))(?:x(\d+))?"
+)
+
+
+def is_dtype(text: str) -> bool:
+    """Whether `text` names a data type, vector types such as `float32x16` included."""
+    return _SCALAR.fullmatch(text) is not None
+
+
+@cache
+def lanes_of(dtype: str) -> int:
+    """Number of lanes: 1 for a scalar type."""
+    m = _SCALAR.fullmatch(dtype)
+    if m is None:
+        raise ValueError(f"unknown dtype {dtype!r}; write for example 'float32' or 'int8x64'")
+    return int(m.group(1) or 1)
+
+
+@cache
+def element_of(dtype: str) -> str:
+    """The scalar type of one lane."""
+    return dtype.partition("x")[0]
+
+
+@cache
+def with_lanes(dtype: str, lanes: int) -> str:
+    """The vector type with `lanes` lanes of `dtype`'s element type."""
+    base = element_of(dtype)
+    return base if lanes == 1 else f"{base}x{lanes}"
+
+
+@cache
+def bits_of(dtype: str) -> int:
+    """Bits of one element: 8 for bool, as it is stored."""
+    base = element_of(dtype)
+    if base == "bool":
+        return 8
+    if base in ("handle",):
+        return 64
+    return int(re.sub(r"\D", "", base) or 0)
+
+
+@cache
+def bytes_of(dtype: str) -> int:
+    """Bytes one stored element of `dtype` takes (all lanes)."""
+    return (bits_of(dtype) * lanes_of(dtype) + 7) // 8
+
+
+def is_float(dtype: str) -> bool:
+    """Whether the elements are floating point."""
+    return element_of(dtype).startswith(("float", "bfloat"))
+
+
+def is_uint(dtype: str) -> bool:
+    """Whether the elements are unsigned integers."""
+    return element_of(dtype).startswith("uint")
+
+
+def is_int(dtype: str) -> bool:
+    """Whether the elements are integers, signed or not (bool is not)."""
+    return element_of(dtype).startswith(("int", "uint"))
+
+
+@cache
+def numpy_dtype(dtype: str) -> Any:
+    """The NumPy dtype of one element; bfloat16 comes from ml_dtypes."""
+    import numpy as np
+
+    base = element_of(dtype)
+    if base == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(base)

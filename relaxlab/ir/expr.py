@@ -1,0 +1,544 @@
+"""Scalar expressions: one language for tensor dimensions and for loop indices.
+
+Expressions compare by value (variables by identity), so they can be dictionary keys. Python's
+arithmetic operators build expressions and fold constants; `==` compares and never builds.
+Integers are `int64` unless said otherwise; both operands of a binary node have the same dtype.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from relaxlab.ir.dtypes import element_of, is_float, is_int, lanes_of, with_lanes
+from relaxlab.ir.node import Atom, Node, binder, field_names, node, span_field
+from relaxlab.ir.span import Span
+
+
+class PrimExpr(Node):
+    """A scalar (or short-vector) expression with a `dtype`."""
+
+    __slots__ = ("_hash",)
+
+    @property
+    def dtype(self) -> str:
+        raise NotImplementedError
+
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in field_names(type(self)))
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            value = hash((type(self).__name__, self._key()))
+            object.__setattr__(self, "_hash", value)
+            return value
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other) or hash(self) != hash(other):
+            return False
+        return self._key() == other._key()  # type: ignore[attr-defined]
+
+    def __add__(self, other: ExprLike) -> PrimExpr:
+        return binary(Add, self, other)
+
+    def __radd__(self, other: ExprLike) -> PrimExpr:
+        return binary(Add, other, self)
+
+    def __sub__(self, other: ExprLike) -> PrimExpr:
+        return binary(Sub, self, other)
+
+    def __rsub__(self, other: ExprLike) -> PrimExpr:
+        return binary(Sub, other, self)
+
+    def __mul__(self, other: ExprLike) -> PrimExpr:
+        return binary(Mul, self, other)
+
+    def __rmul__(self, other: ExprLike) -> PrimExpr:
+        return binary(Mul, other, self)
+
+    def __truediv__(self, other: ExprLike) -> PrimExpr:
+        return binary(Div, self, other)
+
+    def __rtruediv__(self, other: ExprLike) -> PrimExpr:
+        return binary(Div, other, self)
+
+    def __floordiv__(self, other: ExprLike) -> PrimExpr:
+        return binary(FloorDiv, self, other)
+
+    def __rfloordiv__(self, other: ExprLike) -> PrimExpr:
+        return binary(FloorDiv, other, self)
+
+    def __mod__(self, other: ExprLike) -> PrimExpr:
+        return binary(FloorMod, self, other)
+
+    def __rmod__(self, other: ExprLike) -> PrimExpr:
+        return binary(FloorMod, other, self)
+
+    def __neg__(self) -> PrimExpr:
+        return binary(Sub, const(0, self.dtype), self)
+
+    def __str__(self) -> str:
+        return format_expr(self)
+
+
+ExprLike: TypeAlias = "PrimExpr | int | float"
+
+
+@node
+class Var(PrimExpr, Atom):
+    """A scalar variable: a symbolic dimension, a loop variable, a scalar parameter."""
+
+    name: str
+    var_dtype: str = "int64"
+    span: Span | None = span_field()
+
+    @property
+    def dtype(self) -> str:
+        return self.var_dtype
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+@node
+class IntImm(PrimExpr):
+    """An integer (or bool) constant."""
+
+    value: int
+    imm_dtype: str = "int64"
+    span: Span | None = span_field()
+
+    @property
+    def dtype(self) -> str:
+        return self.imm_dtype
+
+
+@node
+class FloatImm(PrimExpr):
+    """A floating-point constant."""
+
+    value: float
+    imm_dtype: str = "float32"
+    span: Span | None = span_field()
+
+    @property
+    def dtype(self) -> str:
+        return self.imm_dtype
+
+    def _key(self) -> tuple[Any, ...]:  # NaN equals itself, and -0.0 differs from 0.0
+        return (self.value.hex() if math.isfinite(self.value) else str(self.value), self.imm_dtype)
+
+
+@node
+class StringImm(PrimExpr):
+    """A string constant: the name of an external function, a message."""
+
+    value: str
+    span: Span | None = span_field()
+
+    @property
+    def dtype(self) -> str:
+        return "handle"
+
+
+@node
+class Cast(PrimExpr):
+    """Conversion to `to` with C semantics: float to int truncates, int to int wraps."""
+
+    to: str
+    value: PrimExpr
+    span: Span | None = span_field()
+
+    @property
+    def dtype(self) -> str:
+        return self.to
+
+
+@node
+class BinaryOp(PrimExpr):
+    """Base of the arithmetic nodes; `a` and `b` have one dtype, which is the result's."""
+
+    a: PrimExpr
+    b: PrimExpr
+    span: Span | None = span_field()
+
+    @property
+    def dtype(self) -> str:
+        return self.a.dtype
+
+
+class Add(BinaryOp):
+    """a + b"""
+
+    __slots__ = ()
+
+
+class Sub(BinaryOp):
+    """a - b"""
+
+    __slots__ = ()
+
+
+class Mul(BinaryOp):
+    """a * b"""
+
+    __slots__ = ()
+
+
+class Div(BinaryOp):
+    """a / b; integers truncate toward zero."""
+
+    __slots__ = ()
+
+
+class Mod(BinaryOp):
+    """Remainder of the truncating division."""
+
+    __slots__ = ()
+
+
+class FloorDiv(BinaryOp):
+    """a // b, rounding toward negative infinity."""
+
+    __slots__ = ()
+
+
+class FloorMod(BinaryOp):
+    """a % b with the sign of b, as in Python."""
+
+    __slots__ = ()
+
+
+class Min(BinaryOp):
+    """The smaller operand; NaN if either is NaN."""
+
+    __slots__ = ()
+
+
+class Max(BinaryOp):
+    """The larger operand; NaN if either is NaN."""
+
+    __slots__ = ()
+
+
+class BitOp(BinaryOp):
+    """Base of the bitwise nodes on integers."""
+
+    __slots__ = ()
+
+
+class BitAnd(BitOp):
+    """a & b"""
+
+    __slots__ = ()
+
+
+class BitOr(BitOp):
+    """a | b"""
+
+    __slots__ = ()
+
+
+class BitXor(BitOp):
+    """a ^ b"""
+
+    __slots__ = ()
+
+
+class ShiftLeft(BitOp):
+    """a << b"""
+
+    __slots__ = ()
+
+
+class ShiftRight(BitOp):
+    """a >> b: arithmetic for signed, logical for unsigned operands."""
+
+    __slots__ = ()
+
+
+class CmpOp(BinaryOp):
+    """Base of the comparisons; the result is bool."""
+
+    __slots__ = ()
+
+    @property
+    def dtype(self) -> str:
+        return with_lanes("bool", lanes_of(self.a.dtype))
+
+
+class EQ(CmpOp):
+    """a equals b"""
+
+    __slots__ = ()
+
+
+class NE(CmpOp):
+    """a differs from b"""
+
+    __slots__ = ()
+
+
+class LT(CmpOp):
+    """a < b"""
+
+    __slots__ = ()
+
+
+class LE(CmpOp):
+    """a <= b"""
+
+    __slots__ = ()
+
+
+class GT(CmpOp):
+    """a > b"""
+
+    __slots__ = ()
+
+
+class GE(CmpOp):
+    """a >= b"""
+
+    __slots__ = ()
+
+
+class And(BinaryOp):
+    """Logical and of bools."""
+
+    __slots__ = ()
+
+
+class Or(BinaryOp):
+    """Logical or of bools."""
+
+    __slots__ = ()
+
+
+@node
+class Not(PrimExpr):
+    """Logical negation of a bool."""
+
+    a: PrimExpr
+    span: Span | None = span_field()
+
+    @property
+    def dtype(self) -> str:
+        return self.a.dtype
+
+
+@node
+class Select(PrimExpr):
+    """`true_value if condition else false_value`; both sides may be evaluated."""
+
+    condition: PrimExpr
+    true_value: PrimExpr
+    false_value: PrimExpr
+    span: Span | None = span_field()
+
+    @property
+    def dtype(self) -> str:
+        return self.true_value.dtype
+
+
+@node
+class Let(PrimExpr):
+    """`body` with `var` standing for `value`."""
+
+    var: Var = binder()
+    value: PrimExpr
+    body: PrimExpr
+    span: Span | None = span_field()
+
+    @property
+    def dtype(self) -> str:
+        return self.body.dtype
+
+
+@node
+class Ramp(PrimExpr):
+    """The vector `base, base + stride, …` of `lanes` lanes."""
+
+    base: PrimExpr
+    stride: PrimExpr
+    lanes: int
+    span: Span | None = span_field()
+
+    @property
+    def dtype(self) -> str:
+        return with_lanes(self.base.dtype, self.lanes)
+
+
+@node
+class Broadcast(PrimExpr):
+    """The scalar `value` in every one of `lanes` lanes."""
+
+    value: PrimExpr
+    lanes: int
+    span: Span | None = span_field()
+
+    @property
+    def dtype(self) -> str:
+        return with_lanes(self.value.dtype, self.lanes)
+
+
+@node
+class Call(PrimExpr):
+    """A call of the intrinsic `op` (`exp`, `if_then_else`, `call_extern`, …), see `intrinsics`."""
+
+    result_dtype: str
+    op: str
+    args: tuple[PrimExpr, ...]
+    span: Span | None = span_field()
+
+    @property
+    def dtype(self) -> str:
+        return self.result_dtype
+
+
+_FOLD: dict[type[BinaryOp], Callable[[Any, Any], Any]] = {
+    Add: lambda a, b: a + b,
+    Sub: lambda a, b: a - b,
+    Mul: lambda a, b: a * b,
+    FloorDiv: lambda a, b: a // b if b else None,
+    FloorMod: lambda a, b: a % b if b else None,
+    Min: min,
+    Max: max,
+    EQ: lambda a, b: a == b,
+    NE: lambda a, b: a != b,
+    LT: lambda a, b: a < b,
+    LE: lambda a, b: a <= b,
+    GT: lambda a, b: a > b,
+    GE: lambda a, b: a >= b,
+}
+
+
+def const(value: float, dtype: str | None = None) -> PrimExpr:
+    """A constant; without a dtype, bool for bools, int64 for ints and float32 for floats."""
+    if dtype is None:
+        kind = {bool: "bool", int: "int64"}
+        dtype = kind.get(type(value), "float32")
+    lanes, scalar = lanes_of(dtype), element_of(dtype)
+    imm: PrimExpr
+    imm = FloatImm(float(value), scalar) if is_float(scalar) else IntImm(int(value), scalar)
+    return imm if lanes == 1 else Broadcast(imm, lanes)
+
+
+def as_expr(value: ExprLike, like: str | None = None) -> PrimExpr:
+    """`value` as an expression; Python numbers become constants of dtype `like`."""
+    if isinstance(value, PrimExpr):
+        return value
+    if like is not None and isinstance(value, float) and not is_float(like):
+        like = None
+    return const(value, like)
+
+
+def binary(cls: type[BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Build `cls(a, b)`, giving Python numbers the other operand's dtype and folding constants.
+
+    Raises TypeError when the dtypes differ: insert a `Cast`.
+    """
+    if not isinstance(a, PrimExpr):
+        a = as_expr(a, b.dtype if isinstance(b, PrimExpr) else None)
+    b = as_expr(b, a.dtype)
+    if a.dtype != b.dtype:
+        a, b = _same_lanes(a, b)
+    if a.dtype != b.dtype:
+        raise TypeError(
+            f"{cls.__name__} of {a.dtype} and {b.dtype}: {a} and {b}; "
+            f"convert one of them with Cast({a.dtype!r}, …)"
+        )
+    if isinstance(a, IntImm) and isinstance(b, IntImm) and a.dtype in ("int64", "int32"):
+        value = _FOLD[cls](a.value, b.value) if cls in _FOLD else None
+        if value is not None:
+            return const(value, "bool" if issubclass(cls, CmpOp) else a.dtype)
+    return _identity(cls, a, b) or cls(a, b)
+
+
+def _same_lanes(a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    la, lb = lanes_of(a.dtype), lanes_of(b.dtype)
+    if la == 1 < lb:
+        return Broadcast(a, lb), b
+    if lb == 1 < la:
+        return a, Broadcast(b, la)
+    return a, b
+
+
+def _identity(cls: type[BinaryOp], a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
+    """x+0, x*1 and their like for integers; floats keep every operation."""
+    if not is_int(a.dtype):
+        return None
+    av = a.value if isinstance(a, IntImm) else None
+    bv = b.value if isinstance(b, IntImm) else None
+    if cls is Add:
+        return a if bv == 0 else b if av == 0 else None
+    if cls is Sub:
+        return a if bv == 0 else None
+    if cls is Mul:
+        if av == 0 or bv == 0:
+            return a if av == 0 else b
+        return a if bv == 1 else b if av == 1 else None
+    if cls is FloorDiv and bv == 1:
+        return a
+    if cls is FloorMod and bv == 1:
+        return const(0, a.dtype)
+    return None
+
+
+def all_of(conditions: list[PrimExpr] | tuple[PrimExpr, ...]) -> PrimExpr:
+    """The conjunction; `True` when there is no condition."""
+    result: PrimExpr = IntImm(1, "bool")
+    for c in conditions:
+        if c == IntImm(1, "bool"):
+            continue
+        result = c if result == IntImm(1, "bool") else And(result, c)
+    return result
+
+
+_SYMBOLS: dict[str, tuple[str, int]] = {
+    "Or": ("or", 1), "And": ("and", 2), "EQ": ("==", 4), "NE": ("!=", 4), "LT": ("<", 4),
+    "LE": ("<=", 4), "GT": (">", 4), "GE": (">=", 4), "BitOr": ("|", 5), "BitXor": ("^", 6),
+    "BitAnd": ("&", 7), "ShiftLeft": ("<<", 8), "ShiftRight": (">>", 8), "Add": ("+", 9),
+    "Sub": ("-", 9), "Mul": ("*", 10), "Div": ("/", 10), "FloorDiv": ("//", 10),
+    "FloorMod": ("%", 10),
+}  # fmt: skip
+
+
+def format_expr(e: Node, parent: int = 0) -> str:
+    """Plain text of an expression for messages; the script printer writes runnable text."""
+    match e:
+        case IntImm(value, "bool"):
+            return str(bool(value))
+        case IntImm(value) | FloatImm(value):
+            return str(value)
+        case StringImm(value):
+            return repr(value)
+        case Var(name):
+            return name
+        case BinaryOp(a, b) if type(e).__name__ in _SYMBOLS:
+            symbol, level = _SYMBOLS[type(e).__name__]
+            text = f"{format_expr(a, level)} {symbol} {format_expr(b, level + 1)}"
+            return f"({text})" if level < parent else text
+        case Cast(to, value):
+            return f"{to}({format_expr(value)})"
+        case Call(_, op, args):
+            return f"{op}({', '.join(format_expr(a) for a in args)})"
+        case _:
+            parts: list[str] = []
+            for name in field_names(type(e)):
+                value = getattr(e, name)
+                values: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+                parts += [format_expr(v) if isinstance(v, PrimExpr) else _short(v) for v in values]
+            return f"{type(e).__name__.lower()}({', '.join(parts)})"
+
+
+def _short(value: Any) -> str:
+    return str(getattr(value, "name", value))

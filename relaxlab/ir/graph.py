@@ -1,0 +1,228 @@
+"""Graph functions: calls on tensors in A-normal form (Relax's vocabulary).
+
+After normalisation every call, tuple and conditional is bound to a variable, and the variable's
+`ty` is what was deduced for it. Variables compare by identity.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.node import NO_ATTRS, Atom, Attrs, Node, binder, node, span_field
+from relaxlab.ir.span import Span
+from relaxlab.ir.types import Type
+
+
+class Expr(Node):
+    """Base of the graph-level expressions."""
+
+    __slots__ = ()
+
+
+@node
+class Var(Expr, Atom):
+    """A variable; `ty` is its annotation or what was deduced (None before normalisation)."""
+
+    name: str
+    ty: Type | None = None
+    span: Span | None = span_field()
+
+
+class DataflowVar(Var):
+    """A variable visible only in its dataflow block."""
+
+    __slots__ = ()
+
+
+@node
+class GlobalVar(Expr, Atom):
+    """A reference to the module's function of that name; equal when the names are."""
+
+    name: str
+    span: Span | None = span_field()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GlobalVar) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(("GlobalVar", self.name))
+
+
+@node
+class ExternFunc(Expr, Atom):
+    """A function registered by name outside the module (a library or Python function)."""
+
+    name: str
+    span: Span | None = span_field()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExternFunc) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(("ExternFunc", self.name))
+
+
+@node
+class Op(Expr, Atom):
+    """An operator by its name in the script after `R.`: `add`, `nn.softmax`, `call_tir`."""
+
+    name: str
+    span: Span | None = span_field()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Op) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(("Op", self.name))
+
+
+@node
+class Constant(Expr):
+    """A tensor constant; the array is never written to."""
+
+    data: np.ndarray[Any, Any]
+    span: Span | None = span_field()
+
+
+@node
+class Tuple(Expr):
+    """A tuple of values."""
+
+    fields: tuple[Expr, ...]
+    span: Span | None = span_field()
+
+
+@node
+class TupleGetItem(Expr):
+    """Field `index` of a tuple."""
+
+    tuple_value: Expr
+    index: int
+    span: Span | None = span_field()
+
+
+@node
+class ShapeExpr(Expr):
+    """A shape value (`R.shape([n, 4])`)."""
+
+    values: tuple[PrimExpr, ...]
+    span: Span | None = span_field()
+
+
+@node
+class PrimValue(Expr):
+    """A scalar value (`R.prim_value(n + 1)`)."""
+
+    value: PrimExpr
+    span: Span | None = span_field()
+
+
+@node
+class StringImm(Expr):
+    """A string value."""
+
+    value: str
+    span: Span | None = span_field()
+
+
+@node
+class DataTypeImm(Expr):
+    """A data type as a value."""
+
+    value: str
+    span: Span | None = span_field()
+
+
+@node
+class Call(Expr):
+    """`op(*args)`: `op` is an operator, a global or local function, or an external function.
+
+    The cross-level calls are operators: `call_tir(gvar, Tuple(args)[, ShapeExpr symbols])` with
+    the output types in `ty_args` (several outputs: several types), `call_dps_packed(extern,
+    Tuple(args))` likewise, `call_pure_packed(extern, *args)` with its result type in `ty_args`.
+    """
+
+    op: Expr
+    args: tuple[Expr, ...]
+    attrs: Attrs = NO_ATTRS
+    ty_args: tuple[Type, ...] = ()
+    span: Span | None = span_field()
+
+
+@node
+class If(Expr):
+    """A conditional on a bool scalar tensor; both branches are `SeqExpr`."""
+
+    condition: Expr
+    true_branch: SeqExpr
+    false_branch: SeqExpr
+    span: Span | None = span_field()
+
+
+class Binding(Node):
+    """Base of the bindings."""
+
+    __slots__ = ()
+
+
+@node
+class VarBinding(Binding):
+    """`var = value`"""
+
+    value: Expr
+    var: Var = binder()
+    span: Span | None = span_field()
+
+
+@node
+class MatchCast(Binding):
+    """`var = R.match_cast(value, ty)`: checked at run time; may bind the symbols of `ty`."""
+
+    value: Expr
+    ty: Type
+    var: Var = binder()
+    span: Span | None = span_field()
+
+
+@node
+class BindingBlock(Node):
+    """Bindings in order; may have effects."""
+
+    bindings: tuple[Binding, ...]
+    span: Span | None = span_field()
+
+
+class DataflowBlock(BindingBlock):
+    """A side-effect-free straight-line region; its non-`DataflowVar`s are its outputs."""
+
+    __slots__ = ()
+
+
+@node
+class SeqExpr(Expr):
+    """Blocks of bindings, then the value of `body`."""
+
+    blocks: tuple[BindingBlock, ...]
+    body: Expr
+    span: Span | None = span_field()
+
+
+@node
+class Function(Expr):
+    """A graph function. `ret_ty` None: not annotated, deduced by normalisation.
+
+    `private` functions may be changed or removed by passes. Recognised attrs: `num_input` (int:
+    how many leading parameters are run-time inputs, the rest being weights),
+    `tir_var_upper_bound` (symbol name -> int), `primitive` (bool: a fused group).
+    """
+
+    params: tuple[Var, ...] = binder()
+    body: SeqExpr
+    ret_ty: Type | None = None
+    is_pure: bool = True
+    private: bool = False
+    attrs: Attrs = NO_ATTRS
+    span: Span | None = span_field()

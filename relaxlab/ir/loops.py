@@ -1,0 +1,241 @@
+"""Loop functions: loop nests over buffers (TensorIR's vocabulary).
+
+A `Block` is the unit of scheduling: its iteration variables are bound by the enclosing
+`BlockRealize`, its body may use only those, and its read and write regions say what it touches.
+Buffers compare by identity.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.node import NO_ATTRS, Atom, Attrs, Node, binder, node, span_field
+from relaxlab.ir.span import Span
+
+ForKind: TypeAlias = Literal["serial", "parallel", "vectorized", "unrolled", "thread_binding"]
+IterKind: TypeAlias = Literal["spatial", "reduce", "scan", "opaque"]
+
+
+@node
+class Buffer(Atom):
+    """Memory holding an array of `dtype` elements.
+
+    `strides` are in elements; empty means row-major and dense. `scope` is `global` (main memory,
+    planned), `local` (private to one thread of execution; registers or stack), or `shared`
+    (one GPU block). `elem_offset` counts elements from the data pointer.
+    """
+
+    name: str
+    shape: tuple[PrimExpr, ...]
+    dtype: str = "float32"
+    strides: tuple[PrimExpr, ...] = ()
+    scope: str = "global"
+    elem_offset: PrimExpr | None = None
+    align: int = 64
+    span: Span | None = span_field()
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+@node
+class BufferLoad(PrimExpr):
+    """One element of `buffer` (or a vector of them, when an index is a vector)."""
+
+    buffer: Buffer
+    indices: tuple[PrimExpr, ...]
+    span: Span | None = span_field()
+
+    @property
+    def dtype(self) -> str:
+        return load_dtype(self.buffer, self.indices)
+
+
+def load_dtype(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> str:
+    """The dtype of `buffer[indices]`: the buffer's, with the lanes of the vector index."""
+    from relaxlab.ir.dtypes import lanes_of, with_lanes
+
+    lanes = max((lanes_of(i.dtype) for i in indices), default=1)
+    return with_lanes(buffer.dtype, lanes) if lanes > 1 else buffer.dtype
+
+
+@node
+class Range(Node):
+    """`extent` integers from `min`."""
+
+    min: PrimExpr
+    extent: PrimExpr
+    span: Span | None = span_field()
+
+
+@node
+class BufferRegion(Node):
+    """A box of a buffer: one range per dimension."""
+
+    buffer: Buffer
+    region: tuple[Range, ...]
+    span: Span | None = span_field()
+
+
+@node
+class MatchBufferRegion(Node):
+    """`buffer`, a view of `source` inside a block (the result of blockize and tensorize)."""
+
+    buffer: Buffer = binder()
+    source: BufferRegion
+    span: Span | None = span_field()
+
+
+class Stmt(Node):
+    """Base of the statements."""
+
+    __slots__ = ()
+
+
+@node
+class For(Stmt):
+    """`for loop_var in range(min, min + extent)` with a way of running the iterations.
+
+    `thread` is the axis name (`blockIdx.x`, `threadIdx.y`, `vthread`) of a thread binding.
+    """
+
+    loop_var: Var = binder()
+    min: PrimExpr
+    extent: PrimExpr
+    kind: ForKind
+    body: Stmt
+    thread: str | None = None
+    annotations: Attrs = NO_ATTRS
+    span: Span | None = span_field()
+
+
+@node
+class While(Stmt):
+    """Repeat `body` while `condition` holds."""
+
+    condition: PrimExpr
+    body: Stmt
+    span: Span | None = span_field()
+
+
+@node
+class IfThenElse(Stmt):
+    """Run one of two statements."""
+
+    condition: PrimExpr
+    then_case: Stmt
+    else_case: Stmt | None = None
+    span: Span | None = span_field()
+
+
+@node
+class LetStmt(Stmt):
+    """`body` with `var` bound to `value`."""
+
+    var: Var = binder()
+    value: PrimExpr
+    body: Stmt
+    span: Span | None = span_field()
+
+
+@node
+class SeqStmt(Stmt):
+    """Statements one after the other; never nested, never of length one (see `seq`)."""
+
+    stmts: tuple[Stmt, ...]
+    span: Span | None = span_field()
+
+
+@node
+class BufferStore(Stmt):
+    """`buffer[indices] = value`."""
+
+    buffer: Buffer
+    value: PrimExpr
+    indices: tuple[PrimExpr, ...]
+    span: Span | None = span_field()
+
+
+@node
+class Evaluate(Stmt):
+    """An expression evaluated for its effect."""
+
+    value: PrimExpr
+    span: Span | None = span_field()
+
+
+@node
+class AssertStmt(Stmt):
+    """Stop with `message` unless `condition` holds."""
+
+    condition: PrimExpr
+    message: str
+    span: Span | None = span_field()
+
+
+@node
+class IterVar(Node):
+    """A block axis: a variable over `dom`, spatial (independent) or reduce (accumulating)."""
+
+    var: Var = binder()
+    dom: Range
+    kind: IterKind
+    span: Span | None = span_field()
+
+
+@node
+class Block(Stmt):
+    """A scheduling unit. `init` runs where all reduce axes are at their first value."""
+
+    name: str
+    iter_vars: tuple[IterVar, ...]
+    reads: tuple[BufferRegion, ...]
+    writes: tuple[BufferRegion, ...]
+    body: Stmt
+    init: Stmt | None = None
+    alloc_buffers: tuple[Buffer, ...] = ()
+    match_buffers: tuple[MatchBufferRegion, ...] = ()
+    annotations: Attrs = NO_ATTRS
+    span: Span | None = span_field()
+
+
+@node
+class BlockRealize(Stmt):
+    """Run `block` with its axes bound to `iter_values`, where `predicate` holds."""
+
+    iter_values: tuple[PrimExpr, ...]
+    predicate: PrimExpr
+    block: Block
+    span: Span | None = span_field()
+
+
+@node
+class PrimFunc(Node):
+    """A loop function in destination-passing style.
+
+    `params` are buffers (inputs, then outputs) and scalar variables. Symbols in the buffers'
+    shapes that are not parameters are bound by the shapes passed. The outermost statement may be
+    a root block; allocations of a function without blocks live in the root block too.
+    Recognised attrs: `tir.noalias` (bool), `op_pattern` (int), `global_symbol` (str, set only on
+    export), `tir_var_upper_bound` (name -> int).
+    """
+
+    params: tuple[Buffer | Var, ...] = binder()
+    body: Stmt
+    attrs: Attrs = NO_ATTRS
+    span: Span | None = span_field()
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The parameters that are buffers."""
+        return tuple(p for p in self.params if isinstance(p, Buffer))
+
+
+def seq(*stmts: Stmt) -> Stmt:
+    """Statements in order, flattened; a single one stands alone."""
+    flat: list[Stmt] = []
+    for s in stmts:
+        flat.extend(s.stmts if isinstance(s, SeqStmt) else (s,))
+    return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat))

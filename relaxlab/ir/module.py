@@ -1,0 +1,103 @@
+"""A module: functions of both levels under their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from relaxlab.ir.graph import ExternFunc, Function
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.node import NO_ATTRS, Attrs, Node, node, span_field
+from relaxlab.ir.span import Span
+
+BaseFunc = Function | PrimFunc | ExternFunc
+
+
+@node
+class Module(Node):
+    """Named functions in definition order; immutable: the `with_` methods return new modules.
+
+    >>> Module.of({})
+    Module(functions=(), attrs=Attrs())
+    """
+
+    functions: tuple[tuple[str, BaseFunc], ...]
+    attrs: Attrs = NO_ATTRS
+    span: Span | None = span_field()
+
+    @staticmethod
+    def of(functions: Mapping[str, BaseFunc], attrs: Attrs = NO_ATTRS) -> Module:
+        """A module from a dictionary."""
+        return Module(tuple(functions.items()), attrs)
+
+    def __getitem__(self, name: str) -> BaseFunc:
+        for key, fn in self.functions:
+            if key == name:
+                return fn
+        names = ", ".join(k for k, _ in self.functions) or "none"
+        raise KeyError(f"no function named {name!r} in the module; it has: {names}")
+
+    def __contains__(self, name: object) -> bool:
+        return any(key == name for key, _ in self.functions)
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key, _ in self.functions)
+
+    def __len__(self) -> int:
+        return len(self.functions)
+
+    def get(self, name: str) -> BaseFunc | None:
+        """The function of that name, or None."""
+        return next((fn for key, fn in self.functions if key == name), None)
+
+    def items(self) -> tuple[tuple[str, BaseFunc], ...]:
+        """Pairs of name and function."""
+        return self.functions
+
+    def graph_functions(self) -> dict[str, Function]:
+        """The graph functions by name."""
+        return {k: f for k, f in self.functions if isinstance(f, Function)}
+
+    def loop_functions(self) -> dict[str, PrimFunc]:
+        """The loop functions by name."""
+        return {k: f for k, f in self.functions if isinstance(f, PrimFunc)}
+
+    def with_functions(self, updates: Mapping[str, BaseFunc]) -> Module:
+        """A module with the functions in `updates` replaced in place, new ones appended."""
+        if all(self.get(k) is f for k, f in updates.items()):
+            return self
+        return Module(tuple({**dict(self.functions), **updates}.items()), self.attrs)
+
+    def without(self, *names: str) -> Module:
+        """A module without the named functions."""
+        kept = tuple((k, f) for k, f in self.functions if k not in names)
+        return self if len(kept) == len(self.functions) else Module(kept, self.attrs)
+
+    def map_functions(self, fn: Callable[[str, Any], BaseFunc]) -> Module:
+        """A module with `fn(name, function)` in place of each function; self if none changed."""
+        return self.with_functions({k: fn(k, f) for k, f in self.functions})
+
+    def fresh_name(self, hint: str) -> str:
+        """`hint`, or `hint1`, `hint2`, … when it is taken."""
+        name, count = hint, 0
+        while name in self:
+            count += 1
+            name = f"{hint}{count}"
+        return name
+
+    def script(self, **options: Any) -> str:
+        """The module as a runnable script; see `relaxlab.script.printer.print_module`."""
+        return _printer(self, **options)
+
+
+def _no_printer(_: Node, **__: Any) -> str:
+    raise RuntimeError("import relaxlab (or relaxlab.script) before printing a module")
+
+
+_printer: Callable[..., str] = _no_printer
+
+
+def register_printer(printer: Callable[..., str]) -> None:
+    """Called once by the script room, which may not be imported from here."""
+    global _printer
+    _printer = printer

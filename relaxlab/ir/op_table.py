@@ -1,0 +1,97 @@
+"""The operator table: one row per graph operator.
+
+The rows are written in `relaxlab.ops`; the table lives here because the parser, type deduction
+and the passes read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from relaxlab.ir.graph import Call
+from relaxlab.ir.types import Type
+
+if TYPE_CHECKING:
+    from relaxlab.ir.loops import PrimFunc
+    from relaxlab.ir.module import Module
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED = _Required()
+"""Default of a parameter that must be given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of an operator.
+
+    A `value` parameter is an entry of `Call.args` (a graph expression: tensor, shape, tuple,
+    scalar); an `attr` parameter is an entry of `Call.attrs` (Python values, dtypes as strings).
+    An optional value parameter that is left out is not in `Call.args`.
+    """
+
+    name: str
+    kind: Literal["value", "attr"] = "value"
+    default: Any = REQUIRED
+
+
+@dataclass(frozen=True, slots=True)
+class OpRow:
+    """Everything relaxlab knows about one operator.
+
+    infer:      (call, types of call.args, module) -> result type; raises `TypeDeductionError`.
+    lower:      (call, types of call.args, result type) -> loop function in destination-passing
+                style (inputs in order, then outputs), or None when the operator is not lowered to
+                loops (it is handled by a named pass).
+    reference:  NumPy meaning: called with arrays (shapes as tuples of int, tuples as tuples) for
+                the value parameters and keywords for the attrs.
+    """
+
+    name: str
+    params: tuple[Param, ...]
+    infer: Callable[[Call, tuple[Type, ...], Module | None], Type]
+    reference: Callable[..., Any] | None = None
+    lower: Callable[[Call, tuple[Type, ...], Type], PrimFunc] | None = None
+    pure: bool = True
+
+
+class TypeDeductionError(Exception):
+    """An operator cannot take these arguments; turned into a diagnostic by type deduction."""
+
+    def __init__(self, message: str, *, suggestion: str | None = None) -> None:
+        super().__init__(message)
+        self.suggestion = suggestion
+
+
+_TABLE: dict[str, OpRow] = {}
+
+
+def register_op(row: OpRow) -> OpRow:
+    """Add a row. Raises ValueError when the name is taken."""
+    if row.name in _TABLE:
+        raise ValueError(f"operator {row.name!r} is registered twice")
+    _TABLE[row.name] = row
+    return row
+
+
+def find_op(name: str) -> OpRow | None:
+    """The row of an operator, or None."""
+    return _TABLE.get(name)
+
+
+def op_row(name: str) -> OpRow:
+    """The row of an operator. Raises KeyError naming it."""
+    if name not in _TABLE:
+        raise KeyError(f"unknown operator {name!r}; see relaxlab.ops for the list")
+    return _TABLE[name]
+
+
+def op_names() -> tuple[str, ...]:
+    """All operators, sorted."""
+    return tuple(sorted(_TABLE))

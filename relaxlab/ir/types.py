@@ -1,0 +1,109 @@
+"""Annotations of graph-level values (the paper's section 3.2; `StructInfo` in older TVM).
+
+Dimensions are scalar expressions. `None` for a shape means that only the rank is known, and
+rank -1 that nothing is.
+"""
+
+from __future__ import annotations
+
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.node import Node, binder, node, span_field
+from relaxlab.ir.span import Span
+
+
+class Type(Node):
+    """Base of the annotations."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return format_type(self)
+
+
+@node
+class ObjectType(Type):
+    """Any value."""
+
+    span: Span | None = span_field()
+
+
+@node
+class PrimType(Type):
+    """A scalar of `dtype`; `value` when it is known."""
+
+    dtype: str
+    value: PrimExpr | None = None
+    span: Span | None = span_field()
+
+
+@node
+class ShapeType(Type):
+    """A shape value: its dimensions, or only their number (-1: unknown)."""
+
+    values: tuple[PrimExpr, ...] | None = None
+    ndim: int = -1
+    span: Span | None = span_field()
+
+    def __post_init__(self) -> None:
+        if self.values is not None:
+            object.__setattr__(self, "ndim", len(self.values))
+
+
+@node
+class TensorType(Type):
+    """A tensor: its shape, or only its rank (-1: unknown); dtype None when unknown."""
+
+    shape: tuple[PrimExpr, ...] | None = None
+    dtype: str | None = None
+    ndim: int = -1
+    span: Span | None = span_field()
+
+    def __post_init__(self) -> None:
+        if self.shape is not None:
+            object.__setattr__(self, "ndim", len(self.shape))
+
+
+@node
+class TupleType(Type):
+    """A tuple of values."""
+
+    fields: tuple[Type, ...]
+    span: Span | None = span_field()
+
+
+@node
+class FuncType(Type):
+    """A function (`R.Callable`). Symbols in `params` are bound there; `params` None: any."""
+
+    params: tuple[Type, ...] | None = binder()
+    ret: Type
+    is_pure: bool = True
+    span: Span | None = span_field()
+
+
+def format_type(ty: Type) -> str:
+    """Plain text of a type for messages, in the script's spelling."""
+    match ty:
+        case PrimType(dtype, value):
+            return f"R.Prim({dtype!r})" if value is None else f"R.Prim(value={value})"
+        case ShapeType(values, ndim):
+            if values is not None:
+                return f"R.Shape([{', '.join(map(str, values))}])"
+            return f"R.Shape(ndim={ndim})" if ndim >= 0 else "R.Shape"
+        case TensorType(shape, dtype, ndim):
+            args: list[str] = []
+            if shape is not None:
+                comma = "," if len(shape) == 1 else ""
+                args.append(f"({', '.join(map(str, shape))}{comma})")
+            if dtype is not None:
+                args.append(repr(dtype) if shape is not None else f"dtype={dtype!r}")
+            if shape is None and ndim >= 0:
+                args.append(f"ndim={ndim}")
+            return f"R.Tensor({', '.join(args)})" if args else "R.Tensor"
+        case TupleType(fields):
+            return f"R.Tuple({', '.join(map(str, fields))})"
+        case FuncType(params, ret):
+            inner = "..." if params is None else f"({', '.join(map(str, params))})"
+            return f"R.Callable({inner}, {ret})"
+        case _:
+            return "R.Object"

@@ -1,0 +1,92 @@
+"""Recording what passes do. A trace is a plain value; nothing here runs a pass."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import Attrs
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """One decision of a pass: the rule, what it looked at, what it did or refused, and why."""
+
+    rule: str
+    subject: str
+    reason: str
+    applied: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PassRecord:
+    """One pass run. `after is before` when it changed nothing; `error` when it failed."""
+
+    name: str
+    options: Attrs
+    before: Module
+    after: Module
+    seconds: float
+    rewrites: tuple[Rewrite, ...] = ()
+    error: str | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether the pass returned a new module."""
+        return self.after is not self.before
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The passes a module went through, in order."""
+
+    module: Module
+    passes: tuple[PassRecord, ...] = ()
+
+    @property
+    def result(self) -> Module:
+        """The module after the last pass."""
+        return self.passes[-1].after if self.passes else self.module
+
+    def find(self, name: str) -> PassRecord:
+        """The first record of the named pass. Raises KeyError."""
+        for record in self.passes:
+            if record.name == name:
+                return record
+        names = ", ".join(r.name for r in self.passes) or "none"
+        raise KeyError(f"pass {name!r} is not in the trace; it has: {names}")
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        for r in self.passes:
+            what = r.error or ("changed" if r.changed else "no change")
+            lines.append(f"{r.name:32} {r.seconds * 1e3:8.1f} ms  {what}")
+            for w in r.rewrites:
+                lines.append(f"    {'+' if w.applied else '-'} {w.rule}: {w.subject}: {w.reason}")
+        return "\n".join(lines)
+
+
+_CURRENT: contextvars.ContextVar[list[Rewrite] | None] = contextvars.ContextVar(
+    "relaxlab_trace", default=None
+)
+
+
+@contextmanager
+def recording() -> Iterator[list[Rewrite]]:
+    """Collect the notes made inside the block (the pass runner uses this around each pass)."""
+    notes: list[Rewrite] = []
+    token = _CURRENT.set(notes)
+    try:
+        yield notes
+    finally:
+        _CURRENT.reset(token)
+
+
+def note(rule: str, subject: str, reason: str, *, applied: bool = True) -> None:
+    """Record a decision of the running pass; does nothing when nobody records."""
+    notes = _CURRENT.get()
+    if notes is not None:
+        notes.append(Rewrite(rule, subject, reason, applied))
