@@ -12,8 +12,8 @@ import math
 import mmap
 import os
 import struct
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -44,7 +44,7 @@ class GGUFTensor:
     name: str
     shape: tuple[int, ...]
     format: QuantFormat
-    raw: Array
+    raw: Array = field(repr=False)
     offset: int = 0
 
     @staticmethod
@@ -78,8 +78,8 @@ class GGUF:
     path: Path
     version: int
     alignment: int
-    metadata: Mapping[str, Value]
-    tensors: Mapping[str, GGUFTensor]
+    metadata: Mapping[str, Value] = field(repr=False)
+    tensors: Mapping[str, GGUFTensor] = field(repr=False)
 
     def tensor(self, name: str) -> GGUFTensor:
         """The tensor of that name; GGUFError if the file has none."""

@@ -22,13 +22,6 @@ def random_fields(format: QuantFormat, rows: int, blocks: int, rng: np.random.Ge
     return fields
 
 
-@pytest.fixture
-def rng():
-    seed = np.random.SeedSequence().entropy
-    print("seed", seed)
-    return np.random.default_rng(seed)
-
-
 @pytest.mark.parametrize("format", FORMATS, ids=lambda f: f.name)
 def test_layout_has_no_gaps(format):
     end = 0
