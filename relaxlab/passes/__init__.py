@@ -1,0 +1,1 @@
+"""Passes over modules, one file each, and the host program they end in."""

@@ -1,0 +1,360 @@
+"""The host program: what `lower_shapes` produces, the virtual machine steps through, and the
+native code generator compiles.
+
+A `HostFunction` is a list of instructions over registers. Tuples exist only in its signature: a
+tuple value is a nested Python tuple of registers. Integers are symbols (`expr.Var`, int64) that
+the shape matches at the top bind from the parameters; every size, offset and scalar argument is an
+expression over them. A register's type is authoritative: an instruction that makes a tensor takes
+its shape and dtype from there. Registers are assigned once (once per branch of an `If`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from relaxlab.ir import expr, loops, types
+from relaxlab.ir.substitute import symbols_in
+
+Value: TypeAlias = "int | tuple[Value, ...]"
+"""A register, or a tuple of values."""
+
+PackedArg: TypeAlias = "Value | expr.PrimExpr | str"
+"""An argument of a packed call: registers, a scalar computed on the spot, or a string."""
+
+
+def leaves(value: Value) -> Iterator[int]:
+    """The registers of a value, left to right."""
+    if isinstance(value, int):
+        yield value
+    else:
+        for item in value:
+            yield from leaves(item)
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A register: the name of the graph variable it holds, and its type.
+
+    TensorType: pointer to dense row-major data (and, when `shape` is None, its dimensions);
+    ShapeType; PrimType; FuncType: a function of the program; ObjectType: anything else, a storage
+    included.
+    """
+
+    name: str
+    ty: types.Type
+
+
+@dataclass(frozen=True, slots=True)
+class HostParam:
+    """A parameter; `value` nests registers the way `ty` nests tuples."""
+
+    name: str
+    ty: types.Type
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class BindDim:
+    """This dimension defines `symbol`."""
+
+    symbol: expr.Var
+
+
+@dataclass(frozen=True, slots=True)
+class CheckDim:
+    """This dimension must equal `expected`; `origin` says where its symbols come from."""
+
+    expected: expr.PrimExpr
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class MatchShape:
+    """Check `value` against a type, bind the symbols it defines, and name the result `dst`.
+
+    The value is a tensor (dtype, rank and dimensions are checked), a shape (rank and dimensions) or
+    a scalar (one dimension: its value). `dst` is the same object under its finer type; it may be
+    the same register. `ndim` -1: any rank; `dims` None: any dimensions; a None in `dims`: unchecked
+    (its equality is proved). `what` names the value: "parameter `x` of `main`".
+    """
+
+    value: int
+    dst: int
+    kind: str  # "tensor", "shape" or "scalar"
+    what: str
+    dtype: str | None = None
+    ndim: int = -1
+    dims: tuple[BindDim | CheckDim | None, ...] | None = None
+
+    def rank_message(self, got: int) -> str:
+        """The error text when the rank is wrong."""
+        return f"{self.what} has {got} dimensions, expected {self.ndim}"
+
+    def dtype_message(self, got: str) -> str:
+        """The error text when the dtype is wrong."""
+        return f"{self.what} has dtype {got}, expected {self.dtype}"
+
+    def dim_message(self, axis: int, got: int, expected: int) -> str:
+        """The error text when dimension `axis` is `got`."""
+        assert self.dims is not None
+        check = self.dims[axis]
+        assert isinstance(check, CheckDim)
+        scalar = self.kind == "scalar"
+        name = f"the value of {self.what}" if scalar else f"dimension {axis} of {self.what}"
+        text = f"{name} is {got}, expected {expected}"
+        if not isinstance(check.expected, expr.IntImm):
+            text = f"{name} is {got}, expected {check.expected} = {expected}"
+        return f"{text} ({check.origin})" if check.origin else text
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeScalar:
+    """symbol = value"""
+
+    symbol: expr.Var
+    value: expr.PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class Require:
+    """Stop with `message` and `got` unless `condition` holds (a declared bound, for example)."""
+
+    condition: expr.PrimExpr
+    got: expr.PrimExpr
+    message: str
+
+    def text(self, got: int) -> str:
+        """The error text."""
+        return f"{self.message} (it is {got})"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadConst:
+    """dst = constants[index] of the host function"""
+
+    dst: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFunction:
+    """dst = the program's function of that name, as a value"""
+
+    dst: int
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakeShape:
+    """dst = the shape value `dims`"""
+
+    dst: int
+    dims: tuple[expr.PrimExpr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MakeScalar:
+    """dst = the scalar `value`"""
+
+    dst: int
+    value: expr.PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class AllocStorage:
+    """dst = `size` bytes, aligned to 64, that live until the function returns."""
+
+    dst: int
+    size: expr.PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class Alloc:
+    """dst = a new tensor. One that `escapes` may be returned: the caller owns it."""
+
+    dst: int
+    escapes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """dst = the tensor `offset` bytes into `base`, a storage or another tensor (no copy)."""
+
+    dst: int
+    base: int
+    offset: expr.PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class CallKernel:
+    """Run the loop function `function` on tensors, its outputs among them.
+
+    `scalars` are the values of `kernel_symbols` of the function, in that order.
+    """
+
+    function: str
+    buffers: tuple[int, ...]
+    scalars: tuple[expr.PrimExpr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallPacked:
+    """dst = function(*args), a function registered outside the program.
+
+    `dst` None: the result is dropped; in destination-passing calls the outputs are the last args.
+    """
+
+    function: str
+    args: tuple[PackedArg, ...]
+    dst: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallFunction:
+    """dst = function(*args), a graph function by name or a register holding one."""
+
+    function: str | int
+    args: tuple[Value, ...]
+    dst: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """dst = a tuple object, where a value of unknown type is wanted."""
+
+    dst: int
+    value: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unpack:
+    """dst = the fields of the tuple object `value`; an error naming `what` if it is not one."""
+
+    dst: tuple[Value, ...]
+    value: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """Run one list of instructions; then `dst` = that list's result. `condition`: a bool scalar
+    tensor."""
+
+    condition: int
+    then_instrs: tuple[Instr, ...]
+    then_value: Value
+    else_instrs: tuple[Instr, ...]
+    else_value: Value
+    dst: Value
+
+
+Instr: TypeAlias = (
+    MatchShape | ComputeScalar | Require | LoadConst | LoadFunction | MakeShape | MakeScalar
+    | AllocStorage | Alloc | View | CallKernel | CallPacked | CallFunction | Pack | Unpack | If
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class HostFunction:
+    """A graph function as instructions.
+
+    `symbols` are all integers the function uses, parameters' first. `written` are the parameter
+    registers that kernels update in place: they must be writable arrays.
+    """
+
+    name: str
+    params: tuple[HostParam, ...]
+    registers: tuple[Register, ...]
+    symbols: tuple[expr.Var, ...]
+    constants: tuple[np.ndarray[Any, Any], ...]
+    instrs: tuple[Instr, ...]
+    result: Value
+    result_type: types.Type
+    written: frozenset[int] = frozenset()
+    private: bool = False
+
+    def storages(self) -> tuple[AllocStorage, ...]:
+        """All storages, those in branches included."""
+        return tuple(i for i in walk_instrs(self.instrs) if isinstance(i, AllocStorage))
+
+    def planned_bytes(self, bounds: Mapping[str, int] | None = None) -> int:
+        """Bytes of planned memory when the symbols have the given values (by name).
+
+        Raises KeyError naming a symbol without a value.
+        """
+        env = {s: (bounds or {})[s.name] for i in self.storages() for s in symbols_in(i.size)}
+        return sum(evaluate(i.size, env) for i in self.storages())
+
+
+@dataclass(frozen=True, slots=True)
+class HostProgram:
+    """Host functions and the loop functions they call, by name."""
+
+    functions: dict[str, HostFunction]
+    kernels: dict[str, loops.PrimFunc]
+
+
+def walk_instrs(instrs: tuple[Instr, ...]) -> Iterator[Instr]:
+    """All instructions, those of branches after their `If`."""
+    for i in instrs:
+        yield i
+        if isinstance(i, If):
+            yield from walk_instrs(i.then_instrs)
+            yield from walk_instrs(i.else_instrs)
+
+
+def kernel_symbols(func: loops.PrimFunc) -> tuple[expr.Var, ...]:
+    """The integers a loop function is given besides its buffers: the symbols of its buffers'
+    declarations in order of first mention, then its scalar parameters."""
+    scalars = [p for p in func.params if isinstance(p, expr.Var)]
+    found = [s for b in func.buffers for s in symbols_in(b) if s not in scalars]
+    return (*dict.fromkeys(found), *scalars)
+
+
+_ARITH: dict[type[expr.PrimExpr], Any] = {
+    expr.Add: lambda a, b: a + b,
+    expr.Sub: lambda a, b: a - b,
+    expr.Mul: lambda a, b: a * b,
+    expr.FloorDiv: lambda a, b: a // b,
+    expr.FloorMod: lambda a, b: a % b,
+    expr.Div: lambda a, b: a // b if (a < 0) == (b < 0) else -(-a // b),
+    expr.Mod: lambda a, b: a - b * (a // b if (a < 0) == (b < 0) else -(-a // b)),
+    expr.Min: min,
+    expr.Max: max,
+    expr.EQ: lambda a, b: a == b,
+    expr.NE: lambda a, b: a != b,
+    expr.LT: lambda a, b: a < b,
+    expr.LE: lambda a, b: a <= b,
+    expr.GT: lambda a, b: a > b,
+    expr.GE: lambda a, b: a >= b,
+    expr.And: lambda a, b: a and b,
+    expr.Or: lambda a, b: a or b,
+    expr.BitAnd: lambda a, b: a & b,
+    expr.BitOr: lambda a, b: a | b,
+    expr.BitXor: lambda a, b: a ^ b,
+    expr.ShiftLeft: lambda a, b: a << b,
+    expr.ShiftRight: lambda a, b: a >> b,
+}
+
+
+def evaluate(e: expr.PrimExpr, env: Mapping[expr.Var, int]) -> Any:
+    """The value of an integer (or constant) expression. Raises KeyError for an unbound symbol."""
+    match e:
+        case expr.IntImm(value) | expr.FloatImm(value):
+            return value
+        case expr.Var():
+            return env[e]
+        case expr.BinaryOp(a, b):
+            return int(_ARITH[type(e)](evaluate(a, env), evaluate(b, env)))
+        case expr.Not(a):
+            return int(not evaluate(a, env))
+        case expr.Cast(_, value):
+            return evaluate(value, env)
+        case expr.Select(condition, yes, no) | expr.Call(_, "if_then_else", (condition, yes, no)):
+            return evaluate(yes if evaluate(condition, env) else no, env)
+        case _:
+            raise TypeError(f"not an integer expression on the host: {e}")
