@@ -1,0 +1,19 @@
+"""The operators: importing this package fills the operator table.
+
+Each row gives an operator's types, its loop lowering and its NumPy reference. `ops.add(x, y)`
+and `ops.nn.softmax(x)` build graph calls of the rows.
+"""
+
+from __future__ import annotations
+
+from relaxlab.ir.op_table import op_names
+from relaxlab.ops import elementwise as _elementwise  # noqa: F401
+from relaxlab.ops.define import Builder, builder
+
+
+def __getattr__(name: str) -> Builder:
+    return builder(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *(n for n in op_names() if "." not in n)})

@@ -1,0 +1,302 @@
+"""Writing rows of the operator table: parameters, argument checks, lowering through `te`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.node import Attrs
+from relaxlab.ir.op_table import (
+    REQUIRED,
+    OpRow,
+    Param,
+    TypeDeductionError,
+    find_op,
+    op_row,
+    register_op,
+)
+from relaxlab.ir.types import TensorType, Type
+from relaxlab.ops import te
+
+Arg: TypeAlias = "te.Tensor | tuple[Arg, ...] | tuple[PrimExpr, ...] | PrimExpr | None"
+TypesOf: TypeAlias = tuple[Type, ...]
+Emit: TypeAlias = Callable[..., "te.Tensor | tuple[te.Tensor, ...]"]
+
+
+def params(values: str, **attrs: Any) -> tuple[Param, ...]:
+    """Parameters: value parameters by name (`bias?` may be left out), then attributes with their
+    defaults (`REQUIRED`: must be given; None: may be absent)."""
+    rows = [
+        Param(v.rstrip("?"), "value", None if v.endswith("?") else REQUIRED)
+        for v in values.split()
+    ]
+    return (*rows, *(Param(name, "attr", default) for name, default in attrs.items()))
+
+
+def define(
+    name: str,
+    parameters: tuple[Param, ...],
+    infer: Callable[[graph.Call, TypesOf], Type],
+    *,
+    emit: Emit | None = None,
+    reference: Callable[..., Any] | None = None,
+    pure: bool = True,
+) -> None:
+    """Register an operator.
+
+    `infer(call, types of the arguments)` gives the result type. `emit(call, out, *args)` gives
+    the result as tensor expressions: `args` are tensors for tensors, tuples for tuples,
+    expressions for scalars and tuples of expressions for shapes.
+    """
+    lower = None if emit is None else _lowering(emit)
+    row = OpRow(name, parameters, lambda c, t, _: infer(c, t), reference, lower, pure)
+    register_op(row)
+
+
+def op_name(call: graph.Call) -> str:
+    """The operator's name in the script."""
+    assert isinstance(call.op, graph.Op)
+    return f"R.{call.op.name}"
+
+
+def attr(call: graph.Call, name: str) -> Any:
+    """An attribute of a call, or its default."""
+    assert isinstance(call.op, graph.Op)
+    if name in call.attrs:
+        return call.attrs[name]
+    default = next(p.default for p in op_row(call.op.name).params if p.name == name)
+    if default is REQUIRED:
+        raise TypeDeductionError(f"{op_name(call)}: {name} is missing")
+    return default
+
+
+def arg_name(call: graph.Call, index: int) -> str:
+    """The name of the parameter that `call.args[index]` is for."""
+    assert isinstance(call.op, graph.Op)
+    values = [p.name for p in op_row(call.op.name).params if p.kind == "value"]
+    return values[index] if index < len(values) else f"argument {index}"
+
+
+def fail(call: graph.Call, message: str, suggestion: str | None = None) -> TypeDeductionError:
+    """The error to raise: the operator, then what is wrong."""
+    return TypeDeductionError(f"{op_name(call)}: {message}", suggestion=suggestion)
+
+
+def tensor_arg(call: graph.Call, tys: TypesOf, index: int) -> TensorType:
+    """The type of an argument that must be a tensor."""
+    if index >= len(tys):
+        raise fail(call, f"{arg_name(call, index)} is missing")
+    ty = tys[index]
+    if not isinstance(ty, TensorType):
+        hint = "wrap it with R.const(value, dtype)" if isinstance(ty, types.PrimType) else None
+        raise fail(call, f"{arg_name(call, index)} must be a tensor, is {ty}", hint)
+    return ty
+
+
+def tensor_tuple_arg(call: graph.Call, tys: TypesOf, index: int) -> tuple[TensorType, ...]:
+    """The types of an argument that must be a non-empty tuple of tensors."""
+    ty = tys[index] if index < len(tys) else None
+    if not isinstance(ty, types.TupleType) or not ty.fields:
+        raise fail(call, f"{arg_name(call, index)} must be a tuple of tensors, is {ty}")
+    fields = tuple(f for f in ty.fields if isinstance(f, TensorType))
+    if len(fields) != len(ty.fields):
+        raise fail(call, f"{arg_name(call, index)} must hold tensors only, is {ty}")
+    return fields
+
+
+def common_dtype(call: graph.Call, *tys: TensorType) -> str | None:
+    """The one dtype of several tensors; None when none is known."""
+    known = list(dict.fromkeys(t.dtype for t in tys if t.dtype is not None))
+    if len(known) > 1:
+        raise fail(
+            call,
+            f"the arguments have dtypes {' and '.join(known)}",
+            f'convert one of them: R.astype(…, "{known[0]}")',
+        )
+    return known[0] if known else None
+
+
+def require_dtype(
+    call: graph.Call, ty: TensorType, test: Callable[[str], bool], what: str, index: int = 0
+) -> None:
+    """Reject a known dtype that is not `what`."""
+    if ty.dtype is not None and not test(ty.dtype):
+        raise fail(
+            call,
+            f"{arg_name(call, index)} must be {what}, has dtype {ty.dtype}",
+            "convert it with R.astype",
+        )
+
+
+def tensor_like(ty: TensorType, dtype: str | None = None) -> TensorType:
+    """The same shape knowledge with another dtype."""
+    return TensorType(ty.shape, dtype if dtype is not None else ty.dtype, ty.ndim)
+
+
+def normal_axis(call: graph.Call, axis: Any, ndim: int, name: str = "axis") -> int:
+    """`axis` counted from the front. Raises when it is not in [-ndim, ndim)."""
+    if not isinstance(axis, int) or isinstance(axis, bool):
+        raise fail(call, f"{name} must be an int, is {axis!r}")
+    if not -ndim <= axis < ndim:
+        raise fail(call, f"{name} {axis} is out of range for a tensor with {ndim} dimensions")
+    return axis % ndim
+
+
+def normal_axes(call: graph.Call, axes: Any, ndim: int, name: str = "axis") -> tuple[int, ...]:
+    """Distinct axes counted from the front; None means all, an int means one."""
+    if axes is None:
+        return tuple(range(ndim))
+    items: tuple[Any, ...] = axes if isinstance(axes, tuple) else (axes,)
+    result = tuple(normal_axis(call, a, ndim, name) for a in items)
+    if len(set(result)) != len(result):
+        raise fail(call, f"{name} {axes} names a dimension twice")
+    return result
+
+
+# --- Lowering ---------------------------------------------------------------------------------
+
+
+def _lowering(emit: Emit) -> Callable[[graph.Call, TypesOf, Type], loops.PrimFunc]:
+    def lower(call: graph.Call, tys: TypesOf, out: Type) -> loops.PrimFunc:
+        inputs: list[te.Tensor] = []
+        args = [
+            _lowered_arg(call, i, value, ty, inputs)
+            for i, (value, ty) in enumerate(zip(call.args, tys, strict=True))
+        ]
+        _check_known(call, out, "the result")
+        result = emit(call, out, *args)
+        outputs = result if isinstance(result, tuple) else (result,)
+        return te.create_prim_func([*inputs, *outputs])
+
+    return lower
+
+
+def _lowered_arg(
+    call: graph.Call, index: int, value: graph.Expr, ty: Type, inputs: list[te.Tensor]
+) -> Arg:
+    match ty, value:
+        case TensorType(), _:
+            _check_known(call, ty, arg_name(call, index))
+            assert ty.shape is not None and ty.dtype is not None
+            inputs.append(te.placeholder(ty.shape, ty.dtype, _letter(len(inputs))))
+            return inputs[-1]
+        case types.TupleType(fields), _:
+            return tuple(_lowered_arg(call, index, value, f, inputs) for f in fields)  # type: ignore
+        case types.ShapeType(values), _ if values is not None:
+            return values
+        case types.PrimType(), graph.PrimValue(scalar):
+            return scalar
+        case types.PrimType(_, known), _ if known is not None:
+            return known
+        case _:
+            raise fail(call, f"the value of {arg_name(call, index)} ({ty}) is not known")
+
+
+def _check_known(call: graph.Call, ty: Type, what: str) -> None:
+    fields = ty.fields if isinstance(ty, types.TupleType) else (ty,)
+    for f in fields:
+        if isinstance(f, TensorType) and (f.shape is None or f.dtype is None):
+            raise fail(
+                call,
+                f"cannot be lowered to loops: the shape or dtype of {what} is not known ({f})",
+                "name it with R.match_cast",
+            )
+
+
+def _letter(count: int) -> str:
+    return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[count] if count < 26 else f"A{count}"
+
+
+# --- Building calls ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Builds calls of one operator: `ops.add(x, y)` is `R.add(x, y)`.
+
+    Arrays and Python numbers become constants (numbers take the dtype of a tensor argument),
+    tuples of dimensions become shapes, tuples of values become tuples.
+    """
+
+    row: OpRow
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.Signature(
+            inspect.Parameter(
+                p.name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=inspect.Parameter.empty if p.default is REQUIRED else p.default,
+            )
+            for p in self.row.params
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> graph.Call:
+        bound = inspect.signature(self).bind(*args, **kwargs).arguments
+        dtype = _dtype_among(bound.values())
+        values: list[graph.Expr] = []
+        attrs: dict[str, Any] = {}
+        for p in self.row.params:
+            item = bound.get(p.name, p.default)
+            if item is None:
+                continue
+            if p.kind == "attr":
+                attrs[p.name] = item
+            else:
+                values.append(as_value(item, dtype))
+        return graph.Call(graph.Op(self.row.name), tuple(values), Attrs(attrs))
+
+
+def builder(name: str) -> Builder:
+    """The builder of a registered operator. Raises AttributeError for an unknown name."""
+    row = find_op(name)
+    if row is None:
+        raise AttributeError(f"there is no operator {name!r}")
+    return Builder(row)
+
+
+def as_value(item: Any, dtype: str | None = None) -> graph.Expr:
+    """A Python value as a graph expression; numbers become constants of `dtype`."""
+    match item:
+        case graph.Expr():
+            return item
+        case PrimExpr():
+            return graph.PrimValue(item)
+        case str():
+            return graph.StringImm(item)
+        case np.ndarray():
+            return graph.Constant(item)
+        case bool() | int() | float() | np.generic():
+            kind = numpy_dtype(dtype) if dtype else np.asarray(item).dtype
+            if dtype is None and isinstance(item, float):
+                kind = np.dtype(np.float32)
+            return graph.Constant(np.asarray(item, kind))
+        case tuple() | list():
+            return _sequence(item)  # type: ignore[reportUnknownArgumentType]
+        case _:
+            raise TypeError(f"{item!r} cannot be an argument of an operator")
+
+
+def _sequence(items: Sequence[Any]) -> graph.Expr:
+    if all(isinstance(i, PrimExpr | int) for i in items):
+        return graph.ShapeExpr(tuple(expr.as_expr(i) for i in items))
+    return graph.Tuple(tuple(as_value(i) for i in items))
+
+
+def _dtype_among(values: Any) -> str | None:
+    for v in values:
+        ty = v.ty if isinstance(v, graph.Var) else None
+        if isinstance(ty, TensorType) and ty.dtype is not None and ty.dtype != "bool":
+            return ty.dtype
+        if isinstance(v, np.ndarray):
+            return v.dtype.name
+        if isinstance(v, graph.Constant):
+            return v.data.dtype.name
+    return None

@@ -1,0 +1,369 @@
+"""Elementwise operators: one row per name in the tables below."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from relaxlab.ir import expr, graph, types
+from relaxlab.ir.dtypes import is_float, is_int
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.op_table import REQUIRED
+from relaxlab.ir.types import TensorType, Type
+from relaxlab.ops import scalar, te
+from relaxlab.ops.define import (
+    Arg,
+    TypesOf,
+    attr,
+    common_dtype,
+    define,
+    fail,
+    params,
+    require_dtype,
+    tensor_arg,
+    tensor_like,
+)
+from relaxlab.ops.shapes import broadcast_index, broadcast_types
+
+Array: TypeAlias = np.ndarray[Any, Any]
+UnaryFn: TypeAlias = Callable[[PrimExpr], PrimExpr]
+BinaryFn: TypeAlias = Callable[[PrimExpr, PrimExpr], PrimExpr]
+
+DTYPE_TESTS: dict[str, Callable[[str], bool]] = {
+    "floating point": is_float,
+    "integer": is_int,
+    "a number": lambda d: d != "bool",
+    "bool": lambda d: d == "bool",
+    "integer or bool": lambda d: is_int(d) or d == "bool",
+    "anything": lambda d: True,
+}
+
+
+def in_float32(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A NumPy function whose half-precision arguments are computed in float32."""
+
+    def wrapped(*arrays: Array, **attrs: Any) -> Array:
+        dtype = arrays[0].dtype
+        if dtype.name not in scalar.HALF:
+            return fn(*arrays, **attrs)
+        result = np.asarray(fn(*(a.astype(np.float32) for a in arrays), **attrs))
+        return result.astype(dtype) if result.dtype == np.float32 else result
+
+    return wrapped
+
+
+# --- One argument -----------------------------------------------------------------------------
+
+
+def unary(
+    name: str,
+    fn: UnaryFn,
+    reference: Callable[[Array], Any],
+    accepts: str = "a number",
+    result: str | None = None,
+) -> None:
+    """Register `y[i] = fn(x[i])`; `result` is the dtype when it is not that of x."""
+
+    def infer(call: graph.Call, tys: TypesOf) -> Type:
+        x = tensor_arg(call, tys, 0)
+        require_dtype(call, x, DTYPE_TESTS[accepts], accepts)
+        return tensor_like(x, result)
+
+    def emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
+        return elementwise(f"T_{name}", fn, x)
+
+    define(name, params("x"), infer, emit=emit, reference=in_float32(reference))
+
+
+def elementwise(name: str, fn: UnaryFn, x: te.Tensor) -> te.Tensor:
+    """`fn` of each element, computed in float32 for half-precision tensors."""
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        value = fn(scalar.wide(x[i]))
+        narrowed = x.dtype in scalar.HALF and value.dtype == "float32"
+        return scalar.cast(value, x.dtype) if narrowed else value
+
+    return te.compute(x.shape, element, name)
+
+
+def _intrinsic(op: str) -> UnaryFn:
+    return lambda x: scalar.call(op, x)
+
+
+def _test(op: str) -> UnaryFn:
+    return lambda x: expr.Call("bool", op, (x,))
+
+
+def _keep_unsigned(op: str) -> UnaryFn:
+    return lambda x: x if x.dtype.startswith("uint") else scalar.call(op, x)
+
+
+def _keep_integers(op: str) -> UnaryFn:
+    return lambda x: x if is_int(x.dtype) else scalar.call(op, x)
+
+
+def _erf(x: Array) -> Array:
+    return np.vectorize(math.erf, otypes=[x.dtype])(x) if x.size else x.copy()
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)) without overflow."""
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + e), e / (1 + e)).astype(x.dtype)
+
+
+def _rsqrt(x: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (1 / np.sqrt(x)).astype(x.dtype)
+
+
+def _quiet(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapped(*args: Array) -> Any:
+        with np.errstate(all="ignore"):
+            return fn(*args)
+
+    return wrapped
+
+
+for _name, _reference in (
+    ("exp", np.exp), ("sin", np.sin), ("cos", np.cos), ("tan", np.tan), ("asin", np.arcsin),
+    ("acos", np.arccos), ("atan", np.arctan), ("sinh", np.sinh), ("cosh", np.cosh),
+    ("tanh", np.tanh), ("asinh", np.arcsinh), ("acosh", np.arccosh), ("atanh", np.arctanh),
+    ("log", np.log), ("log2", np.log2), ("log10", np.log10), ("log1p", np.log1p),
+    ("sqrt", np.sqrt), ("rsqrt", _rsqrt), ("sigmoid", sigmoid), ("erf", _erf),
+):  # fmt: skip
+    unary(_name, _intrinsic(_name), _quiet(_reference), "floating point")
+for _name, _op, _reference in (
+    ("floor", "floor", np.floor),
+    ("ceil", "ceil", np.ceil),
+    ("trunc", "trunc", np.trunc),
+    ("round", "nearbyint", np.round),  # halves go to the even neighbour
+):
+    unary(_name, _keep_integers(_op), lambda x, f=_reference: f(x).astype(x.dtype))
+for _name, _reference in (("isnan", np.isnan), ("isinf", np.isinf), ("isfinite", np.isfinite)):
+    unary(_name, _test(_name), _reference, "floating point", result="bool")
+unary("abs", _keep_unsigned("abs"), np.abs)
+unary("negative", scalar.negative, np.negative)
+unary("square", lambda x: expr.Mul(x, x), np.square)
+unary("sign", scalar.sign, np.sign)
+unary("logical_not", expr.Not, np.logical_not, "bool")
+unary(
+    "bitwise_not",
+    lambda x: expr.Not(x) if x.dtype == "bool" else scalar.call("bitwise_not", x),
+    np.bitwise_not,
+    "integer or bool",
+)
+
+
+# --- Two arguments ----------------------------------------------------------------------------
+
+
+def operand_types(call: graph.Call, tys: TypesOf) -> tuple[list[TensorType], str | None]:
+    """The arguments of a broadcasting operator, scalars (`R.prim_value`) as tensors of rank 0,
+    and their common dtype. A constant scalar takes the dtype of the tensors."""
+    tensors: list[TensorType] = []
+    typed: list[TensorType] = []
+    for i, ty in enumerate(tys):
+        if isinstance(ty, types.PrimType):
+            tensors.append(TensorType((), ty.dtype))
+            constant = isinstance(ty.value, expr.IntImm | expr.FloatImm)
+            typed += [] if constant else [tensors[-1]]
+        else:
+            tensors.append(tensor_arg(call, tys, i))
+            typed.append(tensors[-1])
+    dtype = common_dtype(call, *(typed or tensors))
+    return [TensorType(t.shape, dtype, t.ndim) for t in tensors], dtype
+
+
+def binary(
+    name: str,
+    fn: BinaryFn,
+    reference: Callable[[Array, Array], Any],
+    accepts: str = "a number",
+    result: str | None = None,
+) -> None:
+    """Register `y[i] = fn(x1[i], x2[i])` with NumPy's broadcasting."""
+
+    def infer(call: graph.Call, tys: TypesOf) -> Type:
+        if len(tys) != 2:
+            raise fail(call, f"takes 2 arguments, got {len(tys)}")
+        operands, dtype = operand_types(call, tys)
+        for i, operand in enumerate(operands):
+            require_dtype(call, operand, DTYPE_TESTS[accepts], accepts, i)
+        return broadcast_types(call, result or dtype, *operands)
+
+    def emit(call: graph.Call, out: TensorType, x1: Arg, x2: Arg) -> te.Tensor:
+        dtype = next((x.dtype for x in (x1, x2) if isinstance(x, te.Tensor)), out.dtype)
+        return broadcast_compute(f"T_{name}", fn, out, _typed(x1, dtype), _typed(x2, dtype))
+
+    define(name, params("x1 x2"), infer, emit=emit, reference=_same_dtype(reference))
+
+
+def _same_dtype(fn: Callable[[Array, Array], Any]) -> Callable[..., Any]:
+    """Results of NumPy's own promotions (floats for integer division) come back as the dtype."""
+
+    def wrapped(x1: Array, x2: Array) -> Array:
+        x1, x2 = _weak(x1, x2), _weak(x2, x1)
+        with np.errstate(all="ignore"):
+            result = np.asarray(in_float32(fn)(x1, x2))
+        return result if result.dtype == np.bool_ else result.astype(x1.dtype)
+
+    return wrapped
+
+
+def _weak(x: Any, other: Any) -> Array:
+    """A Python number takes the dtype of the other operand."""
+    known = isinstance(x, np.ndarray | np.generic)
+    return np.asarray(x) if known else np.asarray(x, getattr(other, "dtype", None))
+
+
+def broadcast_compute(
+    name: str, fn: Callable[..., PrimExpr], out: TensorType, *args: Arg
+) -> te.Tensor:
+    """`fn` of the broadcast arguments (tensors or scalars) at each element of `out`."""
+    assert out.shape is not None
+    shape = out.shape
+
+    def read(arg: Arg, i: tuple[PrimExpr, ...]) -> PrimExpr:
+        if isinstance(arg, te.Tensor):
+            return arg[broadcast_index(i, arg.shape, shape)]
+        assert isinstance(arg, PrimExpr)
+        return arg
+
+    return te.compute(shape, lambda *i: fn(*(read(a, i) for a in args)), name)
+
+
+def _typed(arg: Arg, dtype: str | None) -> Arg:
+    return scalar.cast(arg, dtype) if isinstance(arg, PrimExpr) and dtype else arg
+
+
+def _node(cls: type[expr.BinaryOp]) -> BinaryFn:
+    return lambda a, b: cls(a, b)
+
+
+def _in_float32(fn: BinaryFn) -> BinaryFn:
+    return lambda a, b: scalar.cast(fn(scalar.wide(a), scalar.wide(b)), a.dtype)
+
+
+def _divide(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    return expr.Div(a, b) if is_float(a.dtype) else scalar.integer_division(expr.Div, a, b)
+
+
+def _floor_divide(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    if is_float(a.dtype):
+        return scalar.call("floor", expr.Div(a, b))
+    return scalar.integer_division(expr.FloorDiv, a, b)
+
+
+def _mod(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    if is_float(a.dtype):
+        return scalar.call("fmod", a, b)
+    return scalar.integer_division(expr.Mod, a, b)
+
+
+def _floor_mod(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    if not is_float(a.dtype):
+        return scalar.integer_division(expr.FloorMod, a, b)
+    r, zero = scalar.call("fmod", a, b), expr.const(0, a.dtype)
+    wrong_sign = expr.NE(expr.LT(r, zero), expr.LT(b, zero))
+    return expr.Select(expr.And(expr.NE(r, zero), wrong_sign), expr.Add(r, b), r)
+
+
+def _divide_reference(a: Array, b: Array) -> Any:
+    if a.dtype.kind == "f":
+        return np.divide(a, b)
+    quotient = np.floor_divide(a, b)  # floors; truncation is one more where the signs differ
+    inexact = (quotient * b != a) & (b != 0)
+    return quotient + (inexact & ((a < 0) != (b < 0)))
+
+
+def _floor_divide_reference(a: Array, b: Array) -> Any:
+    return np.floor(np.divide(a, b)) if a.dtype.kind == "f" else np.floor_divide(a, b)
+
+
+def _logical(cls: type[expr.BinaryOp], bits: type[expr.BinaryOp]) -> BinaryFn:
+    return lambda a, b: cls(a, b) if a.dtype == "bool" else bits(a, b)
+
+
+binary("add", _node(expr.Add), np.add)
+binary("subtract", _node(expr.Sub), np.subtract)
+binary("multiply", _node(expr.Mul), np.multiply)
+binary("divide", _in_float32(_divide), _divide_reference)
+binary("floor_divide", _in_float32(_floor_divide), _floor_divide_reference)
+binary("mod", _in_float32(_mod), np.fmod)
+binary("floor_mod", _in_float32(_floor_mod), np.mod)
+binary(
+    "power", _in_float32(lambda a, b: scalar.call("pow", a, b)), np.power, "floating point"
+)
+binary(
+    "atan2", _in_float32(lambda a, b: scalar.call("atan2", a, b)), np.arctan2, "floating point"
+)
+binary("maximum", _node(expr.Max), np.maximum)
+binary("minimum", _node(expr.Min), np.minimum)
+for _name, _cls, _fn in (
+    ("equal", expr.EQ, np.equal), ("not_equal", expr.NE, np.not_equal),
+    ("less", expr.LT, np.less), ("less_equal", expr.LE, np.less_equal),
+    ("greater", expr.GT, np.greater), ("greater_equal", expr.GE, np.greater_equal),
+):  # fmt: skip
+    binary(_name, _node(_cls), _fn, "anything", result="bool")
+binary("logical_and", _node(expr.And), np.logical_and, "bool")
+binary("logical_or", _node(expr.Or), np.logical_or, "bool")
+binary("logical_xor", _node(expr.NE), np.logical_xor, "bool")
+binary("bitwise_and", _logical(expr.And, expr.BitAnd), np.bitwise_and, "integer or bool")
+binary("bitwise_or", _logical(expr.Or, expr.BitOr), np.bitwise_or, "integer or bool")
+binary("bitwise_xor", _logical(expr.NE, expr.BitXor), np.bitwise_xor, "integer or bool")
+binary("left_shift", _node(expr.ShiftLeft), np.left_shift, "integer")
+binary("right_shift", _node(expr.ShiftRight), np.right_shift, "integer")
+
+
+# --- Three arguments --------------------------------------------------------------------------
+
+
+def _where_infer(call: graph.Call, tys: TypesOf) -> Type:
+    condition = tensor_arg(call, tys, 0)
+    require_dtype(call, condition, DTYPE_TESTS["bool"], "bool")
+    operands, dtype = operand_types(call, tys[1:])
+    return broadcast_types(call, dtype, condition, *operands)
+
+
+def _where_emit(call: graph.Call, out: TensorType, c: te.Tensor, a: Arg, b: Arg) -> te.Tensor:
+    sides = (_typed(a, out.dtype), _typed(b, out.dtype))
+
+    def choose(condition: PrimExpr, x: PrimExpr, y: PrimExpr) -> PrimExpr:
+        return expr.Select(condition, x, y)
+
+    return broadcast_compute("T_where", choose, out, c, *sides)
+
+
+define(
+    "where",
+    params("condition x1 x2"),
+    _where_infer,
+    emit=_where_emit,
+    reference=lambda condition, x1, x2: np.where(condition, _weak(x1, x2), _weak(x2, x1)),
+)
+
+
+def _clip_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x = tensor_arg(call, tys, 0)
+    require_dtype(call, x, DTYPE_TESTS["a number"], "a number")
+    return x
+
+
+def _clip_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
+    low, high = (scalar.cast(expr.as_expr(attr(call, n)), x.dtype) for n in ("min", "max"))
+    return te.compute(x.shape, lambda *i: scalar.clamp(x[i], low, high), "T_clip")
+
+
+define(
+    "clip",
+    params("x", min=REQUIRED, max=REQUIRED),
+    _clip_infer,
+    emit=_clip_emit,
+    reference=in_float32(
+        lambda x, min, max: np.maximum(np.minimum(x, x.dtype.type(max)), x.dtype.type(min))
+    ),
+)

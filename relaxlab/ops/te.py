@@ -1,0 +1,453 @@
+"""Tensor expressions: say what each element is, get a loop function with blocks.
+
+    A = te.placeholder((n, k), "float32", "A")
+    B = te.placeholder((k, m), "float32", "B")
+    r = te.reduce_axis(k, "k")
+    C = te.compute((n, m), lambda i, j: te.te_sum(A[i, r.var] * B[r.var, j], r), "C")
+    func = te.create_prim_func([A, B, C])
+
+The names follow TVM's `te`. Extents may be symbolic; indices are int64.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from relaxlab.ir import expr, loops
+from relaxlab.ir.dtypes import bits_of, is_float, is_uint
+from relaxlab.ir.expr import ExprLike, PrimExpr
+from relaxlab.ir.node import Atom, Attrs, node, rewrite, walk
+from relaxlab.ir.substitute import symbols_in
+
+ZERO = expr.const(0)
+TRUE = expr.const(True)
+
+
+@node
+class Tensor(Atom):
+    """A tensor of an expression: an input (`stage` None) or output `output` of a stage."""
+
+    name: str
+    shape: tuple[PrimExpr, ...]
+    dtype: str
+    stage: Stage | None = None
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> PrimExpr:
+        items = indices if isinstance(indices, tuple) else (indices,)
+        if len(items) != self.ndim:
+            raise ValueError(f"{self.name} has {self.ndim} dimensions, indexed with {len(items)}")
+        return TensorLoad(self, tuple(expr.as_expr(i) for i in items))
+
+
+@node
+class TensorLoad(PrimExpr):
+    """One element of a tensor; becomes a `BufferLoad` in the loop function."""
+
+    tensor: Tensor
+    indices: tuple[PrimExpr, ...]
+
+    @property
+    def dtype(self) -> str:
+        return self.tensor.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Combiner:
+    """How a reduction combines: `combine(accumulated, new)` on tuples of expressions, starting
+    from `identity(dtypes)`."""
+
+    name: str
+    identity: Callable[[tuple[str, ...]], tuple[PrimExpr, ...]]
+    combine: Callable[[tuple[PrimExpr, ...], tuple[PrimExpr, ...]], tuple[PrimExpr, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A loop of a stage: the loop is called `name`, the block axis `v` + `name`."""
+
+    name: str
+    extent: PrimExpr
+    var: expr.Var
+
+    @staticmethod
+    def named(name: str, extent: ExprLike) -> Axis:
+        """A fresh axis."""
+        return Axis(name, expr.as_expr(extent), expr.Var(f"v{name}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """A reduction of `sources` over `axes`; what the function given to `compute` may return."""
+
+    combiner: Combiner
+    sources: tuple[PrimExpr, ...]
+    axes: tuple[Axis, ...]
+
+
+RowsBody = Callable[[tuple[expr.Var, ...], dict[Tensor, loops.Buffer]], loops.Stmt]
+
+
+@dataclass(eq=False, slots=True)
+class Stage:
+    """One block: its spatial axes and either a value per output, or hand-written statements."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    value: Reduce | tuple[PrimExpr, ...] | RowsBody
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...] = ()
+
+
+def placeholder(shape: Sequence[ExprLike], dtype: str = "float32", name: str = "A") -> Tensor:
+    """An input tensor."""
+    return Tensor(name, tuple(expr.as_expr(d) for d in shape), dtype)
+
+
+def reduce_axis(extent: ExprLike, name: str = "r") -> Axis:
+    """An axis to reduce over; index with it directly (`A[i, r.var]`)."""
+    return Axis.named(name, extent)
+
+
+def compute(
+    shape: Sequence[ExprLike], fn: Callable[..., PrimExpr | Reduce], name: str = "compute"
+) -> Tensor:
+    """A tensor whose element at `*indices` is `fn(*indices)`.
+
+    The loops take the names of `fn`'s parameters; a variadic `fn` gets i, j, k, l or i0, i1, ….
+    """
+    (tensor,) = _stage(shape, fn, (name,), name)
+    return tensor
+
+
+def compute_many(
+    shape: Sequence[ExprLike], fn: Callable[..., Reduce], names: tuple[str, ...], name: str
+) -> tuple[Tensor, ...]:
+    """As `compute`, for a reduction with several results (`argmax`: value and index)."""
+    return _stage(shape, fn, names, name)
+
+
+def _stage(
+    shape: Sequence[ExprLike],
+    fn: Callable[..., PrimExpr | Reduce],
+    names: tuple[str, ...],
+    block: str,
+) -> tuple[Tensor, ...]:
+    dims = tuple(expr.as_expr(d) for d in shape)
+    axes = tuple(Axis.named(n, d) for n, d in zip(_axis_names(fn, len(dims)), dims, strict=True))
+    result = fn(*(a.var for a in axes))
+    value = result if isinstance(result, Reduce) else (result,)
+    sources = value.sources if isinstance(value, Reduce) else value
+    inputs = dict.fromkeys(n.tensor for s in sources for n in walk(s) if isinstance(n, TensorLoad))
+    stage = Stage(block, axes, value, tuple(inputs))
+    stage.outputs = tuple(
+        Tensor(n, dims, s.dtype, stage) for n, s in zip(names, sources, strict=True)
+    )
+    return stage.outputs
+
+
+def compute_rows(
+    rows: Sequence[ExprLike],
+    outputs: Sequence[tuple[str, Sequence[ExprLike], str]],
+    inputs: Sequence[Tensor],
+    body: RowsBody,
+    name: str,
+) -> tuple[Tensor, ...]:
+    """Tensors computed by hand-written statements, once per index of the `rows` dimensions.
+
+    `outputs` lists (name, shape, dtype). `body(indices, buffers)` returns the statements, where
+    `buffers` maps inputs and outputs (by `Tensor`) to buffers; every access of an iteration must
+    stay in its own row: the leading indices of what it writes are `indices`.
+    """
+    dims = tuple(expr.as_expr(d) for d in rows)
+    axes = tuple(Axis.named(n, d) for n, d in zip(_letters(len(dims)), dims, strict=True))
+    stage = Stage(name, axes, body, tuple(inputs))
+    stage.outputs = tuple(
+        Tensor(n, tuple(expr.as_expr(d) for d in s), t, stage) for n, s, t in outputs
+    )
+    return stage.outputs
+
+
+def _axis_names(fn: Callable[..., object], ndim: int) -> list[str]:
+    parameters = inspect.signature(fn).parameters.values()
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return _letters(ndim)
+    return [p.name for p in parameters]
+
+
+def _letters(ndim: int) -> list[str]:
+    return list("ijkl"[:ndim]) if ndim <= 4 else [f"i{d}" for d in range(ndim)]
+
+
+# --- Reductions -------------------------------------------------------------------------------
+
+
+def lowest(dtype: str) -> PrimExpr:
+    """The identity of max: -inf, or the smallest integer."""
+    if is_float(dtype):
+        return expr.const(float("-inf"), dtype)
+    if dtype == "bool" or is_uint(dtype):
+        return expr.const(0, dtype)
+    return expr.const(-(1 << (bits_of(dtype) - 1)), dtype)
+
+
+def highest(dtype: str) -> PrimExpr:
+    """The identity of min: inf, or the largest integer."""
+    if is_float(dtype):
+        return expr.const(float("inf"), dtype)
+    if dtype == "bool":
+        return expr.const(True)
+    return expr.const((1 << (bits_of(dtype) - (not is_uint(dtype)))) - 1, dtype)
+
+
+def _simple(name: str, identity: Callable[[str], PrimExpr], op: type[expr.BinaryOp]) -> Combiner:
+    return Combiner(
+        name,
+        lambda dtypes: (identity(dtypes[0]),),
+        lambda acc, new: (expr.binary(op, acc[0], new[0]),),
+    )
+
+
+SUM = _simple("sum", lambda d: expr.const(0, d), expr.Add)
+PROD = _simple("prod", lambda d: expr.const(1, d), expr.Mul)
+MAX = _simple("max", lowest, expr.Max)
+MIN = _simple("min", highest, expr.Min)
+
+
+def _reduction(combiner: Combiner) -> Callable[..., Reduce]:
+    def reduce(value: PrimExpr, *axes: Axis) -> Reduce:
+        return Reduce(combiner, (value,), axes)
+
+    return reduce
+
+
+te_sum = _reduction(SUM)
+te_prod = _reduction(PROD)
+te_max = _reduction(MAX)
+te_min = _reduction(MIN)
+
+
+def _isnan(value: PrimExpr) -> PrimExpr:
+    return expr.Call("bool", "isnan", (value,))
+
+
+def _arg_combiner(name: str, better: type[expr.BinaryOp], worst: Callable[[str], PrimExpr]):
+    """(value, index) pairs: the better value wins, then the lower index; NaN beats all (NumPy)."""
+
+    def combine(acc: tuple[PrimExpr, ...], new: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        earlier = expr.LT(acc[1], new[1])
+        tie = expr.And(expr.EQ(acc[0], new[0]), earlier)
+        keep: PrimExpr = expr.Or(better(acc[0], new[0]), tie)
+        if is_float(acc[0].dtype):
+            new_ok = expr.Not(_isnan(new[0]))
+            keep = expr.Or(
+                expr.And(_isnan(acc[0]), expr.Or(new_ok, earlier)), expr.And(new_ok, keep)
+            )
+        return (expr.Select(keep, acc[0], new[0]), expr.Select(keep, acc[1], new[1]))
+
+    return Combiner(name, lambda dtypes: (worst(dtypes[0]), highest(dtypes[1])), combine)
+
+
+ARGMAX = _arg_combiner("argmax", expr.GT, lowest)
+ARGMIN = _arg_combiner("argmin", expr.LT, highest)
+
+
+# --- Loop functions ---------------------------------------------------------------------------
+
+
+def create_prim_func(params: Sequence[Tensor], **attrs: object) -> loops.PrimFunc:
+    """The loop function that computes the stages behind the outputs among `params`.
+
+    Inputs are the tensors without a stage. One block per stage; tensors between stages are
+    allocated in the root block. Symbols that no parameter's shape binds by itself become scalar
+    parameters at the end. ValueError when an input is missing from `params`.
+    """
+    stages = _ordered([p.stage for p in params if p.stage is not None])
+    buffers = _declare(params, stages)
+    _check_inputs(params, stages)
+    names = _Names()
+    nests = [_loop_nest(s, buffers, names(s.name)) for s in stages]
+    own = set(params)
+    local = tuple(buffers[t] for s in stages for t in s.outputs if t not in own)
+    root = loops.Block("root", (), (), (), loops.seq(*nests), alloc_buffers=local)
+    body = loops.BlockRealize((), TRUE, root)
+    buffer_params = tuple(buffers[p] for p in params)
+    free = _unbound_symbols(stages, buffer_params, local)
+    return loops.PrimFunc((*buffer_params, *free), body, Attrs({"tir.noalias": True, **attrs}))
+
+
+class _Names:
+    """Hands out unique names."""
+
+    def __init__(self) -> None:
+        self.used: set[str] = set()
+
+    def __call__(self, hint: str) -> str:
+        name, count = hint, 0
+        while name in self.used:
+            count += 1
+            name = f"{hint}_{count}"
+        self.used.add(name)
+        return name
+
+
+def _ordered(roots: Sequence[Stage]) -> list[Stage]:
+    """The stages that `roots` need, producers first."""
+    done: dict[int, Stage] = {}
+
+    def visit(stage: Stage) -> None:
+        if id(stage) in done:
+            return
+        for tensor in stage.inputs:
+            if tensor.stage is not None:
+                visit(tensor.stage)
+        done[id(stage)] = stage
+
+    for stage in roots:
+        visit(stage)
+    return list(done.values())
+
+
+def _declare(params: Sequence[Tensor], stages: list[Stage]) -> dict[Tensor, loops.Buffer]:
+    names = _Names()
+    tensors = dict.fromkeys((*params, *(t for s in stages for t in s.outputs)))
+    return {t: loops.Buffer(names(t.name), t.shape, t.dtype) for t in tensors}
+
+
+def _check_inputs(params: Sequence[Tensor], stages: list[Stage]) -> None:
+    for stage in stages:
+        for tensor in stage.inputs:
+            if tensor.stage is None and tensor not in params:
+                raise ValueError(f"{stage.name} reads {tensor.name}, which is not a parameter")
+
+
+def _unbound_symbols(
+    stages: list[Stage], params: tuple[loops.Buffer, ...], local: tuple[loops.Buffer, ...]
+) -> tuple[expr.Var, ...]:
+    bound = {d for p in params for d in p.shape if isinstance(d, expr.Var)}
+    used = dict.fromkeys(s for b in (*params, *local) for s in symbols_in(b.shape))
+    for stage in stages:
+        axes = {a.var for a in _all_axes(stage)}
+        values = [a.extent for a in _all_axes(stage)]
+        if isinstance(stage.value, Reduce):
+            values += stage.value.sources
+        elif isinstance(stage.value, tuple):
+            values += stage.value
+        used.update(dict.fromkeys(s for v in values for s in _scalars(v) if s not in axes))
+    return tuple(s for s in used if s not in bound)
+
+
+def _scalars(value: PrimExpr) -> Iterator[expr.Var]:
+    lets = {n.var for n in walk(value) if isinstance(n, expr.Let)}
+    return (n for n in walk(value) if isinstance(n, expr.Var) and n not in lets)
+
+
+def _all_axes(stage: Stage) -> tuple[Axis, ...]:
+    return (*stage.axes, *(stage.value.axes if isinstance(stage.value, Reduce) else ()))
+
+
+def _loop_nest(stage: Stage, buffers: dict[Tensor, loops.Buffer], name: str) -> loops.Stmt:
+    """The loops around the block of one stage."""
+    axes = _all_axes(stage)
+    loop_vars = [expr.Var(a.name) for a in axes]
+    iter_vars = tuple(
+        loops.IterVar(
+            a.var, loops.Range(ZERO, a.extent), "spatial" if d < len(stage.axes) else "reduce"
+        )
+        for d, a in enumerate(axes)
+    )
+    values: tuple[PrimExpr, ...] = tuple(loop_vars)
+    if not axes:  # a leaf block keeps one axis, which tells it from the root
+        iter_vars = (loops.IterVar(expr.Var("vi"), loops.Range(ZERO, expr.const(1)), "spatial"),)
+        values = (ZERO,)
+    block = _block(stage, buffers, name, iter_vars)
+    nest: loops.Stmt = loops.BlockRealize(values, TRUE, block)
+    for var, axis in reversed(list(zip(loop_vars, axes, strict=True))):
+        nest = loops.For(var, ZERO, axis.extent, "serial", nest)
+    return nest
+
+
+def _block(
+    stage: Stage,
+    buffers: dict[Tensor, loops.Buffer],
+    name: str,
+    iter_vars: tuple[loops.IterVar, ...],
+) -> loops.Block:
+    outputs = tuple(buffers[t] for t in stage.outputs)
+    indices = tuple(a.var for a in stage.axes)
+    init: loops.Stmt | None = None
+    if callable(stage.value):
+        body = stage.value(indices, {t: buffers[t] for t in (*stage.inputs, *stage.outputs)})
+        reads = tuple(_row_region(buffers[t], indices) for t in stage.inputs)
+        writes = tuple(_row_region(b, indices) for b in outputs)
+        return loops.Block(name, iter_vars, reads, writes, body)
+    if isinstance(stage.value, Reduce):
+        sources = tuple(_lower_loads(s, buffers) for s in stage.value.sources)
+        combiner = stage.value.combiner
+        identity = combiner.identity(tuple(b.dtype for b in outputs))
+        init = loops.seq(
+            *(loops.BufferStore(b, v, indices) for b, v in zip(outputs, identity, strict=True))
+        )
+        acc = tuple(loops.BufferLoad(b, indices) for b in outputs)
+        body = _store_all(outputs, combiner.combine(acc, sources), indices)
+    else:
+        sources = tuple(_lower_loads(s, buffers) for s in stage.value)
+        body = _store_all(outputs, sources, indices)
+    reads = _point_regions(sources)
+    writes = tuple(_point_region(b, indices) for b in outputs)
+    return loops.Block(name, iter_vars, reads, writes, body, init)
+
+
+def _store_all(
+    outputs: tuple[loops.Buffer, ...], values: tuple[PrimExpr, ...], indices: tuple[PrimExpr, ...]
+) -> loops.Stmt:
+    """Store every value; several are computed before the first is stored."""
+    if len(outputs) == 1:
+        return loops.BufferStore(outputs[0], values[0], indices)
+    new = [expr.Var(f"new_{b.name}", v.dtype) for b, v in zip(outputs, values, strict=True)]
+    body = loops.seq(
+        *(loops.BufferStore(b, v, indices) for b, v in zip(outputs, new, strict=True))
+    )
+    for var, value in reversed(list(zip(new, values, strict=True))):
+        body = loops.LetStmt(var, value, body)
+    return body
+
+
+def _lower_loads(value: PrimExpr, buffers: dict[Tensor, loops.Buffer]) -> PrimExpr:
+    def lower(n: object) -> PrimExpr | None:
+        return loops.BufferLoad(buffers[n.tensor], n.indices) if isinstance(n, TensorLoad) else None
+
+    return rewrite(value, lower)
+
+
+def _point_regions(values: tuple[PrimExpr, ...]) -> tuple[loops.BufferRegion, ...]:
+    """What the loads in `values` touch, each place once."""
+    loads = (n for v in values for n in walk(v) if isinstance(n, loops.BufferLoad))
+    distinct = dict.fromkeys((n.buffer, n.indices) for n in loads)
+    return tuple(_point_region(buffer, indices) for buffer, indices in distinct)
+
+
+def _point_region(buffer: loops.Buffer, indices: tuple[PrimExpr, ...]) -> loops.BufferRegion:
+    """One element; along a dimension indexed by data, all of it."""
+    ranges: list[loops.Range] = []
+    for index, extent in zip(indices, buffer.shape, strict=True):
+        by_data = any(isinstance(n, loops.BufferLoad) for n in walk(index))
+        ranges.append(
+            loops.Range(ZERO, extent) if by_data else loops.Range(index, expr.const(1))
+        )
+    return loops.BufferRegion(buffer, tuple(ranges))
+
+
+def _row_region(buffer: loops.Buffer, indices: tuple[PrimExpr, ...]) -> loops.BufferRegion:
+    """The row at the leading `indices`; all of a buffer with fewer dimensions."""
+    if buffer.ndim < len(indices):
+        indices = ()
+    row = [loops.Range(i, expr.const(1)) for i in indices]
+    rest = [loops.Range(ZERO, extent) for extent in buffer.shape[len(indices) :]]
+    return loops.BufferRegion(buffer, (*row, *rest))
