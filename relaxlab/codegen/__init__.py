@@ -1,0 +1,1 @@
+"""From scheduled loop functions and host functions to machine code."""

@@ -1,0 +1,1 @@
+"""The LLVM target: one generic emitter from loop functions to LLVM IR."""

@@ -1,0 +1,215 @@
+"""Loads and stores: scalar, contiguous, permuted, gathered; masked where a tail requires it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relaxlab.codegen.llvm.arithmetic import binary, cast
+from relaxlab.codegen.llvm.builder import (
+    Builder,
+    Value,
+    int_value,
+    mangle,
+    memory_type,
+    vector_literal,
+)
+from relaxlab.ir import expr
+from relaxlab.ir.dtypes import bits_of, element_of, with_lanes
+
+
+@dataclass(slots=True)
+class Memory:
+    """Where a buffer lives: a pointer and one stride per dimension, in elements.
+
+    `align` is the pointer's known alignment in bytes; 1 when only the element's is (a caller's
+    array may start anywhere, and unaligned vector loads cost nothing extra when it does not).
+    """
+
+    pointer: str
+    dtype: str
+    strides: tuple[Value, ...]
+    align: int
+
+    @property
+    def element(self) -> str:
+        return memory_type(self.dtype)
+
+
+def linear_index(b: Builder, memory: Memory, indices: Sequence[Value]) -> Value:
+    """The element offset of `indices`."""
+    total = int_value(0)
+    for index, stride in zip(indices, memory.strides, strict=True):
+        total = binary(b, expr.Add, total, binary(b, expr.Mul, index, stride))
+    return total
+
+
+def load(b: Builder, memory: Memory, index: Value, mask: Value | None) -> Value:
+    """Load the elements at a linear index; masked-off lanes are zero."""
+    if index.lanes == 1:
+        return _from_memory(b, memory, _load_scalar(b, memory, index), 1)
+    lanes = index.lanes
+    if index.offsets is None or index.base is None:
+        return _from_memory(b, memory, _gather(b, memory, index, mask), lanes)
+    low = min(index.offsets)
+    shape = [o - low for o in index.offsets]
+    start = binary(b, expr.Add, index.base, int_value(low))
+    span = max(shape) + 1
+    if span == 1:
+        scalar = _from_memory(b, memory, _load_scalar(b, memory, start), 1)
+        return b.widen(scalar, lanes)
+    if shape == list(range(lanes)):
+        return _from_memory(b, memory, _load_vector(b, memory, start, lanes, mask), lanes)
+    if mask is None and span <= 4 * lanes:
+        whole = _load_vector(b, memory, start, span, None)
+        text = b.select_lanes(whole, memory.element, span, shape)
+        return _from_memory(b, memory, text, lanes)
+    return _from_memory(b, memory, _gather(b, memory, index, mask), lanes)
+
+
+def store(b: Builder, memory: Memory, index: Value, value: Value, mask: Value | None) -> None:
+    """Store a value (scalars are repeated) at a linear index."""
+    lanes = max(index.lanes, value.lanes)
+    if lanes == 1:
+        text = _to_memory(b, memory, value)
+        pointer = element_pointer(b, memory, index)
+        b.raw(f"store {memory.element} {text}, ptr {pointer}, align {_align(memory, index)}")
+        return
+    value, index = b.widen(value, lanes), b.widen(index, lanes)
+    text = _to_memory(b, memory, value)
+    if index.offsets is not None and index.base is not None:
+        low = min(index.offsets)
+        shape = [o - low for o in index.offsets]
+        start = binary(b, expr.Add, index.base, int_value(low))
+        permutation = sorted(shape) == list(range(lanes))
+        if permutation and (mask is None or shape == list(range(lanes))):
+            picks = [shape.index(i) for i in range(lanes)]
+            text = b.select_lanes(text, memory.element, lanes, picks)
+            _store_vector(b, memory, start, text, lanes, mask)
+            return
+    _scatter(b, memory, index, text, mask)
+
+
+def element_pointer(b: Builder, memory: Memory, index: Value) -> str:
+    """The address of one element."""
+    if index.const == 0:
+        return memory.pointer
+    text = b.materialise(index)
+    return b.emit(f"getelementptr inbounds {memory.element}, ptr {memory.pointer}, i64 {text}", "p")
+
+
+def _align(memory: Memory, index: Value) -> int:
+    """Bytes the address is known to be aligned to."""
+    size = max(1, bits_of(memory.dtype) // 8)
+    if index.const == 0:
+        return max(size, memory.align)
+    step, align = size * max(1, index.multiple), size
+    while align * 2 <= memory.align and step % (align * 2) == 0:
+        align *= 2
+    return align
+
+
+def _load_scalar(b: Builder, memory: Memory, index: Value) -> str:
+    pointer = element_pointer(b, memory, index)
+    return b.emit(f"load {memory.element}, ptr {pointer}, align {_align(memory, index)}")
+
+
+def _load_vector(
+    b: Builder, memory: Memory, start: Value, lanes: int, mask: Value | None
+) -> str:
+    vec = f"<{lanes} x {memory.element}>"
+    pointer, align = element_pointer(b, memory, start), _align(memory, start)
+    if mask is None:
+        return b.emit(f"load {vec}, ptr {pointer}, align {align}")
+    name = f"llvm.masked.load.{_suffix(memory, lanes)}.p0"
+    args = [
+        ("ptr", pointer),
+        ("i32", str(align)),
+        (mask.ty, b.materialise(mask)),
+        (vec, "zeroinitializer"),
+    ]
+    return _masked_call(b, name, vec, args)
+
+
+def _store_vector(
+    b: Builder, memory: Memory, start: Value, text: str, lanes: int, mask: Value | None
+) -> None:
+    vec = f"<{lanes} x {memory.element}>"
+    pointer, align = element_pointer(b, memory, start), _align(memory, start)
+    if mask is None:
+        b.raw(f"store {vec} {text}, ptr {pointer}, align {align}")
+        return
+    name = f"llvm.masked.store.{_suffix(memory, lanes)}.p0"
+    args = [(vec, text), ("ptr", pointer), ("i32", str(align)), (mask.ty, b.materialise(mask))]
+    _masked_call(b, name, "void", args)
+
+
+def _pointers(b: Builder, memory: Memory, index: Value) -> str:
+    text = b.materialise(index)
+    return b.emit(
+        f"getelementptr inbounds {memory.element}, ptr {memory.pointer}, {index.ty} {text}", "p"
+    )
+
+
+def _all_true(b: Builder, lanes: int) -> Value:
+    return Value(with_lanes("bool", lanes), vector_literal("i1", ["true"] * lanes))
+
+
+def _gather(b: Builder, memory: Memory, index: Value, mask: Value | None) -> str:
+    lanes = index.lanes
+    vec = f"<{lanes} x {memory.element}>"
+    mask = mask or _all_true(b, lanes)
+    pointers = _pointers(b, memory, index)
+    name = f"llvm.masked.gather.{_suffix(memory, lanes)}.v{lanes}p0"
+    size = max(1, bits_of(memory.dtype) // 8)
+    args = [
+        (f"<{lanes} x ptr>", pointers),
+        ("i32", str(size)),
+        (mask.ty, b.materialise(mask)),
+        (vec, "zeroinitializer"),
+    ]
+    return _masked_call(b, name, vec, args)
+
+
+def _scatter(b: Builder, memory: Memory, index: Value, text: str, mask: Value | None) -> None:
+    lanes = index.lanes
+    mask = mask or _all_true(b, lanes)
+    name = f"llvm.masked.scatter.{_suffix(memory, lanes)}.v{lanes}p0"
+    size = max(1, bits_of(memory.dtype) // 8)
+    args = [
+        (f"<{lanes} x {memory.element}>", text),
+        (f"<{lanes} x ptr>", _pointers(b, memory, index)),
+        ("i32", str(size)),
+        (mask.ty, b.materialise(mask)),
+    ]
+    _masked_call(b, name, "void", args)
+
+
+def _masked_call(b: Builder, name: str, ret: str, args: list[tuple[str, str]]) -> str:
+    """A masked intrinsic: its alignment argument is an immediate."""
+    text = b.call(name, ret, args)
+    types = ", ".join(ty + (" immarg" if ty == "i32" else "") for ty, _ in args)
+    b.declarations[name] = f"declare {ret} @{name}({types})"
+    return text
+
+
+def _suffix(memory: Memory, lanes: int) -> str:
+    dtype = "uint8" if memory.dtype == "bool" else memory.dtype
+    return mangle(with_lanes(dtype, lanes))
+
+
+def _from_memory(b: Builder, memory: Memory, text: str, lanes: int) -> Value:
+    dtype = with_lanes(memory.dtype, lanes)
+    if memory.dtype == "bool":
+        byte = Value(with_lanes("uint8", lanes), text)
+        return cast(b, byte, dtype)
+    return Value(dtype, text)
+
+
+def _to_memory(b: Builder, memory: Memory, value: Value) -> str:
+    if element_of(value.dtype) != memory.dtype:
+        raise TypeError(f"storing {value.dtype} into a buffer of {memory.dtype}")
+    if memory.dtype == "bool":
+        value = cast(b, value, "uint8")
+    return b.materialise(value)
+

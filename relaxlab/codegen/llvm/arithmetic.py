@@ -1,0 +1,363 @@
+"""Arithmetic on emitted values: constant folding, index vectors, then LLVM instructions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from relaxlab.codegen.llvm.builder import (
+    Builder,
+    Value,
+    float_value,
+    int_value,
+    llvm_type,
+    mangle,
+)
+from relaxlab.ir import expr
+from relaxlab.ir.dtypes import bits_of, element_of, is_float, is_int, is_uint, lanes_of, with_lanes
+
+_INT = {expr.Add: "add", expr.Sub: "sub", expr.Mul: "mul", expr.BitAnd: "and", expr.BitOr: "or",
+        expr.BitXor: "xor", expr.ShiftLeft: "shl"}  # fmt: skip
+_FLOAT = {expr.Add: "fadd contract", expr.Sub: "fsub contract", expr.Mul: "fmul contract",
+          expr.Div: "fdiv contract"}  # fmt: skip
+_COMPARE: dict[type, tuple[str, str, str]] = {  # signed, unsigned, float
+    expr.EQ: ("eq", "eq", "oeq"),
+    expr.NE: ("ne", "ne", "une"),
+    expr.LT: ("slt", "ult", "olt"),
+    expr.LE: ("sle", "ule", "ole"),
+    expr.GT: ("sgt", "ugt", "ogt"),
+    expr.GE: ("sge", "uge", "oge"),
+}
+_FOLD: dict[type, Callable[[int, int], int | bool]] = {
+    expr.Add: lambda a, b: a + b,
+    expr.Sub: lambda a, b: a - b,
+    expr.Mul: lambda a, b: a * b,
+    expr.FloorDiv: lambda a, b: a // b,
+    expr.FloorMod: lambda a, b: a % b,
+    expr.Min: min,
+    expr.Max: max,
+    expr.BitAnd: lambda a, b: a & b,
+    expr.BitOr: lambda a, b: a | b,
+    expr.BitXor: lambda a, b: a ^ b,
+    expr.ShiftLeft: lambda a, b: a << b,
+    expr.ShiftRight: lambda a, b: a >> b,
+    expr.EQ: lambda a, b: a == b,
+    expr.NE: lambda a, b: a != b,
+    expr.LT: lambda a, b: a < b,
+    expr.LE: lambda a, b: a <= b,
+    expr.GT: lambda a, b: a > b,
+    expr.GE: lambda a, b: a >= b,
+}
+
+
+def binary(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
+    """Emit `cls(x, y)`; the operands have one element type and equal or scalar lanes."""
+    folded = _fold(cls, x, y)
+    if folded is not None:
+        return folded
+    if (x.offsets is not None or y.offsets is not None) and element_of(x.dtype) == "int64":
+        indexed = _index_vector(b, cls, x, y)
+        if indexed is not None:
+            return indexed
+    lanes = max(x.lanes, y.lanes)
+    x, y = b.widen(x, lanes), b.widen(y, lanes)
+    if element_of(x.dtype) == "bfloat16":
+        wide = [cast(b, v, with_lanes("float32", lanes)) for v in (x, y)]
+        result = binary(b, cls, wide[0], wide[1])
+        return result if issubclass(cls, expr.CmpOp) else cast(b, result, x.dtype)
+    if issubclass(cls, expr.CmpOp):
+        return _compare(b, cls, x, y)
+    if cls in (expr.And, expr.Or):
+        op = "and" if cls is expr.And else "or"
+        return Value(x.dtype, b.emit(f"{op} {x.ty} {b.materialise(x)}, {b.materialise(y)}"))
+    if is_float(x.dtype):
+        return _float(b, cls, x, y)
+    return _integer(b, cls, x, y)
+
+
+def _fold(cls: type[Any], x: Value, y: Value) -> Value | None:
+    if cls in (expr.And, expr.Or):
+        for u, v in ((x, y), (y, x)):
+            if u.const is not None and u.lanes == 1:
+                return v if bool(u.const) == (cls is expr.And) else u
+        return None
+    if x.lanes != 1 or y.lanes != 1 or not isinstance(y.const, int) or is_float(x.dtype):
+        return _fold_zero(cls, x, y)
+    if not isinstance(x.const, int):
+        return _fold_unit(cls, x, y.const)
+    if cls in (expr.FloorDiv, expr.FloorMod) and y.const == 0:
+        return None
+    if cls is expr.Div:
+        return int_value(math.trunc(x.const / y.const), x.dtype) if y.const else None
+    if cls is expr.Mod:
+        return int_value(int(math.fmod(x.const, y.const)), x.dtype) if y.const else None
+    value = _FOLD[cls](x.const, y.const)
+    return int_value(int(value), "bool" if issubclass(cls, expr.CmpOp) else x.dtype)
+
+
+def _fold_unit(cls: type[Any], x: Value, c: int) -> Value | None:
+    if c == 0 and cls in (expr.Add, expr.Sub, expr.BitOr, expr.ShiftRight, expr.ShiftLeft):
+        return x
+    if c == 1 and cls in (expr.Mul, expr.FloorDiv, expr.Div):
+        return x
+    if (c == 0 and cls is expr.Mul) or (c == 1 and cls is expr.FloorMod):
+        return int_value(0, x.dtype)
+    if cls is expr.FloorMod and c > 0 and x.multiple % c == 0:
+        return int_value(0, x.dtype)
+    return None
+
+
+def _fold_zero(cls: type[Any], x: Value, y: Value) -> Value | None:
+    if is_float(x.dtype) or not is_int(x.dtype):
+        return None
+    if x.const == 0 and x.lanes == 1 and cls is expr.Add:
+        return y
+    if x.const == 1 and x.lanes == 1 and cls is expr.Mul:
+        return y
+    return None
+
+
+def _index_vector(b: Builder, cls: type[Any], x: Value, y: Value) -> Value | None:
+    """The result as an index vector, when it still is one."""
+    lanes = max(x.lanes, y.lanes)
+    x, y = b.widen(x, lanes), b.widen(y, lanes)
+    if x.offsets is None or y.offsets is None or x.base is None or y.base is None:
+        return None
+    xo, yo = x.offsets, y.offsets
+    if cls in (expr.Add, expr.Sub):
+        base = binary(b, cls, x.base, y.base)
+        offsets = tuple(int(_FOLD[cls](p, q)) for p, q in zip(xo, yo, strict=True))
+    elif x.base.const == 0 and y.base.const == 0 and cls in _FOLD:
+        if cls in (expr.FloorDiv, expr.FloorMod) and 0 in yo:
+            return None
+        values = tuple(_FOLD[cls](p, q) for p, q in zip(xo, yo, strict=True))
+        if issubclass(cls, expr.CmpOp):
+            text = ", ".join(f"i1 {'true' if v else 'false'}" for v in values)
+            return Value(with_lanes("bool", lanes), f"<{text}>")
+        return _make_index(int_value(0), tuple(int(v) for v in values))
+    elif cls is expr.Mul:
+        if len(set(xo)) == 1 and xo[0] == 0:
+            x, y, xo, yo = y, x, yo, xo
+        assert x.base is not None and y.base is not None
+        if len(set(yo)) != 1:
+            return None
+        factor = binary(b, expr.Add, y.base, int_value(yo[0]))
+        if not isinstance(factor.const, int):
+            if len(set(xo)) == 1:
+                total = binary(b, expr.Add, x.base, int_value(xo[0]))
+                return _make_index(binary(b, expr.Mul, total, factor), (0,) * lanes)
+            return None
+        base = binary(b, expr.Mul, x.base, factor)
+        offsets = tuple(o * factor.const for o in xo)
+    elif cls in (expr.FloorDiv, expr.FloorMod) and len(set(yo)) == 1:
+        divisor = binary(b, expr.Add, y.base, int_value(yo[0]))
+        if len(set(xo)) == 1:
+            total = binary(b, expr.Add, x.base, int_value(xo[0]))
+            return _make_index(binary(b, cls, total, divisor), (0,) * lanes)
+        c = divisor.const
+        if not isinstance(c, int) or c <= 0 or x.base.multiple % c:
+            return None
+        if cls is expr.FloorDiv:
+            base, offsets = binary(b, cls, x.base, divisor), tuple(o // c for o in xo)
+        else:
+            base, offsets = int_value(0), tuple(o % c for o in xo)
+    else:
+        return None
+    return _make_index(base, offsets)
+
+
+def _make_index(base: Value, offsets: tuple[int, ...]) -> Value:
+    nonneg = base.nonneg and min(offsets) >= 0
+    dtype = with_lanes("int64", len(offsets))
+    if isinstance(base.const, int) and base.const != 0:
+        offsets = tuple(o + base.const for o in offsets)
+        base = int_value(0)
+    return Value(dtype, None, base=base, offsets=offsets, nonneg=nonneg)
+
+
+def index_vector(base: Value, lanes: int, stride: int = 1) -> Value:
+    """The lanes `base, base + stride, …`."""
+    return _make_index(base, tuple(stride * i for i in range(lanes)))
+
+
+def _compare(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
+    signed, unsigned, floating = _COMPARE[cls]
+    if is_float(x.dtype):
+        op = f"fcmp {floating}"
+    elif element_of(x.dtype) == "bool" or is_uint(x.dtype):
+        op = f"icmp {unsigned}"
+    else:
+        op = f"icmp {signed}"
+    text = b.emit(f"{op} {x.ty} {b.materialise(x)}, {b.materialise(y)}")
+    return Value(with_lanes("bool", x.lanes), text)
+
+
+def _float(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
+    if cls in _FLOAT:
+        return Value(x.dtype, b.emit(f"{_FLOAT[cls]} {x.ty} {x.text}, {y.text}"))
+    if cls in (expr.Min, expr.Max):
+        name = "minimum" if cls is expr.Min else "maximum"
+        args = [(x.ty, x.text or ""), (y.ty, y.text or "")]
+        return Value(x.dtype, b.call(f"llvm.{name}.{mangle(x.dtype)}", x.ty, args))
+    if cls is expr.Mod:
+        return Value(x.dtype, b.emit(f"frem {x.ty} {x.text}, {y.text}"))
+    quotient = binary(b, expr.Div, x, y)
+    floor_name = f"llvm.floor.{mangle(x.dtype)}"
+    floor = Value(x.dtype, b.call(floor_name, x.ty, [(x.ty, quotient.text or "")]))
+    if cls is expr.FloorDiv:
+        return floor
+    if cls is expr.FloorMod:
+        return binary(b, expr.Sub, x, binary(b, expr.Mul, floor, y))
+    raise NotImplementedError(f"no LLVM row for {cls.__name__} on {x.dtype}")
+
+
+def _integer(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
+    xt, yt = b.materialise(x), b.materialise(y)
+    both = x.nonneg and y.nonneg
+    unsigned = is_uint(x.dtype) or element_of(x.dtype) == "bool"
+    if cls in _INT:
+        wrap = " nsw" if element_of(x.dtype) == "int64" and cls in _ARITH else ""
+        text = b.emit(f"{_INT[cls]}{wrap} {x.ty} {xt}, {yt}")
+        multiple = 1
+        if cls in (expr.Add, expr.Sub):
+            multiple = math.gcd(x.multiple, y.multiple)
+        elif cls is expr.Mul:
+            multiple = x.multiple * y.multiple
+        nonneg = both and cls in (expr.Add, expr.Mul, expr.BitAnd)
+        return Value(x.dtype, text, multiple=min(multiple, 1 << 40), nonneg=nonneg)
+    if cls is expr.ShiftRight:
+        op = "lshr" if unsigned else "ashr"
+        return Value(x.dtype, b.emit(f"{op} {x.ty} {xt}, {yt}"), nonneg=x.nonneg)
+    if cls in (expr.Min, expr.Max):
+        name = ("u" if unsigned else "s") + ("min" if cls is expr.Min else "max")
+        text = b.call(f"llvm.{name}.{mangle(x.dtype)}", x.ty, [(x.ty, xt), (x.ty, yt)])
+        return Value(x.dtype, text, nonneg=both or (cls is expr.Max and (x.nonneg or y.nonneg)))
+    if cls in (expr.Div, expr.Mod):
+        op = ("u" if unsigned else "s") + ("div" if cls is expr.Div else "rem")
+        return Value(x.dtype, b.emit(f"{op} {x.ty} {xt}, {yt}"), nonneg=both)
+    return _floor(b, cls, x, y, unsigned or both)
+
+
+_ARITH = (expr.Add, expr.Sub, expr.Mul)
+
+
+def _floor(b: Builder, cls: type[Any], x: Value, y: Value, unsigned: bool) -> Value:
+    """Floor division and modulus; unsigned division where both sides are known not negative."""
+    xt, yt = b.materialise(x), b.materialise(y)
+    is_div = cls is expr.FloorDiv
+    if unsigned:
+        text = b.emit(f"{'udiv' if is_div else 'urem'} {x.ty} {xt}, {yt}")
+        multiple = x.multiple // y.const if is_div and _divides(x, y) else 1  # type: ignore
+        return Value(x.dtype, text, nonneg=True, multiple=multiple)
+    rem = b.emit(f"srem {x.ty} {xt}, {yt}")
+    zero = b.widen(int_value(0, element_of(x.dtype)), x.lanes)
+    zt = b.materialise(zero)
+    mask_ty = llvm_type(with_lanes("bool", x.lanes))
+    nonzero = b.emit(f"icmp ne {x.ty} {rem}, {zt}")
+    signs = b.emit(f"xor {x.ty} {xt}, {yt}")
+    differ = b.emit(f"icmp slt {x.ty} {signs}, {zt}")
+    fix = b.emit(f"and {mask_ty} {nonzero}, {differ}")
+    if is_div:
+        quotient = b.emit(f"sdiv {x.ty} {xt}, {yt}")
+        one = b.emit(f"zext {mask_ty} {fix} to {x.ty}")
+        return Value(x.dtype, b.emit(f"sub {x.ty} {quotient}, {one}"))
+    shifted = b.emit(f"add {x.ty} {rem}, {yt}")
+    picked = b.emit(f"select {mask_ty} {fix}, {x.ty} {shifted}, {x.ty} {rem}")
+    return Value(x.dtype, picked, nonneg=y.nonneg)
+
+
+def _divides(x: Value, y: Value) -> bool:
+    return isinstance(y.const, int) and y.const > 0 and x.multiple % y.const == 0
+
+
+def cast(b: Builder, v: Value, to: str) -> Value:
+    """Convert to dtype `to` (its lanes follow the value's when `to` is a scalar type)."""
+    if lanes_of(to) == 1 and v.lanes > 1:
+        to = with_lanes(to, v.lanes)
+    if v.dtype == to:
+        return v
+    source, dest = element_of(v.dtype), element_of(to)
+    if v.const is not None and v.lanes == 1 == lanes_of(to):
+        folded = _cast_const(v, dest)
+        if folded is not None:
+            return folded
+    if v.lanes == 1 and lanes_of(to) > 1:
+        return b.widen(cast(b, v, dest), lanes_of(to))
+    if source == dest:
+        return v
+    if source == "bfloat16":
+        wide = b.emit(f"zext {v.ty} {v.text} to {llvm_type(with_lanes('uint32', v.lanes))}")
+        return cast(b, Value(with_lanes("float32", v.lanes), _bits_to_float(b, wide, v.lanes)), to)
+    if dest == "bfloat16":
+        return _to_bfloat16(b, cast(b, v, "float32"))
+    if dest == "bool":
+        zero = float_value(0, source) if is_float(source) else int_value(0, source)
+        return _compare(b, expr.NE, v, b.widen(zero, v.lanes))
+    op = _cast_op(source, dest)
+    text = b.materialise(v)
+    if op is None:
+        return Value(to, text, nonneg=v.nonneg)
+    return Value(to, b.emit(f"{op} {v.ty} {text} to {llvm_type(to)}"), nonneg=v.nonneg)
+
+
+def _cast_const(v: Value, dest: str) -> Value | None:
+    assert v.const is not None
+    if dest == "bool":
+        return int_value(int(bool(v.const)), "bool")
+    if is_int(dest) and not is_float(v.dtype):
+        return int_value(_wrap(int(v.const), dest), dest)
+    if is_float(dest):
+        return float_value(float(v.const), dest)
+    return None
+
+
+def _wrap(value: int, dtype: str) -> int:
+    bits = bits_of(dtype)
+    value %= 1 << bits
+    return value if is_uint(dtype) or value < 1 << (bits - 1) else value - (1 << bits)
+
+
+def _cast_op(source: str, dest: str) -> str | None:
+    """LLVM's conversion instruction, None when the bits stay."""
+    if is_float(source) and is_float(dest):
+        return "fpext" if bits_of(dest) > bits_of(source) else "fptrunc"
+    unsigned = is_uint(source) or source == "bool"
+    if is_float(dest):
+        return "uitofp" if unsigned else "sitofp"
+    if is_float(source):
+        return "fptoui" if is_uint(dest) else "fptosi"
+    narrow, wide = (1 if source == "bool" else bits_of(source)), bits_of(dest)
+    if wide == narrow:
+        return None
+    if wide < narrow:
+        return "trunc"
+    return "zext" if unsigned else "sext"
+
+
+def _bits_to_float(b: Builder, wide: str, lanes: int) -> str:
+    ity = llvm_type(with_lanes("uint32", lanes))
+    shift = b.materialise(b.widen(int_value(16, "uint32"), lanes))
+    bits = b.emit(f"shl {ity} {wide}, {shift}")
+    return b.emit(f"bitcast {ity} {bits} to {llvm_type(with_lanes('float32', lanes))}")
+
+
+def _to_bfloat16(b: Builder, v: Value) -> Value:
+    """Round to nearest even; NaN keeps a set mantissa bit."""
+    lanes = v.lanes
+    ity = llvm_type(with_lanes("uint32", lanes))
+
+    def splat(value: int) -> str:
+        return b.materialise(b.widen(int_value(value, "uint32"), lanes))
+
+    bits = b.emit(f"bitcast {v.ty} {v.text} to {ity}")
+    odd = b.emit(f"and {ity} {b.emit(f'lshr {ity} {bits}, {splat(16)}')}, {splat(1)}")
+    bias = b.emit(f"add {ity} {odd}, {splat(0x7FFF)}")
+    rounded = b.emit(f"add {ity} {bits}, {bias}")
+    nan = b.emit(f"fcmp uno {v.ty} {v.text}, {v.text}")
+    quiet = b.emit(f"or {ity} {bits}, {splat(0x400000)}")
+    mask = llvm_type(with_lanes("bool", lanes))
+    picked = b.emit(f"select {mask} {nan}, {ity} {quiet}, {ity} {rounded}")
+    high = b.emit(f"lshr {ity} {picked}, {splat(16)}")
+    to = with_lanes("bfloat16", lanes)
+    return Value(to, b.emit(f"trunc {ity} {high} to {llvm_type(to)}"))

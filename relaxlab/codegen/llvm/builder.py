@@ -1,0 +1,222 @@
+"""A text builder for LLVM IR and the values it hands around.
+
+An emitted value is a constant, an SSA name, or an *index vector*: a scalar base plus one known
+integer offset per lane. Index vectors stay symbolic, so whether an access is contiguous, strided
+or a permutation is decided where it is emitted, not guessed by a later pass.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from relaxlab.ir.dtypes import bits_of, element_of, is_float, lanes_of, with_lanes
+
+_LLVM_SCALARS = {
+    "bool": "i1", "float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double",
+    "handle": "ptr", "void": "void",
+}  # fmt: skip
+
+
+def llvm_type(dtype: str) -> str:
+    """LLVM's spelling of a dtype in registers (bfloat16 travels as its 16 bits)."""
+    base, lanes = element_of(dtype), lanes_of(dtype)
+    scalar = _LLVM_SCALARS.get(base) or f"i{bits_of(base)}"
+    return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
+
+
+def memory_type(dtype: str) -> str:
+    """LLVM's spelling of a dtype in memory: a bool is a byte there."""
+    return llvm_type(dtype.replace("bool", "uint8"))
+
+
+@dataclass(slots=True)
+class Value:
+    """One emitted value.
+
+    text: its SSA name or literal, None for an index vector not yet materialised.
+    const: the number, for scalar constants.
+    base, offsets: set for index vectors.
+    multiple: a number that is known to divide it.  nonneg: known not to be negative.
+    """
+
+    dtype: str
+    text: str | None
+    const: int | float | None = None
+    base: Value | None = None
+    offsets: tuple[int, ...] | None = None
+    multiple: int = 1
+    nonneg: bool = False
+
+    @property
+    def lanes(self) -> int:
+        return lanes_of(self.dtype)
+
+    @property
+    def ty(self) -> str:
+        return llvm_type(self.dtype)
+
+
+def int_value(value: int, dtype: str = "int64") -> Value:
+    """An integer constant."""
+    if dtype == "bool":
+        return Value(dtype, "true" if value else "false", int(bool(value)), nonneg=True)
+    bits = bits_of(dtype)
+    signed = (value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+    return Value(dtype, str(signed), value, multiple=abs(value), nonneg=value >= 0)
+
+
+def float_value(value: float, dtype: str) -> Value:
+    """A floating-point constant in LLVM's hexadecimal notation."""
+    if dtype == "bfloat16":
+        bits = struct.unpack("<I", struct.pack("<f", value))[0]
+        rounded = bits >> 16
+        if not math.isnan(value):
+            rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        return Value(dtype, str(rounded & 0xFFFF), value)
+    if dtype == "float16":
+        text = "0xH" + struct.pack(">e", _clamp_half(value)).hex().upper()
+        return Value(dtype, text, value)
+    if dtype == "float32" and math.isfinite(value):
+        try:
+            value = struct.unpack("<f", struct.pack("<f", value))[0]
+        except OverflowError:
+            value = math.copysign(math.inf, value)
+    return Value(dtype, "0x" + struct.pack(">d", value).hex().upper(), value)
+
+
+def _clamp_half(value: float) -> float:
+    return math.copysign(math.inf, value) if math.isfinite(value) and abs(value) > 65519 else value
+
+
+@dataclass(slots=True)
+class Builder:
+    """Collects the instructions of one LLVM function and the declarations it needs."""
+
+    declarations: dict[str, str]
+    lines: list[str] = field(default_factory=list)
+    allocas: list[str] = field(default_factory=list)
+    counter: int = 0
+    block: str = "entry"
+
+    def name(self, hint: str = "v") -> str:
+        self.counter += 1
+        return f"%{hint}{self.counter}"
+
+    def emit(self, text: str, hint: str = "v") -> str:
+        """Emit `name = text`; returns the name."""
+        name = self.name(hint)
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def raw(self, text: str) -> None:
+        """Emit an instruction without a result."""
+        self.lines.append(f"  {text}")
+
+    def label(self, hint: str) -> str:
+        """A fresh label, not yet placed."""
+        self.counter += 1
+        return f"{hint}{self.counter}"
+
+    def place(self, label: str) -> None:
+        """Begin the block `label`."""
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def jump(self, label: str) -> None:
+        """Branch to `label`."""
+        self.raw(f"br label %{label}")
+
+    def branch(self, cond: str, yes: str, no: str) -> None:
+        """Branch on an i1."""
+        self.raw(f"br i1 {cond}, label %{yes}, label %{no}")
+
+    def alloca(self, count: int, ty: str, align: int = 64) -> str:
+        """Stack memory in the entry block (so that it can become registers)."""
+        name = self.name("buf")
+        self.allocas.append(f"  {name} = alloca [{count} x {ty}], align {align}")
+        return name
+
+    def call(self, symbol: str, ret: str, args: Sequence[tuple[str, str]], attrs: str = "") -> str:
+        """Call a function, declaring it; returns the result's name ("" for void)."""
+        types = ", ".join(ty for ty, _ in args)
+        self.declarations[symbol] = f"declare {ret} @{symbol}({types}) {attrs}".rstrip()
+        actual = ", ".join(f"{ty} {text}" for ty, text in args)
+        if ret == "void":
+            self.raw(f"call void @{symbol}({actual})")
+            return ""
+        return self.emit(f"call {ret} @{symbol}({actual})")
+
+    @contextmanager
+    def when(self, cond: str) -> Iterator[None]:
+        """Emit the body under a branch on an i1."""
+        then, done = self.label("then"), self.label("endif")
+        self.branch(cond, then, done)
+        self.place(then)
+        yield
+        self.jump(done)
+        self.place(done)
+
+    # -- vectors -------------------------------------------------------------------------------
+
+    def materialise(self, v: Value) -> str:
+        """The SSA text of a value, building an index vector's lanes if need be."""
+        if v.text is not None:
+            return v.text
+        assert v.base is not None and v.offsets is not None
+        elem = llvm_type(element_of(v.dtype))
+        offsets = vector_literal(elem, [str(o) for o in v.offsets])
+        if v.base.const == 0:
+            v.text = offsets
+        else:
+            splat = self.splat_text(v.base.text or "", elem, len(v.offsets))
+            v.text = self.emit(f"add nsw {v.ty} {splat}, {offsets}")
+        return v.text
+
+    def splat_text(self, scalar: str, elem: str, lanes: int) -> str:
+        """A vector with `scalar` in every lane."""
+        if not scalar.startswith("%"):
+            return vector_literal(elem, [scalar] * lanes)
+        vec = f"<{lanes} x {elem}>"
+        one = self.emit(f"insertelement {vec} poison, {elem} {scalar}, i64 0")
+        zeros = f"<{lanes} x i32> zeroinitializer"
+        return self.emit(f"shufflevector {vec} {one}, {vec} poison, {zeros}")
+
+    def widen(self, v: Value, lanes: int) -> Value:
+        """`v` in every lane of a vector; vectors of that many lanes pass through."""
+        if v.lanes == lanes:
+            return v
+        if v.lanes != 1:
+            raise ValueError(f"cannot make {lanes} lanes of a {v.dtype}")
+        if v.dtype == "int64":
+            return Value(with_lanes("int64", lanes), None, base=v, offsets=(0,) * lanes)
+        text = self.splat_text(v.text or "", llvm_type(v.dtype), lanes)
+        return Value(with_lanes(v.dtype, lanes), text)
+
+    def select_lanes(self, text: str, elem: str, lanes: int, picks: Sequence[int]) -> str:
+        """A shuffle of one vector."""
+        if list(picks) == list(range(lanes)):
+            return text
+        vec = f"<{lanes} x {elem}>"
+        mask = vector_literal("i32", [str(p) for p in picks])
+        return self.emit(f"shufflevector {vec} {text}, {vec} poison, <{len(picks)} x i32> {mask}")
+
+
+def vector_literal(elem: str, items: Sequence[str]) -> str:
+    """A constant vector."""
+    return "<" + ", ".join(f"{elem} {i}" for i in items) + ">"
+
+
+def mangle(dtype: str) -> str:
+    """The suffix LLVM's overloaded intrinsics use: f32, v16f32, i64."""
+    base, lanes = element_of(dtype), lanes_of(dtype)
+    if base == "bool":
+        scalar = "i1"
+    elif is_float(base) and base != "bfloat16":
+        scalar = f"f{bits_of(base)}"
+    else:
+        scalar = f"i{bits_of(base)}"
+    return scalar if lanes == 1 else f"v{lanes}{scalar}"

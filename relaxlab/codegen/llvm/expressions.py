@@ -1,0 +1,351 @@
+"""Scalar expressions to LLVM values: a `match` over nodes and a table over intrinsics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from relaxlab.codegen.llvm.access import Memory, element_pointer, linear_index, load
+from relaxlab.codegen.llvm.arithmetic import binary, cast
+from relaxlab.codegen.llvm.builder import (
+    Builder,
+    Value,
+    float_value,
+    int_value,
+    llvm_type,
+    mangle,
+)
+from relaxlab.codegen.llvm.vector_math import FLOAT32_FUNCTIONS, float32_function
+from relaxlab.ir import expr, loops
+from relaxlab.ir.dtypes import element_of, is_float, is_int, is_uint, lanes_of, with_lanes
+
+
+class CodegenError(Exception):
+    """A loop function uses something the target has no row for."""
+
+
+@dataclass(slots=True)
+class Scope:
+    """What names mean while emitting one function."""
+
+    builder: Builder
+    function: str
+    values: dict[expr.Var, Value] = field(default_factory=lambda: dict[expr.Var, Value]())
+    memory: dict[loops.Buffer, Memory] = field(default_factory=lambda: dict[loops.Buffer, Memory]())
+    mask: Value | None = None
+
+
+def emit_expr(s: Scope, e: expr.PrimExpr) -> Value:
+    """Emit an expression. Raises CodegenError naming a node the target cannot do."""
+    b = s.builder
+    match e:
+        case expr.Var():
+            if e not in s.values:
+                raise CodegenError(f"variable {e.name!r} is not defined in {s.function!r}")
+            return s.values[e]
+        case expr.IntImm(value, dtype):
+            return int_value(value, dtype)
+        case expr.FloatImm(value, dtype):
+            return float_value(value, dtype)
+        case expr.BinaryOp(x, y):
+            return binary(b, type(e), emit_expr(s, x), emit_expr(s, y))
+        case loops.BufferLoad(buffer, indices):
+            memory = memory_of(s, buffer)
+            index = linear_index(b, memory, [emit_expr(s, i) for i in indices])
+            return load(b, memory, index, s.mask)
+        case expr.Cast(to, value):
+            return cast(b, emit_expr(s, value), to)
+        case expr.Not(a):
+            return _not(b, emit_expr(s, a))
+        case expr.Select(c, x, y):
+            return _select(b, emit_expr(s, c), emit_expr(s, x), emit_expr(s, y))
+        case expr.Let(var, value, body):
+            s.values[var] = emit_expr(s, value)
+            return emit_expr(s, body)
+        case expr.Ramp(base, stride, lanes):
+            return _ramp(s, base, stride, lanes)
+        case expr.Broadcast(value, lanes):
+            return b.widen(emit_expr(s, value), lanes)
+        case expr.Call():
+            return _call(s, e)
+        case _:
+            raise CodegenError(f"no LLVM row for {type(e).__name__} in {s.function!r}: {e}")
+
+
+def memory_of(s: Scope, buffer: loops.Buffer) -> Memory:
+    """Where a buffer lives."""
+    if buffer not in s.memory:
+        raise CodegenError(f"buffer {buffer.name!r} is not declared in {s.function!r}")
+    return s.memory[buffer]
+
+
+def _ramp(s: Scope, base: expr.PrimExpr, stride: expr.PrimExpr, lanes: int) -> Value:
+    b = s.builder
+    start, step = emit_expr(s, base), emit_expr(s, stride)
+    zero = Value(with_lanes("int64", lanes), None, base=int_value(0), offsets=tuple(range(lanes)))
+    return binary(b, expr.Add, start, binary(b, expr.Mul, zero, step))
+
+
+def _not(b: Builder, v: Value) -> Value:
+    if v.const is not None:
+        return int_value(int(not v.const), "bool")
+    ones = b.materialise(b.widen(int_value(1, "bool"), v.lanes))
+    return Value(v.dtype, b.emit(f"xor {v.ty} {b.materialise(v)}, {ones}"))
+
+
+def _select(b: Builder, c: Value, x: Value, y: Value) -> Value:
+    if c.const is not None:
+        return x if c.const else y
+    lanes = max(c.lanes, x.lanes, y.lanes)
+    x, y = b.widen(x, lanes), b.widen(y, lanes)
+    if c.lanes != 1:
+        c = b.widen(c, lanes)
+    text = f"select {c.ty} {b.materialise(c)}, {x.ty} {b.materialise(x)}, "
+    return Value(x.dtype, b.emit(text + f"{y.ty} {b.materialise(y)}"), nonneg=x.nonneg and y.nonneg)
+
+
+# -- intrinsics ----------------------------------------------------------------------------------
+
+_LLVM_FLOAT = {
+    "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven",
+    "nearbyint": "rint", "fabs": "fabs",
+}  # fmt: skip
+_LIBM = {
+    n: n
+    for n in (
+        "tan asin acos atan sinh cosh asinh acosh atanh log1p exp10 exp exp2 log log2 log10 erf "
+        "sin cos tanh pow atan2 fmod"
+    ).split()
+}
+
+
+def _call(s: Scope, e: expr.Call) -> Value:
+    handler = _INTRINSICS.get(e.op)
+    if handler is not None:
+        return handler(s, e)
+    args = [emit_expr(s, a) for a in e.args]
+    if is_float(e.dtype) and e.op in (*_LLVM_FLOAT, *FLOAT32_FUNCTIONS, *_LIBM):
+        return _float_call(s.builder, e.op, args)
+    raise CodegenError(f"no LLVM row for intrinsic {e.op!r} on {e.dtype} in {s.function!r}: {e}")
+
+
+def _float_call(b: Builder, op: str, args: list[Value]) -> Value:
+    dtype, base = args[0].dtype, element_of(args[0].dtype)
+    if base in ("float16", "bfloat16"):
+        wide = _float_call(b, op, [cast(b, a, "float32") for a in args])
+        return cast(b, wide, dtype)
+    if op in _LLVM_FLOAT:
+        pairs = [(a.ty, b.materialise(a)) for a in args]
+        name = f"llvm.{_LLVM_FLOAT[op]}.{mangle(dtype)}"
+        return Value(dtype, b.call(name, args[0].ty, pairs))
+    if base == "float32" and op in FLOAT32_FUNCTIONS:
+        return float32_function(b, op, args[0])
+    if op == "sigmoid":
+        one = b.widen(float_value(1.0, base), args[0].lanes)
+        zero = b.widen(float_value(-0.0, base), args[0].lanes)
+        e = _float_call(b, "exp", [binary(b, expr.Sub, zero, args[0])])
+        return binary(b, expr.Div, one, binary(b, expr.Add, one, e))
+    if op == "rsqrt":
+        one = b.widen(float_value(1.0, base), args[0].lanes)
+        return binary(b, expr.Div, one, _float_call(b, "sqrt", args))
+    return _per_lane(b, _LIBM[op] + ("f" if base == "float32" else ""), args)
+
+
+def _per_lane(b: Builder, symbol: str, args: list[Value]) -> Value:
+    """A scalar C function on each lane."""
+    dtype, lanes = args[0].dtype, args[0].lanes
+    elem = llvm_type(element_of(dtype))
+    args = [b.widen(a, lanes) for a in args]
+    if lanes == 1:
+        return Value(dtype, b.call(symbol, elem, [(elem, a.text or "") for a in args]))
+    result = "poison"
+    for i in range(lanes):
+        scalars = [b.emit(f"extractelement {a.ty} {a.text}, i64 {i}") for a in args]
+        one = b.call(symbol, elem, [(elem, t) for t in scalars])
+        result = b.emit(f"insertelement {llvm_type(dtype)} {result}, {elem} {one}, i64 {i}")
+    return Value(dtype, result)
+
+
+def _if_then_else(s: Scope, e: expr.Call) -> Value:
+    """Only the chosen side runs; with a vector condition, its lanes are masked off."""
+    b, cond = s.builder, emit_expr(s, e.args[0])
+    if cond.const is not None:
+        return emit_expr(s, e.args[1] if cond.const else e.args[2])
+    if cond.lanes > 1:
+        x = _under(s, cond, e.args[1])
+        y = _under(s, _not(b, cond), e.args[2])
+        return _select(b, cond, x, y)
+    then, other, done = b.label("then"), b.label("else"), b.label("endif")
+    b.branch(b.materialise(cond), then, other)
+    b.place(then)
+    x = emit_expr(s, e.args[1])
+    xt, then_end = b.materialise(x), b.block
+    spot = len(b.lines)
+    b.jump(done)
+    b.place(other)
+    y = emit_expr(s, e.args[2])
+    lanes = max(x.lanes, y.lanes)
+    y = b.widen(y, lanes)
+    yt, else_end = b.materialise(y), b.block
+    b.jump(done)
+    if x.lanes != lanes:  # widen in the first branch, before its jump
+        tail, b.lines = b.lines[spot:], b.lines[:spot]
+        x = b.widen(x, lanes)
+        xt = b.materialise(x)
+        b.lines += tail
+    b.place(done)
+    text = b.emit(f"phi {x.ty} [ {xt}, %{then_end} ], [ {yt}, %{else_end} ]")
+    return Value(x.dtype, text, nonneg=x.nonneg and y.nonneg)
+
+
+def _under(s: Scope, cond: Value, e: expr.PrimExpr) -> Value:
+    outer = s.mask
+    s.mask = cond if outer is None else binary(s.builder, expr.And, outer, cond)
+    value = emit_expr(s, e)
+    s.mask = outer
+    return value
+
+
+def _llvm_intrin(s: Scope, e: expr.Call) -> Value:
+    name = e.args[0]
+    assert isinstance(name, expr.StringImm)
+    values = [emit_expr(s, a) for a in e.args[1:]]
+    pairs = [(v.ty, s.builder.materialise(v)) for v in values]
+    return Value(e.dtype, s.builder.call(name.value, llvm_type(e.dtype), pairs))
+
+
+def _call_extern(s: Scope, e: expr.Call) -> Value:
+    name = e.args[0]
+    assert isinstance(name, expr.StringImm)
+    values = [emit_expr(s, a) for a in e.args[1:]]
+    pairs = [(v.ty, s.builder.materialise(v)) for v in values]
+    return Value(e.dtype, s.builder.call(name.value, llvm_type(e.dtype), pairs))
+
+
+def _reinterpret(s: Scope, e: expr.Call) -> Value:
+    v = emit_expr(s, e.args[0])
+    if llvm_type(e.dtype) == v.ty:
+        return Value(e.dtype, s.builder.materialise(v))
+    text = s.builder.emit(f"bitcast {v.ty} {s.builder.materialise(v)} to {llvm_type(e.dtype)}")
+    return Value(e.dtype, text)
+
+
+def _address_of(s: Scope, e: expr.Call) -> Value:
+    target = e.args[0]
+    assert isinstance(target, loops.BufferLoad)
+    memory = memory_of(s, target.buffer)
+    index = linear_index(s.builder, memory, [emit_expr(s, i) for i in target.indices])
+    return Value("handle", element_pointer(s.builder, memory, index))
+
+
+def _reduce(kind: str) -> Callable[[Scope, expr.Call], Value]:
+    def handler(s: Scope, e: expr.Call) -> Value:
+        b, v = s.builder, emit_expr(s, e.args[0])
+        elem = element_of(v.dtype)
+        if v.lanes == 1:
+            return v
+        if is_float(elem):
+            if kind == "add":  # pairwise: halves are added until one lane is left
+                return _halving_sum(b, v)
+            name = f"llvm.vector.reduce.fmax.{mangle(v.dtype)}"
+        else:
+            prefix = "" if kind == "add" else "u" if is_uint(elem) else "s"
+            name = f"llvm.vector.reduce.{prefix}{kind}.{mangle(v.dtype)}"
+        return Value(elem, b.call(name, llvm_type(elem), [(v.ty, b.materialise(v))]))
+
+    return handler
+
+
+def _halving_sum(b: Builder, v: Value) -> Value:
+    elem, lanes, text = element_of(v.dtype), v.lanes, b.materialise(v)
+    while lanes > 1 and lanes % 2 == 0:
+        half = lanes // 2
+        low = b.select_lanes(text, llvm_type(elem), lanes, range(half))
+        high = b.select_lanes(text, llvm_type(elem), lanes, range(half, lanes))
+        text = b.emit(f"fadd {llvm_type(with_lanes(elem, half))} {low}, {high}") if half > 1 else ""
+        if half == 1:
+            one, two = (
+                b.emit(f"extractelement <1 x {llvm_type(elem)}> {t}, i64 0") for t in (low, high)
+            )
+            text = b.emit(f"fadd {llvm_type(elem)} {one}, {two}")
+        lanes = half
+    if lanes > 1:
+        name = f"llvm.vector.reduce.fadd.{mangle(with_lanes(elem, lanes))}"
+        zero = float_value(-0.0, elem)
+        args = [(zero.ty, zero.text or ""), (llvm_type(with_lanes(elem, lanes)), text)]
+        text = b.call(name, llvm_type(elem), args)
+    return Value(elem, text)
+
+
+def _fma(s: Scope, e: expr.Call) -> Value:
+    b = s.builder
+    values = [emit_expr(s, a) for a in e.args]
+    lanes = max(v.lanes for v in values)
+    values = [b.widen(v, lanes) for v in values]
+    pairs = [(v.ty, b.materialise(v)) for v in values]
+    dtype = values[0].dtype
+    return Value(dtype, b.call(f"llvm.fma.{mangle(dtype)}", values[0].ty, pairs))
+
+
+def _classify(op: str) -> Callable[[Scope, expr.Call], Value]:
+    def handler(s: Scope, e: expr.Call) -> Value:
+        b, v = s.builder, emit_expr(s, e.args[0])
+        if element_of(v.dtype) in ("float16", "bfloat16"):
+            v = cast(b, v, "float32")
+        dtype = with_lanes("bool", v.lanes)
+        if op == "isnan":
+            return Value(dtype, b.emit(f"fcmp uno {v.ty} {v.text}, {v.text}"))
+        size = b.call(f"llvm.fabs.{mangle(v.dtype)}", v.ty, [(v.ty, b.materialise(v))])
+        inf = b.widen(float_value(float("inf"), element_of(v.dtype)), v.lanes)
+        test = "oeq" if op == "isinf" else "olt"
+        return Value(dtype, b.emit(f"fcmp {test} {v.ty} {size}, {inf.text}"))
+
+    return handler
+
+
+def _abs(s: Scope, e: expr.Call) -> Value:
+    b, v = s.builder, emit_expr(s, e.args[0])
+    if is_int(v.dtype):
+        if is_uint(v.dtype):
+            return v
+        args = [(v.ty, b.materialise(v)), ("i1", "false")]
+        return Value(v.dtype, b.call(f"llvm.abs.{mangle(v.dtype)}", v.ty, args), nonneg=True)
+    return _float_call(b, "fabs", [v])
+
+
+def _bitwise_not(s: Scope, e: expr.Call) -> Value:
+    v = emit_expr(s, e.args[0])
+    ones = s.builder.widen(int_value(-1, element_of(v.dtype)), v.lanes)
+    return binary(s.builder, expr.BitXor, v, ones)
+
+
+def _popcount(s: Scope, e: expr.Call) -> Value:
+    b, v = s.builder, emit_expr(s, e.args[0])
+    return Value(v.dtype, b.call(f"llvm.ctpop.{mangle(v.dtype)}", v.ty, [(v.ty, b.materialise(v))]))
+
+
+_INTRINSICS: dict[str, Callable[[Scope, expr.Call], Value]] = {
+    "if_then_else": _if_then_else,
+    "likely": lambda s, e: emit_expr(s, e.args[0]),
+    "llvm_intrin": _llvm_intrin,
+    "call_extern": _call_extern,
+    "reinterpret": _reinterpret,
+    "address_of": _address_of,
+    "vector_reduce_add": _reduce("add"),
+    "vector_reduce_max": _reduce("max"),
+    "fma": _fma,
+    "isnan": _classify("isnan"),
+    "isinf": _classify("isinf"),
+    "isfinite": _classify("isfinite"),
+    "abs": _abs,
+    "fabs": _abs,
+    "bitwise_not": _bitwise_not,
+    "popcount": _popcount,
+}
+
+
+def require_scalar(v: Value, what: str, s: Scope) -> Value:
+    """`v`, which must not be a vector. Raises CodegenError."""
+    if lanes_of(v.dtype) != 1:
+        raise CodegenError(f"{what} in {s.function!r} must be a scalar, not {v.dtype}")
+    return v

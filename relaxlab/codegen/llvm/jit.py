@@ -1,0 +1,92 @@
+"""LLVM IR text to machine code in this process, through llvmlite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import llvmlite.binding as llvm
+
+from relaxlab.codegen.target import Target
+
+_ready = False
+
+
+def _initialise() -> None:
+    global _ready
+    if not _ready:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        _ready = True
+
+
+def target_machine(target: Target) -> llvm.TargetMachine:
+    """LLVM's description of the target."""
+    _initialise()
+    return llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.feature_string(), opt=3, jit=True, codemodel="jitdefault"
+    )
+
+
+def module_text(functions: list[str], declarations: Mapping[str, str], target: Target) -> str:
+    """A whole LLVM module: functions, what they call, and the target's attributes."""
+    features = target.feature_string()
+    width = target.vector_bits
+    attributes = (
+        f'attributes #0 = {{ nounwind "target-cpu"="{target.cpu}" "target-features"="{features}" '
+        f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}" }}'
+    )
+    head = f'target triple = "{target.triple}"'
+    defined = {f.split("@", 1)[1].split("(", 1)[0] for f in functions}
+    used = [d for name, d in sorted(declarations.items()) if name not in defined]
+    return "\n\n".join([head, *functions, "\n".join(used), attributes]) + "\n"
+
+
+def optimise(text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
+    """Parse, verify and optimise a module. Loops stay as scheduled: no loop vectoriser, no
+    unrolling beyond what the schedule asked for."""
+    machine = target_machine(target)
+    module = llvm.parse_assembly(text)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    options.loop_interleaving = False
+    options.loop_unrolling = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module, machine
+
+
+def compile_object(text: str, target: Target) -> bytes:
+    """Machine code as a relocatable object file."""
+    module, machine = optimise(text, target)
+    return machine.emit_object(module)
+
+
+def assembly(text: str, target: Target) -> str:
+    """The assembly that `compile_object` encodes."""
+    module, machine = optimise(text, target)
+    return machine.emit_assembly(module)
+
+
+class LoadedObject:
+    """Machine code mapped into this process; lives as long as this value does."""
+
+    def __init__(self, code: bytes, target: Target) -> None:
+        machine = target_machine(target)
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+
+    def address(self, symbol: str) -> int:
+        """The address of a function. Raises KeyError."""
+        found = self._engine.get_function_address(symbol)
+        if not found:
+            raise KeyError(f"no function {symbol!r} in the compiled object")
+        return found
+
+
+def add_symbol(name: str, address: int) -> None:
+    """Make a C function known to code loaded later."""
+    _initialise()
+    llvm.add_symbol(name, address)

@@ -1,0 +1,81 @@
+"""Blocks away: a loop function becomes plain loops over buffers.
+
+Block axes are replaced by their bindings, predicates and reduction inits become conditionals,
+and match buffers become accesses of the buffer they view.
+"""
+
+from __future__ import annotations
+
+from relaxlab.ir import expr, loops
+from relaxlab.ir.expr import IntImm, PrimExpr, Var, all_of, binary
+from relaxlab.ir.loops import Buffer, Stmt, seq
+from relaxlab.ir.node import Node, map_children, rewrite
+from relaxlab.ir.substitute import substitute
+
+TRUE = IntImm(1, "bool")
+
+
+def lower_blocks(body: Stmt) -> tuple[Stmt, tuple[Buffer, ...]]:
+    """The block-free statement and all buffers that the blocks allocated, in order."""
+    allocated: list[Buffer] = []
+
+    def visit(n: Node) -> Node:
+        if isinstance(n, loops.BlockRealize):
+            return _lower(n, allocated, visit)
+        return map_children(n, visit)
+
+    return visit(body), tuple(allocated)  # type: ignore[return-value]
+
+
+def _lower(realize: loops.BlockRealize, allocated: list[Buffer], visit) -> Stmt:  # type: ignore
+    block = realize.block
+    allocated.extend(block.alloc_buffers)
+    bindings: dict[Var, PrimExpr] = {
+        it.var: value for it, value in zip(block.iter_vars, realize.iter_values, strict=True)
+    }
+    body = block.body
+    if block.init is not None:
+        first = all_of(
+            [
+                binary(expr.EQ, it.var, it.dom.min)
+                for it in block.iter_vars
+                if it.kind == "reduce" and it.dom.extent != expr.const(1)
+            ]
+        )
+        init: Stmt = block.init
+        if first != TRUE:
+            init = loops.IfThenElse(first, init)
+        body = seq(init, body)
+    body = substitute(body, bindings)
+    for match in reversed(block.match_buffers):
+        body = _inline_match(body, substitute(match, bindings))
+    body = visit(body)
+    if realize.predicate != TRUE:
+        body = loops.IfThenElse(realize.predicate, body)
+    return body
+
+
+def _inline_match(body: Stmt, match: loops.MatchBufferRegion) -> Stmt:
+    """Accesses of `match.buffer` become accesses of the region it views.
+
+    The view's dimensions are the last ones of the source; leading source dimensions stay at the
+    region's start.
+    """
+    source = match.source.buffer
+    starts = [r.min for r in match.source.region]
+    lead = len(starts) - match.buffer.ndim
+
+    def indices(old: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        return (*starts[:lead], *(i + s for i, s in zip(old, starts[lead:], strict=True)))
+
+    def swap(n: Node) -> Node | None:
+        match n:
+            case loops.BufferLoad(buffer, old) if buffer is match_buffer:
+                return loops.BufferLoad(source, indices(old))
+            case loops.BufferStore(buffer, value, old) if buffer is match_buffer:
+                return loops.BufferStore(source, value, indices(old))
+            case _:
+                return None
+
+    match_buffer = match.buffer
+    return rewrite(body, swap)

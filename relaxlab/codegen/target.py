@@ -1,0 +1,69 @@
+"""What a target machine can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A CPU to generate code for. `vector_bits` is the width of its widest vector registers.
+
+    `Target.host()` describes this machine.
+    """
+
+    kind: str = "cpu"
+    triple: str = ""
+    cpu: str = "generic"
+    features: frozenset[str] = field(default_factory=lambda: frozenset[str]())
+
+    @property
+    def vector_bits(self) -> int:
+        """512 for AVX-512, 256 for AVX2, else 128 (SSE2, NEON)."""
+        for feature, bits in _VECTOR_BITS:
+            if feature in self.features:
+                return bits
+        return 128
+
+    def lanes(self, dtype: str) -> int:
+        """How many elements of `dtype` fill a vector register."""
+        from relaxlab.ir.dtypes import bits_of
+
+        return self.vector_bits // bits_of(dtype)
+
+    @property
+    def vector_registers(self) -> int:
+        """Architectural vector registers: 32 with AVX-512 and NEON, else 16."""
+        return 32 if self.vector_bits == 512 or self.triple.startswith("aarch64") else 16
+
+    def feature_string(self) -> str:
+        """LLVM's `+a,+b` spelling."""
+        return ",".join(f"+{f}" for f in sorted(self.features))
+
+    @staticmethod
+    def host() -> Target:
+        """The machine this process runs on."""
+        return _host()
+
+
+_VECTOR_BITS = (("avx512f", 512), ("avx2", 256))
+
+
+@cache
+def _host() -> Target:
+    import llvmlite.binding as llvm
+
+    flags = llvm.get_host_cpu_features()
+    features = frozenset(name for name, on in flags.items() if on)
+    triple = llvm.get_default_triple()
+    return Target("cpu", triple, llvm.get_host_cpu_name(), features)
+
+
+def parse_target(target: str | Target) -> Target:
+    """`"cpu"` means the host. Raises ValueError for anything not known."""
+    if isinstance(target, Target):
+        return target
+    if target == "cpu":
+        return Target.host()
+    raise ValueError(f"unknown target {target!r}; known: 'cpu'")
