@@ -44,10 +44,10 @@ class LlamaConfig:
     interleaved_rope: bool
 
     def __post_init__(self) -> None:
-        for name in ("hidden_size", "num_layers", "num_heads", "num_kv_heads", "head_dim",
-                     "ffn_size", "vocab_size", "context_length", "norm_eps", "rope_theta"):  # fmt: skip
+        for name in self.__slots__:
             value = getattr(self, name)
-            if not (value > 0 and math.isfinite(value)):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if is_number and not (value > 0 and math.isfinite(value)):
                 raise ConfigError(f"{name} must be positive, is {value}")
         if self.num_heads % self.num_kv_heads:
             raise ConfigError(
@@ -56,8 +56,12 @@ class LlamaConfig:
         if self.head_dim % 2:
             raise ConfigError(f"rotary embedding needs an even head_dim, is {self.head_dim}")
         divisors = self.rope_divisors
-        if divisors is not None and len(divisors) != self.head_dim // 2:
+        if divisors is None:
+            return
+        if len(divisors) != self.head_dim // 2:
             raise ConfigError(f"{len(divisors)} rope divisors for {self.head_dim // 2} pairs")
+        if not all(d > 0 and math.isfinite(d) for d in divisors):
+            raise ConfigError("every rope divisor must be positive")
 
     def inverse_frequencies(self) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Angle per position of each rotated pair, float32 (head_dim/2,), scaling applied."""
@@ -106,7 +110,7 @@ def check_weights(gguf: GGUF, config: LlamaConfig) -> None:
     extra = gguf.tensors.keys() - shapes.keys() - {"rope_freqs.weight"}
     if extra:
         names = ", ".join(sorted(extra)[:5])
-        raise ConfigError(f"{gguf.path}: {len(extra)} tensors that a Llama model has no use for: {names}")
+        raise ConfigError(f"{gguf.path}: tensors that a Llama model has no use for: {names}")
 
 
 def _frequencies(theta: float, head_dim: int) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -143,7 +147,8 @@ def config_from_gguf(gguf: GGUF) -> LlamaConfig:
     if arch != "llama":
         raise ConfigError(f"{where}: architecture {arch!r} is not supported; 'llama' is")
     source = _Source(where, gguf.metadata)
-    hidden, heads = source.integer("llama.embedding_length"), source.integer("llama.attention.head_count")
+    hidden = source.integer("llama.embedding_length")
+    heads = source.integer("llama.attention.head_count")
     head_dim = source.integer("llama.attention.key_length", hidden // max(heads, 1))
     if source.integer("llama.rope.dimension_count", head_dim) != head_dim:
         raise ConfigError(f"{where}: partial rotary embedding (rope.dimension_count) unsupported")
@@ -232,7 +237,7 @@ def _llama3_divisors(source: _Source, freq: np.ndarray[Any, Any]) -> tuple[float
     factor, low = source.number("factor"), source.number("low_freq_factor")
     span = source.number("high_freq_factor") - low
     if factor <= 0 or span <= 0:
-        raise ConfigError(f"{source.where}: needs factor > 0 and high_freq_factor > low_freq_factor")
+        raise ConfigError(f"{source.where}: factor and the span of freq_factors must be positive")
     turns = source.integer("original_max_position_embeddings") * freq / (2 * np.pi)
     keep = np.clip((turns - low) / span, 0, 1)
     return tuple((1 / (keep + (1 - keep) / factor)).tolist())

@@ -2,8 +2,8 @@
 
 The file is mapped, not read: a tensor's bytes are a read-only view of the mapping, so opening a
 model costs only the parsing of its header. Every length in the header is checked against the bytes
-that are left before anything is allocated, so a truncated or corrupt file ends in a `GGUFError` that
-names the key or tensor and the byte offset. Nothing that is read is executed.
+that are left before anything is allocated, so a truncated or corrupt file ends in a `GGUFError`
+that names the key or tensor and the byte offset. Nothing that is read is executed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class GGUFError(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GGUFTensor:
-    """A tensor of a GGUF file: `shape` in NumPy order (last axis contiguous), raw bytes in `format`.
+    """A tensor of a GGUF file: `shape` in NumPy order (last axis contiguous), bytes in `format`.
 
     `raw` is flat uint8, read-only when it comes from a file. `offset` is the byte position of the
     data in that file (0 for a tensor that was made in memory).

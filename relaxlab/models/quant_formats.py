@@ -1,9 +1,9 @@
 """The weight formats of GGUF files: one table row per format.
 
 A format cuts each row of a weight matrix into blocks of ``block_size`` values and stores a block in
-``block_bytes`` bytes: packed small integers beside the scales that turn them back into real numbers.
-The facts (ids, field order, bit positions) are those of the GGML library's block formats; the code
-is our own. ``QuantFormat.split_fields`` turns the array of blocks into one array per field, which is
+``block_bytes`` bytes: packed small integers beside the scales that turn them back into numbers. The
+facts (ids, field order, bit positions) are those of the GGML library's block formats; the code is
+our own. ``QuantFormat.split_fields`` turns the array of blocks into one array per field, which is
 how the compiler takes quantised weights; ``dequantise`` says what the bits mean.
 """
 

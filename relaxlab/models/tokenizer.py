@@ -1,8 +1,8 @@
 """Text to token ids and back, from the tables inside a GGUF file.
 
-The splitting and merging is done by the ``tokenizers`` library; this module builds its pipeline from
-the file's tables: byte-level BPE (``gpt2``) and SentencePiece-style BPE (``llama``). Decoding goes
-through the bytes of each token, so that a stream of ids never shows half a character.
+The splitting and merging is done by the ``tokenizers`` library; this module builds its pipeline
+from the file's tables: byte-level BPE (``gpt2``) and SentencePiece-style BPE (``llama``). Decoding
+goes through the bytes of each token, so that a stream of ids never shows half a character.
 """
 
 from __future__ import annotations
@@ -325,8 +325,8 @@ def _sentencepiece_bytes(token: str, kind: int) -> bytes:
 
 
 def _byte_of_character() -> dict[str, int]:
-    """Byte-level BPE writes each byte as one visible character: itself where that is visible Latin-1,
-    and the others, in order, from U+0100 on."""
+    """Byte-level BPE writes each byte as one visible character: itself where that is visible
+    Latin-1, and the others, in order, from U+0100 on."""
     visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [b for b in range(256) if b not in visible]
     table = {chr(b): b for b in visible}

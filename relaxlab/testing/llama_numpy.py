@@ -15,20 +15,20 @@ import numpy as np
 from relaxlab.models.config import LlamaConfig, check_weights, config_from_gguf
 from relaxlab.models.gguf import GGUF
 
-F32Array = np.ndarray[Any, np.dtype[np.float32]]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(slots=True)
 class KVCache:
     """Keys (rotated) and values of the positions seen so far, per layer (n, kv_heads, head_dim)."""
 
-    keys: list[F32Array] = field(default_factory=list)
-    values: list[F32Array] = field(default_factory=list)
+    keys: list[Array] = field(default_factory=list)
+    values: list[Array] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.keys[0]) if self.keys else 0
 
-    def extend(self, layer: int, k: F32Array, v: F32Array) -> tuple[F32Array, F32Array]:
+    def extend(self, layer: int, k: Array, v: Array) -> tuple[Array, Array]:
         """Append one layer's new rows; returns all rows of that layer."""
         if layer == len(self.keys):
             self.keys.append(k)
@@ -44,7 +44,7 @@ class LlamaNumpy:
     """`weights`: float32 arrays by GGUF name, matrices (out_features, in_features)."""
 
     config: LlamaConfig
-    weights: Mapping[str, F32Array]
+    weights: Mapping[str, Array]
 
     @staticmethod
     def from_gguf(gguf: GGUF) -> LlamaNumpy:
@@ -54,7 +54,7 @@ class LlamaNumpy:
         weights = {name: gguf.tensors[name].dequantise() for name in config.tensor_shapes()}
         return LlamaNumpy(config, weights)
 
-    def logits(self, ids: Sequence[int], cache: KVCache | None = None) -> F32Array:
+    def logits(self, ids: Sequence[int], cache: KVCache | None = None) -> Array:
         """Next-token logits at every position of `ids`, float32 (len(ids), vocab_size).
 
         With a `cache` the ids continue the sequence it holds, and it is extended in place.
@@ -74,7 +74,8 @@ class LlamaNumpy:
         positions = np.arange(start, start + len(tokens))
         x = self.weights["token_embd.weight"][tokens]
         for layer in range(config.num_layers):
-            x = x + self._attention(layer, self._norm(x, f"blk.{layer}.attn_norm"), positions, cache)
+            normed = self._norm(x, f"blk.{layer}.attn_norm")
+            x = x + self._attention(layer, normed, positions, cache)
             x = x + self._feed_forward(layer, self._norm(x, f"blk.{layer}.ffn_norm"))
         head = "token_embd" if config.tied_embeddings else "output"
         return self._linear(self._norm(x, "output_norm"), head)
@@ -87,15 +88,15 @@ class LlamaNumpy:
             step = [int(self.logits(step, cache)[-1].argmax())]
             yield step[0]
 
-    def _linear(self, x: F32Array, name: str) -> F32Array:
+    def _linear(self, x: Array, name: str) -> Array:
         return x @ self.weights[f"{name}.weight"].T
 
-    def _norm(self, x: F32Array, name: str) -> F32Array:
+    def _norm(self, x: Array, name: str) -> Array:
         mean_square = np.mean(x * x, axis=-1, keepdims=True, dtype=np.float32)
         scale = 1 / np.sqrt(mean_square + np.float32(self.config.norm_eps))
         return x * scale * self.weights[f"{name}.weight"]
 
-    def _rotate(self, x: F32Array, positions: np.ndarray[Any, Any]) -> F32Array:
+    def _rotate(self, x: Array, positions: Array) -> Array:
         """Rotary embedding of x (n, heads, head_dim)."""
         angle = positions[:, None] * self.config.inverse_frequencies().astype(np.float64)
         cos = np.cos(angle).astype(np.float32)[:, None, :]
@@ -111,8 +112,8 @@ class LlamaNumpy:
         return out
 
     def _attention(
-        self, layer: int, x: F32Array, positions: np.ndarray[Any, Any], cache: KVCache
-    ) -> F32Array:
+        self, layer: int, x: Array, positions: Array, cache: KVCache
+    ) -> Array:
         config, block = self.config, f"blk.{layer}."
         n = len(x)
         q = self._linear(x, block + "attn_q").reshape(n, config.num_heads, config.head_dim)
@@ -130,7 +131,7 @@ class LlamaNumpy:
         mixed = (weights @ values).swapaxes(0, 1).reshape(n, config.num_heads * config.head_dim)
         return self._linear(mixed, block + "attn_output")
 
-    def _feed_forward(self, layer: int, x: F32Array) -> F32Array:
+    def _feed_forward(self, layer: int, x: Array) -> Array:
         block = f"blk.{layer}."
         gate = self._linear(x, block + "ffn_gate")
         # exp may overflow to inf for very negative gates: the quotient is then the right 0.

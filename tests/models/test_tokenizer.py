@@ -1,0 +1,252 @@
+"""Tokenizers built from GGUF tables: known ids, independent references, round trips."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer as Pipeline
+from tokenizers import decoders, models, pre_tokenizers
+
+from relaxlab.models.tokenizer import Tokenizer, TokenizerError
+
+SAMPLES = [
+    "Hello, world!",
+    "I'll say it's 3.14159, don't you?",
+    "  two spaces,\ttab\n\n\nlines  \n end ",
+    "naïve façade — “quotes” … ½ ² Ⅷ",
+    "你好，世界。 日本語テキスト Привет, мир! مرحبا",
+    "🎉 👩‍👩‍👧 e\u0301",
+    "def f(x):\n    return x**2  # comment\r\n",
+    "",
+    " ",
+    "\n",
+]
+
+
+@pytest.fixture(scope="module")
+def smol(smollm2):
+    return Tokenizer.from_gguf(smollm2)
+
+
+def random_text(rng: random.Random) -> str:
+    pools = ["abc XYZ '", "0123456789½²", " \t\n\r\u00a0\u3000", "éñöß漢字かな", "🎉👍🏽\u200d"]
+    pools += [".,;!?$+<=>^"]
+    return "".join(rng.choice(rng.choice(pools)) for _ in range(rng.randint(0, 40)))
+
+
+def test_known_ids(smol):
+    assert smol.encode("The capital of France is Paris.") == [504, 3575, 282, 4649, 314, 7042, 30]
+    assert smol.encode("2024") == [34, 32, 34, 36]
+    assert (smol.bos_id, smol.eos_id, smol.add_bos, smol.vocab_size) == (1, 2, False, 49152)
+    assert smol.stop_ids == {0, 2}
+    assert smol.token(2) == "<|im_end|>"
+
+
+def test_same_ids_as_published_pipeline(smol, smollm2):
+    """SmolLM's own description: single digits, then the byte-level splitter with its built-in
+    pattern. We cut by patterns of our own table."""
+    tokens = smollm2.metadata["tokenizer.ggml.tokens"]
+    merges = [tuple(m.split(" ")) for m in smollm2.metadata["tokenizer.ggml.merges"]]
+    reference = Pipeline(models.BPE({t: i for i, t in enumerate(tokens)}, merges))
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    reference.pre_tokenizer = pre_tokenizers.Sequence(
+        [digits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)]
+    )
+    reference.decoder = decoders.ByteLevel()
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    for text in [*SAMPLES, *(random_text(rng) for _ in range(500))]:
+        ids = smol.encode(text)
+        assert ids == reference.encode(text).ids, repr(text)
+        assert smol.decode(ids) == text == reference.decode(ids)
+
+
+def test_control_tokens_count_only_when_asked(smol):
+    text = "a<|im_end|>\nb"
+    assert 2 not in smol.encode(text)
+    assert smol.decode(smol.encode(text)) == text
+    ids = smol.encode(text, parse_special=True)
+    assert ids.count(2) == 1
+    assert smol.decode(ids) == "a\nb"
+    assert smol.decode(ids, skip_special=False) == text
+
+
+def test_bos_on_request(smol):
+    assert smol.encode("a", add_bos=True) == [1, *smol.encode("a")]
+
+
+def test_stream_never_splits_a_character(smol):
+    text = "naïve 🎉👩‍👩‍👧 日本語 \ufffd end"
+    stream = smol.stream()
+    ids = smol.encode(text)
+    parts = [stream.step(i) for i in ids] + [stream.finish()]
+    assert "".join(parts) == text
+    # Every prefix shown on the way is a prefix of the text: no replacement characters come and go.
+    assert all(text.startswith("".join(parts[:n])) for n in range(len(parts)))
+    assert "" in parts
+
+
+def test_stream_ends_in_the_middle_of_a_character(smol):
+    ids = smol.encode("🎉")
+    assert len(ids) > 1
+    assert smol.decode(ids[:-1]) == "\ufffd"
+
+
+def test_bad_arguments(smol):
+    with pytest.raises(ValueError, match="token id 49152 is not in the vocabulary of 49152"):
+        smol.decode([49152])
+    with pytest.raises(ValueError, match="token id -1"):
+        smol.decode([-1])
+    with pytest.raises(ValueError, match="not valid Unicode"):
+        smol.encode("\ud800")
+
+
+# Small tables made here.
+
+
+def byte_level(pre: str, merges: list[str], extra: list[str] = (), **more) -> dict:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokens = [*alphabet, *(m.replace(" ", "") for m in merges), *extra]
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": pre,
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.merges": merges,
+        **{f"tokenizer.ggml.{k}": v for k, v in more.items()},
+    }
+
+
+def pieces(pre: str, text: str, **more) -> list[str]:
+    """Where a pre-tokenizer cuts: merges that join everything they are allowed to."""
+    merges = ["1 2", "12 3", "123 4", "a b", "Ġ ab", "ab c", "Ġab c", ". .", "' S", "( ab", "ab 1"]
+    tokenizer = Tokenizer(byte_level(pre, merges, bos_token_id=0, add_bos_token=False, **more))
+    return [tokenizer.token(i) for i in tokenizer.encode(text)]
+
+
+@pytest.mark.parametrize(
+    ("pre", "text", "expected"),
+    [
+        ("gpt-2", "1234", ["1234"]),
+        ("smollm", "1234", ["1", "2", "3", "4"]),
+        ("qwen2", "1234", ["1", "2", "3", "4"]),
+        ("llama-bpe", "1234", ["123", "4"]),
+        ("default", "1234", ["123", "4"]),
+        ("gpt-2", "abc abc", ["abc", "Ġabc"]),
+        ("llama-bpe", "(ab", ["(ab"]),
+        ("gpt-2", "(ab", ["(", "ab"]),
+        ("llama-bpe", "x'Sx", ["x", "'S", "x"]),
+        ("gpt-2", "ab1", ["ab", "1"]),
+    ],
+)
+def test_pre_tokenizers_cut_where_they_should(pre, text, expected):
+    assert pieces(pre, text) == expected
+
+
+def test_whole_words_need_no_merges():
+    table = byte_level("llama-bpe", ["a b"], ["xyz"], bos_token_id=0)
+    tokenizer = Tokenizer(table)
+    assert [tokenizer.token(i) for i in tokenizer.encode("xyz")[1:]] == ["xyz"]
+    assert tokenizer.encode("xyz")[0] == 0  # Llama 3 starts with its first token unless told not to
+
+
+def test_added_words_are_found_in_any_text():
+    table = byte_level("gpt-2", ["a b"], ["<tool>"])
+    table["tokenizer.ggml.token_type"] = np.array([1] * 257 + [4], np.int32)
+    tokenizer = Tokenizer(table)
+    ids = tokenizer.encode("ab<tool>ab")
+    assert [tokenizer.token(i) for i in ids] == ["ab", "<tool>", "ab"]
+    assert tokenizer.decode(ids) == "ab<tool>ab"
+
+
+def sentencepiece(pieces: dict[str, float], **more) -> dict:
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *pieces]
+    types = [2, 3, 3, *[6] * 256, *[1] * len(pieces)]
+    return {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.scores": np.array([0.0] * 259 + list(pieces.values()), np.float32),
+        "tokenizer.ggml.token_type": np.array(types, np.int32),
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.unknown_token_id": 0,
+        **{f"tokenizer.ggml.{k}": v for k, v in more.items()},
+    }
+
+
+PIECES = {c: -100.0 - i for i, c in enumerate("▁abcdeh")} | {
+    "▁a": -1.0, "ab": -2.0, "bc": -3.0, "▁ab": -4.0, "abc": -5.0, "de": -6.0, "cde": -7.0,
+    "▁abc": -8.0, "▁▁": -9.0, "he": -10.0, "▁he": -11.0,
+}  # fmt: skip
+
+
+def merge_by_score(text: str) -> list[str]:
+    """SentencePiece's rule, straight: join the best-scoring neighbours, leftmost first."""
+    parts = list("▁" + text.replace(" ", "▁"))
+    while True:
+        pairs = enumerate(map("".join, itertools.pairwise(parts)))
+        joined = [(PIECES[pair], -i) for i, pair in pairs if pair in PIECES]
+        if not joined:
+            return parts
+        at = -max(joined)[1]
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
+
+
+def test_sentencepiece_merges_by_score():
+    tokenizer = Tokenizer(sentencepiece(PIECES))
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    for _ in range(300):
+        text = "".join(rng.choice("abcdeh  ") for _ in range(rng.randint(1, 12)))
+        ids = tokenizer.encode(text)
+        assert ids[0] == 1
+        assert [tokenizer.token(i) for i in ids[1:]] == merge_by_score(text), repr(text)
+        assert tokenizer.decode(ids) == text
+
+
+def test_sentencepiece_falls_back_to_bytes():
+    tokenizer = Tokenizer(sentencepiece(PIECES))
+    ids = tokenizer.encode("aé🎉", add_bos=False)
+    assert [tokenizer.token(i) for i in ids[1:3]] == ["<0xC3>", "<0xA9>"]
+    assert tokenizer.decode(ids) == "aé🎉"
+    assert tokenizer.decode(tokenizer.encode(" he  abc")) == " he  abc"
+    bare = Tokenizer(sentencepiece(PIECES, add_space_prefix=False))
+    assert bare.token(bare.encode("he")[-1]) == "he"
+    assert bare.decode(bare.encode(" he")) == " he"
+
+
+BAD_TABLES = [
+    ({"model": "wordpiece"}, "tokenizer model 'wordpiece'"),
+    ({"pre": "nobody"}, "pre-tokenizer 'nobody' .* supported are default, gpt-2"),
+    ({"tokens": None}, "'tokenizer.ggml.tokens' is missing"),
+    ({"tokens": [1, 2]}, "must be a list of strings"),
+    ({"tokens": ["a", "a"]}, "the token 'a' twice"),
+    ({"token_type": np.array([1])}, "one integer for each"),
+    ({"merges": ["ab"]}, "'ab'; expected two parts"),
+    ({"merges": ["a b c"]}, "'a b c'; expected two parts"),
+    ({"merges": ["a nothing"]}, "do not fit together"),
+    ({"eos_token_id": 9999}, "eos_token_id' is 9999, not one of"),
+    ({"eos_token_id": -1}, "eos_token_id' is -1"),
+    ({"eos_token_id": "x"}, "eos_token_id' is 'x'"),
+    ({"add_bos_token": 1}, "must be a boolean"),
+    ({"add_bos_token": True}, "names no bos_token_id"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD_TABLES)
+def test_bad_tables_are_named(change, message):
+    with pytest.raises(TokenizerError, match=message):
+        Tokenizer(
+            byte_level("gpt-2", ["a b"]) | {f"tokenizer.ggml.{k}": v for k, v in change.items()}
+        )
+
+
+def test_bad_sentencepiece_tables_are_named():
+    with pytest.raises(TokenizerError, match="scores"):
+        Tokenizer(sentencepiece(PIECES, scores=np.zeros(3)))
+    table = sentencepiece(PIECES)
+    table["tokenizer.ggml.tokens"][5] = "<0xZZ>"
+    with pytest.raises(TokenizerError, match="'<0xZZ>' as the name of a byte"):
+        Tokenizer(table)
