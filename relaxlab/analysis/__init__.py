@@ -1,0 +1,1 @@
+"""Facts about programs: arithmetic, types, regions, well-formedness, pattern kinds."""

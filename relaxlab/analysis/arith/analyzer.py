@@ -1,0 +1,146 @@
+"""The analyzer: what is known about some variables, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from math import inf
+from typing import Any
+
+from relaxlab.analysis.arith import conditions, convert, poly
+from relaxlab.analysis.arith.context import Context, finite
+from relaxlab.analysis.arith.prove import lower_bound, upper_bound
+from relaxlab.ir import expr
+from relaxlab.ir.loops import Range
+from relaxlab.ir.substitute import symbols_in
+
+
+class Analyzer:
+    """Simplifies, bounds and proves integer expressions under known ranges and assumptions.
+
+    Integers are mathematical ones (overflow is not considered) and a divisor is never zero.
+    Answers of the prover are three-valued: None means "unknown", never "no".
+
+    >>> n, i = expr.Var("n"), expr.Var("i")
+    >>> an = Analyzer()
+    >>> an.bind_shape(n)
+    >>> an.bind(i, 0, n - 1)
+    >>> str(an.simplify((i + n * 3) // n)), an.prove(expr.LT(i, n * 2)), an.prove(expr.LT(n, 5))
+    ('3', True, None)
+    """
+
+    __slots__ = ("_ctx",)
+
+    def __init__(self) -> None:
+        self._ctx = Context()
+
+    @staticmethod
+    def for_shapes(*roots: Any, upper: Mapping[str, int] | None = None) -> Analyzer:
+        """An analyzer that knows every symbol found in `roots` to be at least 0.
+
+        `upper` gives inclusive upper bounds by the symbols' names.
+        """
+        analyzer = Analyzer()
+        for v in symbols_in(roots):
+            analyzer.bind_shape(v, (upper or {}).get(v.name))
+        return analyzer
+
+    # Facts
+
+    def bind(
+        self,
+        var: expr.Var,
+        lo: expr.ExprLike | None = None,
+        hi_inclusive: expr.ExprLike | None = None,
+    ) -> None:
+        """Take `lo <= var <= hi_inclusive`, in place of what was bound before (None: unbounded).
+
+        The variable is taken to have a value: a range that may be empty is taken not to be.
+        """
+        ctx = self._ctx
+        lo_poly, hi_poly = (
+            None if e is None else convert.poly_of(ctx, expr.as_expr(e))
+            for e in (lo, hi_inclusive)
+        )
+        if var in ctx.numbers:
+            ctx.scope.forget()
+        number = ctx.var(var)
+        ctx.scope.values.pop(number, None)
+        ctx.scope.bounds.pop(number, None)
+        ctx.drop_facts(number)
+        ctx.scope.ranges[number] = (lo_poly, hi_poly)
+        if lo_poly is not None and lo_poly == hi_poly:
+            ctx.scope.values[number] = lo_poly
+            return
+        me = poly.atom(number)
+        if lo_poly is not None and poly.const_of(lo_poly) is None:
+            ctx.add_fact(poly.add(me, lo_poly, -1), number)
+        if hi_poly is not None and poly.const_of(hi_poly) is None:
+            ctx.add_fact(poly.add(hi_poly, me, -1), number)
+
+    def bind_range(self, var: expr.Var, rng: Range) -> None:
+        """Take `var` to be one of the integers of the range."""
+        self.bind(var, rng.min, rng.min + rng.extent - 1)
+
+    def bind_shape(self, var: expr.Var, upper: int | None = None) -> None:
+        """Take `var` to be a dimension: at least 0, at most `upper`."""
+        self.bind(var, 0, upper)
+
+    def assume(self, condition: expr.PrimExpr) -> None:
+        """Take the condition to hold. What the prover cannot use is ignored."""
+        conditions.assume(self._ctx, condition, True)
+
+    def assuming(self, condition: expr.PrimExpr) -> AbstractContextManager[None]:
+        """A block inside which the condition is taken to hold."""
+        return conditions.assuming(self._ctx, condition, True)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """A block whose `bind` and `assume` calls are forgotten at its end."""
+        self._ctx.push()
+        try:
+            yield
+        finally:
+            self._ctx.pop()
+
+    # Questions
+
+    def simplify(self, e: expr.PrimExpr) -> expr.PrimExpr:
+        """An equal expression in normal form; `e` itself where nothing changes.
+
+        Floating-point arithmetic is left as it is; the integers inside it are simplified.
+        """
+        return convert.simplify(self._ctx, e)
+
+    def prove(self, condition: expr.PrimExpr) -> bool | None:
+        """True where the condition always holds, False where it never does, None where unknown."""
+        return conditions.prove(self._ctx, condition)
+
+    def prove_equal(self, a: expr.ExprLike, b: expr.ExprLike) -> bool | None:
+        """Whether two integer expressions are always equal (True) or never (False)."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a == b
+        a = expr.as_expr(a, b.dtype if isinstance(b, expr.PrimExpr) else None)
+        b = expr.as_expr(b, a.dtype)
+        return True if a == b else self.prove(expr.EQ(a, b))
+
+    def bounds_of(self, e: expr.PrimExpr) -> tuple[int | None, int | None]:
+        """Inclusive constant bounds (None: unbounded) of an integer expression."""
+        p = convert.poly_of(self._ctx, e)
+        lo, hi = lower_bound(self._ctx, p), upper_bound(self._ctx, p)
+        return (int(lo) if finite(lo) else None, int(hi) if finite(hi) else None)
+
+    def upper_bound(self, e: expr.PrimExpr) -> int | None:
+        """The inclusive constant upper bound of an integer expression, or None."""
+        hi = upper_bound(self._ctx, convert.poly_of(self._ctx, e), -inf)
+        return int(hi) if finite(hi) else None
+
+
+def simplify(e: expr.PrimExpr) -> expr.PrimExpr:
+    """`e` in normal form, nothing being known about its variables."""
+    return Analyzer().simplify(e)
+
+
+def prove_equal(a: expr.ExprLike, b: expr.ExprLike) -> bool | None:
+    """Whether `a` and `b` are equal for all values of their variables."""
+    return Analyzer().prove_equal(a, b)

@@ -1,0 +1,229 @@
+"""What an analyzer knows: its atoms, the facts in force, and the caches that depend on them.
+
+Facts are polynomials known to be at least zero. A scope holds the facts in force; entering an
+assumption pushes a copy with empty caches, leaving it pops back to the old one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from math import inf
+from typing import Any, Literal, TypeAlias
+
+from relaxlab.analysis.arith import interval, poly
+from relaxlab.analysis.arith.interval import FULL, Interval
+from relaxlab.analysis.arith.poly import Key, Poly
+from relaxlab.ir import dtypes, expr
+
+AtomKind: TypeAlias = Literal["var", "div", "mod", "min", "max", "select", "opaque"]
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """Something a polynomial cannot look into.
+
+    `expr` is the variable or the opaque expression; `args` are (dividend, divisor) or the
+    operands; `cases` lists (value, facts that hold then), one of which is the atom's.
+    """
+
+    kind: AtomKind
+    expr: expr.PrimExpr | None = None
+    args: tuple[Poly, ...] = ()
+    cases: tuple[tuple[Poly, tuple[Poly, ...]], ...] = ()
+    limits: Interval = FULL
+
+
+@dataclass(slots=True)
+class Scope:
+    """The facts in force and everything computed under them."""
+
+    bounds: dict[int, Interval] = field(default_factory=dict[int, Interval])
+    ranges: dict[int, tuple[Poly | None, Poly | None]] = field(default_factory=dict)  # type: ignore
+    facts: dict[int, tuple[tuple[int, Poly], ...]] = field(default_factory=dict)  # type: ignore
+    values: dict[int, Poly] = field(default_factory=dict[int, Poly])
+    multiples: dict[int, int] = field(default_factory=dict[int, int])
+    # caches
+    polys: dict[Any, Poly] = field(default_factory=dict[Any, Poly])
+    simple: dict[Any, Any] = field(default_factory=dict[Any, Any])
+    divs: dict[tuple[Key, Key], tuple[Poly, Poly]] = field(default_factory=dict)  # type: ignore
+    lowers: dict[Key, tuple[float, float]] = field(default_factory=dict)  # type: ignore
+    intervals: dict[int, Interval] = field(default_factory=dict[int, Interval])
+
+    def child(self) -> Scope:
+        """The same facts with empty caches."""
+        return Scope(
+            dict(self.bounds),
+            dict(self.ranges),
+            dict(self.facts),
+            dict(self.values),
+            dict(self.multiples),
+        )
+
+    def forget(self) -> None:
+        """Empty the caches: the facts changed."""
+        for name in ("polys", "simple", "divs", "lowers", "intervals"):
+            getattr(self, name).clear()
+
+
+@cache
+def dtype_limits(dtype: str) -> Interval:
+    """The values a narrow or unsigned integer type can hold; wide signed types are unbounded."""
+    if dtype == "bool":
+        return 0, 1
+    if dtypes.is_uint(dtype):
+        return 0, 2 ** dtypes.bits_of(dtype) - 1
+    if dtype in ("int8", "int16"):
+        half = 2 ** (dtypes.bits_of(dtype) - 1)
+        return -half, half - 1
+    return FULL
+
+
+class Context:
+    """Numbered atoms and a stack of scopes."""
+
+    __slots__ = ("atoms", "exprs", "names", "numbers", "scope", "scopes")
+
+    def __init__(self) -> None:
+        self.atoms: list[Atom] = []
+        self.numbers: dict[Any, int] = {}
+        self.exprs: dict[Any, expr.PrimExpr] = {}
+        self.names: dict[int, str] = {}
+        self.scope = Scope()
+        self.scopes: list[Scope] = []
+
+    def push(self) -> None:
+        """Start assuming more."""
+        self.scopes.append(self.scope)
+        self.scope = self.scope.child()
+
+    def pop(self) -> None:
+        """Forget what was assumed since the matching `push`."""
+        self.scope = self.scopes.pop()
+
+    def intern(self, key: Any, make: Any) -> int:
+        """The number of the atom with this key, made by `make()` on first sight."""
+        number = self.numbers.get(key)
+        if number is None:
+            number = len(self.atoms)
+            self.atoms.append(make())
+            self.numbers[key] = number
+        return number
+
+    def var(self, v: expr.Var) -> int:
+        """The number of a variable."""
+        return self.intern(v, lambda: Atom("var", v, limits=dtype_limits(v.dtype)))
+
+    def poly_of_atom(self, number: int) -> Poly:
+        """The atom as a polynomial: its value where that is known."""
+        known = self.scope.values.get(number)
+        if known is not None:
+            return known
+        lo, hi = self.interval(number)
+        if lo == hi:
+            return poly.const(int(lo))
+        return poly.atom(number)
+
+    # Facts
+
+    def add_fact(self, p: Poly, owner: int = -1) -> None:
+        """Assume p >= 0. Facts of an `owner` are dropped when that variable is bound again."""
+        self.scope.forget()
+        facts = self.scope.facts
+        for a in poly.atoms_in(p):
+            facts[a] = (*facts.get(a, ()), (owner, p))
+
+    def drop_facts(self, owner: int) -> None:
+        """Forget the facts of one owner."""
+        facts = self.scope.facts
+        for a, entries in list(facts.items()):
+            kept = tuple(e for e in entries if e[0] != owner)
+            if len(kept) != len(entries):
+                facts[a] = kept
+
+    def tighten(self, number: int, bounds: Interval) -> None:
+        """Assume an atom lies in a constant interval."""
+        scope = self.scope
+        old = scope.bounds.get(number, FULL)
+        new = interval.intersect(old, bounds)
+        if new != old:
+            scope.bounds[number] = new
+            scope.forget()
+
+    # Intervals
+
+    def interval(self, number: int) -> Interval:
+        """Constant bounds of an atom."""
+        cache_ = self.scope.intervals
+        found = cache_.get(number)
+        if found is None:
+            cache_[number] = FULL  # bounds that refer to each other end here
+            found = cache_[number] = self._interval(number)
+        return found
+
+    def _interval(self, number: int) -> Interval:
+        a = self.atoms[number]
+        bounds = interval.intersect(a.limits, self.scope.bounds.get(number, FULL))
+        if a.kind == "var":
+            lo, hi = self.scope.ranges.get(number, (None, None))
+            if lo is not None:
+                bounds = max(bounds[0], self.interval_of(lo)[0]), bounds[1]
+            if hi is not None:
+                bounds = bounds[0], min(bounds[1], self.interval_of(hi)[1])
+        elif a.kind != "opaque":
+            bounds = interval.intersect(bounds, self._computed(a))
+        return bounds
+
+    def _computed(self, a: Atom) -> Interval:
+        args = [self.interval_of(p) for p in a.args]
+        match a.kind:
+            case "div":
+                return interval.floordiv(args[0], args[1])
+            case "mod":
+                return interval.floormod(args[0], args[1])
+            case "min":
+                return min(i[0] for i in args), min(i[1] for i in args)
+            case "max":
+                return max(i[0] for i in args), max(i[1] for i in args)
+            case _:
+                return min(i[0] for i in args), max(i[1] for i in args)
+
+    def interval_of(self, p: Poly) -> Interval:
+        """Constant bounds of a polynomial, each term on its own."""
+        lo: float = 0
+        hi: float = 0
+        for m, k in p.items():
+            tlo, thi = self.interval_of_term(m, k)
+            lo += tlo
+            hi += thi
+        return lo, hi
+
+    def interval_of_term(self, m: tuple[int, ...], k: int) -> Interval:
+        """Constant bounds of k * m."""
+        if not m:
+            return k, k
+        bounds = self.interval(m[0])
+        if len(m) > 1:
+            bounds = self._interval_of_monomial(m)
+        return interval.scale(bounds, k)
+
+    def _interval_of_monomial(self, m: tuple[int, ...]) -> Interval:
+        bounds: Interval = (1, 1)
+        for a in dict.fromkeys(m):
+            one = self.interval(a)
+            power = one
+            for _ in range(m.count(a) - 1):
+                power = interval.mul(power, one)
+            if m.count(a) % 2 == 0 and one[0] < 0:
+                power = (0 if one[1] >= 0 else power[0], power[1])
+            bounds = interval.mul(bounds, power)
+        return bounds
+
+    def nonneg_term(self, m: tuple[int, ...]) -> bool:
+        """Whether constant bounds show a monomial to be at least zero."""
+        return not m or self.interval_of_term(m, 1)[0] >= 0
+
+
+def finite(x: float) -> bool:
+    """Whether an interval's end is a number."""
+    return -inf < x < inf

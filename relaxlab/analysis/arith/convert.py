@@ -1,0 +1,396 @@
+"""Integer expressions to polynomials and back.
+
+Arithmetic of int32 and int64 is that of mathematical integers: overflow is the program's error.
+Everything else (other integer types, loads, calls, bit operations) is an atom whose operands are
+simplified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+from relaxlab.analysis.arith import conditions, interval, poly
+from relaxlab.analysis.arith.context import Atom, Context, dtype_limits, finite
+from relaxlab.analysis.arith.divide import floordiv, floormod, merge
+from relaxlab.analysis.arith.interval import FULL, Interval
+from relaxlab.analysis.arith.poly import Poly
+from relaxlab.analysis.arith.prove import is_nonneg, is_positive
+from relaxlab.ir import dtypes, expr
+from relaxlab.ir.intrinsics import INTRINSICS
+from relaxlab.ir.loops import BufferLoad
+from relaxlab.ir.node import Node, map_children, walk
+from relaxlab.ir.substitute import substitute
+
+INTEGERS = frozenset(("int64", "int32"))
+_TERMS = 128  # products with more terms stay products
+
+
+def simplify(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:
+    """`e` in normal form; `e` itself where it is already."""
+    known = ctx.scope.simple.get(e)
+    if known is not None:
+        return known
+    if isinstance(e, expr.Var | expr.IntImm | expr.FloatImm) and e not in ctx.numbers:
+        return e
+    if e.dtype in INTEGERS:
+        out = e if _has_effect(e) else expr_of(ctx, poly_of(ctx, e), e.dtype)
+    elif e.dtype == "bool":
+        out = conditions.simplify_condition(ctx, e)
+    else:
+        out = simplify_operands(ctx, e)
+    out = e if out == e else out
+    ctx.scope.simple[e] = out
+    return out
+
+
+def _has_effect(e: expr.PrimExpr) -> bool:
+    return any(
+        isinstance(n, expr.Call) and (n.op not in INTRINSICS or not INTRINSICS[n.op].pure)
+        for n in walk(e)
+    )
+
+
+def simplify_operands(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:
+    """`e` with its operands simplified; a branch whose condition is decided is taken."""
+    match e:
+        case expr.Select(condition, yes, no) | expr.Call(_, "if_then_else", (condition, yes, no)):
+            decided = conditions.decide(ctx, condition)
+            if decided is not None:
+                return simplify(ctx, yes if decided else no)
+            if isinstance(e, expr.Call):
+                with conditions.assuming(ctx, condition, True):
+                    yes = simplify(ctx, yes)
+                with conditions.assuming(ctx, condition, False):
+                    no = simplify(ctx, no)
+                return map_children_to(e, (simplify(ctx, condition), yes, no))
+        case _:
+            pass
+
+    def visit(n: Node) -> Node:
+        return simplify(ctx, n) if isinstance(n, expr.PrimExpr) else n
+
+    return map_children(e, visit)
+
+
+def map_children_to(e: expr.PrimExpr, operands: tuple[expr.PrimExpr, ...]) -> expr.PrimExpr:
+    """`e` with its operands replaced, in order; `e` itself where none changed."""
+    it = iter(operands)
+    return map_children(e, lambda _: next(it))
+
+
+# Expressions to polynomials
+
+
+def poly_of(ctx: Context, e: expr.PrimExpr) -> Poly:
+    """The polynomial of an int32 or int64 scalar expression."""
+    if isinstance(e, expr.IntImm):
+        return poly.const(e.value)
+    if isinstance(e, expr.Var):
+        return ctx.poly_of_atom(ctx.var(e))
+    known = ctx.scope.polys.get(e)
+    if known is None:
+        row = _ROWS.get(type(e), _opaque)
+        known = ctx.scope.polys[e] = row(ctx, e)
+    return known
+
+
+def _sum(ctx: Context, e: expr.PrimExpr) -> Poly:
+    assert isinstance(e, expr.BinaryOp)
+    sign = 1 if isinstance(e, expr.Add) else -1
+    return merge(ctx, poly.add(poly_of(ctx, e.a), poly_of(ctx, e.b), sign))
+
+
+def _product(ctx: Context, e: expr.PrimExpr) -> Poly:
+    assert isinstance(e, expr.Mul)
+    a, b = poly_of(ctx, e.a), poly_of(ctx, e.b)
+    if len(a) * len(b) > _TERMS:
+        return _opaque(ctx, e)
+    return merge(ctx, poly.mul(a, b))
+
+
+def _floordiv(ctx: Context, e: expr.PrimExpr) -> Poly:
+    assert isinstance(e, expr.BinaryOp)
+    return merge(ctx, floordiv(ctx, poly_of(ctx, e.a), poly_of(ctx, e.b)))
+
+
+def _floormod(ctx: Context, e: expr.PrimExpr) -> Poly:
+    assert isinstance(e, expr.BinaryOp)
+    return merge(ctx, floormod(ctx, poly_of(ctx, e.a), poly_of(ctx, e.b)))
+
+
+def _truncated(ctx: Context, e: expr.PrimExpr) -> Poly:
+    """Truncating division where the signs are known; an atom elsewhere."""
+    assert isinstance(e, expr.BinaryOp)
+    a, b = poly_of(ctx, e.a), poly_of(ctx, e.b)
+    sign_b = 1 if is_positive(ctx, b) else -1 if is_positive(ctx, poly.scale(b, -1)) else 0
+    if sign_b:
+        b = poly.scale(b, sign_b)
+        negative = poly.scale(a, -1)
+        for sign_a, dividend in ((1, a), (-1, negative)):
+            if is_nonneg(ctx, dividend):
+                is_div = isinstance(e, expr.Div)
+                part = floordiv(ctx, dividend, b) if is_div else floormod(ctx, dividend, b)
+                return poly.scale(part, sign_a * sign_b if is_div else sign_a)
+    return _opaque(ctx, e)
+
+
+def _extreme(ctx: Context, e: expr.PrimExpr) -> Poly:
+    assert isinstance(e, expr.BinaryOp)
+    is_min = isinstance(e, expr.Min)
+    kind = "min" if is_min else "max"
+    operands: dict[poly.Key, Poly] = {}
+    for p in (poly_of(ctx, e.a), poly_of(ctx, e.b)):
+        term = poly.single_term(p)
+        nested = term is not None and term[1] == 1 and len(term[0]) == 1
+        if nested and ctx.atoms[term[0][0]].kind == kind:  # type: ignore[index]
+            operands.update((poly.key_of(q), q) for q in ctx.atoms[term[0][0]].args)  # type: ignore
+        else:
+            operands[poly.key_of(p)] = p
+    kept = _undominated(ctx, list(operands.values()), is_min)
+    if len(kept) == 1:
+        return kept[0]
+    common = {m: c for m, c in kept[0].items() if all(p.get(m) == c for p in kept[1:])}
+    kept = [poly.add(p, common, -1) for p in kept]
+    return poly.add(_choice_atom(ctx, kind, kept), common)
+
+
+def _undominated(ctx: Context, operands: list[Poly], is_min: bool) -> list[Poly]:
+    kept: list[Poly] = []
+    for p in operands:
+        sign = 1 if is_min else -1
+        if any(is_nonneg(ctx, poly.scale(poly.add(p, q, -1), sign)) for q in kept):
+            continue
+        kept = [q for q in kept if not is_nonneg(ctx, poly.scale(poly.add(q, p, -1), sign))]
+        kept.append(p)
+    return kept
+
+
+def _choice_atom(ctx: Context, kind: str, operands: list[Poly]) -> Poly:
+    """The atom of a minimum or maximum; its operands stand in a fixed order."""
+    keyed = sorted(((text_of(ctx, p), i) for i, p in enumerate(operands)))
+    args = tuple(operands[i] for _, i in keyed)
+    cases = tuple((p, ()) for p in args)
+    key = (kind, frozenset(map(poly.key_of, args)))
+    number = ctx.intern(key, lambda: Atom(kind, args=args, cases=cases))  # type: ignore[arg-type]
+    return ctx.poly_of_atom(number)
+
+
+def _select(ctx: Context, e: expr.PrimExpr) -> Poly:
+    match e:
+        case expr.Select(condition, yes, no) | expr.Call(_, "if_then_else", (condition, yes, no)):
+            pass
+        case _:
+            return _call(ctx, e)
+    decided = conditions.decide(ctx, condition)
+    if decided is not None:
+        return poly_of(ctx, yes if decided else no)
+    if isinstance(e, expr.Call):
+        with conditions.assuming(ctx, condition, True):
+            a = poly_of(ctx, yes)
+        with conditions.assuming(ctx, condition, False):
+            b = poly_of(ctx, no)
+    else:
+        a, b = poly_of(ctx, yes), poly_of(ctx, no)
+    if a == b:
+        return a
+    condition = simplify(ctx, condition)
+    cases = tuple(
+        (p, tuple(conditions.facts_of(ctx, condition, truth)))
+        for p, truth in ((a, True), (b, False))
+    )
+    key = ("select", type(e), condition, poly.key_of(a), poly.key_of(b))
+    number = ctx.intern(key, lambda: Atom("select", e, (a, b), cases))
+    ctx.exprs.setdefault(("condition", number), condition)
+    return ctx.poly_of_atom(number)
+
+
+def _call(ctx: Context, e: expr.PrimExpr) -> Poly:
+    match e:
+        case expr.Call(_, "likely", (value,)):
+            return poly_of(ctx, value)
+        case expr.Call(_, "if_then_else"):
+            return _select(ctx, e)
+        case _:
+            return _opaque(ctx, e)
+
+
+def _cast(ctx: Context, e: expr.PrimExpr) -> Poly:
+    """A cast that keeps every value is not there; a constant is converted."""
+    assert isinstance(e, expr.Cast)
+    value = e.value
+    if dtypes.is_int(value.dtype) and dtypes.lanes_of(value.dtype) == 1 and _widens(value, e.to):
+        return poly_of(ctx, value) if value.dtype in INTEGERS else _opaque(ctx, value)
+    if value.dtype in INTEGERS:
+        inner = poly_of(ctx, value)
+        lo, hi = ctx.interval_of(inner)
+        if -(2**31) <= lo and hi < 2**31 and _all_int32(ctx, inner):
+            return inner
+    return _opaque(ctx, e)
+
+
+def _widens(value: expr.PrimExpr, to: str) -> bool:
+    room = dtypes.bits_of(to) - dtypes.bits_of(value.dtype)
+    return room > 0 or (room == 0 and not dtypes.is_uint(value.dtype))
+
+
+def _all_int32(ctx: Context, p: Poly) -> bool:
+    """Whether a polynomial can be written with int32 operations."""
+    for a in poly.atoms_in(p):
+        at = ctx.atoms[a]
+        if at.kind in ("var", "opaque"):
+            assert at.expr is not None
+            if at.expr.dtype != "int32":
+                return False
+        elif at.kind == "select" or not all(_all_int32(ctx, q) for q in at.args):
+            return False
+    return True
+
+
+def _let(ctx: Context, e: expr.PrimExpr) -> Poly:
+    assert isinstance(e, expr.Let)
+    return poly_of(ctx, substitute(e.body, {e.var: e.value}))
+
+
+def _opaque(ctx: Context, e: expr.PrimExpr) -> Poly:
+    e = simplify_operands(ctx, e)
+    if isinstance(e, expr.IntImm):
+        return poly.const(e.value)
+    limits = _limits(ctx, e)
+    number = ctx.intern(e, lambda: Atom("opaque", e))
+    if limits != FULL:
+        ctx.scope.bounds[number] = interval.intersect(
+            ctx.scope.bounds.get(number, FULL), limits
+        )
+        ctx.scope.intervals.pop(number, None)
+    return ctx.poly_of_atom(number)
+
+
+def _limits(ctx: Context, e: expr.PrimExpr) -> Interval:
+    """Constant bounds of an opaque expression."""
+    limits = dtype_limits(e.dtype)
+    match e:
+        case expr.Cast(to, value) if value.dtype == "bool":
+            return 0, 1
+        case expr.Cast(to, value) if dtypes.is_int(value.dtype):
+            return _cast_limits(ctx, to, value, limits)
+        case expr.BitAnd(a, b):
+            tops = [hi for lo, hi in (_value_limits(ctx, a), _value_limits(ctx, b)) if lo >= 0]
+            return interval.intersect(limits, (0, min(tops))) if tops else limits
+        case expr.ShiftRight(a, expr.IntImm(count)) if 0 <= count < 64:
+            return interval.floordiv(_value_limits(ctx, a), (1 << count, 1 << count))
+        case expr.Call(_, "abs"):
+            return interval.intersect(limits, (0, inf))
+        case _:
+            return limits
+
+
+def _cast_limits(ctx: Context, to: str, value: expr.PrimExpr, limits: Interval) -> Interval:
+    lo, hi = _value_limits(ctx, value)
+    bits = dtypes.bits_of(to)
+    room = (0, 2**bits - 1) if dtypes.is_uint(to) else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return (lo, hi) if room[0] <= lo and hi <= room[1] else limits
+
+
+def _value_limits(ctx: Context, e: expr.PrimExpr) -> Interval:
+    if e.dtype in INTEGERS:
+        return ctx.interval_of(poly_of(ctx, e))
+    if isinstance(e, expr.IntImm):
+        return e.value, e.value
+    return _limits(ctx, e)
+
+
+_ROWS: dict[type, Callable[[Context, expr.PrimExpr], Poly]] = {
+    expr.Add: _sum,
+    expr.Sub: _sum,
+    expr.Mul: _product,
+    expr.FloorDiv: _floordiv,
+    expr.FloorMod: _floormod,
+    expr.Div: _truncated,
+    expr.Mod: _truncated,
+    expr.Min: _extreme,
+    expr.Max: _extreme,
+    expr.Select: _select,
+    expr.Call: _call,
+    expr.Cast: _cast,
+    expr.Let: _let,
+    BufferLoad: _opaque,
+}
+
+
+# Polynomials to expressions
+
+
+def expr_of(ctx: Context, p: Poly, dtype: str) -> expr.PrimExpr:
+    """The expression of a polynomial: terms of high degree and large coefficient first, positive
+    terms before negative ones, the constant last."""
+    key = (poly.key_of(p), dtype)
+    known = ctx.exprs.get(key)
+    if known is not None:
+        return known
+    terms = sorted(
+        ((m, c) for m, c in p.items() if m),
+        key=lambda t: (-len(t[0]), -abs(t[1]), name_of(ctx, t[0])),
+    )
+    first = next((i for i, (_, c) in enumerate(terms) if c > 0), 0)
+    terms = [*terms[first : first + 1], *terms[:first], *terms[first + 1 :]]
+    constant = p.get((), 0)
+    out: expr.PrimExpr | None = None
+    if terms and terms[0][1] < 0 and constant:
+        out, constant = expr.IntImm(constant, dtype), 0
+    for m, c in terms:
+        term = _term(ctx, m, c if out is None else abs(c), dtype)
+        out = term if out is None else expr.Add(out, term) if c > 0 else expr.Sub(out, term)
+    if out is None:
+        out = expr.IntImm(constant, dtype)
+    elif constant:
+        cls = expr.Add if constant > 0 else expr.Sub
+        out = cls(out, expr.IntImm(abs(constant), dtype))
+    ctx.exprs[key] = out
+    return out
+
+
+def _term(ctx: Context, m: poly.Monomial, c: int, dtype: str) -> expr.PrimExpr:
+    factors = [_atom_expr(ctx, a, dtype) for a in sorted(m, key=lambda a: atom_name(ctx, a))]
+    out = factors[0]
+    for f in factors[1:]:
+        out = expr.Mul(out, f)
+    return out if c == 1 else expr.Mul(out, expr.IntImm(c, dtype))
+
+
+_BINARY = {"div": expr.FloorDiv, "mod": expr.FloorMod, "min": expr.Min, "max": expr.Max}
+
+
+def _atom_expr(ctx: Context, number: int, dtype: str) -> expr.PrimExpr:
+    a = ctx.atoms[number]
+    if a.kind in ("var", "opaque"):
+        assert a.expr is not None
+        return a.expr if a.expr.dtype == dtype else expr.Cast(dtype, a.expr)
+    args = [expr_of(ctx, p, dtype) for p in a.args]
+    if a.kind == "select":
+        condition = ctx.exprs[("condition", number)]
+        if isinstance(a.expr, expr.Call):
+            return expr.Call(dtype, "if_then_else", (condition, *args))
+        return expr.Select(condition, *args)
+    out = args[0]
+    for other in args[1:]:
+        out = _BINARY[a.kind](out, other)
+    return out
+
+
+def atom_name(ctx: Context, number: int) -> str:
+    """The text that orders atoms."""
+    name = ctx.names.get(number)
+    if name is None:
+        name = ctx.names[number] = str(_atom_expr(ctx, number, "int64"))
+    return name
+
+
+def name_of(ctx: Context, m: poly.Monomial) -> list[str]:
+    """The text that orders monomials."""
+    return sorted(atom_name(ctx, a) for a in m)
+
+
+def text_of(ctx: Context, p: Poly) -> str:
+    """The text that orders the operands of minima and maxima: constants last."""
+    return ("~" if poly.const_of(p) is not None else "") + str(expr_of(ctx, p, "int64"))

@@ -1,0 +1,190 @@
+"""Lower bounds of polynomials under facts.
+
+The engine finds the best constant c with p >= c. A step cancels a term of p against a fact that
+has the same term with the same sign: if f >= 0 and m >= 0 then p >= p - k * m * f for k >= 0. With
+the bounds of loop variables as facts this is the elimination of variables in Fourier and Motzkin's
+method; products with monomials known to be non-negative carry it over to symbolic strides. The
+search is best-first with a budget, so that it stays cheap; giving up means "unknown".
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from math import gcd, inf
+
+from relaxlab.analysis.arith import poly
+from relaxlab.analysis.arith.context import Context, finite
+from relaxlab.analysis.arith.poly import Monomial, Poly
+
+_STEPS = 160  # polynomials looked at before giving up
+_CASES = 12  # combinations of min, max and select cases
+_DEPTH = 7
+
+
+def lower_bound(ctx: Context, p: Poly, target: float = inf) -> float:
+    """A constant c with p >= c, the search stopping once c >= target; -inf when none is found."""
+    lo = ctx.interval_of(p)[0]
+    if lo >= target or len(p) <= 1 and finite(lo):
+        return lo
+    key = poly.key_of(p)
+    known = ctx.scope.lowers.get(key)
+    if known is not None and (known[0] >= target or known[1] >= target):
+        return max(known[0], lo)
+    best = max(lo, _by_cases(ctx, p, target, _CASES))
+    ctx.scope.lowers[key] = (best, target)
+    return best
+
+
+def upper_bound(ctx: Context, p: Poly, target: float = -inf) -> float:
+    """A constant c with p <= c; +inf when none is found."""
+    return -lower_bound(ctx, poly.scale(p, -1), -target)
+
+
+def is_nonneg(ctx: Context, p: Poly) -> bool:
+    """Whether p >= 0 is proved."""
+    return lower_bound(ctx, p, 0) >= 0
+
+
+def is_positive(ctx: Context, p: Poly) -> bool:
+    """Whether p >= 1 is proved."""
+    return lower_bound(ctx, p, 1) >= 1
+
+
+def _by_cases(ctx: Context, p: Poly, target: float, cases: int) -> float:
+    """The least bound over the cases of one min, max or select in `p`."""
+    best = _eliminate(ctx, p, target)
+    if best >= target:
+        return best
+    for a in poly.atoms_in(p):
+        options = ctx.atoms[a].cases
+        if not options or len(options) > cases:
+            continue
+        worst = inf
+        for value, facts in options:
+            worst = min(worst, _one_case(ctx, poly.replace_atom(p, a, value), facts, target, cases))
+            if worst < target:
+                break
+        return max(best, worst)
+    return best
+
+
+def _one_case(
+    ctx: Context, p: Poly, facts: tuple[Poly, ...], target: float, cases: int
+) -> float:
+    ctx.push()
+    try:
+        for fact in facts:
+            assume_nonneg(ctx, fact)
+        return max(ctx.interval_of(p)[0], _by_cases(ctx, p, target, cases // 2))
+    finally:
+        ctx.pop()
+
+
+def assume_nonneg(ctx: Context, p: Poly) -> None:
+    """Assume p >= 0, and tighten the constant bounds of the atoms it bounds alone."""
+    if poly.const_of(p) is not None:
+        return
+    ctx.add_fact(p)
+    for m, k in p.items():
+        if len(m) == 1:
+            rest = ctx.interval_of({n: c for n, c in p.items() if n != m})[1]
+            if finite(rest):
+                limit = -int(rest) // k if k < 0 else -(int(rest) // k)
+                ctx.tighten(m[0], (-inf, limit) if k < 0 else (limit, inf))
+
+
+def _eliminate(ctx: Context, p: Poly, target: float) -> float:
+    best = -inf
+    count = 0
+    heap: list[tuple[int, int, int, int, int, Poly]] = [(0, 0, 0, 0, 1, p)]
+    seen = {poly.key_of(p)}
+    while heap:
+        _, _, depth, _, s, q = heapq.heappop(heap)
+        if depth == _DEPTH:
+            continue
+        for s2, q2 in _steps(ctx, q, s):
+            key = poly.key_of(q2)
+            if key in seen:
+                continue
+            seen.add(key)
+            open_terms = 0
+            lo: float = 0
+            for m, k in q2.items():
+                term = ctx.interval_of_term(m, k)[0]
+                lo += term
+                open_terms += term == -inf
+            bound = -(-int(lo) // s2) if finite(lo) else lo
+            best = max(best, bound)
+            count += 1
+            if best >= target or count >= _STEPS:
+                return best
+            heapq.heappush(heap, (open_terms, len(q2), depth + 1, count, s2, q2))
+    return best
+
+
+def _steps(ctx: Context, p: Poly, s: int) -> Iterator[tuple[int, Poly]]:
+    """Every (s', p') with (p' + something non-negative) / s' = p / s."""
+    for m, k in list(p.items()):
+        for a in dict.fromkeys(m):
+            for fact in _facts_about(ctx, a, len(m) > 1):
+                for n, c in fact.items():
+                    if a not in n or (c > 0) != (k > 0):
+                        continue
+                    rest = poly.quotient(m, n)
+                    if rest is None or not ctx.nonneg_term(rest):
+                        continue
+                    yield _cancel(p, s, k, fact, c, rest)
+
+
+def _cancel(
+    p: Poly, s: int, k: int, fact: Poly, c: int, rest: Monomial
+) -> tuple[int, Poly]:
+    """p scaled so that `k * m` cancels against `c * n * rest` of the fact."""
+    g = gcd(k, c)
+    up, down = abs(c) // g, abs(k) // g
+    out = poly.add(poly.scale(p, up), poly.mul_term(fact, rest, down), -1)
+    s *= up
+    if s > 1:
+        g = gcd(s, *out.values())
+        if g > 1:
+            return s // g, {m: v // g for m, v in out.items()}
+    return s, out
+
+
+def _facts_about(ctx: Context, number: int, in_product: bool) -> Iterator[Poly]:
+    """What is known about an atom; its constant bounds too where it is part of a product."""
+    for _, fact in ctx.scope.facts.get(number, ()):
+        yield fact
+    if in_product:
+        lo, hi = ctx.interval(number)
+        if finite(lo):
+            yield poly.add(poly.atom(number), poly.const(-int(lo)))
+        if finite(hi):
+            yield poly.add(poly.const(int(hi)), poly.atom(number), -1)
+    yield from _definition(ctx, number)
+
+
+def _definition(ctx: Context, number: int) -> Iterator[Poly]:
+    """What follows from an atom being a quotient, a remainder, a minimum or a maximum."""
+    a = ctx.atoms[number]
+    it = poly.atom(number)
+    if a.kind in ("div", "mod"):
+        dividend, divisor = a.args
+        if ctx.interval_of(divisor)[0] < 1:
+            return
+        if a.kind == "div":
+            rest = poly.add(dividend, poly.mul(divisor, it), -1)
+            yield rest
+            yield poly.add(poly.add(divisor, poly.const(-1)), rest, -1)
+        else:
+            if poly.const_of(divisor) is None:
+                yield poly.add(poly.add(divisor, poly.const(-1)), it, -1)
+            if ctx.interval_of(dividend)[0] >= 0:
+                yield poly.add(dividend, it, -1)
+    elif a.kind == "min":
+        for p in a.args:
+            yield poly.add(p, it, -1)
+    elif a.kind == "max":
+        for p in a.args:
+            yield poly.add(it, p, -1)
