@@ -7,7 +7,13 @@ and `ops.nn.softmax(x)` build graph calls of the rows.
 from __future__ import annotations
 
 from relaxlab.ir.op_table import op_names
-from relaxlab.ops import elementwise as _elementwise  # noqa: F401
+from relaxlab.ops import (  # noqa: F401
+    calls,
+    datatype,
+    elementwise,
+    linalg,
+    manipulate,
+)
 from relaxlab.ops.define import Builder, builder
 
 

@@ -31,11 +31,10 @@ Emit: TypeAlias = Callable[..., "te.Tensor | tuple[te.Tensor, ...]"]
 
 
 def params(values: str, **attrs: Any) -> tuple[Param, ...]:
-    """Parameters: value parameters by name (`bias?` may be left out), then attributes with their
-    defaults (`REQUIRED`: must be given; None: may be absent)."""
+    """Parameters: value parameters by name (`bias?` may be left out, `*args` takes the rest), then
+    attributes with their defaults (`REQUIRED`: must be given; None: may be absent)."""
     rows = [
-        Param(v.rstrip("?"), "value", None if v.endswith("?") else REQUIRED)
-        for v in values.split()
+        Param(v.rstrip("?"), "value", None if v.endswith("?") else REQUIRED) for v in values.split()
     ]
     return (*rows, *(Param(name, "attr", default) for name, default in attrs.items()))
 
@@ -222,28 +221,34 @@ class Builder:
     """Builds calls of one operator: `ops.add(x, y)` is `R.add(x, y)`.
 
     Arrays and Python numbers become constants (numbers take the dtype of a tensor argument),
-    tuples of dimensions become shapes, tuples of values become tuples.
+    tuples of dimensions become shapes, tuples of values become tuples. `ty_args` are the output
+    types of the calls that state them (`call_tir`).
     """
 
     row: OpRow
 
     @property
     def __signature__(self) -> inspect.Signature:
-        return inspect.Signature(
-            inspect.Parameter(
-                p.name,
-                inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=inspect.Parameter.empty if p.default is REQUIRED else p.default,
-            )
-            for p in self.row.params
-        )
+        kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        rows: list[inspect.Parameter] = []
+        for p in self.row.params:
+            if p.name.startswith("*"):
+                rows.append(inspect.Parameter(p.name[1:], inspect.Parameter.VAR_POSITIONAL))
+                kind = inspect.Parameter.KEYWORD_ONLY
+                continue
+            default = inspect.Parameter.empty if p.default is REQUIRED else p.default
+            rows.append(inspect.Parameter(p.name, kind, default=default))
+        return inspect.Signature(rows)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> graph.Call:
+    def __call__(self, *args: Any, ty_args: tuple[Type, ...] = (), **kwargs: Any) -> graph.Call:
         bound = inspect.signature(self).bind(*args, **kwargs).arguments
         dtype = _dtype_among(bound.values())
         values: list[graph.Expr] = []
         attrs: dict[str, Any] = {}
         for p in self.row.params:
+            if p.name.startswith("*"):
+                values += [as_value(v, dtype) for v in bound.get(p.name[1:], ())]
+                continue
             item = bound.get(p.name, p.default)
             if item is None:
                 continue
@@ -251,7 +256,7 @@ class Builder:
                 attrs[p.name] = item
             else:
                 values.append(as_value(item, dtype))
-        return graph.Call(graph.Op(self.row.name), tuple(values), Attrs(attrs))
+        return graph.Call(graph.Op(self.row.name), tuple(values), Attrs(attrs), ty_args)
 
 
 def builder(name: str) -> Builder:

@@ -295,12 +295,8 @@ binary("divide", _in_float32(_divide), _divide_reference)
 binary("floor_divide", _in_float32(_floor_divide), _floor_divide_reference)
 binary("mod", _in_float32(_mod), np.fmod)
 binary("floor_mod", _in_float32(_floor_mod), np.mod)
-binary(
-    "power", _in_float32(lambda a, b: scalar.call("pow", a, b)), np.power, "floating point"
-)
-binary(
-    "atan2", _in_float32(lambda a, b: scalar.call("atan2", a, b)), np.arctan2, "floating point"
-)
+binary("power", _in_float32(lambda a, b: scalar.call("pow", a, b)), np.power, "floating point")
+binary("atan2", _in_float32(lambda a, b: scalar.call("atan2", a, b)), np.arctan2, "floating point")
 binary("maximum", _node(expr.Max), np.maximum)
 binary("minimum", _node(expr.Min), np.minimum)
 for _name, _cls, _fn in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from relaxlab.ir import expr, graph
@@ -17,9 +18,41 @@ def prove_equal(a: PrimExpr, b: PrimExpr) -> bool | None:
     """Whether two dimensions are equal; None when it depends on the symbols."""
     if a == b:
         return True
-    if isinstance(a, expr.IntImm) and isinstance(b, expr.IntImm):
-        return a.value == b.value
+    (count_a, atoms_a), (count_b, atoms_b) = _factors((a,)), _factors((b,))
+    if atoms_a == atoms_b:
+        return count_a == count_b if not atoms_a else (count_a == count_b or None)
     return None
+
+
+def _factors(dims: Sequence[PrimExpr]) -> tuple[int, Counter[PrimExpr]]:
+    """The product of `dims` as a constant and the other factors with their powers."""
+    count, atoms, stack = 1, Counter[PrimExpr](), list(dims)
+    while stack:
+        match stack.pop():
+            case expr.Mul(a, b):
+                stack += [a, b]
+            case expr.IntImm(value):
+                count *= value
+            case other:
+                atoms[other] += 1
+    return count, atoms
+
+
+def divide_exactly(dims: Sequence[PrimExpr], by: Sequence[PrimExpr]) -> PrimExpr | None:
+    """The product of `dims` divided by that of `by`: exact where the factors cancel, a floor
+    division where that depends on the symbols, None where it provably leaves a remainder."""
+    (count, atoms), (divisor, divisor_atoms) = _factors(dims), _factors(by)
+    common = atoms & divisor_atoms
+    rest, divisor_rest = atoms - common, divisor_atoms - common
+    if divisor and count % divisor == 0:
+        count, divisor = count // divisor, 1
+    elif not rest and not divisor_rest:
+        return None
+    if divisor == 0:
+        return None
+    above = product([*rest.elements(), expr.const(count)])
+    below = product([*divisor_rest.elements(), expr.const(divisor)])
+    return above // below
 
 
 def show(shape: Sequence[PrimExpr]) -> str:

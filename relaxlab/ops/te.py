@@ -411,9 +411,7 @@ def _store_all(
     if len(outputs) == 1:
         return loops.BufferStore(outputs[0], values[0], indices)
     new = [expr.Var(f"new_{b.name}", v.dtype) for b, v in zip(outputs, values, strict=True)]
-    body = loops.seq(
-        *(loops.BufferStore(b, v, indices) for b, v in zip(outputs, new, strict=True))
-    )
+    body = loops.seq(*(loops.BufferStore(b, v, indices) for b, v in zip(outputs, new, strict=True)))
     for var, value in reversed(list(zip(new, values, strict=True))):
         body = loops.LetStmt(var, value, body)
     return body
@@ -438,9 +436,7 @@ def _point_region(buffer: loops.Buffer, indices: tuple[PrimExpr, ...]) -> loops.
     ranges: list[loops.Range] = []
     for index, extent in zip(indices, buffer.shape, strict=True):
         by_data = any(isinstance(n, loops.BufferLoad) for n in walk(index))
-        ranges.append(
-            loops.Range(ZERO, extent) if by_data else loops.Range(index, expr.const(1))
-        )
+        ranges.append(loops.Range(ZERO, extent) if by_data else loops.Range(index, expr.const(1)))
     return loops.BufferRegion(buffer, tuple(ranges))
 
 

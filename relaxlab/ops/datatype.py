@@ -1,0 +1,39 @@
+"""Operators on data types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir import graph
+from relaxlab.ir.dtypes import is_dtype, lanes_of, numpy_dtype
+from relaxlab.ir.op_table import REQUIRED
+from relaxlab.ir.types import TensorType, Type
+from relaxlab.ops import scalar, te
+from relaxlab.ops.define import TypesOf, attr, define, fail, params, tensor_arg, tensor_like
+
+
+def dtype_attr(call: graph.Call, name: str = "dtype") -> str | None:
+    """A dtype attribute. Raises when it names no scalar data type."""
+    dtype = attr(call, name)
+    if dtype is not None and not (is_dtype(dtype) and lanes_of(dtype) == 1):
+        raise fail(call, f"{name} {dtype!r} is not a data type", 'for example "float32"')
+    return dtype
+
+
+def _astype_infer(call: graph.Call, tys: TypesOf) -> Type:
+    return tensor_like(tensor_arg(call, tys, 0), dtype_attr(call))
+
+
+def _astype_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
+    dtype = attr(call, "dtype")
+    return te.compute(x.shape, lambda *i: scalar.cast(x[i], dtype), "T_cast")
+
+
+def _astype(x: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    with np.errstate(invalid="ignore", over="ignore"):
+        return x.astype(numpy_dtype(dtype))
+
+
+define("astype", params("x", dtype=REQUIRED), _astype_infer, emit=_astype_emit, reference=_astype)
