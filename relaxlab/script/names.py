@@ -1,0 +1,59 @@
+"""Readable names for variables, unique among those visible at the same place."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from relaxlab.ir.node import Atom
+
+RESERVED = frozenset({"I", "R", "T", "cls", "Module", "range"})
+
+
+def is_name(text: str) -> bool:
+    """Whether `text` can be written as a name of the script."""
+    return text.isidentifier() and not keyword.iskeyword(text)
+
+
+class Names:
+    """Hands out names; a name is free again when the scope that took it is left."""
+
+    def __init__(self, taken: frozenset[str] = RESERVED) -> None:
+        self._scopes: list[set[str]] = [set(taken)]
+        self._of: dict[Atom, str] = {}
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Names declared inside the block are given up at its end."""
+        self._scopes.append(set())
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    def declare(self, atom: Atom, hint: str, *, same_as: str | None = None) -> str:
+        """Name `atom` after `hint`; `same_as` shares a name that is already taken."""
+        name = same_as if same_as is not None else self.fresh(hint)
+        self._of[atom] = name
+        return name
+
+    def fresh(self, hint: str) -> str:
+        """A free name made from `hint`, now taken."""
+        base = re.sub(r"\W", "_", hint) or "v"
+        if base[0].isdigit() or not is_name(base):
+            base = f"v_{base}"
+        name, count = base, 0
+        while any(name in scope for scope in self._scopes):
+            count += 1
+            name = f"{base}_{count}"
+        self._scopes[-1].add(name)
+        return name
+
+    def __contains__(self, atom: Atom) -> bool:
+        return atom in self._of
+
+    def of(self, atom: Atom, hint: str) -> str:
+        """The name of `atom`; one that was never declared is declared here."""
+        return self._of.get(atom) or self.declare(atom, hint)

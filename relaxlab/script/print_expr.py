@@ -1,0 +1,166 @@
+"""Printing scalar expressions and buffer regions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from relaxlab.ir import expr, loops
+from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.intrinsics import INTRINSICS
+from relaxlab.script.writer import Writer, string
+
+_INFIX: dict[type[PrimExpr], tuple[str, int]] = {
+    expr.Or: ("or", 1), expr.And: ("and", 2),
+    expr.EQ: ("==", 4), expr.NE: ("!=", 4), expr.LT: ("<", 4), expr.LE: ("<=", 4),
+    expr.GT: (">", 4), expr.GE: (">=", 4),
+    expr.BitOr: ("|", 5), expr.BitXor: ("^", 6), expr.BitAnd: ("&", 7),
+    expr.ShiftLeft: ("<<", 8), expr.ShiftRight: (">>", 8),
+    expr.Add: ("+", 9), expr.Sub: ("-", 9), expr.Mul: ("*", 10), expr.Div: ("/", 10),
+    expr.FloorDiv: ("//", 10), expr.FloorMod: ("%", 10),
+}  # fmt: skip
+_NOT_LEVEL = 3
+_CALLED = {expr.Min: "min", expr.Max: "max", expr.Mod: "truncmod", expr.Div: "truncdiv"}
+
+
+def scalar(w: Writer, e: PrimExpr, path: str = "", level: int = 0) -> str:
+    """`e` as script text, in parentheses where it binds less tightly than `level`."""
+    match e:
+        case expr.Var(name):
+            return w.mark(path, w.names.of(e, name))
+        case expr.IntImm() | expr.FloatImm() | expr.StringImm():
+            return w.mark(path, immediate(e))
+        case expr.BinaryOp():
+            text, own = _binary(w, e, path)
+        case expr.Not(a):
+            text, own = f"not {scalar(w, a, path + '.a', _NOT_LEVEL)}", _NOT_LEVEL
+        case loops.BufferLoad(buffer, indices):
+            return w.mark(path, f"{w.names.of(buffer, buffer.name)}[{index_list(w, indices, path)}]")
+        case _:
+            return w.mark(path, _function(w, e, path))
+    return w.mark(path, f"({text})" if own < level else text)
+
+
+def immediate(e: PrimExpr) -> str:
+    """A constant: bare for int64, otherwise with its dtype."""
+    match e:
+        case expr.IntImm(value, "int64"):
+            return str(value)
+        case expr.IntImm(value, "bool"):
+            return f"T.bool({bool(value)})"
+        case expr.IntImm(value, dtype):
+            return f"T.{dtype}({value})"
+        case expr.FloatImm(value, dtype):
+            return f"T.{dtype}({_float(value)})"
+        case expr.StringImm(value):
+            return string(value)
+        case _:
+            raise TypeError(f"{e} is not a constant")
+
+
+def _float(value: float) -> str:
+    return repr(float(value)) if np.isfinite(value) else f'"{value}"'
+
+
+def _binary(w: Writer, e: expr.BinaryOp, path: str) -> tuple[str, int]:
+    a, b = e.a, e.b
+    if type(e) in _CALLED and not (isinstance(e, expr.Div) and is_float(e.dtype)):
+        args = f"{scalar(w, a, path + '.a')}, {scalar(w, b, path + '.b')}"
+        return f"T.{_CALLED[type(e)]}({args})", 20
+    symbol, level = _INFIX[type(e)]
+    if isinstance(a, expr.IntImm) and isinstance(b, expr.IntImm) and a.dtype == "int64":
+        left, right = (w.mark(p, f"T.int64({v.value})") for p, v in _operands(path, a, b))
+    else:  # a comparison does not chain: both its operands bind tighter
+        left = scalar(w, a, path + ".a", level + isinstance(e, expr.CmpOp))
+        right = scalar(w, b, path + ".b", level + 1)
+    return f"{left} {symbol} {right}", level
+
+
+def _operands(path: str, a: expr.IntImm, b: expr.IntImm) -> list[tuple[str, expr.IntImm]]:
+    return [(path + ".a", a), (path + ".b", b)]
+
+
+def index_list(w: Writer, indices: tuple[PrimExpr, ...], path: str) -> str:
+    """The indices of an element access."""
+    texts = [scalar(w, i, f"{path}.indices[{k}]") for k, i in enumerate(indices)]
+    return ", ".join(texts) or "()"
+
+
+def _function(w: Writer, e: PrimExpr, path: str) -> str:
+    match e:
+        case expr.Cast(to, value):
+            return f'T.Cast("{to}", {scalar(w, value, path + ".value")})'
+        case expr.Select(condition, yes, no):
+            parts = [
+                scalar(w, condition, path + ".condition"),
+                scalar(w, yes, path + ".true_value"),
+                scalar(w, no, path + ".false_value"),
+            ]
+            return f"T.Select({', '.join(parts)})"
+        case expr.Let(var, value, body):
+            bound = scalar(w, value, path + ".value")
+            name = w.names.declare(var, var.name)
+            w.before(f"{name} = T.{var.dtype}()")
+            return f"T.Let({scalar(w, body, path + '.body')}, where={{{name}: {bound}}})"
+        case expr.Ramp(base, stride, lanes):
+            parts = [scalar(w, base, path + ".base"), scalar(w, stride, path + ".stride")]
+            return f"T.Ramp({', '.join(parts)}, {lanes})"
+        case expr.Broadcast(value, lanes):
+            return f"T.Broadcast({scalar(w, value, path + '.value')}, {lanes})"
+        case expr.Call():
+            return _call(w, e, path)
+        case _:
+            raise TypeError(f"the script has no spelling for the scalar {type(e).__name__}")
+
+
+# How an intrinsic whose result dtype is given at the call is written: with the dtype as its first
+# argument, or (address_of, tvm_storage_sync) without it when it has the usual one.
+_DTYPE_FIRST = {
+    "call_extern": "call_extern",
+    "llvm_intrin": "call_llvm_pure_intrin",
+    "reinterpret": "reinterpret",
+}
+_USUAL_DTYPE = {"address_of": "handle", "tvm_storage_sync": "int32"}
+
+
+def _call(w: Writer, e: expr.Call, path: str) -> str:
+    args = [scalar(w, a, f"{path}.args[{i}]") for i, a in enumerate(e.args)]
+    if e.op in _DTYPE_FIRST:
+        return f"T.{_DTYPE_FIRST[e.op]}({', '.join([string(e.dtype), *args])})"
+    if e.op in INTRINSICS and e.dtype == intrinsic_dtype(e.op, e.args):
+        return f"T.{e.op}({', '.join(args)})"
+    return f"T.call_intrin({', '.join([string(e.dtype), string(e.op), *args])})"
+
+
+def intrinsic_dtype(op: str, args: tuple[PrimExpr, ...]) -> str | None:
+    """The result dtype of an intrinsic where its arguments decide it."""
+    rule = INTRINSICS[op].result
+    if rule == "given" or not args:
+        return _USUAL_DTYPE.get(op)
+    return {"same": args[0].dtype, "last": args[-1].dtype, "bool": "bool"}[rule]
+
+
+def slice_of(w: Writer, r: loops.Range, path: str) -> str:
+    """A range as an index or as `start:stop`; `relaxlab.script.ranges` reads it back."""
+    if r.extent == expr.const(1, r.min.dtype):
+        return scalar(w, r.min, path + ".min")
+    return w.mark(path, ":".join(bounds(w, r.min, r.extent, path)))
+
+
+def bounds(w: Writer, first: PrimExpr, extent: PrimExpr, path: str) -> tuple[str, str]:
+    """Text of the start and the (exclusive) stop of `extent` integers from `first`."""
+    start = scalar(w, first, path + ".min")
+    match first, extent:
+        case expr.IntImm(0, "int64"), _:
+            return start, scalar(w, extent, path + ".extent")
+        case expr.IntImm(a, "int64"), expr.IntImm(b, "int64"):
+            return start, str(a + b)
+        case _:
+            size = scalar(w, extent, path + ".extent", 10)
+            return start, f"{scalar(w, first, path + '.min', 9)} + {size}"
+
+
+def region(w: Writer, r: loops.BufferRegion, path: str) -> str:
+    """A box of a buffer, as in `T.reads(A[i, 0:4])`."""
+    texts = [slice_of(w, x, f"{path}.region[{i}]") for i, x in enumerate(r.region)]
+    return w.mark(path, f"{w.names.of(r.buffer, r.buffer.name)}[{', '.join(texts) or '()'}]")

@@ -1,0 +1,302 @@
+"""Printing loop functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from relaxlab.ir import expr, loops
+from relaxlab.ir.expr import IntImm, PrimExpr
+from relaxlab.ir.node import NO_ATTRS, walk
+from relaxlab.ir.substitute import free_symbols, symbols_in
+from relaxlab.script.print_expr import bounds, index_list, region, scalar
+from relaxlab.script.print_types import attribute, sequence
+from relaxlab.script.writer import Writer, string
+
+TRUE = IntImm(1, "bool")
+
+
+def prim_func(w: Writer, name: str, f: loops.PrimFunc, path: str) -> None:
+    """Write `f` as a function of the script."""
+    root = _implied_root(f.body)
+    has_blocks = any(isinstance(n, loops.BlockRealize) for n in walk(f.body))
+    options = "(s_tir=True)" if root else "(s_tir=False)" if has_blocks else ""
+    with w.node(path):
+        w.line(f"@T.prim_func{options}")
+        with w.names.scope():
+            matched: list[tuple[str, loops.Buffer, str]] = []
+            params = [_param(w, p, f"{path}.params[{i}]", matched) for i, p in enumerate(f.params)]
+            w.line(f"def {name}({', '.join(params)}):")
+            with w.indented():
+                _prologue(w, f, matched)
+                if root is None:
+                    statement(w, f.body, path + ".body")
+                else:
+                    inner = path + ".body.block"
+                    _allocations(w, root, inner)
+                    statement(w, root.body, inner + ".body")
+
+
+def _implied_root(body: loops.Stmt) -> loops.Block | None:
+    """The root block that `s_tir=True` adds when it is not written, if `body` is just that."""
+    if not _is_plain_root(body):
+        return None
+    inner = body.block.body
+    lone_root = isinstance(inner, loops.BlockRealize) and is_root(inner)
+    return None if lone_root and not body.block.alloc_buffers else body.block
+
+
+def _is_plain_root(body: loops.Stmt) -> bool:
+    match body:
+        case loops.BlockRealize((), predicate, loops.Block("root", (), (), (), _, None) as b):
+            return predicate == TRUE and not b.match_buffers and not b.annotations
+        case _:
+            return False
+
+
+def is_root(realize: loops.BlockRealize) -> bool:
+    """Whether a block is an explicitly written root block."""
+    return realize.block.name == "root" and not realize.block.iter_vars
+
+
+def _param(
+    w: Writer,
+    p: loops.Buffer | expr.Var,
+    path: str,
+    matched: list[tuple[str, loops.Buffer, str]],
+) -> str:
+    if isinstance(p, expr.Var):
+        return w.mark(path, f"{w.names.declare(p, p.name)}: T.{p.dtype}")
+    if not any(symbols_in(p)):
+        name = w.names.declare(p, p.name)
+        return w.mark(path, f"{name}: T.Buffer({_buffer(w, p, path)})")
+    handle = w.names.fresh(f"var_{p.name}")
+    matched.append((handle, p, path))
+    return f"{handle}: T.handle"
+
+
+def _prologue(
+    w: Writer, f: loops.PrimFunc, matched: list[tuple[str, loops.Buffer, str]]
+) -> None:
+    if f.attrs:
+        w.line(f"T.func_attr({attribute(w, f.attrs)})")
+    for symbol in free_symbols(f):
+        w.line(f"{w.names.declare(symbol, symbol.name)} = T.{symbol.dtype}()")
+    for handle, buffer, path in matched:
+        name = w.names.declare(buffer, buffer.name)
+        text = f"{name} = T.match_buffer({handle}, {_buffer(w, buffer, path)})"
+        w.line(w.mark(path, text))
+
+
+def _buffer(w: Writer, b: loops.Buffer, path: str) -> str:
+    """Shape, dtype and the further properties that are not the usual ones."""
+    return ", ".join([_shape(w, b.shape, path + ".shape"), f'"{b.dtype}"', *_layout(w, b, path)])
+
+
+def _shape(w: Writer, shape: tuple[PrimExpr, ...], path: str) -> str:
+    return f"({sequence([scalar(w, s, f'{path}[{i}]') for i, s in enumerate(shape)])})"
+
+
+def _layout(w: Writer, b: loops.Buffer, path: str) -> list[str]:
+    parts: list[str] = []
+    if b.strides:
+        parts.append(f"strides={_shape(w, b.strides, path + '.strides')}")
+    if b.elem_offset is not None:
+        parts.append(f"elem_offset={scalar(w, b.elem_offset, path + '.elem_offset')}")
+    if b.scope != "global":
+        parts.append(f'scope="{b.scope}"')
+    if b.align != 64:
+        parts.append(f"align={b.align}")
+    return parts
+
+
+def _allocations(w: Writer, block: loops.Block, path: str) -> None:
+    for i, b in enumerate(block.alloc_buffers):
+        where = f"{path}.alloc_buffers[{i}]"
+        text = _buffer(w, b, where)
+        name = w.names.declare(b, b.name)
+        w.line(w.mark(where, f"{name} = T.sblock_alloc_buffer({text})"))
+
+
+def statement(w: Writer, s: loops.Stmt, path: str) -> None:
+    """Write a statement."""
+    if isinstance(s, loops.SeqStmt):
+        for i, item in enumerate(s.stmts):
+            where = f"{path}.stmts[{i}]"
+            if isinstance(item, loops.LetStmt) and i + 1 < len(s.stmts):
+                _scoped_let(w, item, where)
+            else:
+                statement(w, item, where)
+        return
+    with w.node(path):
+        _WRITERS[type(s)](w, s, path)
+
+
+def _scoped_let(w: Writer, s: loops.LetStmt, path: str) -> None:
+    """A let that ends before its neighbours do."""
+    with w.node(path):
+        value = scalar(w, s.value, path + ".value")
+        name = w.names.fresh(s.var.name)
+        w.line(f"with T.LetStmt({value}) as {name}:")
+        with w.indented():
+            w.names.declare(s.var, s.var.name, same_as=name)
+            statement(w, s.body, path + ".body")
+
+
+def _let(w: Writer, s: loops.LetStmt, path: str) -> None:
+    value = scalar(w, s.value, path + ".value")
+    w.line(f"{w.names.declare(s.var, s.var.name)}: T.let = {value}")
+    statement(w, s.body, path + ".body")
+
+
+def _store(w: Writer, s: loops.BufferStore, path: str) -> None:
+    indices = index_list(w, s.indices, path)
+    value = scalar(w, s.value, path + ".value")
+    w.line(f"{w.names.of(s.buffer, s.buffer.name)}[{indices}] = {value}")
+
+
+def _evaluate(w: Writer, s: loops.Evaluate, path: str) -> None:
+    w.line(f"T.evaluate({scalar(w, s.value, path + '.value')})")
+
+
+def _assert(w: Writer, s: loops.AssertStmt, path: str) -> None:
+    w.line(f"assert {scalar(w, s.condition, path + '.condition')}, {string(s.message)}")
+
+
+def _while(w: Writer, s: loops.While, path: str) -> None:
+    w.line(f"while {scalar(w, s.condition, path + '.condition')}:")
+    with w.indented():
+        statement(w, s.body, path + ".body")
+
+
+def _if(w: Writer, s: loops.IfThenElse, path: str) -> None:
+    w.line(f"if {scalar(w, s.condition, path + '.condition')}:")
+    with w.indented():
+        statement(w, s.then_case, path + ".then_case")
+    if s.else_case is not None:
+        w.line("else:")
+        with w.indented():
+            statement(w, s.else_case, path + ".else_case")
+
+
+_LOOPS = {
+    "parallel": "T.parallel",
+    "vectorized": "T.vectorized",
+    "unrolled": "T.unroll",
+    "thread_binding": "T.thread_binding",
+}
+
+
+def _for(w: Writer, s: loops.For, path: str) -> None:
+    nest = _grid(s)
+    places = [path + ".body" * k for k in range(len(nest))]
+    if len(nest) > 1:
+        extents = [scalar(w, f.extent, p + ".extent") for f, p in zip(nest, places, strict=True)]
+        iterate = f"T.grid({', '.join(extents)})"
+    else:
+        iterate = _iterable(w, s, path)
+    with w.names.scope():
+        names = [w.names.declare(f.loop_var, f.loop_var.name) for f in nest]
+        w.loops.update({f.loop_var: (f.min, f.extent) for f in nest})
+        w.line(f"for {', '.join(names)} in {iterate}:")
+        with w.indented():
+            statement(w, nest[-1].body, places[-1] + ".body")
+
+
+def _grid(s: loops.For) -> list[loops.For]:
+    """The serial loops nested directly in each other, with extents that do not depend on them."""
+    nest = [s]
+    seen = {s.loop_var}
+    while _is_simple(nest[-1]):
+        inner = nest[-1].body
+        if not isinstance(inner, loops.For) or not _is_simple(inner):
+            break
+        if inner.loop_var in seen or not seen.isdisjoint(symbols_in(inner.extent)):
+            break
+        nest.append(inner)
+        seen.add(inner.loop_var)
+    return nest
+
+
+def _is_simple(s: loops.For) -> bool:
+    zero = isinstance(s.min, IntImm) and s.min == expr.const(0, s.extent.dtype)
+    return s.kind == "serial" and zero and not s.annotations
+
+
+def _iterable(w: Writer, s: loops.For, path: str) -> str:
+    if s.min == expr.const(0, s.extent.dtype):
+        ends = [scalar(w, s.extent, path + ".extent")]
+    else:
+        ends = list(bounds(w, s.min, s.extent, path))
+    extra = [f'thread="{s.thread}"'] if s.kind == "thread_binding" else []
+    if s.annotations != NO_ATTRS:
+        extra.append(f"annotations={attribute(w, s.annotations)}")
+    call = _LOOPS.get(s.kind) or ("T.serial" if extra else "range")
+    return f"{call}({', '.join([*ends, *extra])})"
+
+
+def _block(w: Writer, s: loops.BlockRealize, path: str) -> None:
+    b, inner = s.block, path + ".block"
+    w.line(f"with T.sblock({string(b.name)}):")
+    with w.indented():
+        _axes(w, s, path)
+        if s.predicate != TRUE:
+            w.line(f"T.where({scalar(w, s.predicate, path + '.predicate')})")
+        reads = [region(w, r, f"{inner}.reads[{i}]") for i, r in enumerate(b.reads)]
+        w.line(f"T.reads({', '.join(reads)})")
+        writes = [region(w, r, f"{inner}.writes[{i}]") for i, r in enumerate(b.writes)]
+        w.line(f"T.writes({', '.join(writes)})")
+        if b.annotations != NO_ATTRS:
+            w.line(f"T.sblock_attr({attribute(w, b.annotations)})")
+        _allocations(w, b, inner)
+        for i, m in enumerate(b.match_buffers):
+            where = f"{inner}.match_buffers[{i}]"
+            source = region(w, m.source, where + ".source")
+            layout = _buffer(w, m.buffer, where + ".buffer")
+            target = w.names.declare(m.buffer, m.buffer.name)
+            w.line(w.mark(where, f"{target} = T.match_buffer({source}, {layout})"))
+        if b.init is not None:
+            w.line("with T.init():")
+            with w.indented():
+                statement(w, b.init, inner + ".init")
+        statement(w, b.body, inner + ".body")
+
+
+def _axes(w: Writer, s: loops.BlockRealize, path: str) -> None:
+    axes = s.block.iter_vars
+    if len(axes) > 1 and all(map(partial(_remaps, w), axes, s.iter_values)):
+        kinds = "".join(a.kind[0].upper() for a in axes)
+        loop_vars = ", ".join(scalar(w, v) for v in s.iter_values)
+        names = ", ".join(w.names.declare(a.var, a.var.name) for a in axes)
+        text = f'{names} = T.axis.remap("{kinds}", [{loop_vars}])'
+        w.line(w.mark(f"{path}.block.iter_vars", text))
+        return
+    values = [scalar(w, v, f"{path}.iter_values[{i}]") for i, v in enumerate(s.iter_values)]
+    places = [f"{path}.block.iter_vars[{i}]" for i in range(len(axes))]
+    for axis, value, where in zip(axes, values, places, strict=True):
+        match axis.dom.min:
+            case IntImm(0):
+                dom = scalar(w, axis.dom.extent, where + ".dom.extent")
+            case _:
+                dom = f"({', '.join(bounds(w, axis.dom.min, axis.dom.extent, where + '.dom'))})"
+        name = w.names.declare(axis.var, axis.var.name)
+        w.line(w.mark(where, f"{name} = T.axis.{axis.kind}({dom}, {value})"))
+
+
+def _remaps(w: Writer, axis: loops.IterVar, value: PrimExpr) -> bool:
+    """Whether the axis is just a loop: same range, bound to its variable."""
+    if axis.kind not in ("spatial", "reduce") or not isinstance(value, expr.Var):
+        return False
+    return w.loops.get(value) == (axis.dom.min, axis.dom.extent)
+
+
+_WRITERS: dict[type[loops.Stmt], Callable[[Writer, loops.Stmt, str], None]] = {
+    loops.LetStmt: _let,
+    loops.BufferStore: _store,
+    loops.Evaluate: _evaluate,
+    loops.AssertStmt: _assert,
+    loops.While: _while,
+    loops.IfThenElse: _if,
+    loops.For: _for,
+    loops.BlockRealize: _block,
+}  # type: ignore[dict-item]

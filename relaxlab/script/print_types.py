@@ -1,0 +1,113 @@
+"""Printing annotations and attribute values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir import expr, types
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.node import Attrs
+from relaxlab.script.print_expr import scalar
+from relaxlab.script.writer import Writer, string
+
+
+def annotation(w: Writer, ty: types.Type, path: str = "", *, quoted: bool = False) -> str:
+    """`ty` as script text. `quoted`: symbolic dimensions are strings, as signatures need them."""
+    match ty:
+        case types.TensorType():
+            text = _tensor(w, ty, path, quoted)
+        case types.ShapeType(values, ndim):
+            if values is not None:
+                text = f"R.Shape([{', '.join(dims(w, values, path + '.values', quoted))}])"
+            else:
+                text = f"R.Shape(ndim={ndim})" if ndim >= 0 else "R.Shape"
+        case types.PrimType(dtype, None):
+            text = f'R.Prim("{dtype}")'
+        case types.PrimType(_, value):
+            assert value is not None
+            text = f"R.Prim(value={dims(w, (value,), path, quoted)[0]})"
+        case types.TupleType(fields):
+            inner = _all(w, fields, path + ".fields", quoted)
+            text = f"R.Tuple({', '.join(inner)})"
+        case types.FuncType():
+            text = _callable(w, ty, path, quoted)
+        case _:
+            text = "R.Object"
+    return w.mark(path, text)
+
+
+def _all(w: Writer, tys: Iterable[types.Type], path: str, quoted: bool) -> list[str]:
+    return [annotation(w, t, f"{path}[{i}]", quoted=quoted) for i, t in enumerate(tys)]
+
+
+def dims(w: Writer, values: tuple[PrimExpr, ...], path: str, quoted: bool) -> list[str]:
+    """Dimensions; with `quoted`, those that are not plain numbers as strings."""
+    texts: list[str] = []
+    for i, value in enumerate(values):
+        text = scalar(w, value, f"{path}[{i}]")
+        plain = isinstance(value, expr.IntImm)
+        texts.append(text if plain or not quoted else _quote(text))
+    return texts
+
+
+def _quote(text: str) -> str:
+    mark = next(q for q in ('"', "'", '"""') if q not in text)
+    return f"{mark}{text}{mark}"
+
+
+def _tensor(w: Writer, ty: types.TensorType, path: str, quoted: bool) -> str:
+    args: list[str] = []
+    if ty.shape is not None:
+        args.append(f"({sequence(dims(w, ty.shape, path + '.shape', quoted))})")
+        if ty.dtype is not None:
+            args.append(f'"{ty.dtype}"')
+    else:
+        if ty.dtype is not None:
+            args.append(f'dtype="{ty.dtype}"')
+        if ty.ndim >= 0:
+            args.append(f"ndim={ty.ndim}")
+    return f"R.Tensor({', '.join(args)})" if args else "R.Tensor"
+
+
+def sequence(texts: list[str]) -> str:
+    """The inside of a tuple display: one element keeps its comma."""
+    return f"{texts[0]}," if len(texts) == 1 else ", ".join(texts)
+
+
+def _callable(w: Writer, ty: types.FuncType, path: str, quoted: bool) -> str:
+    ret = annotation(w, ty.ret, path + ".ret", quoted=quoted)
+    if ty.params is None:
+        return f"R.Callable(ret={ret}, purity={ty.is_pure})"
+    params = sequence(_all(w, ty.params, path + ".params", quoted))
+    return f"R.Callable(({params}), {ret}, {ty.is_pure})"
+
+
+def attribute(w: Writer, value: Any) -> str:
+    """An attribute value: numbers, strings, lists, dictionaries, scalar expressions."""
+    match value:
+        case str():
+            return string(value)
+        case None | bool() | np.bool_():
+            return str(value)
+        case int() | np.integer():
+            return str(int(value))
+        case float() | np.floating():
+            text = repr(float(value))
+            return text if np.isfinite(value) else f'float("{text}")'
+        case tuple() | list():
+            return f"[{', '.join(attribute(w, v) for v in value)}]"  # type: ignore
+        case Attrs() | Mapping():
+            items = (f"{string(k)}: {attribute(w, v)}" for k, v in value.items())  # type: ignore
+            return f"{{{', '.join(items)}}}"
+        case expr.IntImm(v, "int64"):  # a bare number would come back as a Python number
+            return f"T.int64({v})"
+        case PrimExpr():
+            return scalar(w, value)
+        case types.Type():
+            return annotation(w, value)
+        case _:
+            kind = type(value).__name__
+            raise TypeError(f"an attribute of type {kind} cannot be written in a script: {value!r}")

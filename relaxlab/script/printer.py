@@ -1,0 +1,97 @@
+"""Printing modules and functions as runnable scripts (house rule: the printer round-trips).
+
+The spelling is the one that current TVM releases parse once the import line is changed.
+"""
+
+from __future__ import annotations
+
+from relaxlab.ir import expr, graph, loops
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import NO_ATTRS, Node
+from relaxlab.ir.span import Span
+from relaxlab.ir.types import Type
+from relaxlab.script import print_graph, print_loops
+from relaxlab.script.names import is_name
+from relaxlab.script.print_expr import region, scalar
+from relaxlab.script.print_types import annotation, attribute
+from relaxlab.script.writer import Writer, string
+
+HEADER = "from relaxlab.script import ir as I, relax as R, tir as T"
+
+
+def print_module(root: Node, *, types: bool = True) -> str:
+    """`root` as script text: a runnable script for a module or a function (with the header line),
+    otherwise the text of that node alone. `types=False` leaves out the annotations of variables
+    bound in graph functions: shorter to read, and deduced again after parsing.
+
+    Raises ValueError for a function whose name is not a Python name, and TypeError for a node the
+    script has no spelling for.
+    """
+    return _print(root, Writer(types=types))[0]
+
+
+def print_with_map(root: Node) -> tuple[str, dict[str, Span]]:
+    """The text, and where each node's text is in it.
+
+    Keys are paths as `relaxlab.ir.equal` reports them: `['main'].body.blocks[0].bindings[1]`.
+    """
+    return _print(root, Writer(mapping=True))
+
+
+def _print(root: Node, w: Writer) -> tuple[str, dict[str, Span]]:
+    match root:
+        case Module():
+            w.line(HEADER)
+            w.line()
+            w.line()
+            _module(w, root)
+        case graph.Function() | loops.PrimFunc():
+            w.in_module = False
+            w.line(HEADER)
+            w.line()
+            w.line()
+            _function(w, "main", root, "")
+        case expr.PrimExpr():
+            w.line(scalar(w, root))
+        case Type():
+            w.line(annotation(w, root))
+        case loops.Stmt():
+            print_loops.statement(w, root, "")
+        case loops.BufferRegion():
+            w.line(region(w, root, ""))
+        case graph.Binding():
+            print_graph.binding(w, root, "")
+        case graph.Expr():
+            w.line(print_graph.value(w, root, ""))
+        case _:
+            raise TypeError(f"the script has no spelling for {type(root).__name__}")
+    return w.finish()
+
+
+def _module(w: Writer, mod: Module) -> None:
+    with w.node(""):
+        w.line("@I.ir_module")
+        w.line("class Module:")
+        with w.indented():
+            if mod.attrs != NO_ATTRS:
+                w.line(f"I.module_attrs({attribute(w, mod.attrs)})")
+            if not mod.functions and mod.attrs == NO_ATTRS:
+                w.line("pass")
+            for i, (name, f) in enumerate(mod.functions):
+                if i:
+                    w.line()
+                _function(w, name, f, f"[{name!r}]")
+
+
+def _function(
+    w: Writer, name: str, f: graph.Function | loops.PrimFunc | graph.ExternFunc, path: str
+) -> None:
+    if not is_name(name):
+        raise ValueError(f"the script cannot define a function named {name!r}: rename it")
+    match f:
+        case graph.Function():
+            print_graph.function(w, name, f, path)
+        case loops.PrimFunc():
+            print_loops.prim_func(w, name, f, path)
+        case graph.ExternFunc():
+            w.line(w.mark(path, f"{name} = R.ExternFunc({string(f.name)})"))
