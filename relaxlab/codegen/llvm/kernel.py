@@ -10,15 +10,7 @@ from relaxlab.codegen.llvm.statements import Team, declare_local, emit_team
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import element_of
-from relaxlab.ir.substitute import symbols_in
-
-
-def kernel_symbols(func: loops.PrimFunc) -> tuple[expr.Var, ...]:
-    """The symbols a kernel takes as integers after its pointers: those of its buffers' shapes,
-    in order of appearance, then its scalar parameters."""
-    scalars = [p for p in func.params if isinstance(p, expr.Var)]
-    shapes = symbols_in(tuple(func.buffers))
-    return (*(v for v in shapes if v not in scalars), *scalars)
+from relaxlab.passes.host import kernel_symbols
 
 
 def emit_kernel(func: loops.PrimFunc, name: str, declarations: dict[str, str]) -> str:

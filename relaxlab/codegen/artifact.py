@@ -1,0 +1,167 @@
+"""What compilation produces and the cache keeps: machine code, constants and their description.
+
+The file format is a line of JSON, then raw sections; nothing in it is executed when it is read
+except the machine code, whose checksum is verified first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir import types
+from relaxlab.ir.dtypes import numpy_dtype
+
+MAGIC = b"relaxlab-artifact-1\n"
+
+
+class ArtifactError(Exception):
+    """The bytes are not a whole, undamaged artifact."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeTree:
+    """A type as the caller sees it. kind: tensor, shape, scalar or tuple; `text` is the script's
+    spelling, for messages; `ndim` counts the dimensions."""
+
+    kind: str
+    text: str
+    dtype: str = ""
+    ndim: int = 0
+    fields: tuple[TypeTree, ...] = ()
+
+    @staticmethod
+    def of(ty: types.Type) -> TypeTree:
+        """Describe a type. Raises TypeError for one that has no native form."""
+        match ty:
+            case types.TensorType(dtype=str(dtype), ndim=ndim) if ndim >= 0:
+                return TypeTree("tensor", str(ty), dtype, ndim)
+            case types.ShapeType(ndim=ndim) if ndim >= 0:
+                return TypeTree("shape", str(ty), "int64", ndim)
+            case types.PrimType(dtype):
+                return TypeTree("scalar", str(ty), dtype)
+            case types.TupleType(fields):
+                return TypeTree("tuple", str(ty), fields=tuple(TypeTree.of(f) for f in fields))
+            case _:
+                raise TypeError(f"a value of type {ty} has no native form")
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> TypeTree:
+        """The inverse of `dataclasses.asdict`."""
+        fields = tuple(TypeTree.from_json(f) for f in data["fields"])
+        return TypeTree(data["kind"], data["text"], data["dtype"], data["ndim"], fields)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionInfo:
+    """A callable function: its symbol, parameters (name, type) and result.
+
+    written: numbers of the leaves, counted through all parameters, that must be writable.
+    words_in, words_out: sizes of the argument and result blocks in 64-bit words.
+    """
+
+    name: str
+    symbol: str
+    params: tuple[tuple[str, TypeTree], ...]
+    result: TypeTree
+    written: tuple[int, ...]
+    words_in: int
+    words_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckInfo:
+    """The text of a failed check: `messages[axis]` with `{got}` and `{expected}` to fill in."""
+
+    function: str
+    messages: tuple[str, ...]
+    packed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedInfo:
+    """A call out of the program: the function, the argument types (None: a string, kept in
+    `strings`), and the result's type."""
+
+    function: str
+    args: tuple[TypeTree | str, ...]
+    result: TypeTree | None
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A compiled program. `planned_bytes` per function, where its bounds make it a number."""
+
+    code: bytes
+    functions: tuple[FunctionInfo, ...]
+    checks: tuple[CheckInfo, ...]
+    packed: tuple[PackedInfo, ...]
+    arenas: int
+    planned_bytes: dict[str, int | None]
+    constants: tuple[np.ndarray[Any, Any], ...] = field(default=())
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        arrays = [np.ascontiguousarray(c) for c in self.constants]
+        blobs = [self.code, *(a.tobytes() for a in arrays)]
+        head = {
+            "functions": [asdict(f) for f in self.functions],
+            "checks": [asdict(c) for c in self.checks],
+            "packed": [asdict(p) for p in self.packed],
+            "arenas": self.arenas,
+            "planned_bytes": self.planned_bytes,
+            "constants": [[str(a.dtype), list(a.shape)] for a in arrays],
+            "sizes": [len(b) for b in blobs],
+        }
+        line = json.dumps(head, separators=(",", ":")).encode() + b"\n"
+        body = line + b"".join(blobs)
+        return MAGIC + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Artifact:
+        """Read a file's content. Raises ArtifactError when it is damaged or of another version."""
+        if not data.startswith(MAGIC):
+            raise ArtifactError("not an artifact of this version")
+        digest, _, body = data[len(MAGIC) :].partition(b"\n")
+        if hashlib.sha256(body).hexdigest().encode() != digest:
+            raise ArtifactError("the checksum does not match: the file is damaged")
+        line, _, blob = body.partition(b"\n")
+        head = json.loads(line)
+        parts: list[bytes] = []
+        for size in head["sizes"]:
+            parts.append(blob[:size])
+            blob = blob[size:]
+        constants = tuple(
+            np.frombuffer(raw, numpy_dtype(dtype)).reshape(shape)
+            for raw, (dtype, shape) in zip(parts[1:], head["constants"], strict=True)
+        )
+        return Artifact(
+            parts[0],
+            tuple(_function(f) for f in head["functions"]),
+            tuple(
+                CheckInfo(c["function"], tuple(c["messages"]), c["packed"]) for c in head["checks"]
+            ),
+            tuple(_packed(p) for p in head["packed"]),
+            head["arenas"],
+            head["planned_bytes"],
+            constants,
+        )
+
+
+def _function(data: dict[str, Any]) -> FunctionInfo:
+    params = tuple((name, TypeTree.from_json(tree)) for name, tree in data["params"])
+    result = TypeTree.from_json(data["result"])
+    return FunctionInfo(
+        data["name"], data["symbol"], params, result, tuple(data["written"]),
+        data["words_in"], data["words_out"],
+    )  # fmt: skip
+
+
+def _packed(data: dict[str, Any]) -> PackedInfo:
+    args = tuple(a if isinstance(a, str) else TypeTree.from_json(a) for a in data["args"])
+    result = None if data["result"] is None else TypeTree.from_json(data["result"])
+    return PackedInfo(data["function"], args, result)

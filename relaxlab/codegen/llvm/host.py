@@ -1,0 +1,491 @@
+"""Host functions to LLVM: the graph function itself as native code.
+
+A host function runs as a team: every thread walks the instructions and computes the same
+integers and addresses, kernels divide their work, and thread 0 alone allocates, calls out and
+reports. The caller passes one block of 64-bit words, the *context*; its layout is `CONTEXT`.
+
+Each function is `i64 name(ptr ctx, ptr in, ptr out, i64 thread, i64 threads)`: values travel as
+words (a tensor: its address, then its dimensions; a shape: its dimensions; a scalar: its bits),
+and the result is 0, or the number of the check that failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from relaxlab.codegen.llvm.arithmetic import binary, cast
+from relaxlab.codegen.llvm.builder import Builder, Value, int_value, llvm_type
+from relaxlab.codegen.llvm.expressions import Scope, emit_expr
+from relaxlab.codegen.llvm.statements import Team, barrier
+from relaxlab.ir import expr, types
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.passes import host
+
+CONTEXT = ("axis", "got", "expected", "callback", "args", "out", "constants", "owned", "publish",
+           "arenas", "packed", "failed")  # fmt: skip
+"""Names of the context's words. axis, got, expected: details of the failed check. owned: a linked
+list of the blocks allocated during the call. arenas: (address, bytes) per planned storage."""
+BLOCK_HEADER = 64
+"""Bytes before the data of an owned block; the first word links to the next block."""
+
+
+class UnsupportedHost(Exception):
+    """The host function needs the virtual machine (values of unknown type, closures)."""
+
+
+@dataclass(slots=True)
+class Reg:
+    """A register at run time: address and dimensions of a tensor, dimensions of a shape, or a
+    scalar. `dims` None: the static type has them."""
+
+    address: str = ""
+    dims: list[Value] | None = None
+    scalar: Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a non-zero return means: which instruction failed, and how."""
+
+    instr: host.MatchShape | host.Require | host.CallPacked
+    function: str
+
+
+@dataclass(slots=True)
+class HostEmitter:
+    """Emits one host function; `checks`, `packed` and `arenas` are shared by the program."""
+
+    program: host.HostProgram
+    function: host.HostFunction
+    declarations: dict[str, str]
+    checks: list[Check]
+    packed: list[host.CallPacked]
+    arenas: list[host.AllocStorage]
+    is_entry: bool
+    first_constant: int
+    regs: dict[int, Reg] = field(default_factory=lambda: dict[int, Reg]())
+    scope: Scope = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.scope = Scope(Builder(self.declarations), self.function.name)
+
+    @property
+    def b(self) -> Builder:
+        return self.scope.builder
+
+    def type_of(self, reg: int) -> types.Type:
+        return self.function.registers[reg].ty
+
+    # -- words ---------------------------------------------------------------------------------
+
+    def read(self, base: str, word: int) -> str:
+        """Load word `word` of a block of words."""
+        pointer = self.b.emit(f"getelementptr inbounds i64, ptr {base}, i64 {word}", "p")
+        return self.b.emit(f"load i64, ptr {pointer}, align 8")
+
+    def write(self, base: str, word: int, text: str, ty: str = "i64") -> None:
+        """Store word `word`."""
+        pointer = self.b.emit(f"getelementptr inbounds i64, ptr {base}, i64 {word}", "p")
+        self.b.raw(f"store {ty} {text}, ptr {pointer}, align 8")
+
+    def context(self, name: str) -> str:
+        """Load a word of the context."""
+        return self.read("%ctx", CONTEXT.index(name))
+
+    def set_context(self, name: str, text: str, ty: str = "i64") -> None:
+        self.write("%ctx", CONTEXT.index(name), text, ty)
+
+    def pointer(self, word: str) -> str:
+        return self.b.emit(f"inttoptr i64 {word} to ptr", "p")
+
+    def only_thread_0(self, body: Callable[[], None]) -> None:
+        first = self.b.emit("icmp eq i64 %thread, 0")
+        with self.b.when(first):
+            body()
+
+    def published(self, compute: Callable[[], str]) -> str:
+        """A word that thread 0 computes and every thread gets."""
+        self.only_thread_0(lambda: self.set_context("publish", compute()))
+        barrier(self.scope, Team())
+        word = self.context("publish")
+        barrier(self.scope, Team())
+        return word
+
+    # -- values --------------------------------------------------------------------------------
+
+    def load_value(self, value: host.Value, base: str, word: int) -> int:
+        """Read registers from words; returns the next word."""
+        for reg in host.leaves(value):
+            ty = self.type_of(reg)
+            match ty:
+                case types.TensorType(ndim=ndim) if ndim >= 0:
+                    address = self.pointer(self.read(base, word))
+                    dims = [self.size(base, word + 1 + i) for i in range(ndim)]
+                    self.regs[reg] = Reg(address, dims)
+                case types.ShapeType(ndim=ndim) if ndim >= 0:
+                    self.regs[reg] = Reg(dims=[self.size(base, word + i) for i in range(ndim)])
+                case types.PrimType(dtype):
+                    self.regs[reg] = Reg(scalar=self.unpack_scalar(self.read(base, word), dtype))
+                case _:
+                    raise UnsupportedHost(f"`{self.function.registers[reg].name}` has type {ty}")
+            word += words_of_type(ty)
+        return word
+
+    def size(self, base: str, word: int) -> Value:
+        return Value("int64", self.read(base, word), nonneg=True)
+
+    def store_value(self, value: host.Value, base: str, word: int) -> int:
+        """Write registers to words; returns the next word."""
+        for reg in host.leaves(value):
+            held, ty = self.regs[reg], self.type_of(reg)
+            match ty:
+                case types.TensorType():
+                    self.write(base, word, held.address, "ptr")
+                    for i, d in enumerate(self.dims(reg)):
+                        self.write(base, word + 1 + i, d.text or "")
+                case types.ShapeType():
+                    for i, d in enumerate(self.dims(reg)):
+                        self.write(base, word + i, d.text or "")
+                case _:
+                    assert held.scalar is not None
+                    self.write(base, word, self.pack_scalar(held.scalar))
+            word += words_of_type(ty)
+        return word
+
+    def unpack_scalar(self, word: str, dtype: str) -> Value:
+        ty = llvm_type(dtype)
+        if dtype.startswith("float"):
+            bits = {"float64": 64, "float32": 32, "float16": 16}[dtype]
+            small = word if bits == 64 else self.b.emit(f"trunc i64 {word} to i{bits}")
+            return Value(dtype, self.b.emit(f"bitcast i{bits} {small} to {ty}"))
+        if ty == "i64":
+            return Value(dtype, word)
+        return Value(dtype, self.b.emit(f"trunc i64 {word} to {ty}"))
+
+    def pack_scalar(self, v: Value) -> str:
+        if v.dtype.startswith("float"):
+            bits = {"float64": 64, "float32": 32, "float16": 16}[v.dtype]
+            word = self.b.emit(f"bitcast {v.ty} {v.text} to i{bits}")
+            return word if bits == 64 else self.b.emit(f"zext i{bits} {word} to i64")
+        return cast(self.b, v, "int64").text or ""
+
+    def dims(self, reg: int) -> list[Value]:
+        """The dimensions of a tensor or shape register."""
+        held, ty = self.regs[reg], self.type_of(reg)
+        if held.dims is not None:
+            return held.dims
+        shape = ty.shape if isinstance(ty, types.TensorType) else None
+        if shape is None:
+            raise UnsupportedHost(f"`{self.function.registers[reg].name}` has type {ty}")
+        return [self.scalar(d) for d in shape]
+
+    def scalar(self, e: expr.PrimExpr) -> Value:
+        v = emit_expr(self.scope, e)
+        self.b.materialise(v)
+        return v
+
+    def bytes(self, reg: int) -> str:
+        ty = self.type_of(reg)
+        assert isinstance(ty, types.TensorType) and ty.dtype is not None
+        total = int_value(bytes_of(ty.dtype))
+        for d in self.dims(reg):
+            total = binary(self.b, expr.Mul, total, d)
+        return total.text or ""
+
+    # -- the function --------------------------------------------------------------------------
+
+    def emit(self) -> str:
+        """The LLVM function."""
+        word = 0
+        for param in self.function.params:
+            word = self.load_value(param.value, "%in", word)
+        self.instrs(self.function.instrs)
+        self.store_value(self.function.result, "%out", 0)
+        self.b.raw("ret i64 0")
+        lines = ["entry:", *self.b.allocas, *self.b.lines]
+        head = f"define i64 @{symbol_of(self.function.name)}"
+        params = "ptr %ctx, ptr %in, ptr %out, i64 %thread, i64 %threads"
+        return f"{head}({params}) #0 {{\n" + "\n".join(lines) + "\n}\n"
+
+    def instrs(self, instrs: tuple[host.Instr, ...]) -> None:
+        for i in instrs:
+            self.instr(i)
+
+    def instr(self, i: host.Instr) -> None:
+        match i:
+            case host.MatchShape():
+                self.match_shape(i)
+            case host.ComputeScalar(symbol, value):
+                self.scope.values[symbol] = self.scalar(value)
+            case host.Require(condition, got, _):
+                ok = self.scalar(condition)
+                self.fail_unless(ok.text or "", i, 0, self.scalar(got), int_value(0))
+            case host.LoadConst(dst, index):
+                data = self.function.constants[index]
+                table = self.pointer(self.context("constants"))
+                address = self.pointer(self.read(table, self.first_constant + index))
+                self.regs[dst] = Reg(address, [int_value(d) for d in data.shape])
+            case host.MakeShape(dst, dims):
+                self.regs[dst] = Reg(dims=[self.scalar(d) for d in dims])
+            case host.MakeScalar(dst, value):
+                self.regs[dst] = Reg(scalar=self.scalar(value))
+            case host.AllocStorage(dst, size):
+                self.regs[dst] = Reg(self.storage(i, self.scalar(size).text or ""))
+            case host.Alloc(dst, _):
+                self.regs[dst] = Reg()
+                size = self.bytes(dst)
+                word = self.published(lambda: self.allocate(size))
+                self.regs[dst] = Reg(self.pointer(word))
+            case host.View(dst, base, offset):
+                self.view(dst, base, offset)
+            case host.CallKernel(function, buffers, scalars):
+                self.kernel(function, buffers, scalars)
+            case host.CallFunction():
+                self.call_function(i)
+            case host.CallPacked():
+                self.call_packed(i)
+            case host.If():
+                self.branch(i)
+            case _:
+                raise UnsupportedHost(f"{type(i).__name__} in `{self.function.name}`")
+
+    def fail_unless(
+        self, ok: str, instr: host.Instr, axis: int, got: Value, expected: Value
+    ) -> None:
+        """Return the check's number unless `ok`; every thread decides alike."""
+        assert isinstance(instr, host.MatchShape | host.Require | host.CallPacked)
+        self.checks.append(Check(instr, self.function.name))
+        number = len(self.checks)
+        good, bad = self.b.label("ok"), self.b.label("failed")
+        self.b.branch(ok, good, bad)
+        self.b.place(bad)
+
+        def report() -> None:
+            self.set_context("axis", str(axis))
+            self.set_context("got", got.text or "")
+            self.set_context("expected", expected.text or "")
+
+        self.only_thread_0(report)
+        self.b.raw(f"ret i64 {number}")
+        self.b.place(good)
+
+    def match_shape(self, i: host.MatchShape) -> None:
+        held = self.regs[i.value]
+        if i.dims is not None:
+            dims = [held.scalar] if i.kind == "scalar" else self.dims(i.value)
+            for axis, (dim, check) in enumerate(zip(dims, i.dims, strict=True)):
+                assert dim is not None
+                match check:
+                    case host.BindDim(symbol):
+                        bound = cast(self.b, dim, "int64")
+                        bound.nonneg = bound.nonneg or i.kind != "scalar"
+                        self.scope.values[symbol] = bound
+                    case host.CheckDim(expected):
+                        want = self.scalar(expected)
+                        got = cast(self.b, dim, "int64")
+                        ok = self.b.emit(f"icmp eq i64 {got.text}, {want.text}")
+                        self.fail_unless(ok, i, axis, got, want)
+                    case None:
+                        pass
+        self.regs[i.dst] = held
+
+    def storage(self, i: host.AllocStorage, size: str) -> str:
+        """Planned memory: kept between calls of an entry function, grown when too small."""
+        if not self.is_entry:
+            return self.pointer(self.published(lambda: self.allocate(size)))
+        self.arenas.append(i)
+        slot = 2 * (len(self.arenas) - 1)
+
+        def ensure() -> str:
+            table = self.pointer(self.context("arenas"))
+            have = self.read(table, slot + 1)
+            small = self.b.emit(f"icmp ult i64 {have}, {size}")
+            with self.b.when(small):
+                old = self.pointer(self.read(table, slot))
+                self.b.call("free", "void", [("ptr", old)])
+                grown = self.round_up(size)
+                fresh = self.b.call("aligned_alloc", "ptr", [("i64", "64"), ("i64", grown)])
+                self.write(table, slot, fresh, "ptr")
+                self.write(table, slot + 1, grown)
+            return self.read(table, slot)
+
+        return self.pointer(self.published(ensure))
+
+    def round_up(self, size: str) -> str:
+        more = self.b.emit(f"add i64 {size}, 127")
+        return self.b.emit(f"and i64 {more}, -64")
+
+    def allocate(self, size: str) -> str:
+        """A block that the caller of the program owns; its address as a word."""
+        total = self.b.emit(f"add i64 {self.round_up(size)}, {BLOCK_HEADER}")
+        block = self.b.call("aligned_alloc", "ptr", [("i64", "64"), ("i64", total)])
+        self.b.raw(f"store i64 {self.context('owned')}, ptr {block}, align 8")
+        self.set_context("owned", block, "ptr")
+        data = self.b.emit(f"getelementptr inbounds i8, ptr {block}, i64 {BLOCK_HEADER}", "p")
+        return self.b.emit(f"ptrtoint ptr {data} to i64")
+
+    def view(self, dst: int, base: int, offset: expr.PrimExpr) -> None:
+        address = self.regs[base].address
+        by = self.scalar(offset)
+        if by.const != 0:
+            address = self.b.emit(f"getelementptr inbounds i8, ptr {address}, i64 {by.text}", "p")
+        self.regs[dst] = Reg(address)
+
+    def kernel(
+        self, function: str, buffers: tuple[int, ...], scalars: tuple[expr.PrimExpr, ...]
+    ) -> None:
+        args = [("ptr", self.regs[r].address) for r in buffers]
+        values = [self.scalar(e) for e in scalars]
+        args += [(v.ty, v.text or "") for v in values]
+        args += [("i64", "%thread"), ("i64", "%threads")]
+        self.b.call(symbol_of(function), "void", args)
+
+    def call_function(self, i: host.CallFunction) -> None:
+        if not isinstance(i.function, str):
+            raise UnsupportedHost(f"a call of a function value in `{self.function.name}`")
+        callee = self.program.functions[i.function]
+        count_in = sum(words_of_type(self.type_of(r)) for a in i.args for r in host.leaves(a))
+        count_out = sum(words_of_type(callee.registers[r].ty) for r in host.leaves(callee.result))
+        given, returned = self.b.alloca(max(1, count_in), "i64"), self.b.alloca(
+            max(1, count_out), "i64"
+        )
+        word = 0
+        for arg in i.args:
+            word = self.store_value(arg, given, word)
+        args = [("ptr", "%ctx"), ("ptr", given), ("ptr", returned)]
+        args += [("i64", "%thread"), ("i64", "%threads")]
+        code = self.b.call(symbol_of(callee.name), "i64", args)
+        good, bad = self.b.label("ok"), self.b.label("failed")
+        self.b.branch(self.b.emit(f"icmp eq i64 {code}, 0"), good, bad)
+        self.b.place(bad)
+        self.b.raw(f"ret i64 {code}")
+        self.b.place(good)
+        word = 0
+        for mine, theirs in zip(host.leaves(i.dst), host.leaves(callee.result), strict=True):
+            ours, ty = self.type_of(mine), callee.registers[theirs].ty
+            if words_of_type(ours) != words_of_type(ty):
+                raise UnsupportedHost(f"a result of `{callee.name}` of type {ty} used as {ours}")
+            word = self.load_value(mine, returned, word)
+
+    def call_packed(self, i: host.CallPacked) -> None:
+        """Thread 0 calls back into Python with the arguments as words."""
+        leaves = [r for a in i.args if isinstance(a, int | tuple) for r in host.leaves(a)]
+        scalars = [a for a in i.args if isinstance(a, expr.PrimExpr)]
+        out = [] if i.dst is None else [i.dst]
+        count = sum(words_of_type(self.type_of(r)) for r in (*leaves, *out)) + len(scalars)
+        table = self.b.alloca(max(1, count), "i64")
+        number = len(self.packed)
+        self.packed.append(i)
+        word = 0
+        for arg in i.args:
+            if isinstance(arg, expr.PrimExpr):
+                self.write(table, word, self.pack_scalar(self.scalar(arg)))
+                word += 1
+            elif not isinstance(arg, str):
+                word = self.store_value(arg, table, word)
+
+        def call() -> str:
+            callback = self.pointer(self.context("callback"))
+            name = self.b.emit(f"call i64 {callback}(i64 {number}, ptr {table})")
+            with self.b.when(self.b.emit(f"icmp eq i64 {name}, 0")):
+                self.set_context("packed", table, "ptr")
+            return name
+
+        code = self.published(call)
+        ok = self.b.emit(f"icmp eq i64 {code}, 0")
+        self.fail_unless(ok, i, 0, int_value(0), int_value(0))
+        if i.dst is not None:
+            shared = self.pointer(self.context("packed"))
+            self.load_value(i.dst, shared, word)
+            barrier(self.scope, Team())
+
+    def branch(self, i: host.If) -> None:
+        b = self.b
+        byte = b.emit(f"load i8, ptr {self.regs[i.condition].address}, align 1")
+        test = b.emit(f"icmp ne i8 {byte}, 0")
+        barrier(self.scope, Team())
+        leaves = list(host.leaves(i.dst))
+        count = sum(words_of_type(self.type_of(r)) for r in leaves)
+        merged = b.alloca(max(1, count), "i64")
+        yes, no, done = b.label("then"), b.label("else"), b.label("endif")
+        b.branch(test, yes, no)
+        for label, instrs, value in (
+            (yes, i.then_instrs, i.then_value),
+            (no, i.else_instrs, i.else_value),
+        ):
+            b.place(label)
+            saved = dict(self.scope.values)
+            self.instrs(instrs)
+            if sum(words_of_type(self.type_of(r)) for r in host.leaves(value)) != count:
+                raise UnsupportedHost(f"branches of different rank in `{self.function.name}`")
+            self.store_value(value, merged, 0)
+            self.scope.values = saved
+            b.jump(done)
+        b.place(done)
+        self.load_value(i.dst, merged, 0)
+
+
+def words_of_type(ty: types.Type) -> int:
+    """Words that a value of this type takes. Raises UnsupportedHost for one of unknown rank."""
+    match ty:
+        case types.TensorType(ndim=ndim) if ndim >= 0:
+            return 1 + ndim
+        case types.ShapeType(ndim=ndim) if ndim >= 0:
+            return ndim
+        case types.PrimType():
+            return 1
+        case _:
+            raise UnsupportedHost(f"a value of type {ty}")
+
+
+def symbol_of(name: str) -> str:
+    """The linker symbol of a function: unique, and never one of the C library's."""
+    return "rl." + "".join(c if c.isalnum() or c == "_" else f".{ord(c):x}" for c in name)
+
+
+def emit_entry(function: host.HostFunction, parallel: bool, declarations: dict[str, str]) -> str:
+    """What Python calls: `i64 entry(ptr ctx, i64 threads)` runs the function with a team.
+
+    Threads other than 0 write their (equal) results to scratch memory of their own.
+    """
+    symbol = symbol_of(function.name)
+    words = sum(words_of_type(function.registers[r].ty) for r in host.leaves(function.result))
+    b = Builder(declarations)
+
+    def word(name: str) -> str:
+        at = CONTEXT.index(name)
+        pointer = b.emit(f"getelementptr inbounds i64, ptr %ctx, i64 {at}", "p")
+        return b.emit(f"load ptr, ptr {pointer}, align 8")
+
+    thread = b.call("omp_get_thread_num", "i32", [])
+    threads = b.call("omp_get_num_threads", "i32", [])
+    thread, threads = (b.emit(f"sext i32 {t} to i64") for t in (thread, threads))
+    scratch, given, shared = b.alloca(max(1, words), "i64"), word("args"), word("out")
+    first = b.emit(f"icmp eq i64 {thread}, 0")
+    out = b.emit(f"select i1 {first}, ptr {shared}, ptr {scratch}")
+    args = [("ptr", "%ctx"), ("ptr", given), ("ptr", out), ("i64", thread), ("i64", threads)]
+    code = b.call(symbol, "i64", args)
+    with b.when(first):
+        at = CONTEXT.index("failed")
+        pointer = b.emit(f"getelementptr inbounds i64, ptr %ctx, i64 {at}", "p")
+        b.raw(f"store i64 {code}, ptr {pointer}, align 8")
+    body = "\n".join(["entry:", *b.allocas, *b.lines, "  ret void"])
+    team = f"define void @{symbol}.team(ptr %ctx) #0 {{\n{body}\n}}\n"
+
+    b = Builder(declarations)
+    given, out = word("args"), word("out")
+    if parallel:
+        several = b.emit("icmp sgt i64 %threads, 1")
+        with b.when(several):
+            count = b.emit("trunc i64 %threads to i32")
+            fork = [("ptr", f"@{symbol}.team"), ("ptr", "%ctx"), ("i32", count), ("i32", "0")]
+            b.call("GOMP_parallel", "void", fork)
+            at = CONTEXT.index("failed")
+            pointer = b.emit(f"getelementptr inbounds i64, ptr %ctx, i64 {at}", "p")
+            b.raw(f"ret i64 {b.emit(f'load i64, ptr {pointer}, align 8')}")
+            b.place(b.label("unreachable"))
+    args = [("ptr", "%ctx"), ("ptr", given), ("ptr", out), ("i64", "0"), ("i64", "1")]
+    b.raw(f"ret i64 {b.call(symbol, 'i64', args)}")
+    body = "\n".join(["entry:", *b.lines])
+    return team + f"\ndefine i64 @{symbol}.entry(ptr %ctx, i64 %threads) #0 {{\n{body}\n}}\n"

@@ -1,0 +1,159 @@
+"""A lowered program to an artifact: kernels and host functions in one LLVM module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from relaxlab.codegen.artifact import Artifact, CheckInfo, FunctionInfo, PackedInfo, TypeTree
+from relaxlab.codegen.llvm import jit
+from relaxlab.codegen.llvm.host import (
+    Check,
+    HostEmitter,
+    emit_entry,
+    symbol_of,
+    words_of_type,
+)
+from relaxlab.codegen.llvm.kernel import emit_kernel
+from relaxlab.codegen.target import Target
+from relaxlab.ir import expr
+from relaxlab.passes import host
+
+BARRIER = """define void @relaxlab_barrier() #0 {
+entry:
+  call void @GOMP_barrier()
+  ret void
+}
+"""
+
+
+def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[str, Any]]:
+    """LLVM IR of the program, and what the runtime must know about it."""
+    declarations = {"GOMP_barrier": "declare void @GOMP_barrier()"}
+    texts = [BARRIER]
+    used = sorted(_called_kernels(program))
+    texts += [emit_kernel(program.kernels[k], symbol_of(k), declarations) for k in used]
+    checks: list[Check] = []
+    packed: list[host.CallPacked] = []
+    arenas: list[host.AllocStorage] = []
+    constants: list[np.ndarray[Any, Any]] = []
+    called = _called_functions(program)
+    packed_in: list[host.HostFunction] = []
+    for function in program.functions.values():
+        emitter = HostEmitter(
+            program, function, declarations, checks, packed, arenas,
+            is_entry=function.name not in called, first_constant=len(constants),
+        )  # fmt: skip
+        texts.append(emitter.emit())
+        constants += function.constants
+        packed_in += [function] * (len(packed) - len(packed_in))
+        texts.append(emit_entry(function, bool(used), declarations))
+    facts = {
+        "checks": tuple(_check_info(c) for c in checks),
+        "packed": tuple(_packed_info(f, p) for f, p in zip(packed_in, packed, strict=True)),
+        "arenas": len(arenas),
+        "constants": tuple(constants),
+    }
+    return jit.module_text(texts, declarations, target), facts
+
+
+def compile_program(
+    program: host.HostProgram, target: Target, bounds: dict[str, dict[str, int]] | None = None
+) -> Artifact:
+    """Compile to machine code. `bounds` gives, per function, the declared upper bounds.
+
+    Raises UnsupportedHost for a program that needs the virtual machine, CodegenError for a loop
+    function the target cannot express.
+    """
+    text, facts = program_text(program, target)
+    code = jit.compile_object(text, target)
+    infos = tuple(_function_info(f) for f in program.functions.values())
+    planned = {
+        f.name: _planned(f, (bounds or {}).get(f.name, {})) for f in program.functions.values()
+    }
+    return Artifact(code, infos, planned_bytes=planned, **facts)
+
+
+def _planned(function: host.HostFunction, bounds: dict[str, int]) -> int | None:
+    try:
+        return function.planned_bytes(bounds)
+    except KeyError:
+        return None
+
+
+def _called_kernels(program: host.HostProgram) -> set[str]:
+    return {
+        i.function
+        for f in program.functions.values()
+        for i in host.walk_instrs(f.instrs)
+        if isinstance(i, host.CallKernel)
+    }
+
+
+def _called_functions(program: host.HostProgram) -> set[str]:
+    return {
+        i.function
+        for f in program.functions.values()
+        for i in host.walk_instrs(f.instrs)
+        if isinstance(i, host.CallFunction) and isinstance(i.function, str)
+    }
+
+
+def _function_info(f: host.HostFunction) -> FunctionInfo:
+    leaves = [r for p in f.params for r in host.leaves(p.value)]
+    written = tuple(i for i, r in enumerate(leaves) if r in f.written)
+    return FunctionInfo(
+        f.name,
+        symbol_of(f.name),
+        tuple((p.name, TypeTree.of(p.ty)) for p in f.params),
+        TypeTree.of(f.result_type),
+        written,
+        sum(words_of_type(f.registers[r].ty) for r in leaves),
+        sum(words_of_type(f.registers[r].ty) for r in host.leaves(f.result)),
+    )
+
+
+def _check_info(check: Check) -> CheckInfo:
+    """Messages with `{got}` and `{expected}` left open."""
+    match check.instr:
+        case host.MatchShape(dims=dims) as i:
+            messages = tuple(
+                _open(lambda got, want, a=axis: i.dim_message(a, got, want))
+                if isinstance(dim, host.CheckDim)
+                else ""
+                for axis, dim in enumerate(dims or ())
+            )
+            return CheckInfo(check.function, messages)
+        case host.Require() as i:
+            return CheckInfo(check.function, (_open(lambda got, _: i.text(got)),))
+        case host.CallPacked(function):
+            return CheckInfo(check.function, ("",), packed=function)
+
+
+def _open(render: Callable[[Any, Any], str]) -> str:
+    """Render a message with markers where the numbers go."""
+    text = render(_Marker("\0got\0"), _Marker("\0expected\0"))
+    text = text.replace("{", "{{").replace("}", "}}")
+    return text.replace("\0got\0", "{got}").replace("\0expected\0", "{expected}")
+
+
+class _Marker(str):
+    """Stands for a number in a message."""
+
+
+def _packed_info(f: host.HostFunction, call: host.CallPacked) -> PackedInfo:
+    def tree(value: host.Value) -> TypeTree:
+        if isinstance(value, int):
+            return TypeTree.of(f.registers[value].ty)
+        fields = tuple(tree(v) for v in value)
+        return TypeTree("tuple", f"R.Tuple({', '.join(t.text for t in fields)})", fields=fields)
+
+    args = tuple(
+        a if isinstance(a, str)
+        else TypeTree("scalar", a.dtype, a.dtype) if isinstance(a, expr.PrimExpr)
+        else tree(a)
+        for a in call.args
+    )  # fmt: skip
+    return PackedInfo(call.function, args, None if call.dst is None else tree(call.dst))

@@ -1,0 +1,70 @@
+"""The worker threads: an OpenMP runtime, found once.
+
+Intel's runtime (LLVM's libomp, packaged as the wheel `intel-openmp`) where it is installed, else
+the system's libomp or libgomp. Compiled programs use the entry points all of them share:
+GOMP_parallel, GOMP_barrier, omp_get_thread_num, omp_get_num_threads. Its threads are created
+once and wait between calls, and it is the runtime NumPy's and PyTorch's users already trust.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+import sys
+from functools import cache
+from pathlib import Path
+
+_SYMBOLS = ("GOMP_parallel", "GOMP_barrier", "omp_get_thread_num", "omp_get_num_threads")
+
+
+class OpenMPNotFound(ImportError):
+    """No OpenMP runtime can be loaded."""
+
+
+def candidates() -> list[str]:
+    """Libraries to try, best first."""
+    prefixes = [Path(sys.prefix) / "lib", Path(sys.base_prefix) / "lib"]
+    names = ["libiomp5.so", "libomp.so", "libomp.dylib", "libiomp5.dylib"]
+    found = [str(p / n) for p in prefixes for n in names if (p / n).exists()]
+    for name in ("iomp5", "omp", "gomp"):
+        library = ctypes.util.find_library(name)
+        if library is not None:
+            found.append(library)
+    return found
+
+
+@cache
+def load_openmp() -> str:
+    """Load the runtime and make its symbols known to compiled code; returns the library's path.
+
+    Raises OpenMPNotFound with what to install.
+    """
+    from relaxlab.codegen.llvm.jit import add_symbol
+
+    os.environ.setdefault("KMP_WARNINGS", "0")
+    for path in candidates():
+        try:
+            library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+            functions = [getattr(library, name) for name in _SYMBOLS]
+        except (OSError, AttributeError):
+            continue
+        for name, function in zip(_SYMBOLS, functions, strict=True):
+            address = ctypes.cast(function, ctypes.c_void_p).value
+            assert address is not None
+            add_symbol(name, address)
+        return path
+    raise OpenMPNotFound(
+        "no OpenMP runtime found: `pip install intel-openmp` (x86-64), or "
+        "`apt-get install libgomp1` (other Linux), or `brew install libomp` (macOS)"
+    )
+
+
+def default_threads() -> int:
+    """The cores this process may use; OMP_NUM_THREADS overrides."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    if asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
