@@ -13,6 +13,8 @@ from relaxlab.ops import (  # noqa: F401
     elementwise,
     linalg,
     manipulate,
+    nn,
+    reduce,
 )
 from relaxlab.ops.define import Builder, builder
 

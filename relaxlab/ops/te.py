@@ -12,14 +12,14 @@ The names follow TVM's `te`. Extents may be symbolic; indices are int64.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bits_of, is_float, is_uint
 from relaxlab.ir.expr import ExprLike, PrimExpr
-from relaxlab.ir.node import Atom, Attrs, node, rewrite, walk
-from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.node import Atom, Attrs, node, replace, rewrite, walk
+from relaxlab.ir.substitute import free_symbols
 
 ZERO = expr.const(0)
 TRUE = expr.const(True)
@@ -91,7 +91,10 @@ class Reduce:
     axes: tuple[Axis, ...]
 
 
-RowsBody = Callable[[tuple[expr.Var, ...], dict[Tensor, loops.Buffer]], loops.Stmt]
+RowsBody = Callable[
+    [tuple[expr.Var, ...], dict[Tensor, loops.Buffer]],
+    tuple[loops.Stmt, tuple[loops.Buffer, ...]],
+]
 
 
 @dataclass(eq=False, slots=True)
@@ -161,9 +164,9 @@ def compute_rows(
 ) -> tuple[Tensor, ...]:
     """Tensors computed by hand-written statements, once per index of the `rows` dimensions.
 
-    `outputs` lists (name, shape, dtype). `body(indices, buffers)` returns the statements, where
-    `buffers` maps inputs and outputs (by `Tensor`) to buffers; every access of an iteration must
-    stay in its own row: the leading indices of what it writes are `indices`.
+    `outputs` lists (name, shape, dtype). `body(indices, buffers)` returns the statements and the
+    buffers they need for themselves, where `buffers` maps inputs and outputs to buffers. The
+    iterations must be independent.
     """
     dims = tuple(expr.as_expr(d) for d in rows)
     axes = tuple(Axis.named(n, d) for n, d in zip(_letters(len(dims)), dims, strict=True))
@@ -278,8 +281,10 @@ def create_prim_func(params: Sequence[Tensor], **attrs: object) -> loops.PrimFun
     root = loops.Block("root", (), (), (), loops.seq(*nests), alloc_buffers=local)
     body = loops.BlockRealize((), TRUE, root)
     buffer_params = tuple(buffers[p] for p in params)
-    free = _unbound_symbols(stages, buffer_params, local)
-    return loops.PrimFunc((*buffer_params, *free), body, Attrs({"tir.noalias": True, **attrs}))
+    func = loops.PrimFunc(buffer_params, body, Attrs({"tir.noalias": True, **attrs}))
+    bound = {d for p in buffer_params for d in p.shape if isinstance(d, expr.Var)}
+    free = tuple(s for s in free_symbols(func) if s not in bound)
+    return replace(func, params=(*buffer_params, *free)) if free else func
 
 
 class _Names:
@@ -327,27 +332,6 @@ def _check_inputs(params: Sequence[Tensor], stages: list[Stage]) -> None:
                 raise ValueError(f"{stage.name} reads {tensor.name}, which is not a parameter")
 
 
-def _unbound_symbols(
-    stages: list[Stage], params: tuple[loops.Buffer, ...], local: tuple[loops.Buffer, ...]
-) -> tuple[expr.Var, ...]:
-    bound = {d for p in params for d in p.shape if isinstance(d, expr.Var)}
-    used = dict.fromkeys(s for b in (*params, *local) for s in symbols_in(b.shape))
-    for stage in stages:
-        axes = {a.var for a in _all_axes(stage)}
-        values = [a.extent for a in _all_axes(stage)]
-        if isinstance(stage.value, Reduce):
-            values += stage.value.sources
-        elif isinstance(stage.value, tuple):
-            values += stage.value
-        used.update(dict.fromkeys(s for v in values for s in _scalars(v) if s not in axes))
-    return tuple(s for s in used if s not in bound)
-
-
-def _scalars(value: PrimExpr) -> Iterator[expr.Var]:
-    lets = {n.var for n in walk(value) if isinstance(n, expr.Let)}
-    return (n for n in walk(value) if isinstance(n, expr.Var) and n not in lets)
-
-
 def _all_axes(stage: Stage) -> tuple[Axis, ...]:
     return (*stage.axes, *(stage.value.axes if isinstance(stage.value, Reduce) else ()))
 
@@ -383,10 +367,10 @@ def _block(
     indices = tuple(a.var for a in stage.axes)
     init: loops.Stmt | None = None
     if callable(stage.value):
-        body = stage.value(indices, {t: buffers[t] for t in (*stage.inputs, *stage.outputs)})
-        reads = tuple(_row_region(buffers[t], indices) for t in stage.inputs)
-        writes = tuple(_row_region(b, indices) for b in outputs)
-        return loops.Block(name, iter_vars, reads, writes, body)
+        body, local = stage.value(indices, buffers)
+        reads = tuple(_row_region(body, buffers[t], loops.BufferLoad) for t in stage.inputs)
+        writes = tuple(_row_region(body, b, loops.BufferStore) for b in outputs)
+        return loops.Block(name, iter_vars, reads, writes, body, alloc_buffers=local)
     if isinstance(stage.value, Reduce):
         sources = tuple(_lower_loads(s, buffers) for s in stage.value.sources)
         combiner = stage.value.combiner
@@ -440,10 +424,21 @@ def _point_region(buffer: loops.Buffer, indices: tuple[PrimExpr, ...]) -> loops.
     return loops.BufferRegion(buffer, tuple(ranges))
 
 
-def _row_region(buffer: loops.Buffer, indices: tuple[PrimExpr, ...]) -> loops.BufferRegion:
-    """The row at the leading `indices`; all of a buffer with fewer dimensions."""
-    if buffer.ndim < len(indices):
-        indices = ()
-    row = [loops.Range(i, expr.const(1)) for i in indices]
-    rest = [loops.Range(ZERO, extent) for extent in buffer.shape[len(indices) :]]
-    return loops.BufferRegion(buffer, (*row, *rest))
+def _row_region(
+    body: loops.Stmt,
+    buffer: loops.Buffer,
+    access: type[loops.BufferLoad] | type[loops.BufferStore],
+) -> loops.BufferRegion:
+    """What `body` touches of `buffer`: one index along the dimensions where every access has the
+    same block axis, all of the others."""
+    places = [n.indices for n in walk(body) if isinstance(n, access) and n.buffer is buffer]
+    inner = {n.loop_var for n in walk(body) if isinstance(n, loops.For)}
+    ranges: list[loops.Range] = []
+    for d, extent in enumerate(buffer.shape):
+        seen = {p[d] for p in places}
+        index = seen.pop() if len(seen) == 1 else None
+        fixed = isinstance(index, expr.Var) and index not in inner
+        ranges.append(
+            loops.Range(index, expr.const(1)) if fixed else loops.Range(ZERO, extent)  # type: ignore
+        )
+    return loops.BufferRegion(buffer, tuple(ranges))

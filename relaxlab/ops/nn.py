@@ -1,0 +1,412 @@
+"""Neural-network operators (`R.nn.…`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir import expr, graph
+from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.op_table import REQUIRED
+from relaxlab.ir.types import TensorType, Type
+from relaxlab.ops import scalar, te
+from relaxlab.ops.define import (
+    Builder,
+    TypesOf,
+    attr,
+    builder,
+    common_dtype,
+    define,
+    fail,
+    normal_axes,
+    normal_axis,
+    params,
+    require_dtype,
+    tensor_arg,
+)
+from relaxlab.ops.elementwise import elementwise, in_float32, sigmoid
+from relaxlab.ops.reduce import (
+    Indices,
+    count_of,
+    joined,
+    mean_compute,
+    reduce_axes,
+    reduced_shape,
+    reduction,
+    variance_compute,
+)
+from relaxlab.ops.shapes import prove_equal, show
+
+Array = np.ndarray[Any, Any]
+
+
+def __getattr__(name: str) -> Builder:
+    return builder(f"nn.{name}")
+
+
+# --- Activations ------------------------------------------------------------------------------
+
+
+def _float_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x = tensor_arg(call, tys, 0)
+    require_dtype(call, x, is_float, "floating point")
+    return x
+
+
+def _activation(
+    name: str,
+    fn: Callable[..., PrimExpr],
+    reference: Callable[..., Any],
+    **attrs: float,
+) -> None:
+    """Register `y[i] = fn(x[i], **attrs)`."""
+
+    def emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
+        values = {a: float(attr(call, a)) for a in attrs}
+        return elementwise(f"T_{name}", lambda v: fn(v, **values), x)
+
+    def numpy(x: Array, **kw: float) -> Any:
+        with np.errstate(all="ignore"):
+            return in_float32(reference)(x, **kw).astype(x.dtype)
+
+    define(f"nn.{name}", params("data", **attrs), _float_infer, emit=emit, reference=numpy)
+
+
+def _c(value: float, x: PrimExpr) -> PrimExpr:
+    return expr.const(value, x.dtype)
+
+
+def _gelu(x: PrimExpr) -> PrimExpr:
+    return x * 0.5 * (scalar.call("erf", x * math.sqrt(0.5)) + 1.0)
+
+
+def _gelu_tanh(x: PrimExpr) -> PrimExpr:
+    inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
+    return x * 0.5 * (scalar.call("tanh", inner) + 1.0)
+
+
+def _gelu_reference(x: Array) -> Array:
+    erf = np.vectorize(math.erf, otypes=[x.dtype])
+    return 0.5 * x * (1 + erf(x * math.sqrt(0.5))) if x.size else x.copy()
+
+
+def _softplus(x: PrimExpr, beta: float, threshold: float) -> PrimExpr:
+    soft = scalar.call("log1p", scalar.call("exp", x * beta)) * (1 / beta)
+    return expr.Select(expr.GT(x * beta, _c(threshold, x)), x, soft)
+
+
+_activation("relu", lambda x: expr.Max(x, _c(0, x)), lambda x: np.maximum(x, 0))
+_activation(
+    "relu6",
+    lambda x: scalar.clamp(x, _c(0, x), _c(6, x)),
+    lambda x: np.maximum(np.minimum(x, 6), 0),
+)
+_activation("gelu", _gelu, _gelu_reference)
+_activation(
+    "gelu_tanh",
+    _gelu_tanh,
+    lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))),
+)
+_activation("silu", lambda x: x * scalar.call("sigmoid", x), lambda x: x * sigmoid(x))
+_activation(
+    "leakyrelu",
+    lambda x, alpha: expr.Select(expr.GT(x, _c(0, x)), x, x * alpha),
+    lambda x, alpha=0.01: np.where(x > 0, x, x * x.dtype.type(alpha)),
+    alpha=0.01,
+)
+_activation(
+    "softplus",
+    _softplus,
+    lambda x, beta=1.0, threshold=20.0: np.where(
+        x * beta > threshold, x, np.log1p(np.exp(x * beta)) / beta
+    ),
+    beta=1.0,
+    threshold=20.0,
+)
+
+
+# --- softmax, log_softmax ---------------------------------------------------------------------
+
+
+def _softmax_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x = tensor_arg(call, tys, 0)
+    require_dtype(call, x, is_float, "floating point")
+    if x.ndim >= 0:
+        normal_axis(call, attr(call, "axis"), x.ndim)
+    return x
+
+
+def _without(i: Indices, axis: int) -> Indices:
+    return (*i[:axis], *i[axis + 1 :])
+
+
+def softmax_compute(x: te.Tensor, axis: int, dtype: str, name: str = "T_softmax") -> te.Tensor:
+    """exp(x - max) / sum(exp(x - max)) along `axis`, rounded to `dtype` at the end."""
+    gone = (axis,)
+    top = reduction(x, gone, False, te.te_max, f"{name}_maxelem", scalar.wide)
+
+    def exp_element(*i: PrimExpr) -> PrimExpr:
+        return scalar.call("exp", expr.Sub(scalar.wide(x[i]), top[_without(i, axis)]))
+
+    exps = te.compute(x.shape, exp_element, f"{name}_exp")
+    total = reduction(exps, gone, False, te.te_sum, f"{name}_expsum")
+    return te.compute(
+        x.shape,
+        lambda *i: scalar.cast(expr.Div(exps[i], total[_without(i, axis)]), dtype),
+        f"{name}_norm",
+    )
+
+
+def _softmax_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
+    return softmax_compute(x, normal_axis(call, attr(call, "axis"), x.ndim), x.dtype)
+
+
+def _log_softmax_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
+    axis = normal_axis(call, attr(call, "axis"), x.ndim)
+    gone = (axis,)
+    name = "T_log_softmax"
+    top = reduction(x, gone, False, te.te_max, f"{name}_maxelem", scalar.wide)
+    r = reduce_axes(x, gone)
+
+    def exp_sum(*i: PrimExpr) -> te.Reduce:
+        value = scalar.wide(x[joined(i, r, gone, False)])
+        return te.te_sum(scalar.call("exp", expr.Sub(value, top[i])), *r)
+
+    total = te.compute(reduced_shape(x.shape, gone, False), exp_sum, f"{name}_expsum")
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        row = _without(i, axis)
+        value = expr.Sub(scalar.wide(x[i]), top[row])
+        return scalar.cast(expr.Sub(value, scalar.call("log", total[row])), x.dtype)
+
+    return te.compute(x.shape, element, f"{name}_norm")
+
+
+def _softmax(x: Array, axis: int = -1) -> Array:
+    if x.shape[axis] == 0:
+        return x.copy()
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def _log_softmax(x: Array, axis: int = -1) -> Array:
+    if x.shape[axis] == 0:
+        return x.copy()
+    shifted = x - x.max(axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))
+
+
+define(
+    "nn.softmax",
+    params("data", axis=-1),
+    _softmax_infer,
+    emit=_softmax_emit,
+    reference=in_float32(_softmax),
+)
+define(
+    "nn.log_softmax",
+    params("data", axis=-1),
+    _softmax_infer,
+    emit=_log_softmax_emit,
+    reference=in_float32(_log_softmax),
+)
+
+
+# --- rms_norm, layer_norm ---------------------------------------------------------------------
+
+
+def _norm_axes(call: graph.Call, ndim: int) -> tuple[int, ...]:
+    return normal_axes(call, attr(call, "axes"), ndim, "axes")
+
+
+def _norm_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x = tensor_arg(call, tys, 0)
+    require_dtype(call, x, is_float, "floating point")
+    factors = [tensor_arg(call, tys, i) for i in range(1, len(tys))]
+    common_dtype(call, x, *factors)
+    if x.ndim < 0:
+        return x
+    axes = _norm_axes(call, x.ndim)
+    for index, f in enumerate(factors, 1):
+        if f.ndim not in (-1, len(axes)):
+            raise fail(call, f"argument {index} must have one dimension per axis in {axes}, is {f}")
+        if f.shape is None or x.shape is None:
+            continue
+        for a, d in zip(axes, f.shape, strict=True):
+            if prove_equal(x.shape[a], d) is False:
+                raise fail(
+                    call,
+                    f"argument {index} has shape {show(f.shape)}, the axes {axes} of "
+                    f"{show(x.shape)} differ: {d} against {x.shape[a]}",
+                )
+    return x
+
+
+def _along(i: Indices, axes: tuple[int, ...]) -> Indices:
+    return tuple(i[a] for a in axes)
+
+
+def _across(i: Indices, axes: tuple[int, ...]) -> Indices:
+    return tuple(v for d, v in enumerate(i) if d not in axes)
+
+
+def _rms_norm_emit(call: graph.Call, out: TensorType, x: te.Tensor, weight: te.Tensor) -> te.Tensor:
+    axes = _norm_axes(call, x.ndim)
+
+    def square(v: PrimExpr) -> PrimExpr:
+        return expr.Mul(scalar.wide(v), scalar.wide(v))
+
+    total = reduction(x, axes, False, te.te_sum, "T_square_sum", square)
+    count = count_of(x.shape, axes, total.dtype)
+    epsilon = expr.const(float(attr(call, "epsilon")), total.dtype)
+
+    def inverse(*i: PrimExpr) -> PrimExpr:
+        return scalar.call("rsqrt", expr.Add(expr.Div(total[i], count), epsilon))
+
+    scale = te.compute(total.shape, inverse, "T_rsqrt")
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        value = expr.Mul(scalar.wide(x[i]), scale[_across(i, axes)])
+        return scalar.cast(expr.Mul(value, scalar.wide(weight[_along(i, axes)])), x.dtype)
+
+    return te.compute(x.shape, element, "T_rms_norm")
+
+
+def _layer_norm_emit(
+    call: graph.Call, out: TensorType, x: te.Tensor, *factors: te.Tensor
+) -> te.Tensor:
+    axes = _norm_axes(call, x.ndim)
+    mean = mean_compute(x, axes, False)
+    variance = variance_compute(x, axes, False)
+    epsilon = expr.const(float(attr(call, "epsilon")), mean.dtype)
+    center, with_scale = attr(call, "center"), attr(call, "scale")
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        row = _across(i, axes)
+        spread = scalar.call("rsqrt", expr.Add(variance[row], epsilon))
+        value = expr.Mul(expr.Sub(scalar.wide(x[i]), mean[row]), spread)
+        if with_scale:
+            value = expr.Mul(value, scalar.wide(factors[0][_along(i, axes)]))
+        if center:
+            value = expr.Add(value, scalar.wide(factors[1][_along(i, axes)]))
+        return scalar.cast(value, x.dtype)
+
+    return te.compute(x.shape, element, "T_layer_norm")
+
+
+def _spread(factor: Array, x: Array, axes: tuple[int, ...]) -> Array:
+    """`factor` with its dimensions at `axes` of `x` and 1 elsewhere."""
+    order = np.argsort(axes)
+    shape = [x.shape[d] if d in axes else 1 for d in range(x.ndim)]
+    return factor.transpose(order).reshape(shape)
+
+
+def _axes_of(x: Array, axes: int | tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a % x.ndim for a in (axes if isinstance(axes, tuple) else (axes,)))
+
+
+def _rms_norm(data: Array, weight: Array, axes: Any = -1, epsilon: float = 1e-5) -> Array:
+    at = _axes_of(data, axes)
+    with np.errstate(all="ignore"):
+        mean = np.sum(data * data, axis=at, keepdims=True) / math.prod(data.shape[a] for a in at)
+        return (data / np.sqrt(mean + data.dtype.type(epsilon))) * _spread(weight, data, at)
+
+
+def _layer_norm(
+    data: Array,
+    gamma: Array,
+    beta: Array,
+    axes: Any = -1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Array:
+    at = _axes_of(data, axes)
+    count = math.prod(data.shape[a] for a in at)
+    with np.errstate(all="ignore"):
+        centred = data - np.sum(data, axis=at, keepdims=True) / count
+        variance = np.sum(centred * centred, axis=at, keepdims=True) / count
+        y = centred / np.sqrt(variance + data.dtype.type(epsilon))
+        y = y * _spread(gamma, data, at) if scale else y
+        return y + _spread(beta, data, at) if center else y
+
+
+define(
+    "nn.rms_norm",
+    params("data weight", axes=-1, epsilon=1e-5),
+    _norm_infer,
+    emit=_rms_norm_emit,
+    reference=in_float32(_rms_norm),
+)
+define(
+    "nn.layer_norm",
+    params("data gamma beta", axes=-1, epsilon=1e-5, center=True, scale=True),
+    _norm_infer,
+    emit=_layer_norm_emit,
+    reference=in_float32(_layer_norm),
+)
+
+
+# --- pad --------------------------------------------------------------------------------------
+
+
+def _pad_widths(call: graph.Call, ndim: int) -> list[tuple[PrimExpr, PrimExpr]]:
+    """(before, after) of each dimension."""
+    flat: tuple[Any, ...] = attr(call, "pad_width")
+    if len(flat) != 2 * ndim:
+        raise fail(
+            call,
+            f"pad_width {flat} must have {2 * ndim} entries: before and after for each of the "
+            f"{ndim} dimensions",
+        )
+    values = [expr.as_expr(v) for v in flat]
+    return list(zip(values[::2], values[1::2], strict=True))
+
+
+def _pad_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x = tensor_arg(call, tys, 0)
+    if attr(call, "pad_mode") != "constant":
+        raise fail(call, f"pad_mode {attr(call, 'pad_mode')!r} is not known", 'use "constant"')
+    if x.shape is None:
+        return x
+    widths = _pad_widths(call, x.ndim)
+    return TensorType(
+        tuple(d + before + after for d, (before, after) in zip(x.shape, widths, strict=True)),
+        x.dtype,
+    )
+
+
+def _pad_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
+    assert out.shape is not None
+    widths = _pad_widths(call, x.ndim)
+    fill = scalar.cast(expr.as_expr(attr(call, "pad_value")), x.dtype)
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        inside: list[PrimExpr] = []
+        at: list[PrimExpr] = []
+        for v, d, (before, after) in zip(i, x.shape, widths, strict=True):
+            at.append(v - before)
+            inside += [] if before == expr.const(0) else [expr.LE(before, v)]
+            inside += [] if after == expr.const(0) else [expr.LT(v, before + d)]
+        value = x[tuple(at)]
+        return scalar.if_then_else(expr.all_of(inside), value, fill) if inside else value
+
+    return te.compute(out.shape, element, "T_pad")
+
+
+def _pad(data: Array, pad_width: Any, pad_mode: str = "constant", pad_value: float = 0) -> Array:
+    pairs = [(pad_width[2 * d], pad_width[2 * d + 1]) for d in range(data.ndim)]
+    return np.pad(data, pairs, constant_values=data.dtype.type(pad_value))
+
+
+define(
+    "nn.pad",
+    params("data", pad_width=REQUIRED, pad_mode="constant", pad_value=0.0),
+    _pad_infer,
+    emit=_pad_emit,
+    reference=_pad,
+)
