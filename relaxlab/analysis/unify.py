@@ -1,0 +1,96 @@
+"""Solving declared dimensions for their symbols.
+
+A declared dimension is any expression over symbols. One that is linear in a single unknown symbol
+(`n`, `2 * n`, `n + 1`) determines it; the others become checks once their symbols are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+
+from relaxlab.analysis.evaluate import CannotEvaluate, evaluate, unknowns
+from relaxlab.ir import expr
+from relaxlab.ir.expr import IntImm, PrimExpr, Var
+from relaxlab.ir.substitute import substitute
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """`symbol` must equal `value`; exact only where `divisor` divides `dividend`."""
+
+    symbol: Var
+    value: PrimExpr
+    dividend: PrimExpr
+    divisor: int
+
+
+def linear_in(e: PrimExpr, symbol: Var) -> tuple[int, PrimExpr] | None:
+    """`(c, d)` with `e == c * symbol + d`, c a known integer and d without `symbol`; or None."""
+    match e:
+        case Var() if e is symbol:
+            return 1, expr.const(0)
+        case expr.Add(a, b) | expr.Sub(a, b):
+            x, y = linear_in(a, symbol), linear_in(b, symbol)
+            if x is None or y is None:
+                return None
+            if isinstance(e, expr.Sub):
+                return x[0] - y[0], x[1] - y[1]
+            return x[0] + y[0], x[1] + y[1]
+        case expr.Mul(a, IntImm(k)) | expr.Mul(IntImm(k), a):
+            x = linear_in(a, symbol)
+            return None if x is None else (x[0] * k, x[1] * k)
+        case _:
+            return (0, e) if symbol not in unknowns(e, {}) else None
+
+
+def solve_for(e: PrimExpr, value: PrimExpr, known: Mapping[Var, PrimExpr]) -> Solution | None:
+    """Solve `e == value` for the only symbol of `e` that is not in `known`.
+
+    None when there is not exactly one, or `e` is not linear in it with an integer factor.
+    """
+    missing = unknowns(e, known)
+    if len(missing) != 1:
+        return None
+    linear = linear_in(substitute(e, known) if known else e, missing[0])
+    if linear is None or linear[0] == 0:
+        return None
+    factor, rest = linear
+    dividend = value - rest
+    if factor < 0:
+        factor, dividend = -factor, rest - value
+    return Solution(missing[0], dividend // factor, dividend, factor)
+
+
+def bind_values(
+    dims: Sequence[tuple[PrimExpr, int]], env: MutableMapping[Var, int]
+) -> list[tuple[int, str]]:
+    """Bind the symbols of declared dimensions from actual sizes, then check every dimension.
+
+    `env` gets the symbols found (bare symbols first, then compound expressions solved as far as
+    they can be). Returns the positions in `dims` that do not hold, each with what was expected:
+    `"n = 4"`, `"2 * n + 1 = 9"`.
+    """
+    for dim, size in dims:
+        if isinstance(dim, Var):
+            env.setdefault(dim, size)
+    progress = True
+    while progress:
+        progress = False
+        for dim, size in dims:
+            known = {v: expr.const(k, v.dtype) for v, k in env.items()}
+            solved = solve_for(dim, expr.const(size, dim.dtype), known)
+            if solved is not None:
+                env[solved.symbol] = int(evaluate(solved.value, env))
+                progress = True
+    wrong: list[tuple[int, str]] = []
+    for at, (dim, size) in enumerate(dims):
+        try:
+            expected = evaluate(dim, env)
+        except CannotEvaluate as error:
+            wrong.append((at, f"{dim} (not determined: {error})"))
+            continue
+        if expected != size:
+            text = str(expected)
+            wrong.append((at, text if isinstance(dim, IntImm) else f"{dim} = {text}"))
+    return wrong

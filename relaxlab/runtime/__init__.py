@@ -1,0 +1,1 @@
+"""Running programs: arrays, the NumPy interpreter, the virtual machine and native executables."""

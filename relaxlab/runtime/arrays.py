@@ -1,0 +1,65 @@
+"""Arrays at the border of the executors: dtypes, uninitialised memory, checks of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir.dtypes import lanes_of, numpy_dtype
+
+Array = np.ndarray[Any, Any]
+
+
+class ExecutionError(Exception):
+    """A program stopped: a run-time check failed, an access left its buffer, a function is
+    missing. The message names the function, the value, what was expected and what came."""
+
+
+def dtype_name(array: Array | np.generic) -> str:
+    """The IR's name of an array's dtype. Raises ExecutionError for one the IR does not have.
+
+    >>> dtype_name(np.zeros(2, "float32"))
+    'float32'
+    """
+    name = array.dtype.name
+    try:
+        known = np.dtype(numpy_dtype(name)) == array.dtype
+    except (ValueError, TypeError):
+        known = False
+    if not known or lanes_of(name) != 1:
+        raise ExecutionError(f"arrays of dtype {array.dtype} are not supported")
+    return name
+
+
+def uninitialised(shape: Sequence[int], dtype: str) -> Array:
+    """A new array filled with values that show up when read before written: NaN, or 0x5A bytes.
+
+    `dtype` is an IR dtype of one lane. Raises ExecutionError for a negative dimension.
+    """
+    if any(d < 0 for d in shape):
+        raise ExecutionError(f"cannot allocate an array of shape {tuple(shape)}")
+    kind = numpy_dtype(dtype)
+    if kind.kind == "b":
+        return np.ones(shape, kind)
+    if kind.kind in "iu":
+        pattern = np.frombuffer(b"\x5a" * kind.itemsize, kind)[0]
+        return np.full(shape, pattern, kind)
+    return np.full(shape, np.nan, kind)
+
+
+def as_array(value: Any) -> Array:
+    """`value` (array, scalar, or anything with DLPack or the array protocol) as an array, without
+    a copy where possible. Python floats become float32 and ints int64, the IR's defaults."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, bool):
+        return np.asarray(value)
+    if isinstance(value, float):
+        return np.asarray(value, "float32")
+    if isinstance(value, int):
+        return np.asarray(value, "int64")
+    if hasattr(value, "__dlpack__"):
+        return np.from_dlpack(value)
+    return np.asarray(value)
