@@ -1,0 +1,15 @@
+"""Loop transformations at named places, each checked before it is applied, and their trace."""
+
+from relaxlab.schedule.error import Refusal, ScheduleError
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule, apply_trace
+from relaxlab.schedule.trace import Instruction
+
+__all__ = [
+    "BlockRV",
+    "Instruction",
+    "LoopRV",
+    "Refusal",
+    "Schedule",
+    "ScheduleError",
+    "apply_trace",
+]

@@ -1,0 +1,292 @@
+"""cache_read, cache_write, set_scope: staging data in another buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxlab.ir import expr, loops
+from relaxlab.ir.expr import Var
+from relaxlab.ir.loops import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    IterVar,
+    PrimFunc,
+    Range,
+    SeqStmt,
+    Stmt,
+)
+from relaxlab.ir.node import replace
+from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.ranges import (
+    ONE,
+    ZERO,
+    Span,
+    analyzer_at,
+    axis_env,
+    relaxed_region,
+    shape_analyzer,
+    union,
+)
+from relaxlab.schedule.regions import point_region, redirect, with_alloc
+from relaxlab.schedule.scope import is_output, is_sole_writer
+from relaxlab.schedule.tree import (
+    TRUE,
+    BlockPlace,
+    Place,
+    describe_block,
+    find_block,
+    fresh_block_name,
+    fresh_buffer_name,
+    realizes_under,
+    vars_in,
+    with_child,
+)
+
+
+def buffer_of(block: Block, kind: str, index: int, primitive: str) -> Buffer:
+    """The buffer of the block's read (`kind` "read") or write region number `index`."""
+    regions = block.reads if kind == "read" else block.writes
+    if not 0 <= index < len(regions):
+        names = ", ".join(f"{i}: {r.buffer.name}" for i, r in enumerate(regions))
+        raise ScheduleError(
+            primitive, describe_block(block),
+            f"the block has {kind} region number {index}; it has {names or 'none'}",
+        )  # fmt: skip
+    return regions[index].buffer
+
+
+def cache_read(
+    func: PrimFunc, name: str, read_index: int, scope: str, consumers: Sequence[str] = ()
+) -> tuple[PrimFunc, str]:
+    """Copy a buffer that the block reads into a new one of the given scope, read from there.
+
+    `consumers` names the blocks that read the copy; empty means all that read the buffer. The
+    copy is made at the start of the block's scope, or after the block that produces the buffer.
+    Returns the function and the name of the copying block.
+    """
+    place = find_block(func, name, "cache_read")
+    buffer = buffer_of(place.block, "read", read_index, "cache_read")
+    readers = [r.block for r in realizes_under(place.scope.body)
+               if any(x.buffer is buffer for x in r.block.reads)]  # fmt: skip
+    if consumers:
+        for c in consumers:
+            find_block(func, c, "cache_read")
+        readers = [b for b in readers if b.name in consumers]
+    for b in readers:
+        if any(w.buffer is buffer for w in b.writes):
+            raise ScheduleError(
+                "cache_read", describe_block(b), f"the block does not write {buffer.name} itself",
+                suggestion="cache_write", about=(buffer,),
+            )  # fmt: skip
+    spans = _block_box(place, buffer, [r for b in readers for r in b.reads])
+    cache = _cache_buffer(func, buffer, scope)
+    copy = _copy_nest(func, buffer, cache, spans)
+    names = {b.name for b in readers}
+    scope_block = place.scope
+
+    def reread(s: Stmt) -> Stmt:
+        if isinstance(s, BlockRealize):
+            return redirect(s, buffer, cache) if s.block.name in names else s
+        return _map_children(s, reread)
+
+    body = reread(scope_block.body)
+    body = _insert(body, _after_writers(body, buffer, place, names), copy)
+    func = Place(func, place.path[: place.scope_depth + 1]).replaced(
+        replace(scope_block, body=body)
+    )
+    return with_alloc(func, scope_block.name, cache), copy_name(copy)
+
+
+def cache_write(
+    func: PrimFunc, name: str, write_index: int, scope: str, consumers: Sequence[str] = ()
+) -> tuple[PrimFunc, str]:
+    """Let the block write into a new buffer of the given scope, copied to the old one after.
+
+    `consumers` names blocks that read the new buffer instead of the old one. Returns the function
+    and the name of the copying block.
+    """
+    place = find_block(func, name, "cache_write")
+    block, scope_block = place.block, place.scope
+    buffer = buffer_of(block, "write", write_index, "cache_write")
+    if not is_sole_writer(block, scope_block):
+        raise ScheduleError(
+            "cache_write", describe_block(block), f"no other block writes {buffer.name}",
+            suggestion="cache_write before decompose_reduction", about=(buffer,),
+        )  # fmt: skip
+    region = next(w for w in block.writes if w.buffer is buffer)
+    _require_exact_box(block, region)
+    if block.init is None and any(r.buffer is buffer for r in block.reads):
+        raise ScheduleError(
+            "cache_write", describe_block(block),
+            f"the block does not update {buffer.name} in place", about=(buffer,),
+        )  # fmt: skip
+    spans = _block_box(place, buffer, [region])
+    cache = _cache_buffer(func, buffer, scope)
+    copy = _copy_nest(func, cache, buffer, spans)
+    names = {name, *consumers}
+
+    def rewritten(s: Stmt) -> Stmt:
+        if isinstance(s, BlockRealize):
+            return redirect(s, buffer, cache) if s.block.name in names else s
+        return _map_children(s, rewritten)
+
+    at = place.path[place.scope_depth + 1 :]
+    stmts = _stmts(scope_block.body)
+    index = next(i for i, s in enumerate(stmts) if any(s is p for p in at)) + 1
+    body = _insert(rewritten(scope_block.body), index, copy)
+    func = Place(func, place.path[: place.scope_depth + 1]).replaced(
+        replace(scope_block, body=body)
+    )
+    return with_alloc(func, scope_block.name, cache), copy_name(copy)
+
+
+def set_scope(func: PrimFunc, name: str, write_index: int, scope: str) -> PrimFunc:
+    """Change where an intermediate buffer that the block writes lives."""
+    place = find_block(func, name, "set_scope")
+    buffer = buffer_of(place.block, "write", write_index, "set_scope")
+    if is_output(buffer, func):
+        raise ScheduleError(
+            "set_scope", describe_block(place.block),
+            f"{buffer.name} is an intermediate buffer; it is a parameter",
+            suggestion="cache_write makes an intermediate buffer", about=(buffer,),
+        )  # fmt: skip
+    return substitute(func, buffers={buffer: replace(buffer, scope=scope)})
+
+
+def copy_name(copy: Stmt) -> str:
+    """The name of the block in a copy nest."""
+    return realizes_under(copy)[0].block.name
+
+
+def _cache_buffer(func: PrimFunc, buffer: Buffer, scope: str) -> Buffer:
+    name = fresh_buffer_name(func, f"{buffer.name}_{scope.replace('.', '_')}")
+    return Buffer(name, buffer.shape, buffer.dtype, scope=scope)
+
+
+def _block_box(
+    place: BlockPlace, buffer: Buffer, regions: Sequence[BufferRegion]
+) -> tuple[Span, ...]:
+    """The box of `buffer` that the regions' blocks touch over their whole domains."""
+    an = analyzer_at(place)
+    total: tuple[Span, ...] | None = None
+    env = {}
+    for r in realizes_under(place.scope.body):
+        env |= axis_env(r.block)
+    for region in regions:
+        if region.buffer is buffer:
+            spans = relaxed_region(region, {}, env, an)
+            spans = tuple(
+                _clipped(s, dim, an) for s, dim in zip(spans, buffer.shape, strict=True)
+            )
+            total = spans if total is None else tuple(
+                union(a, b, an) for a, b in zip(total, spans, strict=True)
+            )  # fmt: skip
+    assert total is not None
+    return total
+
+
+def _clipped(span: Span, dim: expr.PrimExpr, an) -> Span:  # type: ignore[no-untyped-def]
+    """The span within the buffer: guarded reads may reach beyond its edges."""
+    lo = span.lo if an.prove(expr.GE(span.lo, ZERO)) else ZERO
+    hi = span.hi if an.prove(expr.LT(span.hi, dim)) else dim - 1
+    return Span(lo, hi)
+
+
+def _require_exact_box(block: Block, region: BufferRegion) -> None:
+    """The copy writes a box: the block must write all of it."""
+    seen: set[Var] = set()
+    axes = {iv.var for iv in block.iter_vars}
+    for r in region.region:
+        used = vars_in(r.min) & axes
+        simple = not used or (r.extent == ONE and len(used) == 1 and not used & seen
+                              and _is_shifted_axis(r.min, axes))  # fmt: skip
+        seen |= used
+        if not simple:
+            raise ScheduleError(
+                "cache_write", describe_block(block),
+                f"the block writes a box of {region.buffer.name}, one axis per dimension; "
+                f"one dimension is at {r.min}",
+            )  # fmt: skip
+
+
+def _is_shifted_axis(e: expr.PrimExpr, axes: set[Var]) -> bool:
+    match e:
+        case Var():
+            return True
+        case expr.Add(a, b):
+            return (isinstance(a, Var) and a in axes and not vars_in(b) & axes) or (
+                isinstance(b, Var) and b in axes and not vars_in(a) & axes
+            )
+        case _:
+            return False
+
+
+def _copy_nest(func: PrimFunc, src: Buffer, dst: Buffer, spans: Sequence[Span]) -> Stmt:
+    """Loops over `spans` around a block that copies `src` to `dst`."""
+    cached = dst if dst.name.startswith(src.name) else src
+    loop_vars = [Var(f"ax{d}") for d in range(len(spans))]
+    axes: list[IterVar] = []
+    values: list[expr.PrimExpr] = []
+    an = shape_analyzer(func)
+    extents = [an.simplify(s.hi - s.lo + 1) for s in spans]
+    for d, (s, extent) in enumerate(zip(spans, extents, strict=True)):
+        axes.append(IterVar(Var(f"v{d}"), Range(s.lo, extent), "spatial"))
+        values.append(s.lo + loop_vars[d])
+    index = tuple(iv.var for iv in axes)
+    block = Block(
+        fresh_block_name(func, cached.name),
+        tuple(axes),
+        (point_region(src, index),),
+        (point_region(dst, index),),
+        BufferStore(dst, BufferLoad(src, index), index),
+    )
+    nest: Stmt = BlockRealize(tuple(values), TRUE, block)
+    for v, extent in reversed(list(zip(loop_vars, extents, strict=True))):
+        nest = For(v, ZERO, extent, "serial", nest)
+    return nest
+
+
+def _stmts(body: Stmt) -> list[Stmt]:
+    return list(body.stmts) if isinstance(body, SeqStmt) else [body]
+
+
+def _insert(body: Stmt, index: int, new: Stmt) -> Stmt:
+    stmts = _stmts(body)
+    return loops.seq(*stmts[:index], new, *stmts[index:])
+
+
+def _map_children(s: Stmt, fn) -> Stmt:  # type: ignore[no-untyped-def]
+    from relaxlab.schedule.tree import child_stmts
+
+    new = s
+    for c in child_stmts(s):
+        mapped = fn(c)
+        if mapped is not c:
+            new = with_child(new, c, mapped) or new
+    return new
+
+
+def _after_writers(body: Stmt, buffer: Buffer, place: BlockPlace, readers: set[str]) -> int:
+    """The position in the scope's body after the last writer of `buffer`, before its readers."""
+    first, last = 0, len(_stmts(body))
+    for i, s in enumerate(_stmts(body)):
+        blocks = [r.block for r in realizes_under(s)]
+        if any(w.buffer is buffer for b in blocks for w in b.writes) and i < last:
+            first = i + 1
+        if any(b.name in readers for b in blocks):
+            last = min(last, i)
+    if first > last:
+        raise ScheduleError(
+            "cache_read", describe_block(place.block),
+            f"{buffer.name} is finished before the loops around its readers start",
+            suggestion="cache_read before compute_at", about=(buffer,),
+        )  # fmt: skip
+    return first
+
+

@@ -1,0 +1,418 @@
+"""compute_at and reverse_compute_at: move a block under a loop and shrink it to what is needed.
+
+The block's axes are solved from the region that consumers need (or that producers made) in one
+iteration of the loop; the block then runs over that region only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr, loops
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    For,
+    IterVar,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+)
+from relaxlab.ir.node import replace, walk
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.ranges import (
+    ONE,
+    ZERO,
+    Span,
+    analyzer_at,
+    axis_env,
+    bind_stmt,
+    binding_of,
+    covers,
+    loop_env,
+    relaxed_region,
+    union,
+)
+from relaxlab.schedule.scope import (
+    axes_bound_to,
+    consumers_of,
+    is_output,
+    producers_of,
+    require_computed_alone,
+    written,
+)
+from relaxlab.schedule.tree import (
+    BlockPlace,
+    LoopPlace,
+    describe_block,
+    describe_loop,
+    find_block,
+    find_loop,
+    path_to,
+    realizes_under,
+    vars_in,
+)
+
+Domain = dict[Var, Span]
+
+
+def compute_at(
+    func: PrimFunc, name: str, var: Var, *, preserve_unit_loops: bool = False, index: int = -1
+) -> PrimFunc:
+    """Move a producer under a loop around its consumers, computing only what they need there.
+
+    `index` places it among the statements of the loop: -1 as late as possible, -2 as early as
+    possible, otherwise the position.
+    """
+    place, target = _places(func, name, var, "compute_at")
+    block, scope = place.block, place.scope
+    for b in written(block):
+        if is_output(b, func):
+            raise ScheduleError(
+                "compute_at", describe_block(block),
+                f"the block writes an intermediate buffer; {b.name} is a parameter",
+                suggestion="reverse_compute_at moves a consumer under its producer's loop",
+            )  # fmt: skip
+    consumers = consumers_of(block, scope)
+    _require_under("compute_at", "consumer", block, consumers, target)
+    if not consumers:
+        raise ScheduleError("compute_at", describe_block(block), "another block reads the result")
+    _require_inputs_settled(place)
+    an = _inner_analyzer(target)
+    domain: Domain = {}
+    for w in block.writes:
+        for d, span in enumerate(_needed(w.buffer, consumers, target, an)):
+            r = w.region[d]
+            touching = Span(span.lo - r.extent + 1, span.hi)
+            _meet(domain, _solve(r.min, touching, block, an), an)
+    nest = _nest(place.realize, domain, an, preserve_unit_loops)
+    return _moved(place, var, nest, index, "compute_at")
+
+
+def reverse_compute_at(
+    func: PrimFunc, name: str, var: Var, *, preserve_unit_loops: bool = False, index: int = -1
+) -> PrimFunc:
+    """Move a consumer under a loop around its producers, consuming what one iteration makes.
+
+    `index` as for `compute_at`.
+    """
+    place, target = _places(func, name, var, "reverse_compute_at")
+    block, scope = place.block, place.scope
+    order = [r.block for r in realizes_under(scope.body)]
+    under = {r.block for r in realizes_under(target.loop.body)}
+    first = min(order.index(b) for b in under)
+    makers = [p for p in producers_of(block, scope) if p.block in under]
+    for p in producers_of(block, scope):
+        if p.block not in under and order.index(p.block) > first:
+            _require_under("reverse_compute_at", "producer", block, [p], target)
+    if not makers:
+        raise ScheduleError(
+            "reverse_compute_at", describe_block(block),
+            f"a producer of the block is under {describe_loop(target.loop)}", about=(var,),
+        )  # fmt: skip
+    for p in makers:
+        _require_finished(p, target)
+    an = _inner_analyzer(target)
+    domain: Domain = {}
+    for r in block.reads:
+        spans = _made(r.buffer, makers, block, target, an)
+        if spans is not None:
+            _meet(domain, _consumable(r, spans, block, an), an)
+    for iv in block.iter_vars:
+        if iv.kind == "reduce" and iv.var in domain:
+            _require_whole_axis(iv, domain.pop(iv.var), block, target, an)
+    for r in block.reads:
+        spans = _made(r.buffer, makers, block, target, an)
+        if spans is not None:
+            _require_available(r, spans, domain, block, target, an)
+    nest = _nest(place.realize, domain, an, preserve_unit_loops)
+    return _moved(place, var, nest, index, "reverse_compute_at")
+
+
+def _places(
+    func: PrimFunc, name: str, var: Var, primitive: str
+) -> tuple[BlockPlace, LoopPlace]:
+    place = find_block(func, name, primitive)
+    target = find_loop(func, var, primitive)
+    if target.scope is not place.scope:
+        raise ScheduleError(
+            primitive, describe_loop(target.loop),
+            f"loop and block {name!r} are in the same scope; the loop is in block "
+            f"{target.scope.name!r}, the block in {place.scope.name!r}",
+            about=(var,),
+        )  # fmt: skip
+    if target.loop in place.path:
+        raise ScheduleError(
+            primitive, describe_loop(target.loop), f"the loop is not around block {name!r} already",
+            about=(var,),
+        )  # fmt: skip
+    require_computed_alone(primitive, place)
+    return place, target
+
+
+def _require_under(
+    primitive: str, role: str, block: Block, others: Iterable[BlockRealize], target: LoopPlace
+) -> None:
+    under = realizes_under(target.loop.body)
+    for o in others:
+        if o not in under:
+            raise ScheduleError(
+                primitive, describe_block(block),
+                f"every {role} is under {describe_loop(target.loop)}; "
+                f"block {o.block.name!r} is not",
+                about=(o.block.name,),
+            )  # fmt: skip
+
+
+def _require_inputs_settled(place: BlockPlace) -> None:
+    """The block may run later only if nothing later changes what it reads."""
+    order = [r.block for r in realizes_under(place.scope.body)]
+    for p in producers_of(place.block, place.scope):
+        if order.index(p.block) > order.index(place.block):
+            raise ScheduleError(
+                "compute_at", describe_block(place.block),
+                f"nothing after the block overwrites its inputs; block {p.block.name!r} does",
+                about=(p.block.name,),
+            )  # fmt: skip
+
+
+def _require_finished(producer: BlockRealize, target: LoopPlace) -> None:
+    """One iteration of the loop makes final values: no producer accumulates across iterations."""
+    for loop in (*target.loops, target.loop):
+        for r, axis in axes_bound_to(loop.loop_var, target.loop.body):
+            if r is producer and axis.kind != "spatial":
+                raise ScheduleError(
+                    "reverse_compute_at", describe_loop(target.loop),
+                    f"block {producer.block.name!r} finishes its values within one iteration; "
+                    f"its reduce axis {axis.var.name} is bound to loop {loop.loop_var.name}",
+                    suggestion="choose a loop outside all reduce loops", about=(loop.loop_var,),
+                )  # fmt: skip
+
+
+def _inner_analyzer(target: LoopPlace) -> Analyzer:
+    """What is known inside one iteration of the target loop."""
+    an = analyzer_at(target)
+    bind_stmt(an, target.loop)
+    return an
+
+
+def _spans_under(
+    region: BufferRegion, realize: BlockRealize, target: LoopPlace, an: Analyzer
+) -> tuple[Span, ...]:
+    """What the block touches in one iteration of the target loop."""
+    path = path_to(target.loop.body, lambda s: s is realize)
+    assert path is not None
+    inside = [s for s in path if isinstance(s, For)]
+    return relaxed_region(region, binding_of(realize), loop_env(inside, an), an)
+
+
+def _needed(
+    buffer: Buffer, consumers: Iterable[BlockRealize], target: LoopPlace, an: Analyzer
+) -> tuple[Span, ...]:
+    """The box of `buffer` that the consumers read in one iteration."""
+    total: tuple[Span, ...] | None = None
+    for c in consumers:
+        for r in c.block.reads:
+            if r.buffer is buffer:
+                spans = _spans_under(r, c, target, an)
+                both = zip(total or spans, spans, strict=True)
+                total = tuple(union(a, b, an) for a, b in both)
+    return total or tuple(Span(ZERO, d - 1) for d in buffer.shape)
+
+
+def _made(
+    buffer: Buffer, makers: Iterable[BlockRealize], block: Block, target: LoopPlace, an: Analyzer
+) -> tuple[Span, ...] | None:
+    """The box of `buffer` made in one iteration; None when it is made elsewhere.
+
+    Several writers (an initialisation and its update) must make the same box.
+    """
+    total: tuple[Span, ...] | None = None
+    for m in makers:
+        for w in m.block.writes:
+            if w.buffer is not buffer:
+                continue
+            spans = _spans_under(w, m, target, an)
+            pairs = list(zip(total or spans, spans, strict=True))
+            if not all(covers(a, b, an) and covers(b, a, an) for a, b in pairs):
+                raise ScheduleError(
+                    "reverse_compute_at", describe_block(block),
+                    f"the writers of {buffer.name} under {describe_loop(target.loop)} make the "
+                    "same region",
+                    about=(m.block.name,),
+                )  # fmt: skip
+            total = spans
+    return total
+
+
+def _solve(e: PrimExpr, span: Span, block: Block, an: Analyzer) -> Domain:
+    """The spans of the block's axes for which the index `e` can fall into `span`."""
+    axes = {iv.var for iv in block.iter_vars}
+    match e:
+        case Var():
+            return {e: span} if e in axes else {}
+        case expr.Add(a, b) if not vars_in(b) & axes:
+            return _solve(a, Span(span.lo - b, span.hi - b), block, an)
+        case expr.Add(a, b) if not vars_in(a) & axes:
+            return _solve(b, Span(span.lo - a, span.hi - a), block, an)
+        case expr.Sub(a, b) if not vars_in(b) & axes:
+            return _solve(a, Span(span.lo + b, span.hi + b), block, an)
+        case expr.Mul(a, b) if not vars_in(b) & axes and an.prove(expr.GT(b, ZERO)):
+            return _solve(a, Span((span.lo + b - 1) // b, span.hi // b), block, an)
+        case expr.FloorDiv(a, b) if not vars_in(b) & axes and an.prove(expr.GT(b, ZERO)):
+            return _solve(a, Span(span.lo * b, span.hi * b + b - 1), block, an)
+        case _:
+            return {}
+
+
+def _meet(domain: Domain, more: Domain, an: Analyzer) -> None:
+    """Restrict `domain` by `more`."""
+    for v, span in more.items():
+        old = domain.get(v)
+        if old is None or covers(old, span, an):
+            domain[v] = span
+        elif not covers(span, old, an):
+            lo, hi = expr.binary(expr.Max, old.lo, span.lo), expr.binary(expr.Min, old.hi, span.hi)
+            domain[v] = Span(lo, hi)
+
+
+def _consumable(
+    region: BufferRegion, spans: Sequence[Span], block: Block, an: Analyzer
+) -> Domain:
+    """The axes' spans for which what the block reads was made."""
+    domain: Domain = {}
+    for r, span in zip(region.region, spans, strict=True):
+        lo, hi = span.lo, span.hi
+        _meet(domain, _solve(r.min, Span(lo, hi - r.extent + 1), block, an), an)
+    return domain
+
+
+def _require_whole_axis(
+    iv: IterVar, span: Span, block: Block, target: LoopPlace, an: Analyzer
+) -> None:
+    dom = Span(iv.dom.min, iv.dom.min + iv.dom.extent - 1)
+    if not covers(span, dom, an):
+        raise ScheduleError(
+            "reverse_compute_at", describe_block(block),
+            f"one iteration of {describe_loop(target.loop)} makes everything that the reduce axis "
+            f"{iv.var.name} runs over",
+            suggestion="choose a loop further out", about=(target.loop.loop_var,),
+        )  # fmt: skip
+
+
+def _require_available(
+    region: BufferRegion,
+    spans: Sequence[Span],
+    domain: Domain,
+    block: Block,
+    target: LoopPlace,
+    an: Analyzer,
+) -> None:
+    """Every element read was made in this iteration, and every instance runs in some iteration.
+
+    A dimension made in pieces must therefore be read at `axis + constant`.
+    """
+    env = {**axis_env(block), **domain}
+    needed = relaxed_region(region, {}, env, an)
+    for d, (r, made, want) in enumerate(zip(region.region, spans, needed, strict=True)):
+        whole = Span(ZERO, region.buffer.shape[d] - 1)
+        if covers(made, whole, an):
+            continue
+        axes = vars_in(r.min) & domain.keys()
+        pointwise = r.extent == ONE and len(axes) == 1 and _unit_stride(r.min, axes.pop(), an)
+        if not (pointwise and covers(made, want, an)):
+            raise ScheduleError(
+                "reverse_compute_at", describe_block(block),
+                f"what the block reads of {region.buffer.name} in dimension {d} ({r.min}) is made "
+                f"in the same iteration of {describe_loop(target.loop)}",
+                suggestion="choose a loop further out", about=(target.loop.loop_var,),
+            )  # fmt: skip
+
+
+def _unit_stride(e: PrimExpr, v: Var, an: Analyzer) -> bool:
+    return v not in vars_in(an.simplify(e - v))
+
+
+def _nest(
+    realize: BlockRealize, domain: Domain, an: Analyzer, preserve_unit_loops: bool
+) -> Stmt:
+    """The block in loops over `domain`, cut off where an axis would leave its own range."""
+    values: list[PrimExpr] = []
+    around: list[For] = []
+    conditions: list[PrimExpr] = []
+    for i, iv in enumerate(realize.block.iter_vars):
+        start, extent, cuts = _axis_range(iv, domain.get(iv.var), an)
+        if extent == ONE and not preserve_unit_loops:
+            value = start
+        else:
+            ax = Var(f"ax{i}")
+            around.append(For(ax, ZERO, extent, "serial", realize))
+            value = start + ax
+        values.append(value)
+        conditions += [cut(value) for cut in cuts]
+    nest: Stmt = replace(
+        realize, iter_values=tuple(values), predicate=expr.all_of(conditions)
+    )
+    for loop in reversed(around):
+        nest = replace(loop, body=nest)
+    return nest
+
+
+def _axis_range(iv: IterVar, span: Span | None, an: Analyzer):  # type: ignore[no-untyped-def]
+    """First value and number of values of an axis, and the conditions on its value."""
+    lo, hi = iv.dom.min, iv.dom.min + iv.dom.extent - 1
+    if span is None or covers(span, Span(lo, hi), an):
+        return lo, iv.dom.extent, []
+    extent = _bounded(an.simplify(span.hi - span.lo + 1), an)
+    if an.prove(expr.LE(iv.dom.extent, extent)):
+        return lo, iv.dom.extent, []
+    cuts = []
+    start = an.simplify(span.lo)
+    if not an.prove(expr.GE(start, lo)):
+        cuts.append(lambda value: expr.GE(value, lo))
+    if not an.prove(expr.LE(start + extent - 1, hi)):
+        cuts.append(lambda value: expr.LT(value, an.simplify(hi + 1)))
+    return start, extent, cuts
+
+
+def _bounded(extent: PrimExpr, an: Analyzer) -> PrimExpr:
+    """A constant bound in place of an irregular extent such as `min(16, n - 16 * i)`."""
+    irregular = (expr.Min, expr.Max, expr.FloorDiv, expr.FloorMod)
+    if any(isinstance(n, irregular) for n in walk(extent)):
+        _, upper = an.bounds_of(extent)
+        if upper is not None:
+            return expr.const(upper)
+    return extent
+
+
+def _moved(place: BlockPlace, var: Var, nest: Stmt, index: int, primitive: str) -> PrimFunc:
+    """The function with the block taken from its place and `nest` put under the loop."""
+    block = place.block
+    func = place.replaced(None)
+    target = find_loop(func, var, primitive)
+    body = target.loop.body
+    stmts = list(body.stmts) if isinstance(body, SeqStmt) else [body]
+    before = [_touches(s, written(block), [r.buffer for r in block.reads]) for s in stmts]
+    first = max((i + 1 for i, t in enumerate(before) if t[0]), default=0)
+    last = min((i for i, t in enumerate(before) if t[1]), default=len(stmts))
+    at = {-1: last, -2: first}.get(index, index)
+    if not first <= at <= last:
+        raise ScheduleError(
+            primitive, describe_loop(target.loop),
+            f"the block goes after what it reads and before what reads it: index {first} to {last}",
+        )  # fmt: skip
+    new_body = loops.seq(*stmts[:at], nest, *stmts[at:])
+    return target.replaced(replace(target.loop, body=new_body))
+
+
+def _touches(s: Stmt, outputs: list[Buffer], inputs: list[Buffer]) -> tuple[bool, bool]:
+    """Whether `s` produces one of `inputs`, and whether it consumes one of `outputs`."""
+    blocks = [r.block for r in realizes_under(s)]
+    makes = any(w.buffer in inputs for b in blocks for w in b.writes)
+    takes = any(r.buffer in outputs for b in blocks for r in b.reads)
+    return makes, takes
+

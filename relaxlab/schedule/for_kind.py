@@ -1,0 +1,72 @@
+"""How a loop's iterations run: parallel, vectorize, unroll, bind."""
+
+from __future__ import annotations
+
+from relaxlab.ir import expr
+from relaxlab.ir.expr import Var
+from relaxlab.ir.loops import ForKind, PrimFunc
+from relaxlab.ir.node import replace
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.scope import axes_bound_to, require_order_free
+from relaxlab.schedule.tree import LoopPlace, describe_loop, find_loop
+
+_THREADS = {f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"}
+
+
+def parallel(func: PrimFunc, var: Var) -> PrimFunc:
+    """Run the iterations of a loop on several threads; they must not accumulate together."""
+    return _concurrent(func, var, "parallel", "parallel")
+
+
+def vectorize(func: PrimFunc, var: Var) -> PrimFunc:
+    """Run the iterations of a loop as the lanes of vectors; the extent must be a constant."""
+    place = find_loop(func, var, "vectorize")
+    if not isinstance(place.loop.extent, expr.IntImm):
+        raise ScheduleError(
+            "vectorize", describe_loop(place.loop),
+            f"the extent is a constant; it is {place.loop.extent}",
+            suggestion=f"split({var.name}, factors=[None, 16]) and vectorize the inner loop",
+            about=(var,),
+        )  # fmt: skip
+    return _concurrent(func, var, "vectorized", "vectorize")
+
+
+def unroll(func: PrimFunc, var: Var) -> PrimFunc:
+    """Repeat the body of a loop in the code instead of jumping back."""
+    place = find_loop(func, var, "unroll")
+    return place.replaced(replace(place.loop, kind="unrolled"))
+
+
+def bind(func: PrimFunc, var: Var, thread: str) -> PrimFunc:
+    """Spread the iterations of a loop over a GPU thread axis such as `threadIdx.x`."""
+    place = find_loop(func, var, "bind")
+    if thread not in _THREADS | {"vthread"}:
+        raise ScheduleError(
+            "bind", describe_loop(place.loop), f"{thread!r} is a thread axis",
+            suggestion="use blockIdx.x/y/z, threadIdx.x/y/z or vthread.x/y/z",
+        )  # fmt: skip
+    require_order_free("bind", place)
+    if not thread.startswith("threadIdx"):
+        _require_no_reduction(place, "bind")
+    return place.replaced(replace(place.loop, kind="thread_binding", thread=thread))
+
+
+def _concurrent(func: PrimFunc, var: Var, kind: ForKind, primitive: str) -> PrimFunc:
+    place = find_loop(func, var, primitive)
+    require_order_free(primitive, place)
+    _require_no_reduction(place, primitive)
+    return place.replaced(replace(place.loop, kind=kind))
+
+
+def _require_no_reduction(place: LoopPlace, primitive: str) -> None:
+    var = place.loop.loop_var
+    for realize, axis in axes_bound_to(var, place.loop.body):
+        if axis.kind != "spatial":
+            block = realize.block.name
+            raise ScheduleError(
+                primitive, describe_loop(place.loop),
+                f"the loop runs over spatial axes only; {axis.kind} axis {axis.var.name} of block "
+                f"{block!r} is bound to it, so its iterations accumulate into one element",
+                suggestion=f"rfactor({var.name}), or {primitive} a spatial loop",
+                about=(var,),
+            )  # fmt: skip

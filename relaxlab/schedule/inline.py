@@ -1,0 +1,176 @@
+"""compute_inline and reverse_compute_inline: one block instead of two."""
+
+from __future__ import annotations
+
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, PrimFunc
+from relaxlab.ir.node import replace, walk
+from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.ranges import analyzer_at
+from relaxlab.schedule.regions import (
+    has_opaque_access,
+    refreshed,
+    replace_loads,
+    without_alloc,
+)
+from relaxlab.schedule.scope import (
+    consumers_of,
+    is_complete,
+    is_output,
+    producers_of,
+    require_computed_alone,
+)
+from relaxlab.schedule.tree import BlockPlace, describe_block, find_block, realizes_under
+
+
+def compute_inline(func: PrimFunc, name: str) -> PrimFunc:
+    """Compute the block's value where it is read, and drop the block and its buffer."""
+    place = find_block(func, name, "compute_inline")
+    store = _single_store("compute_inline", place)
+    buffer = store.buffer
+    _require_intermediate("compute_inline", place, buffer)
+    axes = _axes_by_dimension(place.block, store.indices, "compute_inline")
+    value = store.value
+    if value.dtype != buffer.dtype:
+        value = expr.Cast(buffer.dtype, value)
+    units = {iv.var: iv.dom.min for iv in place.block.iter_vars if iv.var not in axes}
+    value = substitute(value, units)
+
+    def at(load: BufferLoad) -> PrimExpr:
+        return substitute(value, {var: load.indices[d] for var, d in axes.items()})
+
+    removed = without_alloc(place.replaced(None), buffer)
+    return replace(removed, body=replace_loads(removed.body, buffer, at))
+
+
+def _single_store(primitive: str, place: BlockPlace) -> BufferStore:
+    """The block's only statement. Raises ScheduleError unless the block is complete and is one."""
+    block = place.block
+    if not is_complete(block, place.scope):
+        require_computed_alone(primitive, place)
+        raise ScheduleError(
+            primitive, describe_block(block), "the block is not a reduction",
+            suggestion="compute_at or reverse_compute_at instead", about=(block.name,),
+        )  # fmt: skip
+    if not isinstance(block.body, BufferStore):
+        raise ScheduleError(
+            primitive, describe_block(block),
+            f"the block's body is one store; it is a {type(block.body).__name__}",
+        )  # fmt: skip
+    return block.body
+
+
+def _require_intermediate(primitive: str, place: BlockPlace, buffer: Buffer) -> None:
+    if is_output(buffer, place.func):
+        raise ScheduleError(
+            primitive, describe_block(place.block),
+            f"the block writes an intermediate buffer; {buffer.name} is a parameter",
+            about=(buffer,),
+        )  # fmt: skip
+    if not any(buffer is a for a in place.scope.alloc_buffers):
+        raise ScheduleError(
+            primitive, describe_block(place.block),
+            f"{buffer.name} is allocated by the enclosing block {place.scope.name!r}",
+            about=(buffer,),
+        )  # fmt: skip
+    if has_opaque_access(place.func.body, buffer):
+        raise ScheduleError(
+            primitive, describe_block(place.block),
+            f"{buffer.name} is only loaded and stored, not taken as an address or matched",
+            about=(buffer,),
+        )  # fmt: skip
+
+
+def _axes_by_dimension(
+    block: Block, indices: tuple[PrimExpr, ...], primitive: str
+) -> dict[Var, int]:
+    """Which dimension of the access each axis of the block stands for; the others have extent 1.
+
+    Raises ScheduleError unless the indices are distinct axes (or anything, where only extent-1
+    axes occur).
+    """
+    found: dict[Var, int] = {}
+    units = {iv.var: iv.dom.min for iv in block.iter_vars if iv.dom.extent == expr.const(1)}
+    for d, index in enumerate(indices):
+        if isinstance(index, Var) and index not in found:
+            found[index] = d
+        elif not isinstance(substitute(index, units), expr.IntImm):
+            raise ScheduleError(
+                primitive, describe_block(block),
+                f"the buffer is accessed at distinct axes; dimension {d} is {index}",
+            )  # fmt: skip
+    for iv in block.iter_vars:
+        if iv.var not in found and iv.var not in units:
+            raise ScheduleError(
+                primitive, describe_block(block),
+                f"every axis longer than 1 indexes the buffer; {iv.var.name} does not",
+            )  # fmt: skip
+    return found
+
+
+def reverse_compute_inline(func: PrimFunc, name: str) -> PrimFunc:
+    """Apply the block to each value where its producer computes it; drop the block."""
+    place = find_block(func, name, "reverse_compute_inline")
+    store = _single_store("reverse_compute_inline", place)
+    producer = _only_producer(place)
+    made = _single_store("reverse_compute_inline", producer)
+    buffer = made.buffer
+    _require_intermediate("reverse_compute_inline", producer, buffer)
+    read_at = _only_index(place, buffer)
+    axes = _axes_by_dimension(place.block, read_at, "reverse_compute_inline")
+    values: dict[Var, PrimExpr] = {
+        iv.var: iv.dom.min for iv in place.block.iter_vars if iv.var not in axes
+    }
+    an = analyzer_at(producer)
+    for iv in place.block.iter_vars:
+        if iv.var in axes:
+            d = axes[iv.var]
+            values[iv.var] = made.indices[d]
+            whole = iv.dom.min == expr.const(0) and an.prove_equal(iv.dom.extent, buffer.shape[d])
+            if not whole:
+                raise ScheduleError(
+                    "reverse_compute_inline", describe_block(place.block),
+                    f"the block reads all of {buffer.name}; axis {iv.var.name} runs over "
+                    f"{iv.dom.extent} of {buffer.shape[d]}",
+                )  # fmt: skip
+    inner = made.value if made.value.dtype == buffer.dtype else expr.Cast(buffer.dtype, made.value)
+    consumer = substitute(store, values)
+    body = replace_loads(consumer, buffer, lambda _: inner)
+    fused = refreshed(replace(producer.block, body=body))
+    func = producer.replaced(replace(producer.realize, block=fused))
+    func = find_block(func, name).replaced(None)
+    return without_alloc(func, buffer)
+
+
+def _only_producer(place: BlockPlace) -> BlockPlace:
+    """The producer whose buffer only this block reads. Raises ScheduleError."""
+    primitive, block, scope = "reverse_compute_inline", place.block, place.scope
+    inner = [p for p in producers_of(block, scope)]
+    if not inner:
+        raise ScheduleError(
+            primitive, describe_block(block), "another block produces what the block reads"
+        )
+    order = {r.block.name: i for i, r in enumerate(realizes_under(scope.body))}
+    last = max(inner, key=lambda r: order[r.block.name])
+    for c in consumers_of(last.block, scope):
+        if c.block is not block:
+            raise ScheduleError(
+                primitive, describe_block(block),
+                f"the block is the only reader of block {last.block.name!r}; "
+                f"block {c.block.name!r} reads it too",
+                suggestion=f"compute_inline({last.block.name!r})", about=(c.block.name,),
+            )  # fmt: skip
+    return find_block(place.func, last.block.name)
+
+
+def _only_index(place: BlockPlace, buffer: Buffer) -> tuple[PrimExpr, ...]:
+    loads = [n for n in walk(place.block.body) if isinstance(n, BufferLoad) and n.buffer is buffer]
+    if len({load.indices for load in loads}) != 1:
+        raise ScheduleError(
+            "reverse_compute_inline", describe_block(place.block),
+            f"{buffer.name} is read at one place; it is read at "
+            f"{'several' if loads else 'no'} indices",
+        )  # fmt: skip
+    return loads[0].indices

@@ -1,0 +1,185 @@
+"""Symbolic ranges: what an index spans while some loops run and the others stand still."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import Block, BlockRealize, BufferRegion, For, PrimFunc, Range, Stmt
+from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.schedule.tree import Place, vars_in
+
+ZERO = expr.const(0)
+ONE = expr.const(1)
+
+
+def shape_analyzer(func: PrimFunc) -> Analyzer:
+    """An analyzer that knows the symbols of the parameters' shapes and their upper bounds."""
+    an = Analyzer()
+    upper = func.attrs.get("tir_var_upper_bound", {})
+    for v in symbols_in(tuple(b.shape for b in func.buffers)):
+        an.bind_shape(v, upper.get(v.name))
+    return an
+
+
+def analyzer_at(place: Place) -> Analyzer:
+    """An analyzer that knows the loops and block axes around `place`."""
+    an = shape_analyzer(place.func)
+    for s in place.path[:-1]:
+        bind_stmt(an, s)
+    return an
+
+
+def bind_stmt(an: Analyzer, s: Stmt) -> None:
+    """Tell `an` the range of the variables that `s` defines."""
+    match s:
+        case For(var, lo, extent):
+            an.bind_range(var, Range(lo, extent))
+        case Block(_, iter_vars):
+            for iv in iter_vars:
+                an.bind_range(iv.var, iv.dom)
+        case _:
+            pass
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The integers from `lo` to `hi`, both included."""
+
+    lo: PrimExpr
+    hi: PrimExpr
+
+
+Env = Mapping[Var, Span | None]
+"""The variables that run; None: nothing is known about their values."""
+
+NOTHING: Env = {}
+
+
+def loop_env(loops: Iterable[For], an: Analyzer, outer: Env = NOTHING) -> dict[Var, Span | None]:
+    """The spans of the loops' variables, outermost first, while the variables of `outer` run.
+
+    None where the bounds of a loop cannot be relaxed.
+    """
+    env: dict[Var, Span | None] = dict(outer)
+    for loop in loops:
+        lo = span_of(loop.min, env, an)
+        hi = span_of(loop.min + loop.extent - 1, env, an)
+        known = lo is not None and hi is not None
+        env[loop.loop_var] = Span(lo.lo, hi.hi) if known else None  # type: ignore[union-attr]
+    return env
+
+
+def axis_env(block: Block) -> dict[Var, Span | None]:
+    """The spans of a block's axes over their whole domains."""
+    return {iv.var: Span(iv.dom.min, iv.dom.min + iv.dom.extent - 1) for iv in block.iter_vars}
+
+
+def binding_of(realize: BlockRealize) -> dict[Var, PrimExpr]:
+    """The value of each axis of the block."""
+    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    return {iv.var: value for iv, value in pairs}
+
+
+def span_of(e: PrimExpr, env: Env, an: Analyzer) -> Span | None:
+    """The span of `e` while the variables of `env` run; None when nothing is known.
+
+    The result does not mention variables of `env`. It may be wider than the exact span.
+    """
+    if not vars_in(e) & env.keys():
+        return Span(e, e)
+    match e:
+        case Var():
+            return env[e]
+        case expr.Add(a, b):
+            return _both(a, b, env, an, lambda x, y: Span(x.lo + y.lo, x.hi + y.hi))
+        case expr.Sub(a, b):
+            return _both(a, b, env, an, lambda x, y: Span(x.lo - y.hi, x.hi - y.lo))
+        case expr.Min(a, b):
+            return _both(a, b, env, an, lambda x, y: _hull(expr.Min, expr.Min, x, y))
+        case expr.Max(a, b):
+            return _both(a, b, env, an, lambda x, y: _hull(expr.Max, expr.Max, x, y))
+        case expr.Select(_, a, b) | expr.Call(_, "if_then_else", (_, a, b)):
+            return _both(a, b, env, an, lambda x, y: _hull(expr.Min, expr.Max, x, y))
+        case expr.Mul(a, b):
+            return _scaled(a, b, env, an) or _scaled(b, a, env, an)
+        case expr.FloorDiv(a, b):
+            x = _divided(a, b, env, an)
+            return None if x is None else Span(x.lo // b, x.hi // b)
+        case expr.FloorMod(a, b):
+            x = _divided(a, b, env, an)
+            if x is not None and an.prove_equal(x.lo // b, x.hi // b):
+                return Span(x.lo % b, x.hi % b)
+            return Span(expr.const(0, e.dtype), b - 1) if _positive(b, env, an) else None
+        case _:
+            return None
+
+
+def _both(a: PrimExpr, b: PrimExpr, env: Env, an: Analyzer, fn) -> Span | None:  # type: ignore
+    x, y = span_of(a, env, an), span_of(b, env, an)
+    return None if x is None or y is None else fn(x, y)
+
+
+def _hull(lo: type[expr.BinaryOp], hi: type[expr.BinaryOp], x: Span, y: Span) -> Span:
+    return Span(expr.binary(lo, x.lo, y.lo), expr.binary(hi, x.hi, y.hi))
+
+
+def _scaled(a: PrimExpr, factor: PrimExpr, env: Env, an: Analyzer) -> Span | None:
+    if vars_in(factor) & env.keys():
+        return None
+    x = span_of(a, env, an)
+    if x is None:
+        return None
+    if an.prove(expr.GE(factor, expr.const(0, factor.dtype))):
+        return Span(x.lo * factor, x.hi * factor)
+    if an.prove(expr.LE(factor, expr.const(0, factor.dtype))):
+        return Span(x.hi * factor, x.lo * factor)
+    return None
+
+
+def _positive(b: PrimExpr, env: Env, an: Analyzer) -> bool:
+    return not vars_in(b) & env.keys() and an.prove(expr.GT(b, expr.const(0, b.dtype))) is True
+
+
+def _divided(a: PrimExpr, b: PrimExpr, env: Env, an: Analyzer) -> Span | None:
+    return span_of(a, env, an) if _positive(b, env, an) else None
+
+
+def relaxed_region(
+    region: BufferRegion, binding: Mapping[Var, PrimExpr], env: Env, an: Analyzer
+) -> tuple[Span, ...]:
+    """What a block's region touches while the loops of `env` run: one span per dimension.
+
+    Axes are replaced by their bindings first. A dimension of which nothing is known is whole.
+    """
+    spans: list[Span] = []
+    for dim, r in zip(region.buffer.shape, region.region, strict=True):
+        lo = span_of(an.simplify(substitute(r.min, binding)), env, an)
+        hi = span_of(an.simplify(substitute(r.min + r.extent - 1, binding)), env, an)
+        if lo is None or hi is None:
+            spans.append(Span(ZERO, dim - 1))
+        else:
+            spans.append(Span(an.simplify(lo.lo), an.simplify(hi.hi)))
+    return tuple(spans)
+
+
+def union(a: Span, b: Span, an: Analyzer) -> Span:
+    """The smallest span that holds both."""
+    lo = _extreme(a.lo, b.lo, expr.LE, expr.Min, an)
+    return Span(lo, _extreme(a.hi, b.hi, expr.GE, expr.Max, an))
+
+
+def _extreme(
+    a: PrimExpr, b: PrimExpr, order: type[expr.CmpOp], hull: type[expr.BinaryOp], an: Analyzer
+) -> PrimExpr:
+    if an.prove(order(a, b)):
+        return a
+    return b if an.prove(order(b, a)) else expr.binary(hull, a, b)
+
+
+def covers(outer: Span, inner: Span, an: Analyzer) -> bool:
+    """Whether `inner` provably lies within `outer`."""
+    return bool(an.prove(expr.LE(outer.lo, inner.lo)) and an.prove(expr.GE(outer.hi, inner.hi)))

@@ -1,0 +1,163 @@
+"""What blocks of one scope do to each other, and what a loop means to the blocks under it."""
+
+from __future__ import annotations
+
+from relaxlab.ir.expr import Var
+from relaxlab.ir.loops import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    For,
+    IterVar,
+    PrimFunc,
+    Stmt,
+)
+from relaxlab.ir.node import Node
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.tree import (
+    BlockPlace,
+    LoopPlace,
+    describe_block,
+    describe_loop,
+    realizes_under,
+    vars_in,
+    walk_stmts,
+)
+
+
+def written(block: Block) -> list[Buffer]:
+    """The buffers a block writes."""
+    return [r.buffer for r in block.writes]
+
+
+def read(block: Block) -> list[Buffer]:
+    """The buffers a block reads."""
+    return [r.buffer for r in block.reads]
+
+
+def producers_of(block: Block, scope: Block) -> list[BlockRealize]:
+    """The blocks of the scope that write what `block` reads."""
+    wanted = set(read(block))
+    return [r for r in realizes_under(scope.body)
+            if r.block is not block and wanted & set(written(r.block))]  # fmt: skip
+
+
+def consumers_of(block: Block, scope: Block) -> list[BlockRealize]:
+    """The blocks of the scope that read what `block` writes."""
+    wanted = set(written(block))
+    return [r for r in realizes_under(scope.body)
+            if r.block is not block and wanted & set(read(r.block))]  # fmt: skip
+
+
+def is_sole_writer(block: Block, scope: Block) -> bool:
+    """Whether no other block of the scope writes what `block` writes."""
+    mine = set(written(block))
+    others = [r.block for r in realizes_under(scope.body) if r.block is not block]
+    return not any(mine & set(written(b)) for b in others)
+
+
+def is_complete(block: Block, scope: Block) -> bool:
+    """Whether `block` alone computes its outputs, every instance independent of the others."""
+    return (
+        all(iv.kind == "spatial" for iv in block.iter_vars)
+        and is_sole_writer(block, scope)
+        and not set(read(block)) & set(written(block))
+    )
+
+
+def is_reduction(block: Block, scope: Block) -> bool:
+    """Whether `block` alone computes its outputs by accumulating over its reduce axes."""
+    reduce_vars = {iv.var for iv in block.iter_vars if iv.kind == "reduce"}
+    return (
+        block.init is not None
+        and all(iv.kind in ("spatial", "reduce") for iv in block.iter_vars)
+        and is_sole_writer(block, scope)
+        and not any(vars_in(r) & reduce_vars for r in block.writes)
+    )
+
+
+def require_computed_alone(primitive: str, place: BlockPlace) -> None:
+    """Raise ScheduleError unless the block is a complete or a reduction block."""
+    block, scope = place.block, place.scope
+    if is_complete(block, scope) or is_reduction(block, scope):
+        return
+    condition = "the block is complete (all axes spatial, only writer) or a reduction with init"
+    if not is_sole_writer(block, scope):
+        mine = set(written(block))
+        other = next(r.block for r in realizes_under(scope.body)
+                     if r.block is not block and mine & set(written(r.block)))  # fmt: skip
+        raise ScheduleError(
+            primitive, describe_block(block),
+            f"{condition}; but block {other.name!r} writes the same buffer",
+            about=(other.name,),
+        )  # fmt: skip
+    raise ScheduleError(primitive, describe_block(block), condition, about=(block.name,))
+
+
+def require_order_free(primitive: str, place: LoopPlace) -> None:
+    """Raise ScheduleError unless the iterations of the loop may run in any order.
+
+    They may when each block under it has only spatial and reduce axes and touches the elements
+    it both reads and writes at one place (an accumulation), not at two.
+    """
+    for s in walk_stmts(place.loop.body):
+        if isinstance(s, BlockRealize):
+            break
+        if not realizes_under(s) and not isinstance(s, For | Block):
+            raise ScheduleError(
+                primitive, describe_loop(place.loop), "every statement under the loop is in a block"
+            )
+    for r in realizes_under(place.loop.body):
+        fault = _order_fault(r.block)
+        if fault is not None:
+            raise ScheduleError(
+                primitive, describe_loop(place.loop), fault, about=(r.block.name,)
+            )  # fmt: skip
+
+
+def _order_fault(block: Block) -> str | None:
+    for iv in block.iter_vars:
+        if iv.kind not in ("spatial", "reduce"):
+            return (
+                f"all axes are spatial or reduce; axis {iv.var.name} of block {block.name!r} "
+                f"is {iv.kind}"
+            )
+    for w in block.writes:
+        for r in block.reads:
+            if r.buffer is w.buffer and not same_region(r, w):
+                return (
+                    f"no iteration depends on another; block {block.name!r} reads "
+                    f"{w.buffer.name} elsewhere than where it writes it"
+                )
+    return None
+
+
+def same_region(a: BufferRegion, b: BufferRegion) -> bool:
+    """Whether two regions are the same box, expression by expression."""
+    pairs = zip(a.region, b.region, strict=True)
+    return a.buffer is b.buffer and all(x.min == y.min and x.extent == y.extent for x, y in pairs)
+
+
+def axes_bound_to(var: Var, under: Stmt) -> list[tuple[BlockRealize, IterVar]]:
+    """The block axes directly under a statement whose binding mentions `var`."""
+    return [
+        (r, iv)
+        for r in realizes_under(under)
+        for iv, value in zip(r.block.iter_vars, r.iter_values, strict=True)
+        if var in vars_in(value)
+    ]
+
+
+def is_output(buffer: Buffer, func: PrimFunc) -> bool:
+    """Whether the buffer belongs to the caller (a parameter)."""
+    return any(p is buffer for p in func.params)
+
+
+def nodes_with(root: Stmt, buffer: Buffer) -> list[Block]:
+    """The blocks in `root` whose regions mention the buffer."""
+
+    def mentions(n: Node) -> bool:
+        return isinstance(n, Block) and buffer in (*read(n), *written(n))
+
+    return [s for s in walk_stmts(root) if isinstance(s, Block) and mentions(s)]

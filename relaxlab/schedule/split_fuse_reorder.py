@@ -1,0 +1,208 @@
+"""Loop structure: split, fuse, reorder, add_unit_loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import BlockRealize, For, PrimFunc, Range, Stmt
+from relaxlab.ir.node import replace
+from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, bind_stmt
+from relaxlab.schedule.scope import require_order_free
+from relaxlab.schedule.tree import (
+    LoopPlace,
+    Place,
+    describe_loop,
+    find_block,
+    find_loop,
+    guard,
+    map_realizes,
+    vars_in,
+    walk_stmts,
+)
+
+
+def split(
+    func: PrimFunc, var: Var, factors: Sequence[PrimExpr | int | None]
+) -> tuple[PrimFunc, tuple[Var, ...]]:
+    """Replace a loop by a nest of `len(factors)` loops, outermost first.
+
+    One factor may be None: it becomes the extent divided by the others, rounded up. Where the
+    factors' product is not provably the extent, the blocks below get a predicate.
+    """
+    place = find_loop(func, var, "split")
+    loop = place.loop
+    _require_plain("split", loop)
+    extents = _factor_extents(place, factors)
+    an = analyzer_at(place)
+    new_vars = tuple(Var(f"{var.name}_{i}") for i in range(len(extents)))
+    index: PrimExpr = ZERO
+    total: PrimExpr = ONE
+    for v, extent in zip(new_vars, extents, strict=True):
+        an.bind_range(v, Range(ZERO, extent))
+        index = index * extent + v
+        total = total * extent
+    index = an.simplify(index)
+    body = substitute(loop.body, {var: loop.min + index})
+    if not an.prove_equal(total, loop.extent):
+        if an.prove(expr.LT(total, loop.extent)):
+            raise ScheduleError(
+                "split", describe_loop(loop),
+                f"the factors' product {total} is at least the extent {loop.extent}",
+                suggestion="leave one factor None",
+            )  # fmt: skip
+        body = guard(body, expr.LT(index, loop.extent))
+    body = _simplified(body, an)
+    for v, extent in reversed(list(zip(new_vars, extents, strict=True))):
+        body = For(v, ZERO, extent, "serial", body)
+    return place.replaced(replace(body, span=loop.span)), new_vars
+
+
+def _factor_extents(
+    place: LoopPlace, factors: Sequence[PrimExpr | int | None]
+) -> tuple[PrimExpr, ...]:
+    loop = place.loop
+    if list(factors).count(None) > 1 or len(factors) < 2:
+        raise ScheduleError(
+            "split", describe_loop(loop), "there are two or more factors, at most one of them None"
+        )
+    given = [expr.as_expr(f) for f in factors if f is not None]
+    for f in given:
+        if isinstance(f, expr.IntImm) and f.value <= 0:
+            raise ScheduleError("split", describe_loop(loop), f"factor {f} is positive")
+    product: PrimExpr = ONE
+    for f in given:
+        product = product * f
+    rest = analyzer_at(place).simplify((loop.extent + (product - 1)) // product)
+    return tuple(rest if f is None else expr.as_expr(f) for f in factors)
+
+
+def _simplified(body: Stmt, an: Analyzer) -> Stmt:
+    """`body` with the bindings and predicates of its blocks simplified; `an` knows the outside."""
+    for s in walk_stmts(body):
+        if isinstance(s, BlockRealize):
+            break
+        bind_stmt(an, s)
+
+    def simplify(r: BlockRealize) -> BlockRealize:
+        values = tuple(an.simplify(v) for v in r.iter_values)
+        return replace(r, iter_values=values, predicate=an.simplify(r.predicate))
+
+    return map_realizes(body, simplify)
+
+
+def fuse(func: PrimFunc, variables: Sequence[Var]) -> tuple[PrimFunc, Var]:
+    """Replace perfectly nested loops, given outermost first, by one loop over all of them."""
+    chain = _chain(func, variables, "fuse")
+    places = [find_loop(func, v, "fuse") for v in variables]
+    for outer, inner in zip(chain, chain[1:], strict=False):
+        if inner.loop_var not in variables or outer.body is not inner:
+            raise ScheduleError(
+                "fuse", describe_loop(outer),
+                f"the loops are perfectly nested; {inner.loop_var.name} does not follow directly",
+                suggestion="reorder the loops next to each other first",
+                about=(inner.loop_var,),
+            )  # fmt: skip
+    if [c.loop_var for c in chain] != list(variables):
+        raise ScheduleError("fuse", describe_loop(chain[0]), "loops are given outermost first")
+    earlier: set[Var] = set()
+    for loop in chain:
+        _require_plain("fuse", loop)
+        if vars_in(loop.extent) & earlier or vars_in(loop.min) & earlier:
+            raise ScheduleError(
+                "fuse", describe_loop(loop), "the extent does not depend on the loops outside",
+                about=(loop.loop_var,),
+            )  # fmt: skip
+        earlier.add(loop.loop_var)
+    fused = Var("_".join(v.name for v in variables) + "_fused")
+    values: dict[Var, PrimExpr] = {}
+    rest: PrimExpr = fused
+    total: PrimExpr = ONE
+    for i, loop in enumerate(reversed(chain)):
+        last = i == len(chain) - 1
+        values[loop.loop_var] = loop.min + (rest if last else rest % loop.extent)
+        rest = rest // loop.extent
+        total = loop.extent * total
+    place = places[0]
+    an = analyzer_at(place)
+    total = an.simplify(total)
+    an.bind_range(fused, Range(ZERO, total))
+    body = _simplified(substitute(chain[-1].body, values), an)
+    return place.replaced(For(fused, ZERO, total, "serial", body, span=place.loop.span)), fused
+
+
+def _chain(func: PrimFunc, variables: Sequence[Var], primitive: str) -> list[For]:
+    """The loops from the outermost to the innermost of `variables`, with those in between."""
+    if not variables or len(set(variables)) != len(variables):
+        raise ScheduleError(primitive, "the arguments", "there are loops, all different")
+    places = [find_loop(func, v, primitive) for v in variables]
+    inner = max(places, key=lambda p: len(p.path))
+    outer = min(places, key=lambda p: len(p.path))
+    for p in places:
+        if p.loop not in inner.path:
+            raise ScheduleError(
+                primitive, describe_loop(p.loop),
+                f"all loops are around one block; {p.loop.loop_var.name} is not around "
+                f"{inner.loop.loop_var.name}",
+                about=(p.loop.loop_var,),
+            )  # fmt: skip
+    section = inner.path[len(outer.path) - 1 :]
+    return [s for s in section if isinstance(s, For)]
+
+
+def reorder(func: PrimFunc, variables: Sequence[Var]) -> PrimFunc:
+    """Permute loops of one nest into the given order; loops not named keep their position."""
+    chain = _chain(func, variables, "reorder")
+    top = find_loop(func, chain[0].loop_var, "reorder")
+    for outer, inner in zip(chain, chain[1:], strict=False):
+        if outer.body is not inner:
+            what = type(outer.body).__name__
+            raise ScheduleError(
+                "reorder", describe_loop(outer),
+                f"nothing but the next loop is inside the loop; there is a {what}",
+                about=(outer.loop_var,),
+            )  # fmt: skip
+    require_order_free("reorder", top)
+    named = {c.loop_var: c for c in chain if c.loop_var in variables}
+    queue = [named[v] for v in variables]
+    order = [queue.pop(0) if c.loop_var in named else c for c in chain]
+    inside: set[Var] = {c.loop_var for c in order}
+    for loop in order:
+        inside.discard(loop.loop_var)
+        needed = (vars_in(loop.extent) | vars_in(loop.min)) & (inside | {loop.loop_var})
+        if needed:
+            names = ", ".join(v.name for v in needed)
+            raise ScheduleError(
+                "reorder", describe_loop(loop),
+                f"the extent does not depend on loops that would be inside it: {names}",
+                about=tuple(needed),
+            )  # fmt: skip
+    body = chain[-1].body
+    for loop in reversed(order):
+        body = replace(loop, body=body)
+    return top.replaced(body)
+
+
+def add_unit_loop(func: PrimFunc, target: Var | str) -> tuple[PrimFunc, Var]:
+    """Put a loop of extent 1 around a loop (given by its variable) or a block (by its name)."""
+    place: Place
+    if isinstance(target, Var):
+        place = find_loop(func, target, "add_unit_loop")
+    else:
+        place = find_block(func, target, "add_unit_loop")
+    unit = Var("u")
+    return place.replaced(For(unit, ZERO, ONE, "serial", place.stmt)), unit
+
+
+def _require_plain(primitive: str, loop: For) -> None:
+    if loop.kind != "serial" or loop.annotations:
+        state = loop.kind if loop.kind != "serial" else f"annotated {dict(loop.annotations)}"
+        raise ScheduleError(
+            primitive, describe_loop(loop), f"the loop is serial and not annotated; it is {state}",
+            suggestion=f"{primitive} first, then mark the resulting loop",
+            about=(loop.loop_var,),
+        )  # fmt: skip

@@ -1,0 +1,129 @@
+"""The trace of a schedule: a list of plain instructions that can be replayed and saved as JSON.
+
+Blocks and loops are named by the handle that an earlier instruction returned (`b0`, `l3`), so a
+trace applies to any function of the same structure, whatever its variables are called. Symbols
+in factors are named, and found in the function's parameters on replay.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr, Var
+
+Value: TypeAlias = Any
+"""A `Ref`, a number, a string, a bool, None, a `PrimExpr`, an `IndexMap` or a tuple of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """The name of a handle within a trace."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One step: the primitive's name, its arguments, and the handles that it returned."""
+
+    name: str
+    args: tuple[tuple[str, Value], ...]
+    outputs: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        shown = (_show(v)[1:-1] if k == "loops" else f"{k}={_show(v)}" for k, v in self.args)
+        call = f"sch.{self.name}({', '.join(shown)})"
+        return f"{', '.join(self.outputs)} = {call}" if self.outputs else call
+
+
+def _show(value: Value) -> str:
+    match value:
+        case Ref() | PrimExpr():
+            return str(value)
+        case tuple():
+            return f"[{', '.join(_show(v) for v in value)}]"  # type: ignore[reportUnknownVariableType]
+        case _:
+            return repr(value)
+
+
+def to_json(trace: Iterable[Instruction]) -> str:
+    """The trace as JSON text; `from_json` reads it back."""
+    steps = [
+        {"name": i.name, "args": {k: _encode(v) for k, v in i.args}, "outputs": list(i.outputs)}
+        for i in trace
+    ]
+    return json.dumps(steps, indent=1)
+
+
+def from_json(text: str, symbols: Mapping[str, Var]) -> list[Instruction]:
+    """The trace that `to_json` wrote. Raises ValueError on anything else.
+
+    `symbols` are the variables that factors may mention, by name: those of the function that the
+    trace will be applied to.
+    """
+    try:
+        return [
+            Instruction(
+                str(step["name"]),
+                tuple((str(k), _decode(v, symbols)) for k, v in step["args"].items()),
+                tuple(str(o) for o in step["outputs"]),
+            )
+            for step in json.loads(text)
+        ]
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as e:
+        raise ValueError(f"not a schedule trace: {e!r}") from e
+
+
+_EXPRESSIONS: dict[str, type[expr.BinaryOp]] = {
+    c.__name__: c
+    for c in (expr.Add, expr.Sub, expr.Mul, expr.FloorDiv, expr.FloorMod, expr.Min, expr.Max)
+}
+
+
+def _encode(value: Value) -> Any:
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case tuple():
+            return [_encode(v) for v in value]  # type: ignore[reportUnknownVariableType]
+        case Ref(name):
+            return {"ref": name}
+        case expr.IntImm(number):
+            return {"int": number}
+        case expr.FloatImm(number, dtype):
+            return {"float": number.hex(), "dtype": dtype}
+        case Var(name):
+            return {"symbol": name}
+        case expr.BinaryOp(a, b) if type(value).__name__ in _EXPRESSIONS:
+            return {"op": type(value).__name__, "a": _encode(a), "b": _encode(b)}
+        case _:
+            raise ValueError(f"cannot save {value!r} ({type(value).__name__}) in a trace")
+
+
+def _decode(value: Any, symbols: Mapping[str, Var]) -> Value:
+    match value:
+        case list():
+            return tuple(_decode(v, symbols) for v in value)  # type: ignore[reportUnknownVariableType]
+        case {"ref": name}:
+            return Ref(name)
+        case {"int": number}:
+            return expr.const(int(number))
+        case {"float": text, "dtype": dtype}:
+            return expr.FloatImm(float.fromhex(text), dtype)
+        case {"symbol": name}:
+            if name not in symbols:
+                raise ValueError(f"the trace needs a symbol {name!r}; there are {sorted(symbols)}")
+            return symbols[name]
+        case {"op": op, "a": a, "b": b} if op in _EXPRESSIONS:
+            return expr.binary(_EXPRESSIONS[op], _decode(a, symbols), _decode(b, symbols))
+        case dict():
+            raise ValueError(f"unknown value in a trace: {value}")
+        case _:
+            return value
