@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import jinja2
+from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from relaxlab.models.gguf import GGUF
@@ -24,6 +25,21 @@ class ChatError(ValueError):
 
 Message = Mapping[str, str]
 
+# What compiling or running a template may raise; a bug in it must not end the program.
+_FAILURES = (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, MemoryError,
+             RecursionError, SyntaxError, TypeError, ValueError)  # fmt: skip
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Also refuses powers and repetition, with which one short expression could fill the memory."""
+
+    intercepted_binops = frozenset(["**", "*"])
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        if operator == "*" and isinstance(left, int | float) and isinstance(right, int | float):
+            return left * right
+        raise SecurityError(f"'{operator}' of {type(left).__name__} and {type(right).__name__}")
+
 
 class ChatTemplate:
     """A compiled chat template. Messages are mappings with the keys ``role`` and ``content``."""
@@ -31,7 +47,7 @@ class ChatTemplate:
     def __init__(self, source: str, tokenizer: Tokenizer) -> None:
         """ChatError if `source` is not a valid template, with the line."""
         self._tokenizer = tokenizer
-        environment = ImmutableSandboxedEnvironment(
+        environment = _Sandbox(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
         )
         environment.filters["tojson"] = _to_json
@@ -41,6 +57,8 @@ class ChatTemplate:
             self._template = environment.from_string(source)
         except jinja2.TemplateSyntaxError as error:
             raise ChatError(f"chat template, line {error.lineno}: {error.message}") from None
+        except _FAILURES as error:
+            raise ChatError(f"chat template: {error or type(error).__name__}") from None
 
     @staticmethod
     def from_gguf(gguf: GGUF, tokenizer: Tokenizer) -> ChatTemplate:
@@ -70,9 +88,7 @@ class ChatTemplate:
                 bos_token=self._text_of(self._tokenizer.bos_id),
                 eos_token=self._text_of(self._tokenizer.eos_id),
             )
-        except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError,
-                AttributeError, RecursionError, MemoryError) as error:  # fmt: skip
-            # What an expression of the template may raise; a bug in it must not end the program.
+        except _FAILURES as error:
             raise ChatError(f"the chat template failed: {error or type(error).__name__}") from None
 
     def encode(self, messages: Sequence[Message]) -> list[int]:

@@ -14,6 +14,8 @@ import numpy as np
 
 from relaxlab.models.gguf import GGUF
 
+MAX_HEAD_DIM = 4096  # many times what any model has: beyond it the number is damaged
+
 
 class ConfigError(ValueError):
     """The model's description lacks a value, or one makes no sense; names the key and the file."""
@@ -70,7 +72,6 @@ class LlamaConfig:
             freq = freq / np.array(self.rope_divisors)
         return freq.astype(np.float32)
 
-
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes (out_features, in_features) of the weights that the model has, by GGUF name."""
         hidden, ffn, kv = self.hidden_size, self.ffn_size, self.num_kv_heads * self.head_dim
@@ -95,22 +96,6 @@ class LlamaConfig:
         for layer in range(self.num_layers):
             shapes |= {f"blk.{layer}.{name}.weight": shape for name, shape in block.items()}
         return shapes
-
-
-def check_weights(gguf: GGUF, config: LlamaConfig) -> None:
-    """ConfigError unless the file has exactly the tensors that `config` calls for, in shape.
-
-    An extra tensor, such as a bias, is an error too: leaving it out would change the answers.
-    """
-    shapes = config.tensor_shapes()
-    for name, shape in shapes.items():
-        found = gguf.tensor(name).shape
-        if found != shape:
-            raise ConfigError(f"{gguf.path}: tensor '{name}' has shape {found}, expected {shape}")
-    extra = gguf.tensors.keys() - shapes.keys() - {"rope_freqs.weight"}
-    if extra:
-        names = ", ".join(sorted(extra)[:5])
-        raise ConfigError(f"{gguf.path}: tensors that a Llama model has no use for: {names}")
 
 
 def _frequencies(theta: float, head_dim: int) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -140,21 +125,28 @@ class _Source:
 
 
 def config_from_gguf(gguf: GGUF) -> LlamaConfig:
-    """The configuration that a GGUF file of architecture ``llama`` states; ConfigError if it lacks
-    a key, has another architecture or a rope scaling that we do not implement."""
+    """The configuration that a GGUF file of architecture ``llama`` states, checked against its
+    tensors: every one that the model needs is there in the right shape, and no other.
+
+    ConfigError if a key is missing, the tensors do not fit, or the file has another architecture or
+    a rope scaling that we do not implement; GGUFError if a tensor is missing.
+    """
     arch = gguf.metadata.get("general.architecture")
-    where = str(gguf.path)
     if arch != "llama":
-        raise ConfigError(f"{where}: architecture {arch!r} is not supported; 'llama' is")
-    source = _Source(where, gguf.metadata)
+        raise ConfigError(f"{gguf.path}: architecture {arch!r} is not supported; 'llama' is")
+    source = _Source(str(gguf.path), gguf.metadata)
     hidden = source.integer("llama.embedding_length")
     heads = source.integer("llama.attention.head_count")
-    head_dim = source.integer("llama.attention.key_length", hidden // max(heads, 1))
+    head_dim = _head_dim(source, "llama.attention.key_length", hidden, heads)
     if source.integer("llama.rope.dimension_count", head_dim) != head_dim:
-        raise ConfigError(f"{where}: partial rotary embedding (rope.dimension_count) unsupported")
-    return LlamaConfig(
+        raise ConfigError(f"{gguf.path}: partial rotary embedding (rope.dimension_count)")
+    layers = source.integer("llama.block_count")
+    if layers > len(gguf.tensors):  # before a list of the tensors of an absurd number of layers
+        raise ConfigError(f"{gguf.path}: {layers} layers, but only {len(gguf.tensors)} tensors")
+    config = _located(
+        source.where,
         hidden_size=hidden,
-        num_layers=source.integer("llama.block_count"),
+        num_layers=layers,
         num_heads=heads,
         num_kv_heads=source.integer("llama.attention.head_count_kv", heads),
         head_dim=head_dim,
@@ -167,6 +159,35 @@ def config_from_gguf(gguf: GGUF) -> LlamaConfig:
         tied_embeddings="output.weight" not in gguf.tensors,
         interleaved_rope=True,
     )
+    _check_tensors(gguf, config)
+    return config
+
+
+def _check_tensors(gguf: GGUF, config: LlamaConfig) -> None:
+    shapes = config.tensor_shapes()
+    for name, shape in shapes.items():
+        found = gguf.tensor(name).shape
+        if found != shape:
+            raise ConfigError(f"{gguf.path}: tensor '{name}' has shape {found}, expected {shape}")
+    # A bias, say: leaving it out would change the answers.
+    extra = gguf.tensors.keys() - shapes.keys() - {"rope_freqs.weight"}
+    if extra:
+        names = ", ".join(sorted(extra)[:5])
+        raise ConfigError(f"{gguf.path}: tensors that a Llama model has no use for: {names}")
+
+
+def _head_dim(source: _Source, key: str, hidden: int, heads: int) -> int:
+    head_dim = source.integer(key, hidden // max(heads, 1))
+    if head_dim > MAX_HEAD_DIM:
+        raise ConfigError(f"{source.where}: head_dim is {head_dim}, more than {MAX_HEAD_DIM}")
+    return head_dim
+
+
+def _located(where: str, **values: Any) -> LlamaConfig:
+    try:
+        return LlamaConfig(**values)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def _gguf_rope_divisors(source: _Source, gguf: GGUF, head_dim: int) -> tuple[float, ...] | None:
@@ -193,9 +214,10 @@ def config_from_json(path: str | os.PathLike[str]) -> LlamaConfig:
         raise ConfigError(f"{path}: model_type {kind!r} is not supported; 'llama' is")
     source = _Source(str(path), values)
     hidden, heads = source.integer("hidden_size"), source.integer("num_attention_heads")
-    head_dim = source.integer("head_dim", hidden // max(heads, 1))
+    head_dim = _head_dim(source, "head_dim", hidden, heads)
     theta = source.number("rope_theta", 10000.0)
-    return LlamaConfig(
+    return _located(
+        source.where,
         hidden_size=hidden,
         num_layers=source.integer("num_hidden_layers"),
         num_heads=heads,

@@ -43,6 +43,10 @@ def test_first_token_comes_once(tokenizer):
         assert ChatTemplate(source, tokenizer).encode(HELLO) == tokenizer.encode("x")
 
 
+def test_numbers_multiply(tokenizer):
+    assert ChatTemplate("{{ 6 * 7 }}", tokenizer).render(HELLO) == "42"
+
+
 def test_helpers(tokenizer):
     source = (
         "{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}\n"
@@ -73,6 +77,13 @@ def test_template_can_refuse(tokenizer):
         "{% include 'secret' %}",
         "{{ '%d' | format('x') }}",
         "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+        "{{ 9**9**9**9 }}",
+        "{{ 'a' * 10**12 }}",
+        "{{ 'a' * 1000000000000 }}",
+        "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+        "{% if 1 %}" * 200 + "{% endif %}" * 200,
+        "{{ 'a' | center(10**30) }}",
+        "{{ strftime_now('%\ud800') }}",
     ],
 )
 def test_sandbox_holds(source, tokenizer):

@@ -1,13 +1,15 @@
 """The model inside the package answers sensibly under the NumPy evaluation."""
 
 import itertools
+from collections import Counter
 
 import pytest
 
 from relaxlab.models import tiny
-from relaxlab.models.chat import ChatTemplate
-from relaxlab.models.gguf import read_gguf
-from relaxlab.models.tokenizer import Tokenizer
+from relaxlab.models.chat import ChatError, ChatTemplate
+from relaxlab.models.config import ConfigError, config_from_gguf
+from relaxlab.models.gguf import GGUFError, read_gguf
+from relaxlab.models.tokenizer import Tokenizer, TokenizerError
 from relaxlab.testing.llama_numpy import LlamaNumpy
 
 
@@ -28,6 +30,32 @@ def test_file_is_small_and_like_its_big_relatives():
     assert tiny.path().stat().st_size <= 400_000
     gguf = read_gguf(tiny.path())
     assert {t.format.name for t in gguf.tensors.values()} == {"F32", "Q4_1", "Q8_0"}
+
+
+def load_and_encode(path) -> None:
+    gguf = read_gguf(path)
+    tokenizer = Tokenizer.from_gguf(gguf)
+    config_from_gguf(gguf)
+    ids = ChatTemplate.from_gguf(gguf, tokenizer).encode([{"role": "user", "content": "2 + é?"}])
+    tokenizer.decode(ids)
+
+
+def test_damaged_models_are_refused_or_load(tmp_path, rng):
+    """Damage in the header that the reader cannot see must be caught by what uses its tables."""
+    content = tiny.path().read_bytes()
+    header = min(t.offset for t in read_gguf(tiny.path()).tensors.values())
+    path, outcomes = tmp_path / "damaged.gguf", Counter()
+    for _ in range(1000):
+        damaged = bytearray(content)
+        for at in rng.integers(header, size=rng.integers(1, 4)):
+            damaged[at] = damaged[at] ^ (1 << rng.integers(8)) if rng.random() < 0.6 else 46
+        path.write_bytes(damaged)
+        try:
+            load_and_encode(path)
+            outcomes["loaded"] += 1
+        except (GGUFError, TokenizerError, ConfigError, ChatError) as error:
+            outcomes[type(error).__name__] += 1
+    assert outcomes["GGUFError"] and outcomes["TokenizerError"] and outcomes["loaded"], outcomes
 
 
 def test_it_can_add(ask):
