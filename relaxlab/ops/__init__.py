@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from relaxlab.ir.op_table import op_names
 from relaxlab.ops import (  # noqa: F401
+    attention,
     calls,
+    create,
     datatype,
     elementwise,
     linalg,

@@ -1,0 +1,328 @@
+"""Attention and rotary position embedding (`R.nn.attention`, `R.nn.rope`)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir import expr, graph
+from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.types import PrimType, TensorType, Type
+from relaxlab.ops import scalar, te
+from relaxlab.ops.define import (
+    TypesOf,
+    attr,
+    common_dtype,
+    define,
+    fail,
+    params,
+    require_dtype,
+    tensor_arg,
+)
+from relaxlab.ops.shapes import broadcast_dim, broadcast_index, divide_exactly, prove_equal, show
+
+Array = np.ndarray[Any, Any]
+MASKS = (None, "TopLeft", "BottomRight")
+
+
+# --- attention --------------------------------------------------------------------------------
+
+
+def _attention_infer(call: graph.Call, tys: TypesOf) -> Type:
+    q, k, v = (tensor_arg(call, tys, i) for i in range(3))
+    dtype = common_dtype(call, q, k, v)
+    require_dtype(call, q, is_float, "floating point")
+    if attr(call, "causal_mask") not in MASKS:
+        raise fail(
+            call,
+            f"causal_mask {attr(call, 'causal_mask')!r} is not known",
+            'use "TopLeft", "BottomRight" or None',
+        )
+    for name, t in (("query", q), ("key", k), ("value", v)):
+        if t.ndim not in (-1, 4):
+            raise fail(call, f"{name} must be (batch, length, heads, head_dim), is {t}")
+    if q.shape is None or k.shape is None or v.shape is None:
+        return TensorType(None, dtype, 4)
+    pairs = (
+        ("batch sizes of query and key", q.shape[0], k.shape[0]),
+        ("batch sizes of key and value", k.shape[0], v.shape[0]),
+        ("lengths of key and value", k.shape[1], v.shape[1]),
+        ("heads of key and value", k.shape[2], v.shape[2]),
+        ("head_dim of query and key", q.shape[3], k.shape[3]),
+    )
+    for what, a, b in pairs:
+        if prove_equal(a, b) is False:
+            raise fail(call, f"the {what} differ: {a} and {b}")
+    if divide_exactly(q.shape[2:3], k.shape[2:3]) is None:
+        raise fail(
+            call, f"{q.shape[2]} query heads cannot share {k.shape[2]} key heads in equal groups"
+        )
+    _check_bias(call, tys, q, k)
+    return TensorType((*q.shape[:3], v.shape[3]), dtype)
+
+
+def _check_bias(call: graph.Call, tys: TypesOf, q: TensorType, k: TensorType) -> None:
+    if len(tys) < 4:
+        return
+    bias = tensor_arg(call, tys, 3)
+    assert q.shape is not None and k.shape is not None
+    scores = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
+    known = bias.shape if bias.ndim == 4 else None
+    if bias.ndim not in (-1, 4) or (
+        known is not None
+        and any(broadcast_dim(b, s) is False for b, s in zip(known, scores, strict=True))
+    ):
+        raise fail(
+            call,
+            f"bias must broadcast to (batch, heads, query length, key length) = {show(scores)}, "
+            f"is {bias}",
+        )
+
+
+def _scale(call: graph.Call, head_dim: PrimExpr) -> PrimExpr:
+    scale = attr(call, "scale")
+    if scale is not None:
+        return expr.const(float(scale), "float32")
+    if isinstance(head_dim, expr.IntImm):
+        return expr.const(1 / math.sqrt(head_dim.value), "float32")
+    return scalar.call("rsqrt", scalar.cast(head_dim, "float32"))
+
+
+def visible(
+    mask: str | None, window: int | None, i: PrimExpr, j: PrimExpr, shift: PrimExpr
+) -> PrimExpr:
+    """Whether query position `i` sees key position `j`. "BottomRight" aligns the last query with
+    the last key (`shift` = key length - query length), "TopLeft" the first with the first."""
+    at = i + shift if mask == "BottomRight" else i
+    seen: PrimExpr = expr.const(True)
+    if mask is not None:
+        seen = expr.LE(j, at)
+    if window is not None:
+        seen = scalar.both(seen, expr.LT(at - j, expr.const(window)))
+    return seen
+
+
+def _attention_emit(
+    call: graph.Call,
+    out: TensorType,
+    q: te.Tensor,
+    k: te.Tensor,
+    v: te.Tensor,
+    bias: te.Tensor | None = None,
+) -> te.Tensor:
+    batch, rows, heads, depth = q.shape
+    length = k.shape[1]
+    group = divide_exactly((heads,), k.shape[2:3])
+    assert group is not None
+    shape = (batch, heads, rows, length)
+    d, accumulator = te.reduce_axis(depth, "d"), "float64" if q.dtype == "float64" else "float32"
+    factor = scalar.cast(_scale(call, depth), accumulator)
+
+    def dot(b: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> te.Reduce:
+        product = expr.Mul(scalar.wide(q[b, i, h, d.var]), scalar.wide(k[b, j, h // group, d.var]))
+        return te.te_sum(product, d)
+
+    dots = te.compute(shape, dot, "T_attention_dot")
+
+    def score(b: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
+        value: PrimExpr = expr.Mul(dots[b, h, i, j], factor)
+        if bias is not None:
+            at = broadcast_index((b, h, i, j), bias.shape, shape)
+            value = expr.Add(value, scalar.wide(bias[at]))
+        seen = visible(attr(call, "causal_mask"), attr(call, "window_size"), i, j, length - rows)
+        if seen == te.TRUE:
+            return value
+        return expr.Select(seen, value, te.lowest(accumulator))
+
+    scores = te.compute(shape, score, "T_attention_score")
+    weights, total = _softmax_parts(scores, accumulator)
+    j = te.reduce_axis(length, "j")
+
+    def mix(b: PrimExpr, i: PrimExpr, h: PrimExpr, e: PrimExpr) -> te.Reduce:
+        value = scalar.wide(v[b, j.var, h // group, e])
+        return te.te_sum(expr.Mul(weights[b, h, i, j.var], value), j)
+
+    mixed = te.compute((batch, rows, heads, v.shape[3]), mix, "T_attention_mix")
+
+    def normalise(b: PrimExpr, i: PrimExpr, h: PrimExpr, e: PrimExpr) -> PrimExpr:
+        nothing = expr.EQ(total[b, h, i], expr.const(0, accumulator))
+        divisor = expr.Select(nothing, expr.const(1, accumulator), total[b, h, i])
+        return scalar.cast(expr.Div(mixed[b, i, h, e], divisor), q.dtype)
+
+    return te.compute((batch, rows, heads, v.shape[3]), normalise, "T_attention")
+
+
+def _softmax_parts(scores: te.Tensor, dtype: str) -> tuple[te.Tensor, te.Tensor]:
+    """exp(score - max) and its sums over the keys; a row that sees no key gets zeros."""
+    batch, heads, rows, length = scores.shape
+    r = te.reduce_axis(length, "j")
+    top = te.compute(
+        (batch, heads, rows),
+        lambda b, h, i: te.te_max(scores[b, h, i, r.var], r),
+        "T_attention_max",
+    )
+
+    def weight(b: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
+        unseen = expr.EQ(scores[b, h, i, j], te.lowest(dtype))
+        exp = scalar.call("exp", expr.Sub(scores[b, h, i, j], top[b, h, i]))
+        return expr.Select(unseen, expr.const(0, dtype), exp)
+
+    weights = te.compute(scores.shape, weight, "T_attention_exp")
+    s = te.reduce_axis(length, "j")
+    total = te.compute(
+        (batch, heads, rows),
+        lambda b, h, i: te.te_sum(weights[b, h, i, s.var], s),
+        "T_attention_expsum",
+    )
+    return weights, total
+
+
+def _attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    bias: Array | None = None,
+    scale: float | None = None,
+    causal_mask: str | None = None,
+    window_size: int | None = None,
+) -> Array:
+    wide = np.float64 if query.dtype == np.float64 else np.float32
+    q, k, v = (x.astype(wide).transpose(0, 2, 1, 3) for x in (query, key, value))
+    group = q.shape[1] // k.shape[1]
+    k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
+    factor = wide(scale if scale is not None else 1 / math.sqrt(q.shape[-1]))
+    scores = q @ k.transpose(0, 1, 3, 2) * factor
+    if bias is not None:
+        scores = scores + bias.astype(wide)
+    rows, length = scores.shape[-2:]
+    at = np.arange(rows)[:, None] + (length - rows if causal_mask == "BottomRight" else 0)
+    j = np.arange(length)[None, :]
+    if causal_mask is not None:
+        scores = np.where(j <= at, scores, -np.inf)
+    if window_size is not None:
+        scores = np.where(at - j < window_size, scores, -np.inf)
+    top = scores.max(-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - np.where(np.isneginf(top), 0, top))
+    total = weights.sum(-1, keepdims=True)
+    mixed = (weights @ v) / np.where(total == 0, 1, total)
+    return mixed.transpose(0, 2, 1, 3).astype(query.dtype)
+
+
+define(
+    "nn.attention",
+    params("query key value bias?", scale=None, causal_mask=None, window_size=None),
+    _attention_infer,
+    emit=_attention_emit,
+    reference=_attention,
+)
+
+
+# --- rope -------------------------------------------------------------------------------------
+
+
+def _rope_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x = tensor_arg(call, tys, 0)
+    require_dtype(call, x, is_float, "floating point")
+    if x.ndim not in (-1, 4):
+        raise fail(call, f"x must be (batch, length, heads, head_dim), is {x}")
+    if len(tys) > 1 and not (isinstance(tys[1], PrimType) and tys[1].dtype == "int64"):
+        raise fail(call, f"offset must be an int64 scalar such as R.prim_value(n), is {tys[1]}")
+    if attr(call, "style") not in ("neox", "gptj"):
+        raise fail(call, f"style {attr(call, 'style')!r} is not known", 'use "neox" or "gptj"')
+    dim = x.shape[3] if x.shape is not None else None
+    rotated = attr(call, "rotary_dim")
+    if isinstance(dim, expr.IntImm):
+        rotated = dim.value if rotated is None else rotated
+        if rotated % 2 or not 0 <= rotated <= dim.value:
+            raise fail(
+                call, f"rotary_dim must be even and at most head_dim {dim.value}, is {rotated}"
+            )
+    elif x.shape is not None:
+        raise fail(call, f"head_dim must be a constant, is {dim}")
+    return x
+
+
+def _rope_emit(
+    call: graph.Call, out: TensorType, x: te.Tensor, offset: PrimExpr | None = None
+) -> te.Tensor:
+    """Rotate pairs of features by angle position * theta^(-2 p / rotary_dim), p the pair."""
+    head_dim = x.shape[3]
+    assert isinstance(head_dim, expr.IntImm)
+    rotated = attr(call, "rotary_dim")
+    rotated = head_dim.value if rotated is None else rotated
+    neox, half = attr(call, "style") == "neox", rotated // 2
+    compute_dtype = "float64" if x.dtype == "float64" else "float32"
+    base = math.log2(attr(call, "theta"))
+    start = expr.const(0) if offset is None else offset
+
+    def table(name: str) -> te.Tensor:
+        def element(i: PrimExpr, p: PrimExpr) -> PrimExpr:
+            exponent = scalar.cast(p, compute_dtype) * (-2 * base / max(rotated, 1))
+            position = scalar.cast(i + start, compute_dtype) * (1 / attr(call, "scaling"))
+            return scalar.call(name, position * scalar.call("exp2", exponent))
+
+        return te.compute((x.shape[1], expr.const(half)), element, f"T_{name}")
+
+    cos, sin = table("cos"), table("sin")
+
+    def element(b: PrimExpr, i: PrimExpr, h: PrimExpr, d: PrimExpr) -> PrimExpr:
+        pair = d % half if neox else d // 2
+        first = expr.LT(d, expr.const(half)) if neox else expr.EQ(d % 2, expr.const(0))
+        step = half if neox else 1
+        own = scalar.wide(x[b, i, h, d])
+        other = scalar.if_then_else(first, x[b, i, h, d + step], x[b, i, h, d - step])
+        signed = expr.Select(first, scalar.negative(sin[i, pair]), sin[i, pair])
+        turned = expr.Add(expr.Mul(own, cos[i, pair]), expr.Mul(scalar.wide(other), signed))
+        value = scalar.cast(turned, x.dtype)
+        if rotated == head_dim.value:
+            return value
+        return scalar.if_then_else(expr.LT(d, expr.const(rotated)), value, x[b, i, h, d])
+
+    return te.compute(x.shape, element, "T_rope") if rotated else x_copy(x)
+
+
+def x_copy(x: te.Tensor) -> te.Tensor:
+    """The tensor itself."""
+    return te.compute(x.shape, lambda *i: x[i], "T_copy")
+
+
+def _rope(
+    x: Array,
+    offset: int = 0,
+    theta: float = 10000.0,
+    style: str = "neox",
+    rotary_dim: int | None = None,
+    scaling: float = 1.0,
+) -> Array:
+    rotated = x.shape[3] if rotary_dim is None else rotary_dim
+    wide = np.float64 if x.dtype == np.float64 else np.float32
+    frequencies = float(theta) ** (-np.arange(0, rotated, 2, dtype=np.float64) / max(rotated, 1))
+    positions = (np.arange(x.shape[1]) + int(offset)) / scaling
+    angles = (positions[:, None] * frequencies[None, :])[None, :, None, :]
+    cos, sin = np.cos(angles).astype(wide), np.sin(angles).astype(wide)
+    y = x.astype(wide)
+    turned = y[..., :rotated]
+    half = rotated // 2
+    a, b = (
+        (turned[..., :half], turned[..., half:])
+        if style == "neox"
+        else (turned[..., 0::2], turned[..., 1::2])
+    )
+    first, second = a * cos - b * sin, b * cos + a * sin
+    if style == "neox":
+        joined = np.concatenate([first, second], -1)
+    else:
+        joined = np.stack([first, second], -1).reshape(turned.shape)
+    return np.concatenate([joined, y[..., rotated:]], -1).astype(x.dtype)
+
+
+define(
+    "nn.rope",
+    params("x offset?", theta=10000.0, style="neox", rotary_dim=None, scaling=1.0),
+    _rope_infer,
+    emit=_rope_emit,
+    reference=_rope,
+)
