@@ -13,10 +13,12 @@ from relaxlab.ops import (  # noqa: F401
     create,
     datatype,
     elementwise,
+    index,
     linalg,
     manipulate,
     nn,
     reduce,
+    search_sort,
 )
 from relaxlab.ops.define import Builder, builder
 

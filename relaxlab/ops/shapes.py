@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import TensorType
@@ -18,10 +19,21 @@ def prove_equal(a: PrimExpr, b: PrimExpr) -> bool | None:
     """Whether two dimensions are equal; None when it depends on the symbols."""
     if a == b:
         return True
-    (count_a, atoms_a), (count_b, atoms_b) = _factors((a,)), _factors((b,))
-    if atoms_a == atoms_b:
-        return count_a == count_b if not atoms_a else (count_a == count_b or None)
-    return None
+    if isinstance(a, expr.IntImm) and isinstance(b, expr.IntImm):
+        return False
+    return Analyzer.for_shapes((a, b)).prove_equal(a, b)
+
+
+def prove(condition: PrimExpr) -> bool | None:
+    """Whether a condition on dimensions holds for all values of their symbols."""
+    return Analyzer.for_shapes((condition,)).prove(condition)
+
+
+def simplify(dim: PrimExpr) -> PrimExpr:
+    """A dimension in its shortest form."""
+    if isinstance(dim, expr.IntImm | expr.Var):
+        return dim
+    return Analyzer.for_shapes((dim,)).simplify(dim)
 
 
 def _factors(dims: Sequence[PrimExpr]) -> tuple[int, Counter[PrimExpr]]:

@@ -1,0 +1,334 @@
+"""Reading tensors at chosen places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir import expr, graph
+from relaxlab.ir.dtypes import is_float, is_int
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.op_table import REQUIRED
+from relaxlab.ir.types import PrimType, TensorType, Type
+from relaxlab.ops import scalar, te
+from relaxlab.ops.define import (
+    Arg,
+    TypesOf,
+    attr,
+    define,
+    fail,
+    normal_axes,
+    normal_axis,
+    params,
+    require_dtype,
+    tensor_arg,
+)
+from relaxlab.ops.shapes import Shape, prove, show, simplify
+
+Array = np.ndarray[Any, Any]
+Indices = tuple[PrimExpr, ...]
+MODES = ("fast", "clip", "wrap", "nan")
+
+
+# --- take -------------------------------------------------------------------------------------
+
+
+def _take_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x = tensor_arg(call, tys, 0)
+    place = _indices_type(call, tys)
+    if attr(call, "mode") not in MODES:
+        raise fail(call, f"mode {attr(call, 'mode')!r} is not known", f"use one of {MODES}")
+    if attr(call, "mode") == "nan":
+        require_dtype(call, x, is_float, "floating point for mode 'nan'")
+    axis = attr(call, "axis")
+    if axis is None and x.ndim not in (-1, 1):
+        raise fail(call, f"axis must be given for a tensor with {x.ndim} dimensions")
+    if x.ndim < 0 or place.ndim < 0:
+        return TensorType(None, x.dtype)
+    axis = normal_axis(call, 0 if axis is None else axis, x.ndim)
+    if x.shape is None or place.shape is None:
+        return TensorType(None, x.dtype, x.ndim - 1 + place.ndim)
+    return TensorType((*x.shape[:axis], *place.shape, *x.shape[axis + 1 :]), x.dtype)
+
+
+def _indices_type(call: graph.Call, tys: TypesOf) -> TensorType:
+    if len(tys) > 1 and isinstance(tys[1], PrimType):
+        return TensorType((), tys[1].dtype)
+    place = tensor_arg(call, tys, 1)
+    require_dtype(call, place, is_int, "integer", 1)
+    return place
+
+
+def _take_emit(call: graph.Call, out: TensorType, x: te.Tensor, at: Arg) -> te.Tensor:
+    assert out.shape is not None
+    axis = normal_axis(call, attr(call, "axis") or 0, x.ndim)
+    extent, mode = x.shape[axis], attr(call, "mode")
+    ndim = at.ndim if isinstance(at, te.Tensor) else 0
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        read = at[i[axis : axis + ndim]] if isinstance(at, te.Tensor) else at
+        assert isinstance(read, PrimExpr)
+        index = scalar.cast(read, "int64")
+        inside = index % extent if mode == "wrap" else scalar.clamp(index, 0, extent - 1)
+        value = x[(*i[:axis], inside, *i[axis + ndim :])]
+        if mode != "nan":
+            return value
+        wrong = expr.Or(expr.LT(index, te.ZERO), expr.GE(index, extent))
+        return scalar.if_then_else(wrong, expr.const(float("nan"), x.dtype), value)
+
+    return te.compute(out.shape, element, "T_take")
+
+
+def _take(x: Array, indices: Any, axis: int | None = None, mode: str = "fast") -> Array:
+    at = np.asarray(indices, np.int64)
+    axis = 0 if axis is None else axis
+    if mode != "nan":
+        return np.take(x, at, axis, mode="wrap" if mode == "wrap" else "clip")
+    value = np.take(x, at, axis, mode="clip").copy()
+    wrong = (at < 0) | (at >= x.shape[axis])
+    lead = axis % x.ndim
+    value[(slice(None),) * lead + (wrong,)] = np.nan
+    return value
+
+
+# Indices outside the tensor: "clip" and "fast" read the nearest element ("fast" promises that
+# there are none), "wrap" counts modulo the extent, "nan" gives NaN.
+define(
+    "take",
+    params("x indices", axis=None, mode="fast"),
+    _take_infer,
+    emit=_take_emit,
+    reference=_take,
+)
+
+
+# --- strided_slice ----------------------------------------------------------------------------
+
+
+def _slices(call: graph.Call, shape: Shape) -> dict[int, tuple[PrimExpr, int, PrimExpr]]:
+    """Per sliced dimension: first index, stride and number of elements.
+
+    Constants mean what they mean in NumPy: counted from the end when negative, moved into the
+    tensor otherwise. Symbolic bounds are not negative, and are moved into the tensor unless they
+    provably lie there or `assume_inbound` promises it.
+    """
+    axes = normal_axes(call, attr(call, "axes"), len(shape), "axes")
+    begins, ends, strides = (_bounds(call, n, len(axes)) for n in ("begin", "end", "strides"))
+    result: dict[int, tuple[PrimExpr, int, PrimExpr]] = {}
+    for axis, begin, end, stride in zip(axes, begins, ends, strides, strict=True):
+        if not isinstance(stride, expr.IntImm) or stride.value == 0:
+            raise fail(call, f"strides must be constants other than 0, got {stride}")
+        result[axis] = _slice(shape[axis], begin, end, stride.value, attr(call, "assume_inbound"))
+    return result
+
+
+def _bounds(call: graph.Call, name: str, count: int) -> list[PrimExpr]:
+    given = attr(call, name)
+    items: tuple[Any, ...] = given if isinstance(given, tuple) else (given,)
+    items = (1,) * count if given is None else items
+    if len(items) != count:
+        raise fail(call, f"{name} {items} must have one entry for each of {count} axes")
+    return [expr.as_expr(v) for v in items]
+
+
+def _slice(
+    extent: PrimExpr, begin: PrimExpr, end: PrimExpr, stride: int, inbound: bool
+) -> tuple[PrimExpr, int, PrimExpr]:
+    low = 0 if stride > 0 else -1
+    high = extent if stride > 0 else extent - 1
+    if inbound:
+        first, last = begin, end
+    else:
+        first, last = (_moved_inside(v, extent, low, high) for v in (begin, end))
+    span = last - first if stride > 0 else first - last
+    count = simplify((span + (abs(stride) - 1)) // abs(stride))
+    if prove(expr.GE(count, te.ZERO)) is not True and not inbound:
+        count = simplify(expr.binary(expr.Max, count, 0))
+    return first, stride, count
+
+
+def _moved_inside(v: PrimExpr, extent: PrimExpr, low: int, high: PrimExpr) -> PrimExpr:
+    if isinstance(v, expr.IntImm) and v.value < 0:
+        v = extent + v.value
+    if prove(expr.LE(v, high)) is not True:
+        v = expr.binary(expr.Min, v, high)
+    if prove(expr.GE(v, expr.const(low))) is not True:
+        v = expr.binary(expr.Max, v, low)
+    return simplify(v)
+
+
+def _strided_slice_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x = tensor_arg(call, tys, 0)
+    if x.shape is None:
+        return x
+    slices = _slices(call, x.shape)
+    dims = tuple(slices[d][2] if d in slices else e for d, e in enumerate(x.shape))
+    return TensorType(dims, x.dtype)
+
+
+def _strided_slice_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
+    assert out.shape is not None
+    slices = _slices(call, x.shape)
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        return x[
+            tuple(slices[d][0] + v * slices[d][1] if d in slices else v for d, v in enumerate(i))
+        ]
+
+    return te.compute(out.shape, element, "T_strided_slice")
+
+
+def _strided_slice(
+    x: Array, axes: Any, begin: Any, end: Any, strides: Any = None, assume_inbound: bool = False
+) -> Array:
+    axes, begin, end = (v if isinstance(v, tuple) else (v,) for v in (axes, begin, end))
+    strides = (1,) * len(axes) if strides is None else strides
+    result = x
+    for axis, b, e, s in zip(axes, begin, end, strides, strict=True):
+        extent = x.shape[axis]
+        # An end before the first element of a descending slice has no spelling in Python.
+        last = None if s < 0 and e + (extent if e < 0 else 0) < 0 else int(e)
+        index = [slice(None)] * x.ndim
+        index[axis] = slice(int(b), last, int(s))
+        result = result[tuple(index)]
+    return result
+
+
+define(
+    "strided_slice",
+    params("x", axes=REQUIRED, begin=REQUIRED, end=REQUIRED, strides=None, assume_inbound=False),
+    _strided_slice_infer,
+    emit=_strided_slice_emit,
+    reference=_strided_slice,
+)
+
+
+# --- gather_elements, gather_nd ---------------------------------------------------------------
+
+
+def _gather_elements_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x, at = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
+    require_dtype(call, at, is_int, "integer", 1)
+    if x.ndim >= 0 and at.ndim >= 0 and x.ndim != at.ndim:
+        raise fail(call, f"data and indices must have one number of dimensions: {x} and {at}")
+    if x.ndim >= 0:
+        axis = normal_axis(call, attr(call, "axis"), x.ndim)
+        if x.shape is not None and at.shape is not None:
+            for d, (a, b) in enumerate(zip(x.shape, at.shape, strict=True)):
+                if d != axis and prove(expr.GT(b, a)) is True:
+                    raise fail(
+                        call,
+                        f"indices {show(at.shape)} reach outside data {show(x.shape)} in "
+                        f"dimension {d}",
+                    )
+    return TensorType(at.shape, x.dtype, at.ndim)
+
+
+def _gather_elements_emit(
+    call: graph.Call, out: TensorType, x: te.Tensor, at: te.Tensor
+) -> te.Tensor:
+    axis = normal_axis(call, attr(call, "axis"), x.ndim)
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        index = wrapped_index(scalar.cast(at[i], "int64"), x.shape[axis])
+        places = [
+            index if d == axis else _inside(v, at.shape[d], x.shape[d]) for d, v in enumerate(i)
+        ]
+        return x[tuple(places)]
+
+    return te.compute(at.shape, element, "T_gather_elements")
+
+
+def wrapped_index(index: PrimExpr, extent: PrimExpr) -> PrimExpr:
+    """A run-time index as NumPy means it (negative: from the end), moved into the tensor."""
+    from_end = expr.Select(expr.LT(index, te.ZERO), index + extent, index)
+    return scalar.clamp(from_end, 0, extent - 1)
+
+
+def _inside(index: PrimExpr, extent: PrimExpr, limit: PrimExpr) -> PrimExpr:
+    """`index`, below `extent`, moved below `limit` unless it is there already."""
+    if prove(expr.LE(extent, limit)) is True:
+        return index
+    return expr.binary(expr.Min, index, limit - 1)
+
+
+def _gather_elements(data: Array, indices: Array, axis: int = 0) -> Array:
+    places = list(np.indices(indices.shape))
+    places[axis] = indices.astype(np.int64)
+    return data[tuple(places)]
+
+
+define(
+    "gather_elements",
+    params("data indices", axis=0),
+    _gather_elements_infer,
+    emit=_gather_elements_emit,
+    reference=_gather_elements,
+)
+
+
+# --- one_hot ----------------------------------------------------------------------------------
+
+
+def _one_hot_infer(call: graph.Call, tys: TypesOf) -> Type:
+    at = tensor_arg(call, tys, 0)
+    require_dtype(call, at, is_int, "integer")
+    dtypes = [ty.dtype if isinstance(ty, PrimType | TensorType) else None for ty in tys[1:3]]
+    if len(tys) != 3 or dtypes[0] != dtypes[1]:
+        raise fail(call, f"on_value and off_value must be scalars of one dtype, are {tys[1:]}")
+    depth = expr.as_expr(attr(call, "depth"))
+    if at.ndim < 0:
+        return TensorType(None, dtypes[0])
+    axis = normal_axis(call, attr(call, "axis"), at.ndim + 1)
+    if at.shape is None:
+        return TensorType(None, dtypes[0], at.ndim + 1)
+    return TensorType((*at.shape[:axis], depth, *at.shape[axis:]), dtypes[0])
+
+
+def _one_hot_emit(call: graph.Call, out: TensorType, at: te.Tensor, on: Arg, off: Arg) -> te.Tensor:
+    assert out.shape is not None
+    axis = normal_axis(call, attr(call, "axis"), len(out.shape))
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        hit = expr.EQ(scalar.cast(at[(*i[:axis], *i[axis + 1 :])], "int64"), i[axis])
+        a, b = (v[()] if isinstance(v, te.Tensor) else v for v in (on, off))
+        assert isinstance(a, PrimExpr) and isinstance(b, PrimExpr)
+        return expr.Select(hit, a, b)
+
+    return te.compute(out.shape, element, "T_one_hot")
+
+
+def _one_hot(indices: Array, on_value: Any, off_value: Any, depth: int, axis: int = -1) -> Array:
+    on, off = np.asarray(on_value), np.asarray(off_value)
+    at = np.expand_dims(indices, axis)
+    shape = [1] * at.ndim
+    shape[axis] = depth
+    return np.where(at == np.arange(depth).reshape(shape), on, off).astype(on.dtype)
+
+
+define(
+    "one_hot",
+    params("indices on_value off_value", depth=REQUIRED, axis=-1),
+    _one_hot_infer,
+    emit=_one_hot_emit,
+    reference=_one_hot,
+)
+
+
+# --- nonzero, unique --------------------------------------------------------------------------
+# The extents of the results depend on the data: only ranks are known, and no loop function can
+# be given its output. The calls are lowered to library functions.
+
+
+def _nonzero_infer(call: graph.Call, tys: TypesOf) -> Type:
+    tensor_arg(call, tys, 0)
+    return TensorType(None, "int64", 2)
+
+
+define(
+    "nonzero",
+    params("x"),
+    _nonzero_infer,
+    reference=lambda x: np.array(np.nonzero(x), np.int64),
+)

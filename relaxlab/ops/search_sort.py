@@ -1,0 +1,357 @@
+"""Sorting, the largest k, unique elements, and drawing from distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir import expr, graph, loops
+from relaxlab.ir.dtypes import is_float, is_int, numpy_dtype
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.types import TensorType, TupleType, Type
+from relaxlab.ops import scalar, te
+from relaxlab.ops.datatype import dtype_attr
+from relaxlab.ops.define import (
+    TypesOf,
+    attr,
+    define,
+    fail,
+    normal_axis,
+    params,
+    require_dtype,
+    tensor_arg,
+    tensor_like,
+)
+from relaxlab.ops.shapes import ONE, prove, prove_equal
+
+Array = np.ndarray[Any, Any]
+Buffers = dict[te.Tensor, loops.Buffer]
+Rows = tuple[expr.Var, ...]
+LT, LE, GE = expr.LT, expr.LE, expr.GE
+
+
+# --- The order of a row -----------------------------------------------------------------------
+
+
+def _precedes(a: PrimExpr, b: PrimExpr, descending: bool) -> PrimExpr:
+    """Whether `a` must come before `b`; NaN counts as the largest, as in NumPy."""
+    if descending:
+        a, b = b, a
+    less: PrimExpr = LT(a, b)
+    if is_float(a.dtype):
+        less = expr.Or(less, expr.And(expr.Not(scalar.isnan(a)), scalar.isnan(b)))
+    return less
+
+
+class _Scalars:
+    """Integer variables of a hand-written loop, kept in local buffers of one element."""
+
+    def __init__(self, *names: str) -> None:
+        self.buffers = {n: loops.Buffer(n, (ONE,), "int64", scope="local") for n in names}
+
+    def __getitem__(self, name: str) -> PrimExpr:
+        return loops.BufferLoad(self.buffers[name], (te.ZERO,))
+
+    def set(self, name: str, value: PrimExpr) -> loops.Stmt:
+        return loops.BufferStore(self.buffers[name], value, (te.ZERO,))
+
+
+def argsort_compute(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
+    """The stable order of each row along `axis`, int64: merge sort, bottom up, O(n log n)."""
+    extent = x.shape[axis]
+    rows = (*x.shape[:axis], *x.shape[axis + 1 :])
+
+    def body(row: Rows, buffers: Buffers) -> tuple[loops.Stmt, tuple[loops.Buffer, ...]]:
+        def at(place: PrimExpr) -> tuple[PrimExpr, ...]:
+            return (*row[:axis], place, *row[axis:])
+
+        order = buffers[out]
+        merged = loops.Buffer("merged", (extent,), "int64")
+        s = _Scalars("width", "start", "left", "right")
+
+        def key(place: PrimExpr) -> PrimExpr:
+            return loops.BufferLoad(buffers[x], at(loops.BufferLoad(order, at(place))))
+
+        def each(name: str, fn: Callable[[PrimExpr], loops.Stmt]) -> loops.Stmt:
+            var = expr.Var(name)
+            return loops.For(var, te.ZERO, extent, "serial", fn(var))
+
+        first = each("i", lambda i: loops.BufferStore(order, i, at(i)))
+        merge = _merge_step(s, order, merged, at, key, extent, descending)
+        copy = each("i", lambda i: loops.BufferStore(order, loops.BufferLoad(merged, (i,)), at(i)))
+        one_width = loops.seq(
+            s.set("start", te.ZERO),
+            loops.While(LT(s["start"], extent), merge),
+            copy,
+            s.set("width", s["width"] * 2),
+        )
+        loop = loops.While(LT(s["width"], extent), one_width)
+        return loops.seq(first, s.set("width", ONE), loop), (merged, *s.buffers.values())
+
+    (out,) = te.compute_rows(rows, [("T_argsort", x.shape, "int64")], [x], body, "T_argsort")
+    return out
+
+
+def _merge_step(
+    s: _Scalars,
+    order: loops.Buffer,
+    merged: loops.Buffer,
+    at: Callable[[PrimExpr], tuple[PrimExpr, ...]],
+    key: Callable[[PrimExpr], PrimExpr],
+    extent: PrimExpr,
+    descending: bool,
+) -> loops.Stmt:
+    """Merge the two runs of `width` that begin at `start`, then move `start` past them."""
+    middle = expr.Min(s["start"] + s["width"], extent)
+    end = expr.Min(s["start"] + s["width"] * 2, extent)
+    left, right = s["left"], s["right"]
+    place = left + right - middle  # how many were merged so far, counted from `start`
+    # The left run wins ties: it holds the earlier elements.
+    right_first = scalar.if_then_else(
+        GE(left, middle),
+        te.TRUE,
+        scalar.if_then_else(
+            GE(right, end), expr.const(False), _precedes(key(right), key(left), descending)
+        ),
+    )
+
+    def take(name: str) -> loops.Stmt:
+        value = loops.BufferLoad(order, at(s[name]))
+        store = loops.BufferStore(merged, value, (place,))
+        return loops.seq(store, s.set(name, s[name] + 1))
+
+    step = loops.IfThenElse(right_first, take("right"), take("left"))
+    return loops.seq(
+        s.set("left", s["start"]),
+        s.set("right", middle),
+        loops.While(LT(place, end), step),
+        s.set("start", end),
+    )
+
+
+def _gathered(x: te.Tensor, order: te.Tensor, axis: int, count: PrimExpr, name: str) -> te.Tensor:
+    """The first `count` elements of `x` along `axis` in the given order."""
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        return x[(*i[:axis], order[i], *i[axis + 1 :])]
+
+    return te.compute(shape, element, name)
+
+
+# --- sort, argsort, topk ----------------------------------------------------------------------
+
+
+def _order_infer(call: graph.Call, tys: TypesOf) -> TensorType:
+    x = tensor_arg(call, tys, 0)
+    if x.ndim >= 0:
+        normal_axis(call, attr(call, "axis"), x.ndim)
+    return x
+
+
+def _sort_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
+    axis = normal_axis(call, attr(call, "axis"), x.ndim)
+    order = argsort_compute(x, axis, attr(call, "descending"))
+    return _gathered(x, order, axis, x.shape[axis], "T_sort")
+
+
+def _argsort_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
+    axis = normal_axis(call, attr(call, "axis"), x.ndim)
+    order = argsort_compute(x, axis, attr(call, "descending"))
+    return _as_dtype(order, attr(call, "dtype"))
+
+
+def _as_dtype(x: te.Tensor, dtype: str) -> te.Tensor:
+    if x.dtype == dtype:
+        return x
+    return te.compute(x.shape, lambda *i: scalar.cast(x[i], dtype), "T_cast")
+
+
+def _argsort(data: Array, axis: int = -1, descending: bool = False, dtype: str = "int32") -> Array:
+    keys = data.astype(np.float32) if data.dtype.name in scalar.HALF else data
+    if not descending:
+        return np.argsort(keys, axis, kind="stable").astype(dtype)
+    # Sorting the reversed row and reversing again keeps equal elements in their order.
+    order = np.flip(np.argsort(np.flip(keys, axis), axis, kind="stable"), axis)
+    return (data.shape[axis] - 1 - order).astype(dtype)
+
+
+def _sort(x: Array, axis: int = -1, descending: bool = False) -> Array:
+    return np.take_along_axis(x, _argsort(x, axis, descending, "int64"), axis)
+
+
+define(
+    "sort",
+    params("x", axis=-1, descending=False),
+    _order_infer,
+    emit=_sort_emit,
+    reference=_sort,
+)
+define(
+    "argsort",
+    params("data", axis=-1, descending=False, dtype="int32"),
+    lambda call, tys: tensor_like(_order_infer(call, tys), dtype_attr(call)),
+    emit=_argsort_emit,
+    reference=_argsort,
+)
+
+
+def _topk_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x = _order_infer(call, tys)
+    k, kind = attr(call, "k"), attr(call, "ret_type")
+    if kind not in ("both", "values", "indices"):
+        raise fail(call, f'ret_type {kind!r} is not known: use "both", "values" or "indices"')
+    if x.shape is None:
+        values = TensorType(None, x.dtype, x.ndim)
+    else:
+        axis = normal_axis(call, attr(call, "axis"), x.ndim)
+        count = x.shape[axis] if k == -1 else expr.as_expr(k)
+        if isinstance(count, expr.IntImm) and count.value < 0:
+            raise fail(call, f"k must be -1 (all) or at least 0, is {k}")
+        if prove(LE(count, x.shape[axis])) is False:
+            raise fail(call, f"k is {count}, the tensor has only {x.shape[axis]} along axis {axis}")
+        values = TensorType((*x.shape[:axis], count, *x.shape[axis + 1 :]), x.dtype)
+    indices = tensor_like(values, dtype_attr(call))
+    return {"both": TupleType((values, indices)), "values": values, "indices": indices}[kind]
+
+
+def _topk_emit(call: graph.Call, out: Type, x: te.Tensor) -> te.Tensor | tuple[te.Tensor, ...]:
+    axis = normal_axis(call, attr(call, "axis"), x.ndim)
+    order = argsort_compute(x, axis, attr(call, "largest"))
+    k, kind = attr(call, "k"), attr(call, "ret_type")
+    count = x.shape[axis] if k == -1 else expr.as_expr(k)
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    values = _gathered(x, order, axis, count, "T_topk_values")
+    dtype = attr(call, "dtype")
+    indices = te.compute(shape, lambda *i: scalar.cast(order[i], dtype), "T_topk_indices")
+    return {"both": (values, indices), "values": values, "indices": indices}[kind]
+
+
+def _topk(
+    data: Array,
+    k: int = 1,
+    axis: int = -1,
+    ret_type: str = "both",
+    largest: bool = True,
+    dtype: str = "int32",
+) -> Any:
+    count = data.shape[axis] if k == -1 else k
+    order = np.take(_argsort(data, axis, largest, "int64"), range(count), axis)
+    values, indices = np.take_along_axis(data, order, axis), order.astype(numpy_dtype(dtype))
+    return {"both": (values, indices), "values": values, "indices": indices}[ret_type]
+
+
+define(
+    "topk",
+    params("data", k=1, axis=-1, ret_type="both", largest=True, dtype="int32"),
+    _topk_infer,
+    emit=_topk_emit,
+    reference=_topk,
+)
+
+
+# --- unique -----------------------------------------------------------------------------------
+
+
+def _unique_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x = tensor_arg(call, tys, 0)
+    axis = attr(call, "axis")
+    ndim = 1 if axis is None else x.ndim
+    if axis is not None and x.ndim >= 0:
+        normal_axis(call, axis, x.ndim)
+    flags = [attr(call, f"return_{n}") for n in ("index", "inverse", "counts")]
+    extra = (TensorType(None, "int64", 1),) * sum(map(bool, flags))
+    values = TensorType(None, x.dtype, ndim)
+    return TupleType((values, *extra)) if extra else values
+
+
+def _unique(
+    x: Array,
+    sorted: bool = True,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+) -> Any:
+    found = np.unique(x, return_index, return_inverse, return_counts, axis)
+    if not isinstance(found, tuple):
+        return found
+    return (found[0], *(np.asarray(a, np.int64).reshape(-1) for a in found[1:]))
+
+
+define(
+    "unique",
+    params(
+        "x",
+        sorted=True,
+        return_index=False,
+        return_inverse=False,
+        return_counts=False,
+        axis=None,
+    ),
+    _unique_infer,
+    reference=_unique,
+)
+
+
+# --- Sampling ---------------------------------------------------------------------------------
+
+
+def _multinomial_infer(call: graph.Call, tys: TypesOf) -> Type:
+    prob, uniform, rows = (tensor_arg(call, tys, i) for i in range(3))
+    require_dtype(call, prob, is_float, "floating point")
+    require_dtype(call, uniform, is_float, "floating point", 1)
+    require_dtype(call, rows, is_int, "integer", 2)
+    for i, t in enumerate((prob, uniform, rows)):
+        if t.ndim not in (-1, 2):
+            raise fail(call, f"argument {i} must have two dimensions, is {t}")
+    for i, t in enumerate((uniform, rows), 1):
+        if t.shape is not None and prove_equal(t.shape[1], ONE) is False:
+            raise fail(call, f"argument {i} must have shape (n, 1), is {t}")
+    known = uniform.shape is not None and rows.shape is not None
+    if known and prove_equal(uniform.shape[0], rows.shape[0]) is False:
+        raise fail(call, f"{uniform} and {rows} must have one row per draw")
+    return TensorType(uniform.shape, dtype_attr(call), 2)
+
+
+def _multinomial_emit(
+    call: graph.Call, out: TensorType, prob: te.Tensor, uniform: te.Tensor, rows: te.Tensor
+) -> te.Tensor:
+    assert out.shape is not None
+    from relaxlab.ops.reduce import scan_compute
+
+    sums = scan_compute(prob, 1, "float32", expr.Add, 0, False, "cumsum")
+    count = prob.shape[1]
+    v = te.reduce_axis(count, "v")
+
+    def element(i: PrimExpr, j: PrimExpr) -> te.Reduce:
+        row = scalar.clamp(scalar.cast(rows[i, j], "int64"), 0, prob.shape[0] - 1)
+        drawn = scalar.cast(uniform[i, j], "float32")
+        total = sums[row, count - 1]
+        # The first class whose running sum exceeds the draw; the last one when none does.
+        missed = expr.And(LE(sums[row, v.var], drawn * total), LT(v.var, count - 1))
+        return te.te_sum(expr.Select(missed, ONE, te.ZERO), v)
+
+    classes = te.compute(out.shape, element, "T_multinomial")
+    return _as_dtype(classes, attr(call, "dtype"))
+
+
+def _multinomial(
+    prob: Array, uniform_sample: Array, sample_indices: Array, dtype: str = "int64"
+) -> Array:
+    rows = np.clip(sample_indices[:, 0].astype(np.int64), 0, prob.shape[0] - 1)
+    sums = np.cumsum(prob.astype(np.float32), axis=1, dtype=np.float32)[rows]
+    drawn = uniform_sample.astype(np.float32) * sums[:, -1:]
+    classes = (sums[:, :-1] <= drawn).sum(1, keepdims=True)
+    return classes.astype(numpy_dtype(dtype))
+
+
+define(
+    "multinomial_from_uniform",
+    params("prob uniform_sample sample_indices", dtype="int64"),
+    _multinomial_infer,
+    emit=_multinomial_emit,
+    reference=_multinomial,
+)
