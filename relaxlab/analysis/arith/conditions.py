@@ -11,6 +11,7 @@ from relaxlab.analysis.arith.divide import expand
 from relaxlab.analysis.arith.poly import Poly
 from relaxlab.analysis.arith.prove import assume_nonneg, is_nonneg, is_positive
 from relaxlab.ir import dtypes, expr
+from relaxlab.ir.substitute import symbols_in
 
 TRUE = expr.IntImm(1, "bool")
 FALSE = expr.IntImm(0, "bool")
@@ -367,7 +368,4 @@ def _assume_equal(ctx: Context, d: Poly) -> None:
 
 
 def _mentions(ctx: Context, p: Poly, number: int) -> bool:
-    return any(
-        a == number or any(_mentions(ctx, q, number) for q in ctx.atoms[a].args)
-        for a in poly.atoms_in(p)
-    )
+    return ctx.atoms[number].expr in symbols_in(convert.expr_of(ctx, p, "int64"))

@@ -120,7 +120,7 @@ class Context:
         if known is not None:
             return known
         lo, hi = self.interval(number)
-        if lo == hi:
+        if lo == hi and finite(lo):
             return poly.const(int(lo))
         return poly.atom(number)
 

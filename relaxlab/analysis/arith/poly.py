@@ -121,8 +121,8 @@ def content(p: Poly) -> int:
 def split_by(p: Poly, m: Monomial, k: int) -> tuple[Poly, Poly]:
     """(q, r) with p = q * k * m + r, for k > 0.
 
-    Coefficients divide toward zero, so that small terms stay as they are; the constant divides
-    toward minus infinity, so that it is left in [0, k).
+    Terms go to `q` where they divide exactly, so that strides stay readable; the constant is
+    split so that what is left of it is in [0, k).
     """
     q: Poly = {}
     r: Poly = {}
@@ -131,7 +131,10 @@ def split_by(p: Poly, m: Monomial, k: int) -> tuple[Poly, Poly]:
         if rest is None:
             r[n] = c
             continue
-        t = c // k if c > 0 or not n else -(-c // k)
+        if n and c % k:
+            r[n] = c
+            continue
+        t = c // k
         if t:
             q[rest] = t
         if c - t * k:
