@@ -44,24 +44,23 @@ def refreshed(block: Block) -> Block:
 
 
 Regions = tuple[BufferRegion, ...]
+Found = dict[BufferRegion, None]
 
 
 def access_regions(s: Stmt) -> tuple[Regions, Regions]:
     """What a statement reads and writes, each distinct place once; inner loops are relaxed."""
-    reads: dict[BufferRegion, None] = {}
-    writes: dict[BufferRegion, None] = {}
+    reads: Found = {}
+    writes: Found = {}
     _collect(s, {}, reads, writes)
     return _distinct(reads), _distinct(writes)
 
 
-def _distinct(found: dict[BufferRegion, None]) -> Regions:
+def _distinct(found: Found) -> Regions:
     keyed = {(r.buffer, tuple((x.min, x.extent) for x in r.region)): r for r in found}
     return tuple(keyed.values())
 
 
-def _collect(
-    n: Node, env: dict[Var, Span | None], reads: dict[BufferRegion, None], writes: dict[BufferRegion, None]
-) -> None:
+def _collect(n: Node, env: dict[Var, Span | None], reads: Found, writes: Found) -> None:
     match n:
         case For():
             env = env | loop_env([n], Analyzer(), env)

@@ -1,0 +1,317 @@
+"""Shrink intermediate buffers to what is alive in one iteration of the loop around their uses.
+
+A buffer of scope `local` or `shared` that is filled and used within one iteration of a loop is
+allocated inside that loop, over the region the iteration touches (the allocation of TVM's
+PlanAndUpdateBufferAllocationLocation and CompactBufferAllocation). This is a lowering step: the
+indices of the result mention loop variables inside blocks, so no primitive applies afterwards.
+Global buffers stay where they are: they are planned with the rest of main memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    Range,
+    Stmt,
+)
+from relaxlab.ir.node import Node, children, replace, walk
+from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.ranges import (
+    ZERO,
+    Env,
+    Span,
+    bind_stmt,
+    binding_of,
+    covers,
+    loop_env,
+    shape_analyzer,
+    span_of,
+    union,
+)
+from relaxlab.schedule.regions import (
+    has_opaque_access,
+    rewrite_accesses,
+    with_alloc,
+    without_alloc,
+)
+from relaxlab.schedule.tree import (
+    TRUE,
+    Place,
+    child_stmts,
+    find_loop,
+    fresh_block_name,
+    path_to,
+    realizes_under,
+    vars_in,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One access of a buffer: the statements around it and the first and last index touched."""
+
+    path: tuple[Stmt, ...]
+    bounds: tuple[Span, ...]
+    write: bool
+    order: int
+
+
+def compact_buffers(func: PrimFunc) -> PrimFunc:
+    """`func` with its `local` and `shared` buffers allocated and sized per iteration."""
+    for block in [b for b in _blocks(func) if realizes_under(b.body)]:
+        for buffer in block.alloc_buffers:
+            if buffer.scope != "global":
+                func = _compact(func, block.name, buffer)
+    return func
+
+
+def _blocks(func: PrimFunc) -> list[Block]:
+    return [n for n in walk(func.body) if isinstance(n, Block)]
+
+
+def _compact(func: PrimFunc, owner: str, buffer: Buffer) -> PrimFunc:
+    if has_opaque_access(func.body, buffer):
+        return func
+    found = _accesses(func, buffer)
+    if not found:
+        return without_alloc(func, buffer)
+    lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, expr.Let | LetStmt)}
+    path = path_to(func.body, lambda s: isinstance(s, Block) and s.name == owner)
+    assert path is not None
+    for site in _sites(found, len(path) - 1, buffer):
+        an = shape_analyzer(func)
+        for s in found[0].path[: site + 1]:
+            bind_stmt(an, s)
+        spans = [_spans(a, site, lets, buffer, an) for a in found]
+        if site == len(path) - 1 or _filled_first(found, spans, site, an):
+            return _placed(func, buffer, found[0].path[: site + 1], spans, an)
+    raise AssertionError("the owning block is always a site")
+
+
+def _accesses(func: PrimFunc, buffer: Buffer) -> list[Access]:
+    """All accesses in program order, initialisations before the bodies they belong to."""
+    found: list[Access] = []
+
+    def scan(n: Node, path: tuple[Stmt, ...]) -> None:
+        if isinstance(n, BufferLoad) and n.buffer is buffer:
+            found.append(Access(path, tuple(_lanes(i) for i in n.indices), False, len(found)))
+        for c in children(n):
+            if not isinstance(c, Stmt):
+                scan(c, path)
+
+    def visit(s: Stmt, path: tuple[Stmt, ...]) -> None:
+        path = (*path, s)
+        if isinstance(s, Block):
+            for m in s.match_buffers:
+                if m.source.buffer is buffer:
+                    found.extend(_matched(s, m.source, path, len(found)))
+        else:
+            scan(s, path)
+        for c in child_stmts(s):
+            visit(c, path)
+        if isinstance(s, BufferStore) and s.buffer is buffer:
+            found.append(Access(path, tuple(_lanes(i) for i in s.indices), True, len(found)))
+
+    visit(func.body, ())
+    return found
+
+
+def _matched(
+    block: Block, source: BufferRegion, path: tuple[Stmt, ...], order: int
+) -> Iterator[Access]:
+    """A matched region counts as read, written or both, as the block declares."""
+    spans = tuple(Span(r.min, r.min + r.extent - 1) for r in source.region)
+    if any(r.buffer is source.buffer for r in block.reads):
+        yield Access(path, spans, False, order)
+    if any(w.buffer is source.buffer for w in block.writes):
+        yield Access(path, spans, True, order)
+
+
+def _lanes(index: PrimExpr) -> Span:
+    """The first and last element of a vector index; a scalar index is both."""
+    match index:
+        case expr.Ramp(base, stride, lanes):
+            last = base + stride * expr.const(lanes - 1, base.dtype)
+            negative = isinstance(stride, expr.IntImm) and stride.value < 0
+            return Span(last, base) if negative else Span(base, last)
+        case expr.Broadcast(value):
+            return Span(value, value)
+        case _:
+            return Span(index, index)
+
+
+def _sites(found: list[Access], owner: int, buffer: Buffer) -> Iterator[int]:
+    """Depths at which the buffer may be allocated, the innermost first, the owning block last.
+
+    Every access is below; an element that accumulates lives outside the loops it accumulates over.
+    """
+    common = len(found[0].path)
+    for a in found:
+        same = 0
+        for x, y in zip(found[0].path[:common], a.path, strict=False):
+            if x is not y:
+                break
+            same += 1
+        common = same
+    path = found[0].path[:common]
+    limit = min((_accumulation_depth(a) for a in found if a.write), default=common)
+    for depth in range(min(common, limit) - 1, owner, -1):
+        s = path[depth]
+        if isinstance(s, For) and s.kind != "vectorized" and _may_own(s, buffer):
+            yield depth
+    yield owner
+
+
+def _may_own(loop: For, buffer: Buffer) -> bool:
+    thread = loop.thread or ""
+    return not (buffer.scope == "shared" and thread.startswith("threadIdx"))
+
+
+def _accumulation_depth(a: Access) -> int:
+    """The depth of the outermost loop that a reduce axis around the access is bound to."""
+    reduced: set[Var] = set()
+    for s in a.path:
+        if isinstance(s, BlockRealize):
+            for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True):
+                if iv.kind != "spatial":
+                    reduced |= vars_in(value)
+    for depth, s in enumerate(a.path):
+        if isinstance(s, For) and s.loop_var in reduced:
+            return depth
+        if isinstance(s, Block) and reduced & {iv.var for iv in s.iter_vars}:
+            return depth
+    return len(a.path)
+
+
+def _spans(
+    a: Access, site: int, lets: Env, buffer: Buffer, an: Analyzer
+) -> tuple[Span, ...]:
+    """What the access touches while everything inside the site runs, axes as their bindings."""
+    below = a.path[site + 1 :]
+    env = loop_env([s for s in below if isinstance(s, For)], an, lets)
+    result: list[Span] = []
+    for bound, dim in zip(a.bounds, buffer.shape, strict=True):
+        lo, hi = bound.lo, bound.hi
+        for s in reversed(below):
+            if isinstance(s, BlockRealize):
+                lo, hi = substitute(lo, binding_of(s)), substitute(hi, binding_of(s))
+        first, last = span_of(an.simplify(lo), env, an), span_of(an.simplify(hi), env, an)
+        data = any(isinstance(n, BufferLoad) for e in (lo, hi) for n in walk(e))
+        whole = data or first is None or last is None
+        result.append(Span(ZERO, dim - 1) if whole else Span(first.lo, last.hi))  # type: ignore
+    return tuple(result)
+
+
+def _filled_first(
+    found: list[Access], spans: list[tuple[Span, ...]], site: int, an: Analyzer
+) -> bool:
+    """Whether each read finds what an earlier write of the same iteration left there."""
+    pairs = list(zip(found, spans, strict=True))
+    writers = [(a, s) for a, s in pairs if a.write]
+    return all(
+        any(
+            w.order < a.order
+            and _unconditional(w, a, site)
+            and all(covers(x, y, an) for x, y in zip(made, needed, strict=True))
+            for w, made in writers
+        )
+        for a, needed in pairs
+        if not a.write
+    )
+
+
+def _unconditional(writer: Access, reader: Access, site: int) -> bool:
+    """Whether the write happens wherever the read does: no condition around it alone."""
+    conditions = [s for s in writer.path[site + 1 :] if isinstance(s, IfThenElse)]
+    return all(c in reader.path for c in conditions)
+
+
+def _placed(
+    func: PrimFunc,
+    buffer: Buffer,
+    path: tuple[Stmt, ...],
+    spans: list[tuple[Span, ...]],
+    an: Analyzer,
+) -> PrimFunc:
+    """`func` with the buffer allocated at the end of `path`, over the union of `spans`."""
+    total = list(spans[0])
+    for s in spans[1:]:
+        total = [union(a, b, an) for a, b in zip(total, s, strict=True)]
+    starts: list[PrimExpr] = []
+    shape: list[PrimExpr] = []
+    for span, dim in zip(total, buffer.shape, strict=True):
+        start, extent = _kept(span, dim, an)
+        starts.append(start)
+        shape.append(extent)
+    site = path[-1]
+    if tuple(shape) == buffer.shape and isinstance(site, Block):
+        return func
+    new = replace(buffer, shape=tuple(shape), strides=())
+
+    def index(indices):  # type: ignore[no-untyped-def]
+        return tuple(_shifted(i, lo) for i, lo in zip(indices, starts, strict=True))
+
+    def region(ranges):  # type: ignore[no-untyped-def]
+        pairs = zip(ranges, starts, strict=True)
+        return tuple(Range(_shifted(r.min, lo), r.extent) for r, lo in pairs)
+
+    func = without_alloc(func, buffer)
+    func = replace(func, body=rewrite_accesses(func.body, buffer, new, index, region))
+    if isinstance(site, Block):
+        return with_alloc(func, site.name, new)
+    assert isinstance(site, For)
+    return _allocated_in_loop(func, site.loop_var, new)
+
+
+def _kept(span: Span, dim: PrimExpr, an: Analyzer) -> tuple[PrimExpr, PrimExpr]:
+    """Start and extent of a dimension: the span, as a constant if possible, or the whole."""
+    extent = an.simplify(span.hi - span.lo + 1)
+    if not isinstance(extent, expr.IntImm):
+        _, upper = an.bounds_of(extent)
+        if upper is not None:
+            extent = expr.const(upper)
+    if an.prove(expr.LE(dim, extent)):
+        return ZERO, dim
+    if isinstance(extent, expr.IntImm) or an.prove(expr.LE(extent, dim)):
+        return an.simplify(span.lo), extent
+    return ZERO, dim
+
+
+def _shifted(index: PrimExpr, start: PrimExpr) -> PrimExpr:
+    match index:
+        case expr.Ramp(base):
+            return replace(index, base=base - start)
+        case expr.Broadcast(value):
+            return replace(index, value=value - start)
+        case _:
+            return index - start
+
+
+def _allocated_in_loop(func: PrimFunc, var: Var, buffer: Buffer) -> PrimFunc:
+    """`func` with `buffer` allocated by a block that is the body of the loop over `var`."""
+    place = find_loop(func, var)
+    body = place.loop.body
+    if isinstance(body, BlockRealize) and not body.iter_values and not body.block.writes:
+        block = body.block
+        buffers = (*block.alloc_buffers, buffer)
+        return Place(func, (*place.path, body, block)).replaced(
+            replace(block, alloc_buffers=buffers)
+        )
+    name = fresh_block_name(func, f"{var.name}_body")
+    wrapped = BlockRealize((), TRUE, Block(name, (), (), (), body, alloc_buffers=(buffer,)))
+    return place.replaced(replace(place.loop, body=wrapped))
