@@ -16,7 +16,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, loops, types
+from relaxlab.ir.node import Attrs
 from relaxlab.ir.substitute import symbols_in
 
 Value: TypeAlias = "int | tuple[Value, ...]"
@@ -214,6 +216,16 @@ class CallPacked:
 
 
 @dataclass(frozen=True, slots=True)
+class CallOperator:
+    """dst = an operator that has no loops (`unique`, `print`), run by its NumPy reference."""
+
+    op: str
+    args: tuple[PackedArg, ...]
+    attrs: Attrs
+    dst: Value | None
+
+
+@dataclass(frozen=True, slots=True)
 class CallFunction:
     """dst = function(*args), a graph function by name or a register holding one."""
 
@@ -254,7 +266,8 @@ class If:
 
 Instr: TypeAlias = (
     MatchShape | ComputeScalar | Require | LoadConst | LoadFunction | MakeShape | MakeScalar
-    | AllocStorage | Alloc | View | CallKernel | CallPacked | CallFunction | Pack | Unpack | If
+    | AllocStorage | Alloc | View | CallKernel | CallPacked | CallOperator | CallFunction
+    | Pack | Unpack | If
 )  # fmt: skip
 
 
@@ -313,48 +326,3 @@ def kernel_symbols(func: loops.PrimFunc) -> tuple[expr.Var, ...]:
     scalars = [p for p in func.params if isinstance(p, expr.Var)]
     found = [s for b in func.buffers for s in symbols_in(b) if s not in scalars]
     return (*dict.fromkeys(found), *scalars)
-
-
-_ARITH: dict[type[expr.PrimExpr], Any] = {
-    expr.Add: lambda a, b: a + b,
-    expr.Sub: lambda a, b: a - b,
-    expr.Mul: lambda a, b: a * b,
-    expr.FloorDiv: lambda a, b: a // b,
-    expr.FloorMod: lambda a, b: a % b,
-    expr.Div: lambda a, b: a // b if (a < 0) == (b < 0) else -(-a // b),
-    expr.Mod: lambda a, b: a - b * (a // b if (a < 0) == (b < 0) else -(-a // b)),
-    expr.Min: min,
-    expr.Max: max,
-    expr.EQ: lambda a, b: a == b,
-    expr.NE: lambda a, b: a != b,
-    expr.LT: lambda a, b: a < b,
-    expr.LE: lambda a, b: a <= b,
-    expr.GT: lambda a, b: a > b,
-    expr.GE: lambda a, b: a >= b,
-    expr.And: lambda a, b: a and b,
-    expr.Or: lambda a, b: a or b,
-    expr.BitAnd: lambda a, b: a & b,
-    expr.BitOr: lambda a, b: a | b,
-    expr.BitXor: lambda a, b: a ^ b,
-    expr.ShiftLeft: lambda a, b: a << b,
-    expr.ShiftRight: lambda a, b: a >> b,
-}
-
-
-def evaluate(e: expr.PrimExpr, env: Mapping[expr.Var, int]) -> Any:
-    """The value of an integer (or constant) expression. Raises KeyError for an unbound symbol."""
-    match e:
-        case expr.IntImm(value) | expr.FloatImm(value):
-            return value
-        case expr.Var():
-            return env[e]
-        case expr.BinaryOp(a, b):
-            return int(_ARITH[type(e)](evaluate(a, env), evaluate(b, env)))
-        case expr.Not(a):
-            return int(not evaluate(a, env))
-        case expr.Cast(_, value):
-            return evaluate(value, env)
-        case expr.Select(condition, yes, no) | expr.Call(_, "if_then_else", (condition, yes, no)):
-            return evaluate(yes if evaluate(condition, env) else no, env)
-        case _:
-            raise TypeError(f"not an integer expression on the host: {e}")

@@ -1,0 +1,201 @@
+"""Reading and rebuilding the bindings of graph functions: what every graph pass needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from relaxlab.ir import expr, graph, types
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import NO_ATTRS, Attrs, map_children, replace, walk
+from relaxlab.ir.op_table import find_op
+
+CALL_TIR = graph.Op("call_tir")
+CALL_TIR_INPLACE = graph.Op("call_tir_inplace")
+
+
+def all_bindings(root: graph.Function | graph.SeqExpr) -> Iterator[graph.Binding]:
+    """Every binding in order, those of branches before the binding of their `If`."""
+    seq = root.body if isinstance(root, graph.Function) else root
+    for block in seq.blocks:
+        for b in block.bindings:
+            value = b.value  # type: ignore[attr-defined]
+            if isinstance(value, graph.If):
+                yield from all_bindings(value.true_branch)
+                yield from all_bindings(value.false_branch)
+            yield b
+
+
+def map_blocks(
+    fn: graph.Function, rewrite: Callable[[graph.BindingBlock], graph.BindingBlock | None]
+) -> graph.Function:
+    """`fn` with each binding block rewritten, inner blocks (of branches) first; None drops it."""
+    return replace_body(fn, map_seq(fn.body, rewrite))
+
+
+def map_seq(
+    seq: graph.SeqExpr, rewrite: Callable[[graph.BindingBlock], graph.BindingBlock | None]
+) -> graph.SeqExpr:
+    """`map_blocks` for one sequence."""
+
+    def branch(n: graph.Expr) -> graph.Expr:
+        return map_seq(n, rewrite) if isinstance(n, graph.SeqExpr) else n
+
+    def inner(b: graph.Binding) -> graph.Binding:
+        value = b.value  # type: ignore[attr-defined]
+        if not isinstance(value, graph.If):
+            return b
+        new = map_children(value, branch)  # type: ignore[arg-type]
+        return b if new is value else replace(b, value=new)
+
+    blocks: list[graph.BindingBlock] = []
+    for block in seq.blocks:
+        new = rewrite(with_bindings(block, [inner(b) for b in block.bindings]))
+        if new is not None and new.bindings:
+            blocks.append(new)
+    if len(blocks) == len(seq.blocks) and all(
+        a is b for a, b in zip(blocks, seq.blocks, strict=True)
+    ):
+        return seq
+    return replace(seq, blocks=tuple(blocks))
+
+
+def with_bindings(block: graph.BindingBlock, new: list[graph.Binding]) -> graph.BindingBlock:
+    """`block` with other bindings; itself when they are the same objects."""
+    if len(new) == len(block.bindings) and all(
+        a is b for a, b in zip(new, block.bindings, strict=True)
+    ):
+        return block
+    return replace(block, bindings=tuple(new))
+
+
+def replace_body(fn: graph.Function, body: graph.SeqExpr) -> graph.Function:
+    """`fn` with another body; itself when it is the same object."""
+    return fn if body is fn.body else replace(fn, body=body)
+
+
+def vars_in(e: graph.Expr) -> Iterator[graph.Var]:
+    """Every occurrence of a graph variable in an expression (binders of branches included)."""
+    return (n for n in walk(e) if isinstance(n, graph.Var))
+
+
+def use_counts(fn: graph.Function | graph.SeqExpr) -> Counter[graph.Var]:
+    """How often each variable is read: by bindings, bodies of branches, and the result."""
+    uses: Counter[graph.Var] = Counter()
+
+    def leaf(e: graph.Expr) -> None:
+        if isinstance(e, graph.If):
+            uses.update(vars_in(e.condition))
+            sequence(e.true_branch)
+            sequence(e.false_branch)
+        else:
+            uses.update(vars_in(e))
+
+    def sequence(seq: graph.SeqExpr) -> None:
+        for block in seq.blocks:
+            for b in block.bindings:
+                leaf(b.value)  # type: ignore[attr-defined]
+        leaf(seq.body)
+
+    sequence(fn.body if isinstance(fn, graph.Function) else fn)
+    return uses
+
+
+def leaf_type(e: graph.Expr) -> types.Type | None:
+    """The type of a variable, constant, shape, scalar, or tuple of those; None when unknown."""
+    match e:
+        case graph.Var(_, ty):
+            return ty
+        case graph.Constant(data):
+            shape = tuple(expr.IntImm(int(d)) for d in data.shape)
+            return types.TensorType(shape, str(data.dtype))
+        case graph.ShapeExpr(values):
+            return types.ShapeType(values)
+        case graph.PrimValue(value):
+            return types.PrimType(value.dtype, value)
+        case graph.Tuple(fields):
+            found = [leaf_type(f) for f in fields]
+            known = [t for t in found if t is not None]
+            return types.TupleType(tuple(known)) if len(known) == len(found) else None
+        case graph.StringImm() | graph.DataTypeImm():
+            return types.ObjectType()
+        case _:
+            return None
+
+
+def known_shape(ty: types.Type | None) -> tuple[expr.PrimExpr, ...] | None:
+    """The dimensions of a tensor type with known shape and dtype, else None."""
+    if isinstance(ty, types.TensorType) and ty.dtype is not None:
+        return ty.shape
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class TirCall:
+    """A `call_tir` or `call_tir_inplace`, taken apart. `inplace` has, per output, the index of the
+    argument it overwrites or -1."""
+
+    callee: str
+    args: tuple[graph.Expr, ...]
+    symbols: tuple[expr.PrimExpr, ...]
+    outs: tuple[types.Type, ...]
+    inplace: tuple[int, ...] = ()
+
+    def build(self) -> graph.Call:
+        """The call expression."""
+        args: tuple[graph.Expr, ...] = (graph.GlobalVar(self.callee), graph.Tuple(self.args))
+        if self.symbols:
+            args = (*args, graph.ShapeExpr(self.symbols))
+        if self.inplace:
+            attrs = Attrs(inplace_indices=self.inplace)
+            return graph.Call(CALL_TIR_INPLACE, args, attrs, self.outs)
+        return graph.Call(CALL_TIR, args, NO_ATTRS, self.outs)
+
+
+def tir_call(value: graph.Expr) -> TirCall | None:
+    """`value` taken apart if it is a call of a loop function through `call_tir[_inplace]`."""
+    match value:
+        case graph.Call(graph.Op("call_tir" | "call_tir_inplace"), (graph.GlobalVar(name), *rest)):
+            packed = rest[0] if rest else graph.Tuple(())
+            args = packed.fields if isinstance(packed, graph.Tuple) else (packed,)
+            shape = rest[1] if len(rest) > 1 else None
+            symbols = shape.values if isinstance(shape, graph.ShapeExpr) else ()
+            inplace = value.attrs.get("inplace_indices", ())
+            return TirCall(name, args, symbols, value.ty_args, inplace)
+        case _:
+            return None
+
+
+def is_pure(value: graph.Expr, mod: Module) -> bool:
+    """Whether evaluating `value` has no effect, so that it may be dropped."""
+    match value:
+        case graph.Call(graph.Op("call_tir_inplace")):
+            return False
+        case graph.Call(graph.Op(name)):
+            row = find_op(name)
+            return row is not None and row.pure
+        case graph.Call(graph.GlobalVar(name)):
+            fn = mod.get(name)
+            return isinstance(fn, graph.Function) and fn.is_pure
+        case graph.Call(graph.Var(_, types.FuncType() as ty)):
+            return ty.is_pure
+        case graph.Call():
+            return False
+        case graph.If(_, yes, no):
+            return all(
+                isinstance(b, graph.VarBinding) and is_pure(b.value, mod)
+                for branch in (yes, no)
+                for b in all_bindings(branch)
+            )
+        case _:
+            return True
+
+
+def array_key(data: np.ndarray) -> tuple[object, ...]:
+    """A key equal for equal arrays; big arrays compare by identity, which is cheap and safe."""
+    if data.nbytes > 4096:
+        return ("array", id(data))
+    return ("array", str(data.dtype), data.shape, data.tobytes())

@@ -1,0 +1,61 @@
+"""Remove pure bindings nobody reads and functions nobody can reach."""
+
+from __future__ import annotations
+
+from relaxlab.ir import graph
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import walk
+from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.bindings import is_pure, map_blocks, use_counts, with_bindings
+from relaxlab.trace import note
+
+
+@module_pass("dead_code_elimination")
+def dead_code_elimination(mod: Module, _: NoOptions) -> Module:
+    """Drop unread pure bindings; then private graph functions, and loop functions, that no public
+    graph function reaches. A `match_cast` stays: it is a check.
+
+    A module without graph functions keeps all its loop functions: they are its interface.
+    """
+    updates = {name: _function(name, fn, mod) for name, fn in mod.graph_functions().items()}
+    return _drop_unreachable(mod.with_functions(updates))
+
+
+def _function(name: str, fn: graph.Function, mod: Module) -> graph.Function:
+    while True:
+        new = _once(name, fn, mod)
+        if new is fn:
+            return fn
+        fn = new
+
+
+def _once(name: str, fn: graph.Function, mod: Module) -> graph.Function:
+    uses = use_counts(fn)
+
+    def live(b: graph.Binding) -> bool:
+        dead = isinstance(b, graph.VarBinding) and not uses[b.var] and is_pure(b.value, mod)
+        if dead:
+            note("dead_code_elimination", f"{name}.{b.var.name}", "nobody reads it")  # type: ignore
+        return not dead
+
+    return map_blocks(fn, lambda blk: with_bindings(blk, [b for b in blk.bindings if live(b)]))
+
+
+def _drop_unreachable(mod: Module) -> Module:
+    graphs = mod.graph_functions()
+    if not graphs:
+        return mod
+    pending = [name for name, fn in graphs.items() if not fn.private]
+    if not pending:
+        return mod
+    reached: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in reached or name not in mod:
+            continue
+        reached.add(name)
+        pending += [n.name for n in walk(mod[name]) if isinstance(n, graph.GlobalVar)]
+    dead = [name for name in mod if name not in reached]
+    for name in dead:
+        note("dead_code_elimination", name, "no public function reaches it")
+    return mod.without(*dead)

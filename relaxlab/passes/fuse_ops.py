@@ -1,0 +1,340 @@
+"""Group calls of loop functions that should become one kernel, and outline each group.
+
+The paper's section 4.2, on its Algorithm 1's pattern kinds. A value may move into the call that
+consumes it when every path from the value leads there (the consumer post-dominates it), so that
+nothing outside the group needs the value any more. Which groups are worth having is decided by
+`fusion_rules`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.pattern_kind import PatternKind
+from relaxlab.ir import expr, graph, types
+from relaxlab.ir.equal import structural_key
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import Attrs, replace
+from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.passes.base import module_pass
+from relaxlab.passes.bindings import (
+    leaf_type,
+    map_blocks,
+    tir_call,
+    use_counts,
+    vars_in,
+    with_bindings,
+)
+from relaxlab.passes.fusion_rules import Call, Facts, bytes_in, call_of, describe, why_not
+from relaxlab.trace import note
+
+
+@dataclass(frozen=True, slots=True)
+class FuseOptions:
+    """`max_group`: the most calls in one kernel."""
+
+    max_group: int = 64
+
+
+@module_pass("fuse_ops", FuseOptions)
+def fuse_ops(mod: Module, options: FuseOptions) -> Module:
+    """Outline groups of `call_tir` bindings as private functions with the attribute `primitive`.
+
+    A group's call stands where its last member stood, so it never runs before a `match_cast` that
+    one of its shapes needs. Symbols that no argument's shape binds are passed as a shape (Figure
+    8). Equal groups share one function. Needs `annotate_pattern_kind`.
+    """
+    state = _Fuser(mod, options)
+    updates = {
+        name: state.function(name, fn)
+        for name, fn in mod.graph_functions().items()
+        if not fn.attrs.get("primitive")
+    }
+    return mod.with_functions({**updates, **state.outlined})
+
+
+class _Fuser:
+    def __init__(self, mod: Module, options: FuseOptions) -> None:
+        self.mod = mod
+        self.options = options
+        self.facts: dict[str, Facts] = {}
+        self.outlined: dict[str, graph.Function] = {}
+        self.by_key: dict[str, str] = {}
+
+    def function(self, name: str, fn: graph.Function) -> graph.Function:
+        uses = use_counts(fn)
+        split = map_blocks(fn, lambda blk: _Block(self, name, blk, uses).split_decodes())
+        uses = use_counts(split)
+        return map_blocks(split, lambda blk: _Block(self, name, blk, uses).fuse())
+
+    def outline(self, members: list[graph.VarBinding]) -> graph.Call:
+        """The call of the function that does what `members` do, in order."""
+        fn, args = outline(members)
+        key = structural_key(fn)
+        if key not in self.by_key:
+            taken = Module.of({**dict(self.mod.functions), **self.outlined})
+            name = taken.fresh_name(_group_name(members))
+            self.by_key[key] = name
+            self.outlined[name] = fn
+        return graph.Call(graph.GlobalVar(self.by_key[key]), args)
+
+
+Group: TypeAlias = "tuple[Call, ...]"
+"""Calls in program order; the last one's value leaves the group."""
+
+
+class _Block:
+    """One binding block: who reads what, and the groups found so far."""
+
+    def __init__(
+        self, fuser: _Fuser, name: str, blk: graph.BindingBlock, uses: Counter[graph.Var]
+    ) -> None:
+        self.fuser = fuser
+        self.name = name
+        self.block = blk
+        self.uses = uses
+        self.calls = [
+            call_of(i, b, fuser.mod, fuser.facts) for i, b in enumerate(blk.bindings)
+        ]
+        self.readers: dict[graph.Var, list[Call]] = {}
+        self.reads: Counter[graph.Var] = Counter()
+        for c in self.calls:
+            read = Counter(vars_in(c.binding.value))  # type: ignore[attr-defined]
+            self.reads.update(read)
+            for v in read:
+                self.readers.setdefault(v, []).append(c)
+        self.overwritten = _overwritten(blk)
+
+    def label(self, c: Call) -> str:
+        kernel = "" if c.tir is None else f" ({c.callee})"
+        return f"{self.name}.{c.var.name}{kernel}"
+
+    def escapes(self, c: Call) -> bool:
+        """Whether the value is used outside the block."""
+        return self.reads[c.var] != self.uses[c.var]
+
+    # --- Cheap decodes with several readers ---------------------------------------------------
+
+    def split_decodes(self) -> graph.BindingBlock:
+        """Give each reader of a cheap decode its own copy, which can then move into the reader."""
+        copies: dict[Call, list[tuple[Call, graph.Var]]] = {}
+        split: set[Call] = set()
+        for c in reversed(self.calls):
+            readers = self.readers.get(c.var, [])
+            if len(readers) < 2 or self.escapes(c) or not split.isdisjoint(readers):
+                continue
+            if self._is_decode(c, readers):
+                split.add(c)
+                reason = f"copied for its {len(readers)} readers: it is cheap to repeat, and what "
+                note("fuse_ops", self.label(c), reason + "it reads has fewer bytes than its value")
+                for i, reader in enumerate(readers):
+                    copy = replace(c.var, name=f"{c.var.name}_{i}") if i else c.var
+                    copies.setdefault(reader, []).append((c, copy))
+        new: list[graph.Binding] = []
+        for c in self.calls:
+            mine = copies.get(c, [])
+            new += [self._copy(source, copy) for source, copy in mine]
+            if c not in split:
+                new.append(substitute(c.binding, values={s.var: v for s, v in mine}))
+        return with_bindings(self.block, new)
+
+    def _copy(self, source: Call, var: graph.Var) -> graph.Binding:
+        if var is source.var:
+            return source.binding
+        return replace(source.binding, var=var)  # type: ignore[call-arg]
+
+    def _is_decode(self, c: Call, readers: list[Call]) -> bool:
+        if c.facts is None or c.tir is None or c.facts.costly or c.kind > PatternKind.INJECTIVE:
+            return False
+        if any(a in self.overwritten for a in c.tir.args):
+            return False
+        given = sum((bytes_in(leaf_type(a)) for a in dict.fromkeys(c.tir.args)), expr.const(0))
+        made = bytes_in(c.tir.outs[0])
+        fewer = Analyzer.for_shapes((given, made)).prove(expr.LT(given, made))
+        return fewer is True and all(why_not((c, r)) is None for r in readers)
+
+    # --- Grouping -----------------------------------------------------------------------------
+
+    def fuse(self) -> graph.BindingBlock:
+        """The block with each group of two or more calls replaced by one call."""
+        groups: dict[Call, Group] = {c: (c,) for c in self.calls}
+        targets = self._post_dominators()
+        for c in self.calls:
+            target = targets[c]
+            if c.tir is None or groups[c][-1] is not c:
+                continue
+            subject = self.label(c)
+            if target is None:
+                if self.escapes(c) and self.reads[c.var]:
+                    note("fuse_ops", subject, "its value is used outside, too", applied=False)
+                continue
+            subject = f"{subject} into {self.label(target)}"
+            parts = [groups[x] for x in (c, *self._between(c, target), target)]
+            merged = tuple(sorted({m for g in parts for m in g}, key=lambda m: m.index))
+            reason = self._refusal(merged)
+            note("fuse_ops", subject, reason or describe(merged), applied=reason is None)
+            if reason is None:
+                groups.update(dict.fromkeys(merged, merged))
+        return self._rebuild(groups)
+
+    def _refusal(self, members: Group) -> str | None:
+        if len(members) > self.fuser.options.max_group:
+            return f"the kernel would do more than {self.fuser.options.max_group} calls"
+        for m in members:
+            for v in vars_in(m.binding.value):  # type: ignore[attr-defined]
+                at = self.overwritten.get(v)
+                if at is not None and m.index < at < members[-1].index:
+                    return f"{v.name} is overwritten before {members[-1].var.name} is computed"
+        return why_not(members)
+
+    def _post_dominators(self) -> dict[Call, Call | None]:
+        """For each call the first one that every use of its value leads to (None: the value is
+        used outside the block, or not at all)."""
+        targets: dict[Call, Call | None] = {}
+        depth: dict[Call, int] = {}
+
+        def meet(a: Call | None, b: Call | None) -> Call | None:
+            while a is not b and a is not None and b is not None:
+                if depth[a] >= depth[b]:
+                    a = targets[a]
+                else:
+                    b = targets[b]
+            return a if a is b else None
+
+        for c in reversed(self.calls):
+            readers = self.readers.get(c.var, [])
+            found = readers[0] if readers and not self.escapes(c) else None
+            for r in readers[1:]:
+                found = meet(found, r)
+            targets[c] = found
+            depth[c] = 0 if found is None else depth[found] + 1
+        return targets
+
+    def _between(self, c: Call, target: Call) -> list[Call]:
+        """The calls on the paths from `c` to `target`, both left out."""
+        seen: dict[Call, None] = {}
+        pending = [c]
+        while pending:
+            for r in self.readers.get(pending.pop().var, []):
+                if r is not target and r not in seen:
+                    seen[r] = None
+                    pending.append(r)
+        return list(seen)
+
+    def _rebuild(self, groups: dict[Call, Group]) -> graph.BindingBlock:
+        new: list[graph.Binding] = []
+        for c in self.calls:
+            group = groups[c]
+            if len(group) == 1:
+                new.append(c.binding)
+            elif group[-1] is c:
+                call = self.fuser.outline([m.binding for m in group])  # type: ignore[misc]
+                value = replace(call, span=c.binding.span)
+                new.append(replace(c.binding, value=value))  # type: ignore[call-arg]
+        return with_bindings(self.block, new)
+
+
+def _overwritten(blk: graph.BindingBlock) -> dict[graph.Var, int]:
+    """The variables whose memory an in-place call of the block overwrites, and where: the
+    argument itself and everything that shares its memory."""
+    shares: dict[graph.Var, graph.Var] = {}
+    places: dict[graph.Var, int] = {}
+    for i, b in enumerate(blk.bindings):
+        value = b.value  # type: ignore[attr-defined]
+        call = tir_call(value)
+        if call is not None and call.inplace:
+            for k in call.inplace:
+                arg = call.args[k] if k >= 0 else None
+                if isinstance(arg, graph.Var):
+                    places[shares.get(arg, arg)] = i
+        elif _is_alias(b):
+            source = next(vars_in(value), None)
+            if source is not None:
+                shares[b.var] = shares.get(source, source)  # type: ignore[attr-defined]
+    return places | {v: places[root] for v, root in shares.items() if root in places}
+
+
+def _is_alias(b: graph.Binding) -> bool:
+    value = b.value  # type: ignore[attr-defined]
+    if isinstance(b, graph.MatchCast) or isinstance(value, graph.Var | graph.TupleGetItem):
+        return True
+    return isinstance(value, graph.Call) and value.op == graph.Op("reshape")
+
+
+def _group_name(members: list[graph.VarBinding]) -> str:
+    calls = [tir_call(m.value) for m in members]
+    names = [c.callee.rstrip("0123456789") or c.callee for c in calls if c is not None]
+    text = "fused_" + "_".join(names)
+    return text if len(text) <= 80 else text[:60].rstrip("_") + f"_and_{len(names)}_calls"
+
+
+def outline(members: list[graph.VarBinding]) -> tuple[graph.Function, tuple[graph.Expr, ...]]:
+    """A function that does what the bindings do and returns the last one's value, and the
+    arguments to call it with."""
+    local = {m.var for m in members}
+    args: dict[object, graph.Expr] = {}
+    for m in members:
+        call = tir_call(m.value)
+        assert call is not None
+        for a in call.args:
+            if a not in local:
+                args.setdefault(id(a.data) if isinstance(a, graph.Constant) else a, a)
+    given = list(args.values())
+    params = [graph.Var(_param_name(a, i), leaf_type(a)) for i, a in enumerate(given)]
+    inner: dict[graph.Var, graph.Expr] = {}
+    constants: dict[int, graph.Var] = {}
+    for a, p in zip(given, params, strict=True):
+        if isinstance(a, graph.Var):
+            inner[a] = p
+        elif isinstance(a, graph.Constant):
+            constants[id(a.data)] = p
+    body, result = _inner_bindings(members, inner, constants)
+    bound = {d for p in params for d in _bare_dims(p.ty)}
+    free = tuple(s for s in symbols_in((params, body)) if s not in bound)
+    free += tuple(s for s in _call_symbols(members) if s not in bound and s not in free)
+    call_args = tuple(given)
+    if free:
+        params.append(graph.Var("symbols", types.ShapeType(free)))
+        call_args += (graph.ShapeExpr(free),)
+    seq = graph.SeqExpr((graph.DataflowBlock(tuple(body)),), result)
+    attrs = Attrs(primitive=True)
+    fn = graph.Function(tuple(params), seq, result.ty, private=True, attrs=attrs)
+    fresh = {s: expr.Var(s.name) for s in symbols_in(fn)}
+    return substitute(fn, symbols=fresh), call_args
+
+
+def _inner_bindings(
+    members: list[graph.VarBinding],
+    inner: dict[graph.Var, graph.Expr],
+    constants: dict[int, graph.Var],
+) -> tuple[list[graph.Binding], graph.Var]:
+    body: list[graph.Binding] = []
+    var = members[-1].var
+    for m in members:
+        kind = graph.Var if m is members[-1] else graph.DataflowVar
+        var = kind(m.var.name, m.var.ty)
+        call = tir_call(m.value)
+        assert call is not None
+        args = tuple(
+            constants[id(a.data)] if isinstance(a, graph.Constant) else inner[a]  # type: ignore
+            for a in call.args
+        )
+        inner[m.var] = var
+        body.append(graph.VarBinding(replace(call, args=args).build(), var))
+    return body, var
+
+
+def _call_symbols(members: list[graph.VarBinding]) -> tuple[expr.Var, ...]:
+    return symbols_in(tuple(m.value for m in members))
+
+
+def _param_name(a: graph.Expr, index: int) -> str:
+    return a.name if isinstance(a, graph.Var) else f"const{index}"
+
+
+def _bare_dims(ty: types.Type | None) -> list[expr.Var]:
+    shape = ty.shape if isinstance(ty, types.TensorType) else None
+    return [d for d in shape or () if isinstance(d, expr.Var)]

@@ -1,0 +1,174 @@
+"""Turn each outlined group into one loop function."""
+
+from __future__ import annotations
+
+from relaxlab.analysis.pattern_kind import PatternKind
+from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import Attrs, Node, binder_names, replace, rewrite, walk
+from relaxlab.ir.substitute import substitute
+from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.bindings import (
+    TirCall,
+    all_bindings,
+    known_shape,
+    leaf_type,
+    map_blocks,
+    tir_call,
+    with_bindings,
+)
+from relaxlab.passes.kernel_calls import argument_symbols
+from relaxlab.trace import note
+
+TRUE = expr.const(True)
+
+
+@module_pass("fuse_tir")
+def fuse_tir(mod: Module, _: NoOptions) -> Module:
+    """Replace each `primitive` function by a loop function of the same name that runs the blocks
+    of its calls in order; intermediate values are allocated in its root block. Calls of it become
+    `call_tir`; the shape parameter of a group becomes trailing scalar parameters.
+    """
+    groups = {n: f for n, f in mod.graph_functions().items() if f.attrs.get("primitive")}
+    if not groups:
+        return mod
+    merged = {name: merge_calls(fn, mod) for name, fn in groups.items()}
+    for name, func in merged.items():
+        blocks = sum(isinstance(n, loops.Block) and bool(n.iter_vars) for n in walk(func.body))
+        note("fuse_tir", name, f"one loop function with {blocks} blocks")
+
+    def binding(b: graph.Binding) -> graph.Binding:
+        value = b.value  # type: ignore[attr-defined]
+        if not isinstance(value, graph.Call) or not isinstance(value.op, graph.GlobalVar):
+            return b
+        if value.op.name not in groups:
+            return b
+        return replace(b, value=_as_tir(value, groups[value.op.name], b.var.ty))  # type: ignore
+
+    def block(blk: graph.BindingBlock) -> graph.BindingBlock:
+        return with_bindings(blk, [binding(b) for b in blk.bindings])
+
+    graphs = {n: map_blocks(f, block) for n, f in mod.graph_functions().items() if n not in groups}
+    return mod.with_functions({**graphs, **merged})
+
+
+def _as_tir(call: graph.Call, fn: graph.Function, out: types.Type | None) -> graph.Call:
+    assert isinstance(call.op, graph.GlobalVar) and out is not None
+    tensors = tuple(
+        a
+        for a, p in zip(call.args, fn.params, strict=True)
+        if not isinstance(p.ty, types.ShapeType)
+    )
+    shapes = [a for a in call.args if isinstance(a, graph.ShapeExpr)]
+    symbols = tuple(v for s in shapes for v in s.values)
+    return replace(TirCall(call.op.name, tensors, symbols, (out,)).build(), span=call.span)
+
+
+def merge_calls(fn: graph.Function, mod: Module) -> loops.PrimFunc:
+    """The loop function that does what the calls of `fn`, a `primitive` function, do."""
+    names, block_names = _Names(), _Names()
+    buffers: dict[graph.Var, loops.Buffer] = {}
+    scalars: list[expr.Var] = []
+    for p in fn.params:
+        if isinstance(p.ty, types.ShapeType):
+            scalars += [v for v in p.ty.values or () if isinstance(v, expr.Var)]
+        else:
+            buffers[p] = _buffer(names(p.name), p.ty)
+    inputs = list(buffers.values())
+    result = fn.body.body
+    bodies: list[loops.Stmt] = []
+    local: list[loops.Buffer] = []
+    kinds: list[int] = []
+    for b in all_bindings(fn):
+        var: graph.Var = b.var  # type: ignore[attr-defined]
+        buffers[var] = _buffer(names("out" if var is result else var.name), var.ty)
+        if var is not result:
+            local.append(buffers[var])
+        call = tir_call(b.value)  # type: ignore[attr-defined]
+        assert call is not None
+        callee = mod[call.callee]
+        assert isinstance(callee, loops.PrimFunc)
+        kinds.append(callee.attrs.get("op_pattern", PatternKind.OPAQUE))
+        actual = [buffers[a] for a in call.args] + [buffers[var]]  # type: ignore[index]
+        allocated, body = _inlined(callee, actual, call, names)
+        local += allocated
+        bodies.append(_rename_blocks(body, block_names))
+    assert isinstance(result, graph.Var)
+    root = loops.Block("root", (), (), (), loops.seq(*bodies), alloc_buffers=tuple(local))
+    attrs = Attrs({"tir.noalias": True, "op_pattern": int(max(kinds))})
+    params = (*inputs, buffers[result], *scalars)
+    body = loops.BlockRealize((), TRUE, root)
+    return loops.PrimFunc(params, body, attrs, span=fn.span)
+
+
+class _Names:
+    """Hands out unique names."""
+
+    def __init__(self) -> None:
+        self.used: set[str] = set()
+
+    def __call__(self, hint: str) -> str:
+        name, count = hint, 0
+        while name in self.used:
+            count += 1
+            name = f"{hint}_{count}"
+        self.used.add(name)
+        return name
+
+
+def _buffer(name: str, ty: types.Type | None) -> loops.Buffer:
+    shape = known_shape(ty)
+    assert shape is not None and isinstance(ty, types.TensorType) and ty.dtype is not None
+    return loops.Buffer(name, shape, ty.dtype)
+
+
+def _inlined(
+    func: loops.PrimFunc, actual: list[loops.Buffer], call: TirCall, names: _Names
+) -> tuple[tuple[loops.Buffer, ...], loops.Stmt]:
+    """The allocations and statements of `func` working on `actual`, every name made anew."""
+    outs = [t for t in call.outs if isinstance(t, types.TensorType)]
+    given = [*map(leaf_type, call.args), *outs]
+    symbols = argument_symbols(func, given, call.symbols, call.callee)
+    fresh: dict[expr.Var, expr.PrimExpr] = dict(symbols)
+    body = func.body
+    for v in _bound_vars(body):
+        fresh[v] = expr.Var(v.name, v.var_dtype)
+    buffers = dict(zip(func.buffers, actual, strict=True))
+    for b in _own_buffers(body):
+        buffers[b] = replace(
+            b, name=names(b.name), shape=tuple(substitute(d, fresh) for d in b.shape)
+        )
+    body = substitute(body, symbols=fresh, buffers=buffers)
+    if isinstance(body, loops.BlockRealize) and not body.block.iter_vars:
+        return body.block.alloc_buffers, body.block.body
+    return (), body
+
+
+def _bound_vars(body: Node) -> list[expr.Var]:
+    found: dict[expr.Var, None] = {}
+    for n in walk(body):
+        for name in binder_names(type(n)):
+            value = getattr(n, name)
+            if isinstance(value, expr.Var):
+                found[value] = None
+    return list(found)
+
+
+def _own_buffers(body: Node) -> list[loops.Buffer]:
+    """The buffers declared inside: allocations and views."""
+    blocks = [n for n in walk(body) if isinstance(n, loops.Block)]
+    declared = [b for n in blocks for b in n.alloc_buffers]
+    declared += [m.buffer for n in blocks for m in n.match_buffers]
+    return list(dict.fromkeys(declared))
+
+
+def _rename_blocks(body: loops.Stmt, names: _Names) -> loops.Stmt:
+    """`body` with a number after the name of each block whose name is taken."""
+
+    def visit(n: Node) -> Node | None:
+        if isinstance(n, loops.Block) and n.iter_vars:
+            name = names(n.name)
+            return n if name == n.name else replace(n, name=name)
+        return None
+
+    return rewrite(body, visit)

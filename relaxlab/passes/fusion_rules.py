@@ -1,0 +1,252 @@
+"""When calls of loop functions may share a kernel, and why not otherwise.
+
+The kinds are the paper's (Algorithm 1). A kernel has at most one *anchor*: the reduction or matrix
+product whose loops it keeps. What stands before the anchor is inlined where it is read; what
+stands after it works on exactly the anchor's elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.pattern_kind import PatternKind
+from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import walk
+from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, tir_call
+from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions
+
+COSTLY = frozenset(
+    ("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
+     "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid",
+     "pow", "atan2", "fmod")
+)  # fmt: skip
+"""Intrinsics that are worth storing a result for."""
+
+ANCHORS = (PatternKind.REDUCTION, PatternKind.OUT_EWISE_FUSIBLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the rules want to know about a loop function.
+
+    kind:     how its writes relate to its reads; gathers (`take`) count as injective.
+    costly:   whether an element takes more than a few machine instructions.
+    moves:    whether it only moves elements (transpose, slice, broadcast).
+    repeats:  per buffer, whether elements may be read more than once.
+    """
+
+    kind: PatternKind
+    costly: bool
+    moves: bool
+    repeats: tuple[bool, ...]
+
+
+def facts_of(func: loops.PrimFunc) -> Facts:
+    """Read them off the blocks. Needs the attribute `op_pattern`."""
+    blocks = [n for n in walk(func.body) if isinstance(n, loops.Block) and n.iter_vars]
+    kind = PatternKind(func.attrs["op_pattern"])
+    if kind is PatternKind.OPAQUE and _is_gather(blocks):
+        kind = PatternKind.INJECTIVE
+    stores = [n for n in walk(func.body) if isinstance(n, loops.BufferStore)]
+    return Facts(
+        kind,
+        any(isinstance(n, expr.Call) and n.op in COSTLY for n in walk(func.body)),
+        all(isinstance(s.value, loops.BufferLoad) for s in stores),
+        tuple(_repeats(func, blocks, b) for b in func.buffers),
+    )
+
+
+def _is_gather(blocks: list[loops.Block]) -> bool:
+    """Whether each element is made from single elements of the inputs, wherever they lie."""
+    if len(blocks) != 1 or any(v.kind != "spatial" for v in blocks[0].iter_vars):
+        return False
+    store = blocks[0].body
+    if not isinstance(store, loops.BufferStore) or blocks[0].init is not None:
+        return False
+    axes = [v.var for v in blocks[0].iter_vars]
+    own = [n for n in walk(store.value) if isinstance(n, loops.BufferLoad)]
+    return list(store.indices) == axes and all(n.buffer is not store.buffer for n in own)
+
+
+def _repeats(func: loops.PrimFunc, blocks: list[loops.Block], buffer: loops.Buffer) -> bool:
+    if len(blocks) != 1:
+        return True
+    runs = product(v.dom.extent for v in blocks[0].iter_vars)
+    size = product(buffer.shape)
+    return Analyzer.for_shapes((runs, size)).prove(expr.LE(runs, size)) is not True
+
+
+def product(dims: Iterable[expr.PrimExpr]) -> expr.PrimExpr:
+    """The product of dimensions."""
+    result: expr.PrimExpr = expr.const(1)
+    for d in dims:
+        result = result * d
+    return result
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A binding of a block, at `index`. `tir` and `facts` are None when it cannot be fused."""
+
+    index: int
+    binding: graph.Binding
+    tir: TirCall | None = None
+    facts: Facts | None = field(default=None, repr=False)
+
+    @property
+    def var(self) -> graph.Var:
+        """The variable it defines."""
+        return self.binding.var  # type: ignore[attr-defined]
+
+    @property
+    def callee(self) -> str:
+        """The loop function's name."""
+        assert self.tir is not None
+        return self.tir.callee
+
+    @property
+    def kind(self) -> PatternKind:
+        """The kind of the loop function, OPAQUE when it cannot be fused."""
+        return PatternKind.OPAQUE if self.facts is None else self.facts.kind
+
+
+def call_of(index: int, b: graph.Binding, mod: Module, known: dict[str, Facts]) -> Call:
+    """The binding with what is known about it; `known` caches facts by loop function."""
+    call = tir_call(b.value) if isinstance(b, graph.VarBinding) else None
+    if call is None or call.inplace or len(call.outs) != 1:
+        return Call(index, b)
+    func = mod.get(call.callee)
+    if not isinstance(func, loops.PrimFunc) or "op_pattern" not in func.attrs:
+        return Call(index, b)
+    if any(buf.strides or buf.elem_offset is not None for buf in func.buffers):
+        return Call(index, b)
+    given = (*map(leaf_type, call.args), *call.outs)
+    if any(known_shape(t) is None for t in given):
+        return Call(index, b)
+    symbols = argument_symbols(func, given, call.symbols, call.callee)
+    if unproved_dimensions(func, given, symbols):  # checked at run time, at the call
+        return Call(index, b)
+    if call.callee not in known:
+        known[call.callee] = facts_of(func)
+    return Call(index, b, call, known[call.callee])
+
+
+def anchor_of(members: Sequence[Call]) -> Call | None:
+    """The reduction or product among the members."""
+    return next((m for m in members if m.kind in ANCHORS), None)
+
+
+def describe(members: Sequence[Call]) -> str:
+    """A phrase saying what holds a kernel together."""
+    anchor = anchor_of(members)
+    if anchor is None:
+        return "each element is made from single elements, so nothing need be stored between"
+    kernel = _Kernel(members)
+    before = [m.callee for m in members if m not in kernel.after and m is not anchor]
+    after = [m.callee for m in members if m in kernel.after and m is not anchor]
+    parts: list[str] = []
+    if before:
+        parts.append(f"{', '.join(before)} computed where {anchor.callee} reads")
+    if after:
+        parts.append(f"{', '.join(after)} applied to each result of {anchor.callee}")
+    return "; ".join(parts)
+
+
+def why_not(members: Sequence[Call]) -> str | None:
+    """None when the calls (in program order, the last one's value leaving) make a good kernel;
+    otherwise the reason that keeps them apart."""
+    for m in members:
+        if m.kind > PatternKind.OUT_EWISE_FUSIBLE:
+            what = m.callee if m.tir is not None else f"the value of {m.var.name}"
+            return f"{what} is opaque: how its writes relate to its reads is not known"
+    anchors = [m.callee for m in members if m.kind in ANCHORS]
+    if len(anchors) > 1:
+        return f"a kernel keeps the loops of one of {' and '.join(anchors)}"
+    kernel = _Kernel(members)
+    for v in members:
+        for u, at in kernel.edges.get(v, ()):
+            reason = kernel.refusal(u, v, at)
+            if reason is not None:
+                return reason
+    return None
+
+
+class _Kernel:
+    """The calls of a would-be kernel: `edges[v]` lists (u, argument index) where v reads u, and
+    `after` holds the anchor and what depends on it."""
+
+    def __init__(self, members: Sequence[Call]) -> None:
+        by_var = {m.var: m for m in members}
+        self.edges: dict[Call, list[tuple[Call, int]]] = {}
+        self.after: set[Call] = set()
+        self.local = set(by_var)
+        for m in members:
+            assert m.tir is not None
+            read = [(by_var[a], i) for i, a in enumerate(m.tir.args) if a in by_var]  # type: ignore
+            self.edges[m] = read
+            if m.kind in ANCHORS or any(u in self.after for u, _ in read):
+                self.after.add(m)
+
+    def refusal(self, u: Call, v: Call, at: int) -> str | None:
+        """Why `v` cannot compute its argument number `at`, the value of `u`, itself."""
+        assert v.facts is not None
+        if u in self.after:
+            if v.kind > PatternKind.BROADCAST:
+                return f"{v.callee} does more than map each element of {u.callee}"
+            if not same_shape(u, v):
+                return f"{v.callee} reads elements of {u.callee} more than once"
+            return None
+        chain = self.chain(u)
+        costly = [c.callee for c in chain if c.facts is not None and c.facts.costly]
+        if costly and v.facts.repeats[at]:
+            return f"{v.callee} reads elements more than once and {costly[0]} is costly to repeat"
+        if v.kind is PatternKind.OUT_EWISE_FUSIBLE and not self.shrinks(u, chain):
+            return f"{v.callee} rereads tiles, and the value of {u.callee} is no larger to read"
+        return None
+
+    def chain(self, u: Call) -> list[Call]:
+        """`u` and the members that it needs."""
+        seen: dict[Call, None] = {u: None}
+        pending = [u]
+        while pending:
+            for w, _ in self.edges[pending.pop()]:
+                if w not in seen:
+                    seen[w] = None
+                    pending.append(w)
+        return list(seen)
+
+    def shrinks(self, u: Call, chain: list[Call]) -> bool:
+        """Whether computing `u` where it is read saves traffic: it only moves elements, or it is
+        made from provably fewer bytes than it has."""
+        if all(c.facts is not None and c.facts.moves for c in chain):
+            return True
+        given = dict.fromkeys(
+            a for c in chain if c.tir is not None for a in c.tir.args if a not in self.local
+        )
+        assert u.tir is not None
+        total = expr.const(0)
+        for a in given:
+            total = total + bytes_in(leaf_type(a))
+        made = bytes_in(u.tir.outs[0])
+        return Analyzer.for_shapes((total, made)).prove(expr.LT(total, made)) is True
+
+
+def bytes_in(ty: types.Type | None) -> expr.PrimExpr:
+    """The bytes of a tensor whose shape is known."""
+    shape = known_shape(ty)
+    assert shape is not None and isinstance(ty, types.TensorType) and ty.dtype is not None
+    return product(shape) * bytes_of(ty.dtype)
+
+
+def same_shape(u: Call, v: Call) -> bool:
+    """Whether both values provably have the same dimensions."""
+    assert u.tir is not None and v.tir is not None
+    a, b = known_shape(u.tir.outs[0]), known_shape(v.tir.outs[0])
+    if a is None or b is None or len(a) != len(b):
+        return False
+    analyzer = Analyzer.for_shapes((a, b))
+    return all(analyzer.prove_equal(x, y) is True for x, y in zip(a, b, strict=True))

@@ -1,0 +1,87 @@
+"""Matching the declared shapes of a loop function with what a call passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.unify import solve_for
+from relaxlab.ir import expr, loops, types
+from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.substitute import substitute
+from relaxlab.passes.bindings import known_shape
+from relaxlab.passes.host import kernel_symbols
+
+
+def argument_symbols(
+    func: loops.PrimFunc,
+    given: Sequence[types.Type | None],
+    scalars: Sequence[expr.PrimExpr],
+    name: str,
+) -> dict[expr.Var, expr.PrimExpr]:
+    """What each symbol of `func` is in a call that passes tensors of the types `given` (inputs,
+    then outputs) and the scalar arguments `scalars`.
+
+    A dimension that is a symbol by itself defines it, then compound dimensions are solved. Raises
+    `DiagnosticError` naming a symbol that stays undetermined.
+    """
+    params = [p for p in func.params if isinstance(p, expr.Var)]
+    known: dict[expr.Var, expr.PrimExpr] = dict(zip(params, scalars, strict=True))
+    pairs = list(dimension_pairs(func, given))
+    for declared, actual in pairs:
+        if isinstance(declared, expr.Var):
+            known.setdefault(declared, actual)
+    progress = True
+    while progress:
+        progress = False
+        for declared, actual in pairs:
+            solved = solve_for(declared, actual, known)
+            if solved is not None:
+                known[solved.symbol] = solved.value
+                progress = True
+    missing = [s.name for s in kernel_symbols(func) if s not in known]
+    if missing:
+        raise DiagnosticError([_undetermined(name, missing, func)])
+    return known
+
+
+def dimension_pairs(
+    func: loops.PrimFunc, given: Sequence[types.Type | None]
+) -> list[tuple[expr.PrimExpr, expr.PrimExpr]]:
+    """(declared, actual) for each dimension of each buffer whose argument has a known shape."""
+    found: list[tuple[expr.PrimExpr, expr.PrimExpr]] = []
+    for buffer, ty in zip(func.buffers, given, strict=True):
+        shape = known_shape(ty)
+        if shape is not None:
+            found += zip(buffer.shape, shape, strict=True)
+    return found
+
+
+def unproved_dimensions(
+    func: loops.PrimFunc,
+    given: Sequence[types.Type | None],
+    symbols: Mapping[expr.Var, expr.PrimExpr],
+) -> list[tuple[int, int, expr.PrimExpr]]:
+    """(argument, axis, expected size) of each dimension not proved to be what is declared."""
+    found: list[tuple[int, int, expr.PrimExpr]] = []
+    for at, (buffer, ty) in enumerate(zip(func.buffers, given, strict=True)):
+        shape = known_shape(ty)
+        for axis, declared in enumerate(buffer.shape):
+            expected = substitute(declared, symbols=symbols)
+            if shape is not None and expected == shape[axis]:
+                continue
+            analyzer = Analyzer.for_shapes((expected, shape))
+            if shape is None or analyzer.prove_equal(expected, shape[axis]) is not True:
+                found.append((at, axis, expected))
+    return found
+
+
+def _undetermined(name: str, missing: list[str], func: loops.PrimFunc) -> Diagnostic:
+    which = ", ".join(missing)
+    return Diagnostic(
+        "E0501",
+        f"the call of loop function {name} does not determine {which}",
+        func.span,
+        notes=("a symbol is determined by a dimension that is that symbol alone",),
+        suggestion=f"make {which} a scalar parameter and pass it with tir_vars=R.shape([…])",
+    )

@@ -1,0 +1,212 @@
+"""Lower operators to calls of loop functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.equal import structural_key
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import replace, rewrite
+from relaxlab.ir.op_table import OpRow, find_op
+from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, map_blocks, with_bindings
+from relaxlab.trace import note
+
+VIEWS = ("reshape", "flatten", "expand_dims", "squeeze", "nn.batch_flatten")
+"""Operators that keep the elements in order: every one becomes `reshape`, which copies nothing."""
+
+
+@module_pass("legalize_ops")
+def legalize_ops(mod: Module, _: NoOptions) -> Module:
+    """Replace each call of an operator that has a loop lowering by a `call_tir`.
+
+    Calls that lower to the same loops share one loop function, under the operator's name. Scalar
+    constants are written into the loops. Operators that only change the shape become `reshape`.
+    An operator with arguments of unknown shape stays as it is, and the trace says so.
+    """
+    state = _Legalizer(mod)
+    updates = {
+        name: map_blocks(fn, lambda b, n=name: state.block(n, b))
+        for name, fn in mod.graph_functions().items()
+    }
+    return mod.with_functions({**updates, **state.functions})
+
+
+@dataclass(frozen=True, slots=True)
+class _Lowered:
+    """A lowered call: the loop function, which tensor arguments it takes, and in which order the
+    symbols of the call it was lowered from occurred."""
+
+    callee: str
+    kept: tuple[int, ...]
+    scalars: tuple[expr.PrimExpr, ...]
+    symbols: tuple[expr.Var, ...]
+
+
+class _Legalizer:
+    def __init__(self, mod: Module) -> None:
+        self.mod = mod
+        self.functions: dict[str, loops.PrimFunc] = {}
+        self.by_call: dict[str, _Lowered] = {}
+        self.by_loops: dict[str, str] = {}
+
+    def block(self, name: str, blk: graph.BindingBlock) -> graph.BindingBlock:
+        var = graph.DataflowVar if isinstance(blk, graph.DataflowBlock) else graph.Var
+        flat = [x for b in blk.bindings for x in _spread_tuples(b, var)]
+        return with_bindings(blk, [self.binding(name, b) for b in flat])
+
+    def binding(self, name: str, b: graph.Binding) -> graph.Binding:
+        if not isinstance(b, graph.VarBinding) or not isinstance(b.value, graph.Call):
+            return b
+        if not isinstance(b.value.op, graph.Op):
+            return b
+        row = find_op(b.value.op.name)
+        if row is None:
+            return b
+        subject = f"{name}.{b.var.name}: {row.name}"
+        value = _shape_value(b.value) if row.name == "shape_of" else None
+        if row.name in VIEWS:
+            value = _view(b.value, b.var.ty)
+        elif row.lower is not None:
+            value = self.lower(row, b.value, b.var.ty, subject)
+        if value is None or value is b.value:
+            return b
+        return replace(b, value=replace(value, span=b.value.span))  # type: ignore[type-var]
+
+    def lower(
+        self, row: OpRow, call: graph.Call, out: types.Type | None, subject: str
+    ) -> graph.Expr | None:
+        arg_types = tuple(leaf_type(a) for a in call.args)
+        outs = out.fields if isinstance(out, types.TupleType) else (out,)
+        tensors = [t for a in call.args for t in _tensors(a)]
+        unknown = [t for t in (*map(leaf_type, tensors), *outs) if known_shape(t) is None]
+        if unknown or None in arg_types:
+            reason = f"not lowered: the shape or dtype of a value of type {unknown[0]} is unknown"
+            note("legalize_ops", subject, reason, applied=False)
+            return None
+        scalars = [i for i, t in enumerate(tensors) if _is_scalar(t)]
+        written = [tensors[i] for i in scalars]
+        identity = _tuples((call.op, call.attrs, arg_types, out, _baked(call), written))
+        key, symbols = structural_key(identity), symbols_in(identity)
+        found = self.by_call.get(key)
+        if found is None:
+            assert row.lower is not None
+            func = row.lower(call, arg_types, out)  # type: ignore[arg-type]
+            found = self.register(row, func, tensors, scalars, symbols)
+            self.by_call[key] = found
+        here = dict(zip(found.symbols, symbols, strict=True))
+        note("legalize_ops", subject, f"lowered to {found.callee}")
+        return TirCall(
+            found.callee,
+            tuple(tensors[i] for i in found.kept),
+            tuple(substitute(s, here) for s in found.scalars),
+            outs,  # type: ignore[arg-type]
+        ).build()
+
+    def register(
+        self,
+        row: OpRow,
+        func: loops.PrimFunc,
+        tensors: list[graph.Expr],
+        scalars: list[int],
+        symbols: tuple[expr.Var, ...],
+    ) -> _Lowered:
+        values = {i: tensors[i].data for i in scalars}  # type: ignore[attr-defined]
+        func = specialize_scalars(func, values)
+        key = structural_key(func)
+        if key not in self.by_loops:
+            name = row.name.rpartition(".")[2]
+            taken = Module.of({**dict(self.mod.functions), **self.functions})
+            self.by_loops[key] = taken.fresh_name(name)
+            self.functions[self.by_loops[key]] = func
+        kept = tuple(i for i in range(len(tensors)) if i not in scalars)
+        extra = tuple(p for p in func.params if isinstance(p, expr.Var))
+        return _Lowered(self.by_loops[key], kept, extra, symbols)
+
+
+def _spread_tuples(b: graph.Binding, var: type[graph.Var]) -> list[graph.Binding]:
+    """`b` with the fields of a tuple variable as arguments of an operator, after their reads."""
+    call = b.value  # type: ignore[attr-defined]
+    row = find_op(call.op.name) if _is_op_call(call) else None
+    if row is None or row.lower is None:
+        return [b]
+    reads: list[graph.Binding] = []
+    args: list[graph.Expr] = []
+    for a in call.args:
+        if isinstance(a, graph.Var) and isinstance(a.ty, types.TupleType):
+            fields = [var(f"{a.name}_{i}", t) for i, t in enumerate(a.ty.fields)]
+            gets = (graph.TupleGetItem(a, i) for i in range(len(fields)))
+            reads += [graph.VarBinding(g, f) for g, f in zip(gets, fields, strict=True)]
+            a = graph.Tuple(tuple(fields))
+        args.append(a)
+    if not reads:
+        return [b]
+    return [*reads, replace(b, value=replace(call, args=tuple(args)))]
+
+
+def _is_op_call(value: graph.Expr) -> bool:
+    return isinstance(value, graph.Call) and isinstance(value.op, graph.Op)
+
+
+def _view(call: graph.Call, out: types.Type | None) -> graph.Expr | None:
+    """The same value as a `reshape` to a stated shape."""
+    shape = known_shape(out)
+    if shape is None or known_shape(leaf_type(call.args[0])) is None:
+        return None
+    stated = graph.ShapeExpr(shape)
+    if call.op == graph.Op("reshape") and getattr(call.args[1], "values", None) == shape:
+        return call
+    return graph.Call(graph.Op("reshape"), (call.args[0], stated))
+
+
+def _shape_value(call: graph.Call) -> graph.Expr | None:
+    shape = known_shape(leaf_type(call.args[0]))
+    return None if shape is None else graph.ShapeExpr(shape)
+
+
+def _tensors(e: graph.Expr) -> list[graph.Expr]:
+    """The tensors among an argument, tuples flattened."""
+    if isinstance(e, graph.Tuple):
+        return [t for f in e.fields for t in _tensors(f)]
+    ty = leaf_type(e)
+    return [e] if isinstance(ty, types.TensorType) else []
+
+
+def _baked(call: graph.Call) -> list[graph.Expr]:
+    """The arguments whose values the lowering may look at."""
+    return [a for a in call.args if isinstance(a, graph.ShapeExpr | graph.PrimValue)]
+
+
+def _is_scalar(e: graph.Expr) -> bool:
+    return isinstance(e, graph.Constant) and e.data.ndim == 0
+
+
+def _tuples(value: Any) -> Any:
+    """Lists and tuples as tuples, which structural hashing reads."""
+    return tuple(_tuples(v) for v in value) if isinstance(value, list | tuple) else value
+
+
+def specialize_scalars(func: loops.PrimFunc, values: dict[int, np.ndarray]) -> loops.PrimFunc:
+    """`func` without the zero-dimensional buffer parameters at the given positions: their loads
+    become constants."""
+    if not values:
+        return func
+    gone = {func.params[i]: array for i, array in values.items()}
+
+    def visit(n: Any) -> Any:
+        match n:
+            case loops.BufferLoad(buffer) if buffer in gone:
+                return expr.const(gone[buffer].item(), buffer.dtype)
+            case loops.Block(_, _, reads, _, _) if any(r.buffer in gone for r in reads):
+                return replace(n, reads=tuple(r for r in reads if r.buffer not in gone))
+            case _:
+                return None
+
+    body = rewrite(func.body, visit)
+    params = tuple(p for p in func.params if p not in gone)
+    return replace(func, params=params, body=body)
