@@ -1,0 +1,1 @@
+"""relaxlab: a workbench for machine-learning compilers in pure Python."""
