@@ -17,7 +17,7 @@ from relaxlab.codegen.llvm.host import (
     words_of_type,
 )
 from relaxlab.codegen.llvm.kernel import emit_kernel
-from relaxlab.codegen.target import Target
+from relaxlab.ir.target import Target
 from relaxlab.ir import expr
 from relaxlab.passes import host
 

@@ -12,7 +12,7 @@ import numpy as np
 from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
 from relaxlab.codegen.llvm.host import BLOCK_HEADER, CONTEXT
 from relaxlab.codegen.llvm.jit import LoadedObject
-from relaxlab.codegen.target import Target
+from relaxlab.ir.target import Target
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.runtime.arguments import (
     ArgumentError,

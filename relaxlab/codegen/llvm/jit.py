@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import llvmlite.binding as llvm
 
-from relaxlab.codegen.target import Target
+from relaxlab.ir.target import Target
 
 _ready = False
 

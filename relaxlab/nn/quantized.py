@@ -1,0 +1,174 @@
+"""Loop functions of quantised weights: decoding, activation quantisation, and the product of both.
+
+Every supported block format is affine per group of consecutive weights in a row,
+`w = scale * q + offset` with an unsigned integer q, whatever its storage; a `Format` says how q,
+scale and offset are computed from the stored fields. Weights stay as stored: `decode` is a loop
+function that fuses into the product that consumes it (the paper's Figure 9), and `dot_q8`
+multiplies the integers themselves with activations quantised to 8 bits per group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from relaxlab.ir import expr, loops
+from relaxlab.ir.expr import ExprLike, PrimExpr, binary, const
+from relaxlab.ops import te
+
+Index = ExprLike
+Fields = dict[str, te.Tensor]
+
+
+def _f32(e: PrimExpr) -> PrimExpr:
+    return expr.Cast("float32", e)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A block format. `fields` gives, per stored field, its dtype and its shape after
+    (rows, blocks); `group` is how many consecutive weights share a scale; a block holds
+    `block` weights. The functions take the fields and (row, group index[, index in the group]).
+    """
+
+    name: str
+    block: int
+    group: int
+    fields: tuple[tuple[str, str, tuple[int, ...]], ...]
+    q: Callable[[Fields, Index, Index, Index], PrimExpr]
+    scale: Callable[[Fields, Index, Index], PrimExpr]
+    offset: Callable[[Fields, Index, Index], PrimExpr]
+
+    def placeholders(self, rows: ExprLike, blocks: ExprLike) -> Fields:
+        """One tensor per field."""
+        return {
+            name: te.placeholder((rows, blocks, *tail), dtype, name)
+            for name, dtype, tail in self.fields
+        }
+
+
+def _nibble(f: Fields, n: Index, g: Index, i: PrimExpr) -> PrimExpr:
+    """Weight i of a group of 32 stored as 16 bytes: low halves first, then high halves."""
+    shift = expr.Cast("uint8", i // 16 * 4)
+    return expr.BitAnd(expr.ShiftRight(f["qs"][n, g, i % 16], shift), const(15, "uint8"))
+
+
+def _biased(f: Fields, n: Index, g: Index, i: PrimExpr) -> PrimExpr:
+    """A signed byte plus 128, as an unsigned byte."""
+    return expr.BitXor(expr.Cast("uint8", f["qs"][n, g, i]), const(128, "uint8"))
+
+
+def _d(f: Fields, n: Index, g: Index) -> PrimExpr:
+    return _f32(f["d"][n, g])
+
+
+FORMATS: dict[str, Format] = {
+    f.name: f
+    for f in (
+        Format(
+            "Q4_0", 32, 32, (("qs", "uint8", (16,)), ("d", "float16", ())), _nibble, _d,
+            lambda f, n, g: _d(f, n, g) * -8.0,
+        ),
+        Format(
+            "Q4_1", 32, 32,
+            (("qs", "uint8", (16,)), ("d", "float16", ()), ("m", "float16", ())), _nibble, _d,
+            lambda f, n, g: _f32(f["m"][n, g]),
+        ),
+        Format(
+            "Q8_0", 32, 32, (("qs", "int8", (32,)), ("d", "float16", ())), _biased, _d,
+            lambda f, n, g: _d(f, n, g) * -128.0,
+        ),
+    )
+}  # fmt: skip
+
+
+def _blocks(cols: int, block: int) -> int:
+    if cols % block:
+        raise ValueError(f"{cols} columns are not a multiple of the block of {block} weights")
+    return cols // block
+
+
+def decode(fmt: Format, rows: int, cols: int) -> loops.PrimFunc:
+    """(fields…) -> W float32 (rows, cols)."""
+    f = fmt.placeholders(rows, _blocks(cols, fmt.block))
+    g = fmt.group
+
+    def weight(n: PrimExpr, k: PrimExpr) -> PrimExpr:
+        group, i = k // g, k % g
+        return _f32(fmt.q(f, n, group, i)) * fmt.scale(f, n, group) + fmt.offset(f, n, group)
+
+    w = te.compute((rows, cols), lambda n, k: weight(n, k), "decode")
+    return te.create_prim_func([*f.values(), w])
+
+
+def take_rows(fmt: Format, rows: int, cols: int, dims: Sequence[PrimExpr]) -> loops.PrimFunc:
+    """(ids int32 dims, fields…) -> float32 (*dims, cols): rows of the matrix, decoded."""
+    f = fmt.placeholders(rows, _blocks(cols, fmt.block))
+    ids = te.placeholder(tuple(dims), "int32", "ids")
+    g = fmt.group
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        n = expr.Cast("int64", ids[tuple(index[:-1])])
+        group, i = index[-1] // g, index[-1] % g
+        return _f32(fmt.q(f, n, group, i)) * fmt.scale(f, n, group) + fmt.offset(f, n, group)
+
+    out = te.compute((*dims, cols), element, "take_rows")
+    return te.create_prim_func([ids, *f.values(), out])
+
+
+def quantize_q8(rows: PrimExpr, cols: int, group: int) -> loops.PrimFunc:
+    """x float32 (rows, cols) -> xq int8 (rows, groups, group), xd float32 (rows, groups), and
+    xs float32 (rows, groups): the integers, their scale, and scale times the integers' sum."""
+    x = te.placeholder((rows, cols), "float32", "x")
+    groups = _blocks(cols, group)
+    r, s = te.reduce_axis(group, "r"), te.reduce_axis(group, "s")
+    amax = te.compute(
+        (rows, groups),
+        lambda i, g: te.te_max(expr.Call("float32", "fabs", (x[i, g * group + r.var],)), r),
+        "amax",
+    )
+    xd = te.compute((rows, groups), lambda i, g: amax[i, g] * (1.0 / 127.0), "xd")
+
+    def integer(i: PrimExpr, g: PrimExpr, k: PrimExpr) -> PrimExpr:
+        scale = binary(expr.Max, amax[i, g], const(1e-30, "float32"))
+        inverse = binary(expr.Div, const(127.0, "float32"), scale)
+        return expr.Cast("int8", expr.Call("float32", "round", (x[i, g * group + k] * inverse,)))
+
+    xq = te.compute((rows, groups, group), integer, "xq")
+    total = te.compute(
+        (rows, groups), lambda i, g: te.te_sum(expr.Cast("int32", xq[i, g, s.var]), s), "total"
+    )
+    xs = te.compute((rows, groups), lambda i, g: _f32(total[i, g]) * xd[i, g], "xs")
+    return te.create_prim_func([x, xq, xd, xs])
+
+
+def dot_q8(fmt: Format, m: PrimExpr, rows: int, cols: int) -> loops.PrimFunc:
+    """(xq, xd, xs, fields…) -> y float32 (m, rows): x @ W.T with integer inner products.
+
+    y[i, n] = sum over groups g of scale * xd * (sum over the group of q * xq) + offset * xs.
+    """
+    g = fmt.group
+    groups = _blocks(cols, g)
+    xq = te.placeholder((m, groups, g), "int8", "xq")
+    xd = te.placeholder((m, groups), "float32", "xd")
+    xs = te.placeholder((m, groups), "float32", "xs")
+    f = fmt.placeholders(rows, _blocks(cols, fmt.block))
+    k, kb = te.reduce_axis(g, "k"), te.reduce_axis(groups, "kb")
+    q = te.compute((rows, groups, g), lambda n, b, i: fmt.q(f, n, b, i), "q")
+    dot = te.compute(
+        (m, rows, groups),
+        lambda i, n, b: te.te_sum(
+            expr.Cast("int32", q[n, b, k.var]) * expr.Cast("int32", xq[i, b, k.var]), k
+        ),
+        "dot",
+    )
+    y = te.compute(
+        (m, rows),
+        lambda i, n: te.te_sum(
+            _f32(dot[i, n, kb.var]) * (fmt.scale(f, n, kb.var) * xd[i, kb.var])
+            + fmt.offset(f, n, kb.var) * xs[i, kb.var],
+            kb,
+        ),
+        "y",
+    )
+    return te.create_prim_func([xq, xd, xs, *f.values(), y], op_pattern=4)

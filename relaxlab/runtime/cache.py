@@ -1,0 +1,92 @@
+"""Compiled programs kept on disk.
+
+One file per program under its key. Files are written under a temporary name and renamed, so two
+processes never see half a file; a damaged file is deleted and rebuilt; a folder that cannot be
+written to costs only the caching.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+
+import relaxlab
+from relaxlab.codegen.artifact import Artifact, ArtifactError
+from relaxlab.ir.target import Target
+from relaxlab.trace import note
+
+
+def cache_dir() -> Path:
+    """`$RELAXLAB_CACHE`, else `$XDG_CACHE_HOME/relaxlab`, else `~/.cache/relaxlab`."""
+    asked = os.environ.get("RELAXLAB_CACHE")
+    if asked:
+        return Path(asked)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "relaxlab"
+
+
+@cache
+def compiler_version() -> str:
+    """A digest of the compiler's own source and of LLVM's version: any change makes new keys."""
+    import llvmlite
+
+    digest = hashlib.sha256(f"{llvmlite.__version__}{sys.version_info[:2]}".encode())
+    root = Path(relaxlab.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(str(path.relative_to(root)).encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def artifact_key(module_key: str, target: Target, options: Iterable[str]) -> str:
+    """The key of a program: its structure, the machine, the options and the compiler."""
+    parts = [module_key, target.triple, target.cpu, target.feature_string(), *options]
+    text = "\n".join([*parts, compiler_version()])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def load(key: str) -> Artifact | None:
+    """The cached program, or None. A damaged entry is removed."""
+    path = cache_dir() / f"{key}.rlx"
+    try:
+        return Artifact.from_bytes(path.read_bytes())
+    except OSError:
+        return None
+    except (ArtifactError, ValueError, KeyError, TypeError) as e:
+        note("artifact_cache", path.name, f"rebuilt: {e}")
+        path.unlink(missing_ok=True)
+        return None
+
+
+def store(key: str, artifact: Artifact) -> bool:
+    """Keep a program; False when the folder cannot be written to."""
+    folder = cache_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=folder, suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as f:
+                f.write(artifact.to_bytes())
+            os.replace(name, folder / f"{key}.rlx")
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as e:
+        note("artifact_cache", str(folder), f"not kept: {e}", applied=False)
+        return False
+    return True
+
+
+def cached(key: str, build: Callable[[], Artifact]) -> tuple[Artifact, bool]:
+    """The program of that key, built if need be; and whether it came from the cache."""
+    found = load(key)
+    if found is not None:
+        return found, True
+    artifact = build()
+    store(key, artifact)
+    return artifact, False

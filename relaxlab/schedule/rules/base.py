@@ -1,0 +1,137 @@
+"""The list of rules and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from relaxlab.ir import expr, loops
+from relaxlab.ir.loops import Block, BlockRealize, Buffer, For, PrimFunc
+from relaxlab.ir.node import walk
+from relaxlab.ir.target import Target
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
+from relaxlab.trace import note
+
+Rule = Callable[[PrimFunc, Target], PrimFunc | None]
+
+
+def blocks_of(func: PrimFunc) -> list[Block]:
+    """The leaf blocks in program order (the root block and others that hold blocks left out)."""
+    found = [n.block for n in walk(func.body) if isinstance(n, BlockRealize)]
+    return [b for b in found if not any(isinstance(n, BlockRealize) for n in walk(b.body))]
+
+
+def is_spatial(block: Block) -> bool:
+    """Whether all axes of the block are independent."""
+    return all(it.kind == "spatial" for it in block.iter_vars)
+
+
+def is_scheduled(func: PrimFunc) -> bool:
+    """Whether somebody scheduled the function already: some loop is not plain serial."""
+    loops_ = (n for n in walk(func.body) if isinstance(n, For))
+    return any(n.kind != "serial" or n.annotations for n in loops_)
+
+
+def inline_producers(sch: Schedule, keep: Sequence[str] = ()) -> None:
+    """Inline every elementwise producer into its consumers, where the schedule allows it."""
+    for block in blocks_of(sch.func)[:-1]:
+        if block.name in keep or not is_spatial(block):
+            continue
+        try:
+            sch.compute_inline(sch.get_block(block.name))
+        except ScheduleError:
+            continue
+
+
+def inline_epilogues(sch: Schedule, into: str) -> None:
+    """Apply elementwise consumers where block `into` (or its copy) makes each value."""
+    for block in reversed(blocks_of(sch.func)):
+        if block.name == into or not is_spatial(block):
+            continue
+        try:
+            sch.reverse_compute_inline(sch.get_block(block.name))
+        except ScheduleError:
+            continue
+
+
+def extent_of(sch: Schedule, loop: LoopRV) -> expr.PrimExpr:
+    """The loop's extent."""
+    found = sch.get(loop)
+    assert isinstance(found, loops.For)
+    return found.extent
+
+
+def constant(e: expr.PrimExpr) -> int | None:
+    """The value of a constant expression."""
+    return e.value if isinstance(e, expr.IntImm) else None
+
+
+def output_dtype(block: Block) -> str:
+    """The dtype of what the block writes."""
+    return block.writes[0].buffer.dtype
+
+
+def vectorize_inner(sch: Schedule, loop: LoopRV, lanes: int) -> LoopRV:
+    """Make `loop` a vector of up to `lanes` lanes; returns the loop around it."""
+    extent = constant(extent_of(sch, loop))
+    if extent is not None and extent <= lanes:
+        outer = sch.add_unit_loop(loop)
+        sch.vectorize(loop)
+        return outer
+    outer, inner = sch.split(loop, factors=[None, lanes])
+    sch.vectorize(inner)
+    return outer
+
+
+def block_loops(sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], list[LoopRV]]:
+    """The loops that bind the block's spatial axes, and those that bind its reduce axes."""
+    found = sch.get(block)
+    assert isinstance(found, Block)
+    realize = next(
+        n for n in walk(sch.func.body) if isinstance(n, BlockRealize) and n.block is found
+    )
+    reduce_vars = {
+        v for it, v in zip(found.iter_vars, realize.iter_values, strict=True) if it.kind != "spatial"
+    }
+    spatial: list[LoopRV] = []
+    reduce: list[LoopRV] = []
+    for loop in sch.get_loops(block):
+        var = sch.get(loop)
+        assert isinstance(var, loops.For)
+        (reduce if var.loop_var in reduce_vars else spatial).append(loop)
+    return spatial, reduce
+
+
+def written_outside(func: PrimFunc, buffer: Buffer) -> bool:
+    """Whether the buffer is a parameter."""
+    return any(p is buffer for p in func.params)
+
+
+RULES: list[tuple[str, Rule]] = []
+"""(name, rule), tried in order; filled by `schedule_kernel` on first use."""
+
+
+def schedule_kernel(name: str, func: PrimFunc, target: Target) -> PrimFunc:
+    """The kernel scheduled by the first rule that fits; a scheduled kernel stays as it is."""
+    if is_scheduled(func):
+        note("schedule_kernels", name, "already scheduled by hand", applied=False)
+        return func
+    for rule_name, rule in _rules():
+        result = rule(func, target)
+        if result is not None:
+            note("schedule_kernels", name, f"scheduled by the rule {rule_name}")
+            return result
+    raise AssertionError("the fallback rule fits every kernel")
+
+
+def _rules() -> list[tuple[str, Rule]]:
+    if not RULES:
+        from relaxlab.schedule.rules import elementwise, fallback
+
+        RULES.extend(
+            (
+                ("elementwise", elementwise.apply),
+                ("fallback", fallback.apply),
+            )
+        )
+    return RULES
