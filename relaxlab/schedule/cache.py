@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from relaxlab.analysis.regions import point_region
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import (
@@ -33,7 +34,7 @@ from relaxlab.schedule.ranges import (
     shape_analyzer,
     union,
 )
-from relaxlab.schedule.regions import point_region, redirect, with_alloc
+from relaxlab.schedule.regions import redirect, with_alloc
 from relaxlab.schedule.scope import is_output, is_sole_writer
 from relaxlab.schedule.tree import (
     TRUE,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.regions import relax_index
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, BlockRealize, BufferRegion, For, PrimFunc, Range, Stmt
@@ -89,63 +90,17 @@ def span_of(e: PrimExpr, env: Env, an: Analyzer) -> Span | None:
 
     The result does not mention variables of `env`. It may be wider than the exact span.
     """
-    if not vars_in(e) & env.keys():
+    used = vars_in(e) & env.keys()
+    if not used:
         return Span(e, e)
-    match e:
-        case Var():
-            return env[e]
-        case expr.Add(a, b):
-            return _both(a, b, env, an, lambda x, y: Span(x.lo + y.lo, x.hi + y.hi))
-        case expr.Sub(a, b):
-            return _both(a, b, env, an, lambda x, y: Span(x.lo - y.hi, x.hi - y.lo))
-        case expr.Min(a, b):
-            return _both(a, b, env, an, lambda x, y: _hull(expr.Min, expr.Min, x, y))
-        case expr.Max(a, b):
-            return _both(a, b, env, an, lambda x, y: _hull(expr.Max, expr.Max, x, y))
-        case expr.Select(_, a, b) | expr.Call(_, "if_then_else", (_, a, b)):
-            return _both(a, b, env, an, lambda x, y: _hull(expr.Min, expr.Max, x, y))
-        case expr.Mul(a, b):
-            return _scaled(a, b, env, an) or _scaled(b, a, env, an)
-        case expr.FloorDiv(a, b):
-            x = _divided(a, b, env, an)
-            return None if x is None else Span(x.lo // b, x.hi // b)
-        case expr.FloorMod(a, b):
-            x = _divided(a, b, env, an)
-            if x is not None and an.prove_equal(x.lo // b, x.hi // b):
-                return Span(x.lo % b, x.hi % b)
-            return Span(expr.const(0, e.dtype), b - 1) if _positive(b, env, an) else None
-        case _:
+    ranges: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
+    for v in used:
+        span = env[v]
+        if span is None:
             return None
-
-
-def _both(a: PrimExpr, b: PrimExpr, env: Env, an: Analyzer, fn) -> Span | None:  # type: ignore
-    x, y = span_of(a, env, an), span_of(b, env, an)
-    return None if x is None or y is None else fn(x, y)
-
-
-def _hull(lo: type[expr.BinaryOp], hi: type[expr.BinaryOp], x: Span, y: Span) -> Span:
-    return Span(expr.binary(lo, x.lo, y.lo), expr.binary(hi, x.hi, y.hi))
-
-
-def _scaled(a: PrimExpr, factor: PrimExpr, env: Env, an: Analyzer) -> Span | None:
-    if vars_in(factor) & env.keys():
-        return None
-    x = span_of(a, env, an)
-    if x is None:
-        return None
-    if an.prove(expr.GE(factor, expr.const(0, factor.dtype))):
-        return Span(x.lo * factor, x.hi * factor)
-    if an.prove(expr.LE(factor, expr.const(0, factor.dtype))):
-        return Span(x.hi * factor, x.lo * factor)
-    return None
-
-
-def _positive(b: PrimExpr, env: Env, an: Analyzer) -> bool:
-    return not vars_in(b) & env.keys() and an.prove(expr.GT(b, expr.const(0, b.dtype))) is True
-
-
-def _divided(a: PrimExpr, b: PrimExpr, env: Env, an: Analyzer) -> Span | None:
-    return span_of(a, env, an) if _positive(b, env, an) else None
+        ranges[v] = (span.lo, span.hi)
+    bounds = relax_index(e, ranges, an)
+    return None if bounds is None else Span(*bounds)
 
 
 def relaxed_region(

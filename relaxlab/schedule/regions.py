@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from relaxlab.analysis.arith import Analyzer
-from relaxlab.ir.expr import Call, Let, PrimExpr, Var, const
+from relaxlab.analysis.regions import access_regions
+from relaxlab.ir.expr import Call, PrimExpr
 from relaxlab.ir.loops import (
     Block,
-    BlockRealize,
     Buffer,
     BufferLoad,
     BufferRegion,
     BufferStore,
-    For,
-    LetStmt,
     MatchBufferRegion,
     PrimFunc,
     Range,
     Stmt,
 )
-from relaxlab.ir.node import Node, children, replace, rewrite, walk
-from relaxlab.ir.substitute import substitute
-from relaxlab.schedule.ranges import Span, binding_of, loop_env, span_of
+from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.schedule.tree import child_stmts, with_child
 
 IndexFn = Callable[[Sequence[PrimExpr]], tuple[PrimExpr, ...]]
@@ -34,68 +29,8 @@ def refreshed(block: Block) -> Block:
 
     A reduction reads what it accumulates into only when its initialisation is elsewhere.
     """
-    reads, writes = access_regions(block.body)
-    own = set(block.alloc_buffers)
-    if block.init is not None:
-        own |= {w.buffer for w in writes}
-    reads = tuple(r for r in reads if r.buffer not in own)
-    writes = tuple(w for w in writes if w.buffer not in block.alloc_buffers)
+    reads, writes = access_regions(block)
     return replace(block, reads=reads, writes=writes)
-
-
-Regions = tuple[BufferRegion, ...]
-Found = dict[BufferRegion, None]
-
-
-def access_regions(s: Stmt) -> tuple[Regions, Regions]:
-    """What a statement reads and writes, each distinct place once; inner loops are relaxed."""
-    reads: Found = {}
-    writes: Found = {}
-    _collect(s, {}, reads, writes)
-    return _distinct(reads), _distinct(writes)
-
-
-def _distinct(found: Found) -> Regions:
-    keyed = {(r.buffer, tuple((x.min, x.extent) for x in r.region)): r for r in found}
-    return tuple(keyed.values())
-
-
-def _collect(n: Node, env: dict[Var, Span | None], reads: Found, writes: Found) -> None:
-    match n:
-        case For():
-            env = env | loop_env([n], Analyzer(), env)
-        case BlockRealize():
-            binding = binding_of(n)
-            for target, regions in ((reads, n.block.reads), (writes, n.block.writes)):
-                for r in regions:
-                    target[_relaxed(substitute(r, binding), env)] = None
-            return
-        case LetStmt(var) | Let(var):
-            env = env | {var: None}
-        case BufferLoad(buffer, indices):
-            reads[_relaxed(point_region(buffer, indices), env)] = None
-        case BufferStore(buffer, _, indices):
-            writes[_relaxed(point_region(buffer, indices), env)] = None
-        case _:
-            pass
-    for c in children(n):
-        _collect(c, env, reads, writes)
-
-
-def _relaxed(region: BufferRegion, env: dict[Var, Span | None]) -> BufferRegion:
-    """The region while the loops of `env` run; whole where an index depends on data."""
-    if not env and not any(isinstance(n, BufferLoad) for n in walk(region)):
-        return region
-    an = Analyzer()
-    ranges: list[Range] = []
-    for r, dim in zip(region.region, region.buffer.shape, strict=True):
-        first, last = span_of(r.min, env, an), span_of(r.min + r.extent - 1, env, an)
-        by_data = any(isinstance(n, BufferLoad) for n in walk(r))
-        if by_data or first is None or last is None:
-            ranges.append(Range(const(0), dim))
-        else:
-            ranges.append(Range(first.lo, an.simplify(last.hi - first.lo + 1)))
-    return replace(region, region=tuple(ranges))
 
 
 def mentions(block: Block, buffer: Buffer) -> bool:
@@ -140,16 +75,6 @@ def rewrite_accesses(
 def redirect(root: Stmt, old: Buffer, new: Buffer) -> Stmt:
     """`root` with every access of `old` made to `new`, at the same indices."""
     return rewrite_accesses(root, old, new, tuple, tuple)
-
-
-def full_region(buffer: Buffer) -> BufferRegion:
-    """The whole of a buffer."""
-    return BufferRegion(buffer, tuple(Range(const(0), d) for d in buffer.shape))
-
-
-def point_region(buffer: Buffer, indices: Sequence[PrimExpr]) -> BufferRegion:
-    """One element of a buffer."""
-    return BufferRegion(buffer, tuple(Range(i, const(1)) for i in indices))
 
 
 def without_alloc(func: PrimFunc, buffer: Buffer) -> PrimFunc:
