@@ -7,12 +7,13 @@ A declared dimension is any expression over symbols. One that is linear in a sin
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate, unknowns
 from relaxlab.ir import expr
 from relaxlab.ir.expr import IntImm, PrimExpr, Var
-from relaxlab.ir.substitute import substitute
+from relaxlab.ir.substitute import substitute, symbols_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +95,86 @@ def bind_values(
             text = str(expected)
             wrong.append((at, text if isinstance(dim, IntImm) else f"{dim} = {text}"))
     return wrong
+
+
+@dataclass(frozen=True, slots=True)
+class DimPair:
+    """A declared dimension, the actual one (None: not known before run time), and its place."""
+
+    declared: PrimExpr
+    actual: PrimExpr | None
+    place: str
+
+
+@dataclass(slots=True)
+class Unification:
+    """The result of `unify`: what the symbols are, where each was bound, what provably does not
+    hold (message and place), and whether anything is left to check at run time."""
+
+    bindings: dict[Var, PrimExpr] = field(default_factory=dict[Var, PrimExpr])
+    origins: dict[Var, str] = field(default_factory=dict[Var, str])
+    conflicts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    unproved: bool = False
+
+
+def unify(pairs: Sequence[DimPair], analyzer: Analyzer) -> Unification:
+    """Find the symbols of declared dimensions so that they equal the actual ones.
+
+    The declared dimensions' symbols must be distinct objects from the actual ones'. Bare symbols
+    bind first, then expressions linear in one unknown are solved; every pair is then compared.
+    """
+    result = Unification()
+    for pair in pairs:
+        if isinstance(pair.declared, Var) and pair.actual is not None:
+            _bind(result, pair.declared, pair.actual, pair.place)
+    progress = True
+    while progress:
+        progress = False
+        for pair in pairs:
+            if pair.actual is None:
+                continue
+            solved = solve_for(pair.declared, pair.actual, result.bindings)
+            if solved is not None:
+                _bind(result, solved.symbol, analyzer.simplify(solved.value), pair.place)
+                progress = True
+    for pair in pairs:
+        _compare(pair, result, analyzer)
+    return result
+
+
+def _bind(result: Unification, symbol: Var, value: PrimExpr, place: str) -> None:
+    if symbol not in result.bindings:
+        result.bindings[symbol] = value
+        result.origins[symbol] = place
+
+
+def _compare(pair: DimPair, result: Unification, analyzer: Analyzer) -> None:
+    if pair.actual is None or unknowns(pair.declared, result.bindings):
+        result.unproved = True
+        return
+    expected = substitute(pair.declared, result.bindings)
+    equal = True if expected == pair.actual else analyzer.prove_equal(expected, pair.actual)
+    if equal:
+        return
+    if equal is None:
+        result.unproved = True
+        return
+    result.conflicts.append((_conflict(pair, expected, result), pair.place))
+
+
+def _conflict(pair: DimPair, expected: PrimExpr, result: Unification) -> str:
+    declared = pair.declared
+    if isinstance(declared, Var):
+        origin = result.origins[declared]
+        return (
+            f"`{declared}` is {result.bindings[declared]} in {origin} "
+            f"and {pair.actual} in {pair.place}"
+        )
+    text = f"{pair.place} is {pair.actual}, expected {expected}"
+    symbols = symbols_in(declared)
+    if symbols:
+        where = ", ".join(
+            f"`{s}` is {result.bindings[s]} in {result.origins[s]}" for s in symbols
+        )
+        text = f"{pair.place} is {pair.actual}, expected {declared} = {expected}, because {where}"
+    return text

@@ -203,7 +203,7 @@ class _Writer:
             expr.EQ(axis.var, axis.dom.min) for axis in block.iter_vars if axis.kind == "reduce"
         ]
         if first:
-            self._if(expr.all_of(first), [lambda sc, i: self.stmt(init, sc, i)], scope, at)
+            self._if(expr.all_of(tuple(first)), [lambda sc, i: self.stmt(init, sc, i)], scope, at)
         else:
             self.stmt(init, scope, at)
 

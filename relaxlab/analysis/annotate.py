@@ -1,0 +1,441 @@
+"""A-normal form with types: every intermediate value gets a variable and every variable a type.
+
+This is the deduction of the paper's section 4.1 applied to whole functions, forward, once per
+binding. Claims of the program (result types, annotations of variables, `match_cast`) are proved,
+refused when provably wrong, or kept as a `match_cast` that is checked at run time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from relaxlab.analysis.annotate_explain import explain_lost_shape
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.deduce import signature_of, type_of
+from relaxlab.analysis.subtype import Verdict, check_subtype, coarsen, defined_symbols, lca
+from relaxlab.ir import expr, graph
+from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.equal import structural_equal
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import replace
+from relaxlab.ir.types import ObjectType, PrimType, TensorType, TupleType, Type
+from relaxlab.trace import note
+
+LEAVES = (
+    graph.Var,
+    graph.GlobalVar,
+    graph.ExternFunc,
+    graph.Op,
+    graph.Constant,
+    graph.ShapeExpr,
+    graph.PrimValue,
+    graph.StringImm,
+    graph.DataTypeImm,
+)
+
+
+def annotate(mod: Module) -> tuple[Module, list[Diagnostic]]:
+    """`mod` in A-normal form with all types deduced, and what is wrong with it (codes E02xx).
+
+    Returns `mod` itself when nothing changes. Functions without an annotated result are done when
+    first called; one that calls itself needs the annotation.
+    """
+    state = _Annotator(mod)
+    for name in mod.graph_functions():
+        state.function(name)
+    return state.mod, state.diagnostics
+
+
+class _Failed(ObjectType):
+    """The type of a value whose deduction failed: what depends on it is not reported again."""
+
+    __slots__ = ()
+
+
+_FAILED = _Failed()
+
+
+@dataclass(slots=True)
+class _Annotator:
+    """The module as far as it is done."""
+
+    mod: Module
+    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    done: set[str] = field(default_factory=set[str])
+    running: list[str] = field(default_factory=list[str])
+
+    def function(self, name: str) -> None:
+        """Annotate the function of that name unless it is done."""
+        fn = self.mod.get(name)
+        if name in self.done or not isinstance(fn, graph.Function):
+            return
+        self.running.append(name)
+        bounds = fn.attrs.get("tir_var_upper_bound", {})
+        scope = _Scope(self, name, Analyzer(), bounds=dict(bounds))
+        new = scope.function(fn)
+        self.running.pop()
+        self.done.add(name)
+        self.mod = self.mod.with_functions({name: new})
+
+    def require_signature(self, name: str, e: graph.Expr) -> None:
+        """Make sure that the result type of a called function is known."""
+        fn = self.mod.get(name)
+        if not isinstance(fn, graph.Function) or fn.ret_ty is not None:
+            return
+        if name not in self.running:
+            self.function(name)
+            return
+        self.report(
+            "E0209",
+            f"`{name}` calls itself, so its result type cannot be deduced",
+            e,
+            suggestion=f"annotate the result: def {name}(…) -> R.Tensor(…)",
+        )
+
+    def report(
+        self, code: str, message: str, e: object, *, notes: tuple[str, ...] = (),
+        suggestion: str | None = None,
+    ) -> None:  # fmt: skip
+        self.diagnostics.append(
+            Diagnostic(code, message, getattr(e, "span", None), notes, suggestion)
+        )
+
+
+@dataclass(slots=True)
+class _Scope:
+    """One function body, or one branch or local function inside it."""
+
+    owner: _Annotator
+    name: str
+    analyzer: Analyzer
+    symbols: set[expr.Var] = field(default_factory=set[expr.Var])
+    renamed: dict[graph.Var, graph.Expr] = field(default_factory=dict[graph.Var, graph.Expr])
+    taken: set[str] = field(default_factory=set[str])
+    bounds: dict[str, int] = field(default_factory=dict[str, int])
+    block: list[graph.Binding] = field(default_factory=list[graph.Binding])
+    in_dataflow: bool = False
+
+    def inner(self, name: str = "") -> _Scope:
+        """A scope inside this one (a branch, a local function): what it defines stays there."""
+        return _Scope(
+            self.owner, name or self.name, self.analyzer, set(self.symbols), dict(self.renamed),
+            self.taken, self.bounds,
+        )  # fmt: skip
+
+    def define(self, ty: Type | None) -> None:
+        """Take the symbols that `ty` determines to be known from here on."""
+        for s in defined_symbols(ty) if ty is not None else ():
+            if s not in self.symbols:
+                self.symbols.add(s)
+                self.analyzer.bind_shape(s, self.bounds.get(s.name))
+
+    # Functions and blocks
+
+    def function(self, fn: graph.Function) -> graph.Function:
+        """`fn` with its body annotated and its result type proved, checked or deduced."""
+        params = tuple(p if p.ty is not None else replace(p, ty=ObjectType()) for p in fn.params)
+        for old, new in zip(fn.params, params, strict=True):
+            self.rename(old, new)
+            self.define(new.ty)
+        known = set(self.symbols)
+        self.taken |= {p.name for p in params}
+        self.taken |= {
+            v.name for b in fn.body.blocks for x in b.bindings for v in [x.var]  # type: ignore
+        }
+        blocks, result = self.sequence(fn.body)
+        ret = fn.ret_ty
+        actual = self.type_of(result)
+        if ret is None:
+            ret = coarsen(actual, known) if actual is not _FAILED else ObjectType()
+        else:
+            result = self.claimed_result(result, actual, ret, fn)
+        body = self.rebuild(fn.body, blocks, result)
+        if ret is fn.ret_ty and body is fn.body and _same_items(params, fn.params):
+            return fn
+        return replace(fn, params=params, body=body, ret_ty=ret)
+
+    def rebuild(
+        self, seq: graph.SeqExpr, blocks: list[graph.BindingBlock], result: graph.Expr
+    ) -> graph.SeqExpr:
+        """`seq` with other blocks, what is pending in `self.block`, and another result."""
+        if self.block:
+            blocks = [*blocks, graph.BindingBlock(tuple(self.block))]
+            self.block = []
+        if result is seq.body and _same_items(blocks, seq.blocks):
+            return seq
+        return replace(seq, blocks=tuple(blocks), body=result)
+
+    def claimed_result(
+        self, result: graph.Expr, actual: Type, claim: Type, fn: graph.Function
+    ) -> graph.Expr:
+        """`result`, checked at run time where the function's claim about it is not proved."""
+        at = claim if claim.span is not None else fn
+        if actual is _FAILED or self.undefined(claim, f"the result type of `{self.name}`", at):
+            return result
+        verdict = self.verdict(actual, claim)
+        if verdict >= Verdict.STATIC_MISMATCH:
+            self.owner.report(
+                "E0207",
+                f"`{self.name}` claims to return {claim}, but returns {actual}",
+                at,
+                notes=("the two can never be equal",),
+                suggestion=f"write -> {coarsen(actual, self.symbols)}",
+            )
+            return result
+        if verdict is Verdict.PASS:
+            return result
+        return self.checked(result, actual, claim, "result")
+
+    def checked(self, value: graph.Expr, actual: Type, claim: Type, hint: str) -> graph.Expr:
+        """A `match_cast` of `value` to `claim`; of a tuple, of those fields that need it."""
+        if isinstance(value, graph.Tuple) and isinstance(claim, TupleType):
+            fields: list[graph.Expr] = []
+            for v, c in zip(value.fields, claim.fields, strict=True):
+                a = self.type_of(v)
+                proved = self.verdict(a, c) is Verdict.PASS
+                fields.append(v if proved else self.checked(v, a, c, hint))
+            return replace(value, fields=tuple(fields))
+        note(
+            "deduce",
+            f"{self.name}.{getattr(value, 'name', hint)}",
+            f"{claim} is not proved from {actual}: checked at run time",
+        )
+        var = graph.Var(self.fresh(getattr(value, "name", hint)), claim)
+        self.block.append(graph.MatchCast(value, claim, var, span=getattr(value, "span", None)))
+        self.define(claim)
+        return var
+
+    def verdict(self, actual: Type, claim: Type) -> Verdict:
+        """`check_subtype`; symbols that the claim itself defines are left to the run time."""
+        with self.analyzer.scope():
+            for s in defined_symbols(claim):
+                if s not in self.symbols:
+                    self.analyzer.bind_shape(s, self.bounds.get(s.name))
+            return check_subtype(actual, claim, self.analyzer)
+
+    def undefined(self, claim: Type, what: str, e: object) -> bool:
+        """Report a claim about symbols that nothing defines."""
+        unknown = [s.name for s in defined_symbols(claim) if s not in self.symbols]
+        if unknown:
+            self.owner.report(
+                "E0306",
+                f"{what} mentions {', '.join(f'`{s}`' for s in unknown)}, which nothing defines",
+                e,
+                suggestion="a parameter's shape or R.match_cast defines a symbol",
+            )
+        return bool(unknown)
+
+    def sequence(self, seq: graph.SeqExpr) -> tuple[list[graph.BindingBlock], graph.Expr]:
+        """The annotated blocks of `seq` and its result; pending bindings stay in `self.block`."""
+        blocks: list[graph.BindingBlock] = []
+        for old in seq.blocks:
+            self.in_dataflow = isinstance(old, graph.DataflowBlock)
+            for b in old.bindings:
+                self.binding(b)
+            self.in_dataflow = False
+            if _same_items(self.block, old.bindings):
+                blocks.append(old)
+            elif self.block:
+                blocks.append(replace(old, bindings=tuple(self.block)))
+            self.block = []
+        return blocks, self.leaf(seq.body, "result")
+
+    # Bindings
+
+    def binding(self, b: graph.Binding) -> None:
+        """Annotate one binding and append it, after what it is made of."""
+        if isinstance(b, graph.MatchCast):
+            self.match_cast(b)
+            return
+        assert isinstance(b, graph.VarBinding)
+        if isinstance(b.value, graph.SeqExpr):
+            inner = self.splice(b.value)
+            self.bind(replace(b, value=inner), inner, self.type_of(inner))
+            return
+        if isinstance(b.value, graph.Function):
+            self.local_function(b, b.value)
+            return
+        value = self.value(b.value)
+        self.bind(b, value, self.type_of(value))
+
+    def bind(self, b: graph.VarBinding, value: graph.Expr, ty: Type) -> None:
+        """Append `b.var = value` of type `ty`, checking what the variable's annotation claims."""
+        claim = b.var.ty
+        if claim is not None and ty is not _FAILED and not structural_equal(claim, ty):
+            self.undefined(claim, f"the annotation of `{b.var.name}`", b)
+            verdict = self.verdict(ty, claim)
+            if verdict >= Verdict.STATIC_MISMATCH:
+                self.owner.report(
+                    "E0208", f"`{b.var.name}` is annotated {claim}, but its value is {ty}", b
+                )
+            elif verdict is Verdict.CHECK_AT_RUNTIME:
+                kind = graph.DataflowVar if self.in_dataflow else graph.Var
+                plain = kind(self.fresh(b.var.name), ty, span=b.var.span)
+                self.block.append(replace(b, value=value, var=plain))
+                self.match_cast(graph.MatchCast(plain, claim, b.var, span=b.span))
+                return
+        explain_lost_shape(self.name, b.var, value, ty, self.analyzer)
+        var = self.typed(b.var, ty)
+        self.block.append(b if value is b.value and var is b.var
+                          else replace(b, value=value, var=var))  # fmt: skip
+
+    def typed(self, var: graph.Var, ty: Type) -> graph.Var:
+        """`var` with type `ty`; itself when it has that type."""
+        seen = self.renamed.get(var, var)
+        new = seen if isinstance(seen, graph.Var) else var
+        if ty is _FAILED:
+            new = new if new.ty is not None else replace(new, ty=_FAILED)
+        elif new.ty is None or not (new.ty is ty or structural_equal(new.ty, ty)):
+            new = replace(new, ty=ty)
+        self.rename(var, new)
+        return new
+
+    def rename(self, old: graph.Var, new: graph.Expr) -> None:
+        if old is not new:
+            self.renamed[old] = new
+
+    def match_cast(self, b: graph.MatchCast) -> None:
+        value = self.leaf(b.value, b.var.name)
+        actual = self.type_of(value)
+        claim = _with_dtype(b.ty, actual)
+        if actual is not _FAILED and self.verdict(actual, claim) >= Verdict.STATIC_MISMATCH:
+            self.owner.report(
+                "E0208",
+                f"match_cast to {claim} can never succeed: the value is {actual}",
+                b,
+            )
+        self.define(claim)
+        var = self.typed(b.var, claim)
+        same = value is b.value and claim is b.ty and var is b.var
+        self.block.append(b if same else replace(b, value=value, ty=claim, var=var))
+
+    def local_function(self, b: graph.VarBinding, fn: graph.Function) -> None:
+        if fn.ret_ty is not None:  # then it may call itself
+            self.typed(b.var, signature_of(fn))
+        with self.analyzer.scope():
+            new = self.inner(f"{self.name}.{b.var.name}").function(fn)
+        self.bind(b, new, signature_of(new))
+
+    def splice(self, seq: graph.SeqExpr) -> graph.Expr:
+        """Take the bindings of a nested sequence into the current block."""
+        for old in seq.blocks:
+            for b in old.bindings:
+                var: graph.Var = b.var  # type: ignore[attr-defined]
+                if isinstance(var, graph.DataflowVar) and not self.in_dataflow:
+                    plain = graph.Var(var.name, var.ty, span=var.span)
+                    self.renamed[var] = plain
+                    b = replace(b, var=plain)
+                self.binding(b)
+                bound: graph.Var = b.var  # type: ignore[attr-defined]
+                if bound is not var and bound in self.renamed:
+                    self.renamed[var] = self.renamed[bound]
+        return self.leaf(seq.body, "result")
+
+    # Expressions
+
+    def value(self, e: graph.Expr) -> graph.Expr:
+        """`e` with leaves for operands."""
+        match e:
+            case graph.Call(op, args):
+                new_op = self.leaf(op, "f")
+                new_args = tuple(self.leaf(a, "lv") for a in args)
+                if isinstance(new_op, graph.GlobalVar):
+                    self.owner.require_signature(new_op.name, e)
+                if new_op is op and _same_items(new_args, args):
+                    return e
+                return replace(e, op=new_op, args=new_args)
+            case graph.TupleGetItem(value):
+                new = self.leaf(value, "lv")
+                return e if new is value else replace(e, tuple_value=new)
+            case graph.If(condition, yes, no):
+                test = self.leaf(condition, "cond")
+                first, second = self.branch(yes), self.branch(no)
+                if test is condition and first is yes and second is no:
+                    return e
+                return replace(e, condition=test, true_branch=first, false_branch=second)
+            case graph.SeqExpr():
+                return self.splice(e)
+            case _:
+                return self.leaf(e, "lv")
+
+    def branch(self, seq: graph.SeqExpr) -> graph.SeqExpr:
+        inner = self.inner()
+        with self.analyzer.scope():
+            blocks, result = inner.sequence(seq)
+            return inner.rebuild(seq, blocks, result)
+
+    def leaf(self, e: graph.Expr, hint: str) -> graph.Expr:
+        """`e` as an operand: renamed, rebuilt (a tuple of leaves), or bound to a new variable."""
+        match e:
+            case graph.Var():
+                return self.renamed.get(e, e)
+            case graph.Tuple(fields):
+                new = tuple(self.leaf(f, hint) for f in fields)
+                return e if _same_items(new, fields) else replace(e, fields=new)
+            case _ if isinstance(e, LEAVES):
+                return e
+            case _:
+                kind = graph.DataflowVar if self.in_dataflow else graph.Var
+                var = kind(self.fresh(hint), None, span=getattr(e, "span", None))
+                self.binding(graph.VarBinding(e, var, span=getattr(e, "span", None)))
+                return self.renamed.get(var, var)
+
+    def type_of(self, e: graph.Expr) -> Type:
+        """The type of an expression of leaves; `_FAILED`, reported once, when it has none."""
+        if _mentions_failure(e):
+            return _FAILED
+        try:
+            if isinstance(e, graph.If):
+                return self.conditional(e)
+            return type_of(e, self.owner.mod, self.analyzer)
+        except DiagnosticError as error:
+            if not any(isinstance(a, graph.Var) and a.ty is None for a in _operands(e)):
+                self.owner.diagnostics += error.diagnostics
+            return _FAILED
+
+    def conditional(self, e: graph.If) -> Type:
+        test = self.type_of(e.condition)
+        kinds = (TensorType((), "bool"), PrimType("bool"))
+        if min(check_subtype(test, k, self.analyzer) for k in kinds) >= Verdict.STATIC_MISMATCH:
+            self.owner.report("E0203", f"a condition must be a bool scalar, is {test}", e.condition)
+        yes, no = self.type_of(e.true_branch.body), self.type_of(e.false_branch.body)
+        if yes is _FAILED or no is _FAILED:
+            return _FAILED
+        return coarsen(lca(yes, no, self.analyzer), self.symbols)
+
+    def fresh(self, hint: str) -> str:
+        """A variable name that the function does not use yet."""
+        count = 0
+        name = hint
+        while name in self.taken:
+            count += 1
+            name = f"{hint}_{count}"
+        self.taken.add(name)
+        return name
+
+
+def _with_dtype(claim: Type, actual: Type) -> Type:
+    """A claimed tensor type without a dtype gets the one that is known."""
+    if isinstance(claim, TensorType) and isinstance(actual, TensorType) and claim.dtype is None:
+        return claim if actual.dtype is None else replace(claim, dtype=actual.dtype)
+    return claim
+
+
+def _operands(e: graph.Expr) -> tuple[graph.Expr, ...]:
+    match e:
+        case graph.Call(op, args):
+            return (op, *(x for a in args for x in _operands(a)))
+        case graph.Tuple(fields):
+            return tuple(x for f in fields for x in _operands(f))
+        case graph.TupleGetItem(value):
+            return (value,)
+        case _:
+            return (e,)
+
+
+def _mentions_failure(e: graph.Expr) -> bool:
+    return any(isinstance(x, graph.Var) and isinstance(x.ty, _Failed) for x in _operands(e))
+
+
+def _same_items(a: object, b: object) -> bool:
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))  # type: ignore

@@ -1,0 +1,296 @@
+"""Types of graph expressions: forward, local, one rule per operator (the paper, section 4.1).
+
+A rule looks at the arguments' types and values. Across functions only the callee's signature
+counts: its parameters' dimensions are unified with the arguments', the result type follows by
+substitution, and what stays unbound becomes coarse.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.subtype import Verdict, check_subtype, coarsen, dims_of, lca
+from relaxlab.analysis.unify import DimPair, Unification, unify
+from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import replace, rewrite
+from relaxlab.ir.op_table import TypeDeductionError, find_op, op_names
+from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.ir.types import FuncType, ObjectType, TensorType, TupleType, Type
+
+__all__ = ["check_subtype", "deduce_call", "lca", "signature_of", "type_of"]
+
+
+def type_of(e: graph.Expr, mod: Module | None = None, analyzer: Analyzer | None = None) -> Type:
+    """The type of an expression whose variables have types.
+
+    Raises `DiagnosticError` (codes E02xx) for an expression that has none.
+    """
+    analyzer = analyzer or Analyzer.for_shapes(e)
+    match e:
+        case graph.Var(name, ty):
+            if ty is None:
+                raise _error("E0201", f"the type of `{name}` is not known yet", e)
+            return ty
+        case graph.GlobalVar(name):
+            return _global(name, mod, e)
+        case graph.Function():
+            return signature_of(e)
+        case graph.Call(_, args):
+            return deduce_call(e, tuple(type_of(a, mod, analyzer) for a in args), mod, analyzer)
+        case graph.If(_, yes, no):
+            return lca(type_of(yes, mod, analyzer), type_of(no, mod, analyzer), analyzer)
+        case graph.SeqExpr(_, body):
+            return type_of(body, mod, analyzer)
+        case graph.Tuple(fields):
+            return TupleType(tuple(type_of(f, mod, analyzer) for f in fields))
+        case graph.TupleGetItem(value, index):
+            return field_type(type_of(value, mod, analyzer), index, e)
+        case _:
+            return _leaf(e)
+
+
+def _leaf(e: graph.Expr) -> Type:
+    match e:
+        case graph.Constant(data):
+            return TensorType(tuple(expr.const(d) for d in data.shape), data.dtype.name)
+        case graph.ShapeExpr(values):
+            return types.ShapeType(values)
+        case graph.PrimValue(value):
+            return types.PrimType(value.dtype, value)
+        case graph.ExternFunc():
+            return FuncType(None, ObjectType(), is_pure=False)
+        case _:
+            return ObjectType()
+
+
+def signature_of(fn: graph.Function) -> FuncType:
+    """The type of a graph function; its result is `Object` where nothing is annotated."""
+    params = tuple(p.ty or ObjectType() for p in fn.params)
+    return FuncType(params, fn.ret_ty or ObjectType(), fn.is_pure)
+
+
+def _global(name: str, mod: Module | None, e: graph.Expr) -> Type:
+    fn = mod.get(name) if mod is not None else None
+    match fn:
+        case graph.Function():
+            return signature_of(fn)
+        case loops.PrimFunc() | graph.ExternFunc():
+            return FuncType(None, ObjectType(), is_pure=False)
+        case _:
+            raise missing_function(name, mod, e)
+
+
+def missing_function(name: str, mod: Module | None, e: graph.Expr) -> DiagnosticError:
+    """The error for a reference to a function that the module does not have."""
+    known = list(mod) if mod is not None else []
+    close = difflib.get_close_matches(name, known, 1)
+    return _error(
+        "E0307",
+        f"the module has no function `{name}`",
+        e,
+        notes=(f"it has: {', '.join(known) or 'none'}",),
+        suggestion=f"did you mean `{close[0]}`?" if close else None,
+    )
+
+
+def field_type(ty: Type, index: int, e: graph.Expr) -> Type:
+    """The type of field `index` of a value of type `ty`."""
+    match ty:
+        case TupleType(fields) if 0 <= index < len(fields):
+            return fields[index]
+        case TupleType(fields):
+            raise _error("E0203", f"field {index} of a tuple of {len(fields)}: {ty}", e)
+        case ObjectType():
+            return ObjectType()
+        case _:
+            raise _error("E0203", f"field {index} of a value that is not a tuple: {ty}", e)
+
+
+def deduce_call(
+    call: graph.Call,
+    arg_types: Sequence[Type],
+    mod: Module | None = None,
+    analyzer: Analyzer | None = None,
+) -> Type:
+    """The type of a call from the types of `call.args`.
+
+    Raises `DiagnosticError`: E0202 unknown operator, E0203 the operator refuses its arguments,
+    E0204 the callee is not a function, E0205 number of arguments, E0206 inconsistent shapes.
+    """
+    analyzer = analyzer or Analyzer.for_shapes(tuple(arg_types), call)
+    match call.op:
+        case graph.Op(name):
+            return _operator(call, name, tuple(arg_types), mod, analyzer)
+        case graph.GlobalVar(name):
+            fn = mod.get(name) if mod is not None else None
+            if isinstance(fn, loops.PrimFunc):
+                raise _error(
+                    "E0204", f"`{name}` is a loop function and has no result", call,
+                    suggestion=f"allocate the output: R.call_tir(cls.{name}, (…), out_sinfo=…)",
+                )  # fmt: skip
+            ty = _global(name, mod, call)
+        case graph.ExternFunc():
+            return _stated(call)
+        case _:
+            ty = type_of(call.op, mod, analyzer)
+    if isinstance(ty, ObjectType):
+        return _stated(call)
+    if not isinstance(ty, FuncType):
+        raise _error("E0204", f"a value of type {ty} cannot be called", call)
+    if ty.params is None:
+        return _stated(call) if call.ty_args else ty.ret
+    return call_signature(ty, tuple(arg_types), call, analyzer)
+
+
+def _stated(call: graph.Call) -> Type:
+    """What the call itself claims; checked at run time."""
+    match call.ty_args:
+        case ():
+            return ObjectType()
+        case (ty,):
+            return ty
+        case several:
+            return TupleType(several)
+
+
+def _operator(
+    call: graph.Call, name: str, arg_types: tuple[Type, ...], mod: Module | None, an: Analyzer
+) -> Type:
+    row = find_op(name)
+    if row is None:
+        close = difflib.get_close_matches(name, op_names(), 1)
+        raise _error(
+            "E0202", f"there is no operator `R.{name}`", call,
+            suggestion=f"did you mean `R.{close[0]}`?" if close else None,
+        )  # fmt: skip
+    try:
+        result = row.infer(call, arg_types, mod)
+    except TypeDeductionError as error:
+        notes = tuple(
+            f"argument {describe(a, i)} is {t}"
+            for i, (a, t) in enumerate(zip(call.args, arg_types, strict=True))
+            if not isinstance(t, FuncType)
+        )
+        raise _error(
+            "E0203", str(error), call, notes=notes, suggestion=error.suggestion
+        ) from error
+    return in_normal_form(result, an)
+
+
+def in_normal_form(ty: Type, analyzer: Analyzer) -> Type:
+    """`ty` with its dimensions simplified, so that equal dimensions look equal."""
+    compound = (d for d, _ in dims_of(ty, "") if not isinstance(d, expr.Var | expr.IntImm))
+    table = {d: analyzer.simplify(d) for d in compound}
+    if all(k == v for k, v in table.items()):
+        return ty
+    return rewrite_dims(ty, table)
+
+
+def rewrite_dims(ty: Type, table: dict[expr.PrimExpr, expr.PrimExpr]) -> Type:
+    """`ty` with whole dimensions replaced."""
+
+    def dims(old: tuple[expr.PrimExpr, ...]) -> tuple[expr.PrimExpr, ...]:
+        return tuple(table.get(d, d) for d in old)
+
+    def visit(n: object) -> Type | None:
+        match n:
+            case TensorType(shape) if shape is not None:
+                return replace(n, shape=dims(shape))
+            case types.ShapeType(values) if values is not None:
+                return replace(n, values=dims(values))
+            case types.PrimType(_, value) if value is not None:
+                return replace(n, value=table.get(value, value))
+            case _:
+                return None
+
+    return rewrite(ty, visit)
+
+
+def describe(e: graph.Expr, index: int) -> str:
+    """How a message names an argument: its variable, else its position."""
+    return f"`{e.name}`" if isinstance(e, graph.Var) else f"{index}"
+
+
+def call_signature(
+    ty: FuncType, arg_types: tuple[Type, ...], call: graph.Call, analyzer: Analyzer
+) -> Type:
+    """The result of calling a function of type `ty`.
+
+    A coarse argument for a specific parameter is accepted: the callee checks it on entry.
+    """
+    params = ty.params or ()
+    if len(params) != len(arg_types):
+        raise _error(
+            "E0205",
+            f"{_callee(call)} takes {len(params)} arguments, got {len(arg_types)}",
+            call,
+            notes=(f"its type is {ty}",),
+        )
+    here = set(symbols_in((arg_types, call)))
+    renamed = {s: replace(s) for s in symbols_in((params, ty.ret)) if s in here}
+    if renamed:
+        params = tuple(substitute(p, renamed) for p in params)
+    ret = substitute(ty.ret, renamed) if renamed else ty.ret
+    pairs: list[DimPair] = []
+    for i, (param, arg) in enumerate(zip(params, arg_types, strict=True)):
+        place = f"argument {describe(call.args[i], i)}"
+        _check_kind(param, arg, place, call, analyzer)
+        pairs += dim_pairs(param, arg, place)
+    found = unify(pairs, analyzer)
+    if found.conflicts:
+        raise DiagnosticError(_conflict(message, call) for message, _ in found.conflicts)
+    return in_normal_form(_result(ret, found), analyzer)
+
+
+def _callee(call: graph.Call) -> str:
+    return f"`{getattr(call.op, 'name', 'the function')}`"
+
+
+def _conflict(message: str, call: graph.Call) -> Diagnostic:
+    return Diagnostic(
+        "E0206", f"arguments of {_callee(call)} have inconsistent shapes: {message}", call.span
+    )
+
+
+def _check_kind(param: Type, arg: Type, place: str, call: graph.Call, analyzer: Analyzer) -> None:
+    """Everything about an argument but its dimensions."""
+    verdict = check_subtype(coarsen(arg, ()), coarsen(param, ()), analyzer)
+    if verdict >= Verdict.STATIC_MISMATCH:
+        raise _error("E0206", f"{place} of {_callee(call)} is {arg}, expected {param}", call)
+
+
+def dim_pairs(declared: Type, actual: Type, place: str) -> list[DimPair]:
+    """The declared dimensions beside the actual ones, where these are known."""
+    match declared, actual:
+        case TupleType(fields), TupleType(others) if len(fields) == len(others):
+            both = enumerate(zip(fields, others, strict=True))
+            return [p for i, (f, o) in both for p in dim_pairs(f, o, f"field {i} of {place}")]
+        case FuncType(), _:
+            return []
+        case _:
+            stated = list(dims_of(declared, place))
+            known = [d for d, _ in dims_of(actual, place)]
+            same = type(declared) is type(actual) and len(known) == len(stated)
+            dims = known if same else [None] * len(stated)
+            return [DimPair(d, a, where) for (d, where), a in zip(stated, dims, strict=True)]
+
+
+def _result(ret: Type, found: Unification) -> Type:
+    coarse = coarsen(ret, found.bindings)
+    return substitute(coarse, found.bindings) if found.bindings else coarse
+
+
+def _error(
+    code: str,
+    message: str,
+    e: graph.Expr,
+    *,
+    notes: tuple[str, ...] = (),
+    suggestion: str | None = None,
+) -> DiagnosticError:
+    span = getattr(e, "span", None)
+    return DiagnosticError([Diagnostic(code, message, span, notes, suggestion)])

@@ -1,0 +1,21 @@
+"""Bring graph functions into A-normal form and give every variable its deduced type."""
+
+from __future__ import annotations
+
+from relaxlab.analysis.annotate import annotate
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.module import Module
+from relaxlab.passes.base import NoOptions, module_pass
+
+
+@module_pass("normalize")
+def normalize(mod: Module, _: NoOptions) -> Module:
+    """Name every intermediate value, deduce all types, and turn claims that are not proved into
+    `match_cast`s that are checked at run time.
+
+    Raises `DiagnosticError` with everything that cannot be typed (codes E02xx, E0306, E0307).
+    """
+    result, diagnostics = annotate(mod)
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
+    return result
