@@ -102,28 +102,28 @@ def _cast(value: Any, dtype: np.dtype[Any]) -> Any:
     return np.asarray(value).astype(dtype)[()]
 
 
-def _nonzero(divisor: Any) -> None:
-    if not np.all(divisor):
+def _nonzero(a: Any, divisor: Any) -> None:
+    if not np.all(divisor) and np.broadcast(a, divisor).size:
         raise ExecutionError("integer division by zero")
 
 
 def _div(a: Any, b: Any) -> Any:
-    _nonzero(b)
+    _nonzero(a, b)
     return (a - np.fmod(a, b)) // b
 
 
 def _mod(a: Any, b: Any) -> Any:
-    _nonzero(b)
+    _nonzero(a, b)
     return np.fmod(a, b)
 
 
 def _floordiv(a: Any, b: Any) -> Any:
-    _nonzero(b)
+    _nonzero(a, b)
     return a // b
 
 
 def _floormod(a: Any, b: Any) -> Any:
-    _nonzero(b)
+    _nonzero(a, b)
     return a % b
 
 
