@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph
-from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.dtypes import is_float, is_int
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import PrimType, TensorType, Type
 from relaxlab.ops import scalar, te
@@ -228,8 +228,7 @@ def _rope_infer(call: graph.Call, tys: TypesOf) -> Type:
     require_dtype(call, x, is_float, "floating point")
     if x.ndim not in (-1, 4):
         raise fail(call, f"x must be (batch, length, heads, head_dim), is {x}")
-    if len(tys) > 1 and not (isinstance(tys[1], PrimType) and tys[1].dtype == "int64"):
-        raise fail(call, f"offset must be an int64 scalar such as R.prim_value(n), is {tys[1]}")
+    _check_offset(call, tys, x)
     if attr(call, "style") not in ("neox", "gptj"):
         raise fail(call, f"style {attr(call, 'style')!r} is not known", 'use "neox" or "gptj"')
     dim = x.shape[3] if x.shape is not None else None
@@ -240,58 +239,111 @@ def _rope_infer(call: graph.Call, tys: TypesOf) -> Type:
             raise fail(
                 call, f"rotary_dim must be even and at most head_dim {dim.value}, is {rotated}"
             )
+        _check_factors(call, tys, rotated // 2)
     elif x.shape is not None:
         raise fail(call, f"head_dim must be a constant, is {dim}")
     return x
 
 
+def _check_offset(call: graph.Call, tys: TypesOf, x: TensorType) -> None:
+    if len(tys) < 2 or (isinstance(tys[1], PrimType) and tys[1].dtype == "int64"):
+        return
+    offset = tys[1]
+    if not isinstance(offset, TensorType) or offset.ndim not in (-1, 1):
+        raise fail(
+            call,
+            f"offset must be an int64 scalar or an integer tensor (batch,), is {offset}",
+            "use R.prim_value(n) for one position of all sequences",
+        )
+    require_dtype(call, offset, is_int, "integer", 1)
+    if offset.shape and x.shape and prove_equal(offset.shape[0], x.shape[0]) is False:
+        raise fail(call, f"offset has {offset.shape[0]} entries for a batch of {x.shape[0]}")
+
+
+def _check_factors(call: graph.Call, tys: TypesOf, pairs: int) -> None:
+    if len(tys) < 3:
+        return
+    factors = tensor_arg(call, tys, 2)
+    require_dtype(call, factors, is_float, "floating point", 2)
+    known = factors.shape[0] if factors.shape else expr.const(pairs)
+    if factors.ndim not in (-1, 1) or prove_equal(known, expr.const(pairs)) is False:
+        raise fail(call, f"freq_factors must have shape ({pairs},), one per pair, is {factors}")
+
+
 def _rope_emit(
-    call: graph.Call, out: TensorType, x: te.Tensor, offset: PrimExpr | None = None
+    call: graph.Call,
+    out: TensorType,
+    x: te.Tensor,
+    offset: te.Tensor | PrimExpr | None = None,
+    factors: te.Tensor | None = None,
 ) -> te.Tensor:
-    """Rotate pairs of features by angle position * theta^(-2 p / rotary_dim), p the pair."""
+    """Two tables, cos and sin of each position and pair, then one rotation per element."""
     head_dim = x.shape[3]
     assert isinstance(head_dim, expr.IntImm)
     rotated = attr(call, "rotary_dim")
     rotated = head_dim.value if rotated is None else rotated
+    if rotated == 0:
+        return te.compute(x.shape, lambda *i: x[i], "T_rope")
     neox, half = attr(call, "style") == "neox", rotated // 2
-    compute_dtype = "float64" if x.dtype == "float64" else "float32"
-    base = math.log2(attr(call, "theta"))
-    start = expr.const(0) if offset is None else offset
-
-    def table(name: str) -> te.Tensor:
-        def element(i: PrimExpr, p: PrimExpr) -> PrimExpr:
-            exponent = scalar.cast(p, compute_dtype) * (-2 * base / max(rotated, 1))
-            position = scalar.cast(i + start, compute_dtype) * (1 / attr(call, "scaling"))
-            return scalar.call(name, position * scalar.call("exp2", exponent))
-
-        return te.compute((x.shape[1], expr.const(half)), element, f"T_{name}")
-
-    cos, sin = table("cos"), table("sin")
+    cos, sin = (_angle_table(call, name, x, half, offset, factors) for name in ("cos", "sin"))
+    per_batch = isinstance(offset, te.Tensor)
 
     def element(b: PrimExpr, i: PrimExpr, h: PrimExpr, d: PrimExpr) -> PrimExpr:
         pair = d % half if neox else d // 2
+        at = (b, i, pair) if per_batch else (i, pair)
         first = expr.LT(d, expr.const(half)) if neox else expr.EQ(d % 2, expr.const(0))
         step = half if neox else 1
-        own = scalar.wide(x[b, i, h, d])
-        other = scalar.if_then_else(first, x[b, i, h, d + step], x[b, i, h, d - step])
-        signed = expr.Select(first, scalar.negative(sin[i, pair]), sin[i, pair])
-        turned = expr.Add(expr.Mul(own, cos[i, pair]), expr.Mul(scalar.wide(other), signed))
+        other = scalar.if_then_else(
+            first, scalar.negative(x[b, i, h, d + step]), x[b, i, h, d - step]
+        )
+        turned = expr.Add(
+            expr.Mul(scalar.wide(x[b, i, h, d]), cos[at]),
+            expr.Mul(scalar.wide(other), sin[at]),
+        )
         value = scalar.cast(turned, x.dtype)
         if rotated == head_dim.value:
             return value
         return scalar.if_then_else(expr.LT(d, expr.const(rotated)), value, x[b, i, h, d])
 
-    return te.compute(x.shape, element, "T_rope") if rotated else x_copy(x)
+    return te.compute(x.shape, element, "T_rope")
 
 
-def x_copy(x: te.Tensor) -> te.Tensor:
-    """The tensor itself."""
-    return te.compute(x.shape, lambda *i: x[i], "T_copy")
+def _angle_table(
+    call: graph.Call,
+    name: str,
+    x: te.Tensor,
+    half: int,
+    offset: te.Tensor | PrimExpr | None,
+    factors: te.Tensor | None,
+) -> te.Tensor:
+    """cos or sin of position / scaling * theta^(-p / half) / factor[p]: (length, half), or with
+    an offset per sequence (batch, length, half)."""
+    dtype = "float64" if x.dtype == "float64" else "float32"
+    per_pair = expr.const(-math.log2(attr(call, "theta")) / half, dtype)
+    inverse_scaling = expr.const(1 / attr(call, "scaling"), dtype)
+
+    def angle(position: PrimExpr, p: PrimExpr) -> PrimExpr:
+        frequency = scalar.call("exp2", scalar.cast(p, dtype) * per_pair)
+        if factors is not None:
+            frequency = expr.Div(frequency, scalar.cast(factors[p], dtype))
+        return scalar.call(name, scalar.cast(position, dtype) * inverse_scaling * frequency)
+
+    length, pairs = x.shape[1], expr.const(half)
+    if isinstance(offset, te.Tensor):
+        starts = offset
+        return te.compute(
+            (x.shape[0], length, pairs),
+            lambda b, i, p: angle(i + scalar.cast(starts[b], "int64"), p),
+            f"T_{name}",
+        )
+    start = expr.const(0) if offset is None else offset
+    return te.compute((length, pairs), lambda i, p: angle(i + start, p), f"T_{name}")
 
 
 def _rope(
     x: Array,
-    offset: int = 0,
+    offset: Any = 0,
+    freq_factors: Array | None = None,
     theta: float = 10000.0,
     style: str = "neox",
     rotary_dim: int | None = None,
@@ -300,8 +352,10 @@ def _rope(
     rotated = x.shape[3] if rotary_dim is None else rotary_dim
     wide = np.float64 if x.dtype == np.float64 else np.float32
     frequencies = float(theta) ** (-np.arange(0, rotated, 2, dtype=np.float64) / max(rotated, 1))
-    positions = (np.arange(x.shape[1]) + int(offset)) / scaling
-    angles = (positions[:, None] * frequencies[None, :])[None, :, None, :]
+    frequencies = frequencies if freq_factors is None else frequencies / freq_factors
+    starts = np.asarray(offset, np.int64).reshape(-1, 1)
+    positions = (np.arange(x.shape[1])[None, :] + starts) / scaling
+    angles = (positions[..., None] * frequencies)[:, :, None, :]
     cos, sin = np.cos(angles).astype(wide), np.sin(angles).astype(wide)
     y = x.astype(wide)
     turned = y[..., :rotated]
@@ -319,9 +373,12 @@ def _rope(
     return np.concatenate([joined, y[..., rotated:]], -1).astype(x.dtype)
 
 
+# x: (batch, length, heads, head_dim); position i of sequence b is i + offset (or offset[b]).
+# Features rotate in pairs by position / scaling * theta^(-2 p / rotary_dim) / freq_factors[p]:
+# "neox" pairs feature p with p + rotary_dim / 2, "gptj" (llama in ggml) pairs 2 p with 2 p + 1.
 define(
     "nn.rope",
-    params("x offset?", theta=10000.0, style="neox", rotary_dim=None, scaling=1.0),
+    params("x offset? freq_factors?", theta=10000.0, style="neox", rotary_dim=None, scaling=1.0),
     _rope_infer,
     emit=_rope_emit,
     reference=_rope,

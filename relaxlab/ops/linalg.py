@@ -9,11 +9,22 @@ import numpy as np
 from relaxlab.ir import expr, graph
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.op_table import REQUIRED
 from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
 from relaxlab.ops.datatype import dtype_attr
-from relaxlab.ops.define import TypesOf, common_dtype, define, fail, params, tensor_arg
-from relaxlab.ops.shapes import Shape, broadcast_index, broadcast_types, prove_equal, show
+from relaxlab.ops.define import (
+    TypesOf,
+    attr,
+    common_dtype,
+    define,
+    fail,
+    params,
+    tensor_arg,
+    tensor_tuple_arg,
+)
+from relaxlab.ops.reduce import narrow
+from relaxlab.ops.shapes import ONE, Shape, broadcast_index, broadcast_types, prove_equal, show
 
 Array = np.ndarray[Any, Any]
 
@@ -189,3 +200,107 @@ def _outer_emit(call: graph.Call, out: TensorType, a: te.Tensor, b: te.Tensor) -
 
 
 define("outer", params("x1 x2"), _outer_infer, emit=_outer_emit, reference=np.outer)
+
+
+# --- einsum -----------------------------------------------------------------------------------
+
+
+def _einsum_labels(call: graph.Call, ndims: list[int]) -> tuple[list[list[str]], list[str]]:
+    """The labels of each operand's dimensions and of the result's; the dimensions of an ellipsis
+    are called .0, .1, … from the last one back."""
+    text = str(attr(call, "subscripts")).replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ndims):
+        raise fail(call, f"subscripts {text!r} name {len(terms)} operands, given {len(ndims)}")
+    inputs = [_labels(call, t, n) for t, n in zip(terms, ndims, strict=True)]
+    used = [label for labels in inputs for label in labels]
+    dots = sorted({u for u in used if u[0] == "."}, key=lambda u: -int(u[1:]))
+    if arrow:
+        output = _labels(call, right, len(dots) + len(right.replace("...", "")))
+    else:
+        output = dots + sorted(u for u in set(used) if used.count(u) == 1 and u[0] != ".")
+    unknown = [label for label in output if label not in used]
+    if unknown or len(set(output)) != len(output):
+        raise fail(call, f"the result {right!r} of {text!r} must name operand dimensions once")
+    return inputs, output
+
+
+def _labels(call: graph.Call, term: str, ndim: int) -> list[str]:
+    before, dots, after = term.partition("...")
+    hidden = ndim - len(before) - len(after)
+    if not (before + after).isalpha() and before + after:
+        raise fail(call, f"subscripts {term!r} must be letters and at most one '...'")
+    if hidden < 0 or (hidden and not dots):
+        raise fail(call, f"subscripts {term!r} do not fit an operand with {ndim} dimensions")
+    return [*before, *(f".{d}" for d in reversed(range(hidden))), *after]
+
+
+def _einsum_extents(
+    call: graph.Call, inputs: list[list[str]], shapes: list[Shape]
+) -> dict[str, PrimExpr]:
+    extents: dict[str, PrimExpr] = {}
+    for labels, shape in zip(inputs, shapes, strict=True):
+        for label, extent in zip(labels, shape, strict=True):
+            known = extents.setdefault(label, extent)
+            if label[0] == "." and known == ONE:
+                extents[label] = extent
+            elif prove_equal(known, extent) is False and not (label[0] == "." and extent == ONE):
+                raise fail(call, f"dimension {label!r} is {known} here and {extent} there")
+    return extents
+
+
+def _einsum_infer(call: graph.Call, tys: TypesOf) -> Type:
+    fields = tensor_tuple_arg(call, tys, 0)
+    dtype = common_dtype(call, *fields)
+    if any(f.ndim < 0 for f in fields):
+        return TensorType(None, dtype)
+    inputs, output = _einsum_labels(call, [f.ndim for f in fields])
+    shapes = [f.shape for f in fields if f.shape is not None]
+    if len(shapes) < len(fields):
+        return TensorType(None, dtype, len(output))
+    extents = _einsum_extents(call, inputs, shapes)
+    return TensorType(tuple(extents[label] for label in output), dtype)
+
+
+def _einsum_emit(call: graph.Call, out: TensorType, xs: tuple[te.Tensor, ...]) -> te.Tensor:
+    assert out.shape is not None
+    inputs, output = _einsum_labels(call, [x.ndim for x in xs])
+    extents = _einsum_extents(call, inputs, [x.shape for x in xs])
+    summed = {
+        u: te.reduce_axis(extents[u], f"r{n}") for n, u in enumerate(extents) if u not in output
+    }
+
+    def element(*i: PrimExpr) -> PrimExpr | te.Reduce:
+        place = dict(zip(output, i, strict=True)) | {u: a.var for u, a in summed.items()}
+        reads = [
+            scalar.wide(
+                x[
+                    tuple(
+                        te.ZERO if d == ONE else place[u]
+                        for u, d in zip(labels, x.shape, strict=True)
+                    )
+                ]
+            )
+            for x, labels in zip(xs, inputs, strict=True)
+        ]
+        value = reads[0]
+        for read in reads[1:]:
+            value = expr.Mul(value, read)
+        return te.te_sum(value, *summed.values()) if summed else value
+
+    return narrow(te.compute(out.shape, element, "T_einsum"), xs[0].dtype)
+
+
+def _einsum(operands: tuple[Array, ...], subscripts: str) -> Array:
+    wide = [x.astype(scalar.accumulator_of(x.dtype.name)) for x in operands]
+    return np.asarray(np.einsum(subscripts, *wide)).astype(operands[0].dtype)
+
+
+define(
+    "einsum",
+    params("operands", subscripts=REQUIRED),
+    _einsum_infer,
+    emit=_einsum_emit,
+    reference=_einsum,
+)
