@@ -209,9 +209,9 @@ class _Writer:
 
     def _allocate(self, buffer: loops.Buffer, scope: _Scope, at: int) -> _Scope:
         name = self.name("b")
-        shape = ", ".join(self.expr(d, scope) for d in buffer.shape)
+        shape = "".join(f"{self.expr(d, scope)}, " for d in buffer.shape)
         _scalar_dtype(buffer.dtype)
-        self.put(at, f"{name} = allocate(({shape},), {self.constant(buffer.dtype)})")
+        self.put(at, f"{name} = allocate(({shape}), {self.constant(buffer.dtype)})")
         return scope.bind(buffer, name)
 
     def _view(self, m: loops.MatchBufferRegion, scope: _Scope, at: int) -> _Scope:
