@@ -1,7 +1,8 @@
-"""Says, before anything is installed, which system package is missing and the command that brings it.
+"""Says which system packages are missing, and the command that brings them.
 
-Runs on the bare system Python with the standard library alone; `make` calls it. Prints nothing and
-exits with 0 when all is there, else prints the command on stderr and exits with 1.
+`make` calls it before anything is installed: it needs the standard library alone, and runs on old
+Pythons too, since saying that a Python is too old is one of its tasks. Prints nothing and exits
+with 0 when all is there, else prints the command on stderr and exits with 1.
 """
 
 import ctypes
@@ -22,7 +23,7 @@ def missing_packages():
     if not FIRST <= version <= LAST:
         packages += ["python3.11", "python3.11-venv"]
     elif importlib.util.find_spec("ensurepip") is None:
-        packages.append("python%d.%d-venv" % version)
+        packages.append("python{}.{}-venv".format(*version))
     if sys.platform == "linux":
         libraries = dict(LIBRARIES)
         if platform.machine() != "x86_64":
@@ -40,12 +41,13 @@ def main():
     packages = missing_packages()
     if not packages:
         return 0
-    print("relaxlab needs Python 3.11 to 3.13 with venv, and a few C libraries.", file=sys.stderr)
-    print("This system (Python %s) lacks some. Install them with" % platform.python_version(),
-          file=sys.stderr)
-    print("    sudo apt-get update && sudo apt-get install -y " + " ".join(packages),
-          file=sys.stderr)
-    print("or get all of it from conda: conda env create -f environment.yml", file=sys.stderr)
+    lines = (
+        "relaxlab needs Python 3.11 to 3.13 with venv, and a few C libraries.",
+        f"This is Python {platform.python_version()}, and something is missing. Install it with",
+        "    sudo apt-get update && sudo apt-get install -y " + " ".join(packages),
+        "or get all of it from conda: conda env create -f environment.yml",
+    )
+    sys.stderr.write("\n".join(lines) + "\n")
     return 1
 
 

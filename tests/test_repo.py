@@ -1,0 +1,199 @@
+"""Rules about the repository as a whole: who imports whom, what an import costs, sizes of files."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "relaxlab"
+
+# Rooms from the bottom to the top; a room imports from lower layers only.
+LAYERS: tuple[frozenset[str], ...] = (
+    frozenset({"ir"}),
+    frozenset({"trace"}),
+    frozenset({"analysis"}),
+    frozenset({"script"}),
+    frozenset({"ops"}),
+    frozenset({"schedule"}),
+    frozenset({"passes"}),
+    frozenset({"codegen"}),
+    frozenset({"runtime"}),
+    frozenset({"nn"}),
+    frozenset({"tune", "models", "frontend", "batch", "ragged"}),
+    frozenset({"lab", "tvm", "cli"}),
+)
+# The public API and the helpers of tests sit above all rooms, and no room imports them.
+ABOVE_ALL = frozenset({"__init__", "__main__", "testing"})
+# Of two rooms in one layer, the first may import the second.
+NEIGHBOURS = frozenset({("cli", "lab"), ("cli", "tvm")})
+
+NOT_LOADED_BY_THE_PACKAGE = ("llvmlite", "cupy", "jax", "ipywidgets", "anywidget", "IPython")
+
+FILE_LINES = 660  # about 600
+FUNCTION_LINES = 66  # about 60
+
+PACKAGE_FILES = sorted(PACKAGE.rglob("*.py"))
+SOURCES = sorted(
+    path
+    for folder in ("relaxlab", "tests", "tools", "benchmarks")
+    for path in (ROOT / folder).rglob("*.py")
+)
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def room_of(path: Path) -> str:
+    """The folder directly under relaxlab, or the module's name for a file beside the rooms."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def layer_of(room: str) -> int:
+    for number, rooms in enumerate(LAYERS):
+        if room in rooms:
+            return number
+    raise AssertionError(f"relaxlab/{room} is in no layer of {name_of(Path(__file__))}")
+
+
+def imported_modules(tree: ast.Module, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of every import, those inside functions included.
+
+    `package` holds the parts of the package that the module is in, for relative imports.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            parts = [*base, *([node.module] if node.module else [])]
+            for alias in node.names:
+                yield node.lineno, ".".join([*parts, alias.name])
+
+
+def may_import(room: str, other: str) -> bool:
+    if room in ABOVE_ALL or room == other:
+        return True
+    if other in ABOVE_ALL:
+        return False
+    return layer_of(other) < layer_of(room) or (room, other) in NEIGHBOURS
+
+
+def wrong_imports(path: Path, text: str) -> list[str]:
+    package = path.relative_to(ROOT).parent.parts
+    room = room_of(path)
+    wrong: list[str] = []
+    for line, dotted in imported_modules(ast.parse(text), package):
+        parts = dotted.split(".")
+        if parts[0] != "relaxlab":
+            continue
+        other = parts[1] if len(parts) > 1 else "__init__"
+        if not may_import(room, other):
+            wrong.append(f"{name_of(path)}:{line}: {room} imports {dotted}")
+    return wrong
+
+
+def test_rooms_import_one_way() -> None:
+    wrong = [line for p in PACKAGE_FILES for line in wrong_imports(p, p.read_text("utf-8"))]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from relaxlab.codegen import target",
+        "import relaxlab.runtime.arrays",
+        "def f():\n    from ..runtime import arrays",
+        "from relaxlab import lab",
+        "from .. import nn",
+        "import relaxlab",
+        "from relaxlab.testing import llama_numpy",
+    ],
+)
+def test_an_import_against_the_direction_is_seen(text: str) -> None:
+    assert wrong_imports(PACKAGE / "passes" / "example.py", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from relaxlab.ir import expr",
+        "from . import base",
+        "from .base import module_pass",
+        "from relaxlab.schedule.schedule import Schedule",
+        "import relaxlab_other, numpy as np",
+    ],
+)
+def test_an_import_along_the_direction_is_fine(text: str) -> None:
+    assert not wrong_imports(PACKAGE / "passes" / "example.py", text)
+
+
+def test_every_room_has_a_layer() -> None:
+    for path in PACKAGE_FILES:
+        if room_of(path) not in ABOVE_ALL:
+            layer_of(room_of(path))
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    heavy = NOT_LOADED_BY_THE_PACKAGE
+    code = f"import sys, relaxlab; print([m for m in {heavy} if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_sizes(path: Path) -> None:
+    text = path.read_text("utf-8")
+    lines = text.splitlines()
+    assert len(lines) <= FILE_LINES, f"{len(lines)} lines; files stay under about 600"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            length = node.end_lineno - node.lineno + 1
+            assert length <= FUNCTION_LINES, f"{node.name}: {length} lines; about 60 will do"
+
+
+def test_ruff_has_no_complaints() -> None:
+    command = [sys.executable, "-m", "ruff", "check", "--output-format=concise", str(ROOT)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_the_package_knows_no_notebook() -> None:
+    """Only the room `lab` may import what belongs to a notebook."""
+    notebook = {"IPython", "ipywidgets", "anywidget", "graphviz"}
+    for path in PACKAGE_FILES:
+        if room_of(path) == "lab":
+            continue
+        tree = ast.parse(path.read_text("utf-8"))
+        imports = {name.split(".")[0] for _, name in imported_modules(tree, ())}
+        assert not imports & notebook, f"{name_of(path)} imports {imports & notebook}"
+
+
+def test_no_pickles() -> None:
+    """Caches and saved files hold no pickles, since loading one runs what is in it."""
+    for path in PACKAGE_FILES:
+        tree = ast.parse(path.read_text("utf-8"))
+        imports = {name.split(".")[0] for _, name in imported_modules(tree, ())}
+        unsafe = imports & {"pickle", "cloudpickle", "dill", "marshal", "shelve"}
+        assert not unsafe, f"{name_of(path)} imports {unsafe}"
+
+
+def test_core_dependencies_are_the_chosen_few() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    names = {line.split(">=")[0] for line in project["dependencies"]}
+    assert names == {"numpy", "llvmlite", "ml_dtypes", "tokenizers", "jinja2", "intel-openmp"}
+
+
+def test_conda_and_pip_ask_for_the_same_python() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    environment = (ROOT / "environment.yml").read_text("utf-8")
+    assert f"- python{project['requires-python']}\n" in environment
