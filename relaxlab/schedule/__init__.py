@@ -2,6 +2,7 @@
 
 from relaxlab.schedule.error import Refusal, ScheduleError
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule, apply_trace
+from relaxlab.schedule.tensor_intrin import TensorIntrin
 from relaxlab.schedule.trace import Instruction
 
 __all__ = [
@@ -11,5 +12,6 @@ __all__ = [
     "Refusal",
     "Schedule",
     "ScheduleError",
+    "TensorIntrin",
     "apply_trace",
 ]

@@ -15,12 +15,14 @@ from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, Buffer, For, PrimFunc
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule import annotate as _annotate
+from relaxlab.schedule import blockize as _blockize
 from relaxlab.schedule import cache as _cache
 from relaxlab.schedule import compute_location as _location
 from relaxlab.schedule import for_kind as _kind
 from relaxlab.schedule import inline as _inline
 from relaxlab.schedule import reduction as _reduction
 from relaxlab.schedule import split_fuse_reorder as _loops
+from relaxlab.schedule import tensorize as _tensorize
 from relaxlab.schedule import tree
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.trace import Instruction, Ref, Value, from_json, to_json
@@ -242,6 +244,23 @@ class Schedule:
             return tree.find_block(self.func, init).block
 
         return self._step("decompose_reduction", {"block": block, "loop": loop}, run)
+
+    # Blocks of blocks
+
+    def blockize(self, loop: LoopRV) -> BlockRV:
+        """Make a block of the loop and what is inside it."""
+
+        def run() -> Block:
+            self.func, name = _blockize.blockize(self.func, self._var(loop))
+            return tree.find_block(self.func, name).block
+
+        return self._step("blockize", {"loop": loop}, run)
+
+    def tensorize(self, target: BlockRV | LoopRV, tensor_intrin: str) -> None:
+        """Replace a block, or what is inside a loop, by a registered tensor intrinsic."""
+        args = {"target": target, "tensor_intrin": tensor_intrin}
+        fn = _tensorize.tensorize
+        self._edit("tensorize", args, fn, self._target(target), tensor_intrin)
 
     # Annotations
 

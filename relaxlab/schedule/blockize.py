@@ -1,0 +1,242 @@
+"""blockize: a subtree of loops becomes one block, the unit that tensorize replaces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.regions import access_regions
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import (
+    Block,
+    BlockRealize,
+    BufferLoad,
+    BufferStore,
+    For,
+    IterVar,
+    PrimFunc,
+    Range,
+    Stmt,
+)
+from relaxlab.ir.node import Node, map_children, replace, rewrite
+from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.ranges import ZERO, analyzer_at, bind_stmt, loop_env, span_of
+from relaxlab.schedule.tree import (
+    LoopPlace,
+    conjuncts,
+    describe_loop,
+    find_loop,
+    fresh_block_name,
+    vars_in,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """An axis `v` taken apart: `v = outer * extent + inner`, `inner` over the loops inside.
+
+    `outer` (an axis of the new block bound to `outer_value`) is None where `v` has no part outside,
+    `inner` where it has none inside.
+    """
+
+    old: IterVar
+    outer: IterVar | None
+    outer_value: PrimExpr
+    inner: IterVar | None
+    inner_value: PrimExpr
+    value: PrimExpr
+
+
+def blockize(func: PrimFunc, var: Var) -> tuple[PrimFunc, str]:
+    """Make a block of a loop and the perfect nest inside it; returns the new block's name.
+
+    The axes of the block inside must split into a part over the outer loops times the extent of
+    the part over the inner ones. The initialisation of a reduction moves to the new block.
+    """
+    place = find_loop(func, var, "blockize")
+    inner, realize = _nest(place)
+    an = analyzer_at(place)
+    for loop in inner:
+        bind_stmt(an, loop)
+    axes = [
+        _axis(iv, value, place, inner, an)
+        for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    ]
+    inside = {loop.loop_var for loop in inner}
+    outer_conditions: list[PrimExpr] = []
+    inner_conditions: list[PrimExpr] = []
+    for c in conjuncts(realize.predicate):
+        if vars_in(c) & inside:
+            inner_conditions.append(_in_axes(c, axes, realize, place))
+        else:
+            outer_conditions.append(c)
+    name = fresh_block_name(func, f"{realize.block.name}_o")
+    predicate = expr.all_of(inner_conditions)
+    block = _outer_block(func, name, axes, inner, realize.block, predicate)
+    values = tuple(a.outer_value for a in axes if a.outer is not None)
+    outer = BlockRealize(values, expr.all_of(outer_conditions), block)
+    return place.replaced(outer), name
+
+
+def _nest(place: LoopPlace) -> tuple[list[For], BlockRealize]:
+    loops = [place.loop]
+    body = place.loop.body
+    while isinstance(body, For):
+        loops.append(body)
+        body = body.body
+    if not isinstance(body, BlockRealize):
+        raise ScheduleError(
+            "blockize", describe_loop(place.loop),
+            f"one block is inside, in a perfect nest; there is a {type(body).__name__}",
+            suggestion="decompose_reduction and compute_at after blockize, or reorder",
+            about=(loops[-1].loop_var,),
+        )  # fmt: skip
+    return loops, body
+
+
+def _axis(
+    iv: IterVar, value: PrimExpr, place: LoopPlace, inner: list[For], an: Analyzer
+) -> _Axis:
+    inside = {loop.loop_var for loop in inner}
+    outside = {v: ZERO for v in vars_in(value) - inside}
+    inner_part = an.simplify(substitute(value, outside))
+    outer_part = an.simplify(value - inner_part)
+    span = span_of(inner_part, loop_env(inner, an), an)
+    simple = span is not None and an.prove_equal(span.lo, ZERO) and not vars_in(outer_part) & inside
+    if not simple or span is None:
+        raise _cannot_split(iv, value, place)
+    extent = an.simplify(span.hi + 1)
+    name = iv.var.name
+    if not vars_in(inner_part) & inside:
+        outer = IterVar(Var(f"{name}_o"), iv.dom, iv.kind)
+        return _Axis(iv, outer, value, None, ZERO, outer.var)
+    inner_iv = IterVar(Var(f"{name}_i"), Range(ZERO, extent), iv.kind)
+    if outer_part == ZERO:
+        return _Axis(iv, None, ZERO, inner_iv, inner_part, inner_iv.var)
+    quotient = an.simplify(outer_part // extent)
+    first = an.simplify(iv.dom.min // extent)
+    exact = an.prove_equal(quotient * extent, outer_part) and an.prove_equal(
+        first * extent, iv.dom.min
+    )
+    if not exact:
+        raise _cannot_split(iv, value, place)
+    count = an.simplify((iv.dom.extent + extent - 1) // extent)
+    outer = IterVar(Var(f"{name}_o"), Range(first, count), iv.kind)
+    return _Axis(iv, outer, quotient, inner_iv, inner_part, outer.var * extent + inner_iv.var)
+
+
+def _cannot_split(iv: IterVar, value: PrimExpr, place: LoopPlace) -> ScheduleError:
+    return ScheduleError(
+        "blockize", describe_loop(place.loop),
+        f"axis {iv.var.name} = {value} is a multiple of the inner extent plus inner loops",
+        suggestion="split the loop by the block's extent first", about=(place.loop.loop_var,),
+    )  # fmt: skip
+
+
+def _in_axes(
+    condition: PrimExpr, axes: list[_Axis], realize: BlockRealize, place: LoopPlace
+) -> PrimExpr:
+    """A condition on loops as one on the axes of the inner and the outer block."""
+    table: dict[PrimExpr, PrimExpr] = {}
+    for a, value in zip(axes, realize.iter_values, strict=True):
+        table[value] = a.value
+        if a.outer is not None and isinstance(a.outer_value, Var):
+            table[a.outer_value] = a.outer.var
+
+    def visit(e: PrimExpr) -> PrimExpr:
+        return table[e] if e in table else map_children(e, visit)  # type: ignore[arg-type]
+
+    result = visit(condition)
+    left = vars_in(result) & {loop.loop_var for loop in place.loops}
+    if left:
+        raise ScheduleError(
+            "blockize", describe_loop(place.loop),
+            f"the predicate {condition} is about the block's axes alone",
+            about=tuple(left),
+        )  # fmt: skip
+    return result
+
+
+def _outer_block(
+    func: PrimFunc,
+    name: str,
+    axes: list[_Axis],
+    inner: list[For],
+    block: Block,
+    predicate: PrimExpr,
+) -> Block:
+    table = {a.old.var: a.value for a in axes}
+    split_reduction = block.init is not None and any(
+        a.old.kind == "reduce" and a.outer is not None for a in axes
+    )
+    inside = replace(
+        substitute(replace(block, iter_vars=()), table),
+        iter_vars=tuple(a.inner for a in axes if a.inner is not None),
+    )
+    init: Stmt | None = None
+    if split_reduction:
+        init = _init_nest(func, axes, inner, inside, predicate)
+        inside = replace(inside, init=None, reads=(*inside.writes, *inside.reads))
+    inside = _simplified(inside, axes)
+    values = tuple(a.inner_value for a in axes if a.inner is not None)
+    body: Stmt = BlockRealize(values, predicate, inside)
+    for loop in reversed(inner):
+        body = replace(loop, body=body)
+    outer_axes = tuple(a.outer for a in axes if a.outer is not None)
+    outer = Block(name, outer_axes, (), (), body, init, span=block.span)
+    reads, writes = access_regions(outer)
+    return replace(outer, reads=reads, writes=writes)
+
+
+def _simplified(inside: Block, axes: list[_Axis]) -> Block:
+    """The inner block with the indices in terms of its new axes simplified."""
+    an = Analyzer()
+    for a in axes:
+        for iv in (a.outer, a.inner):
+            if iv is not None:
+                an.bind_range(iv.var, iv.dom)
+
+    def visit(n: Node) -> Node | None:
+        match n:
+            case BufferLoad(_, indices) | BufferStore(_, _, indices):
+                return replace(n, indices=tuple(an.simplify(i) for i in indices))
+            case Range(lo, extent):
+                return Range(an.simplify(lo), extent)
+            case _:
+                return None
+
+    return rewrite(inside, visit)
+
+
+def _init_nest(
+    func: PrimFunc, axes: list[_Axis], inner: list[For], inside: Block, predicate: PrimExpr
+) -> Stmt:
+    """The inner block's initialisation over the inner spatial loops."""
+    spatial = [a for a in axes if a.inner is not None and a.old.kind == "spatial"]
+    fresh: dict[Var, PrimExpr] = {}
+    iter_vars: list[IterVar] = []
+    for a in spatial:
+        assert a.inner is not None
+        new = Var(f"{a.inner.var.name}_init")
+        fresh[a.inner.var] = new
+        iter_vars.append(replace(a.inner, var=new))
+    used = {v for a in spatial for v in vars_in(a.inner_value)}
+    kept = [loop for loop in inner if loop.loop_var in used]
+    for loop in kept:
+        fresh[loop.loop_var] = Var(f"{loop.loop_var.name}_init")
+    reduced = {a.inner.var for a in axes if a.inner is not None and a.old.kind != "spatial"}
+    conditions = [substitute(c, fresh) for c in conjuncts(predicate) if not vars_in(c) & reduced]
+    assert inside.init is not None
+    init = Block(
+        fresh_block_name(func, f"{inside.name}_init"), tuple(iter_vars), (),
+        tuple(substitute(w, fresh) for w in inside.writes), substitute(inside.init, fresh),
+    )  # fmt: skip
+    values = tuple(substitute(a.inner_value, fresh) for a in spatial)
+    nest: Stmt = BlockRealize(values, expr.all_of(conditions), init)
+    for loop in reversed(kept):
+        var = fresh[loop.loop_var]
+        assert isinstance(var, Var)
+        nest = For(var, loop.min, loop.extent, "serial", nest)
+    return nest

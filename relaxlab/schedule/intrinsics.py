@@ -1,0 +1,91 @@
+"""Tensor intrinsics for int8 dot products, by target feature.
+
+`dot4_u8s8_L` computes, for L lanes n, `C[n] += sum over k < 4 of A[n, k] * B[k]` with unsigned A
+and signed B: x86's vpdpbusd (AVX-512 VNNI, AVX-VNNI).
+"""
+
+from __future__ import annotations
+
+from relaxlab.ir import expr, loops
+from relaxlab.ir.expr import Broadcast, Call, Cast, PrimExpr, Ramp, StringImm, Var, const
+from relaxlab.ir.loops import Buffer, BufferLoad, BufferRegion, BufferStore, PrimFunc, Range
+from relaxlab.ir.target import Target
+from relaxlab.schedule.tensor_intrin import TensorIntrin
+
+ZERO = const(0)
+
+
+def _buffers(lanes: int) -> tuple[Buffer, Buffer, Buffer]:
+    a = Buffer("A", (const(lanes), const(4)), "uint8")
+    b = Buffer("B", (const(4),), "int8")
+    c = Buffer("C", (const(lanes),), "int32")
+    return a, b, c
+
+
+def _block(body: loops.Stmt, a: Buffer, b: Buffer, c: Buffer) -> loops.Stmt:
+    def whole(buffer: Buffer) -> BufferRegion:
+        return BufferRegion(buffer, tuple(Range(ZERO, d) for d in buffer.shape))
+
+    block = loops.Block("root", (), (whole(c), whole(a), whole(b)), (whole(c),), body)
+    return loops.BlockRealize((), expr.IntImm(1, "bool"), block)
+
+
+def _dot4_desc(lanes: int) -> PrimFunc:
+    a, b, c = _buffers(lanes)
+    n, k, vn, vk = Var("n"), Var("k"), Var("vn"), Var("vk")
+    product = Cast("int32", BufferLoad(a, (vn, vk))) * Cast("int32", BufferLoad(b, (vk,)))
+    update = BufferStore(c, BufferLoad(c, (vn,)) + product, (vn,))
+    one = const(1)
+    inner = loops.Block(
+        "update",
+        (
+            loops.IterVar(vn, Range(ZERO, const(lanes)), "spatial"),
+            loops.IterVar(vk, Range(ZERO, const(4)), "reduce"),
+        ),
+        (
+            BufferRegion(c, (Range(vn, one),)),
+            BufferRegion(a, (Range(vn, one), Range(vk, one))),
+            BufferRegion(b, (Range(vk, one),)),
+        ),
+        (BufferRegion(c, (Range(vn, one),)),),
+        update,
+    )
+    realize = loops.BlockRealize((n, k), expr.IntImm(1, "bool"), inner)
+    nest = loops.For(k, ZERO, const(4), "serial", realize)
+    return PrimFunc((a, b, c), _block(loops.For(n, ZERO, const(lanes), "serial", nest), a, b, c))
+
+
+def _dot4_impl(lanes: int, instruction: str) -> PrimFunc:
+    a, b, c = _buffers(lanes)
+    acc = (Ramp(ZERO, const(1), lanes),)
+    flat = Ramp(ZERO, const(1), 4 * lanes)
+    four = Broadcast(const(4), 4 * lanes)
+    bytes_of_a = BufferLoad(a, (expr.FloorDiv(flat, four), expr.FloorMod(flat, four)))
+    bytes_of_b = BufferLoad(b, (Ramp(ZERO, const(1), 4),))
+    ints = f"int32x{lanes}"
+    words: tuple[PrimExpr, ...] = (
+        StringImm(instruction),
+        BufferLoad(c, acc),
+        Call(ints, "reinterpret", (bytes_of_a,)),
+        Broadcast(Call("int32", "reinterpret", (bytes_of_b,)), lanes),
+    )
+    update = BufferStore(c, Call(ints, "llvm_intrin", words), acc)
+    return PrimFunc((a, b, c), _block(update, a, b, c))
+
+
+_DOT4 = (
+    (16, "llvm.x86.avx512.vpdpbusd.512", frozenset({"avx512vnni"})),
+    (8, "llvm.x86.avx512.vpdpbusd.256", frozenset({"avxvnni"})),
+)
+for _lanes, _instruction, _features in _DOT4:
+    TensorIntrin.register(
+        f"dot4_u8s8_{_lanes}", _dot4_desc(_lanes), _dot4_impl(_lanes, _instruction), _features
+    )
+
+
+def dot4_lanes(target: Target) -> int | None:
+    """Lanes of the widest dot4_u8s8 intrinsic the target has, or None."""
+    for lanes, _, features in _DOT4:
+        if features <= target.features:
+            return lanes
+    return None

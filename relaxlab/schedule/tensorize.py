@@ -1,0 +1,273 @@
+"""tensorize: replace a block by the tensor intrinsic that computes the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr, loops
+from relaxlab.ir.dtypes import is_int
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    MatchBufferRegion,
+    PrimFunc,
+    Range,
+    SeqStmt,
+    Stmt,
+)
+from relaxlab.ir.node import field_names, replace, walk
+from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.blockize import blockize
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, binding_of
+from relaxlab.schedule.tensor_intrin import TensorIntrin
+from relaxlab.schedule.tree import (
+    TRUE,
+    describe_block,
+    find_block,
+    fresh_buffer_name,
+    normalized,
+    vars_in,
+    walk_stmts,
+)
+
+
+def tensorize(func: PrimFunc, target: Var | str, intrin: str) -> PrimFunc:
+    """Replace a block (by name), or the nest under a loop, by a registered tensor intrinsic.
+
+    The block's body must be the intrinsic's description, up to the names of variables and with
+    each buffer of the description at one fixed place of a buffer of the block.
+    """
+    try:
+        found = TensorIntrin.get(intrin)
+    except KeyError as e:
+        raise ScheduleError("tensorize", f"intrinsic {intrin!r}", str(e.args[0])) from None
+    if isinstance(target, Var):
+        func, target = blockize(func, target)
+    place = find_block(func, target, "tensorize")
+    block = place.block
+    desc = _root_block(found.desc)
+    an = analyzer_at(place)
+    for iv in block.iter_vars:
+        an.bind_range(iv.var, iv.dom)
+    match = _Match(an)
+    try:
+        match.stmt(_flat(desc.body), _flat(block.body))
+    except _Mismatch as e:
+        raise ScheduleError(
+            "tensorize", describe_block(block),
+            f"the block computes what intrinsic {intrin!r} describes; {e}",
+            about=(block.name,),
+        ) from None  # fmt: skip
+    impl = _root_block(found.impl)
+    views, matched = _views(func, found, match)
+    body = substitute(_with_fresh_binders(impl.body), buffers=views)
+    new = replace(
+        block, body=body, match_buffers=(*block.match_buffers, *matched),
+        alloc_buffers=(*block.alloc_buffers, *impl.alloc_buffers),
+        annotations=block.annotations.with_(tensor_intrin=intrin),
+    )  # fmt: skip
+    return place.replaced(replace(place.realize, block=new))
+
+
+def _root_block(func: PrimFunc) -> Block:
+    body = normalized(func).body
+    assert isinstance(body, BlockRealize)
+    return body.block
+
+
+def _views(
+    func: PrimFunc, intrin: TensorIntrin, match: _Match
+) -> tuple[dict[Buffer, Buffer], list[MatchBufferRegion]]:
+    """The implementation's parameters as views of the buffers that the block works on."""
+    views: dict[Buffer, Buffer] = {}
+    matched: list[MatchBufferRegion] = []
+    for d, i in zip(intrin.desc.buffers, intrin.impl.buffers, strict=True):
+        if d not in match.buffers:
+            continue
+        actual, starts = match.buffers[d]
+        lead = len(starts) - d.ndim
+        extents = (*([ONE] * lead), *d.shape)
+        ranges = tuple(Range(s, e) for s, e in zip(starts, extents, strict=True))
+        view = replace(
+            i, name=fresh_buffer_name(func, f"{actual.name}_{i.name}"), scope=actual.scope
+        )
+        views[i] = view
+        matched.append(MatchBufferRegion(view, BufferRegion(actual, ranges)))
+    return views, matched
+
+
+def _flat(s: Stmt) -> Stmt:
+    """`s` without inner blocks and loops of one iteration; initialisations become conditionals."""
+    match s:
+        case BlockRealize():
+            if s.predicate != TRUE:
+                raise _Mismatch(f"block {s.block.name!r} has the predicate {s.predicate}")
+            block = s.block
+            body = block.body
+            if block.init is not None:
+                first = [
+                    expr.EQ(iv.var, iv.dom.min)
+                    for iv in block.iter_vars
+                    if iv.kind == "reduce" and iv.dom.extent != ONE
+                ]
+                body = loops.seq(IfThenElse(expr.all_of(first), block.init), body)
+            return _flat(substitute(body, binding_of(s)))
+        case For(var, lo, extent) if extent == ONE:
+            return _flat(substitute(s.body, {var: lo}))
+        case For() | LetStmt():
+            return replace(s, body=_flat(s.body))
+        case SeqStmt(stmts):
+            return loops.seq(*(_flat(c) for c in stmts))
+        case _:
+            return s
+
+
+class _Mismatch(Exception):
+    """Where the block and the description differ."""
+
+
+class _Match:
+    """The description's variables and buffers in terms of the block's.
+
+    `buffers` gives for each buffer of the description the actual one and the indices of its first
+    element there.
+    """
+
+    def __init__(self, an: Analyzer) -> None:
+        self.an = an
+        self.vars: dict[Var, PrimExpr] = {}
+        self.inner: set[Var] = set()
+        self.buffers: dict[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]] = {}
+
+    def stmt(self, d: Stmt, a: Stmt) -> None:
+        """Match a statement of the description with one of the block. Raises _Mismatch."""
+        if type(d) is not type(a):
+            raise _Mismatch(f"there is a {type(a).__name__} in place of a {type(d).__name__}")
+        match d, a:
+            case For(), For():
+                self.loop(d, a)
+            case SeqStmt(ds), SeqStmt(as_):
+                if len(ds) != len(as_):
+                    raise _Mismatch(f"there are {len(as_)} statements in place of {len(ds)}")
+                for x, y in zip(ds, as_, strict=True):
+                    self.stmt(x, y)
+            case BufferStore(), BufferStore():
+                self.expr(d.value, a.value)
+                self.access(d.buffer, d.indices, a.buffer, a.indices)
+            case IfThenElse(), IfThenElse() if (d.else_case is None) == (a.else_case is None):
+                self.expr(d.condition, a.condition)
+                self.stmt(d.then_case, a.then_case)
+                if d.else_case is not None and a.else_case is not None:
+                    self.stmt(d.else_case, a.else_case)
+            case LetStmt(), LetStmt():
+                self.expr(d.value, a.value)
+                self.bind(d.var, a.var)
+                self.stmt(d.body, a.body)
+            case _:
+                raise _Mismatch(f"a {type(a).__name__} cannot be matched")
+
+    def loop(self, d: For, a: For) -> None:
+        same = self.an.prove_equal(d.extent, a.extent) and self.an.prove_equal(d.min, a.min)
+        if not same:
+            raise _Mismatch(
+                f"loop {a.loop_var.name} has extent {a.extent}, loop {d.loop_var.name} of the "
+                f"description has {d.extent}"
+            )
+        self.bind(d.loop_var, a.loop_var)
+        self.an.bind_range(a.loop_var, Range(a.min, a.extent))
+        self.stmt(d.body, a.body)
+
+    def bind(self, d: Var, a: Var) -> None:
+        self.vars[d] = a
+        self.inner.add(a)
+
+    def expr(self, d: PrimExpr, a: PrimExpr) -> None:
+        """Match an expression. Raises _Mismatch."""
+        if isinstance(d, BufferLoad) and isinstance(a, BufferLoad):
+            self.access(d.buffer, d.indices, a.buffer, a.indices)
+            return
+        if is_int(d.dtype) and d.dtype == a.dtype and not _has_load(d) and not _has_load(a):
+            if self.an.prove_equal(substitute(d, self.vars), a):
+                return
+            raise _Mismatch(f"{a} is not {d}")
+        if type(d) is not type(a):
+            raise _Mismatch(f"{a} is not {d}")
+        if isinstance(d, expr.Add | expr.Mul | expr.Min | expr.Max):
+            assert isinstance(a, expr.BinaryOp)
+            self.either_way(d, a)
+            return
+        for name in field_names(type(d)):
+            self.field(getattr(d, name), getattr(a, name), d, a)
+
+    def either_way(self, d: expr.BinaryOp, a: expr.BinaryOp) -> None:
+        """The operands in order, or else exchanged."""
+        before = dict(self.buffers)
+        try:
+            self.expr(d.a, a.a)
+            self.expr(d.b, a.b)
+        except _Mismatch:
+            self.buffers = before
+            self.expr(d.a, a.b)
+            self.expr(d.b, a.a)
+
+    def field(self, d: Any, a: Any, whole_d: PrimExpr, whole_a: PrimExpr) -> None:
+        if isinstance(d, PrimExpr) and isinstance(a, PrimExpr):
+            self.expr(d, a)
+        elif isinstance(d, tuple) and isinstance(a, tuple) and len(d) == len(a):  # type: ignore
+            for x, y in zip(d, a, strict=True):  # type: ignore
+                self.field(x, y, whole_d, whole_a)
+        elif d != a:
+            raise _Mismatch(f"{whole_a} is not {whole_d}")
+
+    def access(
+        self,
+        d: Buffer, d_indices: tuple[PrimExpr, ...], a: Buffer, a_indices: tuple[PrimExpr, ...],
+    ) -> None:  # fmt: skip
+        """The same element of corresponding buffers. Raises _Mismatch."""
+        if d.dtype != a.dtype or d.ndim > a.ndim:
+            raise _Mismatch(
+                f"{a.name} ({a.dtype}, {a.ndim} dimensions) is not {d.name} ({d.dtype}, {d.ndim})"
+            )
+        offsets = (*([ZERO] * (a.ndim - d.ndim)), *d_indices)
+        starts: list[PrimExpr] = []
+        for offset, index in zip(offsets, a_indices, strict=True):
+            start = self.an.simplify(index - substitute(offset, self.vars))
+            if vars_in(start) & self.inner:
+                raise _Mismatch(f"{a.name} at {index} does not move like {d.name} at {offset}")
+            starts.append(start)
+        known = self.buffers.setdefault(d, (a, tuple(starts)))
+        same = known[0] is a and all(
+            self.an.prove_equal(x, y) for x, y in zip(known[1], starts, strict=True)
+        )
+        if not same:
+            raise _Mismatch(f"{d.name} is at two places of {known[0].name} or {a.name}")
+
+
+def _has_load(e: PrimExpr) -> bool:
+    return any(isinstance(n, BufferLoad) for n in walk(e))
+
+
+def _with_fresh_binders(s: Stmt) -> Stmt:
+    """A copy of `s` that defines loop, axis and let variables of its own."""
+    table: dict[Var, PrimExpr] = {}
+    for n in walk_stmts(s):
+        match n:
+            case For(var) | LetStmt(var):
+                table[var] = Var(var.name, var.var_dtype)
+            case Block(_, iter_vars):
+                table |= {iv.var: Var(iv.var.name, iv.var.var_dtype) for iv in iter_vars}
+            case _:
+                pass
+    return substitute(s, table)
+
+
