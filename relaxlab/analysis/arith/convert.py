@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import inf
 
 from relaxlab.analysis.arith import conditions, interval, poly
-from relaxlab.analysis.arith.context import Atom, Context, dtype_limits, finite
+from relaxlab.analysis.arith.context import Atom, Context, dtype_limits
 from relaxlab.analysis.arith.divide import floordiv, floormod, merge
 from relaxlab.analysis.arith.interval import FULL, Interval
 from relaxlab.analysis.arith.poly import Poly
@@ -224,7 +224,7 @@ def _cast(ctx: Context, e: expr.PrimExpr) -> Poly:
     if value.dtype in INTEGERS:
         inner = poly_of(ctx, value)
         lo, hi = ctx.interval_of(inner)
-        if -(2**31) <= lo and hi < 2**31 and _all_int32(ctx, inner):
+        if lo >= -(2**31) and hi < 2**31 and _all_int32(ctx, inner):
             return inner
     return _opaque(ctx, e)
 

@@ -1,0 +1,511 @@
+"""Well-formedness of loop functions.
+
+Only what is provably wrong is reported; what is merely unknown passes. Every code has a section
+with an example in `docs/errors-loops.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.index_map import NotAnIterMap, detect_iter_map
+from relaxlab.analysis.regions import Bounds, relax_index
+from relaxlab.ir import dtypes, expr, loops
+from relaxlab.ir.diagnostics import Diagnostic
+from relaxlab.ir.intrinsics import INTRINSICS
+from relaxlab.ir.node import Atom, Node, children, walk
+from relaxlab.ir.span import Span
+from relaxlab.ir.substitute import symbols_in
+
+TRUE = expr.IntImm(1, "bool")
+
+
+def check_loops(name: str, func: loops.PrimFunc) -> list[Diagnostic]:
+    """What is wrong in a loop function called `name`, in program order; empty when nothing is."""
+    checker = _Checker(name, Analyzer.for_shapes(tuple(b.shape for b in func.buffers)))
+    for p in func.params:
+        checker.parameter(p)
+    checker.stmt(func.body)
+    return checker.found
+
+
+@dataclass(slots=True)
+class _Checker:
+    """A walk over the statements with what is defined at each."""
+
+    name: str
+    an: Analyzer
+    found: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    variables: set[expr.Var] = field(default_factory=set[expr.Var])
+    buffers: set[loops.Buffer] = field(default_factory=set[loops.Buffer])
+    params: set[loops.Buffer] = field(default_factory=set[loops.Buffer])
+    written: set[loops.Buffer] = field(default_factory=set[loops.Buffer])
+    outer_loops: set[expr.Var] = field(default_factory=set[expr.Var])
+    nest: list[loops.For] = field(default_factory=list[loops.For])
+    ranges: dict[expr.Var, Bounds] = field(default_factory=dict[expr.Var, Bounds])
+    guards: int = 0
+    block: str | None = None
+    seen: set[tuple[str, object]] = field(default_factory=set[tuple[str, object]])
+
+    def report(
+        self,
+        code: str,
+        message: str,
+        at: Node,
+        *notes: str,
+        fix: str | None = None,
+        once: object = None,
+    ) -> None:
+        """Add a diagnostic; of several with the same `once`, only the first."""
+        key = (code, once if once is not None else (id(at), message))
+        if key not in self.seen:
+            self.seen.add(key)
+            place = f"{self.name}: " if self.block is None else f"{self.name}, {self.block!r}: "
+            span: Span | None = getattr(at, "span", None)
+            self.found.append(Diagnostic(code, place + message, span, notes, fix))
+
+    # Definitions
+
+    def parameter(self, p: loops.Buffer | expr.Var) -> None:
+        if isinstance(p, expr.Var):
+            self.define(p, p)
+            return
+        if p in self.buffers:
+            self.report("E0327", f"buffer {p.name} is a parameter twice", p)
+        self.buffers.add(p)
+        self.params.add(p)
+        offset = () if p.elem_offset is None else (p.elem_offset,)
+        self.variables.update(symbols_in((*p.shape, *p.strides, *offset)))
+
+    def define(self, v: expr.Var, at: Node) -> None:
+        if v in self.variables:
+            self.report(
+                "E0327",
+                f"{v.name} is defined again where it is already in use",
+                at,
+                fix="give the inner definition a variable of its own",
+            )
+        self.variables.add(v)
+
+    @contextmanager
+    def defining(self, v: expr.Var, at: Node) -> Iterator[None]:
+        was = v in self.variables
+        self.define(v, at)
+        yield
+        if not was:
+            self.variables.discard(v)
+
+    # Statements
+
+    def stmt(self, s: loops.Stmt) -> None:
+        match s:
+            case loops.SeqStmt(stmts):
+                for one in stmts:
+                    self.stmt(one)
+            case loops.For():
+                self.loop(s)
+            case loops.BlockRealize():
+                self.realize(s)
+            case loops.BufferStore():
+                self.store(s)
+            case loops.IfThenElse(condition, then_case, else_case):
+                self.condition(condition)
+                self.guarded(condition, then_case)
+                if else_case is not None:
+                    self.guarded(expr.Not(condition), else_case)
+            case loops.While(condition, body):
+                self.condition(condition)
+                self.guarded(TRUE, body)
+            case loops.LetStmt(var, value, body):
+                self.value(value)
+                with self.defining(var, s):
+                    self.stmt(body)
+            case loops.AssertStmt(condition):
+                self.condition(condition)
+            case loops.Evaluate(value):
+                self.value(value)
+            case _:
+                raise TypeError(f"{type(s).__name__} outside a BlockRealize")
+
+    def guarded(self, condition: expr.PrimExpr, body: loops.Stmt) -> None:
+        self.guards += 1
+        with self.an.assuming(condition):
+            self.stmt(body)
+        self.guards -= 1
+
+    def loop(self, s: loops.For) -> None:
+        self.value(s.min)
+        self.value(s.extent)
+        if not dtypes.is_int(s.loop_var.dtype) or s.extent.dtype != s.loop_var.dtype:
+            self.report(
+                "E0325",
+                f"loop {s.loop_var.name} of {s.loop_var.dtype} has an extent of {s.extent.dtype}",
+                s,
+            )
+            return
+        lo = relax_index(s.min, self.ranges, self.an)
+        hi = relax_index(s.min + s.extent - 1, self.ranges, self.an)
+        with self.an.scope(), self.defining(s.loop_var, s):
+            self.an.bind(s.loop_var, s.min, s.min + s.extent - 1)
+            before = self.ranges
+            if lo is not None and hi is not None:
+                self.ranges = {**before, s.loop_var: (lo[0], hi[1])}
+            self.nest.append(s)
+            self.stmt(s.body)
+            self.nest.pop()
+            self.ranges = before
+
+    def store(self, s: loops.BufferStore) -> None:
+        self.value(s.value)
+        self.access(s.buffer, s.indices, s)
+        expected = loops.load_dtype(s.buffer, s.indices)
+        if s.value.dtype != expected:
+            self.report(
+                "E0325",
+                f"a value of {s.value.dtype} is stored in {s.buffer.name} of {expected}",
+                s,
+                fix=f"convert it: T.cast(…, {expected!r})",
+            )
+        self.written.add(s.buffer)
+
+    # Blocks
+
+    def realize(self, s: loops.BlockRealize) -> None:
+        block = s.block
+        for v in s.iter_values:
+            self.value(v)
+        self.condition(s.predicate)
+        outer_name, self.block = self.block, block.name
+        if len(s.iter_values) != len(block.iter_vars):
+            self.report(
+                "E0328", f"{len(block.iter_vars)} axes, {len(s.iter_values)} bindings", s
+            )
+        else:
+            self.bindings(s)
+        state = (self.nest, self.ranges, self.outer_loops, self.guards)
+        loop_vars = {f.loop_var for f in self.nest}
+        self.outer_loops = self.outer_loops | loop_vars
+        self.nest, self.ranges = [], dict(self.ranges)
+        for v in loop_vars:
+            self.ranges.pop(v, None)
+        with self.an.scope():
+            self.guards += s.predicate != TRUE
+            self.body(block)
+        self.nest, self.ranges, self.outer_loops, self.guards = state
+        self.block = outer_name
+
+    def body(self, block: loops.Block) -> None:
+        new = [iv.var for iv in block.iter_vars]
+        for iv in block.iter_vars:
+            for part in (iv.dom.min, iv.dom.extent):
+                self.value(part)
+            self.define(iv.var, iv)
+            self.an.bind_range(iv.var, iv.dom)
+            last = self.an.simplify(iv.dom.min + iv.dom.extent - 1)
+            if not any(v in self.ranges for v in symbols_in((iv.dom.min, last))):
+                self.ranges[iv.var] = (iv.dom.min, last)
+        views = [m.buffer for m in block.match_buffers]
+        own = [*block.alloc_buffers, *views]
+        for m in block.match_buffers:
+            offset = () if m.buffer.elem_offset is None else (m.buffer.elem_offset,)
+            new += symbols_in((*m.buffer.shape, *m.buffer.strides, *offset))
+        self.variables.update(new)
+        self.buffers.update(own)
+        self.written.update(views)
+        self.uninitialised(block)
+        if block.init is not None:
+            self.stmt(block.init)
+        self.stmt(block.body)
+        self.declared_writes(block)
+        self.variables.difference_update(new)
+        self.buffers.difference_update(own)
+
+    def declared_writes(self, block: loops.Block) -> None:
+        if not block.writes:
+            return
+        known = {r.buffer for r in block.writes} | {m.buffer for m in block.match_buffers}
+        known |= {
+            b for n in walk(block.body) if isinstance(n, loops.Block) for b in n.alloc_buffers
+        }
+        for n in walk(block.body):
+            if isinstance(n, loops.BufferStore) and n.buffer not in known | set(
+                block.alloc_buffers
+            ):
+                self.report(
+                    "E0333",
+                    f"{n.buffer.name} is written, but T.writes does not name it",
+                    n,
+                    fix="add it to T.writes, or leave T.writes out",
+                    once=(block, n.buffer),
+                )
+
+    def uninitialised(self, block: loops.Block) -> None:
+        """A reduction adds to what nobody has written."""
+        reduced = [iv.var.name for iv in block.iter_vars if iv.kind == "reduce"]
+        if not reduced or block.init is not None:
+            return
+        for store in walk(block.body):
+            if not isinstance(store, loops.BufferStore) or store.buffer in self.written:
+                continue
+            if any(
+                isinstance(n, loops.BufferLoad) and n.buffer is store.buffer
+                for n in walk(store.value)
+            ):
+                self.report(
+                    "E0326",
+                    f"the reduction over {', '.join(reduced)} accumulates into "
+                    f"{store.buffer.name}, which has no value yet",
+                    store,
+                    "outputs are passed uninitialised",
+                    fix="add `with T.init():` that stores the starting value",
+                    once=(block, store.buffer),
+                )
+
+    def bindings(self, s: loops.BlockRealize) -> None:
+        """Each axis must go through its whole domain, and no further."""
+        with self.an.assuming(s.predicate):
+            for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True):
+                if value.dtype != iv.var.dtype:
+                    self.report(
+                        "E0325",
+                        f"axis {iv.var.name} of {iv.var.dtype} is bound to {value.dtype}",
+                        value if value.__class__ is not expr.Var else iv,
+                    )
+                    return
+                self.races(iv, value)
+        if self.diagonal(s):
+            return
+        bad = [self.axis_domain(s, iv, v) for iv, v in zip(
+            s.block.iter_vars, s.iter_values, strict=True
+        )]
+        if not any(bad):
+            self.joint_domain(s)
+
+    def axis_domain(self, s: loops.BlockRealize, iv: loops.IterVar, value: expr.PrimExpr) -> bool:
+        """Compare one binding with its axis by the bounds of its value."""
+        span = relax_index(value, self.ranges, self.an)
+        first, last = iv.dom.min, self.an.simplify(iv.dom.min + iv.dom.extent - 1)
+        if span is None:
+            return False
+        prove = self.an.prove
+        if prove(expr.LT(span[1], last)) or prove(expr.GT(span[0], first)):
+            self.uncovered(s, iv, value, span)
+            return True
+        exact = s.predicate == TRUE and not self.guards and _once_each(value)
+        if exact and (prove(expr.GT(span[1], last)) or prove(expr.LT(span[0], first))):
+            self.report(
+                "E0322",
+                f"axis {iv.var.name} has {iv.dom.extent} values from {iv.dom.min}, but its "
+                f"binding {value} goes from {span[0]} to {span[1]}",
+                _place(value, iv, s),
+                fix=f"make the loops fit, or add T.where({value} < {last + 1})",
+            )
+            return True
+        return False
+
+    def uncovered(
+        self, s: loops.BlockRealize, iv: loops.IterVar, value: expr.PrimExpr, span: Bounds
+    ) -> None:
+        extent = iv.dom.extent
+        at = [f for f in self.nest if f.loop_var in symbols_in(value)]
+        what = f"its binding {value} only goes from {span[0]} to {span[1]}"
+        self.report(
+            "E0321",
+            f"axis {iv.var.name} has {extent} values from {iv.dom.min}, but {what}",
+            _place(value, iv, at[-1] if at else s),
+            "the elements beyond are never computed",
+            fix=f"let the loops reach {extent} iterations, or declare the axis shorter",
+        )
+
+    def diagonal(self, s: loops.BlockRealize) -> bool:
+        """Whether two axes are bound to the same expression."""
+        pairs = list(zip(s.block.iter_vars, s.iter_values, strict=True))
+        for k, (iv, value) in enumerate(pairs):
+            for other, same in pairs[:k]:
+                if value == same and any(v in self.ranges for v in symbols_in(value)) and not any(
+                    self.an.prove_equal(x.dom.extent, 1) for x in (iv, other)
+                ):
+                    self.report(
+                        "E0323",
+                        f"axes {other.var.name} and {iv.var.name} are both bound to {value}",
+                        _place(value, iv, s),
+                        "only the elements where both are equal are computed",
+                        fix="bind each axis to a loop of its own",
+                    )
+                    return True
+        return False
+
+    def joint_domain(self, s: loops.BlockRealize) -> None:
+        """Compare all bindings together with the axes: as splits of the loops, then by count."""
+        if self.guards or not s.iter_values:
+            return
+        ranges = {f.loop_var: loops.Range(f.min, f.extent) for f in self.nest}
+        used = set(symbols_in(s.iter_values))
+        try:
+            found = detect_iter_map(s.iter_values, ranges, s.predicate, self.an)
+        except NotAnIterMap as problem:
+            runs, points = expr.const(1), expr.const(1)
+            for v, r in ranges.items():
+                runs = runs * r.extent if v in used else runs
+            for iv in s.block.iter_vars:
+                points = points * iv.dom.extent
+            if self.an.prove(expr.LT(runs, points)):
+                self.report(
+                    "E0324",
+                    f"the loops run {runs} times, the axes have {self.an.simplify(points)} points",
+                    s,
+                    str(problem),
+                    fix="bind the axes so that every point is reached",
+                )
+            return
+        for iv, value, extent in zip(s.block.iter_vars, s.iter_values, found.extents, strict=True):
+            if self.an.prove(expr.LT(extent, iv.dom.extent)):
+                span = (iv.dom.min, self.an.simplify(iv.dom.min + extent - 1))
+                self.uncovered(s, iv, value, span)
+
+    def races(self, iv: loops.IterVar, value: expr.PrimExpr) -> None:
+        for f in self.nest:
+            if f.kind == "parallel" and iv.kind == "reduce" and f.loop_var in symbols_in(value):
+                self.report(
+                    "E0332",
+                    f"reduce axis {iv.var.name} is bound to the parallel loop {f.loop_var.name}",
+                    f,
+                    "iterations that run at once would update the same element",
+                    fix="run the loop serially, or split the reduction with rfactor",
+                )
+
+    # Expressions
+
+    def condition(self, e: expr.PrimExpr) -> None:
+        self.value(e)
+        if dtypes.element_of(e.dtype) != "bool":
+            self.report("E0325", f"the condition {e} is of {e.dtype}, not bool", e)
+
+    def value(self, e: expr.PrimExpr) -> None:
+        match e:
+            case expr.Var():
+                self.variable(e)
+            case loops.BufferLoad(buffer, indices):
+                self.access(buffer, indices, e)
+            case expr.Let(var, value, body):
+                self.value(value)
+                with self.defining(var, e):
+                    self.value(body)
+            case expr.Select(condition, yes, no) | expr.Call(
+                _, "if_then_else", (condition, yes, no)
+            ):
+                self.condition(condition)
+                self.branch(condition, yes)
+                self.branch(expr.Not(condition), no)
+            case expr.BinaryOp(a, b):
+                self.value(a)
+                self.value(b)
+                if a.dtype != b.dtype:
+                    kind = type(e).__name__
+                    self.report("E0325", f"{kind} of {a.dtype} and {b.dtype}: {e}", e)
+            case expr.Call():
+                self.call(e)
+            case _:
+                for c in children(e):
+                    if isinstance(c, expr.PrimExpr):
+                        self.value(c)
+
+    def branch(self, condition: expr.PrimExpr, value: expr.PrimExpr) -> None:
+        self.guards += 1
+        with self.an.assuming(condition):
+            self.value(value)
+        self.guards -= 1
+
+    def call(self, e: expr.Call) -> None:
+        row = INTRINSICS.get(e.op)
+        if row is None:
+            self.report("E0331", f"there is no intrinsic named {e.op!r}", e)
+        elif row.arity not in (-1, len(e.args)):
+            self.report("E0331", f"{e.op} takes {row.arity} operands, not {len(e.args)}", e)
+        for a in e.args:
+            self.value(a)
+
+    def variable(self, v: expr.Var) -> None:
+        if v not in self.variables:
+            self.report(
+                "E0329",
+                f"{v.name} is not defined here",
+                v,
+                fix="define it with a loop, an axis, a parameter or a buffer's shape",
+                once=v,
+            )
+        elif v in self.outer_loops:
+            self.report(
+                "E0330",
+                f"the block uses the loop variable {v.name} of a loop around it",
+                v,
+                "a block may only use its own axes, so that schedules can move it",
+                fix=f"bind an axis: v{v.name} = T.axis.spatial(extent, {v.name})",
+                once=(self.block, v),
+            )
+
+    def access(
+        self, buffer: loops.Buffer, indices: tuple[expr.PrimExpr, ...], at: Node
+    ) -> None:
+        for i in indices:
+            self.value(i)
+        if buffer not in self.buffers:
+            self.report(
+                "E0329",
+                f"buffer {buffer.name} is not defined here",
+                at,
+                fix="make it a parameter, or allocate it with T.alloc_buffer",
+                once=buffer,
+            )
+        if len(indices) != buffer.ndim:
+            self.report(
+                "E0328",
+                f"{buffer.name} has {buffer.ndim} dimensions, but {len(indices)} indices",
+                at,
+            )
+            return
+        for dim, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
+            if not dtypes.is_int(index.dtype):
+                self.report(
+                    "E0325", f"an index of {buffer.name} is of {index.dtype}, not an integer", at
+                )
+            elif dtypes.lanes_of(index.dtype) == 1:
+                self.in_bounds(buffer, dim, index, extent, at)
+
+    def in_bounds(
+        self, buffer: loops.Buffer, dim: int, index: expr.PrimExpr, extent: expr.PrimExpr, at: Node
+    ) -> None:
+        """Report an index that provably leaves the buffer, in all or (unguarded) some iteration."""
+        if index.dtype != extent.dtype:
+            index = expr.Cast(extent.dtype, index)
+        prove = self.an.prove
+        low, high = index, index
+        if not self.guards and _once_each(self.an.simplify(index)):
+            low, high = relax_index(index, self.ranges, self.an) or (index, index)
+        below = prove(expr.binary(expr.LT, low, 0))
+        if below or prove(expr.GE(high, extent)):
+            reaches = self.an.simplify(low if below else high)
+            self.report(
+                "E0334",
+                f"index {index} of dimension {dim} of {buffer.name} reaches {reaches}, "
+                f"outside 0 to {self.an.simplify(extent - 1)}",
+                at,
+                fix="guard the access with T.if_then_else, or make the buffer larger",
+            )
+
+
+def _once_each(e: expr.PrimExpr) -> bool:
+    """Whether each variable occurs once, so that interval arithmetic finds attained bounds."""
+    names = [n for n in walk(e) if isinstance(n, expr.Var)]
+    inexact = (expr.FloorMod, expr.Select, expr.Call, loops.BufferLoad)
+    return len(names) == len(set(names)) and not any(isinstance(n, inexact) for n in walk(e))
+
+
+def _place(value: expr.PrimExpr, iv: loops.IterVar, otherwise: Node) -> Node:
+    """The node that has a span, the closest first. (A variable's span is its definition.)"""
+    if not isinstance(value, Atom) and getattr(value, "span", None) is not None:
+        return value
+    return iv if iv.span is not None else otherwise
