@@ -95,7 +95,7 @@ class Var(PrimExpr, Atom):
 
     name: str
     var_dtype: str = "int64"
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -114,7 +114,7 @@ class IntImm(PrimExpr):
 
     value: int
     imm_dtype: str = "int64"
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -127,7 +127,7 @@ class FloatImm(PrimExpr):
 
     value: float
     imm_dtype: str = "float32"
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -142,7 +142,7 @@ class StringImm(PrimExpr):
     """A string constant: the name of an external function, a message."""
 
     value: str
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -155,7 +155,7 @@ class Cast(PrimExpr):
 
     to: str
     value: PrimExpr
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -168,7 +168,7 @@ class BinaryOp(PrimExpr):
 
     a: PrimExpr
     b: PrimExpr
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -328,7 +328,7 @@ class Not(PrimExpr):
     """Logical negation of a bool."""
 
     a: PrimExpr
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -342,7 +342,7 @@ class Select(PrimExpr):
     condition: PrimExpr
     true_value: PrimExpr
     false_value: PrimExpr
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -356,7 +356,7 @@ class Let(PrimExpr):
     var: Var = binder()
     value: PrimExpr
     body: PrimExpr
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -370,7 +370,7 @@ class Ramp(PrimExpr):
     base: PrimExpr
     stride: PrimExpr
     lanes: int
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -383,7 +383,7 @@ class Broadcast(PrimExpr):
 
     value: PrimExpr
     lanes: int
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -397,7 +397,7 @@ class Call(PrimExpr):
     result_dtype: str
     op: str
     args: tuple[PrimExpr, ...]
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:

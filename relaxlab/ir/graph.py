@@ -28,7 +28,7 @@ class Var(Expr, Atom):
 
     name: str
     ty: Type | None = None
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 class DataflowVar(Var):
@@ -42,7 +42,7 @@ class GlobalVar(Expr, Atom):
     """A reference to the module's function of that name; equal when the names are."""
 
     name: str
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GlobalVar) and self.name == other.name
@@ -56,7 +56,7 @@ class ExternFunc(Expr, Atom):
     """A function registered by name outside the module (a library or Python function)."""
 
     name: str
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ExternFunc) and self.name == other.name
@@ -70,7 +70,7 @@ class Op(Expr, Atom):
     """An operator by its name in the script after `R.`: `add`, `nn.softmax`, `call_tir`."""
 
     name: str
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Op) and self.name == other.name
@@ -84,7 +84,7 @@ class Constant(Expr):
     """A tensor constant; the array is never written to."""
 
     data: np.ndarray[Any, Any]
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -92,7 +92,7 @@ class Tuple(Expr):
     """A tuple of values."""
 
     fields: tuple[Expr, ...]
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -101,7 +101,7 @@ class TupleGetItem(Expr):
 
     tuple_value: Expr
     index: int
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -109,7 +109,7 @@ class ShapeExpr(Expr):
     """A shape value (`R.shape([n, 4])`)."""
 
     values: tuple[PrimExpr, ...]
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -117,7 +117,7 @@ class PrimValue(Expr):
     """A scalar value (`R.prim_value(n + 1)`)."""
 
     value: PrimExpr
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -125,7 +125,7 @@ class StringImm(Expr):
     """A string value."""
 
     value: str
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -133,7 +133,7 @@ class DataTypeImm(Expr):
     """A data type as a value."""
 
     value: str
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -149,7 +149,7 @@ class Call(Expr):
     args: tuple[Expr, ...]
     attrs: Attrs = NO_ATTRS
     ty_args: tuple[Type, ...] = ()
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -159,7 +159,7 @@ class If(Expr):
     condition: Expr
     true_branch: SeqExpr
     false_branch: SeqExpr
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 class Binding(Node):
@@ -174,7 +174,7 @@ class VarBinding(Binding):
 
     value: Expr
     var: Var = binder()
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -184,7 +184,7 @@ class MatchCast(Binding):
     value: Expr
     ty: Type
     var: Var = binder()
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -192,7 +192,7 @@ class BindingBlock(Node):
     """Bindings in order; may have effects."""
 
     bindings: tuple[Binding, ...]
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 class DataflowBlock(BindingBlock):
@@ -207,7 +207,7 @@ class SeqExpr(Expr):
 
     blocks: tuple[BindingBlock, ...]
     body: Expr
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -225,4 +225,4 @@ class Function(Expr):
     is_pure: bool = True
     private: bool = False
     attrs: Attrs = NO_ATTRS
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)

@@ -33,7 +33,7 @@ class Buffer(Atom):
     scope: str = "global"
     elem_offset: PrimExpr | None = None
     align: int = 64
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     @property
     def ndim(self) -> int:
@@ -46,7 +46,7 @@ class BufferLoad(PrimExpr):
 
     buffer: Buffer
     indices: tuple[PrimExpr, ...]
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -67,7 +67,7 @@ class Range(Node):
 
     min: PrimExpr
     extent: PrimExpr
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -76,7 +76,7 @@ class BufferRegion(Node):
 
     buffer: Buffer
     region: tuple[Range, ...]
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -85,7 +85,7 @@ class MatchBufferRegion(Node):
 
     buffer: Buffer = binder()
     source: BufferRegion
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 class Stmt(Node):
@@ -108,7 +108,7 @@ class For(Stmt):
     body: Stmt
     thread: str | None = None
     annotations: Attrs = NO_ATTRS
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -117,7 +117,7 @@ class While(Stmt):
 
     condition: PrimExpr
     body: Stmt
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -127,7 +127,7 @@ class IfThenElse(Stmt):
     condition: PrimExpr
     then_case: Stmt
     else_case: Stmt | None = None
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -137,7 +137,7 @@ class LetStmt(Stmt):
     var: Var = binder()
     value: PrimExpr
     body: Stmt
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -145,7 +145,7 @@ class SeqStmt(Stmt):
     """Statements one after the other; never nested, never of length one (see `seq`)."""
 
     stmts: tuple[Stmt, ...]
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -155,7 +155,7 @@ class BufferStore(Stmt):
     buffer: Buffer
     value: PrimExpr
     indices: tuple[PrimExpr, ...]
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -163,7 +163,7 @@ class Evaluate(Stmt):
     """An expression evaluated for its effect."""
 
     value: PrimExpr
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -172,7 +172,7 @@ class AssertStmt(Stmt):
 
     condition: PrimExpr
     message: str
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -182,7 +182,7 @@ class IterVar(Node):
     var: Var = binder()
     dom: Range
     kind: IterKind
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -198,7 +198,7 @@ class Block(Stmt):
     alloc_buffers: tuple[Buffer, ...] = ()
     match_buffers: tuple[MatchBufferRegion, ...] = ()
     annotations: Attrs = NO_ATTRS
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -208,7 +208,7 @@ class BlockRealize(Stmt):
     iter_values: tuple[PrimExpr, ...]
     predicate: PrimExpr
     block: Block
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -225,7 +225,7 @@ class PrimFunc(Node):
     params: tuple[Buffer | Var, ...] = binder()
     body: Stmt
     attrs: Attrs = NO_ATTRS
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

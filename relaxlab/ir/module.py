@@ -23,7 +23,7 @@ class Module(Node):
 
     functions: tuple[tuple[str, BaseFunc], ...]
     attrs: Attrs = NO_ATTRS
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     @staticmethod
     def of(functions: Mapping[str, BaseFunc], attrs: Attrs = NO_ATTRS) -> Module:

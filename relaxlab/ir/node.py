@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, Literal, TypeVar, dataclass_transform
 
 from relaxlab.ir.span import Span
 
@@ -25,9 +25,12 @@ N = TypeVar("N", bound=Node)
 T = TypeVar("T")
 
 
-def span_field() -> Any:
-    """A `span` field: where the node came from. Never part of equality."""
-    return dataclasses.field(default=None, repr=False, compare=False, kw_only=True)
+def span_field(*, default: None, kw_only: Literal[True] = True) -> Any:
+    """A `span` field: where the node came from. Never part of equality.
+
+    The default is passed in sight: type checkers do not see it otherwise.
+    """
+    return dataclasses.field(default=default, repr=False, compare=False, kw_only=kw_only)
 
 
 def binder(**kwargs: Any) -> Any:

@@ -24,7 +24,7 @@ class Type(Node):
 class ObjectType(Type):
     """Any value."""
 
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -33,7 +33,7 @@ class PrimType(Type):
 
     dtype: str
     value: PrimExpr | None = None
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -42,7 +42,7 @@ class ShapeType(Type):
 
     values: tuple[PrimExpr, ...] | None = None
     ndim: int = -1
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     def __post_init__(self) -> None:
         if self.values is not None:
@@ -56,7 +56,7 @@ class TensorType(Type):
     shape: tuple[PrimExpr, ...] | None = None
     dtype: str | None = None
     ndim: int = -1
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     def __post_init__(self) -> None:
         if self.shape is not None:
@@ -68,7 +68,7 @@ class TupleType(Type):
     """A tuple of values."""
 
     fields: tuple[Type, ...]
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 @node
@@ -78,7 +78,7 @@ class FuncType(Type):
     params: tuple[Type, ...] | None = binder()
     ret: Type
     is_pure: bool = True
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
 
 def format_type(ty: Type) -> str:
