@@ -345,7 +345,7 @@ class IndexMap(Node):
 
     initial_indices: tuple[expr.Var, ...] = binder()
     final_indices: tuple[expr.PrimExpr, ...]
-    span: Span | None = span_field()
+    span: Span | None = span_field(default=None)
 
     @staticmethod
     def of(fn: Callable[..., Any], ndim: int | None = None) -> IndexMap:
