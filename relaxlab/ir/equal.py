@@ -136,8 +136,11 @@ class _Matcher:
     def _modules(self, a: Module, b: Module, path: str) -> str | None:
         if set(a) != set(b):
             return f"{path or '.'}: functions {sorted(a)} against {sorted(b)}"
-        pairs = [(f"{path}[{name!r}]", fn, b[name]) for name, fn in a.items()]
-        return self._first([*pairs, (f"{path}.attrs", a.attrs, b.attrs)])
+        for name, fn in a.items():  # functions may share a symbol, which each binds for itself
+            found = _Matcher(self.free).difference(fn, b[name], f"{path}[{name!r}]")
+            if found is not None:
+                return found
+        return self.difference(a.attrs, b.attrs, f"{path}.attrs")
 
 
 _SCOPES = (graph.Function, loops.PrimFunc, types.FuncType)
@@ -182,6 +185,7 @@ def structural_key(root: Any) -> str:
         elif isinstance(value, Module):
             for name, fn in sorted(value.functions, key=lambda item: item[0]):
                 digest.update(f"fn {name!r};".encode())
+                numbers.clear()
                 feed(fn)
             feed(value.attrs)
         elif isinstance(value, Node):

@@ -1,0 +1,171 @@
+"""Reading annotations: `R.Tensor(("n", 4), "float32")` and its kin, and dimensions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from relaxlab.ir import expr, graph, types
+from relaxlab.ir.dtypes import is_dtype
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.script.convert import constant_int, dtype_of, elements, scalar_of
+from relaxlab.script.core import Arguments, Context, Unbound
+from relaxlab.script.values import Arg, Ref, Value, describe
+
+
+def dimension(cx: Context, arg: Arg) -> PrimExpr:
+    """One dimension: a number, an expression, or an expression in a string."""
+    value = arg.value
+    if isinstance(value, str):
+        value = _expression_in_string(cx, value, arg.node)
+    dim = scalar_of(cx, value, arg.node)
+    if not dim.dtype.startswith(("int", "uint")):
+        cx.fail(arg.node, "E0106", f"a dimension must be an integer, not {dim.dtype}")
+    return dim
+
+
+def _expression_in_string(cx: Context, text: str, node: ast.expr) -> Value:
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError) as error:
+        cx.fail(node, "E0101", f"{text!r} is not an expression: {error}")
+    for part in ast.walk(tree):
+        if isinstance(part, ast.expr):
+            ast.copy_location(part, node)
+        if isinstance(part, ast.Name):
+            _introduce(cx, part)
+    return cx.read(cx, tree)
+
+
+def _introduce(cx: Context, name: ast.Name) -> None:
+    """A symbol in a string exists from its first mention; it hides other meanings."""
+    found = cx.symbol(name.id, name)
+    if found is not None:
+        try:
+            visible = cx.find(name.id)
+        except Unbound:
+            visible = None
+        if not isinstance(visible, PrimExpr | graph.Var):
+            cx.frames[-1][name.id] = found
+
+
+def dimensions(cx: Context, arg: Arg) -> tuple[PrimExpr, ...]:
+    """Dimensions: a tuple or list of them, a single one, or a shape value."""
+    match arg.value:
+        case tuple() | list():
+            return tuple(dimension(cx, e) for e in elements(arg))
+        case graph.ShapeExpr(values):
+            return values
+        case str() | int() | PrimExpr():
+            return (dimension(cx, arg),)
+        case _:
+            cx.fail(arg.node, "E0106", f"a shape is needed here, not {describe(arg.value)}")
+
+
+def type_of(cx: Context, arg: Arg) -> types.Type:
+    """The annotation that a value stands for: `R.Tensor` bare, `None`, a scalar dtype."""
+    value = arg.value
+    match value:
+        case types.Type():
+            return value
+        case None:
+            return types.TupleType((), span=cx.span(arg.node))
+        case Ref("R", path) if path in TYPES:
+            call = ast.copy_location(ast.Call(arg.node, [], []), arg.node)
+            return TYPES[path](cx, Arguments(cx, call, str(value), [], {}))
+        case Ref("T", path) if is_dtype(path):
+            return types.PrimType(path, span=cx.span(arg.node))
+        case _:
+            cx.fail(
+                arg.node,
+                "E0109",
+                f"an annotation such as R.Tensor((n, 4), 'float32') is needed here, "
+                f"not {describe(value)}",
+            )
+
+
+def types_of(cx: Context, arg: Arg | None) -> tuple[types.Type, ...]:
+    """One annotation, or a list or tuple of them."""
+    if arg is None:
+        return ()
+    if isinstance(arg.value, tuple | list):
+        return tuple(type_of(cx, e) for e in elements(arg))
+    return (type_of(cx, arg),)
+
+
+def _ndim(cx: Context, arg: Arg | None) -> int:
+    return -1 if arg is None else constant_int(cx, arg, "ndim")
+
+
+def _tensor(cx: Context, c: Arguments) -> types.Type:
+    a = c.bind("shape? dtype? ndim?")
+    shape, dtype = a["shape"], a["dtype"]
+    if shape is not None and isinstance(shape.value, str) and is_dtype(shape.value):
+        shape, dtype = None, shape  # R.Tensor("float32")
+    if shape is not None and shape.value is None:
+        shape = None
+    name = None if dtype is None or dtype.value in (None, "") else dtype_of(cx, dtype)
+    ndim = _ndim(cx, a["ndim"])
+    dims = None if shape is None else dimensions(cx, shape)
+    if dims is not None and ndim not in (-1, len(dims)):
+        c.wrong(f"has ndim={ndim} and {len(dims)} dimensions", c.node)
+    return types.TensorType(dims, name, ndim, span=cx.span(c.node))
+
+
+def _shape(cx: Context, c: Arguments) -> types.Type:
+    a = c.bind("values? ndim?")
+    values = a["values"]
+    dims = None if values is None or values.value is None else dimensions(cx, values)
+    return types.ShapeType(dims, _ndim(cx, a["ndim"]), span=cx.span(c.node))
+
+
+def _prim(cx: Context, c: Arguments) -> types.Type:
+    a = c.bind("dtype? value?")
+    value = a["value"]
+    if value is not None:
+        known = dimension(cx, value)
+        return types.PrimType(known.dtype, known, span=cx.span(c.node))
+    if a["dtype"] is None:
+        c.wrong("needs a dtype or a value", c.node)
+    return types.PrimType(dtype_of(cx, a["dtype"]), span=cx.span(c.node))
+
+
+def _tuple(cx: Context, c: Arguments) -> types.Type:
+    args = c.no_keywords()
+    if len(args) == 1 and isinstance(args[0].value, tuple | list):
+        args = elements(args[0])
+    return types.TupleType(tuple(type_of(cx, a) for a in args), span=cx.span(c.node))
+
+
+def _callable(cx: Context, c: Arguments) -> types.Type:
+    a = c.bind("params? ret? purity?")
+    params, ret, purity = a["params"], a["ret"], a["purity"]
+    known = None if params is None or params.value is None else types_of(cx, params)
+    result = types.ObjectType() if ret is None else type_of(cx, ret)
+    pure = known is not None if purity is None or purity.value is None else bool(purity.value)
+    return types.FuncType(known, result, pure, span=cx.span(c.node))
+
+
+def _object(cx: Context, c: Arguments) -> types.Type:
+    c.bind("")
+    return types.ObjectType(span=cx.span(c.node))
+
+
+TYPES: dict[str, Callable[[Context, Arguments], types.Type]] = {
+    "Tensor": _tensor,
+    "Shape": _shape,
+    "Prim": _prim,
+    "Tuple": _tuple,
+    "Callable": _callable,
+    "Object": _object,
+    "Any": _object,
+}
+
+
+def own_symbol(cx: Context, ty: types.Type, name: str, node: ast.AST) -> types.Type:
+    """The type of a parameter `name: T.int64`, which is a symbol usable in shapes."""
+    if isinstance(ty, types.PrimType) and ty.value is None and ty.dtype.startswith(("int", "uint")):
+        var = cx.symbol(name, node)
+        if isinstance(var, expr.Var) and var.dtype == ty.dtype:
+            return types.PrimType(ty.dtype, var, span=ty.span)
+    return ty

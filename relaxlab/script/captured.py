@@ -1,0 +1,124 @@
+"""Decorated Python objects: their source text, and the Python names around them."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import FrameType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.module import Module
+from relaxlab.ir.span import Source
+from relaxlab.script.core import Unbound
+from relaxlab.script.values import Foreign, Ref, Value
+
+NAMESPACES = {
+    "relaxlab.script.ir": Ref("I"),
+    "relaxlab.script.relax": Ref("R"),
+    "relaxlab.script.tir": Ref("T"),
+}
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A source text and the scopes of Python names visible to the decorated object."""
+
+    source: Source
+    scopes: tuple[Mapping[str, Any], ...]
+
+    def value(self, name: str) -> Value:
+        """What a Python name means in a program. Raises Unbound."""
+        for scope in self.scopes:
+            if name in scope:
+                return python_value(scope[name])
+        raise Unbound(name)
+
+
+def python_value(value: Any) -> Value:
+    """A captured Python object as the script sees it; Foreign when it has no meaning there."""
+    name = getattr(value, "__name__", None)
+    if isinstance(name, str) and name in NAMESPACES and hasattr(value, "__file__"):
+        return NAMESPACES[name]
+    decorator = _DECORATORS.get(id(value))
+    if decorator is not None:
+        return decorator
+    match value:
+        case None | bool() | int() | float() | str() | np.ndarray() | np.dtype():
+            return value
+        case np.bool_():
+            return bool(value)
+        case np.integer():
+            return int(value)
+        case np.floating():
+            return float(value)
+        case tuple() | list():
+            return type(value)(python_value(v) for v in value) if type(value) in _PLAIN else (
+                tuple(python_value(v) for v in value)  # type: ignore[reportUnknownVariableType]
+            )
+        case dict():
+            return {k: python_value(v) for k, v in value.items()}  # type: ignore
+        case Module() | graph.Expr() | loops.PrimFunc() | loops.Buffer() | expr.PrimExpr():
+            return value
+        case types.Type():
+            return value
+        case type() if issubclass(value, np.generic):
+            return np.dtype(value)
+        case _:
+            return Foreign(type(value).__name__)
+
+
+_PLAIN = (tuple, list)
+_DECORATORS: dict[int, Ref] = {}
+
+
+def name_decorator(function: Callable[..., Any], ref: Ref) -> None:
+    """Let the script recognise a decorator imported under its own name."""
+    _DECORATORS[id(function)] = ref
+
+
+def capture(frame: FrameType, *functions: FunctionType) -> Captured:
+    """The file (or cell) that `frame` runs, with the names that the functions and the frame see.
+
+    Raises DiagnosticError where Python keeps no source text.
+    """
+    filename = frame.f_code.co_filename
+    linecache.checkcache(filename)
+    lines = linecache.getlines(filename, frame.f_globals)
+    if not lines:
+        raise DiagnosticError(
+            [
+                Diagnostic(
+                    "E0120",
+                    f"Python keeps no source text for {filename}",
+                    suggestion="write the program in a file or a notebook cell, or pass its text "
+                    "to relaxlab.parse",
+                )
+            ]
+        )
+    closures: dict[str, Any] = {}
+    for f in functions:
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+            try:
+                closures[name] = cell.cell_contents
+            except ValueError:  # not assigned yet
+                continue
+    source = Source(filename, "".join(lines))
+    return Captured(source, (closures, frame.f_locals, frame.f_globals))
+
+
+def find_definition(
+    tree: ast.Module, kind: type[Any], name: str, line: int
+) -> Any:
+    """The definition of `name` whose decorators or header include `line`; None if there is none."""
+    for node in ast.walk(tree):
+        if isinstance(node, kind) and node.name == name:
+            first = min([d.lineno for d in node.decorator_list] + [node.lineno])
+            if first <= line <= max(node.lineno, node.body[0].lineno):
+                return node
+    return None

@@ -1,0 +1,299 @@
+"""The state of one parse: source, diagnostics, and the names that are visible."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from relaxlab.ir import expr, graph
+from relaxlab.ir.diagnostics import Diagnostic
+from relaxlab.ir.loops import Range
+from relaxlab.ir.module import BaseFunc
+from relaxlab.ir.span import Source, Span
+from relaxlab.script.values import POISON, Arg, Foreign, Hidden, Ref, Value
+
+
+class Failure(Exception):
+    """Reading a statement stopped. `diagnostic` is None when the cause was reported before."""
+
+    def __init__(self, diagnostic: Diagnostic | None) -> None:
+        super().__init__(diagnostic)
+        self.diagnostic = diagnostic
+
+
+class Unbound(Exception):
+    """The environment has no such name."""
+
+
+class Symbol:
+    """A symbolic dimension; `declared` once the script said `n = T.int64()`."""
+
+    __slots__ = ("declared", "var")
+
+    def __init__(self, var: expr.Var, declared: bool) -> None:
+        self.var = var
+        self.declared = declared
+
+
+def no_environment(name: str) -> Value:
+    """The environment of `parse(text)`: nothing but the script's own names."""
+    raise Unbound(name)
+
+
+BUILTINS: dict[str, Callable[..., Any]] = {
+    name: getattr(builtins, name) for name in ("float", "int", "bool", "len", "abs", "min", "max")
+}
+
+
+class Context:
+    """One parse. `environment` gives the value of a Python name around the script, `read` the
+    value of an expression (annotations hold expressions in strings)."""
+
+    def __init__(
+        self,
+        source: Source,
+        environment: Callable[[str], Value],
+        read: Callable[[Context, ast.expr], Value],
+    ) -> None:
+        self.source = source
+        self.environment = environment
+        self.read = read
+        self.diagnostics: list[Diagnostic] = []
+        self.frames: list[dict[str, Value]] = [{}]
+        self.symbols: dict[str, Symbol] = {}
+        self.string_symbols = False  # whether a string may introduce a symbol here
+        self.loops: dict[expr.Var, Range] = {}  # the ranges of enclosing loops
+        self.tuple_vars: set[graph.Var] = set()  # variables bound to tuple displays
+        self.functions: dict[str, BaseFunc | None] = {}  # of the module; None: not read yet
+        self.in_module = False
+        self._lines = source.text.splitlines()
+
+    # --- Positions and errors -------------------------------------------------------------
+
+    def span(self, node: ast.AST) -> Span:
+        """The source range of a syntax node."""
+        line = getattr(node, "lineno", 1)
+        end_line = getattr(node, "end_lineno", None) or line
+        col = self._column(line, getattr(node, "col_offset", 0))
+        end_col = self._column(end_line, getattr(node, "end_col_offset", None) or 0)
+        return Span(self.source, line, col, end_line, end_col)
+
+    def _column(self, line: int, offset: int) -> int:
+        """The syntax tree counts bytes, spans count characters."""
+        index = line - self.source.first_line
+        if not 0 <= index < len(self._lines) or self._lines[index].isascii():
+            return offset
+        return len(self._lines[index].encode()[:offset].decode(errors="ignore"))
+
+    def error(
+        self,
+        node: ast.AST | Span,
+        code: str,
+        message: str,
+        *,
+        help: str | None = None,
+        notes: tuple[str, ...] = (),
+        related: tuple[tuple[str, Span], ...] = (),
+    ) -> Diagnostic:
+        """A diagnostic at `node`; not reported yet."""
+        span = node if isinstance(node, Span) else self.span(node)
+        return Diagnostic(code, message, span, notes, help, related)
+
+    def report(self, diagnostic: Diagnostic | None) -> None:
+        """Keep a diagnostic and go on."""
+        if diagnostic is not None and diagnostic not in self.diagnostics:
+            self.diagnostics.append(diagnostic)
+
+    def fail(self, node: ast.AST | Span, code: str, message: str, **extra: Any) -> NoReturn:
+        """Stop reading this statement with an error."""
+        raise Failure(self.error(node, code, message, **extra))
+
+    @contextmanager
+    def recover(self, node: ast.AST) -> Iterator[None]:
+        """Errors inside are reported; reading goes on after the block."""
+        try:
+            yield
+        except Failure as failure:
+            self.report(failure.diagnostic)
+        except RecursionError:
+            self.report(self.error(node, "E0116", "this is nested too deeply to be read"))
+
+    # --- Names ----------------------------------------------------------------------------
+
+    @contextmanager
+    def frame(self) -> Iterator[dict[str, Value]]:
+        """A scope of names."""
+        self.frames.append({})
+        try:
+            yield self.frames[-1]
+        finally:
+            self.frames.pop()
+
+    @contextmanager
+    def function(self) -> Iterator[None]:
+        """A function's own names and symbols."""
+        outer, self.symbols = self.symbols, {}
+        with self.frame():
+            yield
+        self.symbols = outer
+
+    def define(self, name: str, value: Value) -> None:
+        """Bind a name in the innermost scope."""
+        self.frames[-1][name] = value
+
+    def find(self, name: str) -> Value:
+        """The value of a name. Raises Unbound."""
+        for frame in reversed(self.frames):
+            if name in frame:
+                return frame[name]
+        try:
+            return self.environment(name)
+        except Unbound:
+            if name in BUILTINS:
+                return Ref("builtins", name)
+            raise
+
+    def lookup(self, node: ast.Name) -> Value:
+        """The value of a name in an expression."""
+        try:
+            value = self.find(node.id)
+        except Unbound:
+            self.fail(
+                node,
+                "E0102",
+                f"undefined name {node.id!r}",
+                help=self.suggest(node.id, self.visible())
+                or "a symbolic dimension is declared with "
+                f"`{node.id} = T.int64()`, or by a string in the signature",
+            )
+        if value is POISON:
+            raise Failure(None)
+        if isinstance(value, Foreign):
+            self.fail(
+                node,
+                "E0112",
+                f"{node.id!r} is a Python {value.kind}, which cannot be used in a program",
+                help="numbers, strings, tuples, lists, dictionaries, NumPy arrays, and programs "
+                "defined before can be",
+            )
+        if isinstance(value, Hidden):
+            self._fail_hidden(node, value)
+        return value
+
+    def _fail_hidden(self, node: ast.Name, hidden: Hidden) -> NoReturn:
+        what = (
+            f"add it: `R.output(..., {hidden.name})`"
+            if hidden.has_output
+            else f"end the dataflow block with `R.output({hidden.name})`"
+        )
+        related = () if hidden.span is None else (("it is bound here:", hidden.span),)
+        self.fail(
+            node,
+            "E0107",
+            f"{hidden.name!r} is visible only inside its dataflow block, which does not output it",
+            help=what,
+            related=related,
+        )
+
+    def visible(self) -> set[str]:
+        """All names of the enclosing scopes."""
+        return {name for frame in self.frames for name in frame if not name.startswith("_")}
+
+    @staticmethod
+    def suggest(name: str, candidates: Iterable[str]) -> str | None:
+        """A did-you-mean, when some candidate is close."""
+        close = difflib.get_close_matches(name, sorted(candidates), 1, 0.7)
+        return f"did you mean {close[0]!r}?" if close else None
+
+    def poison(self, target: ast.AST) -> None:
+        """Define the names a failed statement would have defined."""
+        for node in ast.walk(target):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                self.define(node.id, POISON)
+
+    # --- Symbols --------------------------------------------------------------------------
+
+    def symbol(self, name: str, node: ast.AST) -> expr.PrimExpr | None:
+        """The symbolic dimension `name`, made on first use where strings may introduce one."""
+        known = self.symbols.get(name)
+        if known is not None:
+            return known.var
+        value = next((f[name] for f in reversed(self.frames) if name in f), None)
+        if isinstance(value, graph.Var | expr.PrimExpr) or not self.string_symbols:
+            return value if isinstance(value, expr.PrimExpr) else None
+        var = expr.Var(name, "int64", span=self.span(node))
+        self.symbols[name] = Symbol(var, declared=False)
+        self.frames[-1].setdefault(name, var)
+        return var
+
+    def declare_symbol(self, name: str, dtype: str, node: ast.AST, *, reuse: bool) -> expr.Var:
+        """`name = T.int64()`. The symbol of that name that a string introduced is meant, and
+        with `reuse` also one that was declared before."""
+        known = self.symbols.get(name)
+        if known is not None and (reuse or not known.declared):
+            if known.var.dtype != dtype:
+                self.fail(
+                    node,
+                    "E0123",
+                    f"symbol {name!r} is {known.var.dtype} and is declared as {dtype} here",
+                    help=f"write `{name} = T.{known.var.dtype}()`",
+                )
+            known.declared = True
+            self.define(name, known.var)
+            return known.var
+        var = expr.Var(name, dtype, span=self.span(node))
+        self.symbols[name] = Symbol(var, declared=True)
+        self.define(name, var)
+        return var
+
+
+class Arguments:
+    """The evaluated arguments of one call."""
+
+    def __init__(
+        self, cx: Context, node: ast.Call, name: str, args: list[Arg], kwargs: dict[str, Arg]
+    ) -> None:
+        self.cx = cx
+        self.node = node
+        self.name = name
+        self.args = args
+        self.kwargs = kwargs
+
+    def bind(self, spec: str) -> dict[str, Arg | None]:
+        """Arguments by parameter name. `spec` lists the parameters, optional ones with `?`."""
+        names = spec.split()
+        plain = [n.rstrip("?") for n in names]
+        if len(self.args) > len(plain):
+            self.wrong(
+                f"takes {len(plain)} arguments, got {len(self.args)}", self.args[len(plain)].node
+            )
+        bound: dict[str, Arg | None] = dict.fromkeys(plain)
+        bound.update(zip(plain, self.args, strict=False))
+        for key, arg in self.kwargs.items():
+            if key not in bound:
+                self.wrong(
+                    f"has no parameter {key!r}; it takes {', '.join(plain) or 'none'}",
+                    arg.node,
+                    self.cx.suggest(key, plain),
+                )
+            if bound[key] is not None:
+                self.wrong(f"got {key!r} twice", arg.node)
+            bound[key] = arg
+        for name in names:
+            if not name.endswith("?") and bound[name] is None:
+                self.wrong(f"is missing its argument {name!r}", self.node)
+        return bound
+
+    def wrong(self, message: str, node: ast.AST, help: str | None = None) -> NoReturn:
+        """Stop: the arguments do not fit."""
+        self.cx.fail(node, "E0105", f"{self.name} {message}", help=help)
+
+    def no_keywords(self) -> list[Arg]:
+        """The positional arguments; there must be no others."""
+        for key, arg in self.kwargs.items():
+            self.wrong(f"has no parameter {key!r}", arg.node)
+        return self.args

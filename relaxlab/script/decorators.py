@@ -1,0 +1,149 @@
+"""The decorators: they read the source of what they decorate and return IR."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+from types import FrameType, FunctionType
+from typing import Any, TypeVar, overload
+
+from relaxlab.ir import graph, loops
+from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.module import Module
+from relaxlab.script.captured import capture, find_definition, name_decorator
+from relaxlab.script.parser import parse_class, parse_function, syntax_tree
+from relaxlab.script.values import Ref
+
+F = TypeVar("F", graph.Function, loops.PrimFunc)
+Decorator = Callable[[Callable[..., Any]], Any]
+
+
+def _missing(name: str, filename: str) -> DiagnosticError:
+    return DiagnosticError(
+        [
+            Diagnostic(
+                "E0120",
+                f"the definition of {name!r} is not in the source text of {filename}",
+                suggestion="did the file change since it was imported?",
+            )
+        ]
+    )
+
+
+def _read_function(f: Callable[..., Any], frame: FrameType) -> Any:
+    if not isinstance(f, FunctionType):
+        raise TypeError(f"the decorator takes a function, not {f!r}")
+    outer = f.__qualname__.rpartition(".")[0]
+    if outer and not outer.endswith("<locals>"):
+        return f  # inside a class: @I.ir_module reads the whole class
+    captured = capture(frame, f)
+    tree = syntax_tree(captured.source)
+    node = find_definition(tree, ast.FunctionDef, f.__name__, f.__code__.co_firstlineno)
+    if node is None:
+        raise _missing(f.__name__, captured.source.name)
+    return parse_function(captured, node)
+
+
+@overload
+def function(f: Callable[..., Any], /) -> graph.Function: ...
+@overload
+def function(
+    *, private: bool = False, pure: bool = True, check_well_formed: bool = True
+) -> Callable[[Callable[..., Any]], graph.Function]: ...
+def function(
+    f: Callable[..., Any] | None = None,
+    /,
+    *,
+    private: bool = False,
+    pure: bool = True,
+    check_well_formed: bool = True,
+) -> Any:
+    """Read a Python function as a graph function.
+
+    `private`: passes may change or remove it; `pure=False`: it may have effects. The options are
+    read from the source. Raises DiagnosticError with everything that is wrong in it.
+    """
+    frame = sys._getframe(1)
+    if f is not None:
+        return _read_function(f, frame)
+    return lambda g: _read_function(g, frame)
+
+
+@overload
+def prim_func(f: Callable[..., Any], /) -> loops.PrimFunc: ...
+@overload
+def prim_func(
+    *, private: bool = False, s_tir: bool | None = None, check_well_formed: bool = True
+) -> Callable[[Callable[..., Any]], loops.PrimFunc]: ...
+def prim_func(
+    f: Callable[..., Any] | None = None,
+    /,
+    *,
+    private: bool = False,
+    s_tir: bool | None = None,
+    check_well_formed: bool = True,
+) -> Any:
+    """Read a Python function as a loop function.
+
+    `s_tir=True` puts its body into a root block (done unasked when it has blocks or allocations).
+    The options are read from the source. Raises DiagnosticError with everything that is wrong.
+    """
+    frame = sys._getframe(1)
+    if f is not None:
+        return _read_function(f, frame)
+    return lambda g: _read_function(g, frame)
+
+
+@overload
+def ir_module(cls: type, /) -> Module: ...
+@overload
+def ir_module(*, check_well_formed: bool = True) -> Callable[[type], Module]: ...
+def ir_module(cls: type | None = None, /, *, check_well_formed: bool = True) -> Any:
+    """Read a Python class as a module: its functions are those of the module.
+
+    Raises DiagnosticError with everything that is wrong in it.
+    """
+    frame = sys._getframe(1)
+    if cls is not None:
+        return _read_class(cls, frame)
+    return lambda c: _read_class(c, frame)
+
+
+def _read_class(cls: type, frame: FrameType) -> Module:
+    functions = [f for f in vars(cls).values() if isinstance(f, FunctionType)]
+    captured = capture(frame, *functions)
+    tree = syntax_tree(captured.source)
+    node = find_definition(tree, ast.ClassDef, cls.__name__, frame.f_lineno)
+    if node is None:
+        raise _missing(cls.__name__, captured.source.name)
+    return parse_class(captured, node)
+
+
+name_decorator(function, Ref("R", "function"))
+name_decorator(prim_func, Ref("T", "prim_func"))
+name_decorator(ir_module, Ref("I", "ir_module"))
+
+
+class Inert:
+    """Stands for a name of the script while Python evaluates annotations and class bodies, whose
+    values nobody uses: the decorators read the source text. Calls and items give itself."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __getattr__(self, name: str) -> Inert:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Inert(f"{self._path}.{name}")
+
+    def __call__(self, *_: Any, **__: Any) -> Inert:
+        return self
+
+    def __getitem__(self, _: Any) -> Inert:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<{self._path} of the script language: has a meaning inside a decorated program>"

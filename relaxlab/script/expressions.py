@@ -1,0 +1,483 @@
+"""Reading expressions: Python's syntax tree to IR nodes and constants."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.module import Module
+from relaxlab.script import graph_calls, loop_calls
+from relaxlab.script.convert import (
+    constant_int,
+    extent_between,
+    is_number,
+    literal,
+    promote,
+    scalar_of,
+)
+from relaxlab.script.core import BUILTINS, Arguments, Context
+from relaxlab.script.values import (
+    Arg,
+    ModuleRef,
+    Ref,
+    SliceAccess,
+    Value,
+    describe,
+)
+
+
+def evaluate(cx: Context, node: ast.expr) -> Value:
+    """The value of an expression. Raises Failure with a diagnostic."""
+    reader = _READERS.get(type(node))
+    if reader is None:
+        what = type(node).__name__
+        cx.fail(node, "E0104", f"this Python expression ({what}) is not part of the script")
+    return reader(cx, node)
+
+
+def scalar(cx: Context, node: ast.expr, like: str | None = None) -> PrimExpr:
+    """The scalar expression at `node`."""
+    return scalar_of(cx, evaluate(cx, node), node, like)
+
+
+def _constant(cx: Context, node: ast.Constant) -> Value:
+    value = node.value
+    if value is None or isinstance(value, str) or is_number(value):
+        if isinstance(value, int) and abs(value) >= 2**64:
+            cx.fail(node, "E0121", "this number does not fit into 64 bits")
+        return value
+    cx.fail(node, "E0104", f"a {type(value).__name__} literal is not part of the script")
+
+
+def _name(cx: Context, node: ast.Name) -> Value:
+    return cx.lookup(node)
+
+
+def _attribute(cx: Context, node: ast.Attribute) -> Value:
+    base = evaluate(cx, node.value)
+    match base:
+        case Ref(namespace, path):
+            return Ref(namespace, f"{path}.{node.attr}" if path else node.attr)
+        case ModuleRef():
+            return global_var(cx, node.attr, node)
+        case Module():
+            return graph_calls.import_function(cx, base.get(node.attr), node.attr, node)
+        case loops.Buffer() if node.attr in ("shape", "dtype", "name"):
+            return getattr(base, node.attr)
+        case _:
+            cx.fail(
+                node,
+                "E0104",
+                f"{describe(base)} has no attribute {node.attr!r} in the script",
+                help=f"bind it to a name before the program: `{node.attr} = ...`",
+            )
+
+
+def global_var(cx: Context, name: str, node: ast.AST) -> graph.GlobalVar:
+    """A reference to the module's function `name`."""
+    if name not in cx.functions:
+        cx.fail(
+            node,
+            "E0102",
+            f"the module has no function {name!r}",
+            help=cx.suggest(name, cx.functions),
+            notes=(f"it has: {', '.join(cx.functions) or 'none'}",),
+        )
+    return graph.GlobalVar(name, span=cx.span(node))
+
+
+# --- Subscripts ---------------------------------------------------------------------------------
+
+
+def _subscript(cx: Context, node: ast.Subscript) -> Value:
+    base = evaluate(cx, node.value)
+    match base:
+        case loops.Buffer():
+            return access(cx, base, node)
+        case Ref():
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            call = ast.Call(node.value, list(parts), [])
+            return _call(cx, ast.copy_location(call, node))
+        case graph.Expr():
+            return _tuple_item(cx, base, node)
+        case tuple() | list() | dict():
+            index = evaluate(cx, node.slice)
+            try:
+                return base[index]  # type: ignore[reportUnknownVariableType]
+            except (LookupError, TypeError):
+                cx.fail(node, "E0113", f"{describe(base)} has no item {describe(index)}")
+        case _:
+            cx.fail(node, "E0106", f"{describe(base)} cannot be indexed")
+
+
+def access(cx: Context, buffer: loops.Buffer, node: ast.Subscript) -> PrimExpr | SliceAccess:
+    """`A[i, j]`, an element, or `A[i, 0:4]`, a region."""
+    items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    parts: list[Any] = []
+    for k, item in enumerate(items):
+        if isinstance(item, ast.Slice):
+            parts.append(_slice(cx, buffer, k, item))
+        elif isinstance(item, ast.Starred):
+            values = evaluate(cx, item.value)
+            parts += [scalar_of(cx, v, item) for v in _iterable(cx, values, item)]
+        else:
+            parts.append(scalar(cx, item))
+    if len(parts) != buffer.ndim:
+        shape = ", ".join(map(str, buffer.shape))
+        cx.fail(
+            node,
+            "E0113",
+            f"buffer {buffer.name} has {buffer.ndim} dimensions ({shape}) and is indexed with "
+            f"{len(parts)}",
+        )
+    if any(isinstance(p, tuple) for p in parts):
+        return SliceAccess(buffer, tuple(parts), cx.span(node))
+    return loops.BufferLoad(buffer, tuple(parts), span=cx.span(node))
+
+
+def _slice(
+    cx: Context, buffer: loops.Buffer, axis: int, node: ast.Slice
+) -> tuple[PrimExpr, PrimExpr, int]:
+    size = buffer.shape[axis] if axis < buffer.ndim else expr.const(0)
+    lower = None if node.lower is None else evaluate(cx, node.lower)
+    upper = size if node.upper is None else evaluate(cx, node.upper)
+    start, stop = promote(cx, 0 if lower is None else lower, upper, node, "slice")
+    step = 1
+    if node.step is not None:
+        step = constant_int(cx, Arg(evaluate(cx, node.step), node.step), "the step of a slice")
+    if step < 1:
+        cx.fail(node, "E0104", "the step of a slice must be positive")
+    return start, extent_between(start, stop, cx.span(node)), step
+
+
+def _tuple_item(cx: Context, base: graph.Expr, node: ast.Subscript) -> graph.Expr:
+    ty = base.ty if isinstance(base, graph.Var) else None
+    if isinstance(ty, types.TensorType):
+        cx.fail(
+            node,
+            "E0104",
+            f"{describe(base)} is a tensor; only tuples are indexed in graph functions",
+            help="use R.take or R.strided_slice",
+        )
+    index = evaluate(cx, node.slice)
+    if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+        cx.fail(node, "E0106", "the index of a tuple must be a constant integer, 0 or more")
+    if isinstance(ty, types.TupleType) and not 0 <= index < len(ty.fields):
+        cx.fail(node, "E0113", f"{describe(base)} has {len(ty.fields)} fields, not [{index}]")
+    return graph.TupleGetItem(base, index, span=cx.span(node))
+
+
+# --- Operators ----------------------------------------------------------------------------------
+
+_PYTHON: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+    ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.Pow: operator.pow,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
+_SCALAR: dict[type[ast.AST], type[expr.BinaryOp]] = {
+    ast.Add: expr.Add, ast.Sub: expr.Sub, ast.Mult: expr.Mul, ast.Div: expr.Div,
+    ast.FloorDiv: expr.FloorDiv, ast.Mod: expr.FloorMod, ast.BitAnd: expr.BitAnd,
+    ast.BitOr: expr.BitOr, ast.BitXor: expr.BitXor, ast.LShift: expr.ShiftLeft,
+    ast.RShift: expr.ShiftRight, ast.Eq: expr.EQ, ast.NotEq: expr.NE, ast.Lt: expr.LT,
+    ast.LtE: expr.LE, ast.Gt: expr.GT, ast.GtE: expr.GE,
+}  # fmt: skip
+_GRAPH: dict[type[ast.AST], str] = {
+    ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide",
+    ast.FloorDiv: "floor_divide", ast.Mod: "mod", ast.Pow: "power", ast.MatMult: "matmul",
+    ast.Eq: "equal", ast.NotEq: "not_equal", ast.Lt: "less", ast.LtE: "less_equal",
+    ast.Gt: "greater", ast.GtE: "greater_equal",
+}  # fmt: skip
+
+
+def _bin_op(cx: Context, node: ast.BinOp) -> Value:
+    # A long sum is a deep left spine: walk it without recursion.
+    spine = [node]
+    while isinstance(spine[-1].left, ast.BinOp):
+        spine.append(spine[-1].left)
+    value = evaluate(cx, spine[-1].left)
+    for part in reversed(spine):
+        value = combine(cx, type(part.op), value, evaluate(cx, part.right), part)
+    return value
+
+
+def combine(cx: Context, op: type[ast.AST], a: Value, b: Value, node: ast.AST) -> Value:
+    """`a op b` at whichever level the operands are."""
+    if is_number(a) and is_number(b):
+        return _fold(cx, op, a, b, node)
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        if not isinstance(a, graph.Expr) and not isinstance(b, graph.Expr):
+            cx.fail(node, "E0104", "compute with arrays before the program, not inside it")
+        return graph_calls.operator_call(cx, _GRAPH.get(op), a, b, node)
+    if isinstance(a, graph.Expr) or isinstance(b, graph.Expr):
+        scalars = all(is_number(v) or _scalar_param(v) for v in (a, b))
+        if not scalars:
+            return graph_calls.operator_call(cx, _GRAPH.get(op), a, b, node)
+    if isinstance(a, tuple | list) and isinstance(b, tuple | list) and op is ast.Add:
+        return (*a, *b)
+    if op not in _SCALAR:
+        cx.fail(node, "E0104", f"the operator {op.__name__} is not defined on scalars")
+    return binary(cx, _SCALAR[op], a, b, node)
+
+
+def _scalar_param(value: Value) -> bool:
+    match value:
+        case PrimExpr() | graph.PrimValue():
+            return True
+        case graph.Var(_, types.PrimType(_, known)):
+            return known is not None
+        case _:
+            return False
+
+
+def binary(cx: Context, cls: type[expr.BinaryOp], a: Value, b: Value, node: ast.AST) -> PrimExpr:
+    """A scalar operation, its operands promoted to one dtype."""
+    left, right = promote(cx, a, b, node, cls.__name__)
+    if cls is expr.Div and not is_float(left.dtype):
+        cx.fail(
+            node,
+            "E0110",
+            "`/` of integers is ambiguous",
+            help="write `//` (rounds down) or `T.truncdiv(a, b)` (rounds toward zero)",
+        )
+    if issubclass(cls, expr.BitOp) and is_float(left.dtype):
+        cx.fail(node, "E0110", f"{cls.__name__} needs integers, got {left.dtype}")
+    return cls(left, right, span=cx.span(node))
+
+
+def _fold(cx: Context, op: type[ast.AST], a: Any, b: Any, node: ast.AST) -> Any:
+    if op not in _PYTHON:
+        cx.fail(node, "E0104", f"the operator {op.__name__} is not part of the script")
+    if op in (ast.Pow, ast.LShift) and not (abs(b) <= 64 and abs(a) < 2**64):
+        cx.fail(node, "E0121", "this number does not fit into 64 bits")
+    try:
+        value = _PYTHON[op](a, b)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        cx.fail(node, "E0106", f"this cannot be computed: {error}")
+    if isinstance(value, complex) or (isinstance(value, int) and abs(value) >= 2**64):
+        cx.fail(node, "E0121", "this number does not fit into 64 bits")
+    return value
+
+
+def _unary(cx: Context, node: ast.UnaryOp) -> Value:
+    value = evaluate(cx, node.operand)
+    if is_number(value):
+        if isinstance(node.op, ast.Invert) and isinstance(value, float):
+            cx.fail(node, "E0106", "`~` needs an integer")
+        return {
+            ast.USub: operator.neg, ast.UAdd: operator.pos,
+            ast.Not: operator.not_, ast.Invert: operator.invert,
+        }[type(node.op)](value)  # fmt: skip
+    if isinstance(value, graph.Expr) and not _scalar_param(value):
+        name = {ast.USub: "negative", ast.Not: "logical_not", ast.Invert: "bitwise_not"}
+        return graph_calls.operator_call(cx, name.get(type(node.op)), value, None, node)
+    e, span = scalar_of(cx, value, node), cx.span(node)
+    match node.op:
+        case ast.UAdd():
+            return e
+        case ast.Not():
+            return expr.Not(_condition(cx, e, node), span=span)
+        case ast.Invert():
+            return expr.Call(e.dtype, "bitwise_not", (e,), span=span)
+        case _ if is_float(e.dtype):  # 0 - x would lose the sign of zero
+            return expr.Mul(e, literal(cx, -1.0, e.dtype, node), span=span)
+        case _:
+            return expr.Sub(literal(cx, 0, e.dtype, node), e, span=span)
+
+
+def _condition(cx: Context, e: PrimExpr, node: ast.AST) -> PrimExpr:
+    if e.dtype.partition("x")[0] != "bool":
+        cx.fail(node, "E0110", f"a condition (bool) is needed here, not {e.dtype}: {e}")
+    return e
+
+
+def condition(cx: Context, node: ast.expr) -> PrimExpr:
+    """A bool expression."""
+    return _condition(cx, scalar(cx, node), node)
+
+
+def _bool_op(cx: Context, node: ast.BoolOp) -> Value:
+    values = [evaluate(cx, v) for v in node.values]
+    if all(is_number(v) for v in values):
+        results = [bool(v) for v in values]
+        return all(results) if isinstance(node.op, ast.And) else any(results)
+    if any(isinstance(v, graph.Expr) and not _scalar_param(v) for v in values):
+        name = "logical_and" if isinstance(node.op, ast.And) else "logical_or"
+        cx.fail(
+            node,
+            "E0104",
+            "`and`, `or` are not defined on tensors",
+            help=f"write `R.{name}(a, b)`",
+        )
+    cls = expr.And if isinstance(node.op, ast.And) else expr.Or
+    parts = [
+        _condition(cx, scalar_of(cx, v, n), n) for v, n in zip(values, node.values, strict=True)
+    ]
+    result = parts[0]
+    for part in parts[1:]:
+        result = cls(result, part, span=cx.span(node))
+    return result
+
+
+def _compare(cx: Context, node: ast.Compare) -> Value:
+    values = [evaluate(cx, v) for v in (node.left, *node.comparators)]
+    results: list[Any] = []
+    for op, a, b in zip(node.ops, values, values[1:], strict=False):
+        if type(op) not in _SCALAR:
+            cx.fail(node, "E0104", f"the operator {type(op).__name__} is not part of the script")
+        if isinstance(a, str) and isinstance(b, str):
+            results.append(_PYTHON[type(op)](a, b))
+        else:
+            results.append(combine(cx, type(op), a, b, node))
+    if len(results) == 1:
+        return results[0]
+    if all(isinstance(r, bool) for r in results):
+        return all(results)
+    if any(isinstance(r, graph.Expr) for r in results):
+        cx.fail(node, "E0104", "comparisons of tensors cannot be chained")
+    parts = [scalar_of(cx, r, node) for r in results]
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = expr.And(joined, part, span=cx.span(node))
+    return joined
+
+
+def _if_exp(cx: Context, node: ast.IfExp) -> Value:
+    test = evaluate(cx, node.test)
+    if is_number(test):
+        return evaluate(cx, node.body if test else node.orelse)
+    cx.fail(
+        node,
+        "E0104",
+        "`a if c else b` needs a constant condition",
+        help="write `T.if_then_else(c, a, b)`",
+    )
+
+
+# --- Displays -----------------------------------------------------------------------------------
+
+
+def _iterable(cx: Context, value: Value, node: ast.AST) -> list[Value]:
+    if not isinstance(value, tuple | list):
+        cx.fail(node, "E0106", f"{describe(value)} cannot be unpacked")
+    return list(value)  # type: ignore[reportUnknownArgumentType]
+
+
+def _items(cx: Context, nodes: list[ast.expr]) -> list[Value]:
+    out: list[Value] = []
+    for item in nodes:
+        if isinstance(item, ast.Starred):
+            out += _iterable(cx, evaluate(cx, item.value), item)
+        else:
+            out.append(evaluate(cx, item))
+    return out
+
+
+def _tuple(cx: Context, node: ast.Tuple) -> Value:
+    return tuple(_items(cx, node.elts))
+
+
+def _list(cx: Context, node: ast.List) -> Value:
+    return _items(cx, node.elts)
+
+
+def _dict(cx: Context, node: ast.Dict) -> Value:
+    out: dict[Any, Value] = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        if key is None:
+            cx.fail(node, "E0104", "`**` in a dictionary is not part of the script")
+        name = evaluate(cx, key)
+        if not isinstance(name, str | int | expr.Var):
+            cx.fail(key, "E0106", f"{describe(name)} cannot be a key")
+        out[name] = evaluate(cx, value)
+    return out
+
+
+# --- Calls --------------------------------------------------------------------------------------
+
+
+def arguments(cx: Context, node: ast.Call, name: str) -> Arguments:
+    """The evaluated arguments of a call."""
+    args: list[Arg] = []
+    for item in node.args:
+        if isinstance(item, ast.Starred):
+            args += [Arg(v, item) for v in _iterable(cx, evaluate(cx, item.value), item)]
+        else:
+            args.append(Arg(evaluate(cx, item), item))
+    kwargs: dict[str, Arg] = {}
+    for keyword in node.keywords:
+        value = evaluate(cx, keyword.value)
+        if keyword.arg is not None:
+            kwargs[keyword.arg] = Arg(value, keyword.value)
+        elif isinstance(value, Mapping):
+            kwargs.update({str(k): Arg(v, keyword.value) for k, v in value.items()})  # type: ignore
+        else:
+            cx.fail(keyword.value, "E0106", f"{describe(value)} cannot follow `**`")
+    return Arguments(cx, node, name, args, kwargs)
+
+
+def _call(cx: Context, node: ast.Call) -> Value:
+    callee = evaluate(cx, node.func)
+    match callee:
+        case Ref("T", path):
+            return loop_calls.call(cx, path, arguments(cx, node, f"T.{path}"))
+        case Ref("R", path):
+            return graph_calls.call(cx, path, arguments(cx, node, f"R.{path}"))
+        case Ref("I", "GlobalVar"):
+            name = arguments(cx, node, "I.GlobalVar").bind("name")["name"]
+            assert name is not None
+            return graph.GlobalVar(str(name.value), span=cx.span(node))
+        case Ref("builtins", name):
+            return _builtin(cx, name, arguments(cx, node, name))
+        case graph.Expr():
+            return graph_calls.call_value(cx, callee, arguments(cx, node, describe(callee)))
+        case loops.PrimFunc() | graph.Function():
+            name = node.func.id if isinstance(node.func, ast.Name) else "function"
+            target = graph_calls.import_function(cx, callee, name, node)
+            return graph_calls.call_value(cx, target, arguments(cx, node, name))
+        case _:
+            cx.fail(node, "E0104", f"{describe(callee)} cannot be called in the script")
+
+
+def _builtin(cx: Context, name: str, c: Arguments) -> Value:
+    values = [a.value for a in c.no_keywords()]
+    sized = name == "len" and all(isinstance(v, tuple | list | str) for v in values)
+    numbers = all(is_number(v) or (isinstance(v, str) and name == "float") for v in values)
+    if not sized and not numbers:
+        cx.fail(
+            c.node,
+            "E0104",
+            f"Python's {name} works on constants only",
+            help=f"write `T.{name}(...)`" if name in ("min", "max", "abs") else None,
+        )
+    try:
+        return BUILTINS[name](*values)
+    except (TypeError, ValueError, OverflowError) as error:
+        cx.fail(c.node, "E0106", f"{name}: {error}")
+
+
+_READERS: dict[type[ast.expr], Callable[[Context, Any], Value]] = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.Attribute: _attribute,
+    ast.Subscript: _subscript,
+    ast.BinOp: _bin_op,
+    ast.UnaryOp: _unary,
+    ast.BoolOp: _bool_op,
+    ast.Compare: _compare,
+    ast.IfExp: _if_exp,
+    ast.Tuple: _tuple,
+    ast.List: _list,
+    ast.Dict: _dict,
+    ast.Call: _call,
+}
+

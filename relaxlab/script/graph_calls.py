@@ -1,0 +1,433 @@
+"""Calls in graph functions: operators, cross-level calls, functions of the module."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.dtypes import is_dtype, is_float, is_int, numpy_dtype
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.node import Attrs
+from relaxlab.ir.op_table import REQUIRED, OpRow, Param, find_op, op_names
+from relaxlab.script.annotations import TYPES, dimensions, types_of
+from relaxlab.script.constants import decode_constant
+from relaxlab.script.convert import (
+    attribute_value,
+    constant_int,
+    dtype_of,
+    elements,
+    is_number,
+    scalar_of,
+    string_of,
+)
+from relaxlab.script.core import Arguments, Context
+from relaxlab.script.values import Arg, MatchCastValue, Ref, Value, describe
+
+
+def call(cx: Context, path: str, c: Arguments) -> Value:
+    """The value of `R.path(...)`."""
+    if path in TYPES:
+        return TYPES[path](cx, c)
+    handler = _CALLS.get(path)
+    if handler is not None:
+        return handler(cx, c)
+    row = find_op(path)
+    if row is None:
+        unknown_operator(cx, path, c.node.func)
+    return _operator(cx, row, c)
+
+
+def unknown_operator(cx: Context, path: str, node: ast.AST) -> NoReturn:
+    """Stop: there is no such operator."""
+    known = {*op_names(), *TYPES, *_CALLS, "dataflow", "output", "func_attr", "function"}
+    shorter = [n for n in known if n.rpartition(".")[2] == path.rpartition(".")[2]]
+    help = cx.suggest(path, known) or (f"did you mean {shorter[0]!r}?" if shorter else None)
+    cx.fail(node, "E0103", f"R has no operator {path!r}", help=help)
+
+
+# --- Operators of the table ---------------------------------------------------------------------
+
+
+def _operator(cx: Context, row: OpRow, c: Arguments) -> graph.Call:
+    ty_args = types_of(cx, c.kwargs.pop("ty_args", c.kwargs.pop("sinfo_args", None)))
+    spec = " ".join(p.name if p.default is REQUIRED else f"{p.name}?" for p in row.params)
+    bound = c.bind(spec)
+    dtype = _dtype_among(a.value for a in bound.values() if a is not None)
+    values: list[graph.Expr] = []
+    attrs: dict[str, Any] = {}
+    for p in row.params:
+        given = bound[p.name]
+        if p.kind == "value":
+            if given is not None and given.value is not None:
+                _no_gap(p, row, values, c)
+                values.append(value_of(cx, given, dtype))
+        else:
+            item = p.default if given is None else _attr(cx, given)
+            if item is not None:
+                attrs[p.name] = item
+    span = cx.span(c.node)
+    return graph.Call(graph.Op(row.name), tuple(values), Attrs(attrs), ty_args, span=span)
+
+
+def _no_gap(p: Param, row: OpRow, values: list[graph.Expr], c: Arguments) -> None:
+    """Arguments are stored by position: an optional one may not be left out before another."""
+    position = [q.name for q in row.params if q.kind == "value"].index(p.name)
+    if position != len(values):
+        missing = [q.name for q in row.params if q.kind == "value"][len(values)]
+        c.wrong(f"needs {missing!r} when {p.name!r} is given", c.node)
+
+
+def _attr(cx: Context, arg: Arg) -> Any:
+    value = arg.value
+    if isinstance(value, Ref) or (isinstance(value, type | np.dtype)):
+        return dtype_of(cx, arg)
+    if isinstance(value, graph.PrimValue):
+        value = value.value
+    if isinstance(value, expr.IntImm | expr.FloatImm) and value.dtype != "bool":
+        return value.value
+    return attribute_value(cx, value, arg.node)
+
+
+def _dtype_among(values: Iterable[Value]) -> str | None:
+    """The dtype that bare numbers take: that of the first tensor argument that has one."""
+    for value in values:
+        match value:
+            case graph.Var(_, types.TensorType(_, str() as dtype)):
+                return dtype
+            case graph.Constant(data):
+                return data.dtype.name
+            case np.ndarray():
+                return value.dtype.name
+            case tuple() | list():
+                inner = _dtype_among(value)  # type: ignore[reportUnknownArgumentType]
+                if inner is not None:
+                    return inner
+            case _:
+                pass
+    return None
+
+
+def value_of(cx: Context, arg: Arg, dtype: str | None = None) -> graph.Expr:
+    """A graph-level value; numbers become constants (of `dtype` when it suits them), tuples of
+    dimensions become shapes, other tuples become tuples."""
+    value, span = arg.value, cx.span(arg.node)
+    match value:
+        case graph.Expr():
+            return value
+        case PrimExpr():
+            return graph.PrimValue(value, span=span)
+        case bool() | int() | float():
+            return graph.Constant(_scalar_array(cx, value, dtype, arg.node), span=span)
+        case np.ndarray() | np.generic():
+            return constant(cx, np.asarray(value), arg.node)
+        case str():
+            return graph.StringImm(value, span=span)
+        case types.ShapeType(values) if values is not None:
+            return graph.ShapeExpr(values, span=span)
+        case tuple() | list():
+            items = elements(arg)
+            if items and all(_is_dim(i.value) for i in items):
+                return graph.ShapeExpr(dimensions(cx, arg), span=span)
+            return graph.Tuple(tuple(value_of(cx, i, dtype) for i in items), span=span)
+        case loops.PrimFunc() | graph.Function():
+            return import_function(cx, value, _name_of(arg.node), arg.node)
+        case Ref("R", path) if find_op(path) is not None:
+            return graph.Op(path, span=span)
+        case _:
+            cx.fail(arg.node, "E0106", f"a graph-level value is needed, not {describe(value)}")
+
+
+def _is_dim(value: Value) -> bool:
+    return isinstance(value, PrimExpr) or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _name_of(node: ast.AST) -> str:
+    match node:
+        case ast.Name(name):
+            return name
+        case ast.Attribute(_, name):
+            return name
+        case _:
+            return "function"
+
+
+def _scalar_array(
+    cx: Context, value: Any, dtype: str | None, node: ast.AST
+) -> np.ndarray[Any, Any]:
+    fits = dtype is not None and (
+        is_float(dtype) or (is_int(dtype) and type(value) is int) or dtype == "bool"
+    )
+    kind = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
+    return _array(cx, value, dtype if fits and dtype else kind, node)
+
+
+def _array(cx: Context, value: Any, dtype: str, node: ast.AST) -> np.ndarray[Any, Any]:
+    try:
+        return np.array(value, dtype=numpy_dtype(dtype))
+    except (TypeError, ValueError, OverflowError) as error:
+        cx.fail(node, "E0122", f"this is not a constant of dtype {dtype}: {error}")
+
+
+def constant(cx: Context, data: np.ndarray[Any, Any], node: ast.AST) -> graph.Constant:
+    """A captured array as a constant: a copy, which nobody writes to."""
+    if not is_dtype(data.dtype.name):
+        cx.fail(node, "E0122", f"an array of dtype {data.dtype} cannot be a constant")
+    frozen = data.copy()
+    frozen.setflags(write=False)
+    return graph.Constant(frozen, span=cx.span(node))
+
+
+def operator_call(
+    cx: Context, name: str | None, a: Value, b: Value, node: ast.AST
+) -> graph.Call:
+    """A Python operator on tensors: `x + y` is `R.add(x, y)`."""
+    if name is None:
+        cx.fail(node, "E0104", "this operator is not defined on tensors")
+    if find_op(name) is None:
+        cx.fail(node, "E0103", f"R has no operator {name!r} behind this Python operator")
+    dtype = _dtype_among((a, b))
+    operands = [v for v in (a, b) if v is not None]
+    assert isinstance(node, ast.expr)
+    args = tuple(value_of(cx, Arg(v, node), dtype) for v in operands)
+    return graph.Call(graph.Op(name), args, span=cx.span(node))
+
+
+# --- Calling functions --------------------------------------------------------------------------
+
+
+def call_value(cx: Context, callee: graph.Expr, c: Arguments) -> graph.Call:
+    """`cls.f(x)`, or a call of a function value."""
+    ty_args = types_of(cx, c.kwargs.pop("ty_args", c.kwargs.pop("sinfo_args", None)))
+    args = tuple(value_of(cx, a) for a in c.args)
+    attrs = {k: attribute_value(cx, a.value, a.node) for k, a in c.kwargs.items()}
+    return graph.Call(callee, args, Attrs(attrs), ty_args, span=cx.span(c.node))
+
+
+def import_function(cx: Context, fn: Any, name: str, node: ast.AST) -> graph.GlobalVar:
+    """A function that was parsed before becomes a function of this module."""
+    if not isinstance(fn, graph.Function | loops.PrimFunc | graph.ExternFunc):
+        cx.fail(node, "E0102", f"that module has no function {name!r}")
+    if not cx.in_module:
+        cx.fail(
+            node,
+            "E0104",
+            f"{name!r} cannot be called from a function outside a module",
+            help="define both in a class with @I.ir_module",
+        )
+    for key, known in cx.functions.items():
+        if known is fn:
+            return graph.GlobalVar(key, span=cx.span(node))
+    key, count = name, 0
+    while key in cx.functions:
+        count += 1
+        key = f"{name}_{count}"
+    cx.functions[key] = fn
+    return graph.GlobalVar(key, span=cx.span(node))
+
+
+def _tensors(cx: Context, arg: Arg) -> tuple[graph.Expr, tuple[PrimExpr, ...]]:
+    """The arguments of a cross-level call, and the trailing scalars among them."""
+    value = arg.value
+    if isinstance(value, tuple | list):
+        items = elements(arg)
+        count = len(items)
+        while count and _is_dim(items[count - 1].value):
+            count -= 1
+        fields = tuple(value_of(cx, i) for i in items[:count])
+        extra = tuple(scalar_of(cx, i.value, i.node) for i in items[count:])
+        return graph.Tuple(fields, span=cx.span(arg.node)), extra
+    one = value_of(cx, arg)
+    is_tuple = isinstance(one, graph.Tuple) or (
+        isinstance(one, graph.Var)
+        and (isinstance(one.ty, types.TupleType) or one in cx.tuple_vars)
+    )
+    return (one if is_tuple else graph.Tuple((one,), span=cx.span(arg.node))), ()
+
+
+def _out_typed(name: str) -> Callable[[Context, Arguments], graph.Call]:
+    inplace = "inplace_indices " if name == "call_tir_inplace" else ""
+
+    def handler(cx: Context, c: Arguments) -> graph.Call:
+        for old in ("out_sinfo", "out_struct_info"):
+            if old in c.kwargs:
+                c.kwargs["out_ty"] = c.kwargs.pop(old)
+        a = c.bind(f"func args {inplace}out_ty tir_vars?")
+        func, args, out = a["func"], a["args"], a["out_ty"]
+        assert func is not None and args is not None and out is not None
+        callee = _callee(cx, func, extern=name == "call_dps_packed")
+        tensors, extra = _tensors(cx, args)
+        if a["tir_vars"] is not None:
+            given = a["tir_vars"]
+            shape = graph.ShapeExpr(dimensions(cx, given), span=cx.span(given.node))
+        else:
+            shape = graph.ShapeExpr(extra, span=cx.span(args.node)) if extra else None
+        attrs: dict[str, Any] = {}
+        given = a.get("inplace_indices")
+        if given is not None:
+            many = isinstance(given.value, tuple | list)
+            indices = elements(given) if many else [given]
+            attrs["inplace_indices"] = [constant_int(cx, i, "an index") for i in indices]
+        operands = (callee, tensors) if shape is None else (callee, tensors, shape)
+        tys = types_of(cx, out)
+        return graph.Call(
+            graph.Op(name), operands, Attrs(attrs), tys, span=cx.span(c.node)
+        )
+
+    return handler
+
+
+def _callee(cx: Context, arg: Arg, *, extern: bool) -> graph.Expr:
+    if isinstance(arg.value, str):
+        if extern:
+            return graph.ExternFunc(arg.value, span=cx.span(arg.node))
+        cx.fail(
+            arg.node,
+            "E0106",
+            f"the loop function is written `cls.{arg.value}`, not as a string",
+        )
+    callee = value_of(cx, arg)
+    if not isinstance(callee, graph.GlobalVar | graph.ExternFunc | graph.Var):
+        cx.fail(arg.node, "E0106", f"a function is needed here, not {describe(arg.value)}")
+    return callee
+
+
+def _call_packed(cx: Context, c: Arguments) -> graph.Call:
+    if not c.args:
+        c.wrong("needs the name of the function", c.node)
+    name = string_of(cx, c.args[0], "the function")
+    rest = Arguments(cx, c.node, c.name, c.args[1:], c.kwargs)
+    return call_value(cx, graph.ExternFunc(name, span=cx.span(c.args[0].node)), rest)
+
+
+def _call_pure_packed(cx: Context, c: Arguments) -> graph.Call:
+    if not c.args:
+        c.wrong("needs the name of the function", c.node)
+    callee = _callee(cx, c.args[0], extern=True)
+    rest = Arguments(cx, c.node, c.name, c.args[1:], c.kwargs)
+    inner = call_value(cx, callee, rest)
+    return graph.Call(
+        graph.Op("call_pure_packed"),
+        (callee, *inner.args),
+        inner.attrs,
+        inner.ty_args,
+        span=inner.span,
+    )
+
+
+# --- Values -------------------------------------------------------------------------------------
+
+
+def _const(cx: Context, c: Arguments) -> graph.Constant:
+    a = c.bind("value dtype? shape?")
+    value, dtype, shape = a["value"], a["dtype"], a["shape"]
+    assert value is not None
+    given = value.value
+    name = None if dtype is None else dtype_of(cx, dtype)
+    if isinstance(given, str):
+        if name is None or shape is None:
+            c.wrong("of compressed text needs its dtype and shape", c.node)
+        dims = tuple(constant_int(cx, e, "an extent") for e in elements(_as_tuple(shape)))
+        if min(dims, default=1) < 0:
+            c.wrong("has a negative extent", shape.node)
+        try:
+            data = decode_constant(given, name, dims)
+        except ValueError as error:
+            cx.fail(value.node, "E0122", str(error))
+        return graph.Constant(data, span=cx.span(c.node))
+    if isinstance(given, np.ndarray | np.generic):
+        source = np.asarray(given)
+        data = source if name is None else _array(cx, source, name, value.node)
+        return constant(cx, data, c.node)
+    if isinstance(given, expr.IntImm | expr.FloatImm):
+        given, name = given.value, name or given.dtype
+    if not _is_nested_number(given):
+        cx.fail(value.node, "E0122", f"{describe(given)} is not a constant")
+    if name is None:
+        flat = np.array(given) if _is_regular(given) else np.array([])
+        name = {"b": "bool", "i": "int64"}.get(flat.dtype.kind, "float32")
+    data = _array(cx, given, name, value.node)
+    data.setflags(write=False)
+    return graph.Constant(data, span=cx.span(c.node))
+
+
+def _as_tuple(arg: Arg) -> Arg:
+    return arg if isinstance(arg.value, tuple | list) else Arg((arg.value,), arg.node)
+
+
+def _is_nested_number(value: Value) -> bool:
+    if isinstance(value, tuple | list):
+        return all(_is_nested_number(v) for v in value)  # type: ignore[reportUnknownVariableType]
+    return is_number(value)
+
+
+def _is_regular(value: Value) -> bool:
+    """Whether nested lists have the lengths of an array."""
+    if not isinstance(value, tuple | list):
+        return True
+    shapes = {len(v) if isinstance(v, tuple | list) else -1 for v in value}  # type: ignore
+    return len(shapes) <= 1 and all(_is_regular(v) for v in value)  # type: ignore
+
+
+def _shape(cx: Context, c: Arguments) -> graph.ShapeExpr:
+    values = c.bind("values")["values"]
+    assert values is not None
+    return graph.ShapeExpr(dimensions(cx, values), span=cx.span(c.node))
+
+
+def _prim_value(cx: Context, c: Arguments) -> graph.PrimValue:
+    value = c.bind("value")["value"]
+    assert value is not None
+    return graph.PrimValue(scalar_of(cx, value.value, value.node), span=cx.span(c.node))
+
+
+def _str(cx: Context, c: Arguments) -> graph.StringImm:
+    value = c.bind("value")["value"]
+    assert value is not None
+    return graph.StringImm(string_of(cx, value, "the value"), span=cx.span(c.node))
+
+
+def _dtype(cx: Context, c: Arguments) -> graph.DataTypeImm:
+    value = c.bind("value")["value"]
+    assert value is not None
+    return graph.DataTypeImm(dtype_of(cx, value), span=cx.span(c.node))
+
+
+def _tuple(cx: Context, c: Arguments) -> graph.Tuple:
+    return graph.Tuple(tuple(value_of(cx, a) for a in c.no_keywords()), span=cx.span(c.node))
+
+
+def _extern(cx: Context, c: Arguments) -> graph.ExternFunc:
+    name = c.bind("name")["name"]
+    assert name is not None
+    return graph.ExternFunc(string_of(cx, name, "the name"), span=cx.span(c.node))
+
+
+def _match_cast(cx: Context, c: Arguments) -> MatchCastValue:
+    for old in ("struct_info", "sinfo"):
+        if old in c.kwargs:
+            c.kwargs["ty"] = c.kwargs.pop(old)
+    a = c.bind("value ty")
+    value, ty = a["value"], a["ty"]
+    assert value is not None and ty is not None
+    return MatchCastValue(value_of(cx, value), types_of(cx, ty)[0])
+
+
+_CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
+    "call_tir": _out_typed("call_tir"),
+    "call_tir_inplace": _out_typed("call_tir_inplace"),
+    "call_dps_packed": _out_typed("call_dps_packed"),
+    "call_packed": _call_packed,
+    "call_pure_packed": _call_pure_packed,
+    "const": _const,
+    "shape": _shape,
+    "prim_value": _prim_value,
+    "str": _str,
+    "dtype": _dtype,
+    "tuple": _tuple,
+    "ExternFunc": _extern,
+    "match_cast": _match_cast,
+}

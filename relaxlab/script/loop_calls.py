@@ -1,0 +1,545 @@
+"""Calls of the loop level's namespace (`T.`) that give values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from relaxlab.ir import expr, loops
+from relaxlab.ir.dtypes import bits_of, is_dtype, is_float, is_uint, lanes_of
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.intrinsics import INTRINSICS
+from relaxlab.script.annotations import dimension, dimensions
+from relaxlab.script.convert import (
+    attribute_value,
+    cast,
+    constant_int,
+    default_dtype,
+    dtype_of,
+    elements,
+    extent_between,
+    is_number,
+    literal,
+    promote,
+    scalar_of,
+    string_of,
+)
+from relaxlab.script.core import Arguments, Context
+from relaxlab.script.print_expr import intrinsic_dtype
+from relaxlab.script.values import (
+    Arg,
+    Axis,
+    BufferDecl,
+    Handle,
+    LoopSpec,
+    Ref,
+    SliceAccess,
+    SymbolDecl,
+    Value,
+    describe,
+)
+
+
+def call(cx: Context, path: str, c: Arguments) -> Value:
+    """The value of `T.path(...)`."""
+    handler = _CALLS.get(path)
+    if handler is not None:
+        return handler(cx, c)
+    if is_dtype(path):
+        return _dtype_call(cx, path, c)
+    if path in BINARY:
+        a = c.bind("a b")
+        assert a["a"] is not None and a["b"] is not None
+        left, right = promote(cx, a["a"].value, a["b"].value, c.node, c.name)
+        return BINARY[path](left, right, span=cx.span(c.node))
+    op = ALIASES.get(path, path)
+    if op in INTRINSICS:
+        return _intrinsic(cx, op, c)
+    cx.fail(
+        c.node.func,
+        "E0103",
+        f"T has no function {path!r}",
+        help=cx.suggest(path, known_names()),
+    )
+
+
+def known_names() -> set[str]:
+    """The functions that `T.` offers in expressions and statements."""
+    dtypes = {"float32", "float16", "float64", "bfloat16", "int8", "int32", "int64", "uint8", "bool"}
+    statements = {"reads", "writes", "where", "evaluate", "func_attr", "sblock_attr", "block_attr"}
+    extra = {"prim_func", "handle", "sblock", "block", "init", "let", "LetStmt"}
+    return {*_CALLS, *BINARY, *ALIASES, *INTRINSICS, *dtypes, *statements, *extra}
+
+
+BINARY: dict[str, type[expr.BinaryOp]] = {
+    "min": expr.Min, "max": expr.Max, "truncdiv": expr.Div, "truncmod": expr.Mod,
+    "floordiv": expr.FloorDiv, "floormod": expr.FloorMod, "bitwise_and": expr.BitAnd,
+    "bitwise_or": expr.BitOr, "bitwise_xor": expr.BitXor, "shift_left": expr.ShiftLeft,
+    "shift_right": expr.ShiftRight, "Add": expr.Add, "Sub": expr.Sub, "Mul": expr.Mul,
+    "Div": expr.Div, "Mod": expr.Mod, "FloorDiv": expr.FloorDiv, "FloorMod": expr.FloorMod,
+    "Min": expr.Min, "Max": expr.Max, "EQ": expr.EQ, "NE": expr.NE, "LT": expr.LT,
+    "LE": expr.LE, "GT": expr.GT, "GE": expr.GE, "And": expr.And, "Or": expr.Or,
+}  # fmt: skip
+ALIASES = {"power": "pow", "BitwiseNot": "bitwise_not"}
+
+
+# --- Numbers and conversions --------------------------------------------------------------------
+
+
+def _dtype_call(cx: Context, dtype: str, c: Arguments) -> Value:
+    args = c.no_keywords()
+    if not args:
+        return SymbolDecl(dtype)
+    if len(args) > 1:
+        c.wrong(f"takes one argument, got {len(args)}", args[1].node)
+    value, node = args[0].value, args[0].node
+    if isinstance(value, str):
+        if not is_float(dtype) or value not in ("inf", "-inf", "nan"):
+            cx.fail(node, "E0106", f"{value!r} is not a value of dtype {dtype}")
+        return expr.FloatImm(float(value), dtype, span=cx.span(node))
+    if isinstance(value, float) and not is_float(dtype):
+        value = int(value) if value.is_integer() else value
+    if is_number(value):
+        return literal(cx, value, dtype, c.node)
+    return expr.Cast(dtype, scalar_of(cx, value, node), span=cx.span(c.node))
+
+
+def _symbol(cx: Context, c: Arguments) -> Value:
+    args = c.no_keywords()
+    dtypes = [a for a in args if isinstance(a.value, str) and is_dtype(a.value)]
+    return SymbolDecl(dtypes[0].value if dtypes else "int64")
+
+
+def _cast(cx: Context, c: Arguments) -> PrimExpr:
+    a = c.bind("dtype value")
+    return _cast_to(cx, a["dtype"], a["value"], c)
+
+
+def _cast_reversed(cx: Context, c: Arguments) -> PrimExpr:
+    a = c.bind("value dtype")
+    return _cast_to(cx, a["dtype"], a["value"], c)
+
+
+def _cast_to(cx: Context, dtype: Arg | None, value: Arg | None, c: Arguments) -> PrimExpr:
+    assert dtype is not None and value is not None
+    inner = scalar_of(cx, value.value, value.node)
+    return expr.Cast(dtype_of(cx, dtype), inner, span=cx.span(c.node))
+
+
+def _limit(cx: Context, c: Arguments, sign: int) -> PrimExpr:
+    import numpy as np
+
+    from relaxlab.ir.dtypes import numpy_dtype
+
+    a = c.bind("dtype")["dtype"]
+    assert a is not None
+    dtype = dtype_of(cx, a)
+    if is_float(dtype):
+        if dtype == "bfloat16":
+            import ml_dtypes
+
+            top = float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)
+        else:
+            top = float(np.finfo(numpy_dtype(dtype)).max)
+        return literal(cx, sign * top, dtype, c.node)
+    bits = 1 if dtype == "bool" else bits_of(dtype)
+    unsigned = dtype == "bool" or is_uint(dtype)
+    high = (1 << bits) - 1 if unsigned else (1 << (bits - 1)) - 1
+    low = 0 if unsigned else -(1 << (bits - 1))
+    return literal(cx, high if sign > 0 else low, dtype, c.node)
+
+
+def _infinity(cx: Context, c: Arguments) -> PrimExpr:
+    a = c.bind("dtype")["dtype"]
+    assert a is not None
+    return literal(cx, float("inf"), dtype_of(cx, a), c.node)
+
+
+def _ceildiv(cx: Context, c: Arguments) -> PrimExpr:
+    a = c.bind("a b")
+    assert a["a"] is not None and a["b"] is not None
+    left, right = promote(cx, a["a"].value, a["b"].value, c.node, c.name)
+    return (left + (right - 1)) // right
+
+
+# --- Conditionals, lets, vectors ----------------------------------------------------------------
+
+
+def _choice(cx: Context, c: Arguments) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
+    a = c.bind("condition true_value false_value")
+    test, yes, no = a["condition"], a["true_value"], a["false_value"]
+    assert test is not None and yes is not None and no is not None
+    condition = scalar_of(cx, test.value, test.node)
+    if condition.dtype.partition("x")[0] != "bool":
+        cx.fail(test.node, "E0110", f"a condition (bool) is needed here, not {condition.dtype}")
+    return (condition, *promote(cx, yes.value, no.value, c.node, c.name))
+
+
+def _if_then_else(cx: Context, c: Arguments) -> PrimExpr:
+    parts = _choice(cx, c)
+    return expr.Call(parts[1].dtype, "if_then_else", parts, span=cx.span(c.node))
+
+
+def _select(cx: Context, c: Arguments) -> PrimExpr:
+    return expr.Select(*_choice(cx, c), span=cx.span(c.node))
+
+
+def _let(cx: Context, c: Arguments) -> Value:
+    if len(c.args) == 1 and not c.kwargs and not isinstance(c.args[0].value, PrimExpr):
+        return Ref("T", "let")  # the annotation T.let[T.int64]
+    a = c.bind("body where")
+    body, where = a["body"], a["where"]
+    assert body is not None and where is not None
+    if not isinstance(where.value, dict) or len(where.value) != 1:  # type: ignore
+        cx.fail(where.node, "E0106", "`where` binds one variable: `where={x: value}`")
+    ((var, value),) = where.value.items()  # type: ignore[reportUnknownVariableType]
+    if not isinstance(var, expr.Var):
+        cx.fail(where.node, "E0106", f"{describe(var)} is not a variable; declare `x = T.int64()`")
+    bound = scalar_of(cx, value, where.node, var.dtype)
+    inner = scalar_of(cx, body.value, body.node)
+    return expr.Let(var, bound, inner, span=cx.span(c.node))
+
+
+def _ramp(cx: Context, c: Arguments) -> PrimExpr:
+    a = c.bind("base stride lanes")
+    base, stride, lanes = a["base"], a["stride"], a["lanes"]
+    assert base is not None and stride is not None and lanes is not None
+    first, step = promote(cx, base.value, stride.value, c.node, c.name)
+    return expr.Ramp(first, step, _lanes(cx, lanes), span=cx.span(c.node))
+
+
+def _broadcast(cx: Context, c: Arguments) -> PrimExpr:
+    a = c.bind("value lanes")
+    value, lanes = a["value"], a["lanes"]
+    assert value is not None and lanes is not None
+    inner = scalar_of(cx, value.value, value.node)
+    return expr.Broadcast(inner, _lanes(cx, lanes), span=cx.span(c.node))
+
+
+def _lanes(cx: Context, arg: Arg) -> int:
+    lanes = constant_int(cx, arg, "the number of lanes")
+    if not 2 <= lanes <= 65536:
+        cx.fail(arg.node, "E0106", f"a vector cannot have {lanes} lanes")
+    return lanes
+
+
+def _not(cx: Context, c: Arguments) -> PrimExpr:
+    a = c.bind("a")["a"]
+    assert a is not None
+    return expr.Not(scalar_of(cx, a.value, a.node), span=cx.span(c.node))
+
+
+# --- Intrinsics ---------------------------------------------------------------------------------
+
+
+def _scalar_args(cx: Context, args: list[Arg]) -> tuple[PrimExpr, ...]:
+    return tuple(
+        expr.StringImm(a.value, span=cx.span(a.node))
+        if isinstance(a.value, str)
+        else scalar_of(cx, a.value, a.node)
+        for a in args
+    )
+
+
+def _intrinsic(cx: Context, op: str, c: Arguments) -> PrimExpr:
+    row = INTRINSICS[op]
+    args = c.no_keywords()
+    if row.arity not in (-1, len(args)):
+        c.wrong(f"takes {row.arity} arguments, got {len(args)}", c.node)
+    numbers = [default_dtype(a.value) if is_number(a.value) else None for a in args]
+    values = _scalar_args(cx, args)
+    if row.arity in (2, 3) and row.result == "same":  # arithmetic on several operands of one dtype
+        typed = [v.dtype for v, n in zip(values, numbers, strict=True) if n is None]
+        like = typed[0] if typed else values[0].dtype
+        values = tuple(
+            v if n is None else scalar_of(cx, a.value, a.node, like)
+            for v, n, a in zip(values, numbers, args, strict=True)
+        )
+        mixed = {v.dtype for v in values}
+        if len(mixed) > 1:
+            cx.fail(c.node, "E0110", f"{c.name} of {' and '.join(sorted(mixed))}")
+    elif numbers[:1] == ["int64"] and op in _FLOAT_ONLY:
+        values = (scalar_of(cx, float(args[0].value), args[0].node), *values[1:])
+    dtype = intrinsic_dtype(op, values)
+    if dtype is None:
+        c.wrong(
+            "needs its result dtype", c.node, f"write `T.call_intrin(dtype, {op!r}, ...)`"
+        )
+    return expr.Call(dtype, op, values, span=cx.span(c.node))
+
+
+_FLOAT_ONLY = frozenset(
+    ["exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh", "sinh", "cosh", "erf", "sigmoid"]
+)
+
+
+def _call_with_dtype(op: str) -> Callable[[Context, Arguments], PrimExpr]:
+    def handler(cx: Context, c: Arguments) -> PrimExpr:
+        args = c.no_keywords()
+        if len(args) < 2:
+            c.wrong("needs a dtype and what to call", c.node)
+        values = _scalar_args(cx, args[1:])
+        return expr.Call(dtype_of(cx, args[0]), op, values, span=cx.span(c.node))
+
+    return handler
+
+
+def _call_intrin(cx: Context, c: Arguments) -> PrimExpr:
+    args = c.no_keywords()
+    if len(args) < 2:
+        c.wrong("needs a dtype and the name of an intrinsic", c.node)
+    name = string_of(cx, args[1], "the intrinsic").rpartition(".")[2]
+    if name not in INTRINSICS:
+        cx.fail(
+            args[1].node,
+            "E0103",
+            f"unknown intrinsic {name!r}",
+            help=cx.suggest(name, INTRINSICS),
+        )
+    row = INTRINSICS[name]
+    if row.arity not in (-1, len(args) - 2):
+        c.wrong(f"({name}) takes {row.arity} arguments, got {len(args) - 2}", c.node)
+    values = _scalar_args(cx, args[2:])
+    return expr.Call(dtype_of(cx, args[0]), name, values, span=cx.span(c.node))
+
+
+# --- Buffers ------------------------------------------------------------------------------------
+
+_LAYOUT = "strides? elem_offset? scope? align? offset_factor? buffer_type? layout? name?"
+
+
+def _buffer_fields(cx: Context, a: dict[str, Arg | None], c: Arguments) -> dict[str, Any]:
+    shape = a["shape"]
+    assert shape is not None
+    fields: dict[str, Any] = {"shape": dimensions(cx, shape), "span": cx.span(c.node)}
+    for name, read in (
+        ("dtype", dtype_of),
+        ("strides", dimensions),
+        ("elem_offset", dimension),
+        ("scope", lambda cx, a: string_of(cx, a, "the scope")),
+        ("align", lambda cx, a: constant_int(cx, a, "the alignment")),
+    ):
+        given = a.get(name)
+        if given is not None and given.value is not None:
+            fields[name] = read(cx, given)
+    if fields.get("align", 1) <= 0:
+        del fields["align"]
+    if fields.get("scope") == "":
+        del fields["scope"]
+    return fields
+
+
+def _buffer(cx: Context, c: Arguments) -> BufferDecl:
+    args = c.bind(f"shape dtype? data? {_LAYOUT}")
+    return BufferDecl("param", _buffer_fields(cx, args, c))
+
+
+def _alloc(scope: str | None) -> Callable[[Context, Arguments], BufferDecl]:
+    def handler(cx: Context, c: Arguments) -> BufferDecl:
+        args = c.bind(f"shape dtype? data? {_LAYOUT}")
+        fields = _buffer_fields(cx, args, c)
+        if scope is not None:
+            fields["scope"] = scope
+        return BufferDecl("alloc", fields)
+
+    return handler
+
+
+def _match_buffer(cx: Context, c: Arguments) -> BufferDecl:
+    a = c.bind(f"param shape? dtype? data? {_LAYOUT}")
+    param = a["param"]
+    assert param is not None
+    if isinstance(param.value, Handle):
+        if a["shape"] is None:
+            c.wrong("needs the shape of the buffer", c.node)
+        return BufferDecl("match", _buffer_fields(cx, a, c), param.value)
+    source = region_of(cx, param)
+    if a["shape"] is None:
+        sizes = tuple(r.extent for r in source.region)
+        a["shape"] = Arg(sizes, c.node)
+    fields = _buffer_fields(cx, a, c)
+    fields.setdefault("dtype", source.buffer.dtype)
+    return BufferDecl("view", fields, source)
+
+
+def region_of(cx: Context, arg: Arg) -> loops.BufferRegion:
+    """A box of a buffer: `A[i, 0:4]`, or `A` for all of it."""
+    span = cx.span(arg.node)
+    match arg.value:
+        case loops.BufferLoad(buffer, indices):
+            ranges = [_one(cx, i, arg) for i in indices]
+            return loops.BufferRegion(buffer, tuple(ranges), span=span)
+        case SliceAccess(buffer, parts):
+            ranges = [
+                loops.Range(p[0], p[1]) if isinstance(p, tuple) else _one(cx, p, arg)
+                for p in parts
+            ]
+            return loops.BufferRegion(buffer, tuple(ranges), span=span)
+        case loops.Buffer() as buffer:
+            ranges = [loops.Range(literal(cx, 0, s.dtype, arg.node), s) for s in buffer.shape]
+            return loops.BufferRegion(buffer, tuple(ranges), span=span)
+        case _:
+            cx.fail(
+                arg.node,
+                "E0106",
+                f"a region of a buffer such as `A[i, 0:4]` is needed, not {describe(arg.value)}",
+            )
+
+
+def _one(cx: Context, index: PrimExpr, arg: Arg) -> loops.Range:
+    if isinstance(index, expr.Ramp):
+        size = literal(cx, index.lanes, index.base.dtype, arg.node)
+        return loops.Range(index.base, size)
+    if lanes_of(index.dtype) > 1:
+        cx.fail(arg.node, "E0106", "a vector index has no region")
+    return loops.Range(index, literal(cx, 1, index.dtype, arg.node))
+
+
+# --- Loops and axes -----------------------------------------------------------------------------
+
+
+def _range(cx: Context, start: Arg | None, stop: Arg) -> loops.Range:
+    if start is None:
+        extent = scalar_of(cx, stop.value, stop.node)
+        first: PrimExpr = literal(cx, 0, extent.dtype, stop.node)
+        last = extent
+    else:
+        first, last = promote(cx, start.value, stop.value, stop.node, "range")
+    if not first.dtype.startswith(("int", "uint")) or lanes_of(first.dtype) > 1:
+        cx.fail(stop.node, "E0110", f"a loop runs over integers, not {first.dtype}")
+    return loops.Range(first, extent_between(first, last, cx.span(stop.node)))
+
+
+def _loop(kind: loops.ForKind) -> Callable[[Context, Arguments], LoopSpec]:
+    def handler(cx: Context, c: Arguments) -> LoopSpec:
+        a = c.bind("start stop? thread? annotations?")
+        start, stop, thread = a["start"], a["stop"], a["thread"]
+        assert start is not None
+        if stop is not None and isinstance(stop.value, str):
+            stop, thread = None, stop  # T.thread_binding(8, "threadIdx.x")
+        ends = (start, stop) if stop is not None and stop.value is not None else (None, start)
+        axis = None if thread is None else string_of(cx, thread, "the thread axis")
+        if (kind == "thread_binding") != (axis is not None):
+            c.wrong(
+                "needs thread='threadIdx.x' or another axis"
+                if axis is None
+                else "has no parameter 'thread'",
+                c.node,
+            )
+        notes = a["annotations"]
+        given = {} if notes is None or notes.value is None else notes.value
+        if notes is not None and not isinstance(given, dict):
+            cx.fail(notes.node, "E0106", "annotations are a dictionary")
+        marks = {} if notes is None else attribute_value(cx, given, notes.node)
+        return LoopSpec(kind, (_range(cx, *ends),), axis, marks)
+
+    return handler
+
+
+def _grid(cx: Context, c: Arguments) -> LoopSpec:
+    args = c.no_keywords()
+    if not args:
+        c.wrong("needs at least one extent", c.node)
+    ranges: list[loops.Range] = []
+    for a in args:
+        if isinstance(a.value, tuple) and len(a.value) == 2:
+            first, last = elements(a)
+            ranges.append(_range(cx, first, last))
+        else:
+            ranges.append(_range(cx, None, a))
+    return LoopSpec("serial", tuple(ranges))
+
+
+def axis_domain(cx: Context, dom: Arg, value: Arg) -> tuple[loops.Range, PrimExpr]:
+    """The domain of a block axis, `n` or `(begin, end)`, and the value bound to the axis."""
+    bound = scalar_of(cx, value.value, value.node)
+    if isinstance(dom.value, tuple | list) and len(dom.value) == 2:  # type: ignore
+        first, last = elements(dom)
+        return _range(cx, first, last), bound
+    extent = scalar_of(cx, dom.value, dom.node, bound.dtype)
+    dtype = extent.dtype if extent.dtype == bound.dtype else "int64"
+    extent, bound = cast(extent, dtype), cast(bound, dtype)
+    return loops.Range(literal(cx, 0, dtype, dom.node), extent), bound
+
+
+def _axis(kind: loops.IterKind) -> Callable[[Context, Arguments], Axis]:
+    def handler(cx: Context, c: Arguments) -> Axis:
+        a = c.bind("dom binding dtype?")
+        assert a["dom"] is not None and a["binding"] is not None
+        return Axis(kind, *axis_domain(cx, a["dom"], a["binding"]))
+
+    return handler
+
+
+_KINDS: dict[str, loops.IterKind] = {"S": "spatial", "R": "reduce"}
+
+
+def _remap(cx: Context, c: Arguments) -> tuple[Axis, ...]:
+    a = c.bind("kinds bindings dtype?")
+    kinds, bindings = a["kinds"], a["bindings"]
+    assert kinds is not None and bindings is not None
+    letters = string_of(cx, kinds, "the kinds of axes")
+    values = elements(bindings) if isinstance(bindings.value, tuple | list) else [bindings]
+    if len(letters) != len(values) or not set(letters) <= set(_KINDS):
+        c.wrong(
+            f"needs one letter S or R per loop: {letters!r} for {len(values)} loops", kinds.node
+        )
+    axes: list[Axis] = []
+    for letter, v in zip(letters, values, strict=True):
+        domain = cx.loops.get(v.value) if isinstance(v.value, expr.Var) else None
+        if domain is None:
+            cx.fail(
+                v.node,
+                "E0106",
+                f"T.axis.remap takes loop variables, not {describe(v.value)}",
+                help="write `vi = T.axis.spatial(extent, expression)`",
+            )
+        axes.append(Axis(_KINDS[letter], domain, v.value))
+    return tuple(axes)
+
+
+_CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
+    "Cast": _cast,
+    "cast": _cast_reversed,
+    "var": _symbol,
+    "Var": _symbol,
+    "min_value": lambda cx, c: _limit(cx, c, -1),
+    "max_value": lambda cx, c: _limit(cx, c, 1),
+    "infinity": _infinity,
+    "ceildiv": _ceildiv,
+    "if_then_else": _if_then_else,
+    "Select": _select,
+    "Let": _let,
+    "let": _let,
+    "Ramp": _ramp,
+    "ramp": _ramp,
+    "Broadcast": _broadcast,
+    "broadcast": _broadcast,
+    "Not": _not,
+    "call_intrin": _call_intrin,
+    "call_extern": _call_with_dtype("call_extern"),
+    "call_pure_extern": _call_with_dtype("call_extern"),
+    "call_llvm_intrin": _call_with_dtype("llvm_intrin"),
+    "call_llvm_pure_intrin": _call_with_dtype("llvm_intrin"),
+    "reinterpret": _call_with_dtype("reinterpret"),
+    "Buffer": _buffer,
+    "match_buffer": _match_buffer,
+    "alloc_buffer": _alloc(None),
+    "sblock_alloc_buffer": _alloc(None),
+    "alloc_local": _alloc("local"),
+    "alloc_shared": _alloc("shared"),
+    "serial": _loop("serial"),
+    "parallel": _loop("parallel"),
+    "vectorized": _loop("vectorized"),
+    "unroll": _loop("unrolled"),
+    "unrolled": _loop("unrolled"),
+    "thread_binding": _loop("thread_binding"),
+    "grid": _grid,
+    "axis.spatial": _axis("spatial"),
+    "axis.S": _axis("spatial"),
+    "axis.reduce": _axis("reduce"),
+    "axis.R": _axis("reduce"),
+    "axis.scan": _axis("scan"),
+    "axis.opaque": _axis("opaque"),
+    "axis.remap": _remap,
+}

@@ -1,0 +1,679 @@
+"""Reading loop functions: statements, blocks, buffers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from relaxlab.analysis.regions import access_regions
+from relaxlab.ir import expr, loops
+from relaxlab.ir.dtypes import is_dtype, is_float, is_int, lanes_of
+from relaxlab.ir.expr import IntImm, PrimExpr
+from relaxlab.ir.node import Attrs, replace, walk
+from relaxlab.ir.span import Span
+from relaxlab.script.convert import (
+    attribute_value,
+    elements,
+    is_number,
+    scalar_of,
+    vector_indices,
+)
+from relaxlab.script.core import Arguments, Context, Failure
+from relaxlab.script.expressions import (
+    access,
+    arguments,
+    combine,
+    condition,
+    evaluate,
+)
+from relaxlab.script.loop_calls import call, known_names, region_of
+from relaxlab.script.values import (
+    POISON,
+    Axis,
+    BufferDecl,
+    Handle,
+    LoopSpec,
+    Ref,
+    SliceAccess,
+    SymbolDecl,
+    Value,
+    describe,
+)
+
+TRUE = IntImm(1, "bool")
+
+
+@dataclass
+class BlockState:
+    """What the statements of a block (or of the function, outside blocks) declare."""
+
+    name: str
+    is_root: bool = False
+    iter_vars: list[loops.IterVar] = field(default_factory=list)
+    iter_values: list[PrimExpr] = field(default_factory=list)
+    reads: list[loops.BufferRegion] | None = None
+    writes: list[loops.BufferRegion] | None = None
+    predicate: PrimExpr = TRUE
+    init: loops.Stmt | None = None
+    allocs: list[loops.Buffer] = field(default_factory=list)
+    views: list[loops.MatchBufferRegion] = field(default_factory=list)
+    annotations: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Pending:
+    """A let whose scope is the rest of the statement list."""
+
+    var: expr.Var
+    value: PrimExpr
+    span: Span
+
+
+class LoopReader:
+    """Reads the body of one loop function."""
+
+    def __init__(self, cx: Context) -> None:
+        self.cx = cx
+        self.block = BlockState("root", is_root=True)
+        self.attrs: dict[str, Any] = {}
+        self.matched: dict[Handle, loops.Buffer] = {}
+        self.lets: list[set[str]] = []  # names bound by lets, per frame of statements
+
+    # --- Statement lists --------------------------------------------------------------------
+
+    def statements(self, body: Iterable[ast.stmt]) -> loops.Stmt:
+        """The statements as one; an empty list does nothing."""
+        items: list[loops.Stmt | Pending] = []
+        self.lets.append(set())
+        for stmt in body:
+            try:
+                made = self._statement(stmt)
+            except Failure as failure:
+                self.cx.report(failure.diagnostic)
+                self._poison(stmt)
+            else:
+                if made is not None:
+                    items += made if isinstance(made, list) else [made]
+        self.lets.pop()
+        rest: list[loops.Stmt] = []
+        for item in reversed(items):
+            if isinstance(item, Pending):
+                inner = _join(rest)
+                rest = [loops.LetStmt(item.var, item.value, inner, span=item.span)]
+            else:
+                rest.insert(0, item)
+        return _join(rest)
+
+    def _poison(self, stmt: ast.stmt) -> None:
+        targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt]
+        if isinstance(stmt, ast.Assign | ast.AnnAssign):
+            for t in targets:
+                self.cx.poison(t.target if isinstance(t, ast.AnnAssign) else t)
+
+    def nested(self, body: Iterable[ast.stmt]) -> loops.Stmt:
+        """Statements in a scope of their own."""
+        with self.cx.frame():
+            return self.statements(body)
+
+    def _statement(self, stmt: ast.stmt) -> loops.Stmt | Pending | list[Any] | None:
+        reader = _STATEMENTS.get(type(stmt))
+        if reader is None:
+            what = type(stmt).__name__.lower()
+            self.cx.fail(stmt, "E0104", f"`{what}` is not part of a loop function")
+        return reader(self, stmt)
+
+    # --- Assignments ------------------------------------------------------------------------
+
+    def assign(self, stmt: ast.Assign) -> Any:
+        if len(stmt.targets) != 1:
+            self.cx.fail(stmt, "E0104", "write one assignment per statement")
+        target = stmt.targets[0]
+        if isinstance(target, ast.Subscript):
+            return self._store(target, stmt.value, stmt)
+        value = evaluate(self.cx, stmt.value)
+        if isinstance(target, ast.Tuple | ast.List):
+            return self._unpack(target, value, stmt)
+        if not isinstance(target, ast.Name):
+            self.cx.fail(target, "E0104", "only names and buffer elements are assigned")
+        return self._bind(target, value, stmt.value)
+
+    def _unpack(self, target: ast.Tuple | ast.List, value: Value, stmt: ast.Assign) -> Any:
+        names = target.elts
+        if not isinstance(value, tuple | list) or len(value) != len(names):  # type: ignore
+            count = len(value) if isinstance(value, tuple | list) else 1  # type: ignore
+            self.cx.fail(stmt, "E0113", f"{len(names)} names for {count} values")
+        made: list[Any] = []
+        for name, item in zip(names, value, strict=True):  # type: ignore
+            if not isinstance(name, ast.Name):
+                self.cx.fail(name, "E0104", "only names are unpacked into")
+            bound = self._bind(name, item, stmt.value)
+            if bound is not None:
+                made.append(bound)
+        return made or None
+
+    def _bind(self, target: ast.Name, value: Value, node: ast.expr) -> Pending | None:
+        cx, name = self.cx, target.id
+        self._check_rebinding(target)
+        match value:
+            case SymbolDecl(dtype):
+                cx.declare_symbol(name, dtype, target, reuse=False)
+            case Axis():
+                self._axis(target, value)
+            case BufferDecl():
+                cx.define(name, self._buffer(target, value))
+            case PrimExpr() | SliceAccess() | int() | float():
+                return self._let(target, scalar_of(cx, value, node), None)
+            case _:
+                cx.define(name, value)
+        return None
+
+    def _check_rebinding(self, target: ast.Name) -> None:
+        if any(target.id in names for names in self.lets[:-1]):
+            self.cx.fail(
+                target,
+                "E0114",
+                f"{target.id!r} is a value bound outside this loop or branch; assigning it here "
+                "would not change it there",
+                help=f"keep it in memory: `{target.id} = T.alloc_buffer((1,), dtype, "
+                'scope="local")`, then assign `' + target.id + "[0]`",
+            )
+
+    def _let(self, target: ast.Name, value: PrimExpr, dtype: str | None) -> Pending:
+        var = expr.Var(target.id, dtype or value.dtype, span=self.cx.span(target))
+        self.cx.define(target.id, var)
+        self.lets[-1].add(target.id)
+        return Pending(var, value, self.cx.span(target))
+
+    def annotated(self, stmt: ast.AnnAssign) -> Any:
+        cx, target = self.cx, stmt.target
+        if not isinstance(target, ast.Name):
+            cx.fail(target, "E0104", "only names are annotated")
+        kind = evaluate(cx, stmt.annotation)
+        dtype = kind.path if isinstance(kind, Ref) and is_dtype(kind.path) else None
+        if kind != Ref("T", "let") and dtype is None:
+            cx.fail(stmt.annotation, "E0109", f"{describe(kind)} is not the type of a scalar")
+        if stmt.value is None:
+            cx.fail(stmt, "E0104", f"{target.id!r} has no value")
+        value = evaluate(cx, stmt.value)
+        if isinstance(value, SymbolDecl):
+            return self._bind(target, value, stmt.value)
+        self._check_rebinding(target)
+        bound = scalar_of(cx, value, stmt.value, dtype)
+        if dtype is not None and bound.dtype != dtype:
+            cx.fail(
+                stmt.value,
+                "E0110",
+                f"{target.id!r} is annotated as {dtype} and its value is {bound.dtype}",
+                help=f'convert it: `T.Cast("{dtype}", ...)`',
+            )
+        return self._let(target, bound, dtype)
+
+    def augmented(self, stmt: ast.AugAssign) -> loops.Stmt:
+        target = stmt.target
+        if not isinstance(target, ast.Subscript):
+            self.cx.fail(stmt, "E0104", "only elements of buffers are updated in place")
+        loaded = evaluate(self.cx, target)
+        value = evaluate(self.cx, stmt.value)
+        return self._store_value(target, combine(self.cx, type(stmt.op), loaded, value, stmt), stmt)
+
+    def _store(self, target: ast.Subscript, value: ast.expr, stmt: ast.stmt) -> loops.Stmt:
+        return self._store_value(target, evaluate(self.cx, value), stmt)
+
+    def _store_value(self, target: ast.Subscript, value: Value, stmt: ast.stmt) -> loops.Stmt:
+        cx = self.cx
+        buffer = evaluate(cx, target.value)
+        if not isinstance(buffer, loops.Buffer):
+            cx.fail(target, "E0106", f"{describe(buffer)} is not a buffer: it has no elements")
+        place = access(cx, buffer, target)
+        indices = (
+            vector_indices(cx, place, target)
+            if isinstance(place, SliceAccess)
+            else place.indices  # type: ignore[union-attr]
+        )
+        dtype = loops.load_dtype(buffer, indices)
+        stored = self._converted(scalar_of(cx, value, stmt, dtype), dtype, buffer, stmt)
+        return loops.BufferStore(buffer, stored, indices, span=cx.span(stmt))
+
+    def _converted(
+        self, value: PrimExpr, dtype: str, buffer: loops.Buffer, stmt: ast.stmt
+    ) -> PrimExpr:
+        """`value` as an element of `buffer`, widened or narrowed within its kind as TVM does."""
+        if value.dtype == dtype:
+            return value
+        span = self.cx.span(stmt)
+        if lanes_of(value.dtype) == 1 < lanes_of(dtype):
+            value = expr.Broadcast(value, lanes_of(dtype), span=span)
+        if value.dtype == dtype:
+            return value
+        kinds = (
+            (is_float(dtype) and (is_float(value.dtype) or is_int(value.dtype)))
+            or (is_int(dtype) and is_int(value.dtype))
+        )
+        if lanes_of(value.dtype) != lanes_of(dtype) or not kinds:
+            self.cx.fail(
+                stmt,
+                "E0110",
+                f"a value of {value.dtype} is stored into {buffer.name}, which holds "
+                f"{buffer.dtype}",
+                help=f'convert it: `T.Cast("{dtype}", ...)`',
+            )
+        return expr.Cast(dtype, value, span=span)
+
+    # --- Buffers and axes -------------------------------------------------------------------
+
+    def _buffer(self, target: ast.Name, decl: BufferDecl) -> loops.Buffer:
+        cx = self.cx
+        buffer = loops.Buffer(target.id, **decl.fields)
+        if decl.kind == "alloc":
+            self.block.allocs.append(buffer)
+        elif decl.kind == "match":
+            if decl.source in self.matched:
+                cx.fail(target, "E0117", f"{decl.source.name!r} is matched twice")
+            self.matched[decl.source] = buffer
+        elif decl.kind == "view":
+            if self.block.is_root:
+                cx.fail(target, "E0119", "a region is matched inside a block only")
+            view = loops.MatchBufferRegion(buffer, decl.source, span=cx.span(target))
+            self.block.views.append(view)
+        else:
+            cx.fail(
+                target,
+                "E0104",
+                "T.Buffer declares a parameter",
+                help="allocate with T.alloc_buffer",
+            )
+        return buffer
+
+    def _axis(self, target: ast.Name, axis: Axis) -> None:
+        self._needs_block(target, "a block axis")
+        var = expr.Var(target.id, axis.dom.extent.dtype, span=self.cx.span(target))
+        span = self.cx.span(target)
+        self.block.iter_vars.append(loops.IterVar(var, axis.dom, axis.kind, span=span))
+        self.block.iter_values.append(axis.value)
+        self.cx.define(target.id, var)
+
+    def _needs_block(self, node: ast.AST, what: str) -> None:
+        if self.block.is_root:
+            self.cx.fail(
+                node, "E0119", f"{what} belongs inside a block", help='open one: `with T.sblock("x"):`'
+            )
+
+    # --- Loops and branches -----------------------------------------------------------------
+
+    def for_loop(self, stmt: ast.For) -> loops.Stmt:
+        cx = self.cx
+        if stmt.orelse:
+            cx.fail(stmt, "E0104", "`for ... else` is not part of the script")
+        spec = self._loop_spec(stmt.iter)
+        targets = stmt.target.elts if isinstance(stmt.target, ast.Tuple) else [stmt.target]
+        if len(targets) != len(spec.ranges) or not all(isinstance(t, ast.Name) for t in targets):
+            cx.fail(
+                stmt.target,
+                "E0113",
+                f"{len(targets)} loop variables for {len(spec.ranges)} loops",
+            )
+        with cx.frame():
+            variables: list[expr.Var] = []
+            for t, r in zip(targets, spec.ranges, strict=True):
+                assert isinstance(t, ast.Name)
+                var = expr.Var(t.id, r.extent.dtype, span=cx.span(t))
+                cx.loops[var] = r
+                cx.define(t.id, var)
+                variables.append(var)
+            body = self.statements(stmt.body)
+        span = cx.span(stmt)
+        for var, r in zip(reversed(variables), reversed(spec.ranges), strict=True):
+            notes = Attrs(spec.annotations)
+            body = loops.For(var, r.min, r.extent, spec.kind, body, spec.thread, notes, span=span)
+        return body
+
+    def _loop_spec(self, node: ast.expr) -> LoopSpec:
+        cx = self.cx
+        is_range = (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "range"
+        )
+        if is_range:
+            assert isinstance(node, ast.Call)
+            if len(node.args) == 3:
+                cx.fail(
+                    node,
+                    "E0104",
+                    "a loop has no step",
+                    help="loop over the number of steps and multiply the loop variable",
+                )
+            spec = call(cx, "serial", arguments(cx, node, "range"))
+        else:
+            spec = evaluate(cx, node)
+        if not isinstance(spec, LoopSpec):
+            cx.fail(
+                node,
+                "E0104",
+                "a loop runs over range, T.serial, T.parallel, T.vectorized, T.unroll, "
+                f"T.thread_binding or T.grid, not {describe(spec)}",
+            )
+        return spec
+
+    def while_loop(self, stmt: ast.While) -> loops.Stmt:
+        if stmt.orelse:
+            self.cx.fail(stmt, "E0104", "`while ... else` is not part of the script")
+        test = condition(self.cx, stmt.test)
+        return loops.While(test, self.nested(stmt.body), span=self.cx.span(stmt))
+
+    def branch(self, stmt: ast.If) -> Any:
+        cx = self.cx
+        test = evaluate(cx, stmt.test)
+        if is_number(test):  # a constant of the surrounding Python chooses at parse time
+            chosen = stmt.body if test else stmt.orelse
+            return self.nested(chosen) if chosen else None
+        when = condition(cx, stmt.test)
+        then_case = self.nested(stmt.body)
+        else_case = self.nested(stmt.orelse) if stmt.orelse else None
+        return loops.IfThenElse(when, then_case, else_case, span=cx.span(stmt))
+
+    # --- With -------------------------------------------------------------------------------
+
+    def with_block(self, stmt: ast.With) -> loops.Stmt | None:
+        cx = self.cx
+        if len(stmt.items) != 1:
+            cx.fail(stmt, "E0104", "write one `with` per context")
+        item = stmt.items[0]
+        node = item.context_expr
+        path = _callee(cx, node)
+        if path in ("block", "sblock"):
+            assert isinstance(node, ast.Call)
+            return self._block(stmt, arguments(cx, node, f"T.{path}"))
+        if path == "init":
+            self._needs_block(stmt, "T.init()")
+            self.block.init = self.nested(stmt.body)
+            return None
+        if path == "LetStmt":
+            assert isinstance(node, ast.Call)
+            return self._with_let(stmt, arguments(cx, node, "T.LetStmt"))
+        cx.fail(node, "E0104", "`with` opens T.sblock, T.init or T.LetStmt in a loop function")
+
+    def _with_let(self, stmt: ast.With, c: Arguments) -> loops.Stmt:
+        value = c.bind("value")["value"]
+        target = stmt.items[0].optional_vars
+        assert value is not None
+        if not isinstance(target, ast.Name):
+            self.cx.fail(stmt, "E0104", "name the value: `with T.LetStmt(value) as x:`")
+        bound = scalar_of(self.cx, value.value, value.node)
+        with self.cx.frame():
+            var = expr.Var(target.id, bound.dtype, span=self.cx.span(target))
+            self.cx.define(target.id, var)
+            body = self.statements(stmt.body)
+        return loops.LetStmt(var, bound, body, span=self.cx.span(stmt))
+
+    def _block(self, stmt: ast.With, c: Arguments) -> loops.Stmt:
+        cx = self.cx
+        name = c.bind("name?")["name"]
+        with self._in_block("" if name is None else str(name.value)) as state, cx.frame():
+            body = self.statements(stmt.body)
+        block = loops.Block(
+            state.name,
+            tuple(state.iter_vars),
+            tuple(state.reads or ()),
+            tuple(state.writes or ()),
+            body,
+            state.init,
+            tuple(state.allocs),
+            tuple(state.views),
+            Attrs(state.annotations),
+            span=cx.span(stmt),
+        )
+        if state.reads is None or state.writes is None:
+            reads, writes = access_regions(block)
+            block = replace(
+                block,
+                reads=block.reads if state.reads is not None else reads,
+                writes=block.writes if state.writes is not None else writes,
+            )
+        values = tuple(state.iter_values)
+        return loops.BlockRealize(values, state.predicate, block, span=cx.span(stmt))
+
+    @contextmanager
+    def _in_block(self, name: str):
+        outer, self.block = self.block, BlockState(name)
+        try:
+            yield self.block
+        finally:
+            self.block = outer
+
+    # --- Expression statements --------------------------------------------------------------
+
+    def expression(self, stmt: ast.Expr) -> loops.Stmt | None:
+        cx, node = self.cx, stmt.value
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return None  # a docstring
+        path = _callee(cx, node)
+        if path in _DECLARATIONS:
+            assert isinstance(node, ast.Call)
+            _DECLARATIONS[path](self, arguments(cx, node, f"T.{path}"))
+            return None
+        if path == "evaluate":
+            assert isinstance(node, ast.Call)
+            value = arguments(cx, node, "T.evaluate").bind("value")["value"]
+            assert value is not None
+            made = scalar_of(cx, value.value, value.node)
+        else:
+            made = scalar_of(cx, evaluate(cx, node), node)
+        return loops.Evaluate(made, span=cx.span(stmt))
+
+    def reads(self, c: Arguments) -> None:
+        self._needs_block(c.node, "T.reads")
+        self.block.reads = (self.block.reads or []) + self._regions(c)
+
+    def writes(self, c: Arguments) -> None:
+        self._needs_block(c.node, "T.writes")
+        self.block.writes = (self.block.writes or []) + self._regions(c)
+
+    def _regions(self, c: Arguments) -> list[loops.BufferRegion]:
+        args = c.no_keywords()
+        if len(args) == 1 and isinstance(args[0].value, tuple | list):
+            args = elements(args[0])
+        return [region_of(self.cx, a) for a in args]
+
+    def where(self, c: Arguments) -> None:
+        self._needs_block(c.node, "T.where")
+        given = c.bind("predicate")["predicate"]
+        assert given is not None
+        test = scalar_of(self.cx, given.value, given.node)
+        if test.dtype != "bool":
+            self.cx.fail(given.node, "E0110", f"a condition (bool) is needed, not {test.dtype}")
+        old = self.block.predicate
+        self.block.predicate = test if old == TRUE else expr.And(old, test)
+
+    def block_attr(self, c: Arguments) -> None:
+        self._needs_block(c.node, "T.sblock_attr")
+        self.block.annotations.update(self._attrs(c))
+
+    def func_attr(self, c: Arguments) -> None:
+        self.attrs.update(self._attrs(c))
+
+    def _attrs(self, c: Arguments) -> dict[str, Any]:
+        given = c.bind("attrs")["attrs"]
+        assert given is not None
+        if not isinstance(given.value, dict):
+            self.cx.fail(given.node, "E0106", "attributes are a dictionary")
+        return attribute_value(self.cx, given.value, given.node)
+
+    def assertion(self, stmt: ast.Assert) -> loops.Stmt:
+        message = "" if stmt.msg is None else evaluate(self.cx, stmt.msg)
+        if isinstance(message, tuple):  # ("RuntimeError", ["message"])
+            parts: Any = message[-1]
+            message = "".join(map(str, parts)) if isinstance(parts, list | tuple) else parts
+        if not isinstance(message, str):
+            self.cx.fail(stmt, "E0106", "the message of an assertion is a string")
+        test = condition(self.cx, stmt.test)
+        return loops.AssertStmt(test, message, span=self.cx.span(stmt))
+
+    def nothing(self, stmt: ast.Pass) -> None:
+        """`pass`"""
+
+    def returned(self, stmt: ast.Return) -> None:
+        value = stmt.value
+        if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
+            self.cx.fail(stmt, "E0108", "a loop function writes its outputs and returns nothing")
+
+
+def _join(stmts: list[loops.Stmt]) -> loops.Stmt:
+    return loops.seq(*stmts) if stmts else loops.Evaluate(IntImm(0))
+
+
+def _callee(cx: Context, node: ast.expr) -> str:
+    """The path of the `T` function that `node` calls; empty when it is something else."""
+    if not isinstance(node, ast.Call):
+        return ""
+    func: ast.expr = node.func
+    path: list[str] = []
+    while isinstance(func, ast.Attribute):
+        path.insert(0, func.attr)
+        func = func.value
+    if not isinstance(func, ast.Name) or not path:
+        return ""
+    base = cx.lookup(func)
+    name = ".".join(path)
+    if base != Ref("T"):
+        return ""
+    if name not in known_names():
+        help = cx.suggest(name, known_names())
+        cx.fail(node.func, "E0103", f"T has no function {name!r}", help=help)
+    return name
+
+
+_STATEMENTS: dict[type[ast.stmt], Callable[[LoopReader, Any], Any]] = {
+    ast.Assign: LoopReader.assign,
+    ast.AnnAssign: LoopReader.annotated,
+    ast.AugAssign: LoopReader.augmented,
+    ast.For: LoopReader.for_loop,
+    ast.While: LoopReader.while_loop,
+    ast.If: LoopReader.branch,
+    ast.With: LoopReader.with_block,
+    ast.Expr: LoopReader.expression,
+    ast.Assert: LoopReader.assertion,
+    ast.Pass: LoopReader.nothing,
+    ast.Return: LoopReader.returned,
+}
+_DECLARATIONS: dict[str, Callable[[LoopReader, Arguments], None]] = {
+    "reads": LoopReader.reads,
+    "writes": LoopReader.writes,
+    "where": LoopReader.where,
+    "block_attr": LoopReader.block_attr,
+    "sblock_attr": LoopReader.block_attr,
+    "func_attr": LoopReader.func_attr,
+}
+
+
+# --- The function -------------------------------------------------------------------------------
+
+
+def read_prim_func(cx: Context, node: ast.FunctionDef, *, s_tir: bool | None) -> loops.PrimFunc:
+    """The loop function that `node` defines. `s_tir`: as the decorator says, None if silent."""
+    reader = LoopReader(cx)
+    with cx.function():
+        for p in getattr(node, "type_params", ()):  # def f[n](...) of newer Python
+            cx.string_symbols = True
+            cx.symbol(p.name, node)
+        params = _params(cx, node)
+        cx.string_symbols = False
+        body = reader.statements(node.body)
+    resolved = tuple(_resolve(cx, reader, p) for p in params)
+    attrs = Attrs(reader.attrs)
+    wrapped = _with_root(reader, body, s_tir)
+    return loops.PrimFunc(resolved, wrapped, attrs, span=cx.span(node))
+
+
+def _params(cx: Context, node: ast.FunctionDef) -> list[Any]:
+    args = node.args
+    if args.vararg or args.kwarg or args.kwonlyargs or args.posonlyargs or args.defaults:
+        cx.fail(node, "E0104", "parameters are positional and have no defaults")
+    annotated: list[tuple[ast.arg, Value]] = []
+    cx.string_symbols = True
+    for arg in args.args:  # scalar parameters first: shapes before them may mention them
+        if _is_dtype_annotation(cx, arg.annotation):
+            assert arg.annotation is not None
+            dtype = evaluate(cx, arg.annotation).path
+            cx.declare_symbol(arg.arg, dtype, arg, reuse=False)
+    for arg in args.args:
+        value: Value = POISON
+        with cx.recover(arg):
+            if arg.annotation is None:
+                cx.fail(
+                    arg,
+                    "E0109",
+                    f"parameter {arg.arg!r} has no annotation",
+                    help=f'write `{arg.arg}: T.Buffer((n, m), "float32")`, `T.handle` or `T.int64`',
+                )
+            value = _param(cx, arg, evaluate(cx, arg.annotation))
+        annotated.append((arg, value))
+    for arg, value in annotated:
+        cx.define(arg.arg, value)
+    return [value for _, value in annotated]
+
+
+def _is_dtype_annotation(cx: Context, node: ast.expr | None) -> bool:
+    if not isinstance(node, ast.Attribute) or node.attr == "handle" or not is_dtype(node.attr):
+        return False
+    try:
+        return evaluate(cx, node) == Ref("T", node.attr)
+    except Failure:
+        return False
+
+
+def _param(cx: Context, arg: ast.arg, kind: Value) -> Value:
+    match kind:
+        case Ref("T", "handle"):
+            return Handle(arg.arg, cx.span(arg))
+        case Ref("T", dtype) if is_dtype(dtype):
+            return cx.symbols[arg.arg].var
+        case BufferDecl("param", fields):
+            return loops.Buffer(arg.arg, **{**fields, "span": cx.span(arg)})
+        case _:
+            assert arg.annotation is not None
+            cx.fail(
+                arg.annotation,
+                "E0109",
+                f"{describe(kind)} is not the type of a parameter",
+                help='write `T.Buffer((n, m), "float32")`, `T.handle` or a dtype such as `T.int64`',
+            )
+
+
+def _resolve(cx: Context, reader: LoopReader, param: Value) -> loops.Buffer | expr.Var:
+    if not isinstance(param, Handle):
+        return param if param is not POISON else expr.Var("_")
+    buffer = reader.matched.get(param)
+    if buffer is not None:
+        return buffer
+    assert param.span is not None
+    cx.report(
+        cx.error(
+            param.span,
+            "E0117",
+            f"no T.match_buffer gives {param.name!r} a shape",
+            help=f'add `A = T.match_buffer({param.name}, (n, m), "float32")`',
+        )
+    )
+    return expr.Var(param.name)
+
+
+def _with_root(reader: LoopReader, body: loops.Stmt, s_tir: bool | None) -> loops.Stmt:
+    """Add the root block that the script leaves out: always with `s_tir=True`, and without any
+    option when there are blocks or allocations."""
+    lone_root = (
+        isinstance(body, loops.BlockRealize)
+        and body.block.name == "root"
+        and not body.block.iter_vars
+    )
+    allocs = tuple(reader.block.allocs)
+    if lone_root and not allocs:
+        return body
+    has_blocks = any(isinstance(n, loops.BlockRealize) for n in walk(body))
+    if not allocs and (s_tir is False or (s_tir is None and not has_blocks)):
+        return body
+    root = loops.Block("root", (), (), (), body, alloc_buffers=allocs)
+    return loops.BlockRealize((), TRUE, root)

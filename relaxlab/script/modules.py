@@ -1,0 +1,154 @@
+"""Reading modules: the class, its functions, their decorators."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from relaxlab.ir import graph, loops
+from relaxlab.ir.module import BaseFunc, Module
+from relaxlab.ir.node import NO_ATTRS, Attrs
+from relaxlab.script.convert import attribute_value
+from relaxlab.script.core import Context, Failure
+from relaxlab.script.expressions import arguments, evaluate
+from relaxlab.script.graph_functions import read_function
+from relaxlab.script.loop_functions import read_prim_func
+from relaxlab.script.values import ModuleRef, Ref, describe
+
+
+@dataclass(frozen=True, slots=True)
+class Decorator:
+    """What a function's decorator says."""
+
+    kind: str
+    options: dict[str, Any]
+
+
+_OPTIONS = {
+    "function": {"pure", "private", "check_well_formed"},
+    "prim_func": {"private", "check_well_formed", "s_tir"},
+    "ir_module": {"check_well_formed"},
+}
+
+
+def decorator_of(cx: Context, node: ast.FunctionDef | ast.ClassDef) -> Decorator:
+    """The script decorator of a function or class. Raises Failure when there is none."""
+    wanted = "@I.ir_module" if isinstance(node, ast.ClassDef) else "@R.function or @T.prim_func"
+    for deco in node.decorator_list:
+        options: dict[str, Any] = {}
+        target = deco
+        if isinstance(deco, ast.Call):
+            target = deco.func
+            options = {k: a.value for k, a in arguments(cx, deco, "decorator").kwargs.items()}
+        value = evaluate(cx, target)
+        kind = value.path.rpartition(".")[2] if isinstance(value, Ref) else ""
+        if kind not in _OPTIONS:
+            cx.fail(deco, "E0124", f"{describe(value)} is not a decorator of the script")
+        for key, option in options.items():
+            if key not in _OPTIONS[kind] or not isinstance(option, bool | None):
+                cx.fail(
+                    deco,
+                    "E0105",
+                    f"@{value} has no option {key}={option!r}",
+                    help=cx.suggest(key, _OPTIONS[kind]),
+                )
+        return Decorator(kind, options)
+    cx.fail(node_header(node), "E0124", f"{node.name!r} has no decorator", help=f"write {wanted}")
+
+
+def node_header(node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
+    """The first line of a definition, for messages that should not underline all of it."""
+    end = ast.Pass(lineno=node.lineno, col_offset=node.col_offset)
+    end.end_lineno, end.end_col_offset = node.lineno, node.col_offset + 4 + len(node.name)
+    return end
+
+
+def read_definition(cx: Context, node: ast.FunctionDef) -> BaseFunc:
+    """A decorated function of either level."""
+    deco = decorator_of(cx, node)
+    if deco.kind == "prim_func":
+        return read_prim_func(cx, node, s_tir=deco.options.get("s_tir"))
+    if deco.kind == "function":
+        pure = deco.options.get("pure") is not False
+        return read_function(cx, node, pure=pure, private=bool(deco.options.get("private")))
+    cx.fail(node_header(node), "E0124", f"{node.name!r} is a function, not a class")
+
+
+def read_class(cx: Context, node: ast.ClassDef) -> Module:
+    """The module that a class defines."""
+    decorator_of(cx, node)
+    return read_module(cx, node.body, node.name, node)
+
+
+def read_module(
+    cx: Context, stmts: Iterable[ast.stmt], name: str, node: ast.AST | None = None
+) -> Module:
+    """The module of the functions among `stmts`. Every function is tried, errors or not."""
+    stmts = list(stmts)
+    cx.in_module = True
+    _collect_names(cx, stmts)
+    attrs = NO_ATTRS
+    with cx.frame():
+        cx.define("cls", ModuleRef())
+        cx.define(name, ModuleRef())
+        for stmt in stmts:
+            with cx.recover(stmt):
+                found = _member(cx, stmt)
+                attrs = found or attrs
+    cx.in_module = False
+    functions = {k: f for k, f in cx.functions.items() if f is not None}
+    return Module.of(functions, attrs) if node is None else Module(
+        tuple(functions.items()), attrs, span=cx.span(node)
+    )
+
+
+def _collect_names(cx: Context, stmts: list[ast.stmt]) -> None:
+    for stmt in stmts:
+        name = stmt.name if isinstance(stmt, ast.FunctionDef) else None
+        if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Name):
+            name = stmt.targets[0].id
+        if name is None:
+            continue
+        if name in cx.functions:
+            where = node_header(stmt) if isinstance(stmt, ast.FunctionDef) else stmt
+            cx.report(
+                cx.error(
+                    where, "E0115", f"the module defines {name!r} twice", help="rename one of them"
+                )
+            )
+        cx.functions[name] = None
+
+
+def _member(cx: Context, stmt: ast.stmt) -> Attrs | None:
+    """One statement of the class body; the module's attributes if it gives them."""
+    match stmt:
+        case ast.FunctionDef(name):
+            cx.functions[name] = read_definition(cx, stmt)
+        case ast.Assign([ast.Name(name)], node):
+            value = evaluate(cx, node)
+            if not isinstance(value, graph.Function | loops.PrimFunc | graph.ExternFunc):
+                cx.fail(stmt, "E0104", f"{describe(value)} is not a function of the module")
+            cx.functions[name] = value
+        case ast.Expr(ast.Constant(str())) | ast.Pass():
+            pass
+        case ast.Expr(ast.Call() as call) if _is_module_attrs(cx, call):
+            given = arguments(cx, call, "I.module_attrs").bind("attrs")["attrs"]
+            assert given is not None
+            if not isinstance(given.value, dict):
+                cx.fail(given.node, "E0106", "attributes are a dictionary")
+            return Attrs(attribute_value(cx, given.value, given.node))
+        case ast.AsyncFunctionDef(name):
+            cx.fail(stmt, "E0104", f"{name!r} cannot be asynchronous")
+        case _:
+            what = type(stmt).__name__.lower()
+            cx.fail(stmt, "E0104", f"`{what}` is not part of a module")
+    return None
+
+
+def _is_module_attrs(cx: Context, call: ast.Call) -> bool:
+    try:
+        return evaluate(cx, call.func) == Ref("I", "module_attrs")
+    except Failure:
+        return False

@@ -1,0 +1,138 @@
+"""Reading scripts. Nothing here executes the text: Python's syntax tree is interpreted."""
+
+from __future__ import annotations
+
+import ast
+
+from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.module import BaseFunc, Module
+from relaxlab.ir.span import Source, Span
+from relaxlab.script.captured import Captured
+from relaxlab.script.core import Context, Failure, no_environment
+from relaxlab.script.expressions import evaluate
+from relaxlab.script.modules import decorator_of, read_class, read_definition, read_module
+from relaxlab.script.values import Ref
+
+_NAMESPACES = {"ir": Ref("I"), "relax": Ref("R"), "tir": Ref("T"), "tirx": Ref("T")}
+
+
+def parse(text: str, *, check: bool = False, name: str = "<script>") -> Module:
+    """The module that a script defines: a class with `@I.ir_module`, or functions.
+
+    The text is interpreted, never executed; of Python's names only `I`, `R` and `T` exist in it.
+    `check`: also run the well-formedness checks. `name` is used in messages.
+    Raises DiagnosticError with everything that is wrong, not only the first error.
+    """
+    source = Source(name, text)
+    tree = syntax_tree(source)
+    cx = Context(source, no_environment, evaluate)
+    cx.frames[0].update(I=Ref("I"), R=Ref("R"), T=Ref("T"))
+    module = Module(())
+    try:
+        module = _read_text(cx, tree)
+    except Failure as failure:
+        cx.report(failure.diagnostic)
+    except RecursionError:
+        cx.report(cx.error(tree, "E0116", "this program is nested too deeply to be read"))
+    return _finished(cx, module, check)
+
+
+def syntax_tree(source: Source) -> ast.Module:
+    """Python's syntax tree of a text. Raises DiagnosticError for a syntax error."""
+    try:
+        return ast.parse(source.text)
+    except SyntaxError as error:
+        line, col = error.lineno or 1, max(0, (error.offset or 1) - 1)
+        end_line, end_col = error.end_lineno or line, (error.end_offset or 0) - 1
+        if (end_line, end_col) <= (line, col):
+            end_line, end_col = line, col + 1
+        span = Span(source, line, col, end_line, end_col)
+        raise DiagnosticError([Diagnostic("E0101", error.msg, span)]) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        span = Span(source, 1, 0, 1, 1)
+        if isinstance(error, ValueError):
+            found = Diagnostic("E0101", f"this is not Python text: {error}", span)
+        else:
+            found = Diagnostic("E0116", "this program is nested too deeply to be read", span)
+        raise DiagnosticError([found]) from None
+
+
+def _read_text(cx: Context, tree: ast.Module) -> Module:
+    classes: list[ast.ClassDef] = []
+    rest: list[ast.stmt] = []
+    for stmt in tree.body:
+        match stmt:
+            case ast.Import() | ast.ImportFrom():
+                _import(cx, stmt)
+            case ast.ClassDef():
+                classes.append(stmt)
+            case ast.Expr(ast.Constant(str())):
+                pass
+            case _:
+                rest.append(stmt)
+    if not classes:
+        if not rest:
+            cx.fail(tree.body[0] if tree.body else tree, "E0104", "the script defines no function")
+        return read_module(cx, rest, "Module")
+    for stmt in rest + classes[1:]:
+        cx.report(
+            cx.error(stmt, "E0104", "a script is one class with @I.ir_module, or functions alone")
+        )
+    return read_class(cx, classes[0])
+
+
+def _import(cx: Context, stmt: ast.Import | ast.ImportFrom) -> None:
+    """Imports only say by which names the script calls its three namespaces."""
+    for alias in stmt.names:
+        if isinstance(stmt, ast.ImportFrom) and alias.name in _NAMESPACES:
+            cx.define(alias.asname or alias.name, _NAMESPACES[alias.name])
+        elif isinstance(stmt, ast.Import) and alias.name in ("tvm", "relaxlab"):
+            cx.define(alias.asname or alias.name, Ref("python"))
+
+
+def _finished(cx: Context, module: Module, check: bool) -> Module:
+    problems = list(cx.diagnostics)
+    if check and not problems:
+        from relaxlab.analysis.well_formed import check_well_formed
+
+        problems = check_well_formed(module)
+    if problems:
+        raise DiagnosticError(sorted(problems, key=_position))
+    return module
+
+
+def _position(d: Diagnostic) -> tuple[int, int]:
+    return (0, 0) if d.span is None else (d.span.line, d.span.col)
+
+
+# --- Decorated Python objects -------------------------------------------------------------------
+
+
+def parse_class(captured: Captured, node: ast.ClassDef) -> Module:
+    """The module of a class under `@I.ir_module`."""
+    cx = Context(captured.source, captured.value, evaluate)
+    module, check = Module(()), True
+    try:
+        check = decorator_of(cx, node).options.get("check_well_formed") is not False
+        module = read_class(cx, node)
+    except Failure as failure:
+        cx.report(failure.diagnostic)
+    return _finished(cx, module, check and CHECK_DECORATED)
+
+
+CHECK_DECORATED = False
+
+
+def parse_function(captured: Captured, node: ast.FunctionDef) -> BaseFunc:
+    """The function under `@R.function` or `@T.prim_func`."""
+    cx = Context(captured.source, captured.value, evaluate)
+    cx.functions[node.name] = None
+    try:
+        function = read_definition(cx, node)
+    except Failure as failure:
+        cx.report(failure.diagnostic)
+    except RecursionError:
+        cx.report(cx.error(node, "E0116", "this function is nested too deeply to be read"))
+    if cx.diagnostics:
+        raise DiagnosticError(sorted(cx.diagnostics, key=_position))
+    return function

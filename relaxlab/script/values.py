@@ -1,0 +1,150 @@
+"""What a script expression may stand for while it is being read, besides IR nodes and Python's
+numbers, strings, tuples, lists and dictionaries."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import Any
+
+from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.span import Span
+
+Value = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A member of one of the namespaces: `Ref("T", "axis.spatial")`."""
+
+    namespace: str
+    path: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.path}" if self.path else self.namespace
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleRef:
+    """The module being defined (`cls`, or the name of its class)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolDecl:
+    """`T.int64()`: declares the variable that it is assigned to."""
+
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class BufferDecl:
+    """A buffer without its name: `T.Buffer(...)`, `T.match_buffer(...)`, an allocation."""
+
+    kind: str
+    fields: dict[str, Any]
+    source: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A `T.handle` parameter, which `T.match_buffer` gives a shape."""
+
+    name: str
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A block axis without its name."""
+
+    kind: loops.IterKind
+    dom: loops.Range
+    value: PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSpec:
+    """What a `for` iterates over: one entry per loop of the nest."""
+
+    kind: loops.ForKind
+    ranges: tuple[loops.Range, ...]
+    thread: str | None = None
+    annotations: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceAccess:
+    """`A[i, 0:4]`: a region, or a vector of elements, depending on where it is used."""
+
+    buffer: loops.Buffer
+    parts: tuple[PrimExpr | tuple[PrimExpr, PrimExpr, int], ...]
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class MatchCastValue:
+    """`R.match_cast(value, ty)`, which must be bound to a variable."""
+
+    value: graph.Expr
+    ty: types.Type
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A variable of a dataflow block that was not output, seen from outside the block."""
+
+    name: str
+    span: Span | None
+    has_output: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A captured Python object that has no meaning in a program."""
+
+    kind: str
+
+
+class _Poison:
+    """The value of a name whose definition had an error: using it is not a further error."""
+
+
+POISON = _Poison()
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    """An evaluated argument and where it was written."""
+
+    value: Value
+    node: ast.expr
+
+
+def describe(value: Value) -> str:
+    """What a value is, for messages."""
+    match value:
+        case bool() | int() | float() | str() | None:
+            return f"{type(value).__name__} {value!r}"
+        case expr.PrimExpr():
+            return f"a scalar expression ({value}, {value.dtype})"
+        case loops.Buffer():
+            return f"buffer {value.name}"
+        case graph.Var():
+            return f"variable {value.name}"
+        case graph.Expr():
+            return "a graph-level value"
+        case types.Type():
+            return f"the annotation {value}"
+        case SliceAccess():
+            return f"a region of buffer {value.buffer.name}"
+        case Ref():
+            return str(value)
+        case ModuleRef():
+            return "the module"
+        case SymbolDecl():
+            return f"a declaration (T.{value.dtype}())"
+        case LoopSpec():
+            return "a loop range"
+        case _:
+            return f"a Python {type(value).__name__}"
