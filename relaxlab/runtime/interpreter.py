@@ -13,13 +13,29 @@ import numpy as np
 from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.runtime.arrays import Array, ExecutionError
+from relaxlab.runtime.interpreter_graph import Machine
 from relaxlab.runtime.interpreter_intrinsics import register_intrinsic_meaning
 from relaxlab.runtime.interpreter_loops import compile_loops
 
-__all__ = ["interpret_prim_func", "register_intrinsic_meaning"]
+__all__ = ["interpret", "interpret_prim_func", "register_intrinsic_meaning"]
+
+
+def interpret(mod: Module, name: str = "main", *args: Any) -> Any:
+    """Run a function of `mod`: operators by their NumPy references, loop functions by
+    `interpret_prim_func`, registered functions by calling them.
+
+    Tensors are NumPy arrays (bfloat16 through ml_dtypes) or anything with DLPack, shapes tuples of
+    int, scalars numbers. A loop function is given its outputs as arguments and returns None. The
+    program runs as it stands, without passes; claims of its signatures and `match_cast`s are
+    checked. Raises ExecutionError naming the function, the value, what was expected and what came.
+    """
+    if name not in mod:
+        raise KeyError(f"no function named {name!r} in the module; it has: {', '.join(mod)}")
+    return Machine(mod, interpret_prim_func).call(name, args)
 
 
 def interpret_prim_func(

@@ -1,0 +1,288 @@
+"""Graph functions by NumPy: each expression is evaluated where it stands.
+
+Tensors are arrays, shapes tuples of int, scalars Python numbers, tuples tuples, functions Python
+callables. Every value is checked against the type of the variable it is bound to, so a type that
+was deduced wrongly shows up as an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from relaxlab.analysis.evaluate import CannotEvaluate, evaluate, unknowns
+from relaxlab.ir import expr, graph, loops
+from relaxlab.ir.module import Module
+from relaxlab.ir.op_table import find_op
+from relaxlab.ir.types import TensorType, TupleType, Type
+from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
+from relaxlab.runtime.interpreter_check import Symbols, match_value, to_value
+from relaxlab.runtime.packed import get_func
+
+LoopRunner = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A module, and how its loop functions are run."""
+
+    mod: Module
+    run_loops: LoopRunner
+
+    def call(self, name: str, args: tuple[Any, ...]) -> Any:
+        """Run the function of that name on Python arguments."""
+        fn = self.mod.get(name)
+        if isinstance(fn, graph.Function):
+            if len(args) == len(fn.params):
+                args = tuple(to_value(a, p.ty) for a, p in zip(args, fn.params, strict=True))
+            return Closure(self, name, fn)(*args)
+        if isinstance(fn, loops.PrimFunc):
+            return self.run_loops(fn, args, name=name)
+        return _packed(name)(*args)
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """A graph function as a value, with what it captured."""
+
+    machine: Machine
+    name: str
+    fn: graph.Function
+    values: Mapping[graph.Var, Any] = field(default_factory=dict[graph.Var, Any])
+    symbols: Symbols = field(default_factory=Symbols)
+
+    def __call__(self, *args: Any) -> Any:
+        fn = self.fn
+        if len(args) != len(fn.params):
+            names = ", ".join(p.name for p in fn.params)
+            raise ExecutionError(
+                f"`{self.name}` takes {len(fn.params)} arguments ({names}), got {len(args)}"
+            )
+        frame = _Frame(self.machine, self.name, dict(self.values), self.symbols.copy())
+        with _located(f"in `{self.name}`"):
+            frame.enter(fn, args)
+            result = frame.sequence(fn.body)
+            if fn.ret_ty is not None:
+                frame.bind(result, fn.ret_ty, "the result")
+        return result
+
+
+class _located:  # noqa: N801
+    """Says where an ExecutionError happened."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ExecutionError):
+            raise ExecutionError(f"{self.where}: {error}") from error
+
+
+@dataclass(slots=True)
+class _Frame:
+    """One call in progress."""
+
+    machine: Machine
+    name: str
+    values: dict[graph.Var, Any]
+    symbols: Symbols
+
+    def enter(self, fn: graph.Function, args: tuple[Any, ...]) -> None:
+        """Bind the parameters; check their types and the declared upper bounds."""
+        dims = [
+            d
+            for p, a in zip(fn.params, args, strict=True)
+            if p.ty is not None
+            for d in match_value(a, p.ty, f"parameter `{p.name}`")
+        ]
+        self.symbols.bind(dims)
+        bounds: Mapping[str, int] = fn.attrs.get("tir_var_upper_bound", {})
+        for symbol, value in self.symbols.values.items():
+            if value > bounds.get(symbol.name, value):
+                raise ExecutionError(
+                    f"`{symbol}` is {value}, above its declared upper bound {bounds[symbol.name]}"
+                )
+        self.values.update(zip(fn.params, args, strict=True))
+
+    def bind(self, value: Any, ty: Type, what: str) -> None:
+        """Check `value` against `ty`, binding the symbols it defines."""
+        self.symbols.bind(match_value(value, ty, what))
+
+    def verify(self, value: Any, ty: Type, what: str) -> None:
+        """Check `value` against a deduced type, which defines no symbols."""
+        dims = match_value(value, ty, what)
+        self.symbols.bind([d for d in dims if not unknowns(d[0], self.symbols.values)])
+
+    def sequence(self, seq: graph.SeqExpr) -> Any:
+        for block in seq.blocks:
+            for b in block.bindings:
+                self.binding(b)
+        return self.eval(seq.body)
+
+    def binding(self, b: graph.Binding) -> None:
+        match b:
+            case graph.VarBinding(graph.Function() as fn, var):
+                closure = Closure(self.machine, var.name, fn, self.values, self.symbols)
+                self.values[var] = closure  # `values` is shared: the function may call itself
+            case graph.VarBinding(value, var):
+                with _located(f"computing `{var.name}`"):
+                    result = self.eval(value)
+                    if var.ty is not None:
+                        self.verify(result, var.ty, f"`{var.name}`, of type {var.ty},")
+                self.values[var] = result
+            case graph.MatchCast(value, ty, var):
+                result = self.eval(value)
+                what = f"`{value.name}`" if isinstance(value, graph.Var) else "the value"
+                with _located(f"match_cast `{var.name}`"):
+                    self.bind(result, ty, what)
+                self.values[var] = result
+            case _:
+                raise ExecutionError(f"the interpreter has no meaning for {type(b).__name__}")
+
+    def scalar(self, e: expr.PrimExpr) -> Any:
+        try:
+            return evaluate(e, self.symbols.values)
+        except CannotEvaluate as error:
+            raise ExecutionError(f"{e}: {error}") from None
+
+    def eval(self, e: graph.Expr) -> Any:
+        match e:
+            case graph.Var(name):
+                if e not in self.values:
+                    raise ExecutionError(f"`{name}` has no value yet")
+                return self.values[e]
+            case graph.Constant(data):
+                return _read_only(data)
+            case graph.Tuple(fields):
+                return tuple(self.eval(f) for f in fields)
+            case graph.TupleGetItem(value, index):
+                return self.field(self.eval(value), index)
+            case graph.ShapeExpr(values):
+                return tuple(self.scalar(v) for v in values)
+            case graph.PrimValue(value):
+                return self.scalar(value)
+            case graph.StringImm(value) | graph.DataTypeImm(value):
+                return value
+            case graph.GlobalVar(name):
+                return self.function(name)
+            case graph.ExternFunc(name):
+                return _packed(name)
+            case graph.Function():
+                return Closure(self.machine, f"{self.name}.lambda", e, self.values, self.symbols)
+            case graph.If(condition, yes, no):
+                return self.sequence(yes if self.truth(condition) else no)
+            case graph.SeqExpr():
+                return self.sequence(e)
+            case graph.Call():
+                return self.call(e)
+            case _:
+                raise ExecutionError(f"the interpreter has no meaning for {type(e).__name__}")
+
+    def field(self, value: Any, index: int) -> Any:
+        if not isinstance(value, tuple) or not 0 <= index < len(value):
+            raise ExecutionError(f"field {index} of {type(value).__name__}")
+        return value[index]
+
+    def truth(self, condition: graph.Expr) -> bool:
+        value = np.asarray(self.eval(condition))
+        if value.shape != () or value.dtype != np.bool_:
+            raise ExecutionError(
+                f"a condition must be a bool scalar, is {value.dtype} of shape {value.shape}"
+            )
+        return bool(value)
+
+    def function(self, name: str) -> Any:
+        fn = self.machine.mod.get(name)
+        if isinstance(fn, graph.Function):
+            return Closure(self.machine, name, fn)
+        if isinstance(fn, loops.PrimFunc):
+            return lambda *args: self.machine.run_loops(fn, args, name=name)
+        if fn is None:
+            raise ExecutionError(f"the module has no function `{name}`")
+        return _packed(fn.name)
+
+    # Calls
+
+    def call(self, e: graph.Call) -> Any:
+        match e.op:
+            case graph.Op("call_tir" | "call_tir_inplace" | "call_dps_packed"):
+                return self.destination_passing(e)
+            case graph.Op("call_pure_packed"):
+                return self.claimed(e, self.eval(e.args[0])(*map(self.eval, e.args[1:])))
+            case graph.Op("invoke_closure" | "invoke_pure_closure"):
+                return self.claimed(e, self.eval(e.args[0])(*self.eval(e.args[1])))
+            case graph.Op(name):
+                return self.operator(e, name)
+            case _:
+                return self.claimed(e, self.eval(e.op)(*map(self.eval, e.args)))
+
+    def claimed(self, e: graph.Call, result: Any) -> Any:
+        """`result`, checked against the type stated at the call."""
+        result = _plain(result)
+        if e.ty_args:
+            claim = e.ty_args[0] if len(e.ty_args) == 1 else TupleType(e.ty_args)
+            self.verify(result, claim, f"the result of {_name(e.op)}")
+        return result
+
+    def operator(self, e: graph.Call, name: str) -> Any:
+        row = find_op(name)
+        if row is None or row.reference is None:
+            raise ExecutionError(f"operator R.{name} has no NumPy meaning")
+        args = [self.eval(a) for a in e.args]
+        try:
+            with np.errstate(all="ignore"):
+                return _plain(row.reference(*args, **e.attrs))
+        except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
+            raise ExecutionError(f"R.{name}: {error}") from error
+
+    def destination_passing(self, e: graph.Call) -> Any:
+        """Allocate the outputs, call, and return them."""
+        callee, packed = e.args[0], self.eval(e.args[1])
+        inputs = packed if isinstance(packed, tuple) else (packed,)
+        inplace: tuple[int, ...] = e.attrs.get("inplace_indices", (-1,) * len(e.ty_args))
+        if e.op == graph.Op("call_tir_inplace") and "inplace_indices" not in e.attrs:
+            inplace = (0,)
+        pairs = zip(e.ty_args, inplace, strict=True)
+        outputs = [self.allocate(t) if i < 0 else inputs[i] for t, i in pairs]
+        fresh = [o for o, i in zip(outputs, inplace, strict=True) if i < 0]
+        symbols = self.eval(e.args[2]) if len(e.args) > 2 else ()
+        self.eval(callee)(*inputs, *fresh, *symbols)
+        result = outputs[0] if len(outputs) == 1 else tuple(outputs)
+        return self.claimed(e, result)
+
+    def allocate(self, ty: Type) -> Array:
+        if not isinstance(ty, TensorType) or ty.shape is None or ty.dtype is None:
+            raise ExecutionError(f"cannot allocate an output of type {ty}")
+        return uninitialised([self.scalar(d) for d in ty.shape], ty.dtype)
+
+
+def _read_only(data: Array) -> Array:
+    view = data.view()
+    view.flags.writeable = False
+    return view
+
+
+def _plain(value: Any) -> Any:
+    """NumPy scalars as arrays, lists as tuples."""
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    if isinstance(value, list | tuple):
+        return tuple(_plain(v) for v in value)
+    return value
+
+
+def _name(op: graph.Expr) -> str:
+    return f"`{getattr(op, 'name', 'the function')}`"
+
+
+def _packed(name: str) -> Callable[..., Any]:
+    try:
+        return get_func(name)
+    except KeyError as error:
+        raise ExecutionError(str(error.args[0])) from None
