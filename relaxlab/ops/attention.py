@@ -22,7 +22,7 @@ from relaxlab.ops.define import (
     require_dtype,
     tensor_arg,
 )
-from relaxlab.ops.shapes import broadcast_dim, broadcast_index, divide_exactly, prove_equal, show
+from relaxlab.ops.shapes import ONE, broadcast_index, differ, divide_exactly, show
 
 Array = np.ndarray[Any, Any]
 MASKS = (None, "TopLeft", "BottomRight")
@@ -54,7 +54,7 @@ def _attention_infer(call: graph.Call, tys: TypesOf) -> Type:
         ("head_dim of query and key", q.shape[3], k.shape[3]),
     )
     for what, a, b in pairs:
-        if prove_equal(a, b) is False:
+        if differ(call, a, b, f"the {what}"):
             raise fail(call, f"the {what} differ: {a} and {b}")
     if divide_exactly(q.shape[2:3], k.shape[2:3]) is None:
         raise fail(
@@ -71,10 +71,10 @@ def _check_bias(call: graph.Call, tys: TypesOf, q: TensorType, k: TensorType) ->
     assert q.shape is not None and k.shape is not None
     scores = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
     known = bias.shape if bias.ndim == 4 else None
-    if bias.ndim not in (-1, 4) or (
-        known is not None
-        and any(broadcast_dim(b, s) is False for b, s in zip(known, scores, strict=True))
-    ):
+    pairs = (
+        [] if known is None else [(b, s) for b, s in zip(known, scores, strict=True) if b != ONE]
+    )
+    if bias.ndim not in (-1, 4) or any(differ(call, b, s, "bias and scores") for b, s in pairs):
         raise fail(
             call,
             f"bias must broadcast to (batch, heads, query length, key length) = {show(scores)}, "
@@ -256,7 +256,7 @@ def _check_offset(call: graph.Call, tys: TypesOf, x: TensorType) -> None:
             "use R.prim_value(n) for one position of all sequences",
         )
     require_dtype(call, offset, is_int, "integer", 1)
-    if offset.shape and x.shape and prove_equal(offset.shape[0], x.shape[0]) is False:
+    if offset.shape and x.shape and differ(call, offset.shape[0], x.shape[0], "the batch sizes"):
         raise fail(call, f"offset has {offset.shape[0]} entries for a batch of {x.shape[0]}")
 
 
@@ -266,7 +266,9 @@ def _check_factors(call: graph.Call, tys: TypesOf, pairs: int) -> None:
     factors = tensor_arg(call, tys, 2)
     require_dtype(call, factors, is_float, "floating point", 2)
     known = factors.shape[0] if factors.shape else expr.const(pairs)
-    if factors.ndim not in (-1, 1) or prove_equal(known, expr.const(pairs)) is False:
+    if factors.ndim not in (-1, 1) or differ(
+        call, known, expr.const(pairs), "freq_factors and pairs"
+    ):
         raise fail(call, f"freq_factors must have shape ({pairs},), one per pair, is {factors}")
 
 

@@ -24,7 +24,7 @@ from relaxlab.ops.define import (
     require_dtype,
     tensor_arg,
 )
-from relaxlab.ops.shapes import Shape, prove, show, simplify
+from relaxlab.ops.shapes import Shape, impossible, prove, show, simplify
 
 Array = np.ndarray[Any, Any]
 Indices = tuple[PrimExpr, ...]
@@ -119,8 +119,25 @@ def _slices(call: graph.Call, shape: Shape) -> dict[int, tuple[PrimExpr, int, Pr
     for axis, begin, end, stride in zip(axes, begins, ends, strides, strict=True):
         if not isinstance(stride, expr.IntImm) or stride.value == 0:
             raise fail(call, f"strides must be constants other than 0, got {stride}")
-        result[axis] = _slice(shape[axis], begin, end, stride.value, attr(call, "assume_inbound"))
+        inbound = attr(call, "assume_inbound")
+        result[axis] = _slice(shape[axis], begin, end, stride.value, inbound)
+        if inbound:
+            _check_promise(call, shape[axis], result[axis])
     return result
+
+
+def _check_promise(
+    call: graph.Call, extent: PrimExpr, part: tuple[PrimExpr, int, PrimExpr]
+) -> None:
+    """`assume_inbound` says that the slice lies in the tensor: proved, or checked at run time."""
+    first, stride, count = part
+    last = first + (count - 1) * stride
+    low, high = (first, last) if stride > 0 else (last, first)
+    empty = expr.EQ(count, te.ZERO)
+    inside = expr.And(expr.GE(low, te.ZERO), expr.LT(high, extent))
+    for condition in (expr.GE(count, te.ZERO), expr.Or(empty, inside)):
+        if impossible(call, condition, f"the slice from {first} lies outside {extent}"):
+            raise fail(call, f"{count} elements from {first} do not lie in {extent}")
 
 
 def _bounds(call: graph.Call, name: str, count: int) -> list[PrimExpr]:

@@ -24,7 +24,7 @@ from relaxlab.ops.define import (
     tensor_tuple_arg,
 )
 from relaxlab.ops.reduce import narrow
-from relaxlab.ops.shapes import ONE, Shape, broadcast_index, broadcast_types, prove_equal, show
+from relaxlab.ops.shapes import ONE, Shape, broadcast_index, broadcast_types, differ, show
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +37,7 @@ def _product_dtypes(call: graph.Call, a: TensorType, b: TensorType) -> str | Non
 
 
 def _check_inner(call: graph.Call, a: TensorType, b: TensorType, x: PrimExpr, y: PrimExpr) -> None:
-    if prove_equal(x, y) is False:
+    if differ(call, x, y, "the contracted dimensions"):
         assert a.shape is not None and b.shape is not None
         raise fail(
             call,
@@ -245,7 +245,9 @@ def _einsum_extents(
             known = extents.setdefault(label, extent)
             if label[0] == "." and known == ONE:
                 extents[label] = extent
-            elif prove_equal(known, extent) is False and not (label[0] == "." and extent == ONE):
+            elif not (label[0] == "." and extent == ONE) and differ(
+                call, known, extent, f"the dimensions {label!r}"
+            ):
                 raise fail(call, f"dimension {label!r} is {known} here and {extent} there")
     return extents
 

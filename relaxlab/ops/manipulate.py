@@ -27,11 +27,15 @@ from relaxlab.ops.define import (
 from relaxlab.ops.shapes import (
     ONE,
     Shape,
+    at_most,
     broadcast_index,
+    differ,
     divide_exactly,
+    impossible,
     product,
     prove_equal,
     show,
+    simplify,
 )
 
 Array = np.ndarray[Any, Any]
@@ -64,10 +68,13 @@ def _reshape_infer(call: graph.Call, tys: TypesOf) -> Type:
         assert x.shape is not None
         rest = tuple(d for d in dims if d != MINUS_ONE)
         missing = divide_exactly(x.shape, rest)
-        if missing is None:
+        counts = product(x.shape), product((*rest, missing or ONE))
+        if missing is None or differ(call, *counts, "the element counts"):
             raise _reshape_error(call, x.shape, dims)
         dims = (*dims[: holes[0]], missing, *dims[holes[0] + 1 :])
-    elif x.shape is not None and prove_equal(product(x.shape), product(dims)) is False:
+    elif x.shape is not None and differ(
+        call, product(x.shape), product(dims), "the element counts"
+    ):
         raise _reshape_error(call, x.shape, dims)
     return TensorType(dims, x.dtype)
 
@@ -94,6 +101,8 @@ def _groups(old: Shape, new: Shape) -> list[tuple[range, range]]:
 
 def _cuts(old: Shape, new: Shape) -> list[tuple[int, int]]:
     cuts: list[tuple[int, int]] = []
+    if te.ZERO in old or te.ZERO in new:  # nothing is read
+        return [(len(old), len(new))]
     i = j = 0
     while (i, j) != (len(old), len(new)):
         ends = itertools.product(range(i, len(old) + 1), range(j, len(new) + 1))
@@ -213,7 +222,7 @@ def _squeeze_infer(call: graph.Call, tys: TypesOf) -> Type:
     if x.shape is None:
         return TensorType(None, x.dtype, x.ndim - len(gone))
     for d in gone:
-        if prove_equal(x.shape[d], ONE) is False:
+        if differ(call, x.shape[d], ONE, "a squeezed dimension and 1"):
             raise fail(call, f"dimension {d} of {show(x.shape)} is {x.shape[d]}, not 1")
     return TensorType(tuple(e for d, e in enumerate(x.shape) if d not in gone), x.dtype)
 
@@ -288,7 +297,7 @@ def _broadcast_to_infer(call: graph.Call, tys: TypesOf) -> Type:
         raise fail(call, f"{x} has more dimensions than {show(shape.values)}")
     if x.shape is not None:
         for a, b in zip(reversed(x.shape), reversed(shape.values), strict=False):
-            if prove_equal(a, b) is False and prove_equal(a, ONE) is False:
+            if impossible(call, expr.Or(expr.EQ(a, b), expr.EQ(a, ONE)), f"{a} must be 1 or {b}"):
                 raise fail(
                     call, f"{show(x.shape)} cannot become {show(shape.values)}: {a} against {b}"
                 )
@@ -356,7 +365,7 @@ def _merged(call: graph.Call, fields: tuple[TensorType, ...], skip: int | None) 
     shapes = [f.shape for f in fields if f.shape is not None]
     for shape in shapes[1:]:
         for d, (a, b) in enumerate(zip(shapes[0], shape, strict=True)):
-            if d != skip and prove_equal(a, b) is False:
+            if d != skip and differ(call, a, b, f"the extents of dimension {d}"):
                 texts = " and ".join(map(show, shapes))
                 raise fail(call, f"shapes {texts} differ in dimension {d}: {a} against {b}")
     return list(shapes[0])
@@ -466,14 +475,9 @@ def _split_bounds(call: graph.Call, extent: PrimExpr) -> list[tuple[PrimExpr, Pr
         begins: list[PrimExpr] = [expr.binary(expr.Mul, i, size) for i in range(where)]
     else:
         begins = [expr.const(0), *(expr.as_expr(b) for b in where)]
-    if isinstance(extent, expr.IntImm):  # pieces past the end are empty, as in NumPy
-        begins = [expr.binary(expr.Min, b, extent) for b in begins]
+    begins = [at_most(b, extent) for b in begins]  # pieces past the end are empty, as in NumPy
     ends = [*begins[1:], extent]
-    pieces = [(b, e - b) for b, e in zip(begins, ends, strict=True)]
-    exact = divide_exactly((extent,), (expr.const(where),)) if isinstance(where, int) else None
-    if exact is not None:
-        assert isinstance(where, int)
-        pieces = [(expr.binary(expr.Mul, i, exact), exact) for i in range(where)]
+    pieces = [(b, simplify(e - b)) for b, e in zip(begins, ends, strict=True)]
     for _, length in pieces:
         if isinstance(length, expr.IntImm) and length.value < 0:
             raise fail(call, f"indices_or_sections {where} must not decrease")

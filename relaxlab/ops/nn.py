@@ -39,7 +39,7 @@ from relaxlab.ops.reduce import (
     reduction,
     variance_compute,
 )
-from relaxlab.ops.shapes import prove_equal, show
+from relaxlab.ops.shapes import differ, show
 
 Array = np.ndarray[Any, Any]
 
@@ -237,7 +237,7 @@ def _norm_infer(call: graph.Call, tys: TypesOf) -> Type:
         if f.shape is None or x.shape is None:
             continue
         for a, d in zip(axes, f.shape, strict=True):
-            if prove_equal(x.shape[a], d) is False:
+            if differ(call, x.shape[a], d, f"axis {a} and argument {index}"):
                 raise fail(
                     call,
                     f"argument {index} has shape {show(f.shape)}, the axes {axes} of "

@@ -24,7 +24,7 @@ from relaxlab.ops.define import (
     tensor_arg,
     tensor_like,
 )
-from relaxlab.ops.shapes import ONE, prove, prove_equal
+from relaxlab.ops.shapes import ONE, differ, impossible
 
 Array = np.ndarray[Any, Any]
 Buffers = dict[te.Tensor, loops.Buffer]
@@ -210,7 +210,7 @@ def _topk_infer(call: graph.Call, tys: TypesOf) -> Type:
         count = x.shape[axis] if k == -1 else expr.as_expr(k)
         if isinstance(count, expr.IntImm) and count.value < 0:
             raise fail(call, f"k must be -1 (all) or at least 0, is {k}")
-        if prove(LE(count, x.shape[axis])) is False:
+        if impossible(call, LE(count, x.shape[axis]), f"k ({count}) exceeds the extent"):
             raise fail(call, f"k is {count}, the tensor has only {x.shape[axis]} along axis {axis}")
         values = TensorType((*x.shape[:axis], count, *x.shape[axis + 1 :]), x.dtype)
     indices = tensor_like(values, dtype_attr(call))
@@ -308,10 +308,10 @@ def _multinomial_infer(call: graph.Call, tys: TypesOf) -> Type:
         if t.ndim not in (-1, 2):
             raise fail(call, f"argument {i} must have two dimensions, is {t}")
     for i, t in enumerate((uniform, rows), 1):
-        if t.shape is not None and prove_equal(t.shape[1], ONE) is False:
+        if t.shape is not None and differ(call, t.shape[1], ONE, "the row length and 1"):
             raise fail(call, f"argument {i} must have shape (n, 1), is {t}")
-    known = uniform.shape is not None and rows.shape is not None
-    if known and prove_equal(uniform.shape[0], rows.shape[0]) is False:
+    pair = [t.shape[0] for t in (uniform, rows) if t.shape]
+    if len(pair) == 2 and differ(call, pair[0], pair[1], "the numbers of draws"):
         raise fail(call, f"{uniform} and {rows} must have one row per draw")
     return TensorType(uniform.shape, dtype_attr(call), 2)
 

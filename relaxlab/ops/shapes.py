@@ -9,7 +9,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import TensorType
-from relaxlab.ops.define import fail
+from relaxlab.ops.define import fail, op_name, require
 
 Shape = tuple[PrimExpr, ...]
 ONE = expr.const(1)
@@ -29,11 +29,35 @@ def prove(condition: PrimExpr) -> bool | None:
     return Analyzer.for_shapes((condition,)).prove(condition)
 
 
+def impossible(call: graph.Call, condition: PrimExpr, claim: str) -> bool:
+    """Whether a condition that the call needs never holds. Where that depends on the symbols, the
+    loop function checks it at run time and stops with `claim` when it does not hold."""
+    truth = prove(condition)
+    if truth is None:
+        require(condition, f"{op_name(call)}: {claim}")
+    return truth is False
+
+
+def differ(call: graph.Call, a: PrimExpr, b: PrimExpr, what: str) -> bool:
+    """Whether two dimensions that must be equal never are; see `impossible`."""
+    equal = prove_equal(a, b)
+    if equal is None:
+        require(expr.EQ(a, b), f"{op_name(call)}: {what} must be equal, {a} and {b}")
+    return equal is False
+
+
 def simplify(dim: PrimExpr) -> PrimExpr:
     """A dimension in its shortest form."""
     if isinstance(dim, expr.IntImm | expr.Var):
         return dim
     return Analyzer.for_shapes((dim,)).simplify(dim)
+
+
+def at_most(value: PrimExpr, limit: PrimExpr) -> PrimExpr:
+    """`value`, or `limit` where it may be larger."""
+    if prove(expr.LE(value, limit)) is True:
+        return value
+    return simplify(expr.binary(expr.Min, value, limit))
 
 
 def _factors(dims: Sequence[PrimExpr]) -> tuple[int, Counter[PrimExpr]]:
