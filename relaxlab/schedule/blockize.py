@@ -11,18 +11,17 @@ from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
     BlockRealize,
-    BufferLoad,
-    BufferStore,
     For,
     IterVar,
     PrimFunc,
     Range,
     Stmt,
 )
-from relaxlab.ir.node import Node, map_children, replace, rewrite
+from relaxlab.ir.node import map_children, replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import ZERO, analyzer_at, bind_stmt, loop_env, span_of
+from relaxlab.schedule.regions import simplified
 from relaxlab.schedule.tree import (
     LoopPlace,
     conjuncts,
@@ -198,16 +197,7 @@ def _simplified(inside: Block, axes: list[_Axis]) -> Block:
             if iv is not None:
                 an.bind_range(iv.var, iv.dom)
 
-    def visit(n: Node) -> Node | None:
-        match n:
-            case BufferLoad(_, indices) | BufferStore(_, _, indices):
-                return replace(n, indices=tuple(an.simplify(i) for i in indices))
-            case Range(lo, extent):
-                return Range(an.simplify(lo), extent)
-            case _:
-                return None
-
-    return rewrite(inside, visit)
+    return simplified(inside, an)
 
 
 def _init_nest(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.regions import access_regions
 from relaxlab.ir.expr import Call, PrimExpr
 from relaxlab.ir.loops import (
@@ -20,6 +22,7 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.schedule.tree import child_stmts, with_child
 
+S = TypeVar("S", bound=Node)
 IndexFn = Callable[[Sequence[PrimExpr]], tuple[PrimExpr, ...]]
 RegionFn = Callable[[tuple[Range, ...]], tuple[Range, ...]]
 
@@ -66,6 +69,21 @@ def rewrite_accesses(
                 return replace(n, buffer=new, indices=index(indices))
             case BufferRegion(b, ranges) if b is old:
                 return replace(n, buffer=new, region=region(ranges))
+            case _:
+                return None
+
+    return rewrite(root, visit)
+
+
+def simplified(root: S, an: Analyzer) -> S:
+    """`root` with the indices of its accesses and regions simplified."""
+
+    def visit(n: Node) -> Node | None:
+        match n:
+            case BufferLoad(_, indices) | BufferStore(_, _, indices):
+                return replace(n, indices=tuple(an.simplify(i) for i in indices))
+            case Range(lo, extent):
+                return Range(an.simplify(lo), an.simplify(extent))
             case _:
                 return None
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.expr import PrimExpr, Var, as_expr
 from relaxlab.ir.loops import Block, Buffer, For, PrimFunc
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule import annotate as _annotate
@@ -20,7 +20,9 @@ from relaxlab.schedule import cache as _cache
 from relaxlab.schedule import compute_location as _location
 from relaxlab.schedule import for_kind as _kind
 from relaxlab.schedule import inline as _inline
+from relaxlab.schedule import layout as _layout
 from relaxlab.schedule import reduction as _reduction
+from relaxlab.schedule import rfactor as _rfactor
 from relaxlab.schedule import split_fuse_reorder as _loops
 from relaxlab.schedule import tensorize as _tensorize
 from relaxlab.schedule import tree
@@ -244,6 +246,36 @@ class Schedule:
             return tree.find_block(self.func, init).block
 
         return self._step("decompose_reduction", {"block": block, "loop": loop}, run)
+
+    def rfactor(self, loop: LoopRV, factor_axis: int = 0) -> BlockRV:
+        """Reduce per iteration of a reduce loop, then reduce the results; returns the first."""
+
+        def run() -> Block:
+            self.func, name = _rfactor.rfactor(self.func, self._var(loop), factor_axis)
+            return tree.find_block(self.func, name).block
+
+        return self._step("rfactor", {"loop": loop, "factor_axis": factor_axis}, run)
+
+    # Layouts
+
+    def transform_layout(
+        self,
+        block: BlockRV,
+        buffer: tuple[str, int] | str | Buffer,
+        index_map: _layout.MapLike,
+        pad_value: float | PrimExpr | None = None,
+    ) -> None:
+        """Store a buffer in another order; `buffer` is ("read" | "write", index), or a buffer of
+        the block or its name. `index_map` is an IndexMap or a function of the old indices."""
+        found = self._place(block).block
+        kind, index = _layout.region_number(found, buffer)
+        target = _cache.buffer_of(found, kind, index, "transform_layout")
+        imap = _layout.as_index_map(index_map, target.ndim)
+        pad = None if pad_value is None else as_expr(pad_value, target.dtype)
+        args = {"block": block, "buffer": (kind, index), "index_map": imap, "pad_value": pad}
+        self._edit(
+            "transform_layout", args, _layout.transform_layout, found.name, kind, index, imap, pad
+        )
 
     # Blocks of blocks
 

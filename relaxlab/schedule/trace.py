@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 
@@ -47,6 +48,9 @@ def _show(value: Value) -> str:
     match value:
         case Ref() | PrimExpr():
             return str(value)
+        case IndexMap(variables, finals):
+            names = ", ".join(v.name for v in variables)
+            return f"lambda {names}: ({', '.join(map(str, finals))},)"
         case tuple():
             return f"[{', '.join(_show(v) for v in value)}]"  # type: ignore[reportUnknownVariableType]
         case _:
@@ -101,6 +105,8 @@ def _encode(value: Value) -> Any:
             return {"float": number.hex(), "dtype": dtype}
         case Var(name):
             return {"symbol": name}
+        case IndexMap(variables, finals):
+            return {"map": [v.name for v in variables], "to": [_encode(e) for e in finals]}
         case expr.BinaryOp(a, b) if type(value).__name__ in _EXPRESSIONS:
             return {"op": type(value).__name__, "a": _encode(a), "b": _encode(b)}
         case _:
@@ -121,6 +127,10 @@ def _decode(value: Any, symbols: Mapping[str, Var]) -> Value:
             if name not in symbols:
                 raise ValueError(f"the trace needs a symbol {name!r}; there are {sorted(symbols)}")
             return symbols[name]
+        case {"map": names, "to": finals}:
+            variables = {name: Var(name) for name in names}
+            inner = {**symbols, **variables}
+            return IndexMap(tuple(variables.values()), tuple(_decode(e, inner) for e in finals))
         case {"op": op, "a": a, "b": b} if op in _EXPRESSIONS:
             return expr.binary(_EXPRESSIONS[op], _decode(a, symbols), _decode(b, symbols))
         case dict():

@@ -1,0 +1,303 @@
+"""rfactor: one reduction becomes many partial ones, then a reduction of their results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr, loops
+from relaxlab.ir.dtypes import bits_of, is_float, is_uint
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    IterVar,
+    PrimFunc,
+    Range,
+    Stmt,
+)
+from relaxlab.ir.node import replace
+from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.ranges import ZERO, bind_stmt, shape_analyzer
+from relaxlab.schedule.regions import refreshed, simplified, with_alloc
+from relaxlab.schedule.scope import is_reduction
+from relaxlab.schedule.tree import (
+    BlockPlace,
+    conjuncts,
+    describe_block,
+    describe_loop,
+    find_block,
+    find_loop,
+    fresh_block_name,
+    fresh_buffer_name,
+    realizes_under,
+    vars_in,
+)
+
+
+def lowest(dtype: str) -> PrimExpr:
+    """The identity of max."""
+    if is_float(dtype):
+        return expr.const(float("-inf"), dtype)
+    return expr.const(0 if is_uint(dtype) else -(1 << (bits_of(dtype) - 1)), dtype)
+
+
+def highest(dtype: str) -> PrimExpr:
+    """The identity of min."""
+    if is_float(dtype):
+        return expr.const(float("inf"), dtype)
+    return expr.const((1 << (bits_of(dtype) - (0 if is_uint(dtype) else 1))) - 1, dtype)
+
+
+_IDENTITY = {
+    expr.Add: lambda dtype: expr.const(0, dtype),
+    expr.Mul: lambda dtype: expr.const(1, dtype),
+    expr.Max: lowest,
+    expr.Min: highest,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Reduction:
+    """`buffer[indices] = op(buffer[indices], value)`, or with the operands exchanged."""
+
+    op: type[expr.BinaryOp]
+    buffer: Buffer
+    indices: tuple[PrimExpr, ...]
+    value: PrimExpr
+    accumulator_first: bool
+
+    def combined(self, accumulator: PrimExpr, value: PrimExpr) -> PrimExpr:
+        a, b = (accumulator, value) if self.accumulator_first else (value, accumulator)
+        return self.op(a, b)
+
+    @property
+    def identity(self) -> PrimExpr:
+        return _IDENTITY[self.op](self.buffer.dtype)
+
+
+def rfactor(func: PrimFunc, var: Var, factor_axis: int) -> tuple[PrimFunc, str]:
+    """Compute a partial reduction per iteration of a reduce loop, then reduce these.
+
+    The partial results go to a new buffer with one more dimension, at `factor_axis`. The partial
+    block (`X_rf`, its name is returned) stays in the loops; the block `X` follows in new ones.
+    """
+    place = _only_block(func, var)
+    loop = find_loop(func, var).loop
+    reduction = _reduction_of(place)
+    ndim = reduction.buffer.ndim
+    if not -ndim - 1 <= factor_axis <= ndim:
+        raise ScheduleError(
+            "rfactor", describe_loop(loop),
+            f"factor_axis {factor_axis} is from {-ndim - 1} to {ndim}",
+        )  # fmt: skip
+    axis = factor_axis % (ndim + 1)
+    top = _perfect_from(place, loop)
+    shape = reduction.buffer.shape
+    partial = Buffer(
+        fresh_buffer_name(func, f"{reduction.buffer.name}_rf"),
+        (*shape[:axis], loop.extent, *shape[axis:]),
+        reduction.buffer.dtype,
+    )
+    rf = _partial_block(place, loop, reduction, partial, axis)
+    nest: Stmt = rf
+    around = place.loops[place.loops.index(top) :]
+    for around_loop in reversed(around):
+        nest = replace(around_loop, body=nest)
+    final = _final_nest(place, loop, around, reduction, partial, axis)
+    depth = place.path.index(top)
+    func = place.replaced(loops.seq(nest, final), depth)
+    return with_alloc(func, place.scope.name, partial), rf.block.name
+
+
+def _only_block(func: PrimFunc, var: Var) -> BlockPlace:
+    loop = find_loop(func, var, "rfactor").loop
+    realizes = realizes_under(loop)
+    if len(realizes) != 1:
+        raise ScheduleError("rfactor", describe_loop(loop), "one block is under the loop")
+    place = find_block(func, realizes[0].block.name, "rfactor")
+    if not is_reduction(place.block, place.scope):
+        raise ScheduleError(
+            "rfactor", describe_block(place.block),
+            "the block is a reduction with its initialisation",
+            suggestion="rfactor before decompose_reduction", about=(place.block.name,),
+        )  # fmt: skip
+    pairs = zip(place.block.iter_vars, place.realize.iter_values, strict=True)
+    kinds = {iv.kind for iv, value in pairs if var in vars_in(value)}
+    if kinds != {"reduce"}:
+        found = " and ".join(sorted(kinds)) or "no"
+        raise ScheduleError(
+            "rfactor", describe_loop(loop),
+            f"reduce axes alone are bound to the loop; {found} axes are",
+            about=(var,),
+        )  # fmt: skip
+    if loop.min != ZERO or vars_in(loop.extent) & {s.loop_var for s in place.loops}:
+        raise ScheduleError(
+            "rfactor", describe_loop(loop),
+            "the loop starts at 0 and its extent does not depend on other loops",
+        )  # fmt: skip
+    return place
+
+
+def _reduction_of(place: BlockPlace) -> _Reduction:
+    block = place.block
+    store = block.body
+    if isinstance(store, BufferStore) and isinstance(store.value, expr.BinaryOp):
+        op, accumulator = type(store.value), BufferLoad(store.buffer, store.indices)
+        a, b = store.value.a, store.value.b
+        if op in _IDENTITY and isinstance(block.init, BufferStore):
+            if a == accumulator:
+                return _Reduction(op, store.buffer, store.indices, b, True)
+            if b == accumulator:
+                return _Reduction(op, store.buffer, store.indices, a, False)
+    raise ScheduleError(
+        "rfactor", describe_block(block),
+        "the body is one store X[…] = X[…] op value with op one of +, *, min, max",
+        about=(block.name,),
+    )  # fmt: skip
+
+
+def _perfect_from(place: BlockPlace, factor: For) -> For:
+    """The outermost loop from which on there is nothing but the block. Raises ScheduleError."""
+    around = place.loops
+    top = around[-1]
+    below: Stmt = place.realize
+    for loop in reversed(around):
+        if loop.body is not below:
+            break
+        top = below = loop
+    outside = around[: around.index(top)]
+    reduced = {
+        v for iv, value in zip(place.block.iter_vars, place.realize.iter_values, strict=True)
+        if iv.kind == "reduce" for v in vars_in(value)
+    }  # fmt: skip
+    for loop in outside:
+        if loop.loop_var in reduced:
+            raise ScheduleError(
+                "rfactor", describe_loop(loop),
+                "nothing but the block is inside its outermost reduce loop",
+                about=(loop.loop_var,),
+            )  # fmt: skip
+    return top
+
+
+def _partial_block(
+    place: BlockPlace, loop: For, reduction: _Reduction, partial: Buffer, axis: int
+) -> BlockRealize:
+    block = place.block
+    spatial: list[tuple[IterVar, PrimExpr]] = []
+    reduce: list[tuple[IterVar, PrimExpr]] = []
+    table: dict[Var, PrimExpr] = {}
+    factor = IterVar(Var(f"v{loop.loop_var.name}"), Range(loop.min, loop.extent), "spatial")
+    by_loop: dict[Var, PrimExpr] = {loop.loop_var: factor.var}
+    ranges = {s.loop_var: Range(s.min, s.extent) for s in place.loops}
+    for iv, value in zip(block.iter_vars, place.realize.iter_values, strict=True):
+        if iv.kind == "spatial":
+            spatial.append((iv, value))
+        elif loop.loop_var not in vars_in(value):
+            reduce.append((iv, value))
+        else:
+            for v in sorted(vars_in(value) & ranges.keys() - by_loop.keys(), key=lambda v: v.name):
+                new = IterVar(Var(f"v{v.name}"), ranges[v], "reduce")
+                by_loop[v] = new.var
+                reduce.append((new, v))
+            table[iv.var] = substitute(value, by_loop)
+    value = substitute(reduction.value, table)
+    kept: list[PrimExpr] = []
+    for c in conjuncts(place.realize.predicate):
+        if loop.loop_var in vars_in(c):
+            value = _guarded(c, value, by_loop, reduction, place)
+        else:
+            kept.append(c)
+    at = _inserted(reduction.indices, axis, factor.var)
+    body = BufferStore(partial, reduction.combined(BufferLoad(partial, at), value), at)
+    bound = [(factor, loop.loop_var), *spatial, *reduce]
+    name = fresh_block_name(place.func, f"{block.name}_rf")
+    init = BufferStore(partial, reduction.identity, at)
+    rf = Block(name, tuple(iv for iv, _ in bound), (), (), body, init, span=block.span)
+    rf = refreshed(simplified(rf, _axes_analyzer(place, rf)))
+    return BlockRealize(tuple(v for _, v in bound), expr.all_of(kept), rf)
+
+
+def _axes_analyzer(place: BlockPlace, block: Block) -> Analyzer:
+    an = shape_analyzer(place.func)
+    bind_stmt(an, block)
+    return an
+
+
+def _guarded(
+    condition: PrimExpr,
+    value: PrimExpr,
+    by_loop: dict[Var, PrimExpr],
+    reduction: _Reduction,
+    place: BlockPlace,
+) -> PrimExpr:
+    """The value, or the identity where the condition fails: every partial result is initialised,
+    those beyond the end of the reduction too."""
+    inside = substitute(condition, by_loop)
+    left = vars_in(inside) & {s.loop_var for s in place.loops}
+    if left:
+        raise ScheduleError(
+            "rfactor", describe_block(place.block),
+            f"the predicate {condition} is about reduce loops alone", about=tuple(left),
+        )  # fmt: skip
+    return expr.Call(value.dtype, "if_then_else", (inside, value, reduction.identity))
+
+
+def _inserted(
+    indices: tuple[PrimExpr, ...], axis: int, extra: PrimExpr
+) -> tuple[PrimExpr, ...]:
+    return (*indices[:axis], extra, *indices[axis:])
+
+
+def _final_nest(
+    place: BlockPlace,
+    loop: For,
+    around: tuple[For, ...],
+    reduction: _Reduction,
+    partial: Buffer,
+    axis: int,
+) -> Stmt:
+    """The reduction of the partial results, in loops of its own."""
+    block = place.block
+    bound = [
+        (iv, value)
+        for iv, value in zip(block.iter_vars, place.realize.iter_values, strict=True)
+        if iv.kind == "spatial"
+    ]
+    used = {v for _, value in bound for v in vars_in(value)} | {loop.loop_var}
+    kept = [s for s in around if s.loop_var in used]
+    fresh: dict[Var, PrimExpr] = {s.loop_var: Var(s.loop_var.name) for s in kept}
+    axes: dict[Var, PrimExpr] = {iv.var: Var(iv.var.name) for iv, _ in bound}
+    factor = IterVar(Var(f"v{loop.loop_var.name}"), Range(loop.min, loop.extent), "reduce")
+    indices = tuple(substitute(i, axes) for i in reduction.indices)
+    value = BufferLoad(partial, _inserted(indices, axis, factor.var))
+    target = BufferLoad(reduction.buffer, indices)
+    body = BufferStore(reduction.buffer, reduction.combined(target, value), indices)
+    assert block.init is not None
+    iter_vars = [replace(iv, var=axes[iv.var]) for iv, _ in bound]  # type: ignore[arg-type]
+    final = replace(
+        block, iter_vars=(*iter_vars, factor), body=body, init=substitute(block.init, axes)
+    )
+    final = refreshed(final)
+    conditions = [
+        substitute(c, fresh) for c in conjuncts(place.realize.predicate)
+        if not vars_in(c) & (_reduce_loops(place) | {loop.loop_var})
+    ]  # fmt: skip
+    values = (*(substitute(v, fresh) for _, v in bound), fresh[loop.loop_var])
+    nest: Stmt = BlockRealize(values, expr.all_of(conditions), final)
+    for s in reversed(kept):
+        nest = For(
+            fresh[s.loop_var], substitute(s.min, fresh), substitute(s.extent, fresh), "serial", nest  # type: ignore[arg-type]
+        )  # fmt: skip
+    return nest
+
+
+def _reduce_loops(place: BlockPlace) -> set[Var]:
+    pairs = zip(place.block.iter_vars, place.realize.iter_values, strict=True)
+    return {v for iv, value in pairs if iv.kind == "reduce" for v in vars_in(value)}
