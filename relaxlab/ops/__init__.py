@@ -16,6 +16,7 @@ from relaxlab.ops import (  # noqa: F401
     index,
     linalg,
     manipulate,
+    memory,
     nn,
     reduce,
     search_sort,

@@ -18,7 +18,6 @@ import numpy as np
 
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, loops, types
-from relaxlab.ir.node import Attrs
 from relaxlab.ir.substitute import symbols_in
 
 Value: TypeAlias = "int | tuple[Value, ...]"
@@ -207,22 +206,15 @@ class CallKernel:
 class CallPacked:
     """dst = function(*args), a function registered outside the program.
 
+    `relaxlab.operator` is one that is always there: it runs an operator that has no loops
+    (`unique`, `print`) by its NumPy reference; its first two arguments are the operator's name and
+    its attributes as JSON.
     `dst` None: the result is dropped; in destination-passing calls the outputs are the last args.
     """
 
     function: str
     args: tuple[PackedArg, ...]
     dst: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class CallOperator:
-    """dst = an operator that has no loops (`unique`, `print`), run by its NumPy reference."""
-
-    op: str
-    args: tuple[PackedArg, ...]
-    attrs: Attrs
-    dst: Value | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +258,7 @@ class If:
 
 Instr: TypeAlias = (
     MatchShape | ComputeScalar | Require | LoadConst | LoadFunction | MakeShape | MakeScalar
-    | AllocStorage | Alloc | View | CallKernel | CallPacked | CallOperator | CallFunction
-    | Pack | Unpack | If
+    | AllocStorage | Alloc | View | CallKernel | CallPacked | CallFunction | Pack | Unpack | If
 )  # fmt: skip
 
 

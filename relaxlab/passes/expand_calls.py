@@ -1,0 +1,119 @@
+"""Make every allocation explicit: calls in destination-passing style (section 4.3).
+
+`y = call_tir(f, (x,), ty)` becomes `y = builtin.alloc_tensor(shape, dtype)` and `f(x, y)`. The
+functions have no dataflow blocks afterwards: calls now have effects.
+"""
+
+from __future__ import annotations
+
+from relaxlab.ir import expr, graph, types
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import Node, replace, rewrite
+from relaxlab.ir.substitute import substitute
+from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.bindings import known_shape, map_blocks, replace_body, tir_call
+
+VOID = types.TupleType(())
+ALLOC_TENSOR = graph.Op("builtin.alloc_tensor")
+DEVICE = graph.PrimValue(expr.const(0))
+SCOPE = graph.StringImm("global")
+
+
+@module_pass("expand_calls")
+def expand_calls(mod: Module, _: NoOptions) -> Module:
+    """Expand `call_tir`, `call_tir_inplace` and `call_dps_packed` into allocations and calls.
+
+    An output that overwrites an argument becomes that argument.
+    """
+    updates = {name: _function(fn) for name, fn in mod.graph_functions().items()}
+    return mod.with_functions(updates)
+
+
+def _function(fn: graph.Function) -> graph.Function:
+    local: dict[graph.Var, graph.Expr] = {}
+
+    def block(blk: graph.BindingBlock) -> graph.BindingBlock:
+        new = [x for b in blk.bindings for x in _binding(b)]
+        flow = isinstance(blk, graph.DataflowBlock)
+        if not flow and all(a is b for a, b in zip(new, blk.bindings, strict=False)):
+            return blk
+        for b in new:
+            var: graph.Var = b.var  # type: ignore[attr-defined]
+            if isinstance(var, graph.DataflowVar):
+                local[var] = graph.Var(var.name, var.ty, span=var.span)
+        return graph.BindingBlock(tuple(new), span=blk.span)
+
+    expanded = _merge_blocks(map_blocks(fn, block))
+    if not local:
+        return expanded
+    return replace_body(expanded, substitute(expanded.body, values=local))
+
+
+def _merge_blocks(fn: graph.Function) -> graph.Function:
+    """Neighbouring blocks as one, now that none is special."""
+
+    def visit(n: Node) -> Node | None:
+        if not isinstance(n, graph.SeqExpr) or len(n.blocks) < 2:
+            return None
+        merged = tuple(b for block in n.blocks for b in block.bindings)
+        return replace(n, blocks=(graph.BindingBlock(merged),))
+
+    return rewrite(fn, visit)
+
+
+def _binding(b: graph.Binding) -> list[graph.Binding]:
+    if not isinstance(b, graph.VarBinding):
+        return [b]
+    value = b.value
+    call = tir_call(value)
+    if call is not None:
+        extra = tuple(graph.PrimValue(s) for s in call.symbols)
+        kept = call.inplace or (-1,) * len(call.outs)
+        callee: graph.Expr = graph.GlobalVar(call.callee)
+        return _allocated(b, callee, call.args, call.outs, kept, extra)
+    match value:
+        case graph.Call(graph.Op("call_dps_packed"), (callee, packed, *_)):
+            args = packed.fields if isinstance(packed, graph.Tuple) else (packed,)
+            return _allocated(b, callee, args, value.ty_args, (-1,) * len(value.ty_args), ())
+        case _:
+            return [b]
+
+
+def _allocated(
+    b: graph.VarBinding,
+    callee: graph.Expr,
+    args: tuple[graph.Expr, ...],
+    outs: tuple[types.Type, ...],
+    kept: tuple[int, ...],
+    extra: tuple[graph.Expr, ...],
+) -> list[graph.Binding]:
+    """The allocations, the call, and the binding of `b`'s variable to the outputs."""
+    new: list[graph.Binding] = []
+    results: list[graph.Expr] = []
+    fresh: list[graph.Expr] = []
+    for i, (ty, source) in enumerate(zip(outs, kept, strict=True)):
+        if source >= 0:
+            results.append(args[source])
+            continue
+        whole = len(outs) == 1
+        var = b.var if whole else graph.Var(f"{b.var.name}_{i}", ty)
+        new.append(graph.VarBinding(alloc_tensor(ty), var, span=b.span))
+        results.append(var)
+        fresh.append(var)
+    ty_args = () if isinstance(callee, graph.GlobalVar) else (VOID,)
+    call = graph.Call(callee, (*args, *fresh, *extra), ty_args=ty_args, span=b.value.span)
+    new.append(graph.VarBinding(call, graph.Var("_", VOID), span=b.span))
+    if len(outs) != 1:
+        new.append(graph.VarBinding(graph.Tuple(tuple(results)), b.var, span=b.span))
+    elif not fresh:
+        new.append(graph.VarBinding(results[0], b.var, span=b.span))
+    return new
+
+
+def alloc_tensor(ty: types.Type) -> graph.Call:
+    """`R.builtin.alloc_tensor` of a tensor type."""
+    shape = known_shape(ty)
+    assert shape is not None and isinstance(ty, types.TensorType) and ty.dtype is not None
+    args = (graph.ShapeExpr(shape), graph.DataTypeImm(ty.dtype), DEVICE, SCOPE)
+    return graph.Call(ALLOC_TENSOR, args)
+

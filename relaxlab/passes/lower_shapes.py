@@ -1,0 +1,527 @@
+"""Lower graph functions to host functions: symbols become integers, variables registers.
+
+The last step of the paper's section 4.7: afterwards annotations are gone, and every check that
+deduction left to run time is an instruction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import Attrs, walk
+from relaxlab.ir.op_table import find_op
+from relaxlab.passes import host
+from relaxlab.passes.bindings import known_shape, leaf_type
+from relaxlab.passes.fusion_rules import product
+from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions
+from relaxlab.passes.liveness import liveness_of
+from relaxlab.passes.match_types import Claim, Symbols, match_claims
+
+Values = dict[graph.Var, host.Value]
+
+
+def lower_shapes(mod: Module) -> host.HostProgram:
+    """The host program of a module whose calls were expanded.
+
+    Raises `DiagnosticError` for what no host function can say (a symbol nothing determines, an
+    operator without loops or reference).
+    """
+    functions = {n: _Lowerer(n, f, mod).lower() for n, f in mod.graph_functions().items()}
+    _mark_written(functions, mod)
+    return host.HostProgram(functions, mod.loop_functions())
+
+
+@dataclass(slots=True)
+class _Lowerer:
+    name: str
+    fn: graph.Function
+    mod: Module
+    registers: list[host.Register] = field(default_factory=lambda: [])
+    values: Values = field(default_factory=lambda: {})
+    constants: list[np.ndarray[Any, Any]] = field(default_factory=lambda: [])
+    symbols: Symbols = field(default_factory=Symbols)
+    instrs: list[host.Instr] = field(default_factory=lambda: [])
+    escaping: set[graph.Var] = field(default_factory=lambda: set())
+
+    # --- Registers and values -----------------------------------------------------------------
+
+    def emit(self, instr: host.Instr) -> None:
+        self.instrs.append(instr)
+
+    def register(self, name: str, ty: types.Type) -> int:
+        self.registers.append(host.Register(name, ty))
+        return len(self.registers) - 1
+
+    def nest(self, name: str, ty: types.Type) -> host.Value:
+        """New registers for a value of type `ty`."""
+        if isinstance(ty, types.TupleType):
+            return tuple(self.nest(f"{name}[{i}]", f) for i, f in enumerate(ty.fields))
+        return self.register(name, ty)
+
+    def type_of(self, reg: int) -> types.Type:
+        return self.registers[reg].ty
+
+    def value(self, e: graph.Expr) -> host.Value:
+        """The registers holding a leaf expression."""
+        match e:
+            case graph.Var():
+                return self.values[e]
+            case graph.Tuple(fields):
+                return tuple(self.value(f) for f in fields)
+            case graph.Constant(data):
+                return self.constant(e, data)
+            case graph.ShapeExpr(dims):
+                dst = self.register("shape", types.ShapeType(dims))
+                self.emit(host.MakeShape(dst, dims))
+                return dst
+            case graph.PrimValue(value):
+                dst = self.register("scalar", types.PrimType(value.dtype, value))
+                self.emit(host.MakeScalar(dst, value))
+                return dst
+            case graph.GlobalVar(name):
+                dst = self.register(name, types.FuncType(None, types.ObjectType()))
+                self.emit(host.LoadFunction(dst, name))
+                return dst
+            case _:
+                raise self.error("E0503", f"{type(e).__name__} cannot be a value at run time", e)
+
+    def constant(self, e: graph.Expr, data: np.ndarray[Any, Any]) -> int:
+        found = [i for i, c in enumerate(self.constants) if c is data]
+        if not found:
+            self.constants.append(data)
+        ty = leaf_type(e)
+        assert ty is not None
+        dst = self.register("const", ty)
+        self.emit(host.LoadConst(dst, found[0] if found else len(self.constants) - 1))
+        return dst
+
+    def leaf(self, e: graph.Expr) -> int:
+        """The one register of a value that is not a tuple."""
+        value = self.value(e)
+        if not isinstance(value, int):
+            raise self.error("E0503", "a tuple stands where one value is wanted", e)
+        return value
+
+    def error(self, code: str, message: str, e: Any) -> DiagnosticError:
+        span = getattr(e, "span", None)
+        return DiagnosticError([Diagnostic(code, f"in `{self.name}`: {message}", span)])
+
+    # --- The function -------------------------------------------------------------------------
+
+    def lower(self) -> host.HostFunction:
+        live = liveness_of(self.fn, self.mod)
+        self.escaping = {v for v, i in live.intervals.items() if i.escapes is not None}
+        params = tuple(self.parameter(p) for p in self.fn.params)
+        self.values |= {v: p.value for v, p in zip(self.fn.params, params, strict=True)}
+        self.match([c for p in params for c in self.claims(p.value, p.ty, p.name)], entry=True)
+        self.sequence(self.fn.body)
+        result, result_type = self.returned()
+        return host.HostFunction(
+            self.name,
+            params,
+            tuple(self.registers),
+            tuple(dict.fromkeys(self.symbols.bound)),
+            tuple(self.constants),
+            tuple(self.instrs),
+            result,
+            result_type,
+            private=self.fn.private,
+        )
+
+    def parameter(self, p: graph.Var) -> host.HostParam:
+        ty = p.ty or types.ObjectType()
+        return host.HostParam(p.name, ty, self.nest(p.name, ty))
+
+    def claims(self, value: host.Value, ty: types.Type, name: str) -> Iterator[Claim]:
+        """What the type of a parameter claims of its registers."""
+        if isinstance(value, tuple):
+            assert isinstance(ty, types.TupleType)
+            for i, (v, f) in enumerate(zip(value, ty.fields, strict=True)):
+                yield from self.claims(v, f, f"{name}[{i}]")
+        elif not isinstance(ty, types.ObjectType | types.FuncType):
+            yield Claim(value, value, ty, f"parameter `{name}` of `{self.name}`")
+
+    def match(self, claims: list[Claim], *, entry: bool = False) -> None:
+        """Check claims, and the declared upper bounds of the symbols they define. On entry nothing
+        is known of the registers: their types are the claims."""
+        known = set(self.symbols.origin)
+        actual = (lambda _: types.ObjectType()) if entry else self.type_of
+        match_claims(claims, self.symbols, self.emit, actual)
+        declared = self.fn.attrs.get("tir_var_upper_bound", {})
+        for s, origin in list(self.symbols.origin.items()):
+            if s not in known and s.name in declared:
+                most = declared[s.name]
+                text = f"{s.name} ({origin}) may be at most {most}"
+                self.emit(host.Require(expr.LE(s, expr.const(most)), s, text))
+
+    def returned(self) -> tuple[host.Value, types.Type]:
+        value = self.value(self.fn.body.body)
+        ty = self.fn.ret_ty or leaf_type(self.fn.body.body) or types.ObjectType()
+        claimed = self.claimed(value, ty, f"the result of `{self.name}`")
+        return claimed, ty
+
+    def claimed(self, value: host.Value, ty: types.Type, what: str) -> host.Value:
+        """`value` under the type `ty`; what is not proved is checked."""
+        if isinstance(value, tuple):
+            if not isinstance(ty, types.TupleType):
+                return self.packed(value, what)
+            pairs = enumerate(zip(value, ty.fields, strict=True))
+            return tuple(self.claimed(v, t, f"field {i} of {what}") for i, (v, t) in pairs)
+        if isinstance(ty, types.TupleType):
+            raw = tuple(self.register(what, types.ObjectType()) for _ in ty.fields)
+            self.emit(host.Unpack(raw, value, what))
+            return self.claimed(raw, ty, what)
+        known = self.type_of(value)
+        if _says_nothing_new(known, ty):
+            return value
+        dst = self.register(self.registers[value].name, ty)
+        self.match([Claim(value, dst, ty, what)])
+        return dst
+
+    def packed(self, value: tuple[host.Value, ...], what: str) -> int:
+        dst = self.register(what, types.ObjectType())
+        self.emit(host.Pack(dst, value))
+        return dst
+
+    # --- Bindings -----------------------------------------------------------------------------
+
+    def sequence(self, seq: graph.SeqExpr) -> None:
+        for block in seq.blocks:
+            for b in block.bindings:
+                self.binding(b)
+
+    def binding(self, b: graph.Binding) -> None:
+        if isinstance(b, graph.MatchCast):
+            what = f"`{b.var.name}` (match_cast in `{self.name}`)"
+            self.values[b.var] = self.claimed(self.value(b.value), b.ty, what)
+            return
+        assert isinstance(b, graph.VarBinding)
+        match b.value:
+            case graph.TupleGetItem(source, index):
+                whole = self.value(source)
+                if isinstance(whole, int):
+                    text = "a field is read of a value that is not known to be a tuple"
+                    raise self.error("E0503", text, b.value)
+                self.values[b.var] = whole[index]
+            case graph.If():
+                self.values[b.var] = self.conditional(b.var, b.value)
+            case graph.Call():
+                self.values[b.var] = self.call(b.var, b.value)
+            case _:
+                self.values[b.var] = self.value(b.value)
+
+    def conditional(self, var: graph.Var, e: graph.If) -> host.Value:
+        condition = self.leaf(e.condition)
+        ty = var.ty or types.ObjectType()
+        then_instrs, then_value = self.branch(e.true_branch, ty)
+        else_instrs, else_value = self.branch(e.false_branch, ty)
+        dst = self.nest(var.name, ty)
+        self.emit(host.If(condition, then_instrs, then_value, else_instrs, else_value, dst))
+        return dst
+
+    def branch(
+        self, seq: graph.SeqExpr, ty: types.Type
+    ) -> tuple[tuple[host.Instr, ...], host.Value]:
+        outer, known = self.instrs, dict(self.symbols.origin)
+        self.instrs = []
+        self.sequence(seq)
+        value = self.claimed(self.value(seq.body), ty, f"a branch of `{self.name}`")
+        mine, self.instrs = tuple(self.instrs), outer
+        self.symbols.origin = known
+        return mine, value
+
+    # --- Calls --------------------------------------------------------------------------------
+
+    def call(self, var: graph.Var, e: graph.Call) -> host.Value:
+        match e.op:
+            case graph.Op(name):
+                return self.operator(var, e, name)
+            case graph.GlobalVar(name):
+                callee = self.mod.get(name)
+                if isinstance(callee, loops.PrimFunc):
+                    self.kernel(name, callee, e.args)
+                    return ()
+                if isinstance(callee, graph.ExternFunc):
+                    return self.extern(var, callee.name, e.args)
+                return self.function(var, name, e.args)
+            case graph.ExternFunc(name):
+                return self.extern(var, name, e.args)
+            case _:
+                return self.function(var, self.leaf(e.op), e.args)
+
+    def operator(self, var: graph.Var, e: graph.Call, name: str) -> host.Value:
+        args = e.args
+        ty = var.ty or types.ObjectType()
+        match name:
+            case "builtin.alloc_tensor":
+                dst = self.register(var.name, ty)
+                self.emit(host.Alloc(dst, var in self.escaping))
+                return dst
+            case "memory.alloc_storage":
+                dst = self.register(var.name, types.ObjectType())
+                assert isinstance(args[0], graph.ShapeExpr)
+                self.emit(host.AllocStorage(dst, args[0].values[0]))
+                return dst
+            case "memory.alloc_tensor":
+                assert isinstance(args[1], graph.PrimValue)
+                dst = self.register(var.name, ty)
+                self.emit(host.View(dst, self.leaf(args[0]), args[1].value))
+                return dst
+            case "reshape" if known_shape(leaf_type(args[0])) and known_shape(ty) is not None:
+                return self.view(var, args[0], ty)
+            case "shape_of" if isinstance(ty, types.ShapeType) and ty.values is not None:
+                return self.value(graph.ShapeExpr(ty.values))
+            case "call_pure_packed":
+                assert isinstance(args[0], graph.ExternFunc)
+                return self.extern(var, args[0].name, args[1:])
+            case "invoke_closure" | "invoke_pure_closure":
+                packed = args[1].fields if isinstance(args[1], graph.Tuple) else args[1:]
+                return self.function(var, self.leaf(args[0]), packed)
+            case _:
+                return self.reference(var, e, name)
+
+    def view(self, var: graph.Var, source: graph.Expr, ty: types.Type) -> int:
+        base = self.leaf(source)
+        old, new = known_shape(self.type_of(base)), known_shape(ty)
+        assert old is not None and new is not None
+        have, want = product(old), product(new)
+        if Analyzer.for_shapes((have, want)).prove_equal(have, want) is not True:
+            text = f"`{var.name}` of `{self.name}`: a reshape to {want} elements, given {have}"
+            self.emit(host.Require(expr.EQ(have, want), have, text))
+        dst = self.register(var.name, ty)
+        self.emit(host.View(dst, base, expr.const(0)))
+        return dst
+
+    def reference(self, var: graph.Var, e: graph.Call, name: str) -> host.Value:
+        row = find_op(name)
+        if row is None or row.reference is None:
+            raise self.error("E0504", f"R.{name} has neither loops nor a reference", e)
+        attrs = json.dumps(_plain(e.attrs))
+        head: tuple[host.PackedArg, ...] = (name, attrs)
+        return self.packed_call(var, "relaxlab.operator", (*head, *map(self.argument, e.args)))
+
+    def argument(self, e: graph.Expr) -> host.PackedArg:
+        """An argument of a packed call."""
+        match e:
+            case graph.PrimValue(value):
+                return value
+            case graph.StringImm(value) | graph.DataTypeImm(value):
+                return value
+            case _:
+                return self.value(e)
+
+    def extern(self, var: graph.Var, name: str, args: tuple[graph.Expr, ...]) -> host.Value:
+        return self.packed_call(var, name, tuple(map(self.argument, args)))
+
+    def packed_call(
+        self, var: graph.Var, name: str, args: tuple[host.PackedArg, ...]
+    ) -> host.Value:
+        ty = var.ty or types.ObjectType()
+        if isinstance(ty, types.TupleType) and not ty.fields:
+            self.emit(host.CallPacked(name, args, None))
+            return ()
+        dst = self.register(var.name, _unchecked(ty))
+        self.emit(host.CallPacked(name, args, dst))
+        return self.claimed(dst, ty, f"the result `{var.name}` of `{name}` in `{self.name}`")
+
+    def function(
+        self, var: graph.Var, callee: str | int, args: tuple[graph.Expr, ...]
+    ) -> host.Value:
+        fn = self.mod.get(callee) if isinstance(callee, str) else None
+        given: list[host.Value] = []
+        for i, a in enumerate(args):
+            value = self.value(a)
+            if isinstance(fn, graph.Function):
+                ty = fn.params[i].ty or types.ObjectType()
+                value = self.fitted(value, ty, f"argument {i} of `{callee}`")
+            given.append(value)
+        dst = self.nest(var.name, var.ty or types.ObjectType())
+        self.emit(host.CallFunction(callee, tuple(given), dst))
+        return dst
+
+    def fitted(self, value: host.Value, ty: types.Type, what: str) -> host.Value:
+        """`value` nested as a parameter of type `ty` is; the callee checks the rest itself."""
+        if isinstance(value, tuple) != isinstance(ty, types.TupleType):
+            return self.claimed(value, _outline(ty), what)
+        if isinstance(value, tuple) and isinstance(ty, types.TupleType):
+            pairs = zip(value, ty.fields, strict=True)
+            return tuple(self.fitted(v, t, what) for v, t in pairs)
+        return value
+
+    def kernel(self, name: str, func: loops.PrimFunc, args: tuple[graph.Expr, ...]) -> None:
+        count = len(func.buffers)
+        what = [f"argument {i} of loop function `{name}` in `{self.name}`" for i in range(count)]
+        buffers = [self.shaped(self.leaf(a), w) for a, w in zip(args[:count], what, strict=True)]
+        scalars = [a.value for a in args[count:] if isinstance(a, graph.PrimValue)]
+        given = [self.type_of(r) for r in buffers]
+        symbols = argument_symbols(func, given, scalars, name)
+        wrong: dict[int, dict[int, expr.PrimExpr]] = {}
+        for at, axis, expected in unproved_dimensions(func, given, symbols):
+            wrong.setdefault(at, {})[axis] = expected
+        for at, dims in wrong.items():
+            checks = [
+                host.CheckDim(dims[k], self.symbols.why(dims[k])) if k in dims else None
+                for k in range(func.buffers[at].ndim)
+            ]
+            reg, ndim = buffers[at], len(checks)
+            self.emit(
+                host.MatchShape(reg, reg, "tensor", what[at], ndim=ndim, dims=tuple(checks))
+            )
+        values = tuple(symbols[s] for s in host.kernel_symbols(func))
+        self.emit(host.CallKernel(name, tuple(buffers), values))
+
+    def shaped(self, reg: int, what: str) -> int:
+        """A tensor register of known shape: one that is not gets symbols for its dimensions."""
+        ty = self.type_of(reg)
+        if known_shape(ty) is not None:
+            return reg
+        if not isinstance(ty, types.TensorType) or ty.ndim < 0 or ty.dtype is None:
+            text = f"{what} has type {ty}: rank and dtype must be known; use R.match_cast"
+            raise self.error("E0505", text, ty)
+        name = self.registers[reg].name
+        dims = tuple(expr.Var(f"{name}_{i}") for i in range(ty.ndim))
+        value = self.claimed(reg, types.TensorType(dims, ty.dtype), what)
+        assert isinstance(value, int)
+        return value
+
+
+def _says_nothing_new(known: types.Type, claim: types.Type) -> bool:
+    """Whether every value of type `known` obviously is of type `claim`."""
+    match known, claim:
+        case _, types.ObjectType() | types.FuncType():
+            return True
+        case types.TensorType(), types.TensorType():
+            if claim.dtype not in (None, known.dtype):
+                return False
+            return _covers(known.shape, known.ndim, claim.shape, claim.ndim)
+        case types.ShapeType(), types.ShapeType():
+            return _covers(known.values, known.ndim, claim.values, claim.ndim)
+        case types.PrimType(dtype, value), types.PrimType(other, claimed):
+            return dtype == other and (claimed is None or claimed == value)
+        case _:
+            return False
+
+
+def _covers(
+    have: tuple[expr.PrimExpr, ...] | None,
+    have_ndim: int,
+    want: tuple[expr.PrimExpr, ...] | None,
+    want_ndim: int,
+) -> bool:
+    if want is None:
+        return want_ndim in (-1, have_ndim)
+    if have is None or len(have) != len(want):
+        return False
+    analyzer = Analyzer.for_shapes((have, want))
+    pairs = zip(have, want, strict=True)
+    return all(a == b or analyzer.prove_equal(a, b) is True for a, b in pairs)
+
+
+def _unchecked(ty: types.Type) -> types.Type:
+    """What is taken on trust of a packed function's result: nothing about its dimensions."""
+    match ty:
+        case types.TensorType(_, dtype, ndim):
+            return types.TensorType(None, dtype, ndim)
+        case types.ShapeType(_, ndim):
+            return types.ShapeType(None, ndim)
+        case types.TupleType():
+            return types.ObjectType()
+        case _:
+            return ty
+
+
+def _outline(ty: types.Type) -> types.Type:
+    """The tuples of a type, with nothing said about their fields."""
+    if isinstance(ty, types.TupleType):
+        return types.TupleType(tuple(_outline(f) for f in ty.fields))
+    return types.ObjectType()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Attrs):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]  # type: ignore[reportUnknownVariableType]
+    return value
+
+
+# --- Which parameters are written -------------------------------------------------------------
+
+
+def _mark_written(functions: dict[str, host.HostFunction], mod: Module) -> None:
+    """Fill in `written`, through calls, until nothing changes."""
+    stores = {name: _written_buffers(f) for name, f in mod.loop_functions().items()}
+    changed = True
+    while changed:
+        changed = False
+        for name, fn in functions.items():
+            written = _written_params(fn, functions, stores)
+            if written != fn.written:
+                functions[name] = replace(fn, written=written)
+                changed = True
+
+
+def _written_buffers(func: loops.PrimFunc) -> frozenset[int]:
+    """Positions of the buffers that a loop function stores to, through views too."""
+    views = {
+        m.buffer: m.source.buffer
+        for n in walk(func.body)
+        if isinstance(n, loops.Block)
+        for m in n.match_buffers
+    }
+    found: set[loops.Buffer] = set()
+    for n in walk(func.body):
+        if isinstance(n, loops.BufferStore):
+            found.add(n.buffer)
+        elif isinstance(n, loops.Block):
+            found.update(r.buffer for r in n.writes)
+    for b in list(found):
+        while b in views:
+            b = views[b]
+            found.add(b)
+    return frozenset(i for i, b in enumerate(func.buffers) if b in found)
+
+
+def _written_params(
+    fn: host.HostFunction,
+    functions: dict[str, host.HostFunction],
+    stores: dict[str, frozenset[int]],
+) -> frozenset[int]:
+    params = {r for p in fn.params for r in host.leaves(p.value)}
+    root: dict[int, set[int]] = {r: {r} for r in params}
+    written: set[int] = set()
+
+    def share(dst: host.Value, *sources: host.Value) -> None:
+        found = {r for s in sources for x in host.leaves(s) for r in root.get(x, ())}
+        for d in host.leaves(dst):
+            root.setdefault(d, set()).update(found)
+
+    for i in host.walk_instrs(fn.instrs):
+        match i:
+            case host.MatchShape(value=value, dst=dst) | host.View(dst=dst, base=value):
+                share(dst, value)
+            case host.Pack(dst, value) | host.Unpack(dst, value, _):
+                share(dst, value)
+            case host.If():
+                share(i.dst, i.then_value, i.else_value)
+            case host.CallKernel(function, buffers, _):
+                written |= {r for k in stores[function] for r in root.get(buffers[k], ())}
+            case host.CallFunction(str(function), args, dst):
+                callee = functions[function]
+                theirs = [r for p in callee.params for r in host.leaves(p.value)]
+                mine = [r for a in args for r in host.leaves(a)]
+                pairs = zip(theirs, mine, strict=True)
+                written |= {r for t, m in pairs if t in callee.written for r in root.get(m, ())}
+                share(dst, *args)
+            case _:
+                pass
+    return frozenset(written & params)

@@ -1,0 +1,172 @@
+"""Checks and symbol definitions where a value meets a type it is claimed to have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.unify import solve_for
+from relaxlab.ir import expr, types
+from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.substitute import symbols_in
+from relaxlab.passes import host
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`value` is claimed to be of type `ty` (a leaf type) under the register `dst`; `what` names it
+    in messages."""
+
+    value: int
+    dst: int
+    ty: types.Type
+    what: str
+
+
+@dataclass(slots=True)
+class Symbols:
+    """The symbols of a function that are known so far, with where each comes from."""
+
+    origin: dict[expr.Var, str] = field(default_factory=lambda: {})
+    bound: list[expr.Var] = field(default_factory=lambda: [])
+
+    def bind(self, s: expr.Var, origin: str) -> None:
+        """Record a definition."""
+        self.origin[s] = origin
+        self.bound.append(s)
+
+    def knows(self, e: expr.PrimExpr) -> bool:
+        """Whether every symbol of `e` is known."""
+        return all(s in self.origin for s in symbols_in(e))
+
+    def why(self, e: expr.PrimExpr) -> str:
+        """Where the symbols of an expression come from: "n is dimension 0 of `x`"."""
+        found = [f"{s.name} is {self.origin[s]}" for s in symbols_in(e) if s in self.origin]
+        return ", ".join(found)
+
+
+def match_claims(
+    claims: Sequence[Claim],
+    symbols: Symbols,
+    emit: Callable[[host.Instr], None],
+    actual: Callable[[int], types.Type],
+) -> None:
+    """Emit the instructions that check `claims` together and define their symbols.
+
+    Dimensions that are a symbol alone define it, in order; a compound dimension that is linear in
+    one unknown symbol defines it by division. What the register's own type (`actual`) proves is not
+    checked again. Raises `DiagnosticError` for a symbol that nothing defines.
+    """
+    deferred: list[tuple[Claim, int, expr.PrimExpr, expr.Var]] = []
+    for claim in claims:
+        _match_one(claim, symbols, emit, actual(claim.value), deferred)
+    _solve(deferred, symbols, emit)
+    late: dict[Claim, dict[int, expr.PrimExpr]] = {}
+    for claim, axis, dim, _ in deferred:
+        if not symbols.knows(dim):
+            raise DiagnosticError([_undefined(claim, axis, dim, symbols)])
+        late.setdefault(claim, {})[axis] = dim
+    for claim, dims in late.items():
+        checks = [host.CheckDim(d, symbols.why(d)) for d in dims.values()]
+        by_axis = dict(zip(dims, checks, strict=True))
+        kind, declared = _dims_of(claim.ty)
+        count = len(declared or ())
+        emit(
+            host.MatchShape(
+                claim.dst, claim.dst, kind, claim.what,
+                ndim=count, dims=tuple(by_axis.get(i) for i in range(count)),
+            )
+        )  # fmt: skip
+
+
+def _match_one(
+    claim: Claim,
+    symbols: Symbols,
+    emit: Callable[[host.Instr], None],
+    known: types.Type,
+    deferred: list[tuple[Claim, int, expr.PrimExpr, expr.Var]],
+) -> None:
+    kind, declared = _dims_of(claim.ty)
+    _, proved = _dims_of(known)
+    dims: list[host.BindDim | host.CheckDim | None] = []
+    signs: list[expr.Var] = []
+    for axis, d in enumerate(declared or ()):
+        name = f"dimension {axis} of {claim.what}" if kind != "scalar" else claim.what
+        have = proved[axis] if proved is not None and axis < len(proved) else None
+        if isinstance(d, expr.Var) and d not in symbols.origin:
+            symbols.bind(d, name)
+            dims.append(host.BindDim(d))
+            signs.append(d)
+        elif have is not None and _equal(have, d):
+            dims.append(None)
+        elif symbols.knows(d):
+            dims.append(host.CheckDim(d, symbols.why(d)))
+        else:
+            hole = expr.Var(f"{_short(claim.what)}_dim{axis}")
+            symbols.bound.append(hole)
+            deferred.append((claim, axis, d, hole))
+            dims.append(host.BindDim(hole))
+    dtype = getattr(claim.ty, "dtype", None)
+    emit(
+        host.MatchShape(
+            claim.value, claim.dst, kind, claim.what,
+            dtype=None if getattr(known, "dtype", None) == dtype else dtype,
+            ndim=len(declared) if declared is not None else getattr(claim.ty, "ndim", -1),
+            dims=tuple(dims) if declared is not None else None,
+        )
+    )  # fmt: skip
+    if kind != "tensor":
+        for s in signs:
+            text = f"{s.name} ({symbols.origin[s]}) must not be negative"
+            emit(host.Require(expr.GE(s, expr.const(0)), s, text))
+
+
+def _solve(
+    deferred: list[tuple[Claim, int, expr.PrimExpr, expr.Var]],
+    symbols: Symbols,
+    emit: Callable[[host.Instr], None],
+) -> None:
+    progress = True
+    while progress:
+        progress = False
+        for claim, axis, dim, hole in deferred:
+            known = {s: s for s in symbols_in(dim) if s in symbols.origin}
+            solved = solve_for(dim, hole, known)
+            if solved is not None:
+                origin = f"found from dimension {axis} of {claim.what}, declared {dim}"
+                symbols.bind(solved.symbol, origin)
+                emit(host.ComputeScalar(solved.symbol, solved.value))
+                progress = True
+
+
+def _dims_of(ty: types.Type) -> tuple[str, tuple[expr.PrimExpr, ...] | None]:
+    match ty:
+        case types.TensorType(shape):
+            return "tensor", shape
+        case types.ShapeType(values):
+            return "shape", values
+        case types.PrimType(_, value):
+            return "scalar", None if value is None else (value,)
+        case _:
+            return "", None
+
+
+def _equal(a: expr.PrimExpr, b: expr.PrimExpr) -> bool:
+    return a == b or Analyzer.for_shapes((a, b)).prove_equal(a, b) is True
+
+
+def _short(what: str) -> str:
+    parts = what.split("`")
+    return parts[1] if len(parts) > 1 else "value"
+
+
+def _undefined(claim: Claim, axis: int, dim: expr.PrimExpr, symbols: Symbols) -> Diagnostic:
+    missing = ", ".join(s.name for s in symbols_in(dim) if s not in symbols.origin)
+    return Diagnostic(
+        "E0502",
+        f"nothing determines {missing} in dimension {axis} of {claim.what}, declared {dim}",
+        claim.ty.span,  # type: ignore[attr-defined]
+        notes=("a symbol is determined by a dimension that is that symbol alone",),
+        suggestion=f'add a parameter that does, such as s: R.Shape(["{missing}"])',
+    )

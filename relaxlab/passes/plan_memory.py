@@ -1,0 +1,269 @@
+"""Give every temporary tensor a place in one arena (the paper's section 4.3).
+
+Sizes are symbolic. Each is a constant times a product of symbolic factors, and tensors with the
+same factors are packed by their constants: one set of offsets is right for every value of the
+symbols. Where all symbols have declared upper bounds, sizes are constants and all tensors share.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr, graph, types
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import replace
+from relaxlab.ir.substitute import symbols_in
+from relaxlab.passes.base import module_pass
+from relaxlab.passes.bindings import all_bindings, map_blocks, replace_body, with_bindings
+from relaxlab.passes.expand_calls import DEVICE, SCOPE
+from relaxlab.passes.liveness import Interval, Liveness, liveness_of
+from relaxlab.trace import note
+
+ALIGN = 64
+"""Bytes; every tensor starts at a multiple of this."""
+
+Factors = tuple[tuple[expr.PrimExpr, int], ...]
+"""Symbolic factors of a size with their powers; none for a constant size."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """`use_bounds`: take sizes at the declared upper bounds when all symbols have one. The arena is
+    then as large as the longest input needs, whatever the input."""
+
+    use_bounds: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a tensor lies: `offset` bytes into the arena, in use between two positions."""
+
+    var: graph.Var
+    start: int
+    end: int
+    size: expr.PrimExpr
+    offset: expr.PrimExpr
+    reuses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """One storage: allocated at entry (`after` None) or after the `match_cast` that binds the last
+    symbol that its size needs."""
+
+    after: graph.MatchCast | None
+    size: expr.PrimExpr
+    placements: tuple[Placement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """The arenas of a function, and the allocations left to run time with the reasons."""
+
+    arenas: tuple[Arena, ...]
+    unplanned: tuple[tuple[graph.Var, str], ...]
+
+
+@module_pass("plan_memory", PlanOptions)
+def plan_memory(mod: Module, options: PlanOptions) -> Module:
+    """Turn `builtin.alloc_tensor`s into tensors at offsets of a storage, reusing dead memory.
+
+    Returned tensors, results of branches, and what they may share memory with are left alone.
+    Needs `expand_calls`.
+    """
+    updates: dict[str, graph.Function] = {}
+    for name, fn in mod.graph_functions().items():
+        plan = memory_plan_of(fn, mod, use_bounds=options.use_bounds)
+        _explain(name, plan)
+        updates[name] = _apply(fn, plan)
+    return mod.with_functions(updates)
+
+
+def memory_plan_of(fn: graph.Function, mod: Module, *, use_bounds: bool = True) -> MemoryPlan:
+    """The plan for the allocations of an expanded function."""
+    live = liveness_of(fn, mod)
+    bounds = fn.attrs.get("tir_var_upper_bound", {}) if use_bounds else {}
+    groups: dict[graph.MatchCast | None, list[Interval]] = {}
+    unplanned: list[tuple[graph.Var, str]] = []
+    for interval in live.intervals.values():
+        if interval.escapes is not None:
+            unplanned.append((interval.var, interval.escapes))
+        else:
+            groups.setdefault(_known_after(interval, live), []).append(interval)
+    arenas = tuple(_arena(after, items, bounds) for after, items in groups.items())
+    return MemoryPlan(arenas, tuple(unplanned))
+
+
+def _known_after(interval: Interval, live: Liveness) -> graph.MatchCast | None:
+    ty = interval.var.ty
+    assert isinstance(ty, types.TensorType)
+    casts = [live.defined[s] for d in ty.shape or () for s in symbols_in(d) if s in live.defined]
+    return max(casts, key=lambda c: live.positions[c], default=None)
+
+
+# --- Packing ----------------------------------------------------------------------------------
+
+
+def _arena(
+    after: graph.MatchCast | None, items: list[Interval], bounds: Mapping[str, int]
+) -> Arena:
+    sizes = [size_of(i.var.ty, bounds) for i in items]
+    if any(factors for _, factors in sizes):  # a symbol without a bound: keep all sizes symbolic
+        sizes = [size_of(i.var.ty, {}) for i in items]
+    base: expr.PrimExpr = expr.const(0)
+    placed: dict[graph.Var, Placement] = {}
+    for factors in sorted(dict.fromkeys(f for _, f in sizes), key=len):
+        unit = _product(factors)
+        members = [(i, units) for i, (units, f) in zip(items, sizes, strict=True) if f == factors]
+        offsets, total = pack([(i.start, i.end, units) for i, units in members])
+        for at, (i, units) in enumerate(members):
+            offset = base + unit * offsets[at]
+            reuses = tuple(m.var.name for m, _ in _under(members, offsets, at))
+            size = unit * units
+            placed[i.var] = Placement(i.var, i.start, i.end, size, offset, reuses)
+        base = base + unit * total
+    return Arena(after, base, tuple(placed[i.var] for i in items))
+
+
+def size_of(ty: types.Type | None, bounds: Mapping[str, int]) -> tuple[int, Factors]:
+    """The bytes of a tensor as constant times factors, the constant rounded up to `ALIGN`; with
+    `bounds` on all its symbols, the constant bytes it has at most."""
+    assert isinstance(ty, types.TensorType) and ty.shape is not None and ty.dtype is not None
+    analyzer = Analyzer.for_shapes(ty.shape, upper=bounds)
+    constant, powers = bytes_of(ty.dtype), Counter[expr.PrimExpr]()
+    for d in ty.shape:
+        upper = analyzer.upper_bound(d) if bounds else None
+        dim = expr.const(upper) if upper is not None else analyzer.simplify(d)
+        for factor in _factors(dim):
+            if isinstance(factor, expr.IntImm):
+                constant *= factor.value
+            else:
+                powers[factor] += 1
+    factors = tuple(sorted(powers.items(), key=lambda item: str(item[0])))
+    return -(-constant // ALIGN) * ALIGN, factors
+
+
+def _factors(e: expr.PrimExpr) -> list[expr.PrimExpr]:
+    return [*_factors(e.a), *_factors(e.b)] if isinstance(e, expr.Mul) else [e]
+
+
+def _product(factors: Factors) -> expr.PrimExpr:
+    result: expr.PrimExpr = expr.const(1)
+    for factor, power in factors:
+        for _ in range(power):
+            result = result * factor
+    return result
+
+
+def pack(blocks: list[tuple[int, int, int]]) -> tuple[list[int], int]:
+    """Offsets for blocks (first use, last use, size) such that blocks in use at the same time do
+    not overlap, and the size of it all. The largest goes first, each into the smallest gap that
+    holds it (best fit)."""
+    offsets = [0] * len(blocks)
+    done: list[int] = []
+    for at in sorted(range(len(blocks)), key=lambda k: (-blocks[k][2], blocks[k][0])):
+        start, end, size = blocks[at]
+        others = [k for k in done if blocks[k][0] <= end and start <= blocks[k][1]]
+        taken = sorted((offsets[k], offsets[k] + blocks[k][2]) for k in others)
+        offsets[at] = _best_gap(taken, size)
+        done.append(at)
+    total = max((offsets[k] + blocks[k][2] for k in done), default=0)
+    return offsets, total
+
+
+def _best_gap(taken: list[tuple[int, int]], size: int) -> int:
+    best: tuple[int, int] | None = None
+    top = 0
+    for low, high in taken:
+        if low - top >= size and (best is None or low - top < best[0]):
+            best = (low - top, top)
+        top = max(top, high)
+    return top if best is None else best[1]
+
+
+def _under(
+    members: list[tuple[Interval, int]], offsets: list[int], at: int
+) -> list[tuple[Interval, int]]:
+    """The blocks that lay there before block `at`."""
+    low, high = offsets[at], offsets[at] + members[at][1]
+    found = [
+        (i, units)
+        for k, (i, units) in enumerate(members)
+        if i.end < members[at][0].start and offsets[k] < high and low < offsets[k] + units
+    ]
+    return sorted(found, key=lambda m: -m[0].end)[:2]
+
+
+# --- Rewriting --------------------------------------------------------------------------------
+
+
+def _apply(fn: graph.Function, plan: MemoryPlan) -> graph.Function:
+    if not plan.arenas:
+        return fn
+    storages: dict[graph.MatchCast | None, graph.VarBinding] = {}
+    tensors: dict[graph.Var, graph.Call] = {}
+    for k, arena in enumerate(plan.arenas):
+        var = graph.Var(f"storage{k}" if k else "storage", types.ObjectType())
+        size = graph.ShapeExpr((arena.size,))
+        args = (size, DEVICE, SCOPE, graph.DataTypeImm("uint8"))
+        call = graph.Call(graph.Op("memory.alloc_storage"), args)
+        storages[arena.after] = graph.VarBinding(call, var)
+        tensors |= {p.var: _tensor_at(var, p) for p in arena.placements}
+
+    def block(blk: graph.BindingBlock) -> graph.BindingBlock:
+        new: list[graph.Binding] = []
+        for b in blk.bindings:
+            call = tensors.get(b.var)  # type: ignore[attr-defined]
+            new.append(b if call is None else replace(b, value=call))  # type: ignore[call-arg]
+            if isinstance(b, graph.MatchCast) and b in storages:
+                new.append(storages[b])
+        return with_bindings(blk, new)
+
+    planned = map_blocks(fn, block)
+    if None in storages:
+        first = graph.BindingBlock((storages[None],))
+        body = replace(planned.body, blocks=(first, *planned.body.blocks))
+        planned = replace_body(planned, body)
+    return planned
+
+
+def _tensor_at(storage: graph.Var, p: Placement) -> graph.Call:
+    assert isinstance(p.var.ty, types.TensorType) and p.var.ty.shape is not None
+    shape, dtype = graph.ShapeExpr(p.var.ty.shape), graph.DataTypeImm(p.var.ty.dtype or "")
+    args = (storage, graph.PrimValue(p.offset), shape, dtype, DEVICE)
+    return graph.Call(graph.Op("memory.alloc_tensor"), args)
+
+
+def _explain(name: str, plan: MemoryPlan) -> None:
+    for arena in plan.arenas:
+        apart: expr.PrimExpr = expr.const(0)
+        for p in arena.placements:
+            apart = apart + p.size
+            over = f", where {' and '.join(p.reuses)} lay" if p.reuses else ""
+            note("plan_memory", f"{name}.{p.var.name}", f"{p.size} bytes at {p.offset}{over}")
+        total, apart = _simplify(arena.size), _simplify(apart)
+        note("plan_memory", name, f"an arena of {total} bytes; without reuse {apart}")
+    for var, reason in plan.unplanned:
+        note("plan_memory", f"{name}.{var.name}", f"allocated apart: {reason}", applied=False)
+
+
+def _simplify(e: expr.PrimExpr) -> expr.PrimExpr:
+    return Analyzer.for_shapes(e).simplify(e)
+
+
+def bytes_planned(fn: graph.Function) -> expr.PrimExpr:
+    """The bytes of all storages of a planned function."""
+    total: expr.PrimExpr = expr.const(0)
+    for b in all_bindings(fn):
+        match b:
+            case graph.VarBinding(
+                graph.Call(graph.Op("memory.alloc_storage"), (graph.ShapeExpr((size,)), *_))
+            ):
+                total = total + size
+            case _:
+                pass
+    return _simplify(total)
