@@ -368,7 +368,9 @@ class IndexMap(Node):
             raise ValueError(f"the index map takes {len(names)} indices, the buffer has {ndim}")
         variables = tuple(expr.Var(name) for name in names)
         result = fn(*variables)
-        items: tuple[Any, ...] = tuple(result) if isinstance(result, list | tuple) else (result,)
+        items: tuple[Any, ...] = (result,)
+        if isinstance(result, list | tuple):
+            items = tuple(result)  # type: ignore[reportUnknownArgumentType]
         return IndexMap(variables, tuple(expr.as_expr(e) for e in items))
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ with an example in `docs/errors-loops.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -91,7 +91,7 @@ class _Checker:
         self.variables.add(v)
 
     @contextmanager
-    def defining(self, v: expr.Var, at: Node) -> Iterator[None]:
+    def defining(self, v: expr.Var, at: Node) -> Generator[None]:
         was = v in self.variables
         self.define(v, at)
         yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from math import inf
 from typing import Any
@@ -95,7 +95,7 @@ class Analyzer:
         return conditions.assuming(self._ctx, condition, True)
 
     @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> Generator[None]:
         """A block whose `bind` and `assume` calls are forgotten at its end."""
         self._ctx.push()
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from relaxlab.analysis.arith import convert, poly
@@ -267,7 +267,7 @@ def _sides(p: Poly) -> tuple[Poly, Poly]:
 
 
 @contextmanager
-def assuming(ctx: Context, condition: expr.PrimExpr, truth: bool) -> Iterator[None]:
+def assuming(ctx: Context, condition: expr.PrimExpr, truth: bool) -> Generator[None]:
     """Assume the condition to be `truth` inside the block."""
     ctx.push()
     try:

@@ -170,7 +170,12 @@ def _choice_atom(ctx: Context, kind: str, operands: list[Poly]) -> Poly:
     """The atom of a minimum or maximum; its operands stand in a fixed order."""
     keyed = sorted(((text_of(ctx, p), i) for i, p in enumerate(operands)))
     args = tuple(operands[i] for _, i in keyed)
-    cases = tuple((p, ()) for p in args)
+    if len(args) == 2:
+        gap = poly.add(args[1], args[0], -1)
+        gap = gap if kind == "min" else poly.scale(gap, -1)
+        cases = ((args[0], (gap,)), (args[1], (poly.scale(gap, -1),)))
+    else:
+        cases = tuple((p, ()) for p in args)
     key = (kind, frozenset(map(poly.key_of, args)))
     number = ctx.intern(key, lambda: Atom(kind, args=args, cases=cases))  # type: ignore[arg-type]
     return ctx.poly_of_atom(number)
@@ -379,10 +384,11 @@ def _atom_expr(ctx: Context, number: int, dtype: str) -> expr.PrimExpr:
 
 
 def atom_name(ctx: Context, number: int) -> str:
-    """The text that orders atoms."""
+    """The text that orders atoms: variables first."""
     name = ctx.names.get(number)
     if name is None:
-        name = ctx.names[number] = str(_atom_expr(ctx, number, "int64"))
+        mark = "" if ctx.atoms[number].kind == "var" else "~"
+        name = ctx.names[number] = mark + str(_atom_expr(ctx, number, "int64"))
     return name
 
 

@@ -63,7 +63,7 @@ def _by_cases(ctx: Context, p: Poly, target: float, cases: int) -> float:
         worst = inf
         for value, facts in options:
             worst = min(worst, _one_case(ctx, poly.replace_atom(p, a, value), facts, target, cases))
-            if worst <= best or (worst < target and finite(target)):
+            if worst <= best:
                 return best
         return worst
     return best
