@@ -1,0 +1,165 @@
+"""Small loop functions to schedule, and ways to compare what two of them compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from relaxlab.analysis.loops_check import check_loops
+from relaxlab.ir import expr
+from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import For, PrimFunc
+from relaxlab.ir.node import Node, replace, rewrite
+from relaxlab.ir.substitute import substitute
+from relaxlab.ops import te
+from relaxlab.runtime.interpreter import interpret_prim_func
+
+F32 = "float32"
+
+
+def f32(value: float) -> PrimExpr:
+    """A float32 constant."""
+    return expr.const(value, F32)
+
+
+def exp(value: PrimExpr) -> PrimExpr:
+    """The exponential."""
+    return expr.Call(value.dtype, "exp", (value,))
+
+
+def guarded(condition: PrimExpr, value: PrimExpr, otherwise: PrimExpr) -> PrimExpr:
+    """`value` where the condition holds."""
+    return expr.Call(value.dtype, "if_then_else", (condition, value, otherwise))
+
+
+def matmul(n: PrimExpr, k: PrimExpr, m: PrimExpr) -> PrimFunc:
+    """E = max(A @ B + bias, 0)"""
+    a, b = te.placeholder((n, k), F32, "A"), te.placeholder((k, m), F32, "B")
+    bias = te.placeholder((m,), F32, "bias")
+    r = te.reduce_axis(k, "k")
+    c = te.compute((n, m), lambda i, j: te.te_sum(a[i, r.var] * b[r.var, j], r), "C")
+    d = te.compute((n, m), lambda i, j: c[i, j] + bias[j], "D")
+    e = te.compute((n, m), lambda i, j: expr.Max(d[i, j], f32(0)), "E")
+    return te.create_prim_func([a, b, bias, e])
+
+
+def chain(n: PrimExpr, m: PrimExpr) -> PrimFunc:
+    """D = (2 A^T + 1)^2, by way of a transpose."""
+    a = te.placeholder((n, m), F32, "A")
+    b = te.compute((m, n), lambda i, j: a[j, i] * f32(2), "B")
+    c = te.compute((m, n), lambda i, j: b[i, j] + f32(1), "C")
+    d = te.compute((m, n), lambda i, j: c[i, j] * c[i, j], "D")
+    return te.create_prim_func([a, d])
+
+
+def softmax(n: PrimExpr, m: PrimExpr) -> PrimFunc:
+    """Row-wise softmax, in four blocks."""
+    a = te.placeholder((n, m), F32, "A")
+    r, s = te.reduce_axis(m, "k"), te.reduce_axis(m, "l")
+    high = te.compute((n,), lambda i: te.te_max(a[i, r.var], r), "M")
+    e = te.compute((n, m), lambda i, j: exp(a[i, j] - high[i]), "X")
+    total = te.compute((n,), lambda i: te.te_sum(e[i, s.var], s), "S")
+    out = te.compute((n, m), lambda i, j: e[i, j] / total[i], "Y")
+    return te.create_prim_func([a, out])
+
+
+def stencil(n: PrimExpr) -> PrimFunc:
+    """C[i] = P[i] + P[i+1] + P[i+2], where P is A with a zero at either end, squared."""
+    a = te.placeholder((n,), F32, "A")
+    padded = te.compute(
+        (n + 2,),
+        lambda i: guarded(expr.And(expr.GE(i, 1 + 0 * i), expr.LT(i, n + 1)), a[i - 1], f32(0)),
+        "P",
+    )
+    q = te.compute((n + 2,), lambda i: padded[i] * padded[i], "Q")
+    c = te.compute((n,), lambda i: q[i] + q[i + 1] + q[i + 2], "C")
+    return te.create_prim_func([a, c])
+
+
+def reshape(n: PrimExpr) -> PrimFunc:
+    """C = A.reshape(4 n).reshape(2 n, 2) + 1"""
+    a = te.placeholder((n, expr.const(4)), F32, "A")
+    b = te.compute((n * 4,), lambda i: a[i // 4, i % 4], "B")
+    c = te.compute((n * 2, expr.const(2)), lambda i, j: b[i * 2 + j] + f32(1), "C")
+    return te.create_prim_func([a, c])
+
+
+def total(n: PrimExpr, m: PrimExpr) -> PrimFunc:
+    """One number: the sum of squares of a matrix."""
+    a = te.placeholder((n, m), F32, "A")
+    r, s = te.reduce_axis(n, "k"), te.reduce_axis(m, "l")
+    b = te.compute((n, m), lambda i, j: a[i, j] * a[i, j], "B")
+    c = te.compute((expr.const(1),), lambda _: te.te_sum(b[r.var, s.var], r, s), "C")
+    return te.create_prim_func([a, c])
+
+
+def _sizes(fn: Callable[..., PrimFunc], *sizes: int | str) -> PrimFunc:
+    return fn(*(Var(s) if isinstance(s, str) else expr.const(s) for s in sizes))
+
+
+PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
+    "matmul": lambda: _sizes(matmul, "n", "k", "m"),
+    "matmul_odd": lambda: _sizes(matmul, "n", 7, 17),
+    "matmul_even": lambda: _sizes(matmul, 8, 4, 16),
+    "chain": lambda: _sizes(chain, "n", 12),
+    "softmax": lambda: _sizes(softmax, "n", "m"),
+    "softmax_odd": lambda: _sizes(softmax, 5, 9),
+    "stencil": lambda: _sizes(stencil, "n"),
+    "stencil_even": lambda: _sizes(stencil, 16),
+    "reshape": lambda: _sizes(reshape, "n"),
+    "total": lambda: _sizes(total, "n", 6),
+}
+
+
+def backwards(func: PrimFunc) -> PrimFunc:
+    """`func` with its parallel and vectorized loops run one by one, from the last iteration."""
+
+    def visit(n: Node) -> Node | None:
+        if isinstance(n, For) and n.kind in ("parallel", "vectorized"):
+            body = substitute(n.body, {n.loop_var: n.min + n.min + n.extent - 1 - n.loop_var})
+            return replace(n, kind="serial", body=body)
+        return None
+
+    return replace(func, body=rewrite(func.body, visit))
+
+
+def run(func: PrimFunc, inputs: list[np.ndarray], shapes: list[tuple[int, ...]]) -> np.ndarray:
+    """The function's last parameter, computed; it starts as NaN."""
+    out = np.full(shapes[-1], np.nan, func.buffers[-1].dtype)
+    interpret_prim_func(func, [*inputs, out])
+    return out
+
+
+def assert_same(
+    before: PrimFunc, after: PrimFunc, rng: np.random.Generator, sizes: list[int]
+) -> None:
+    """Both compute the same from random inputs; each size in turn for all symbols, shifted."""
+    symbols = list(dict.fromkeys(
+        d for b in before.buffers for d in b.shape if isinstance(d, Var)
+    ))  # fmt: skip
+    for size in sizes if symbols else sizes[:1]:
+        values = {v: expr.const(size + i) for i, v in enumerate(symbols)}
+        shapes = [
+            tuple(int(str(substitute(d, values))) for d in b.shape) for b in before.buffers
+        ]
+        inputs = [
+            _random(rng, s, b.dtype) for s, b in zip(shapes[:-1], before.buffers, strict=False)
+        ]
+        expected = run(before, inputs, shapes)
+        np.testing.assert_allclose(run(after, inputs, shapes), expected, rtol=1e-4, atol=1e-5)
+        turned = run(backwards(after), inputs, shapes)
+        np.testing.assert_allclose(turned, expected, rtol=1e-4, atol=1e-5)
+
+
+def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    if is_float(dtype):
+        return rng.standard_normal(shape).astype(dtype)
+    return rng.integers(0, 8, shape).astype(dtype)
+
+
+def assert_well_formed(func: PrimFunc) -> None:
+    """The checker of loop functions finds nothing."""
+    found = check_loops("main", func)
+    assert not found, "\n".join(d.render() for d in found)
