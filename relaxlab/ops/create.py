@@ -25,6 +25,7 @@ from relaxlab.ops.define import (
     tensor_like,
 )
 from relaxlab.ops.manipulate import shape_arg
+from relaxlab.ops.shapes import at_least, simplify
 
 Array = np.ndarray[Any, Any]
 
@@ -146,9 +147,8 @@ def _arange_infer(call: graph.Call, tys: TypesOf) -> Type:
             return TensorType((expr.const(max(0, math.ceil((b - a) / s))),), dtype)
         case _, _, expr.IntImm(s) if not is_float(start.dtype):
             span = end - start if s > 0 else start - end
-            length = (span + (abs(s) - 1)) // abs(s)
-            zero = start == expr.const(0) and s > 0  # shape symbols are not negative
-            return TensorType((length if zero else expr.binary(expr.Max, length, 0),), dtype)
+            length = simplify((span + (abs(s) - 1)) // abs(s))
+            return TensorType((at_least(length, te.ZERO),), dtype)
         case _:
             raise fail(call, f"the number of elements from {start} to {end} by {step} is not known")
 

@@ -281,7 +281,7 @@ class Builder:
             if item is None:
                 continue
             if p.kind == "attr":
-                attrs[p.name] = item
+                attrs[p.name] = _plain(item)
             else:
                 values.append(as_value(item, dtype))
         return graph.Call(graph.Op(self.row.name), tuple(values), Attrs(attrs), ty_args)
@@ -321,6 +321,17 @@ def _sequence(items: Sequence[Any]) -> graph.Expr:
     if all(isinstance(i, PrimExpr | int) for i in items):
         return graph.ShapeExpr(tuple(expr.as_expr(i) for i in items))
     return graph.Tuple(tuple(as_value(i) for i in items))
+
+
+def _plain(item: Any) -> Any:
+    """An attribute with integer and float constants as Python numbers, as the parser has them."""
+    match item:
+        case expr.IntImm() | expr.FloatImm() if item.dtype != "bool":
+            return item.value
+        case tuple() | list():
+            return tuple(_plain(v) for v in item)  # type: ignore[reportUnknownVariableType]
+        case _:
+            return item
 
 
 def _dtype_among(values: Any) -> str | None:

@@ -24,7 +24,7 @@ from relaxlab.ops.define import (
     require_dtype,
     tensor_arg,
 )
-from relaxlab.ops.shapes import Shape, impossible, prove, show, simplify
+from relaxlab.ops.shapes import Shape, at_least, at_most, impossible, prove, show, simplify
 
 Array = np.ndarray[Any, Any]
 Indices = tuple[PrimExpr, ...]
@@ -160,19 +160,13 @@ def _slice(
         first, last = (_moved_inside(v, extent, low, high) for v in (begin, end))
     span = last - first if stride > 0 else first - last
     count = simplify((span + (abs(stride) - 1)) // abs(stride))
-    if prove(expr.GE(count, te.ZERO)) is not True and not inbound:
-        count = simplify(expr.binary(expr.Max, count, 0))
-    return first, stride, count
+    return first, stride, count if inbound else at_least(count, te.ZERO)
 
 
 def _moved_inside(v: PrimExpr, extent: PrimExpr, low: int, high: PrimExpr) -> PrimExpr:
     if isinstance(v, expr.IntImm) and v.value < 0:
         v = extent + v.value
-    if prove(expr.LE(v, high)) is not True:
-        v = expr.binary(expr.Min, v, high)
-    if prove(expr.GE(v, expr.const(low))) is not True:
-        v = expr.binary(expr.Max, v, low)
-    return simplify(v)
+    return at_least(at_most(v, high), expr.const(low))
 
 
 def _strided_slice_infer(call: graph.Call, tys: TypesOf) -> Type:

@@ -60,6 +60,13 @@ def at_most(value: PrimExpr, limit: PrimExpr) -> PrimExpr:
     return simplify(expr.binary(expr.Min, value, limit))
 
 
+def at_least(value: PrimExpr, limit: PrimExpr) -> PrimExpr:
+    """`value`, or `limit` where it may be smaller."""
+    if prove(expr.GE(value, limit)) is True:
+        return value
+    return simplify(expr.binary(expr.Max, value, limit))
+
+
 def _factors(dims: Sequence[PrimExpr]) -> tuple[int, Counter[PrimExpr]]:
     """The product of `dims` as a constant and the other factors with their powers."""
     count, atoms, stack = 1, Counter[PrimExpr](), list(dims)
