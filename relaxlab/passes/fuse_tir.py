@@ -92,7 +92,7 @@ def merge_calls(fn: graph.Function, mod: Module) -> loops.PrimFunc:
         actual = [buffers[a] for a in call.args] + [buffers[var]]  # type: ignore[index]
         allocated, body = _inlined(callee, actual, call, names)
         local += allocated
-        bodies.append(_rename_blocks(body, block_names))
+        bodies.append(_tidy_blocks(body, block_names))
     assert isinstance(result, graph.Var)
     root = loops.Block("root", (), (), (), loops.seq(*bodies), alloc_buffers=tuple(local))
     attrs = Attrs({"tir.noalias": True, "op_pattern": int(max(kinds))})
@@ -162,13 +162,14 @@ def _own_buffers(body: Node) -> list[loops.Buffer]:
     return list(dict.fromkeys(declared))
 
 
-def _rename_blocks(body: loops.Stmt, names: _Names) -> loops.Stmt:
-    """`body` with a number after the name of each block whose name is taken."""
+def _tidy_blocks(body: loops.Stmt, names: _Names) -> loops.Stmt:
+    """`body` with a number after the name of each block whose name is taken, and no region read
+    twice (two parameters may have become one buffer)."""
 
     def visit(n: Node) -> Node | None:
-        if isinstance(n, loops.Block) and n.iter_vars:
-            name = names(n.name)
-            return n if name == n.name else replace(n, name=name)
-        return None
+        if not isinstance(n, loops.Block) or not n.iter_vars:
+            return None
+        reads = {(r.buffer, *((d.min, d.extent) for d in r.region)): r for r in reversed(n.reads)}
+        return replace(n, name=names(n.name), reads=tuple(reversed(reads.values())))
 
     return rewrite(body, visit)

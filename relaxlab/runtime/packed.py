@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
+from relaxlab.ir.op_table import op_row
+
 PackedFunc = Callable[..., Any]
 
-_FUNCS: dict[str, PackedFunc] = {}
+
+def run_operator(op: str, attrs: str, *args: Any) -> Any:
+    """Run an operator that has no loops by its NumPy reference; `attrs` is a JSON object."""
+    reference = op_row(op).reference
+    if reference is None:
+        raise TypeError(f"R.{op} has no reference to run")
+    return reference(*args, **{k: _tuples(v) for k, v in json.loads(attrs).items()})
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
+
+
+_FUNCS: dict[str, PackedFunc] = {"relaxlab.operator": run_operator}
 
 
 def register_func(name: str, fn: PackedFunc, *, override: bool = False) -> PackedFunc:

@@ -1,0 +1,52 @@
+"""The pipelines: lists of passes."""
+
+from __future__ import annotations
+
+from relaxlab.ir.module import Module
+from relaxlab.ir.target import Target
+from relaxlab.passes.annotate_pattern_kind import annotate_pattern_kind
+from relaxlab.passes.base import Pass, Pipeline
+from relaxlab.passes.canonicalize import canonicalize
+from relaxlab.passes.dead_code_elimination import dead_code_elimination
+from relaxlab.passes.eliminate_common_subexpr import eliminate_common_subexpr
+from relaxlab.passes.expand_calls import expand_calls
+from relaxlab.passes.fold_constant import fold_constant
+from relaxlab.passes.fuse_ops import fuse_ops
+from relaxlab.passes.fuse_tir import fuse_tir
+from relaxlab.passes.legalize_ops import legalize_ops
+from relaxlab.passes.normalize import normalize
+from relaxlab.passes.plan_memory import plan_memory
+from relaxlab.passes.schedule_kernels import schedule_kernels
+from relaxlab.trace import Trace
+
+GRAPH_PASSES: tuple[Pass, ...] = (
+    normalize,
+    canonicalize,
+    eliminate_common_subexpr,
+    canonicalize,
+    fold_constant,
+    dead_code_elimination,
+    legalize_ops,
+    canonicalize,
+    dead_code_elimination,
+    annotate_pattern_kind,
+    fuse_ops,
+    fuse_tir,
+    dead_code_elimination,
+)
+"""From operators to fused loop functions."""
+
+MEMORY_PASSES: tuple[Pass, ...] = (expand_calls, plan_memory)
+"""From calls of loop functions to explicit, planned memory."""
+
+
+def cpu_pipeline(target: Target | None = None) -> Pipeline:
+    """The default: the module is ready for `lower_shapes` afterwards. `target` None: this
+    machine."""
+    scheduled = schedule_kernels.with_options(target=target)
+    return Pipeline((*GRAPH_PASSES, scheduled, *MEMORY_PASSES))
+
+
+def run_pipeline(mod: Module, target: Target | None = None) -> Trace:
+    """Run the default pipeline; the trace's `result` is the lowered module."""
+    return cpu_pipeline(target).run(mod)

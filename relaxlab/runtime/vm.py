@@ -1,0 +1,367 @@
+"""The virtual machine: host functions executed one instruction at a time.
+
+It runs what the native code generator compiles, so it shows what native code does; registers,
+symbols and memory can be looked at between steps. Kernels are Python callables, by default the
+loop interpreter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from relaxlab.analysis.evaluate import evaluate
+from relaxlab.ir import expr, types
+from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.passes import host
+from relaxlab.runtime.arrays import Array, ExecutionError, as_array, dtype_name, uninitialised
+from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.packed import get_func
+
+Kernel = Callable[[Sequence[Array], Sequence[int]], None]
+"""Runs a loop function on its buffers and the values of its `kernel_symbols`."""
+
+
+@dataclass(slots=True)
+class Frame:
+    """A running function. `blocks` are the instruction lists being run, the innermost last."""
+
+    function: host.HostFunction
+    registers: list[Any]
+    symbols: dict[expr.Var, int]
+    blocks: list[_Block]
+    dst: host.Value | None = None
+
+    @property
+    def next(self) -> host.Instr | None:
+        """The instruction that the next step runs; None when the function is about to return."""
+        block = self.blocks[-1]
+        return block.instrs[block.at] if block.at < len(block.instrs) else None
+
+
+@dataclass(slots=True)
+class _Block:
+    """Instructions, the position in them, and for a branch what becomes of its value."""
+
+    instrs: tuple[host.Instr, ...]
+    at: int = 0
+    value: host.Value | None = None
+    dst: host.Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One executed instruction: where, how deep in calls, and its seconds."""
+
+    function: str
+    instr: host.Instr
+    depth: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class Cost:
+    """What an instruction has cost over a run."""
+
+    function: str
+    instr: host.Instr
+    count: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class VirtualMachine:
+    """Runs the functions of a host program.
+
+    >>> vm = VirtualMachine(program)                                      # doctest: +SKIP
+    >>> vm.run("main", x)                                                 # doctest: +SKIP
+    >>> vm.start("main", x); vm.step(); vm.frames[-1].registers           # doctest: +SKIP
+
+    `kernels` replaces loop functions, by name, with callables. `profile` lists the cost of each
+    instruction executed since the machine was made.
+    """
+
+    program: host.HostProgram
+    kernels: Mapping[str, Kernel] = field(default_factory=lambda: dict[str, Kernel]())
+    frames: list[Frame] = field(default_factory=lambda: list[Frame]())
+    result: Any = None
+    _costs: dict[int, Cost] = field(default_factory=lambda: dict[int, Cost]())
+
+    # --- Running ------------------------------------------------------------------------------
+
+    def run(self, name: str, *args: Any) -> Any:
+        """Call a function: tensors are NumPy (or DLPack) arrays, shapes tuples, scalars numbers.
+
+        Raises ExecutionError naming the check that failed, KeyError for an unknown function.
+        """
+        self.start(name, *args)
+        while self.frames:
+            self.step()
+        return self.result
+
+    def start(self, name: str, *args: Any) -> None:
+        """Begin a call, to be executed by `step`."""
+        if name not in self.program.functions:
+            names = ", ".join(sorted(self.program.functions))
+            raise KeyError(f"no function named {name!r} in the program; it has: {names}")
+        self.frames = []
+        self.result = None
+        fn = self.program.functions[name]
+        if len(args) != len(fn.params):
+            raise ExecutionError(f"`{name}` takes {len(fn.params)} arguments, got {len(args)}")
+        given = [_argument(fn, p, a) for p, a in zip(fn.params, args, strict=True)]
+        self._enter(fn, given, None)
+
+    def step(self) -> Step | None:
+        """Run one instruction; None when there is none left. At the end `result` is set."""
+        if not self.frames:
+            return None
+        frame = self.frames[-1]
+        depth = len(self.frames)
+        block = frame.blocks[-1]
+        instr = block.instrs[block.at] if block.at < len(block.instrs) else None
+        if instr is None:
+            self._leave_blocks()
+            return self.step()
+        block.at += 1
+        start = time.perf_counter()
+        self._execute(frame, instr)
+        seconds = time.perf_counter() - start
+        cost = self._costs.setdefault(id(instr), Cost(frame.function.name, instr))
+        cost.count += 1
+        cost.seconds += seconds
+        self._leave_blocks()
+        return Step(frame.function.name, instr, depth, seconds)
+
+    def profile(self) -> tuple[Cost, ...]:
+        """The cost of each instruction, the most expensive first. A call's cost is its callee's
+        instructions'."""
+        return tuple(sorted(self._costs.values(), key=lambda c: -c.seconds))
+
+    def _enter(
+        self, fn: host.HostFunction, args: Sequence[Any], dst: host.Value | None
+    ) -> None:
+        frame = Frame(fn, [None] * len(fn.registers), {}, [_Block(fn.instrs)], dst)
+        for p, a in zip(fn.params, args, strict=True):
+            _assign(frame, p.value, a)
+        self.frames.append(frame)
+
+    def _leave_blocks(self) -> None:
+        """Finish branches and functions that have no instruction left."""
+        while self.frames and self.frames[-1].next is None:
+            frame = self.frames[-1]
+            done = frame.blocks.pop()
+            if frame.blocks:
+                assert done.value is not None and done.dst is not None
+                _assign(frame, done.dst, _read(frame, done.value))
+                continue
+            value = _read(frame, frame.function.result)
+            self.frames.pop()
+            if frame.dst is None:
+                self.result = value
+            else:
+                _assign(self.frames[-1], frame.dst, value)
+
+    # --- Instructions -------------------------------------------------------------------------
+
+    def _execute(self, frame: Frame, instr: host.Instr) -> None:
+        regs, symbols = frame.registers, frame.symbols
+        match instr:
+            case host.MatchShape():
+                _match(frame, instr)
+            case host.ComputeScalar(symbol, value):
+                symbols[symbol] = evaluate(value, symbols)
+            case host.Require(condition, got, _):
+                if not evaluate(condition, symbols):
+                    raise ExecutionError(instr.text(evaluate(got, symbols)))
+            case host.LoadConst(dst, index):
+                regs[dst] = frame.function.constants[index]
+            case host.LoadFunction(dst, function):
+                regs[dst] = self.program.functions[function]
+            case host.MakeShape(dst, dims):
+                regs[dst] = tuple(evaluate(d, symbols) for d in dims)
+            case host.MakeScalar(dst, value):
+                regs[dst] = evaluate(value, symbols)
+            case host.AllocStorage(dst, size):
+                regs[dst] = uninitialised((evaluate(size, symbols),), "uint8")
+            case host.Alloc(dst, _):
+                shape, dtype = _tensor_type(frame, dst)
+                regs[dst] = uninitialised(shape, dtype)
+            case host.View(dst, base, offset):
+                regs[dst] = _view(frame, dst, base, evaluate(offset, symbols))
+            case host.CallKernel(function, buffers, scalars):
+                values = [evaluate(s, symbols) for s in scalars]
+                self._kernel(function, [regs[b] for b in buffers], values)
+            case host.CallPacked(function, args, dst):
+                result = get_func(function)(*(_packed_arg(frame, a) for a in args))
+                if dst is not None:
+                    regs[dst] = _packed_result(frame, dst, result, function)
+            case host.CallFunction(function, args, dst):
+                callee = regs[function] if isinstance(function, int) else function
+                fn = self.program.functions[callee] if isinstance(callee, str) else callee
+                self._call(frame, fn, [_read(frame, a) for a in args], dst)
+            case host.Pack(dst, value):
+                regs[dst] = _read(frame, value)
+            case host.Unpack(dst, value, what):
+                _unpack(frame, dst, regs[value], what)
+            case host.If():
+                yes = bool(regs[instr.condition])
+                instrs = instr.then_instrs if yes else instr.else_instrs
+                value = instr.then_value if yes else instr.else_value
+                frame.blocks.append(_Block(instrs, 0, value, instr.dst))
+
+    def _call(self, frame: Frame, fn: Any, args: list[Any], dst: host.Value) -> None:
+        if isinstance(fn, host.HostFunction):
+            if len(args) != len(fn.params):
+                raise ExecutionError(
+                    f"`{fn.name}` takes {len(fn.params)} arguments, `{frame.function.name}` "
+                    f"passes {len(args)}"
+                )
+            self._enter(fn, args, dst)
+        elif callable(fn):
+            _assign(frame, dst, fn(*args))
+        else:
+            raise ExecutionError(f"`{frame.function.name}` calls {fn!r}, which is no function")
+
+    def _kernel(self, name: str, buffers: list[Array], scalars: list[int]) -> None:
+        if name in self.kernels:
+            self.kernels[name](buffers, scalars)
+            return
+        func = self.program.kernels[name]
+        by_symbol = dict(zip(host.kernel_symbols(func), scalars, strict=True))
+        passed = [by_symbol[p] for p in func.params if isinstance(p, expr.Var)]
+        interpret_prim_func(func, [*buffers, *passed], name=name)
+
+
+# --- Values ---------------------------------------------------------------------------------------
+
+
+def _argument(fn: host.HostFunction, param: host.HostParam, value: Any) -> Any:
+    """An argument as the machine keeps it: arrays, tuples, numbers; checked as far as its kind."""
+
+    def convert(at: host.Value, ty: types.Type, v: Any, what: str) -> Any:
+        where = f"parameter `{what}` of `{fn.name}`"
+        if isinstance(at, tuple):
+            assert isinstance(ty, types.TupleType)
+            if not isinstance(v, tuple | list) or len(v) != len(at):  # type: ignore
+                raise ExecutionError(f"{where} must be a tuple of {len(at)} values")
+            rows = zip(at, ty.fields, v, strict=True)  # type: ignore[reportUnknownArgumentType]
+            return tuple(convert(a, t, x, f"{what}[{i}]") for i, (a, t, x) in enumerate(rows))
+        if isinstance(ty, types.TensorType):
+            return _tensor(v, where, at in fn.written)
+        return tuple(v) if isinstance(v, list) else v  # type: ignore[reportUnknownArgumentType]
+
+    return convert(param.value, param.ty, value, param.name)
+
+
+def _tensor(value: Any, where: str, written: bool) -> Array:
+    if isinstance(value, tuple | list | str) or value is None or callable(value):
+        raise ExecutionError(f"{where} must be an array, got a {type(value).__name__}")
+    array = as_array(value)
+    if not array.flags.c_contiguous:
+        raise ExecutionError(f"{where} is not contiguous; pass np.ascontiguousarray(x)")
+    if written and not array.flags.writeable:
+        raise ExecutionError(f"{where} is updated in place but is read-only; pass a copy")
+    return array
+
+
+def _assign(frame: Frame, dst: host.Value, value: Any) -> None:
+    if isinstance(dst, int):
+        frame.registers[dst] = value
+        return
+    for d, v in zip(dst, value, strict=True):
+        _assign(frame, d, v)
+
+
+def _read(frame: Frame, value: host.Value) -> Any:
+    if isinstance(value, int):
+        return frame.registers[value]
+    return tuple(_read(frame, v) for v in value)
+
+
+def _packed_arg(frame: Frame, arg: host.PackedArg) -> Any:
+    if isinstance(arg, expr.PrimExpr):
+        return evaluate(arg, frame.symbols)
+    return arg if isinstance(arg, str) else _read(frame, arg)
+
+
+def _packed_result(frame: Frame, dst: int, result: Any, name: str) -> Any:
+    ty = frame.function.registers[dst].ty
+    if not isinstance(ty, types.TensorType):
+        return result
+    where = f"the result of `{name}`, called in `{frame.function.name}`,"
+    return np.ascontiguousarray(_tensor(np.asarray(result, order="C"), where, False))
+
+
+def _unpack(frame: Frame, dst: tuple[host.Value, ...], value: Any, what: str) -> None:
+    if not isinstance(value, tuple | list):
+        raise ExecutionError(f"{what} must be a tuple, got a {type(value).__name__}")
+    if len(value) != len(dst):  # type: ignore[reportUnknownArgumentType]
+        raise ExecutionError(f"{what} has {len(value)} fields, expected {len(dst)}")  # type: ignore
+    _assign(frame, dst, value)
+
+
+def _tensor_type(frame: Frame, reg: int) -> tuple[tuple[int, ...], str]:
+    ty = frame.function.registers[reg].ty
+    assert isinstance(ty, types.TensorType) and ty.shape is not None and ty.dtype is not None
+    return tuple(evaluate(d, frame.symbols) for d in ty.shape), ty.dtype
+
+
+def _view(frame: Frame, dst: int, base: int, offset: int) -> Array:
+    shape, dtype = _tensor_type(frame, dst)
+    kind = numpy_dtype(dtype)
+    size = kind.itemsize * int(np.prod(shape, dtype=np.int64))
+    data = frame.registers[base].reshape(-1).view(np.uint8)
+    if not 0 <= offset <= offset + size <= data.size:
+        raise ExecutionError(
+            f"`{frame.function.registers[dst].name}` of `{frame.function.name}` takes bytes "
+            f"{offset} to {offset + size} of {data.size}"
+        )
+    part = data[offset : offset + size]
+    if isinstance(frame.function.registers[base].ty, types.ObjectType):
+        part[...] = 0xFF  # planned memory holds nothing yet: NaN, or -1, shows a read too early
+    return part.view(kind).reshape(shape)
+
+
+def _match(frame: Frame, m: host.MatchShape) -> None:
+    value = frame.registers[m.value]
+    frame.registers[m.dst] = value
+    for axis, (dim, check) in enumerate(zip(_dimensions(value, m), m.dims or (), strict=False)):
+        if isinstance(check, host.BindDim):
+            frame.symbols[check.symbol] = dim
+        elif isinstance(check, host.CheckDim):
+            expected = evaluate(check.expected, frame.symbols)
+            if dim != expected:
+                raise ExecutionError(m.dim_message(axis, dim, expected))
+
+
+def _dimensions(value: Any, m: host.MatchShape) -> tuple[Any, ...]:
+    """The dimensions to match, after checking kind, dtype and rank."""
+    if m.kind == "tensor":
+        if not isinstance(value, np.ndarray):
+            raise ExecutionError(f"{m.what} must be a tensor, is a {type(value).__name__}")
+        if m.dtype is not None and dtype_name(value) != m.dtype:
+            raise ExecutionError(m.dtype_message(dtype_name(value)))
+        dims: tuple[Any, ...] = value.shape
+    elif m.kind == "shape":
+        if not isinstance(value, tuple):
+            raise ExecutionError(f"{m.what} must be a shape, is a {type(value).__name__}")
+        dims = value  # type: ignore[reportUnknownVariableType]
+    else:
+        if not isinstance(value, int | float | np.generic):
+            raise ExecutionError(f"{m.what} must be a number, is a {type(value).__name__}")
+        return (value,)
+    if m.ndim not in (-1, len(dims)):
+        raise ExecutionError(m.rank_message(len(dims)))
+    return dims
+
+
+def walk_registers(frame: Frame) -> Iterator[tuple[str, types.Type, Any]]:
+    """Name, type and value of each register that holds something, for display."""
+    for register, value in zip(frame.function.registers, frame.registers, strict=True):
+        if value is not None:
+            yield register.name, register.ty, value
