@@ -49,7 +49,7 @@ def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[s
         texts.append(emitter.emit())
         constants += function.constants
         packed_in += [function] * (len(packed) - len(packed_in))
-        texts.append(emit_entry(function, bool(used), declarations))
+        texts.append(emit_entry(function, _runs_kernels(program, function), declarations))
     facts = {
         "checks": tuple(_check_info(c) for c in checks),
         "packed": tuple(_packed_info(f, p) for f, p in zip(packed_in, packed, strict=True)),
@@ -90,6 +90,21 @@ def _called_kernels(program: host.HostProgram) -> set[str]:
         for i in host.walk_instrs(f.instrs)
         if isinstance(i, host.CallKernel)
     }
+
+
+def _runs_kernels(program: host.HostProgram, function: host.HostFunction) -> bool:
+    """Whether a call reaches a kernel: only then is a team of threads worth starting."""
+    seen: set[str] = set()
+    work = [function]
+    while work:
+        f = work.pop()
+        seen.add(f.name)
+        for i in host.walk_instrs(f.instrs):
+            if isinstance(i, host.CallKernel):
+                return True
+            if isinstance(i, host.CallFunction) and isinstance(i.function, str):
+                work += [program.functions[i.function]] if i.function not in seen else []
+    return False
 
 
 def _called_functions(program: host.HostProgram) -> set[str]:

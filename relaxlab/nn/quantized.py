@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import ExprLike, PrimExpr, binary, const
+from relaxlab.ir.node import replace
 from relaxlab.ops import te
 
 Index = ExprLike
@@ -156,8 +158,8 @@ def dot_q8(fmt: Format, m: PrimExpr, rows: int, cols: int) -> loops.PrimFunc:
     k, kb = te.reduce_axis(g, "k"), te.reduce_axis(groups, "kb")
     q = te.compute((rows, groups, g), lambda n, b, i: fmt.q(f, n, b, i), "q")
     dot = te.compute(
-        (m, rows, groups),
-        lambda i, n, b: te.te_sum(
+        (m, groups, rows),
+        lambda i, b, n: te.te_sum(
             expr.Cast("int32", q[n, b, k.var]) * expr.Cast("int32", xq[i, b, k.var]), k
         ),
         "dot",
@@ -165,10 +167,12 @@ def dot_q8(fmt: Format, m: PrimExpr, rows: int, cols: int) -> loops.PrimFunc:
     y = te.compute(
         (m, rows),
         lambda i, n: te.te_sum(
-            _f32(dot[i, n, kb.var]) * (fmt.scale(f, n, kb.var) * xd[i, kb.var])
+            _f32(dot[i, kb.var, n]) * (fmt.scale(f, n, kb.var) * xd[i, kb.var])
             + fmt.offset(f, n, kb.var) * xs[i, kb.var],
             kb,
         ),
         "y",
     )
-    return te.create_prim_func([xq, xd, xs, *f.values(), y], op_pattern=4)
+    func = te.create_prim_func([xq, xd, xs, *f.values(), y])
+    kind = int(PatternKind.OUT_EWISE_FUSIBLE)  # a matrix product, whatever its inner structure
+    return replace(func, attrs=func.attrs.with_(op_pattern=kind))

@@ -7,6 +7,7 @@ copied. Every error names the parameter, what was expected, what came, and what 
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -187,7 +188,7 @@ def view_memory(
     """An array over existing memory. With an owner (an array of bytes that holds the memory) the
     view keeps it alive."""
     kind = numpy_dtype(dtype)
-    count = int(np.prod(dims, dtype=np.int64))
+    count = math.prod(dims)
     if owner is not None:
         start = address - owner.__array_interface__["data"][0]
         return owner[start : start + count * kind.itemsize].view(kind).reshape(dims)

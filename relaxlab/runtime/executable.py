@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -269,7 +270,7 @@ class _Sources:
 
     def _owner(self, address: int, dims: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
         if address not in self.owners:
-            size = int(np.prod(dims, dtype=np.int64)) * numpy_dtype(dtype).itemsize
+            size = math.prod(dims) * numpy_dtype(dtype).itemsize
             block = OwnedBlock(self.blocks.pop(address), address, size, _free)
             self.owners[address] = np.asarray(block)
         return self.owners[address]

@@ -44,7 +44,7 @@ from relaxlab.schedule.ranges import (
     union,
 )
 from relaxlab.schedule.regions import (
-    has_opaque_access,
+    has_address_taken,
     rewrite_accesses,
     with_alloc,
     without_alloc,
@@ -85,7 +85,7 @@ def _blocks(func: PrimFunc) -> list[Block]:
 
 
 def _compact(func: PrimFunc, owner: str, buffer: Buffer) -> PrimFunc:
-    if has_opaque_access(func.body, buffer):
+    if has_address_taken(func.body, buffer):
         return func
     found = _accesses(func, buffer)
     if not found:

@@ -129,9 +129,15 @@ def _rewrite_stmts(s: Stmt, fn: Callable[[Node], Node | None]) -> Stmt:
 
 def has_opaque_access(root: Stmt, buffer: Buffer) -> bool:
     """Whether something other than a plain load or store refers to the buffer."""
+    matched = (
+        isinstance(n, MatchBufferRegion) and n.source.buffer is buffer for n in walk(root)
+    )
+    return any(matched) or has_address_taken(root, buffer)
+
+
+def has_address_taken(root: Stmt, buffer: Buffer) -> bool:
+    """Whether the address of an element of the buffer is used."""
     for n in walk(root):
-        if isinstance(n, MatchBufferRegion) and n.source.buffer is buffer:
-            return True
         if isinstance(n, Call) and n.op == "address_of":
             target = n.args[0]
             if isinstance(target, BufferLoad) and target.buffer is buffer:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from relaxlab.codegen.hoist_guards import hoist_guards
 from relaxlab.codegen.llvm.access import Memory
 from relaxlab.codegen.llvm.arithmetic import binary
 from relaxlab.codegen.llvm.builder import Builder, Value, int_value, llvm_type
 from relaxlab.codegen.llvm.expressions import CodegenError, Scope, emit_expr
 from relaxlab.codegen.llvm.statements import Team, declare_local, emit_team
 from relaxlab.codegen.lower_blocks import lower_blocks
+from relaxlab.codegen.simplify_indices import simplify_indices
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import element_of
 from relaxlab.passes.host import kernel_symbols
@@ -37,7 +39,7 @@ def emit_kernel(func: loops.PrimFunc, name: str, declarations: dict[str, str]) -
                 f"{name!r} allocates {buffer.name!r} in main memory; run lift_workspace first"
             )
         s.memory[buffer] = declare_local(s, buffer)
-    emit_team(s, Team(), body)
+    emit_team(s, Team(), hoist_guards(simplify_indices(body, symbols)))
     signature = ", ".join([*pointers, *params, "i64 %thread", "i64 %threads"])
     lines = ["entry:", *b.allocas, *b.lines, "  ret void"]
     return f"define void @{name}({signature}) #0 {{\n" + "\n".join(lines) + "\n}\n"

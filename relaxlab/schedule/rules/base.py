@@ -126,11 +126,13 @@ def schedule_kernel(name: str, func: PrimFunc, target: Target) -> PrimFunc:
 
 def _rules() -> list[tuple[str, Rule]]:
     if not RULES:
-        from relaxlab.schedule.rules import elementwise, fallback
+        from relaxlab.schedule.rules import dot_product, elementwise, fallback, rows
 
         RULES.extend(
             (
                 ("elementwise", elementwise.apply),
+                ("dot_product", dot_product.apply),
+                ("rows", rows.apply),
                 ("fallback", fallback.apply),
             )
         )

@@ -6,8 +6,8 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.schedule.rules.base import (
     blocks_of,
-    extent_of,
     constant,
+    extent_of,
     inline_producers,
     is_spatial,
     output_dtype,

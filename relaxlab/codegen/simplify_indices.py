@@ -1,0 +1,73 @@
+"""Simplify every index, condition and bound of a block-free statement, knowing the loops' ranges.
+
+Substituting block axes by their bindings leaves indices such as `(i*8 + j) - i*8`; a private
+buffer becomes registers only if its indices are constants once its loops are unrolled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import BufferLoad, BufferStore, For, IfThenElse, Range, Stmt
+from relaxlab.ir.node import Node, map_children, replace
+
+
+def simplify_indices(stmt: Stmt, symbols: Sequence[Var]) -> Stmt:
+    """The statement with simplified integer expressions; `symbols` are sizes, not negative.
+
+    Conditions that always hold disappear.
+    """
+    an = Analyzer()
+    for symbol in symbols:
+        if symbol.dtype == "int64":
+            an.bind_shape(symbol)
+    return _Simplifier(an).stmt(stmt)
+
+
+class _Simplifier:
+    def __init__(self, an: Analyzer) -> None:
+        self.an = an
+
+    def stmt(self, s: Node) -> Stmt:
+        match s:
+            case For():
+                return self.loop(s)
+            case IfThenElse(condition):
+                return self.branch(s, self.an.simplify(self.loads(condition)))
+            case BufferStore(_, value, indices):
+                new = tuple(self.index(i) for i in indices)
+                return replace(s, value=self.loads(value), indices=new)
+            case _:
+                return map_children(s, self.child)  # type: ignore[return-value]
+
+    def child(self, n: Node) -> Node:
+        return self.stmt(n) if isinstance(n, Stmt) else self.loads(n)
+
+    def loop(self, s: For) -> Stmt:
+        low, extent = self.an.simplify(s.min), self.an.simplify(s.extent)
+        with self.an.scope():
+            self.an.bind_range(s.loop_var, Range(low, extent))
+            body = self.stmt(s.body)
+        return replace(s, min=low, extent=extent, body=body)
+
+    def branch(self, s: IfThenElse, condition: PrimExpr) -> Stmt:
+        if condition == expr.IntImm(1, "bool"):
+            return self.stmt(s.then_case)
+        with self.an.assuming(condition):
+            then = self.stmt(s.then_case)
+        other = None if s.else_case is None else self.stmt(s.else_case)
+        return IfThenElse(condition, then, other, span=s.span)
+
+    def index(self, e: PrimExpr) -> PrimExpr:
+        e = self.loads(e)
+        return self.an.simplify(e) if e.dtype == "int64" else e
+
+    def loads(self, n: Node) -> Node:  # type: ignore[override]
+        """An expression with the indices inside it simplified."""
+        if isinstance(n, BufferLoad):
+            return replace(n, indices=tuple(self.index(i) for i in n.indices))
+        return map_children(n, self.loads)
+

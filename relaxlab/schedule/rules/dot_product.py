@@ -1,0 +1,151 @@
+"""Products of quantised matrices: integer inner products per group, scaled and summed in float.
+
+The kernel has a reduction over int8 products (`dot`, one int32 per group) whose consumer sums the
+scaled groups (`y`). Weights are stored for the instruction: tiles of as many rows as it has
+lanes, four bytes of a row per lane. A tile's products and sums stay in registers; decoding the
+stored weights happens per tile and group. One version is made for a single row of activations (a
+matrix-vector product) and one for tiles of rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaxlab.ir import expr, loops
+from relaxlab.ir.dtypes import bits_of
+from relaxlab.ir.loops import Block, PrimFunc
+from relaxlab.ir.target import Target
+from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.intrinsics import dot4_lanes
+from relaxlab.schedule.rules.base import blocks_of, constant, inline_epilogues, is_spatial
+from relaxlab.schedule.rules.versions import guarded_versions
+from relaxlab.schedule.schedule import BlockRV, Schedule
+
+ROWS = 8
+"""Rows of activations per register tile: 8 integer and 8 float accumulators leave half of the 32
+vector registers for decoded weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    decode: str | None
+    dot: str
+    total: str
+
+
+def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+    """Fits a kernel with an int8 reduction whose result a second reduction sums."""
+    lanes = dot4_lanes(target)
+    parts = _find(func)
+    if lanes is None or parts is None:
+        return None
+    rows = blocks_named(func, parts.total).iter_vars[0].dom.extent
+    return guarded_versions(
+        func,
+        [(rows, 1)] if isinstance(rows, expr.Var) else [],
+        lambda f, fixed: _schedule(f, parts, lanes, 1 if fixed else ROWS),
+    )
+
+
+def blocks_named(func: PrimFunc, name: str) -> Block:
+    """The block of that name."""
+    return next(b for b in blocks_of(func) if b.name == name)
+
+
+def _find(func: PrimFunc) -> _Parts | None:
+    blocks = blocks_of(func)
+    for dot, total in zip(blocks, blocks[1:], strict=False):
+        if is_spatial(dot) or is_spatial(total) or dot.writes[0].buffer.dtype != "int32":
+            continue
+        reads = {r.buffer.dtype: r.buffer for r in dot.reads}
+        if set(reads) - {"int32"} != {"uint8", "int8"} or len(total.iter_vars) != 3:
+            continue
+        group = constant(dot.iter_vars[-1].dom.extent)
+        width = constant(total.iter_vars[1].dom.extent)
+        if group is None or group % 4 or width is None or width % 16:
+            continue
+        made = next((b for b in blocks if b.writes[0].buffer is reads["uint8"]), None)
+        if made is not None and not is_spatial(made):
+            continue
+        return _Parts(made.name if made else None, dot.name, total.name)
+    return None
+
+
+def _schedule(func: PrimFunc, parts: _Parts, lanes: int, rows: int) -> PrimFunc:
+    sch = Schedule(func)
+    total, dot = sch.get_block(parts.total), sch.get_block(parts.dot)
+    decode = sch.get_block(parts.decode) if parts.decode else None
+    inline_epilogues(sch, parts.total)
+    _pack(sch, {dot: 2, total: 1, **({decode: 0} if decode else {})}, lanes)
+    i, n, group = sch.get_loops(total)
+    tile, i = sch.split(i, factors=[None, rows])
+    block, n = sch.split(n, factors=[None, lanes])
+    sch.reorder(block, tile, group, i, n)
+    write = sch.cache_write(total, 0, "local")
+    sch.reverse_compute_at(write, tile, preserve_unit_loops=True)
+    sch.compute_at(dot, group, preserve_unit_loops=True)
+    sch.set_scope(dot, 0, "local")
+    if decode is not None:
+        sch.compute_at(decode, group, preserve_unit_loops=True)
+        sch.set_scope(decode, 0, "local")
+        _decode_tile(sch, decode)
+    _dot_tile(sch, dot, lanes, rows)
+    init = sch.decompose_reduction(total, group)
+    for one in (init, total, write):
+        _vector_rows(sch, one, rows)
+    sch.parallel(block)
+    return compact_buffers(sch.func)
+
+
+def _pack(sch: Schedule, rows: dict[BlockRV, int], lanes: int) -> None:
+    """Store what is indexed by weight rows in tiles of `lanes` rows: bytes as (tile, group,
+    byte // 4, lane, byte % 4), scales as (tile, group, lane). `rows` gives, per block, which of
+    its axes counts weight rows."""
+    done: set[loops.Buffer] = set()
+    for rv, axis in rows.items():
+        block = sch.get(rv)
+        assert isinstance(block, Block)
+        row = block.iter_vars[axis].var
+        for index, region in enumerate(block.reads):
+            buffer = region.buffer
+            if buffer in done or not region.region or region.region[0].min != row:
+                continue
+            done.add(buffer)
+            if bits_of(buffer.dtype) == 8 and buffer.ndim == 3:
+                sch.transform_layout(
+                    rv, ("read", index),
+                    lambda r, g, b: (r // lanes, g, b // 4, r % lanes, b % 4),
+                )  # fmt: skip
+            elif buffer.ndim == 2:
+                sch.transform_layout(
+                    rv, ("read", index), lambda r, g: (r // lanes, g, r % lanes)
+                )
+
+
+def _decode_tile(sch: Schedule, decode: BlockRV) -> None:
+    """One vector of lanes x 4 bytes per four columns."""
+    lane, _, column = sch.get_loops(decode)[-3:]
+    four, byte = sch.split(column, factors=[None, 4])
+    sch.reorder(four, lane, byte)
+    sch.vectorize(sch.fuse(lane, byte))
+    sch.unroll(four)
+
+
+def _vector_rows(sch: Schedule, block: BlockRV, rows: int) -> None:
+    """Vectors along the innermost loop; the tile's rows, if there are several, unrolled."""
+    *_, row, lane = sch.get_loops(block)
+    sch.vectorize(lane)
+    if rows > 1:
+        sch.unroll(row)
+
+
+def _dot_tile(sch: Schedule, dot: BlockRV, lanes: int, rows: int) -> None:
+    """Rows unrolled, four products per lane and instruction."""
+    row, _, lane, column = sch.get_loops(dot)[-4:]
+    four, byte = sch.split(column, factors=[None, 4])
+    sch.reorder(row, four, lane, byte)
+    init = sch.decompose_reduction(dot, row)
+    sch.tensorize(lane, f"dot4_u8s8_{lanes}")
+    sch.unroll(row)
+    sch.unroll(four)
+    _vector_rows(sch, init, rows)

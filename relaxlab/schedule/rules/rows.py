@@ -1,0 +1,136 @@
+"""Row kernels: softmax, norms, quantisation of activations, sums over trailing axes.
+
+All blocks share their leading axes, the row. The first block's row loops become the kernel's
+loops, divided among threads; every later block moves under them, so a row stays in cache from its
+first use to its last. Within a row, spatial axes become vectors and reductions keep one partial
+result per lane, combined at the end.
+"""
+
+from __future__ import annotations
+
+from relaxlab.ir import expr
+from relaxlab.ir.loops import Block, Buffer, PrimFunc
+from relaxlab.ir.target import Target
+from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.rules.base import (
+    block_loops,
+    blocks_of,
+    constant,
+    extent_of,
+    inline_producers,
+    is_spatial,
+    output_dtype,
+    vectorize_inner,
+)
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
+
+LOCAL_BYTES = 64 * 1024
+"""Largest intermediate of one row that is kept on a thread's stack."""
+
+
+def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+    """Fits kernels whose reductions all run over trailing axes of a common row."""
+    sch = Schedule(func)
+    inline_producers(sch, keep=_read_by_reductions(func))
+    blocks = blocks_of(sch.func)
+    rank = _row_rank(blocks)
+    if rank is None:
+        return None
+    try:
+        rows = _gather_rows(sch, blocks, rank)
+    except ScheduleError:
+        return None
+    for block in blocks:
+        _inside_row(sch, block.name, rank, target)
+    if rows:
+        row = sch.fuse(*rows) if len(rows) > 1 else rows[0]
+        if constant(extent_of(sch, row)) != 1:
+            sch.parallel(row)
+    return compact_buffers(sch.func)
+
+
+def _read_by_reductions(func: PrimFunc) -> list[str]:
+    """Producers that a reduction over another axis reads more than once are worth storing."""
+    blocks = blocks_of(func)
+    readers: dict[Buffer, int] = {}
+    for block in blocks:
+        for region in block.reads:
+            readers[region.buffer] = readers.get(region.buffer, 0) + 1
+    return [b.name for b in blocks if is_spatial(b) and readers.get(b.writes[0].buffer, 0) > 1]
+
+
+def _row_rank(blocks: list[Block]) -> int | None:
+    """How many leading axes all blocks share; None if there is no reduction."""
+    reductions = [b for b in blocks if not is_spatial(b)]
+    if not reductions:
+        return None
+    rank = min(sum(it.kind == "spatial" for it in b.iter_vars) for b in reductions)
+    first = [it.dom.extent for it in blocks[0].iter_vars[:rank]]
+    for block in blocks:
+        spatial = [it for it in block.iter_vars if it.kind == "spatial"]
+        while rank and [it.dom.extent for it in spatial[:rank]] != first[:rank]:
+            rank -= 1
+    return rank if rank or len(blocks) == 1 else None
+
+
+def _gather_rows(sch: Schedule, blocks: list[Block], rank: int) -> list[LoopRV]:
+    """Put every block under the first block's row loops; returns those loops."""
+    first = sch.get_block(blocks[0].name)
+    spatial, _ = block_loops(sch, first)
+    rows = spatial[:rank]
+    for block in blocks[1:]:
+        if rows:
+            sch.reverse_compute_at(sch.get_block(block.name), rows[-1])
+    for block in blocks[:-1]:
+        _keep_local(sch, block, rank)
+    return rows
+
+
+def _keep_local(sch: Schedule, block: Block, rank: int) -> None:
+    """Intermediates of a small constant row stay on the stack."""
+    buffer = block.writes[0].buffer
+    if any(p is buffer for p in sch.func.params):
+        return
+    size = 4
+    for dim in buffer.shape[rank:]:
+        if not isinstance(dim, expr.IntImm):
+            return
+        size *= dim.value
+    if size <= LOCAL_BYTES:
+        sch.set_scope(sch.get_block(block.name), 0, "local")
+
+
+def _inside_row(sch: Schedule, name: str, rank: int, target: Target) -> None:
+    """Vectorise one block within its row."""
+    rv = sch.get_block(name)
+    spatial, reduce = block_loops(sch, rv)
+    block = sch.get(rv)
+    assert isinstance(block, Block)
+    lanes = target.lanes(output_dtype(block))
+    inner = [loop for loop in spatial[rank:] if constant(extent_of(sch, loop)) != 1]
+    if reduce:
+        if not inner:
+            _reduce_by_lanes(sch, rv, reduce, target.lanes("float32"))
+        else:
+            sch.reorder(*reduce, inner[-1])
+            vectorize_inner(sch, inner[-1], lanes)
+        return
+    if inner:
+        vectorize_inner(sch, inner[-1], lanes)
+
+
+def _reduce_by_lanes(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int) -> None:
+    """Partial results per lane, then their combination."""
+    last = reduce[-1]
+    extent = constant(extent_of(sch, last))
+    if extent is not None and extent < lanes:
+        return
+    _, lane = sch.split(last, factors=[None, lanes])
+    partial = sch.rfactor(lane, 0)
+    block = sch.get(partial)
+    assert isinstance(block, Block)
+    sch.set_scope(partial, 0, "local")
+    spatial, inner = block_loops(sch, partial)
+    sch.reorder(*inner, spatial[-1])
+    sch.vectorize(spatial[-1])

@@ -1,0 +1,47 @@
+"""Several scheduled versions of one kernel, guarded by predicates on its symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from relaxlab.ir import expr, loops
+from relaxlab.ir.loops import Buffer, PrimFunc
+from relaxlab.ir.node import replace
+from relaxlab.ir.substitute import substitute
+
+
+def guarded_versions(
+    func: PrimFunc,
+    cases: Sequence[tuple[expr.Var, int]],
+    schedule: Callable[[PrimFunc, bool], PrimFunc],
+) -> PrimFunc:
+    """`if symbol == value: version for that value … else: general version`.
+
+    `schedule(func, fixed)` schedules one version; `fixed` says that a symbol was given a value.
+    All versions must change the layouts of the parameters alike.
+    """
+    general = schedule(func, False)
+    body: loops.Stmt = general.body
+    for symbol, value in reversed(cases):
+        fixed = schedule(_with_value(func, symbol, value), True)
+        same = {
+            a: b
+            for a, b in zip(fixed.params, general.params, strict=True)
+            if isinstance(a, Buffer) and isinstance(b, Buffer)
+        }
+        version = substitute(fixed.body, buffers=same)
+        body = loops.IfThenElse(expr.EQ(symbol, expr.const(value)), version, body)
+    return replace(general, body=body)
+
+
+def _with_value(func: PrimFunc, symbol: expr.Var, value: int) -> PrimFunc:
+    """The function for one value of a symbol; its parameters stay the same buffers."""
+    fixed = substitute(func, {symbol: expr.const(value)})
+    back = {
+        new: old
+        for new, old in zip(fixed.params, func.params, strict=True)
+        if isinstance(new, Buffer) and isinstance(old, Buffer)
+    }
+    return replace(fixed, params=func.params, body=substitute(fixed.body, buffers=back))
+
+
