@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
+from relaxlab.ir.dtypes import element_of, lanes_of
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.loops import Buffer, BufferRegion, Range
 from relaxlab.ir.node import Node, children
@@ -59,7 +60,8 @@ def full_region(buffer: Buffer) -> BufferRegion:
 
 def point_region(buffer: Buffer, indices: tuple[expr.PrimExpr, ...]) -> BufferRegion:
     """One element."""
-    return BufferRegion(buffer, tuple(Range(i, expr.const(1, i.dtype)) for i in indices))
+    one = [expr.const(1, element_of(i.dtype)) for i in indices]
+    return BufferRegion(buffer, tuple(map(Range, indices, one)))
 
 
 def region_union(a: BufferRegion, b: BufferRegion, analyzer: Analyzer) -> BufferRegion:
@@ -110,7 +112,7 @@ def relax_index(
     `ranges` gives inclusive bounds, themselves free of them. None when the index cannot be
     bounded. Interval arithmetic on the simplified index: exact where each variable occurs once.
     """
-    if not ranges:
+    if not ranges and lanes_of(index.dtype) == 1:
         return index, index
     found = _relax(analyzer.simplify(index), ranges, analyzer)
     if found is None:
@@ -121,7 +123,7 @@ def relax_index(
 def _relax(e: expr.PrimExpr, ranges: Mapping[expr.Var, Bounds], an: Analyzer) -> Bounds | None:
     if isinstance(e, expr.Var):
         return ranges.get(e, (e, e))
-    if not any(v in ranges for v in symbols_in(e)):
+    if lanes_of(e.dtype) == 1 and not any(v in ranges for v in symbols_in(e)):
         return e, e
     match e:
         case expr.Add(a, b) | expr.Sub(a, b) | expr.Min(a, b) | expr.Max(a, b):
@@ -320,14 +322,14 @@ class _Collector:
 
     def relax(self, rng: Range, extent: expr.PrimExpr) -> Range:
         """The range with loops relaxed; a guarded one is clamped, the guard keeps it inside."""
-        zero = expr.const(0, rng.min.dtype)
+        zero = expr.const(0, extent.dtype)
         lo = relax_index(rng.min, self.ranges, self.an)
         hi = lo
-        if rng.extent != expr.const(1, rng.extent.dtype) or isinstance(rng.min, expr.Ramp):
+        if rng.extent != expr.const(1, rng.extent.dtype):
             hi = relax_index(rng.min + rng.extent - 1, self.ranges, self.an)
         if lo is None or hi is None:
             return Range(zero, extent)
-        if not self.ranges and not self.guarded:
+        if not self.ranges and not self.guarded and lanes_of(rng.min.dtype) == 1:
             return rng
         first, last = lo[0], hi[1]
         if self.guarded:

@@ -73,7 +73,7 @@ def _decide_both(
 
 
 def _difference(ctx: Context, a: expr.PrimExpr, b: expr.PrimExpr) -> Poly:
-    return convert.merge(ctx, poly.add(convert.poly_of(ctx, b), convert.poly_of(ctx, a), -1))
+    return convert.combined(ctx, poly.add(convert.poly_of(ctx, b), convert.poly_of(ctx, a), -1))
 
 
 def decide_comparison(ctx: Context, cls: type, d: Poly) -> bool | None:

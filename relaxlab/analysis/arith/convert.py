@@ -11,6 +11,7 @@ from collections.abc import Callable
 from math import inf
 
 from relaxlab.analysis.arith import conditions, interval, poly
+from relaxlab.analysis.arith.choose import absorb, extreme
 from relaxlab.analysis.arith.context import Atom, Context, dtype_limits
 from relaxlab.analysis.arith.divide import floordiv, floormod, merge
 from relaxlab.analysis.arith.interval import FULL, Interval
@@ -95,10 +96,15 @@ def poly_of(ctx: Context, e: expr.PrimExpr) -> Poly:
     return known
 
 
+def combined(ctx: Context, p: Poly) -> Poly:
+    """`p` with the parts of quotients, remainders, minima and maxima put together."""
+    return absorb(ctx, merge(ctx, p))
+
+
 def _sum(ctx: Context, e: expr.PrimExpr) -> Poly:
     assert isinstance(e, expr.BinaryOp)
     sign = 1 if isinstance(e, expr.Add) else -1
-    return merge(ctx, poly.add(poly_of(ctx, e.a), poly_of(ctx, e.b), sign))
+    return combined(ctx, poly.add(poly_of(ctx, e.a), poly_of(ctx, e.b), sign))
 
 
 def _product(ctx: Context, e: expr.PrimExpr) -> Poly:
@@ -106,7 +112,7 @@ def _product(ctx: Context, e: expr.PrimExpr) -> Poly:
     a, b = poly_of(ctx, e.a), poly_of(ctx, e.b)
     if len(a) * len(b) > _TERMS:
         return _opaque(ctx, e)
-    return merge(ctx, poly.mul(a, b))
+    return combined(ctx, poly.mul(a, b))
 
 
 def _floordiv(ctx: Context, e: expr.PrimExpr) -> Poly:
@@ -137,48 +143,8 @@ def _truncated(ctx: Context, e: expr.PrimExpr) -> Poly:
 
 def _extreme(ctx: Context, e: expr.PrimExpr) -> Poly:
     assert isinstance(e, expr.BinaryOp)
-    is_min = isinstance(e, expr.Min)
-    kind = "min" if is_min else "max"
-    operands: dict[poly.Key, Poly] = {}
-    for p in (poly_of(ctx, e.a), poly_of(ctx, e.b)):
-        term = poly.single_term(p)
-        nested = term is not None and term[1] == 1 and len(term[0]) == 1
-        if nested and ctx.atoms[term[0][0]].kind == kind:  # type: ignore[index]
-            operands.update((poly.key_of(q), q) for q in ctx.atoms[term[0][0]].args)  # type: ignore
-        else:
-            operands[poly.key_of(p)] = p
-    kept = _undominated(ctx, list(operands.values()), is_min)
-    if len(kept) == 1:
-        return kept[0]
-    common = {m: c for m, c in kept[0].items() if all(p.get(m) == c for p in kept[1:])}
-    kept = [poly.add(p, common, -1) for p in kept]
-    return poly.add(_choice_atom(ctx, kind, kept), common)
-
-
-def _undominated(ctx: Context, operands: list[Poly], is_min: bool) -> list[Poly]:
-    kept: list[Poly] = []
-    for p in operands:
-        sign = 1 if is_min else -1
-        if any(is_nonneg(ctx, poly.scale(poly.add(p, q, -1), sign)) for q in kept):
-            continue
-        kept = [q for q in kept if not is_nonneg(ctx, poly.scale(poly.add(q, p, -1), sign))]
-        kept.append(p)
-    return kept
-
-
-def _choice_atom(ctx: Context, kind: str, operands: list[Poly]) -> Poly:
-    """The atom of a minimum or maximum; its operands stand in a fixed order."""
-    keyed = sorted(((text_of(ctx, p), i) for i, p in enumerate(operands)))
-    args = tuple(operands[i] for _, i in keyed)
-    if len(args) == 2:
-        gap = poly.add(args[1], args[0], -1)
-        gap = gap if kind == "min" else poly.scale(gap, -1)
-        cases = ((args[0], (gap,)), (args[1], (poly.scale(gap, -1),)))
-    else:
-        cases = tuple((p, ()) for p in args)
-    key = (kind, frozenset(map(poly.key_of, args)))
-    number = ctx.intern(key, lambda: Atom(kind, args=args, cases=cases))  # type: ignore[arg-type]
-    return ctx.poly_of_atom(number)
+    kind = "min" if isinstance(e, expr.Min) else "max"
+    return extreme(ctx, kind, poly_of(ctx, e.a), poly_of(ctx, e.b))
 
 
 def _select(ctx: Context, e: expr.PrimExpr) -> Poly:
@@ -372,6 +338,8 @@ def _atom_expr(ctx: Context, number: int, dtype: str) -> expr.PrimExpr:
         assert a.expr is not None
         return a.expr if a.expr.dtype == dtype else expr.Cast(dtype, a.expr)
     args = [expr_of(ctx, p, dtype) for p in a.args]
+    if a.kind in ("min", "max"):  # a fixed order, constants last
+        args.sort(key=lambda e: (isinstance(e, expr.IntImm), str(e)))
     if a.kind == "select":
         condition = ctx.exprs[("condition", number)]
         if isinstance(a.expr, expr.Call):
@@ -395,8 +363,3 @@ def atom_name(ctx: Context, number: int) -> str:
 def name_of(ctx: Context, m: poly.Monomial) -> list[str]:
     """The text that orders monomials."""
     return sorted(atom_name(ctx, a) for a in m)
-
-
-def text_of(ctx: Context, p: Poly) -> str:
-    """The text that orders the operands of minima and maxima: constants last."""
-    return ("~" if poly.const_of(p) is not None else "") + str(expr_of(ctx, p, "int64"))

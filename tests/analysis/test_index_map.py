@@ -1,0 +1,182 @@
+"""Index maps and iterator maps: chosen cases, and random ones against enumeration."""
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.index_map import (
+    IndexMap,
+    NotAnIterMap,
+    NotInvertible,
+    detect_iter_map,
+    is_injective_affine,
+)
+from relaxlab.ir import expr
+from relaxlab.ir.loops import Range
+from tests.analysis.fuzz_arith import evaluate
+
+V, C = expr.Var, expr.const
+n, m = V("n"), V("m")
+TEXT = lambda items: ", ".join(map(str, items))  # noqa: E731
+
+
+INVERSES = [
+    (lambda i, j: (j, i // 4, i % 4), (16, 8), "i1 * 4 + i2, i0", "8, 4, 4"),
+    (lambda i, j: (i * m + j,), (n, m), "i0 // m, i0 % m", "m * n"),
+    (lambda i, j: ((i * 8 + j) // 4, j % 4), (16, 8), "i0 // 2, i0 % 2 * 4 + i1", "32, 4"),
+    (lambda i, j: ((i * 6 + j) // 4, (i * 6 + j) % 4), (16, 6),
+     "(i0 * 4 + i1) // 6, (i0 * 4 + i1) % 6", "24, 4"),
+    (lambda i: (i // 32, i % 4, i // 4 % 8), (128,), "i0 * 32 + i2 * 4 + i1", "4, 4, 8"),
+    (lambda a, c, h, w: (a, c // 16, h, w, c % 16), (n, 64, m, 7),
+     "i0, i1 * 16 + i4, i2, i3", "n, 4, m, 7, 16"),
+    (lambda i, j: (j, i), (n, m), "i1, i0", "m, n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fn", "shape", "back", "new_shape"), INVERSES)
+def test_inverse(fn: Any, shape: Any, back: str, new_shape: str) -> None:
+    index_map = IndexMap.of(fn)
+    dims = tuple(expr.as_expr(d) for d in shape)
+    inverse = index_map.inverse(dims)
+    assert TEXT(inverse.final_indices) == back
+    assert TEXT(index_map.map_shape(dims)) == new_shape
+    an = Analyzer.for_shapes(dims)
+    points = [V(f"p{k}") for k in range(len(dims))]
+    for p, d in zip(points, dims, strict=True):
+        an.bind(p, 0, d - 1)
+    assert inverse.apply(index_map.apply(points, an), an) == tuple(points)
+
+
+PADDED = [
+    (lambda i, j: (j, i // 4, i % 4), (15, 8), "8, 4, 4", "i1 * 4 + i2 >= 15"),
+    (lambda i: (i // 16, i % 16), (n,), "(n + 15) // 16, 16", "n <= i0 * 16 + i1"),
+    (lambda i, j: (i // 4, j // 4, i % 4, j % 4), (6, 7), "2, 2, 4, 4",
+     "i0 * 4 + i2 >= 6 or i1 * 4 + i3 >= 7"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fn", "shape", "new_shape", "padding"), PADDED)
+def test_padding(fn: Any, shape: Any, new_shape: str, padding: str) -> None:
+    dims = tuple(expr.as_expr(d) for d in shape)
+    _, found_shape, condition = IndexMap.of(fn).inverse_with_padding(dims)
+    assert (TEXT(found_shape), str(condition)) == (new_shape, padding)
+    with pytest.raises(NotInvertible, match="unused"):
+        IndexMap.of(fn).inverse(dims)
+
+
+REFUSED = [
+    (lambda i, j: (i + j,), (5, 6), "gaps or overlap"),
+    (lambda i, j: (i,), (5, 6), "several indices to one"),
+    (lambda i: (i // 32, i // 4 % 8), (128,), "several indices to one"),
+    (lambda i: (3 - i,), (4,), "backwards"),
+    (lambda i: (i * 2,), (4,), "gaps"),
+    (lambda i: (i // 4, i % 2), (16,), "several indices to one"),
+    (lambda i, j: (i, i), (4, 4), "overlap"),
+    (lambda i, j: (i * j,), (4, 4), "multiplies"),
+    (lambda i: (i + 1,), (4,), "start at 0"),
+    (lambda i: (i // n,), (m,), "not divided|several indices"),
+]
+
+
+@pytest.mark.parametrize(("fn", "shape", "why"), REFUSED)
+def test_refused(fn: Any, shape: Any, why: str) -> None:
+    dims = tuple(expr.as_expr(d) for d in shape)
+    with pytest.raises(NotInvertible, match=why):
+        IndexMap.of(fn).inverse(dims)
+
+
+def test_wrong_number_of_indices() -> None:
+    with pytest.raises(ValueError, match="takes 2 indices, the buffer has 3"):
+        IndexMap.of(lambda i, j: (i, j), ndim=3)
+    with pytest.raises(ValueError, match="takes 2 indices, not 1"):
+        IndexMap.of(lambda i, j: (i, j)).apply([n])
+    assert str(IndexMap.of(lambda *ijk: ijk[::-1], ndim=3)).endswith("-> (ijk2, ijk1, ijk0)")
+
+
+def test_predicate_limits_a_sum() -> None:
+    io, ii = V("io"), V("ii")
+    ranges = {io: Range(C(0), (n + 15) // 16), ii: Range(C(0), C(16))}
+    found = detect_iter_map([io * 16 + ii], ranges, expr.LT(io * 16 + ii, n))
+    assert found.bijective and TEXT(found.extents) == "n"
+    whole = detect_iter_map([io * 16 + ii], ranges)
+    assert TEXT(whole.extents) == "(n + 15) // 16 * 16"
+    with pytest.raises(NotAnIterMap, match="cuts through"):
+        detect_iter_map([io, ii], ranges, expr.LT(io * 16 + ii, n))
+    with pytest.raises(NotAnIterMap, match="no upper bound"):
+        detect_iter_map([io * 16 + ii], ranges, expr.NE(io, ii))
+
+
+def test_loops_that_start_elsewhere() -> None:
+    i, j = V("i"), V("j")
+    ranges = {i: Range(C(3), C(5)), j: Range(n, m)}
+    found = detect_iter_map([i * 2 + 1, j], {i: Range(C(3), C(1)), j: ranges[j]})
+    assert TEXT(found.bases) == "7, n"
+    found = detect_iter_map([j, i], ranges)
+    assert found.bijective and TEXT(found.bases) == "n, 3" and TEXT(found.extents) == "m, 5"
+
+
+def test_injective() -> None:
+    i, j = V("i"), V("j")
+    ranges = {i: Range(C(0), n), j: Range(C(0), C(8))}
+    assert is_injective_affine([i * 8 + j], ranges)
+    assert is_injective_affine([j, i // 4, i % 4], ranges)
+    assert not is_injective_affine([i], ranges)
+
+
+def random_map(rng: random.Random) -> tuple[IndexMap, tuple[int, ...]]:
+    """Splits and fusions of a small box, in random order, not always invertible."""
+    shape = tuple(rng.choice([1, 2, 3, 4, 6, 8, 12]) for _ in range(rng.randint(1, 3)))
+    variables = tuple(V(f"v{k}") for k in range(len(shape)))
+    parts: list[tuple[expr.PrimExpr, int]] = list(zip(variables, shape, strict=True))
+    for _ in range(rng.randint(0, 4)):
+        e, extent = parts.pop(rng.randrange(len(parts)))
+        if rng.random() < 0.6:
+            f = rng.choice([2, 3, 4])
+            parts += [(e // f, -(-extent // f)), (e % f, f)]
+        elif parts:
+            other, size = parts.pop(rng.randrange(len(parts)))
+            stride = size if rng.random() < 0.9 else size + rng.choice([-1, 1])
+            parts.append((e * stride + other, extent * size))
+        else:
+            parts.append((e, extent))
+    if rng.random() < 0.1 and len(parts) > 1:
+        parts.pop()
+    rng.shuffle(parts)
+    return IndexMap(variables, tuple(e for e, _ in parts)), shape
+
+
+def test_against_enumeration() -> None:
+    seed = random.randrange(10**9)
+    print("seed", seed)
+    rng = random.Random(seed)
+    outcomes: dict[str, int] = {}
+    for _ in range(300):
+        index_map, shape = random_map(rng)
+        outcome = check_map(index_map, shape)
+        outcomes[outcome] = outcomes.get(outcome, 0) + 1
+    assert outcomes["inverse"] > 50 and outcomes["padded"] > 5 and outcomes["refused"] > 5
+
+
+def check_map(index_map: IndexMap, shape: tuple[int, ...]) -> str:
+    dims = tuple(C(d) for d in shape)
+    label = f"{index_map} on {shape}"
+    images: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for point in itertools.product(*map(range, shape)):
+        at = dict(zip(index_map.initial_indices, point, strict=True))
+        images.setdefault(tuple(evaluate(e, at) for e in index_map.final_indices), point)
+    injective = len(images) == len(list(itertools.product(*map(range, shape))))
+    try:
+        back, new_shape, padding = index_map.inverse_with_padding(dims)
+    except NotInvertible:
+        return "refused"
+    assert injective, label
+    for point in itertools.product(*(range(evaluate(d, {})) for d in new_shape)):
+        at = dict(zip(back.initial_indices, point, strict=True))
+        unused = padding is not None and evaluate(padding, at)
+        assert unused is (point not in images), (label, point)
+        if not unused:
+            assert tuple(evaluate(e, at) for e in back.final_indices) == images[point], label
+    return "inverse" if padding is None else "padded"
