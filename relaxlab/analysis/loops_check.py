@@ -26,7 +26,8 @@ TRUE = expr.IntImm(1, "bool")
 def check_loops(name: str, func: loops.PrimFunc) -> list[Diagnostic]:
     """What is wrong in a loop function called `name`, in program order; empty when nothing is."""
     checker = _Checker(name, Analyzer.for_shapes(tuple(b.shape for b in func.buffers)))
-    for p in func.params:
+    # Scalars first: a buffer's shape may mention a scalar that comes after it.
+    for p in sorted(func.params, key=lambda p: isinstance(p, loops.Buffer)):
         checker.parameter(p)
     checker.stmt(func.body)
     return checker.found
