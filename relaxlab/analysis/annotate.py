@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from relaxlab.analysis.annotate_explain import explain_lost_shape
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.analysis.deduce import signature_of, type_of
+from relaxlab.analysis.deduce import dim_pairs, signature_of, type_of
+from relaxlab.analysis.fit_loop_call import fit_loop_call
 from relaxlab.analysis.subtype import Verdict, check_subtype, coarsen, defined_symbols, lca
 from relaxlab.ir import expr, graph
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
@@ -32,6 +33,8 @@ LEAVES = (
     graph.StringImm,
     graph.DataTypeImm,
 )
+
+LOOP_CALLS = (graph.Op("call_tir"), graph.Op("call_tir_inplace"))
 
 
 def annotate(mod: Module) -> tuple[Module, list[Diagnostic]]:
@@ -200,9 +203,9 @@ class _Scope:
             f"{self.name}.{getattr(value, 'name', hint)}",
             f"{claim} is not proved from {actual}: checked at run time",
         )
-        var = graph.Var(self.fresh(getattr(value, "name", hint)), claim)
-        self.block.append(graph.MatchCast(value, claim, var, span=getattr(value, "span", None)))
-        self.define(claim)
+        kind = graph.DataflowVar if self.in_dataflow else graph.Var
+        var = kind(self.fresh(getattr(value, "name", hint)), claim)
+        self.match_cast(graph.MatchCast(value, claim, var, span=getattr(value, "span", None)))
         return var
 
     def verdict(self, actual: Type, claim: Type) -> Verdict:
@@ -298,13 +301,19 @@ class _Scope:
         value = self.leaf(b.value, b.var.name)
         actual = self.type_of(value)
         claim = _with_dtype(b.ty, actual)
-        if actual is not _FAILED and self.verdict(actual, claim) >= Verdict.STATIC_MISMATCH:
+        if actual is _FAILED:
+            pass
+        elif self.verdict(actual, claim) >= Verdict.STATIC_MISMATCH:
+            actual = _FAILED
             self.owner.report(
                 "E0208",
                 f"match_cast to {claim} can never succeed: the value is {actual}",
                 b,
             )
         self.define(claim)
+        for pair in dim_pairs(claim, actual, ""):  # true from here on
+            if pair.actual is not None:
+                self.analyzer.assume(expr.EQ(pair.declared, pair.actual))
         var = self.typed(b.var, claim)
         same = value is b.value and claim is b.ty and var is b.var
         self.block.append(b if same else replace(b, value=value, ty=claim, var=var))
@@ -341,9 +350,9 @@ class _Scope:
                 new_args = tuple(self.leaf(a, "lv") for a in args)
                 if isinstance(new_op, graph.GlobalVar):
                     self.owner.require_signature(new_op.name, e)
-                if new_op is op and _same_items(new_args, args):
-                    return e
-                return replace(e, op=new_op, args=new_args)
+                same = new_op is op and _same_items(new_args, args)
+                call = e if same else replace(e, op=new_op, args=new_args)
+                return self.loop_call(call) if op in LOOP_CALLS else call
             case graph.TupleGetItem(value):
                 new = self.leaf(value, "lv")
                 return e if new is value else replace(e, tuple_value=new)
@@ -357,6 +366,29 @@ class _Scope:
                 return self.splice(e)
             case _:
                 return self.leaf(e, "lv")
+
+    def loop_call(self, call: graph.Call) -> graph.Call:
+        """`call` of a loop function with its shapes proved, or checked just before it."""
+        if _mentions_failure(call):
+            return call
+        plan = fit_loop_call(
+            call, self.owner.mod, self.analyzer, {s.name for s in self.symbols}
+        )
+        for message in plan.conflicts:
+            self.owner.report("E0210", message, call)
+        if plan.conflicts or not plan.claims:
+            return call
+        casts: dict[graph.Expr, graph.Expr] = {}
+        for value, claim in plan.claims:
+            now = casts.get(value, value)
+            hint = getattr(value, "name", "shape")
+            casts[value] = self.checked(now, self.type_of(now), claim, hint)
+        packed = call.args[1]
+        assert isinstance(packed, graph.Tuple)
+        inputs = tuple(casts.get(f, f) for f in packed.fields)
+        if _same_items(inputs, packed.fields):
+            return call
+        return replace(call, args=(call.args[0], graph.Tuple(inputs), *call.args[2:]))
 
     def branch(self, seq: graph.SeqExpr) -> graph.SeqExpr:
         inner = self.inner()

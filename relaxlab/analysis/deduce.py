@@ -230,11 +230,9 @@ def call_signature(
             call,
             notes=(f"its type is {ty}",),
         )
-    here = set(symbols_in((arg_types, call)))
-    renamed = {s: replace(s) for s in symbols_in((params, ty.ret)) if s in here}
-    if renamed:
-        params = tuple(substitute(p, renamed) for p in params)
-    ret = substitute(ty.ret, renamed) if renamed else ty.ret
+    renamed = fresh_symbols((params, ty.ret), (arg_types, call))
+    params = tuple(substitute(p, renamed) for p in params)
+    ret = substitute(ty.ret, renamed)
     pairs: list[DimPair] = []
     for i, (param, arg) in enumerate(zip(params, arg_types, strict=True)):
         place = f"argument {describe(call.args[i], i)}"
@@ -242,8 +240,14 @@ def call_signature(
         pairs += dim_pairs(param, arg, place)
     found = unify(pairs, analyzer)
     if found.conflicts:
-        raise DiagnosticError(_conflict(message, call) for message, _ in found.conflicts)
+        raise DiagnosticError(_conflict(message, call) for message in found.conflicts)
     return in_normal_form(_result(ret, found), analyzer)
+
+
+def fresh_symbols(declared: object, here: object) -> dict[expr.Var, expr.PrimExpr]:
+    """New variables for the symbols of a declaration that are also in use at the call."""
+    used = set(symbols_in(here))
+    return {s: replace(s) for s in symbols_in(declared) if s in used}
 
 
 def _callee(call: graph.Call) -> str:

@@ -6,7 +6,7 @@ A declared dimension is any expression over symbols. One that is linear in a sin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 
 from relaxlab.analysis.arith import Analyzer
@@ -63,6 +63,20 @@ def solve_for(e: PrimExpr, value: PrimExpr, known: Mapping[Var, PrimExpr]) -> So
     return Solution(missing[0], dividend // factor, dividend, factor)
 
 
+def determined_symbols(dims: Sequence[PrimExpr], known: Collection[Var]) -> set[Var]:
+    """`known` and the symbols that sizes of the declared `dims` would determine."""
+    found: dict[Var, PrimExpr] = {s: s for s in known}
+    progress = True
+    while progress:
+        progress = False
+        for dim in dims:
+            solved = solve_for(dim, expr.const(0, dim.dtype), found)
+            if solved is not None and solved.symbol not in found:
+                found[solved.symbol] = solved.symbol
+                progress = True
+    return set(found)
+
+
 def bind_values(
     dims: Sequence[tuple[PrimExpr, int]], env: MutableMapping[Var, int]
 ) -> list[tuple[int, str]]:
@@ -108,13 +122,16 @@ class DimPair:
 
 @dataclass(slots=True)
 class Unification:
-    """The result of `unify`: what the symbols are, where each was bound, what provably does not
-    hold (message and place), and whether anything is left to check at run time."""
+    """The result of `unify`: what the symbols are, where each was bound, messages on what provably
+    does not hold, and what is left to check at run time: pairs with the expected dimension (None:
+    it mentions symbols that nothing binds)."""
 
     bindings: dict[Var, PrimExpr] = field(default_factory=dict[Var, PrimExpr])
     origins: dict[Var, str] = field(default_factory=dict[Var, str])
-    conflicts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    unproved: bool = False
+    conflicts: list[str] = field(default_factory=list[str])
+    unproved: list[tuple[DimPair, PrimExpr | None]] = field(
+        default_factory=list[tuple[DimPair, PrimExpr | None]]
+    )
 
 
 def unify(pairs: Sequence[DimPair], analyzer: Analyzer) -> Unification:
@@ -149,17 +166,20 @@ def _bind(result: Unification, symbol: Var, value: PrimExpr, place: str) -> None
 
 
 def _compare(pair: DimPair, result: Unification, analyzer: Analyzer) -> None:
-    if pair.actual is None or unknowns(pair.declared, result.bindings):
-        result.unproved = True
+    if unknowns(pair.declared, result.bindings):
+        result.unproved.append((pair, None))
         return
     expected = substitute(pair.declared, result.bindings)
+    if pair.actual is None:
+        result.unproved.append((pair, expected))
+        return
     equal = True if expected == pair.actual else analyzer.prove_equal(expected, pair.actual)
     if equal:
         return
     if equal is None:
-        result.unproved = True
-        return
-    result.conflicts.append((_conflict(pair, expected, result), pair.place))
+        result.unproved.append((pair, expected))
+    else:
+        result.conflicts.append(_conflict(pair, expected, result))
 
 
 def _conflict(pair: DimPair, expected: PrimExpr, result: Unification) -> str:

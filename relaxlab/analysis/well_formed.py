@@ -1,0 +1,220 @@
+"""Well-formedness of modules: everything that is wrong, not only the first thing.
+
+Each code has a section with an example in `docs/errors-types.md` (graph functions) or
+`docs/errors-loops.md` (loop functions).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from relaxlab.analysis.annotate import annotate
+from relaxlab.analysis.deduce import missing_function
+from relaxlab.analysis.loops_check import check_loops
+from relaxlab.analysis.subtype import defined_symbols, dims_of
+from relaxlab.analysis.unify import determined_symbols
+from relaxlab.ir import expr, graph, types
+from relaxlab.ir.diagnostics import Diagnostic
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import children
+from relaxlab.ir.op_table import find_op
+from relaxlab.ir.substitute import symbols_in
+
+
+def check_well_formed(mod: Module) -> list[Diagnostic]:
+    """What is wrong in `mod`; empty when nothing is.
+
+    Definitions and effects come first (E03xx); types are deduced (E02xx) only when these hold.
+    Loop functions are checked by `check_loops`.
+    """
+    found: list[Diagnostic] = []
+    for name, fn in mod.graph_functions().items():
+        _Checker(name, mod, found).function(fn)
+    if not found:
+        found += annotate(mod)[1]
+    for name, func in mod.loop_functions().items():
+        found += check_loops(name, func)
+    return found
+
+
+def is_pure_call(call: graph.Call, mod: Module) -> bool:
+    """Whether a call has no effect besides its result."""
+    match call.op:
+        case graph.Op(name):
+            row = find_op(name)
+            return row is None or row.pure
+        case graph.GlobalVar(name):
+            fn = mod.get(name)
+            return isinstance(fn, graph.Function) and fn.is_pure
+        case graph.Var(_, types.FuncType() as ty):
+            return ty.is_pure
+        case _:
+            return False
+
+
+@dataclass(slots=True)
+class _Checker:
+    """A walk over one function, with what is defined at each point."""
+
+    name: str
+    mod: Module
+    found: list[Diagnostic]
+    visible: set[graph.Var] = field(default_factory=set[graph.Var])
+    symbols: set[expr.Var] = field(default_factory=set[expr.Var])
+    ever: set[graph.Var] = field(default_factory=set[graph.Var])
+    reported: set[object] = field(default_factory=set[object])
+    pure: bool = True
+    in_dataflow: bool = False
+
+    def report(
+        self, code: str, message: str, at: object, *, notes: tuple[str, ...] = (),
+        fix: str | None = None,
+    ) -> None:  # fmt: skip
+        span = getattr(at, "span", None)
+        where = f"in `{self.name}`: "
+        self.found.append(Diagnostic(code, where + message, span, notes, fix))
+
+    def inner(self) -> _Checker:
+        """The same point, for a branch or a local function: what it defines stays there."""
+        return _Checker(
+            self.name, self.mod, self.found, set(self.visible), set(self.symbols), self.ever,
+            self.reported, self.pure,
+        )  # fmt: skip
+
+    # Definitions
+
+    def function(self, fn: graph.Function) -> None:
+        self.pure = fn.is_pure
+        for p in fn.params:
+            self.define(p)
+        claims = [p.ty for p in fn.params if p.ty is not None]
+        self.determine(claims, "the parameters' shapes", fn)
+        self.sequence(fn.body)
+        for s in () if fn.ret_ty is None else defined_symbols(fn.ret_ty):
+            self.symbol(s, "the result type", fn.ret_ty)
+
+    def determine(self, claims: list[types.Type], what: str, at: object) -> None:
+        """Define the symbols of types that values are checked against at run time."""
+        dims = [d for ty in claims for d, _ in dims_of(ty, "")]
+        known = determined_symbols(dims, self.symbols)
+        for s in dict.fromkeys(s for d in dims for s in symbols_in(d)):
+            if s not in known:
+                self.report(
+                    "E0308", f"{what} do not determine `{s}`", at,
+                    notes=("a symbol is determined where it stands alone or linearly: n, 2 * n",),
+                    fix=f"add a parameter that supplies it: R.Shape([{s}])",
+                )  # fmt: skip
+            self.symbols.add(s)
+
+    def define(self, var: graph.Var) -> None:
+        if var in self.ever:
+            self.report("E0302", f"`{var.name}` is defined twice", var)
+        self.ever.add(var)
+        self.visible.add(var)
+
+    def sequence(self, seq: graph.SeqExpr) -> None:
+        for block in seq.blocks:
+            self.in_dataflow = isinstance(block, graph.DataflowBlock)
+            for b in block.bindings:
+                self.binding(b)
+            self.in_dataflow = False
+            self.visible = {v for v in self.visible if not isinstance(v, graph.DataflowVar)}
+        self.expr(seq.body)
+
+    def binding(self, b: graph.Binding) -> None:
+        match b:
+            case graph.MatchCast(value, ty, var):
+                self.expr(value)
+                self.determine([ty], f"the shapes of match_cast `{var.name}`", b)
+                self.define(var)
+            case graph.VarBinding(graph.Function() as fn, var):
+                self.define(var)  # it may call itself
+                inner = self.inner()
+                inner.function(fn)
+            case graph.VarBinding(value, var):
+                self.expr(value)
+                for s in () if var.ty is None else defined_symbols(var.ty):
+                    self.symbol(s, f"the annotation of `{var.name}`", b)
+                self.define(var)
+            case _:
+                raise TypeError(f"unknown binding {type(b).__name__}")
+
+    # Uses
+
+    def expr(self, e: graph.Expr) -> None:
+        match e:
+            case graph.Var():
+                self.use(e)
+            case graph.GlobalVar(name):
+                if name not in self.mod:
+                    self.found += missing_function(name, self.mod, e).diagnostics
+            case graph.If(condition, yes, no):
+                self.expr(condition)
+                if self.in_dataflow:
+                    self.report(
+                        "E0309", "a conditional inside a dataflow block", e,
+                        fix="move it out of `with R.dataflow():`",
+                    )  # fmt: skip
+                for branch in (yes, no):
+                    self.inner().sequence(branch)
+            case graph.SeqExpr():
+                inner = self.inner()
+                inner.in_dataflow = self.in_dataflow
+                inner.sequence(e)
+            case graph.Function():
+                self.inner().function(e)
+            case graph.Call():
+                self.call(e)
+            case _:
+                self.parts(e)
+
+    def parts(self, e: graph.Expr) -> None:
+        for c in children(e):
+            if isinstance(c, graph.Expr):
+                self.expr(c)
+            elif isinstance(c, expr.PrimExpr | types.Type):
+                for s in symbols_in(c):
+                    self.symbol(s, "an expression", e)
+
+    def call(self, call: graph.Call) -> None:
+        self.parts(call)
+        if is_pure_call(call, self.mod):
+            return
+        name = getattr(call.op, "name", "a function")
+        if self.in_dataflow:
+            self.report(
+                "E0304", f"`{name}` has effects and is called inside a dataflow block", call,
+                fix="move the call out of `with R.dataflow():`, or state that it is pure: "
+                "R.call_pure_packed",
+            )  # fmt: skip
+        elif self.pure:
+            self.report(
+                "E0305", f"`{name}` has effects, but `{self.name}` is declared pure", call,
+                fix="declare the function @R.function(pure=False), or state that the call is "
+                "pure: R.call_pure_packed",
+            )  # fmt: skip
+
+    def use(self, var: graph.Var) -> None:
+        if var in self.visible or var in self.reported:
+            return
+        self.reported.add(var)
+        if isinstance(var, graph.DataflowVar) and var in self.ever:
+            self.report(
+                "E0303", f"`{var.name}` is used outside the dataflow block that defines it", var,
+                fix=f"make it an output of the block: R.output({var.name})",
+            )  # fmt: skip
+        elif var in self.ever:
+            self.report(
+                "E0301", f"`{var.name}` is used outside the branch or function that defines it", var
+            )
+        else:
+            self.report("E0301", f"`{var.name}` is used but not defined", var)
+
+    def symbol(self, s: expr.Var, what: str, at: object) -> None:
+        if s in self.symbols or s in self.reported:
+            return
+        self.reported.add(s)
+        self.report(
+            "E0306", f"{what} mentions `{s}`, which nothing defines", at,
+            fix="a parameter's shape or R.match_cast defines a symbol",
+        )  # fmt: skip
