@@ -138,7 +138,7 @@ class _Frame:
                 self.values[var] = result
             case graph.MatchCast(value, ty, var):
                 result = self.eval(value)
-                what = f"`{value.name}`" if isinstance(value, graph.Var) else "the value"
+                what = _name(value)
                 with _located(f"match_cast `{var.name}`"):
                     self.bind(result, ty, what)
                 self.values[var] = result
@@ -277,8 +277,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _name(op: graph.Expr) -> str:
-    return f"`{getattr(op, 'name', 'the function')}`"
+def _name(e: graph.Expr) -> str:
+    """How a message names an expression."""
+    if isinstance(e, graph.ShapeExpr):
+        return f"shape ({', '.join(map(str, e.values))})"
+    return f"`{getattr(e, 'name', 'the value')}`"
 
 
 def _packed(name: str) -> Callable[..., Any]:
