@@ -1,6 +1,6 @@
 """The script language: decorators, parser, printer.
 
-    from relaxlab.script import ir as I, relax as R, tir as T
+from relaxlab.script import ir as I, relax as R, tir as T
 """
 
 from relaxlab.ir.module import register_printer

@@ -38,15 +38,17 @@ def _expression_in_string(cx: Context, text: str, node: ast.expr) -> Value:
 
 
 def _introduce(cx: Context, name: ast.Name) -> None:
-    """A symbol in a string exists from its first mention; it hides other meanings."""
+    """A symbol in a string exists from its first mention; it hides other meanings, except the
+    script's namespaces."""
+    try:
+        visible = cx.find(name.id)
+    except Unbound:
+        visible = None
+    if isinstance(visible, Ref) and visible.namespace != "builtins":
+        return
     found = cx.symbol(name.id, name)
-    if found is not None:
-        try:
-            visible = cx.find(name.id)
-        except Unbound:
-            visible = None
-        if not isinstance(visible, PrimExpr | graph.Var):
-            cx.frames[-1][name.id] = found
+    if found is not None and not isinstance(visible, PrimExpr | graph.Var):
+        cx.frames[-1][name.id] = found
 
 
 def dimensions(cx: Context, arg: Arg) -> tuple[PrimExpr, ...]:

@@ -58,8 +58,12 @@ def python_value(value: Any) -> Value:
         case np.floating():
             return float(value)
         case tuple() | list():
-            return type(value)(python_value(v) for v in value) if type(value) in _PLAIN else (
-                tuple(python_value(v) for v in value)  # type: ignore[reportUnknownVariableType]
+            return (
+                type(value)(python_value(v) for v in value)
+                if type(value) in _PLAIN
+                else (
+                    tuple(python_value(v) for v in value)  # type: ignore[reportUnknownVariableType]
+                )
             )
         case dict():
             return {k: python_value(v) for k, v in value.items()}  # type: ignore
@@ -112,9 +116,7 @@ def capture(frame: FrameType, *functions: FunctionType) -> Captured:
     return Captured(source, (closures, frame.f_locals, frame.f_globals))
 
 
-def find_definition(
-    tree: ast.Module, kind: type[Any], name: str, line: int
-) -> Any:
+def find_definition(tree: ast.Module, kind: type[Any], name: str, line: int) -> Any:
     """The definition of `name` whose decorators or header include `line`; None if there is none."""
     for node in ast.walk(tree):
         if isinstance(node, kind) and node.name == name:

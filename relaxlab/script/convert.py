@@ -120,9 +120,7 @@ def vector_indices(cx: Context, access: SliceAccess, node: ast.AST) -> tuple[Pri
     return tuple(out)
 
 
-def promote(
-    cx: Context, a: Value, b: Value, node: ast.AST, what: str
-) -> tuple[PrimExpr, PrimExpr]:
+def promote(cx: Context, a: Value, b: Value, node: ast.AST, what: str) -> tuple[PrimExpr, PrimExpr]:
     """Two operands with one dtype, by TVM's rules: bare numbers follow the other operand, the
     wider type wins, integers become floats, scalars become vectors."""
     if is_number(a) and is_number(b):
@@ -263,4 +261,3 @@ def extent_between(start: PrimExpr, stop: PrimExpr, span: Span | None) -> PrimEx
             return right
         case _:
             return simplify(expr.Sub(stop, start, span=span))
-

@@ -191,6 +191,9 @@ class Context:
             else f"end the dataflow block with `R.output({hidden.name})`"
         )
         related = () if hidden.span is None else (("it is bound here:", hidden.span),)
+        for frame in self.frames:  # one report is enough
+            if frame.get(node.id) is hidden:
+                frame[node.id] = POISON
         self.fail(
             node,
             "E0107",

@@ -22,7 +22,7 @@ from relaxlab.script.convert import (
     promote,
     scalar_of,
 )
-from relaxlab.script.core import BUILTINS, Arguments, Context
+from relaxlab.script.core import BUILTINS, Arguments, Context, Failure
 from relaxlab.script.values import (
     Arg,
     ModuleRef,
@@ -406,31 +406,47 @@ def _dict(cx: Context, node: ast.Dict) -> Value:
 
 
 def arguments(cx: Context, node: ast.Call, name: str) -> Arguments:
-    """The evaluated arguments of a call."""
+    """The evaluated arguments of a call; an error in one does not hide those in others."""
     args: list[Arg] = []
-    for item in node.args:
-        if isinstance(item, ast.Starred):
-            args += [Arg(v, item) for v in _iterable(cx, evaluate(cx, item.value), item)]
-        else:
-            args.append(Arg(evaluate(cx, item), item))
     kwargs: dict[str, Arg] = {}
+    failed = False
+    for item in node.args:
+        try:
+            if isinstance(item, ast.Starred):
+                args += [Arg(v, item) for v in _iterable(cx, evaluate(cx, item.value), item)]
+            else:
+                args.append(Arg(evaluate(cx, item), item))
+        except Failure as failure:
+            failed = True
+            cx.report(failure.diagnostic)
     for keyword in node.keywords:
-        value = evaluate(cx, keyword.value)
-        if keyword.arg is not None:
-            kwargs[keyword.arg] = Arg(value, keyword.value)
-        elif isinstance(value, Mapping):
-            kwargs.update({str(k): Arg(v, keyword.value) for k, v in value.items()})  # type: ignore
-        else:
-            cx.fail(keyword.value, "E0106", f"{describe(value)} cannot follow `**`")
+        try:
+            kwargs.update(_keyword(cx, keyword))
+        except Failure as failure:
+            failed = True
+            cx.report(failure.diagnostic)
+    if failed:
+        raise Failure(None)
     return Arguments(cx, node, name, args, kwargs)
+
+
+def _keyword(cx: Context, keyword: ast.keyword) -> dict[str, Arg]:
+    value = evaluate(cx, keyword.value)
+    if keyword.arg is not None:
+        return {keyword.arg: Arg(value, keyword.value)}
+    if isinstance(value, Mapping):
+        return {str(k): Arg(v, keyword.value) for k, v in value.items()}  # type: ignore
+    cx.fail(keyword.value, "E0106", f"{describe(value)} cannot follow `**`")
 
 
 def _call(cx: Context, node: ast.Call) -> Value:
     callee = evaluate(cx, node.func)
     match callee:
         case Ref("T", path):
+            loop_calls.check_known(cx, path, node.func)
             return loop_calls.call(cx, path, arguments(cx, node, f"T.{path}"))
         case Ref("R", path):
+            graph_calls.check_known(cx, path, node.func)
             return graph_calls.call(cx, path, arguments(cx, node, f"R.{path}"))
         case Ref("I", "GlobalVar"):
             name = arguments(cx, node, "I.GlobalVar").bind("name")["name"]
@@ -480,4 +496,3 @@ _READERS: dict[type[ast.expr], Callable[[Context, Any], Value]] = {
     ast.Dict: _dict,
     ast.Call: _call,
 }
-

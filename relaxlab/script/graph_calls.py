@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.dtypes import is_dtype, is_float, is_int, numpy_dtype
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import Attrs
-from relaxlab.ir.op_table import REQUIRED, OpRow, Param, find_op, op_names
+from relaxlab.ir.op_table import REQUIRED, OpRow, Param, find_op, op_names, op_row
 from relaxlab.script.annotations import TYPES, dimensions, types_of
 from relaxlab.script.constants import decode_constant
 from relaxlab.script.convert import (
@@ -28,25 +28,23 @@ from relaxlab.script.core import Arguments, Context
 from relaxlab.script.values import Arg, MatchCastValue, Ref, Value, describe
 
 
-def call(cx: Context, path: str, c: Arguments) -> Value:
-    """The value of `R.path(...)`."""
-    if path in TYPES:
-        return TYPES[path](cx, c)
-    handler = _CALLS.get(path)
-    if handler is not None:
-        return handler(cx, c)
-    row = find_op(path)
-    if row is None:
-        unknown_operator(cx, path, c.node.func)
-    return _operator(cx, row, c)
-
-
-def unknown_operator(cx: Context, path: str, node: ast.AST) -> NoReturn:
-    """Stop: there is no such operator."""
+def check_known(cx: Context, path: str, node: ast.AST) -> None:
+    """Stop unless `R.path` is a function."""
+    if path in TYPES or path in _CALLS or find_op(path) is not None:
+        return
     known = {*op_names(), *TYPES, *_CALLS, "dataflow", "output", "func_attr", "function"}
-    shorter = [n for n in known if n.rpartition(".")[2] == path.rpartition(".")[2]]
-    help = cx.suggest(path, known) or (f"did you mean {shorter[0]!r}?" if shorter else None)
+    if path in known:
+        cx.fail(node, "E0104", f"R.{path} is a statement or decorator, not a value")
+    last = path.rpartition(".")[2]
+    moved = sorted(n for n in known if n.rpartition(".")[2] == last)
+    help = f"did you mean {moved[0]!r}?" if moved else cx.suggest(path, known)
     cx.fail(node, "E0103", f"R has no operator {path!r}", help=help)
+
+
+def call(cx: Context, path: str, c: Arguments) -> Value:
+    """The value of `R.path(...)`, which is known."""
+    handler = TYPES.get(path) or _CALLS.get(path)
+    return _operator(cx, op_row(path), c) if handler is None else handler(cx, c)
 
 
 # --- Operators of the table ---------------------------------------------------------------------
@@ -83,7 +81,7 @@ def _no_gap(p: Param, row: OpRow, values: list[graph.Expr], c: Arguments) -> Non
 
 def _attr(cx: Context, arg: Arg) -> Any:
     value = arg.value
-    if isinstance(value, Ref) or (isinstance(value, type | np.dtype)):
+    if isinstance(value, Ref | type | np.dtype):
         return dtype_of(cx, arg)
     if isinstance(value, graph.PrimValue):
         value = value.value
@@ -181,9 +179,7 @@ def constant(cx: Context, data: np.ndarray[Any, Any], node: ast.AST) -> graph.Co
     return graph.Constant(frozen, span=cx.span(node))
 
 
-def operator_call(
-    cx: Context, name: str | None, a: Value, b: Value, node: ast.AST
-) -> graph.Call:
+def operator_call(cx: Context, name: str | None, a: Value, b: Value, node: ast.AST) -> graph.Call:
     """A Python operator on tensors: `x + y` is `R.add(x, y)`."""
     if name is None:
         cx.fail(node, "E0104", "this operator is not defined on tensors")
@@ -242,8 +238,7 @@ def _tensors(cx: Context, arg: Arg) -> tuple[graph.Expr, tuple[PrimExpr, ...]]:
         return graph.Tuple(fields, span=cx.span(arg.node)), extra
     one = value_of(cx, arg)
     is_tuple = isinstance(one, graph.Tuple) or (
-        isinstance(one, graph.Var)
-        and (isinstance(one.ty, types.TupleType) or one in cx.tuple_vars)
+        isinstance(one, graph.Var) and (isinstance(one.ty, types.TupleType) or one in cx.tuple_vars)
     )
     return (one if is_tuple else graph.Tuple((one,), span=cx.span(arg.node))), ()
 
@@ -273,9 +268,7 @@ def _out_typed(name: str) -> Callable[[Context, Arguments], graph.Call]:
             attrs["inplace_indices"] = [constant_int(cx, i, "an index") for i in indices]
         operands = (callee, tensors) if shape is None else (callee, tensors, shape)
         tys = types_of(cx, out)
-        return graph.Call(
-            graph.Op(name), operands, Attrs(attrs), tys, span=cx.span(c.node)
-        )
+        return graph.Call(graph.Op(name), operands, Attrs(attrs), tys, span=cx.span(c.node))
 
     return handler
 

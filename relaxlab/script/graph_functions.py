@@ -177,9 +177,7 @@ class GraphReader:
             )
         self._bind(target, evaluate(cx, node), node, ty)
 
-    def _unpack(
-        self, target: ast.Tuple | ast.List, node: ast.expr, ty: types.Type | None
-    ) -> None:
+    def _unpack(self, target: ast.Tuple | ast.List, node: ast.expr, ty: types.Type | None) -> None:
         cx = self.cx
         names = target.elts
         if ty is not None or not all(isinstance(n, ast.Name) for n in names):
@@ -199,9 +197,7 @@ class GraphReader:
             assert isinstance(name, ast.Name)
             self._bind(name, graph.TupleGetItem(whole, i, span=cx.span(name)), node, None)
 
-    def _bind(
-        self, target: ast.Name, value: Value, node: ast.expr, ty: types.Type | None
-    ) -> None:
+    def _bind(self, target: ast.Name, value: Value, node: ast.expr, ty: types.Type | None) -> None:
         cx, name = self.cx, target.id
         if self.outputs is not None:
             self.outputs[name] -= 1
@@ -348,9 +344,7 @@ class GraphReader:
         value = graph.If(test, then_seq, else_seq, span=cx.span(stmt))
         self._emit(then_name, value, then_ty, stmt)
 
-    def _branch(
-        self, stmts: list[ast.stmt]
-    ) -> tuple[ast.Name, graph.SeqExpr, types.Type | None]:
+    def _branch(self, stmts: list[ast.stmt]) -> tuple[ast.Name, graph.SeqExpr, types.Type | None]:
         """A branch: its last assignment names the result."""
         cx, last = self.cx, stmts[-1]
         ty: types.Type | None = None
@@ -447,9 +441,7 @@ def read_function(
         body = reader.body(node.body, node)
         cx.string_symbols = False
     span = cx.span(node)
-    return graph.Function(
-        tuple(params), body, ret, pure, private, Attrs(reader.attrs), span=span
-    )
+    return graph.Function(tuple(params), body, ret, pure, private, Attrs(reader.attrs), span=span)
 
 
 def _params(cx: Context, node: ast.FunctionDef) -> list[graph.Var]:
@@ -479,5 +471,3 @@ def _param(cx: Context, arg: ast.arg) -> graph.Var:
     if isinstance(value, Ref) and is_dtype(value.path):
         ty = own_symbol(cx, ty, arg.arg, arg)
     return graph.Var(arg.arg, ty, span=cx.span(arg))
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from typing import Any
 
@@ -40,32 +41,34 @@ from relaxlab.script.values import (
 )
 
 
+def check_known(cx: Context, path: str, node: ast.AST) -> None:
+    """Stop unless `T.path` is a function."""
+    op = ALIASES.get(path, path)
+    if path in _CALLS or path in BINARY or op in INTRINSICS or is_dtype(path):
+        return
+    if path in known_names():
+        cx.fail(node, "E0104", f"T.{path} is a statement, not a value")
+    help = cx.suggest(path, known_names())
+    cx.fail(node, "E0103", f"T has no function {path!r}", help=help)
+
+
 def call(cx: Context, path: str, c: Arguments) -> Value:
-    """The value of `T.path(...)`."""
+    """The value of `T.path(...)`, which is known."""
     handler = _CALLS.get(path)
     if handler is not None:
         return handler(cx, c)
-    if is_dtype(path):
-        return _dtype_call(cx, path, c)
     if path in BINARY:
         a = c.bind("a b")
         assert a["a"] is not None and a["b"] is not None
         left, right = promote(cx, a["a"].value, a["b"].value, c.node, c.name)
         return BINARY[path](left, right, span=cx.span(c.node))
     op = ALIASES.get(path, path)
-    if op in INTRINSICS:
-        return _intrinsic(cx, op, c)
-    cx.fail(
-        c.node.func,
-        "E0103",
-        f"T has no function {path!r}",
-        help=cx.suggest(path, known_names()),
-    )
+    return _intrinsic(cx, op, c) if op in INTRINSICS else _dtype_call(cx, path, c)
 
 
 def known_names() -> set[str]:
     """The functions that `T.` offers in expressions and statements."""
-    dtypes = {"float32", "float16", "float64", "bfloat16", "int8", "int32", "int64", "uint8", "bool"}
+    dtypes = set("float16 float32 float64 bfloat16 int8 int32 int64 uint8 bool".split())
     statements = {"reads", "writes", "where", "evaluate", "func_attr", "sblock_attr", "block_attr"}
     extra = {"prim_func", "handle", "sblock", "block", "init", "let", "LetStmt"}
     return {*_CALLS, *BINARY, *ALIASES, *INTRINSICS, *dtypes, *statements, *extra}
@@ -262,14 +265,12 @@ def _intrinsic(cx: Context, op: str, c: Arguments) -> PrimExpr:
         values = (scalar_of(cx, float(args[0].value), args[0].node), *values[1:])
     dtype = intrinsic_dtype(op, values)
     if dtype is None:
-        c.wrong(
-            "needs its result dtype", c.node, f"write `T.call_intrin(dtype, {op!r}, ...)`"
-        )
+        c.wrong("needs its result dtype", c.node, f"write `T.call_intrin(dtype, {op!r}, ...)`")
     return expr.Call(dtype, op, values, span=cx.span(c.node))
 
 
 _FLOAT_ONLY = frozenset(
-    ["exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh", "sinh", "cosh", "erf", "sigmoid"]
+    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt sin cos tan tanh sinh cosh erf sigmoid".split()
 )
 
 
@@ -371,8 +372,7 @@ def region_of(cx: Context, arg: Arg) -> loops.BufferRegion:
             return loops.BufferRegion(buffer, tuple(ranges), span=span)
         case SliceAccess(buffer, parts):
             ranges = [
-                loops.Range(p[0], p[1]) if isinstance(p, tuple) else _one(cx, p, arg)
-                for p in parts
+                loops.Range(p[0], p[1]) if isinstance(p, tuple) else _one(cx, p, arg) for p in parts
             ]
             return loops.BufferRegion(buffer, tuple(ranges), span=span)
         case loops.Buffer() as buffer:

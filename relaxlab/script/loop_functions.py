@@ -229,9 +229,7 @@ class LoopReader:
             cx.fail(target, "E0106", f"{describe(buffer)} is not a buffer: it has no elements")
         place = access(cx, buffer, target)
         indices = (
-            vector_indices(cx, place, target)
-            if isinstance(place, SliceAccess)
-            else place.indices  # type: ignore[union-attr]
+            vector_indices(cx, place, target) if isinstance(place, SliceAccess) else place.indices  # type: ignore[union-attr]
         )
         dtype = loops.load_dtype(buffer, indices)
         stored = self._converted(scalar_of(cx, value, stmt, dtype), dtype, buffer, stmt)
@@ -248,9 +246,8 @@ class LoopReader:
             value = expr.Broadcast(value, lanes_of(dtype), span=span)
         if value.dtype == dtype:
             return value
-        kinds = (
-            (is_float(dtype) and (is_float(value.dtype) or is_int(value.dtype)))
-            or (is_int(dtype) and is_int(value.dtype))
+        kinds = (is_float(dtype) and (is_float(value.dtype) or is_int(value.dtype))) or (
+            is_int(dtype) and is_int(value.dtype)
         )
         if lanes_of(value.dtype) != lanes_of(dtype) or not kinds:
             self.cx.fail(
@@ -297,9 +294,8 @@ class LoopReader:
 
     def _needs_block(self, node: ast.AST, what: str) -> None:
         if self.block.is_root:
-            self.cx.fail(
-                node, "E0119", f"{what} belongs inside a block", help='open one: `with T.sblock("x"):`'
-            )
+            help = 'open one: `with T.sblock("x"):`'
+            self.cx.fail(node, "E0119", f"{what} belongs inside a block", help=help)
 
     # --- Loops and branches -----------------------------------------------------------------
 

@@ -99,8 +99,10 @@ def read_module(
                 attrs = found or attrs
     cx.in_module = False
     functions = {k: f for k, f in cx.functions.items() if f is not None}
-    return Module.of(functions, attrs) if node is None else Module(
-        tuple(functions.items()), attrs, span=cx.span(node)
+    return (
+        Module.of(functions, attrs)
+        if node is None
+        else Module(tuple(functions.items()), attrs, span=cx.span(node))
     )
 
 

@@ -33,9 +33,14 @@ class Names:
         finally:
             self._scopes.pop()
 
-    def declare(self, atom: Atom, hint: str, *, same_as: str | None = None) -> str:
-        """Name `atom` after `hint`; `same_as` shares a name that is already taken."""
+    def declare(
+        self, atom: Atom, hint: str, *, same_as: str | None = None, everywhere: bool = False
+    ) -> str:
+        """Name `atom` after `hint`; `same_as` shares a name that is already taken; `everywhere`
+        keeps the name taken when the scope is left."""
         name = same_as if same_as is not None else self.fresh(hint)
+        if everywhere:
+            self._scopes[0].add(name)
         self._of[atom] = name
         return name
 

@@ -35,7 +35,9 @@ def scalar(w: Writer, e: PrimExpr, path: str = "", level: int = 0) -> str:
         case expr.Not(a):
             text, own = f"not {scalar(w, a, path + '.a', _NOT_LEVEL)}", _NOT_LEVEL
         case loops.BufferLoad(buffer, indices):
-            return w.mark(path, f"{w.names.of(buffer, buffer.name)}[{index_list(w, indices, path)}]")
+            return w.mark(
+                path, f"{w.names.of(buffer, buffer.name)}[{index_list(w, indices, path)}]"
+            )
         case _:
             return w.mark(path, _function(w, e, path))
     return w.mark(path, f"({text})" if own < level else text)
@@ -99,7 +101,7 @@ def _function(w: Writer, e: PrimExpr, path: str) -> str:
             return f"T.Select({', '.join(parts)})"
         case expr.Let(var, value, body):
             bound = scalar(w, value, path + ".value")
-            name = w.names.declare(var, var.name)
+            name = w.names.declare(var, var.name, everywhere=True)
             w.before(f"{name} = T.{var.dtype}()")
             return f"T.Let({scalar(w, body, path + '.body')}, where={{{name}: {bound}}})"
         case expr.Ramp(base, stride, lanes):

@@ -115,21 +115,17 @@ def _dataflow(w: Writer, block: graph.DataflowBlock, path: str) -> None:
 def binding(w: Writer, b: graph.Binding, path: str) -> None:
     """Write one binding."""
     assert isinstance(b, graph.VarBinding | graph.MatchCast)
+    ty = ""
+    if w.types and b.var.ty is not None:
+        ty = f": {annotation(w, b.var.ty, path + '.var.ty')}"
     if isinstance(b.value, graph.If):
-        _if(w, b.value, path + ".value", _target(w, b.var))
+        _if(w, b.value, path + ".value", f"{w.names.of(b.var, b.var.name)}{ty}")
         return
     text = value(w, b.value, path + ".value")
     if isinstance(b, graph.MatchCast):
         text = f"R.match_cast({text}, {annotation(w, b.ty, path + '.ty')})"
-    name = w.mark(path + ".var", _target(w, b.var))
-    ty = ""
-    if w.types and b.var.ty is not None:
-        ty = f": {annotation(w, b.var.ty, path + '.var.ty')}"
+    name = w.mark(path + ".var", w.names.of(b.var, b.var.name))
     w.line(f"{name}{ty} = {text}")
-
-
-def _target(w: Writer, v: graph.Var) -> str:
-    return w.names.of(v, v.name)
 
 
 def _if(w: Writer, e: graph.If, path: str, target: str | None) -> None:

@@ -75,9 +75,7 @@ def _param(
     return f"{handle}: T.handle"
 
 
-def _prologue(
-    w: Writer, f: loops.PrimFunc, matched: list[tuple[str, loops.Buffer, str]]
-) -> None:
+def _prologue(w: Writer, f: loops.PrimFunc, matched: list[tuple[str, loops.Buffer, str]]) -> None:
     if f.attrs:
         w.line(f"T.func_attr({attribute(w, f.attrs)})")
     for symbol in free_symbols(f):
