@@ -25,6 +25,7 @@ from relaxlab.schedule.regions import simplified
 from relaxlab.schedule.tree import (
     LoopPlace,
     conjuncts,
+    describe_block,
     describe_loop,
     find_loop,
     fresh_block_name,
@@ -110,10 +111,11 @@ def _axis(
     name = iv.var.name
     if not vars_in(inner_part) & inside:
         outer = IterVar(Var(f"{name}_o"), iv.dom, iv.kind)
-        return _Axis(iv, outer, value, None, ZERO, outer.var)
-    inner_iv = IterVar(Var(f"{name}_i"), Range(ZERO, extent), iv.kind)
+        return _Axis(iv, outer, an.simplify(value), None, ZERO, outer.var)
     if outer_part == ZERO:
-        return _Axis(iv, None, ZERO, inner_iv, inner_part, inner_iv.var)
+        whole = IterVar(Var(f"{name}_i"), iv.dom, iv.kind)
+        return _Axis(iv, None, ZERO, whole, inner_part, whole.var)
+    inner_iv = IterVar(Var(f"{name}_i"), Range(ZERO, extent), iv.kind)
     quotient = an.simplify(outer_part // extent)
     first = an.simplify(iv.dom.min // extent)
     exact = an.prove_equal(quotient * extent, outer_part) and an.prove_equal(
@@ -137,10 +139,13 @@ def _cannot_split(iv: IterVar, value: PrimExpr, place: LoopPlace) -> ScheduleErr
 def _in_axes(
     condition: PrimExpr, axes: list[_Axis], realize: BlockRealize, place: LoopPlace
 ) -> PrimExpr:
-    """A condition on loops as one on the axes of the inner and the outer block."""
+    """A condition on loops as one on the inner loops and the axes of the outer block."""
     table: dict[PrimExpr, PrimExpr] = {}
     for a, value in zip(axes, realize.iter_values, strict=True):
-        table[value] = a.value
+        part = a.inner_value
+        if a.outer is not None:
+            part = a.value if a.inner is None else substitute(a.value, {a.inner.var: part})
+        table[value] = part
         if a.outer is not None and isinstance(a.outer_value, Var):
             table[a.outer_value] = a.outer.var
 
@@ -216,8 +221,16 @@ def _init_nest(
     kept = [loop for loop in inner if loop.loop_var in used]
     for loop in kept:
         fresh[loop.loop_var] = Var(f"{loop.loop_var.name}_init")
-    reduced = {a.inner.var for a in axes if a.inner is not None and a.old.kind != "spatial"}
-    conditions = [substitute(c, fresh) for c in conjuncts(predicate) if not vars_in(c) & reduced]
+    reduced = {loop.loop_var for loop in inner} - used
+    conditions: list[PrimExpr] = []
+    for c in conjuncts(predicate):
+        if not vars_in(c) & reduced:
+            conditions.append(substitute(c, fresh))
+        elif vars_in(c) & used:
+            raise ScheduleError(
+                "blockize", describe_block(inside),
+                f"no predicate mixes spatial and reduce loops; {c} does", about=(inside.name,),
+            )  # fmt: skip
     assert inside.init is not None
     init = Block(
         fresh_block_name(func, f"{inside.name}_init"), tuple(iter_vars), (),

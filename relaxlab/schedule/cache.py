@@ -140,6 +140,15 @@ def cache_write(
     at = place.path[place.scope_depth + 1 :]
     stmts = _stmts(scope_block.body)
     index = next(i for i, s in enumerate(stmts) if any(s is p for p in at)) + 1
+    for r in realizes_under(stmts[index - 1]):
+        if r.block.name not in names and any(x.buffer is buffer for x in r.block.reads):
+            raise ScheduleError(
+                "cache_write", describe_block(block),
+                f"{buffer.name} is read only after the loops around the block; block "
+                f"{r.block.name!r} inside them reads it",
+                suggestion="name it in consumer_blocks, or cache_write before compute_at",
+                about=(r.block.name,),
+            )  # fmt: skip
     body = _insert(rewritten(scope_block.body), index, copy)
     func = Place(func, place.path[: place.scope_depth + 1]).replaced(
         replace(scope_block, body=body)

@@ -7,6 +7,7 @@ iteration of the loop; the block then runs over that region only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
@@ -33,6 +34,7 @@ from relaxlab.schedule.ranges import (
     bind_stmt,
     binding_of,
     covers,
+    intersection,
     loop_env,
     relaxed_region,
     union,
@@ -83,12 +85,16 @@ def compute_at(
         raise ScheduleError("compute_at", describe_block(block), "another block reads the result")
     _require_inputs_settled(place)
     an = _inner_analyzer(target)
-    domain: Domain = {}
-    for w in block.writes:
-        for d, span in enumerate(_needed(w.buffer, consumers, target, an)):
-            r = w.region[d]
-            touching = Span(span.lo - r.extent + 1, span.hi)
-            _meet(domain, _solve(r.min, touching, block, an), an)
+    domains = [
+        _touching(w, needed, block, an)
+        for w in block.writes
+        if (needed := _needed(w.buffer, consumers, target, an)) is not None
+    ]
+    domain = {
+        v: reduce(lambda a, b: union(a, b, an), (d[v] for d in domains))
+        for v in domains[0]
+        if all(v in d for d in domains)
+    }
     nest = _nest(place.realize, domain, an, preserve_unit_loops)
     return _moved(place, var, nest, index, "compute_at")
 
@@ -121,7 +127,7 @@ def reverse_compute_at(
     for r in block.reads:
         spans = _made(r.buffer, makers, block, target, an)
         if spans is not None:
-            _meet(domain, _consumable(r, spans, block, an), an)
+            _restrict(domain, r, spans, block, target, an)
     for iv in block.iter_vars:
         if iv.kind == "reduce" and iv.var in domain:
             _require_whole_axis(iv, domain.pop(iv.var), block, target, an)
@@ -212,8 +218,8 @@ def _spans_under(
 
 def _needed(
     buffer: Buffer, consumers: Iterable[BlockRealize], target: LoopPlace, an: Analyzer
-) -> tuple[Span, ...]:
-    """The box of `buffer` that the consumers read in one iteration."""
+) -> tuple[Span, ...] | None:
+    """The box of `buffer` that the consumers read in one iteration; None if they do not."""
     total: tuple[Span, ...] | None = None
     for c in consumers:
         for r in c.block.reads:
@@ -221,7 +227,18 @@ def _needed(
                 spans = _spans_under(r, c, target, an)
                 both = zip(total or spans, spans, strict=True)
                 total = tuple(union(a, b, an) for a, b in both)
-    return total or tuple(Span(ZERO, d - 1) for d in buffer.shape)
+    return total
+
+
+def _touching(
+    region: BufferRegion, spans: Sequence[Span], block: Block, an: Analyzer
+) -> Domain:
+    """The axes' spans for which the block writes into the box."""
+    domain: Domain = {}
+    for r, span in zip(region.region, spans, strict=True):
+        for v, s in _solve(r.min, Span(span.lo - r.extent + 1, span.hi), block, an).items():
+            domain[v] = intersection(domain[v], s, an) if v in domain else s
+    return domain
 
 
 def _made(
@@ -269,26 +286,33 @@ def _solve(e: PrimExpr, span: Span, block: Block, an: Analyzer) -> Domain:
             return {}
 
 
-def _meet(domain: Domain, more: Domain, an: Analyzer) -> None:
-    """Restrict `domain` by `more`."""
-    for v, span in more.items():
-        old = domain.get(v)
-        if old is None or covers(old, span, an):
-            domain[v] = span
-        elif not covers(span, old, an):
-            lo, hi = expr.binary(expr.Max, old.lo, span.lo), expr.binary(expr.Min, old.hi, span.hi)
-            domain[v] = Span(lo, hi)
+def _restrict(
+    domain: Domain,
+    region: BufferRegion,
+    spans: Sequence[Span],
+    block: Block,
+    target: LoopPlace,
+    an: Analyzer,
+) -> None:
+    """Restrict `domain` to the instances whose reads in the region were made in `spans`.
 
-
-def _consumable(
-    region: BufferRegion, spans: Sequence[Span], block: Block, an: Analyzer
-) -> Domain:
-    """The axes' spans for which what the block reads was made."""
-    domain: Domain = {}
-    for r, span in zip(region.region, spans, strict=True):
-        lo, hi = span.lo, span.hi
-        _meet(domain, _solve(r.min, Span(lo, hi - r.extent + 1), block, an), an)
-    return domain
+    Of two restrictions of an axis one must imply the other: only then is every instance run in
+    some iteration.
+    """
+    whole = {iv.var: Span(iv.dom.min, iv.dom.min + iv.dom.extent - 1) for iv in block.iter_vars}
+    for r, made in zip(region.region, spans, strict=True):
+        for v, s in _solve(r.min, Span(made.lo, made.hi - r.extent + 1), block, an).items():
+            old = domain.get(v)
+            if covers(s, old or whole[v], an):
+                continue
+            if old is not None and not covers(old, s, an):
+                raise ScheduleError(
+                    "reverse_compute_at", describe_block(block),
+                    f"one iteration of {describe_loop(target.loop)} makes all that one value of "
+                    f"axis {v.name} reads",
+                    suggestion="choose a loop further out", about=(target.loop.loop_var,),
+                )  # fmt: skip
+            domain[v] = s
 
 
 def _require_whole_axis(

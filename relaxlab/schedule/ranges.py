@@ -127,6 +127,12 @@ def union(a: Span, b: Span, an: Analyzer) -> Span:
     return Span(lo, _extreme(a.hi, b.hi, expr.GE, expr.Max, an))
 
 
+def intersection(a: Span, b: Span, an: Analyzer) -> Span:
+    """The integers in both."""
+    lo = _extreme(a.lo, b.lo, expr.GE, expr.Max, an)
+    return Span(lo, _extreme(a.hi, b.hi, expr.LE, expr.Min, an))
+
+
 def _extreme(
     a: PrimExpr, b: PrimExpr, order: type[expr.CmpOp], hull: type[expr.BinaryOp], an: Analyzer
 ) -> PrimExpr:

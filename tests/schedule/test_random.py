@@ -87,10 +87,11 @@ def _random_layout(sch: Schedule, block, found: Block, rng: random.Random) -> No
 
 
 STEP_NAMES = (
-    "split split split fuse reorder reorder compute_at compute_at reverse_compute_at "
-    "reverse_compute_at compute_inline reverse_compute_inline cache_read cache_write set_scope "
-    "parallel vectorize unroll decompose_reduction rfactor blockize transform_layout add_unit_loop"
-).split()
+    *("split", "split", "split", "fuse", "reorder", "reorder", "compute_at", "compute_at"),
+    *("reverse_compute_at", "reverse_compute_at", "compute_inline", "reverse_compute_inline"),
+    *("cache_read", "cache_write", "set_scope", "parallel", "vectorize", "unroll"),
+    *("decompose_reduction", "rfactor", "blockize", "transform_layout", "add_unit_loop"),
+)
 
 COUNTS: Counter[str] = Counter()
 
