@@ -1,0 +1,163 @@
+"""Opening models: a GGUF file, or a Hugging Face folder with `config.json` and safetensors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relaxlab.models import smollm2, tiny
+from relaxlab.models.chat import ChatTemplate
+from relaxlab.models.config import ConfigError, LlamaConfig, config_from_gguf, config_from_json
+from relaxlab.models.gguf import read_gguf
+from relaxlab.models.llama import Llama
+from relaxlab.models.safetensors import read_safetensors
+from relaxlab.models.tokenizer import Tokenizer
+from relaxlab.models.tokenizer_json import read_tokenizer_json
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+NAMED: Mapping[str, Callable[[], Path]] = {"smollm2-135m": smollm2.path, "tiny": tiny.path}
+"""Models that have a name instead of a path."""
+
+_HUGGING_FACE = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_FORMAT_OF_DTYPE = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+
+
+class ModelError(ValueError):
+    """What was asked for is no model that we can open; says why and what would do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """An opened model: configuration, tokenizer and weights, which stay on disk until read.
+
+    `formats` gives the storage format of each tensor by GGUF name, `read` its stored fields. Chat
+    models have a `chat` template.
+    """
+
+    path: Path
+    config: LlamaConfig
+    tokenizer: Tokenizer
+    chat: ChatTemplate | None
+    formats: Mapping[str, str] = field(repr=False)
+    read: Callable[[str], dict[str, Array]] = field(repr=False)
+
+    def weights(self, model: Llama, names: Sequence[str], max_context: int) -> list[Array]:
+        """The arrays of a model's weights, in the order of `names`.
+
+        Parts of merged projections are joined, quantised blocks taken apart into their fields;
+        everything else is a view of the file.
+        """
+        sources = model.sources()
+        found: dict[str, Array] = _rotary_tables(self.config, max_context)
+        pending: dict[tuple[str, ...], dict[str, Array]] = {}
+        for name in names:
+            if name in found:
+                continue
+            source = sources[name]
+            if source.tensors not in pending:  # the fields of one matrix follow each other
+                pending = {source.tensors: self._joined(source.tensors)}
+            found[name] = pending[source.tensors].pop(source.field)
+        return [found[name] for name in names]
+
+    def _joined(self, tensors: tuple[str, ...]) -> dict[str, Array]:
+        parts = [self.read(t) for t in tensors]
+        if len(parts) == 1:
+            return parts[0]
+        return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+
+
+def _rotary_tables(config: LlamaConfig, positions: int) -> dict[str, Array]:
+    """Cosines and sines of every position's angles, float32 (positions, head_dim / 2)."""
+    frequencies = config.inverse_frequencies().astype(np.float64)
+    angles = np.arange(positions)[:, None] * frequencies
+    return {
+        "rotary.cos": np.cos(angles).astype(np.float32),
+        "rotary.sin": np.sin(angles).astype(np.float32),
+    }
+
+
+def open_model(model: str | os.PathLike[str]) -> Checkpoint:
+    """Open a model by name (`smollm2-135m`, `tiny`), GGUF file or Hugging Face folder.
+
+    Raises ModelError, ConfigError, GGUFError, TokenizerError or SafetensorsError (all ValueErrors)
+    naming what is wrong with it, FileNotFoundError when it is not there.
+    """
+    named = NAMED.get(str(model))
+    path = Path(model) if named is None else named()
+    if path.is_dir():
+        return _open_folder(path)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"there is no model {str(model)!r}; give a GGUF file, a folder with config.json, "
+            f"or one of: {', '.join(NAMED)}"
+        )
+    gguf = read_gguf(path)
+    config = config_from_gguf(gguf)
+    tokenizer = Tokenizer.from_gguf(gguf)
+    _check_vocabulary(path, config, tokenizer)
+    has_template = "tokenizer.chat_template" in gguf.metadata
+    chat = ChatTemplate.from_gguf(gguf, tokenizer) if has_template else None
+    formats = {name: tensor.format.name for name, tensor in gguf.tensors.items()}
+    return Checkpoint(path, config, tokenizer, chat, formats, lambda n: gguf.tensor(n).fields())
+
+
+def _check_vocabulary(path: Path, config: LlamaConfig, tokenizer: Tokenizer) -> None:
+    # A matrix may be padded beyond the vocabulary; the reverse would read outside it.
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ConfigError(
+            f"{path}: the tokenizer has {tokenizer.vocab_size} tokens, the embedding only "
+            f"{config.vocab_size} rows"
+        )
+
+
+def _open_folder(path: Path) -> Checkpoint:
+    config = config_from_json(path / "config.json")
+    index = path / "model.safetensors.index.json"
+    file = index if index.exists() else path / "model.safetensors"
+    arrays = read_safetensors(file)
+    found = {ours: _array_for(file, arrays, ours, shape)
+             for ours, shape in config.tensor_shapes().items()}  # fmt: skip
+    tokenizer, template = read_tokenizer_json(path)
+    _check_vocabulary(path, config, tokenizer)
+    chat = None if template is None else ChatTemplate(template, tokenizer)
+    formats = {name: _FORMAT_OF_DTYPE[array.dtype.name] for name, array in found.items()}
+    return Checkpoint(path, config, tokenizer, chat, formats, lambda n: {"data": found[n]})
+
+
+def _array_for(
+    file: Path, arrays: Mapping[str, Array], ours: str, shape: tuple[int, ...]
+) -> Array:
+    """The array for the weight that GGUF calls `ours`; ModelError when it does not fit."""
+    *block, short = ours.removesuffix(".weight").rsplit(".", 1)
+    theirs = _HUGGING_FACE[short]
+    if block:
+        theirs = f"model.layers.{block[0].removeprefix('blk.')}.{theirs}"
+    name = f"{theirs}.weight"
+    if name not in arrays:
+        raise ModelError(f"{file}: no tensor '{name}'")
+    array = arrays[name]
+    if array.shape != shape or array.dtype.name not in _FORMAT_OF_DTYPE:
+        raise ModelError(
+            f"{file}: tensor '{name}' is {array.dtype} {array.shape}, expected {shape} in "
+            f"{', '.join(_FORMAT_OF_DTYPE)}"
+        )
+    return array

@@ -1,0 +1,105 @@
+"""Hugging Face's `tokenizer.json` as the entries that a GGUF file would have for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from relaxlab.models.tokenizer import _GPT2, _PRE_TOKENIZERS, Tokenizer, TokenizerError
+
+_NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
+
+
+def read_tokenizer_json(folder: Path) -> tuple[Tokenizer, str | None]:
+    """The tokenizer and the chat template (None: no chat model) of a folder with `tokenizer.json`
+    and `tokenizer_config.json`.
+
+    Byte-level BPE in the splittings that GGUF files name is supported. TokenizerError names what
+    is not, or what is wrong.
+    """
+    file = folder / "tokenizer.json"
+    content = _read_json(file)
+    config = _read_json(folder / "tokenizer_config.json")
+    try:
+        metadata = _metadata(content, config)
+        template = config.get("chat_template")
+        return Tokenizer(metadata), template if isinstance(template, str) else None
+    except TokenizerError as error:
+        raise TokenizerError(f"{file}: {error}") from None
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise TokenizerError(f"{file}: not laid out as expected: {error!r}") from None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TokenizerError(f"{path.parent}: the folder has no {path.name}") from None
+    except ValueError as error:
+        raise TokenizerError(f"{path}: not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise TokenizerError(f"{path}: must hold a JSON object")
+    return content
+
+
+def _metadata(content: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    model = content["model"]
+    if model.get("type", "BPE") != "BPE" or model.get("byte_fallback"):
+        raise TokenizerError(
+            "only byte-level BPE is supported; convert the model to GGUF to use this tokenizer"
+        )
+    ids: dict[str, int] = dict(model["vocab"])
+    special = {t["content"]: bool(t["special"]) for t in content.get("added_tokens", [])}
+    ids |= {t["content"]: t["id"] for t in content.get("added_tokens", [])}
+    tokens = [f"<unused {i}>" for i in range(max(ids.values()) + 1)]
+    kinds = [_NORMAL] * len(tokens)
+    for token, index in ids.items():
+        tokens[index] = token
+        if token in special:
+            kinds[index] = _CONTROL if special[token] else _USER_DEFINED
+    merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
+    found: dict[str, Any] = {
+        "model": "gpt2",
+        "pre": _pre_tokenizer(content["pre_tokenizer"]),
+        "tokens": tokens,
+        "token_type": kinds,
+        "merges": merges,
+        "add_bos_token": _adds_bos(content, config),
+    }
+    for key in ("bos_token", "eos_token"):
+        token = config.get(key)
+        token = token.get("content") if isinstance(token, dict) else token
+        if token is not None:
+            found[f"{key}_id"] = ids[token]
+    return {f"tokenizer.ggml.{key}": value for key, value in found.items()}
+
+
+def _pre_tokenizer(description: Mapping[str, Any]) -> str:
+    """The name of the splitting that has these patterns."""
+    steps = description["pretokenizers"] if description["type"] == "Sequence" else [description]
+    patterns: list[str] = []
+    for step in steps:
+        match step:
+            case {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated"}:
+                patterns.append(pattern)
+            case {"type": "Digits", "individual_digits": True}:
+                patterns.append(r"\p{N}")
+            case {"type": "ByteLevel", "add_prefix_space": False}:
+                patterns += [_GPT2] if step.get("use_regex", True) else []
+            case _:
+                raise TokenizerError(f"the pre-tokenizer {step} is not supported")
+    for name, known in _PRE_TOKENIZERS.items():
+        if known.patterns == tuple(patterns):
+            return name
+    raise TokenizerError(f"the splitting patterns {patterns} are not supported")
+
+
+def _adds_bos(content: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
+    """Whether encoding puts the first token in front: the post-processor's template says so."""
+    bos = config.get("bos_token")
+    bos = bos.get("content") if isinstance(bos, dict) else bos
+    return bos is not None and f'"{bos}"' in json.dumps(
+        content.get("post_processor"), ensure_ascii=False
+    )

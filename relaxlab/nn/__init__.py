@@ -1,0 +1,47 @@
+"""Torch-like modules that build graph functions: `module.export(...)` gives a compilable module.
+
+    class MLP(nn.Module):
+        def __init__(self):
+            self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+        def main(self, x):
+            return self.down(self.up(x).op("nn.relu"))
+
+    mod, names = MLP().export({"main": {"x": nn.spec.Tensor(("n", 8))}})
+"""
+
+from relaxlab.nn import spec
+from relaxlab.nn.attention import Attention, KVCache, RotaryEmbedding
+from relaxlab.nn.builder import FunctionBuilder, ModuleBuilder, Parameter, Tensor
+from relaxlab.nn.layers import (
+    Activations,
+    Embedding,
+    GatedMLP,
+    LayerNorm,
+    Linear,
+    MergedLinear,
+    RMSNorm,
+    Weight,
+)
+from relaxlab.nn.module import Module, ModuleList
+
+__all__ = [
+    "Activations",
+    "Attention",
+    "Embedding",
+    "FunctionBuilder",
+    "GatedMLP",
+    "KVCache",
+    "LayerNorm",
+    "Linear",
+    "MergedLinear",
+    "Module",
+    "ModuleBuilder",
+    "ModuleList",
+    "Parameter",
+    "RMSNorm",
+    "RotaryEmbedding",
+    "Tensor",
+    "Weight",
+    "spec",
+]

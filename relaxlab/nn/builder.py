@@ -1,0 +1,214 @@
+"""Building graph functions call by call: one dataflow block, bindings in A-normal form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import relaxlab.ops  # noqa: F401  the rows of the operators
+from relaxlab.analysis.deduce import type_of
+from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.equal import structural_key
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import NO_ATTRS, Attrs
+from relaxlab.ir.substitute import substitute
+from relaxlab.nn import spec
+from relaxlab.ops.define import builder as operator
+
+
+class ModuleBuilder:
+    """Collects functions; loop functions that are structurally equal are kept once."""
+
+    def __init__(self) -> None:
+        self._graph_functions: dict[str, graph.Function] = {}
+        self._loop_functions: dict[str, loops.PrimFunc] = {}
+        self._by_identity: dict[int, tuple[loops.PrimFunc, str]] = {}
+        self._by_structure: dict[str, str] = {}
+
+    def module(self) -> Module:
+        """The module built so far, graph functions first."""
+        return Module.of({**self._graph_functions, **self._loop_functions})
+
+    def add_graph_function(self, name: str, func: graph.Function) -> None:
+        """Add `func`. ValueError when the name is taken."""
+        if name in self.module():
+            raise ValueError(f"the module has a function {name!r} already")
+        self._graph_functions[name] = func
+
+    def add_loop_function(self, hint: str, func: loops.PrimFunc) -> str:
+        """The name of `func` in the module: `hint`, with a number where that is another's."""
+        known = self._by_identity.get(id(func))
+        if known is not None:
+            return known[1]
+        key = structural_key(func)
+        name = self._by_structure.get(key)
+        if name is None:
+            name = self.module().fresh_name(hint)
+            self._by_structure[key] = name
+            self._loop_functions[name] = func
+        self._by_identity[id(func)] = (func, name)  # keeping `func` keeps its id its own
+        return name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parameter:
+    """A weight: its shape (ints, or names of symbols) and dtype. The values come at run time."""
+
+    shape: tuple[spec.Dim, ...]
+    dtype: str = "float32"
+
+
+class FunctionBuilder:
+    """Builds one graph function of a module."""
+
+    def __init__(self, module: ModuleBuilder) -> None:
+        self._module = module
+        self._bindings: list[graph.Binding] = []
+        self._symbols: dict[str, expr.Var] = {}
+        self._params: list[graph.Var] = []
+        self._names: dict[str, int] = {}
+        self._weights: dict[Parameter, Tensor] = {}
+
+    @property
+    def num_params(self) -> int:
+        """How many parameters there are so far."""
+        return len(self._params)
+
+    def symbol(self, name: str) -> expr.Var:
+        """The function's symbol of that name."""
+        return self._symbols.setdefault(name, expr.Var(name))
+
+    def dims(self, shape: Sequence[spec.Dim]) -> tuple[PrimExpr, ...]:
+        """Dimensions as expressions."""
+        return tuple(self.symbol(d) if isinstance(d, str) else expr.const(d) for d in shape)
+
+    def tensor_param(self, name: str, shape: Sequence[spec.Dim], dtype: str) -> Tensor:
+        """A new tensor parameter at the end of the list."""
+        var = graph.Var(self._unique(name), types.TensorType(self.dims(shape), dtype))
+        self._params.append(var)
+        return Tensor(self, var)
+
+    def shape_param(self, name: str, values: Sequence[spec.Dim]) -> tuple[PrimExpr, ...]:
+        """A new shape parameter; its values."""
+        dims = self.dims(values)
+        self._params.append(graph.Var(self._unique(name), types.ShapeType(dims)))
+        return dims
+
+    def weight_param(self, name: str, weight: Parameter) -> None:
+        """A new tensor parameter that stands for `weight`."""
+        self._weights[weight] = self.tensor_param(name, weight.shape, weight.dtype)
+
+    def weight(self, weight: Parameter) -> Tensor:
+        """The parameter that stands for `weight`. KeyError when the module does not own it."""
+        return self._weights[weight]
+
+    def emit(self, value: graph.Expr, name: str) -> Tensor:
+        """Bind `value`, whose type is deduced. DiagnosticError when it has none."""
+        ty = type_of(value, self._module.module())
+        var = graph.DataflowVar(self._unique(name), ty)
+        self._bindings.append(graph.VarBinding(value, var))
+        return Tensor(self, var)
+
+    def call_loops(
+        self,
+        name: str,
+        func: loops.PrimFunc,
+        args: Sequence[Tensor],
+        scalars: Sequence[PrimExpr] = (),
+        inplace: Sequence[int] = (),
+    ) -> tuple[Tensor, ...]:
+        """Call a loop function on its input tensors and scalar parameters; its outputs.
+
+        With `inplace`, the loop function overwrites those arguments and has no other outputs.
+        """
+        callee = graph.GlobalVar(self._module.add_loop_function(name, func))
+        given = (callee, graph.Tuple(tuple(a.var for a in args)))
+        if scalars:
+            given = (*given, graph.ShapeExpr(tuple(scalars)))
+        if inplace:
+            outs = tuple(args[i].type for i in inplace)
+            attrs = Attrs(inplace_indices=tuple(inplace))
+            call = graph.Call(graph.Op("call_tir_inplace"), given, attrs, outs)
+        else:
+            outs = _output_types(func, args, scalars)
+            call = graph.Call(graph.Op("call_tir"), given, NO_ATTRS, outs)
+        result = self.emit(call, name)
+        if len(outs) == 1:
+            return (result,)
+        fields = (graph.TupleGetItem(result.var, i) for i in range(len(outs)))
+        return tuple(self.emit(f, f"{name}_{i}") for i, f in enumerate(fields))
+
+    def finish(self, result: Tensor, attrs: Attrs) -> graph.Function:
+        """The function that returns `result`."""
+        output = graph.Var(self._unique("result"), result.var.ty)
+        bindings = (*self._bindings, graph.VarBinding(result.var, output))
+        body = graph.SeqExpr((graph.DataflowBlock(bindings),), output)
+        return graph.Function(tuple(self._params), body, output.ty, attrs=attrs)
+
+    def _unique(self, name: str) -> str:
+        count = self._names.get(name, 0)
+        self._names[name] = count + 1
+        return f"{name}_{count}" if count else name
+
+
+def _output_types(
+    func: loops.PrimFunc, args: Sequence[Tensor], scalars: Sequence[PrimExpr]
+) -> tuple[types.TensorType, ...]:
+    params = [p for p in func.params if isinstance(p, expr.Var)]
+    bound: dict[expr.Var, PrimExpr] = dict(zip(params, scalars, strict=True))
+    for buffer, arg in zip(func.buffers, args, strict=False):
+        for declared, actual in zip(buffer.shape, arg.shape, strict=True):
+            if isinstance(declared, expr.Var):
+                bound.setdefault(declared, actual)
+    return tuple(
+        types.TensorType(tuple(substitute(d, bound) for d in out.shape), out.dtype)
+        for out in func.buffers[len(args) :]
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensor:
+    """A tensor value of the function being built. Operators on it emit calls there."""
+
+    builder: FunctionBuilder
+    var: graph.Var
+
+    @property
+    def type(self) -> types.TensorType:
+        """Its deduced type."""
+        assert isinstance(self.var.ty, types.TensorType), self.var.ty
+        return self.var.ty
+
+    @property
+    def shape(self) -> tuple[PrimExpr, ...]:
+        """Its dimensions, which an exported module always knows."""
+        assert self.type.shape is not None
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        """Its element type."""
+        assert self.type.dtype is not None
+        return self.type.dtype
+
+    def op(self, name: str, *args: Any, **attrs: Any) -> Tensor:
+        """Emit the operator `name` on this tensor and further arguments."""
+        values = [a.var if isinstance(a, Tensor) else a for a in args]
+        call = operator(name)(self.var, *values, **attrs)
+        return self.builder.emit(call, name.rpartition(".")[2])
+
+    def __add__(self, other: Tensor) -> Tensor:
+        return self.op("add", other)
+
+    def __mul__(self, other: Tensor) -> Tensor:
+        return self.op("multiply", other)
+
+    def reshape(self, *dims: expr.ExprLike) -> Tensor:
+        """The same elements under another shape."""
+        return self.op("reshape", graph.ShapeExpr(tuple(expr.as_expr(d) for d in dims)))
+
+    def astype(self, dtype: str) -> Tensor:
+        """The elements converted; itself when they have that dtype."""
+        return self if self.dtype == dtype else self.op("astype", dtype=dtype)

@@ -1,0 +1,219 @@
+"""The layers: linear maps of plain and quantised weights, embeddings, norms, gated MLP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, TypeAlias
+
+from relaxlab.ir import expr
+from relaxlab.nn import loop_functions, quantized
+from relaxlab.nn.builder import FunctionBuilder, Parameter, Tensor
+from relaxlab.nn.module import Module, ModuleList
+
+Activations: TypeAlias = Literal["float32", "q8"]
+
+PLAIN_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+"""The formats without blocks, which store one array `data`."""
+
+
+class Weight(Module):
+    """A matrix (rows, cols) in a storage format: plain (`F32`, `F16`, `BF16`), or one of
+    `quantized.FORMATS`, whose fields are one parameter each."""
+
+    def __init__(self, rows: int, cols: int, format: str) -> None:
+        """ValueError for an unknown format, or columns that do not fill its blocks."""
+        self.rows, self.cols, self.format = rows, cols, format
+        if format in PLAIN_DTYPES:
+            self.data = Parameter((rows, cols), PLAIN_DTYPES[format])
+            return
+        if format not in quantized.FORMATS:
+            known = ", ".join([*PLAIN_DTYPES, *quantized.FORMATS])
+            raise ValueError(f"unknown weight format {format!r}; known: {known}")
+        fmt = quantized.FORMATS[format]
+        if cols % fmt.block:
+            raise ValueError(f"{cols} columns do not fill the blocks of {fmt.block} of {format}")
+        for name, dtype, tail in fmt.fields:
+            setattr(self, name, Parameter((rows, cols // fmt.block, *tail), dtype))
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the stored arrays."""
+        if self.format in PLAIN_DTYPES:
+            return ("data",)
+        return tuple(name for name, _, _ in quantized.FORMATS[self.format].fields)
+
+    def tensors(self, function: FunctionBuilder) -> list[Tensor]:
+        """The stored arrays in `function`."""
+        return [function.weight(vars(self)[name]) for name in self.fields]
+
+    def dense(self, function: FunctionBuilder) -> Tensor:
+        """The matrix as float32: emits a loop function for the compiler to fuse away."""
+        stored = self.tensors(function)
+        if self.format in PLAIN_DTYPES:
+            return stored[0].astype("float32")
+        func = _decode(self.format, self.rows, self.cols)
+        return function.call_loops(f"decode_{self.format}", func, stored)[0]
+
+    def take(self, ids: Tensor) -> Tensor:
+        """ids int32 (m,) -> float32 (m, cols): those rows."""
+        stored = self.tensors(ids.builder)
+        if self.format in PLAIN_DTYPES:
+            return stored[0].op("take", ids, axis=0).astype("float32")
+        func = _take_rows(self.format, self.rows, self.cols)
+        return ids.builder.call_loops(f"take_rows_{self.format}", func, [ids, *stored])[0]
+
+
+class Linear(Module):
+    """y = x @ W.T for x float32 (m, in_features).
+
+    With `activations="q8"`, x is quantised to 8 bits per group of a quantised W and the products
+    of the integers are summed; plain weights are multiplied in float32 either way.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        format: str = "F32",
+        activations: Activations = "float32",
+        weight: Weight | None = None,
+    ) -> None:
+        """`weight` shares the matrix of another layer."""
+        self.weight = weight or Weight(out_features, in_features, format)
+        self.activations = activations
+
+    def forward(self, x: Tensor) -> Tensor:
+        w = self.weight
+        if self.activations == "float32" or w.format in PLAIN_DTYPES:
+            return x.op("linear", w.dense(x.builder))
+        group = quantized.FORMATS[w.format].group
+        integers = x.builder.call_loops("quantize_q8", _quantize(w.cols, group), [x])
+        func = _dot(w.format, w.rows, w.cols)
+        stored = w.tensors(x.builder)
+        return x.builder.call_loops(f"dot_q8_{w.format}", func, [*integers, *stored])[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns `first` .. `first + count` of a tensor (m, n): one part of a merged projection."""
+
+    tensor: Tensor
+    first: int
+    count: int
+
+    def whole(self) -> Tensor:
+        """The columns as a tensor of their own."""
+        if self.count == self.tensor.shape[-1].value:  # type: ignore[attr-defined]
+            return self.tensor
+        ends = {"axes": (1,), "begin": (self.first,), "end": (self.first + self.count,)}
+        return self.tensor.op("strided_slice", **ends)
+
+
+class MergedLinear(Module):
+    """Several linear maps of one input as few larger ones: neighbours whose weights have the same
+    format are one matrix, their rows below each other. `groups` says which."""
+
+    def __init__(
+        self,
+        in_features: int,
+        parts: Mapping[str, int],
+        formats: Mapping[str, str],
+        activations: Activations = "float32",
+    ) -> None:
+        """`parts` gives each part's number of output features, `formats` its weight format."""
+        self.parts = dict(parts)
+        self.groups: list[list[str]] = []
+        for part in parts:
+            if self.groups and formats[self.groups[-1][0]] == formats[part]:
+                self.groups[-1].append(part)
+            else:
+                self.groups.append([part])
+        self.linears = ModuleList(
+            [
+                Linear(
+                    in_features,
+                    sum(parts[p] for p in group),
+                    format=formats[group[0]],
+                    activations=activations,
+                )
+                for group in self.groups
+            ]
+        )
+
+    def forward(self, x: Tensor) -> dict[str, Columns]:
+        found: dict[str, Columns] = {}
+        for group, linear in zip(self.groups, self.linears, strict=True):
+            y, first = linear(x), 0
+            for part in group:
+                found[part] = Columns(y, first, self.parts[part])
+                first += self.parts[part]
+        return found
+
+
+class Embedding(Module):
+    """Rows of a matrix (count, features) by id, as float32."""
+
+    def __init__(self, count: int, features: int, *, format: str = "F32") -> None:
+        self.weight = Weight(count, features, format)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.weight.take(ids)
+
+
+class RMSNorm(Module):
+    """x / sqrt(mean(x^2) + eps) * weight over the last axis."""
+
+    def __init__(self, features: int, eps: float = 1e-5) -> None:
+        self.weight, self.eps = Parameter((features,)), eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.op("nn.rms_norm", x.builder.weight(self.weight), axes=-1, epsilon=self.eps)
+
+
+class LayerNorm(Module):
+    """(x - mean) / sqrt(variance + eps) * weight + bias over the last axis."""
+
+    def __init__(self, features: int, eps: float = 1e-5) -> None:
+        self.weight, self.bias, self.eps = Parameter((features,)), Parameter((features,)), eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, bias = x.builder.weight(self.weight), x.builder.weight(self.bias)
+        return x.op("nn.layer_norm", weight, bias, axes=-1, epsilon=self.eps)
+
+
+class GatedMLP(Module):
+    """down(silu(gate(x)) * up(x)); `gate_up` has the parts `gate` and `up`."""
+
+    def __init__(self, gate_up: MergedLinear, down: Linear) -> None:
+        self.gate_up, self.down = gate_up, down
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = self.gate_up(x)
+        gate, up = parts["gate"], parts["up"]
+        if gate.tensor is not up.tensor:
+            return self.down(gate.whole().op("nn.silu") * up.whole())
+        func = loop_functions.silu_gate(gate.count)
+        return self.down(x.builder.call_loops("silu_gate", func, [gate.tensor])[0])
+
+
+@cache
+def _decode(format: str, rows: int, cols: int):
+    return quantized.decode(quantized.FORMATS[format], rows, cols)
+
+
+@cache
+def _take_rows(format: str, rows: int, cols: int):
+    return quantized.take_rows(quantized.FORMATS[format], rows, cols, (expr.Var("m"),))
+
+
+@cache
+def _quantize(cols: int, group: int):
+    return quantized.quantize_q8(expr.Var("m"), cols, group)
+
+
+@cache
+def _dot(format: str, rows: int, cols: int):
+    return quantized.dot_q8(quantized.FORMATS[format], expr.Var("m"), rows, cols)

@@ -1,0 +1,169 @@
+"""Loop functions of transformer layers: rotary embedding, the KV cache, attention, gating.
+
+Tensors of heads are (b, s, heads, head_dim): batch, new positions, heads. `past` positions came
+before; it is a scalar parameter, so that one loop function serves every length. A merged
+projection holds queries, keys and values side by side: the functions take the number of heads of
+the tensor they get and the first one they use, and nothing need be cut out of it.
+
+Each function is built once per set of arguments; its symbols are its own.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+from relaxlab.ir import expr, loops
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.node import Attrs
+from relaxlab.ops import scalar, te
+
+
+@cache
+def rotary(total: int, first: int, heads: int, head_dim: int, interleaved: bool) -> loops.PrimFunc:
+    """(x (b, s, total, d), cos (c, d/2), sin (c, d/2); past) -> (b, s, heads, d): the heads from
+    `first` on, each pair of features turned by the angle of its position and pair.
+
+    Pairs are (2i, 2i + 1) when `interleaved`, else (i, i + d/2).
+    """
+    b, s, c, past = (expr.Var(n) for n in ("b", "s", "c", "past"))
+    half = head_dim // 2
+    x = te.placeholder((b, s, total, head_dim), "float32", "x")
+    cos = te.placeholder((c, half), "float32", "cos")
+    sin = te.placeholder((c, half), "float32", "sin")
+
+    def turned(bi: PrimExpr, i: PrimExpr, h: PrimExpr, d: PrimExpr) -> PrimExpr:
+        pair = d // 2 if interleaved else d % half
+        is_second = expr.EQ(d % 2, te.ZERO + 1) if interleaved else expr.GE(d, expr.const(half))
+        step = 1 if interleaved else half
+        here = x[bi, i, first + h, d]
+        partner = scalar.if_then_else(
+            is_second, x[bi, i, first + h, d - step], scalar.negative(x[bi, i, first + h, d + step])
+        )
+        return here * cos[past + i, pair] + partner * sin[past + i, pair]
+
+    y = te.compute((b, s, heads, head_dim), turned, "rotary")
+    return te.create_prim_func([x, cos, sin, y])
+
+
+@cache
+def append_kv(
+    total_k: int, first_k: int, total_v: int, first_v: int, heads: int, head_dim: int, dtype: str
+) -> loops.PrimFunc:
+    """(k (b, s, total_k, d), v (b, s, total_v, d), keys, values (b, c, heads, d) `dtype`; past):
+    writes the new rows of keys and values into the caches, in place, at past .. past + s."""
+    b, s, c, past = (expr.Var(n) for n in ("b", "s", "c", "past"))
+    k = loops.Buffer("k", (b, s, expr.const(total_k), expr.const(head_dim)))
+    v = loops.Buffer("v", (b, s, expr.const(total_v), expr.const(head_dim)))
+    shape = (b, c, expr.const(heads), expr.const(head_dim))
+    keys, values = (loops.Buffer(name, shape, dtype) for name in ("keys", "values"))
+    names, extents = ("b", "i", "h", "d"), (b, s, *shape[2:])
+    axes = tuple(expr.Var(f"v{n}") for n in names)
+    vb, vi, vh, vd = axes
+    place = (vb, past + vi, vh, vd)
+    sources = ((k, (vb, vi, vh + first_k, vd)), (v, (vb, vi, vh + first_v, vd)))
+    stores = [
+        loops.BufferStore(cache_, scalar.cast(loops.BufferLoad(new, at), dtype), place)
+        for cache_, (new, at) in zip((keys, values), sources, strict=True)
+    ]
+    block = loops.Block(
+        "append_kv",
+        tuple(
+            loops.IterVar(a, loops.Range(te.ZERO, e), "spatial")
+            for a, e in zip(axes, extents, strict=True)
+        ),
+        reads=tuple(_element(new, at) for new, at in sources),
+        writes=(_element(keys, place), _element(values, place)),
+        body=loops.seq(*stores),
+    )
+    nest_vars = tuple(expr.Var(n) for n in names)
+    nest: loops.Stmt = loops.BlockRealize(nest_vars, te.TRUE, block)
+    for var, extent in reversed(list(zip(nest_vars, extents, strict=True))):
+        nest = loops.For(var, te.ZERO, extent, "serial", nest)
+    root = loops.Block("root", (), (), (), nest)
+    body = loops.BlockRealize((), te.TRUE, root)
+    return loops.PrimFunc((k, v, keys, values, past), body, Attrs({"tir.noalias": True}))
+
+
+def _element(buffer: loops.Buffer, at: tuple[PrimExpr, ...]) -> loops.BufferRegion:
+    return loops.BufferRegion(buffer, tuple(loops.Range(i, expr.const(1)) for i in at))
+
+
+@cache
+def cached_attention(
+    total: int, first: int, heads: int, kv_heads: int, head_dim: int, dtype: str
+) -> loops.PrimFunc:
+    """(q (b, s, total, d), keys, values (b, c, kv_heads, d) `dtype`; past) -> (b, s, heads, d):
+    causal attention of the new positions over all past + s, reading the caches in place.
+
+    Query head h uses the keys and values of head h // (heads / kv_heads). The softmax subtracts
+    each row's largest score; everything is summed in float32.
+    """
+    b, s, c, past = (expr.Var(n) for n in ("b", "s", "c", "past"))
+    group, length = heads // kv_heads, past + s
+    q = te.placeholder((b, s, total, head_dim), "float32", "q")
+    keys, values = (
+        te.placeholder((b, c, kv_heads, head_dim), dtype, n) for n in ("keys", "values")
+    )
+    d = te.reduce_axis(head_dim, "d")
+    scale, never = 1 / math.sqrt(head_dim), expr.const(float("-inf"), "float32")
+    dot = te.compute(
+        (b, heads, s, length),
+        lambda bi, h, i, t: te.te_sum(
+            q[bi, i, first + h, d.var] * scalar.cast(keys[bi, t, h // group, d.var], "float32"), d
+        ),
+        "dot",
+    )
+    score = te.compute(
+        (b, heads, s, length),
+        lambda bi, h, i, t: expr.Select(
+            expr.LE(t, past + i), dot[bi, h, i, t] * scale, never
+        ),
+        "score",
+    )
+    t1, t2, t3 = (te.reduce_axis(length, "t") for _ in range(3))
+    top = te.compute((b, heads, s), lambda bi, h, i: te.te_max(score[bi, h, i, t1.var], t1), "top")
+    weight = te.compute(
+        (b, heads, s, length),
+        lambda bi, h, i, t: scalar.call("exp", score[bi, h, i, t] - top[bi, h, i]),
+        "weight",
+    )
+    total_weight = te.compute(
+        (b, heads, s), lambda bi, h, i: te.te_sum(weight[bi, h, i, t2.var], t2), "total"
+    )
+    mix = te.compute(
+        (b, s, heads, head_dim),
+        lambda bi, i, h, e: te.te_sum(
+            weight[bi, h, i, t3.var] * scalar.cast(values[bi, t3.var, h // group, e], "float32"),
+            t3,
+        ),
+        "mix",
+    )
+    out = te.compute(
+        (b, s, heads, head_dim),
+        lambda bi, i, h, e: mix[bi, i, h, e] / total_weight[bi, h, i],
+        "attention",
+    )
+    return te.create_prim_func([q, keys, values, out])
+
+
+@cache
+def silu_gate(width: int) -> loops.PrimFunc:
+    """x (m, 2 * width) -> (m, width): silu of the left half times the right half."""
+    x = te.placeholder((expr.Var("m"), 2 * width), "float32", "x")
+
+    def gated(i: PrimExpr, j: PrimExpr) -> PrimExpr:
+        gate = x[i, j]
+        return gate * scalar.call("sigmoid", gate) * x[i, width + j]
+
+    y = te.compute((x.shape[0], width), gated, "silu_gate")
+    return te.create_prim_func([x, y])
+
+
+@cache
+def last_position(width: int) -> loops.PrimFunc:
+    """x (b, s, width) -> (b, width): the last of the s positions; there must be one."""
+    b, s = expr.Var("b"), expr.Var("s")
+    x = te.placeholder((b, s, width), "float32", "x")
+    y = te.compute((b, width), lambda i, j: x[i, s - 1, j], "last_position")
+    return te.create_prim_func([x, y])

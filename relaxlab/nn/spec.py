@@ -1,0 +1,27 @@
+"""What the inputs of an exported method are. A dimension is an int or the name of a symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Dim: TypeAlias = "int | str"
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor parameter: `Tensor(("b", "s"), "int32")`."""
+
+    shape: tuple[Dim, ...]
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A shape parameter, whose values the method receives as scalar expressions."""
+
+    values: tuple[Dim, ...]
+
+
+Spec: TypeAlias = "Tensor | Shape | Sequence[Spec]"
