@@ -247,7 +247,9 @@ def _spatial_kind(
     worst, reason = PatternKind.ELEMENTWISE, f"{site.where} reads where it writes"
     same = False
     for load in reads:
-        kind = _kind_of_read(load.indices, written, axes)
+        kind = _kind_of_read(load, written, axes)
+        if kind is not None and not _reads_all(load, kind, site, written, an):
+            kind = PatternKind.INJECTIVE
         text = f"{load.buffer.name}[{', '.join(map(str, load.indices))}]"
         at = ", ".join(map(str, written))
         if kind is None:
@@ -261,9 +263,21 @@ def _spatial_kind(
     return worst, reason if reads else f"{site.where} reads nothing"
 
 
-def _kind_of_read(
-    indices: Indices, written: Indices, axes: set[expr.Var]
-) -> PatternKind | None:
+def _reads_all(
+    load: BufferLoad, kind: PatternKind, site: _Site, written: Indices, an: Analyzer
+) -> bool:
+    """Whether the dimensions read have the extents of those written, so that nothing is cut."""
+    out = site.stores[0].buffer
+    extents = dict(zip(written, out.shape, strict=True))
+    return all(
+        an.prove_equal(dim, extents.get(i, 1))
+        for i, dim in zip(load.indices, load.buffer.shape, strict=True)
+        if kind is not PatternKind.INJECTIVE
+    )
+
+
+def _kind_of_read(load: BufferLoad, written: Indices, axes: set[expr.Var]) -> PatternKind | None:
+    indices = load.indices
     if indices == written:
         return PatternKind.ELEMENTWISE
     if any(isinstance(n, BufferLoad | expr.Call) for i in indices for n in walk(i)):
