@@ -1,1 +1,80 @@
-"""relaxlab: a workbench for machine-learning compilers in pure Python."""
+"""relaxlab: a workbench for machine-learning compilers in pure Python.
+
+    import relaxlab as rl
+    mod = rl.parse(text)             # or a class under @I.ir_module
+    print(mod.script())
+    exe = rl.compile(mod)
+    y = exe["main"](x)
+
+Everything is imported on first use, so `import relaxlab` is cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+    from relaxlab.ir.equal import assert_structural_equal, structural_equal
+    from relaxlab.ir.module import Module
+    from relaxlab.ir.target import Target
+    from relaxlab.passes.base import Pipeline
+    from relaxlab.runtime.build import compile, trace
+    from relaxlab.runtime.executable import Executable
+    from relaxlab.runtime.interpreter import interpret
+    from relaxlab.runtime.packed import register_func
+    from relaxlab.schedule.schedule import Schedule
+    from relaxlab.script import parse
+    from relaxlab.trace import Trace
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Diagnostic": "relaxlab.ir.diagnostics",
+    "DiagnosticError": "relaxlab.ir.diagnostics",
+    "Executable": "relaxlab.runtime.executable",
+    "Module": "relaxlab.ir.module",
+    "Pipeline": "relaxlab.passes.base",
+    "Schedule": "relaxlab.schedule.schedule",
+    "Target": "relaxlab.ir.target",
+    "Trace": "relaxlab.trace",
+    "assert_structural_equal": "relaxlab.ir.equal",
+    "compile": "relaxlab.runtime.build",
+    "interpret": "relaxlab.runtime.interpreter",
+    "parse": "relaxlab.script",
+    "register_func": "relaxlab.runtime.packed",
+    "structural_equal": "relaxlab.ir.equal",
+    "trace": "relaxlab.runtime.build",
+}
+
+__all__ = [
+    "Diagnostic",
+    "DiagnosticError",
+    "Executable",
+    "Module",
+    "Pipeline",
+    "Schedule",
+    "Target",
+    "Trace",
+    "assert_structural_equal",
+    "compile",
+    "interpret",
+    "parse",
+    "register_func",
+    "structural_equal",
+    "trace",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'relaxlab' has no attribute {name!r}")
+    import_module("relaxlab.script")  # registers the printer that Module.script uses
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from relaxlab.ir.graph import Call
@@ -80,18 +82,28 @@ def register_op(row: OpRow) -> OpRow:
     return row
 
 
+@cache
+def _load_rows() -> None:
+    """Fill the table: the rooms that read it may not import the one that writes it."""
+    import_module("relaxlab.ops")
+
+
 def find_op(name: str) -> OpRow | None:
     """The row of an operator, or None."""
+    if name not in _TABLE:
+        _load_rows()
     return _TABLE.get(name)
 
 
 def op_row(name: str) -> OpRow:
     """The row of an operator. Raises KeyError naming it."""
-    if name not in _TABLE:
+    row = find_op(name)
+    if row is None:
         raise KeyError(f"unknown operator {name!r}; see relaxlab.ops for the list")
-    return _TABLE[name]
+    return row
 
 
 def op_names() -> tuple[str, ...]:
     """All operators, sorted."""
+    _load_rows()
     return tuple(sorted(_TABLE))

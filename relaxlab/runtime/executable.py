@@ -46,9 +46,16 @@ class Executable:
     >>> exe = rl.compile(mod); exe["main"](np.ones(4, "float32"))         # doctest: +SKIP
     """
 
-    def __init__(self, artifact: Artifact, target: Target, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        artifact: Artifact,
+        target: Target,
+        threads: int | None = None,
+        *,
+        from_cache: bool = False,
+    ) -> None:
         load_openmp()
-        self.artifact, self.target = artifact, target
+        self.artifact, self.target, self.from_cache = artifact, target, from_cache
         self.threads = default_threads() if threads is None else threads
         self._code = LoadedObject(artifact.code, target)
         self._lock = threading.Lock()

@@ -1,0 +1,62 @@
+"""`compile`: a module to an executable, through the passes or from the cache."""
+
+from __future__ import annotations
+
+from relaxlab.codegen.artifact import Artifact
+from relaxlab.codegen.program import compile_program
+from relaxlab.ir.equal import structural_key
+from relaxlab.ir.graph import Function
+from relaxlab.ir.module import Module
+from relaxlab.ir.target import Target, parse_target
+from relaxlab.passes.base import Pipeline
+from relaxlab.passes.lower_shapes import lower_shapes
+from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.runtime.cache import artifact_key, cached
+from relaxlab.runtime.executable import Executable
+from relaxlab.trace import Trace
+
+
+def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
+    mod: Module,
+    target: str | Target = "cpu",
+    *,
+    threads: int | None = None,
+    pipeline: Pipeline | None = None,
+    use_cache: bool = True,
+) -> Executable:
+    """Compile a module to native code.
+
+    target: "cpu" (this machine) or a `Target`. threads: how many a call uses, the caller's
+    included; None: all cores this process may use. pipeline: the passes to run; None: the default,
+    `relaxlab.passes.pipeline.cpu_pipeline(target)`. use_cache: look for the compiled program on
+    disk first and keep it there (a pipeline given by hand is never cached).
+
+    Raises DiagnosticError for an ill-formed module, PassFailed (with the trace so far) for a
+    failing pass.
+    """
+    chosen = parse_target(target)
+    passes = pipeline or cpu_pipeline(chosen)
+
+    def build() -> Artifact:
+        return compile_program(lower_shapes(passes.run(mod).result), chosen, _bounds(mod))
+
+    if pipeline is None and use_cache:
+        key = artifact_key(structural_key(mod), chosen, ())
+        artifact, from_cache = cached(key, build)
+    else:
+        artifact, from_cache = build(), False
+    return Executable(artifact, chosen, threads, from_cache=from_cache)
+
+
+def trace(mod: Module, target: str | Target = "cpu", pipeline: Pipeline | None = None) -> Trace:
+    """Run the passes and return the trace: every module in between, and why."""
+    return (pipeline or cpu_pipeline(parse_target(target))).run(mod)
+
+
+def _bounds(mod: Module) -> dict[str, dict[str, int]]:
+    """Declared upper bounds per graph function."""
+    return {
+        name: dict(f.attrs.get("tir_var_upper_bound", {}))
+        for name, f in mod.items()
+        if isinstance(f, Function)
+    }
