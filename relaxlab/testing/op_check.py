@@ -125,10 +125,9 @@ class _Program:
                 return graph.Var("x", types.TensorType(shape, a.dtype))
             case Shape(dims):
                 return graph.ShapeExpr(tuple(map(self.dim, dims)))
-            case Scalar(str() as name):
-                return graph.PrimValue(self.dim(name))
-            case Scalar(number):
-                return graph.PrimValue(expr.const(number))
+            case Scalar(value):
+                named = isinstance(value, str)
+                return graph.PrimValue(self.dim(value) if named else expr.const(value))
             case tuple():
                 return graph.Tuple(tuple(self.value(x) for x in a))  # type: ignore
             case _:
