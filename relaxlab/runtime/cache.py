@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
-import relaxlab
 from relaxlab.codegen.artifact import Artifact, ArtifactError
 from relaxlab.ir.target import Target
 from relaxlab.trace import note
@@ -36,7 +35,7 @@ def compiler_version() -> str:
     import llvmlite
 
     digest = hashlib.sha256(f"{llvmlite.__version__}{sys.version_info[:2]}".encode())
-    root = Path(relaxlab.__file__).parent
+    root = Path(__file__).parents[1]
     for path in sorted(root.rglob("*.py")):
         digest.update(str(path.relative_to(root)).encode())
         digest.update(path.read_bytes())
