@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from relaxlab.runtime.packed import register_func
     from relaxlab.schedule.schedule import Schedule
     from relaxlab.script import parse
-    from relaxlab.trace import Trace
+    from relaxlab.tracing import Trace
 
 __version__ = "0.1.0"
 
@@ -38,7 +38,7 @@ _HOME = {
     "Pipeline": "relaxlab.passes.base",
     "Schedule": "relaxlab.schedule.schedule",
     "Target": "relaxlab.ir.target",
-    "Trace": "relaxlab.trace",
+    "Trace": "relaxlab.tracing",
     "assert_structural_equal": "relaxlab.ir.equal",
     "compile": "relaxlab.runtime.build",
     "interpret": "relaxlab.runtime.interpreter",

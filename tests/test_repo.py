@@ -17,7 +17,7 @@ PACKAGE = ROOT / "relaxlab"
 # Rooms from the bottom to the top; a room imports from lower layers only.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"ir"}),
-    frozenset({"trace"}),
+    frozenset({"tracing"}),
     frozenset({"analysis"}),
     frozenset({"script"}),
     frozenset({"ops"}),

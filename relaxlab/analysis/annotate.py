@@ -20,7 +20,7 @@ from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.types import ObjectType, PrimType, TensorType, TupleType, Type
-from relaxlab.trace import note
+from relaxlab.tracing import note
 
 LEAVES = (
     graph.Var,

@@ -10,7 +10,7 @@ from relaxlab.analysis.subtype import equal_dims
 from relaxlab.ir import expr, graph
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.types import ObjectType, TensorType, TupleType, Type
-from relaxlab.trace import note
+from relaxlab.tracing import note
 
 
 def explain_lost_shape(

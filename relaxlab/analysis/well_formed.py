@@ -31,23 +31,25 @@ def check_well_formed(mod: Module) -> list[Diagnostic]:
     for name, fn in mod.graph_functions().items():
         _Checker(name, mod, found).function(fn)
     if not found:
-        found += annotate(mod)[1]
+        typed, found = annotate(mod)
+        for name, fn in () if found else typed.graph_functions().items():
+            _Checker(name, typed, found).function(fn)  # now the effects of local functions
     for name, func in mod.loop_functions().items():
         found += check_loops(name, func)
     return found
 
 
 def is_pure_call(call: graph.Call, mod: Module) -> bool:
-    """Whether a call has no effect besides its result."""
+    """Whether a call has no effect besides its result, as far as types are known."""
     match call.op:
         case graph.Op(name):
             row = find_op(name)
             return row is None or row.pure
         case graph.GlobalVar(name):
             fn = mod.get(name)
-            return isinstance(fn, graph.Function) and fn.is_pure
-        case graph.Var(_, types.FuncType() as ty):
-            return ty.is_pure
+            return fn is None or (isinstance(fn, graph.Function) and fn.is_pure)
+        case graph.Var(_, ty):
+            return ty is None or (isinstance(ty, types.FuncType) and ty.is_pure)
         case _:
             return False
 
@@ -97,14 +99,15 @@ class _Checker:
         """Define the symbols of types that values are checked against at run time."""
         dims = [d for ty in claims for d, _ in dims_of(ty, "")]
         known = determined_symbols(dims, self.symbols)
-        for s in dict.fromkeys(s for d in dims for s in symbols_in(d)):
-            if s not in known:
-                self.report(
-                    "E0308", f"{what} do not determine `{s}`", at,
-                    notes=("a symbol is determined where it stands alone or linearly: n, 2 * n",),
-                    fix=f"add a parameter that supplies it: R.Shape([{s}])",
-                )  # fmt: skip
-            self.symbols.add(s)
+        mentioned = dict.fromkeys(s for d in dims for s in symbols_in(d))
+        missing = [s.name for s in mentioned if s not in known]
+        if missing:
+            self.report(
+                "E0308", f"{what} do not determine {', '.join(f'`{s}`' for s in missing)}", at,
+                notes=("a symbol is determined where it stands alone or linearly: n, 2 * n",),
+                fix=f"add a parameter that supplies it: R.Shape([{', '.join(missing)}])",
+            )  # fmt: skip
+        self.symbols.update(mentioned)
 
     def define(self, var: graph.Var) -> None:
         if var in self.ever:

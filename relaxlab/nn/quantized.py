@@ -55,6 +55,18 @@ def _nibble(f: Fields, n: Index, g: Index, i: PrimExpr) -> PrimExpr:
     return expr.BitAnd(expr.ShiftRight(f["qs"][n, g, i % 16], shift), const(15, "uint8"))
 
 
+def _with_fifth_bit(f: Fields, n: Index, g: Index, i: PrimExpr) -> PrimExpr:
+    """A nibble with bit i of the group's 32 fifth bits, stored in 4 bytes, on top."""
+    bit = expr.ShiftRight(f["qh"][n, g, i // 8], expr.Cast("uint8", i % 8))
+    return _joined(_nibble(f, n, g, i), bit, 1)
+
+
+def _joined(low: PrimExpr, high: PrimExpr, bits: int) -> PrimExpr:
+    """The lowest `bits` bits of `high` on top of 4 low ones."""
+    kept = expr.BitAnd(high, const((1 << bits) - 1, "uint8"))
+    return expr.BitOr(low, expr.ShiftLeft(kept, const(4, "uint8")))
+
+
 def _biased(f: Fields, n: Index, g: Index, i: PrimExpr) -> PrimExpr:
     """A signed byte plus 128, as an unsigned byte."""
     return expr.BitXor(expr.Cast("uint8", f["qs"][n, g, i]), const(128, "uint8"))
@@ -63,6 +75,58 @@ def _biased(f: Fields, n: Index, g: Index, i: PrimExpr) -> PrimExpr:
 def _d(f: Fields, n: Index, g: Index) -> PrimExpr:
     return _f32(f["d"][n, g])
 
+
+# The K formats: blocks of 256 weights with a two-level scale.
+
+
+def _k_nibble(f: Fields, n: Index, g: PrimExpr, i: PrimExpr) -> PrimExpr:
+    """32 bytes hold two groups of 32: the even one in the low halves, the odd one in the high."""
+    shift = expr.Cast("uint8", g % 2 * 4)
+    byte = f["qs"][n, g // 8, g % 8 // 2 * 32 + i]
+    return expr.BitAnd(expr.ShiftRight(byte, shift), const(15, "uint8"))
+
+
+def _k_with_fifth_bit(f: Fields, n: Index, g: PrimExpr, i: PrimExpr) -> PrimExpr:
+    """Group g of a block has its fifth bits in bit g of 32 bytes."""
+    bit = expr.ShiftRight(f["qh"][n, g // 8, i], expr.Cast("uint8", g % 8))
+    return _joined(_k_nibble(f, n, g, i), bit, 1)
+
+
+def _k_six_bits(f: Fields, n: Index, g: PrimExpr, first: int, shift: int) -> PrimExpr:
+    """A 6-bit factor of group g: the low bits of byte `first` + g for the first four groups; for
+    the others 4 bits of bytes 8 to 11 (from bit `shift` on) below the top 2 of byte `first` + g."""
+    block, at = g // 8, g % 4
+    byte = f["scales"][n, block, first + at]
+    shared = expr.ShiftRight(f["scales"][n, block, 8 + at], const(shift, "uint8"))
+    low = expr.BitAnd(shared, const(15, "uint8"))
+    late = _joined(low, expr.ShiftRight(byte, const(6, "uint8")), 2)
+    early = expr.BitAnd(byte, const(63, "uint8"))
+    return _f32(expr.Select(expr.LT(g % 8, const(4)), early, late))
+
+
+def _k_scale(f: Fields, n: Index, g: PrimExpr) -> PrimExpr:
+    return _f32(f["d"][n, g // 8]) * _k_six_bits(f, n, g, 0, 0)
+
+
+def _k_offset(f: Fields, n: Index, g: PrimExpr) -> PrimExpr:
+    return _f32(f["dmin"][n, g // 8]) * _k_six_bits(f, n, g, 4, 4) * -1.0
+
+
+def _q6(f: Fields, n: Index, g: PrimExpr, i: PrimExpr) -> PrimExpr:
+    """Weight i of group g (of 16): four runs of 32 weights share 64 bytes of low halves and 32
+    bytes of 2-bit tops, once for each half of the block."""
+    block, half, run, at = g // 16, g % 16 // 8, g % 8 // 2, g % 2 * 16 + i
+    low = f["ql"][n, block, half * 64 + run % 2 * 32 + at]
+    low = expr.ShiftRight(low, expr.Cast("uint8", run // 2 * 4))
+    high = expr.ShiftRight(f["qh"][n, block, half * 32 + at], expr.Cast("uint8", run * 2))
+    return _joined(expr.BitAnd(low, const(15, "uint8")), high, 2)
+
+
+def _q6_scale(f: Fields, n: Index, g: PrimExpr) -> PrimExpr:
+    return _f32(f["d"][n, g // 16]) * _f32(f["scales"][n, g // 16, g % 16])
+
+
+_K_FACTORS = (("scales", "uint8", (12,)), ("d", "float16", ()), ("dmin", "float16", ()))
 
 FORMATS: dict[str, Format] = {
     f.name: f
@@ -79,6 +143,30 @@ FORMATS: dict[str, Format] = {
         Format(
             "Q8_0", 32, 32, (("qs", "int8", (32,)), ("d", "float16", ())), _biased, _d,
             lambda f, n, g: _d(f, n, g) * -128.0,
+        ),
+        Format(
+            "Q5_0", 32, 32,
+            (("qs", "uint8", (16,)), ("qh", "uint8", (4,)), ("d", "float16", ())),
+            _with_fifth_bit, _d, lambda f, n, g: _d(f, n, g) * -16.0,
+        ),
+        Format(
+            "Q5_1", 32, 32,
+            (("qs", "uint8", (16,)), ("qh", "uint8", (4,)), ("d", "float16", ()),
+             ("m", "float16", ())),
+            _with_fifth_bit, _d, lambda f, n, g: _f32(f["m"][n, g]),
+        ),
+        Format(
+            "Q4_K", 256, 32, (("qs", "uint8", (128,)), *_K_FACTORS), _k_nibble, _k_scale, _k_offset
+        ),
+        Format(
+            "Q5_K", 256, 32, (("qs", "uint8", (128,)), ("qh", "uint8", (32,)), *_K_FACTORS),
+            _k_with_fifth_bit, _k_scale, _k_offset,
+        ),
+        Format(
+            "Q6_K", 256, 16,
+            (("ql", "uint8", (128,)), ("qh", "uint8", (64,)), ("scales", "int8", (16,)),
+             ("d", "float16", ())),
+            _q6, _q6_scale, lambda f, n, g: _q6_scale(f, n, g) * -32.0,
         ),
     )
 }  # fmt: skip

@@ -6,7 +6,7 @@ from relaxlab.analysis.pattern_kind import pattern_kind_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.passes.base import NoOptions, module_pass
-from relaxlab.trace import note
+from relaxlab.tracing import note
 
 
 @module_pass("annotate_pattern_kind")

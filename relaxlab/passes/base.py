@@ -1,7 +1,7 @@
 """What a pass is: a pure function Module -> Module under a name, and lists of them.
 
 A pass returns the object it was given when it changes nothing, so "did it change?" is `is`.
-Decisions are recorded with `relaxlab.trace.note`.
+Decisions are recorded with `relaxlab.tracing.note`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
-from relaxlab.trace import PassRecord, Trace, recording
+from relaxlab.tracing import PassRecord, Trace, recording
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import NO_ATTRS, Attrs, map_children, replace, walk
+from relaxlab.ir.node import NO_ATTRS, Atom, Attrs, Node, field_names, map_children, replace, walk
 from relaxlab.ir.op_table import find_op
 
 CALL_TIR = graph.Op("call_tir")
@@ -169,6 +170,14 @@ def tir_call(value: graph.Expr) -> TirCall | None:
             return None
 
 
+def is_alias(b: graph.Binding) -> bool:
+    """Whether the variable is only another name for (part of) the memory of what it is bound to."""
+    value = b.value  # type: ignore[attr-defined]
+    if isinstance(b, graph.MatchCast) or isinstance(value, graph.Var | graph.TupleGetItem):
+        return True
+    return isinstance(value, graph.Call) and value.op == graph.Op("reshape")
+
+
 def is_pure(value: graph.Expr, mod: Module) -> bool:
     """Whether evaluating `value` has no effect, so that it may be dropped."""
     match value:
@@ -194,8 +203,24 @@ def is_pure(value: graph.Expr, mod: Module) -> bool:
             return True
 
 
-def array_key(data: np.ndarray) -> tuple[object, ...]:
-    """A key equal for equal arrays; big arrays compare by identity, which is cheap and safe."""
-    if data.nbytes > 4096:
-        return ("array", id(data))
-    return ("array", str(data.dtype), data.shape, data.tobytes())
+def expr_key(value: Any) -> Any:
+    """A hashable key: equal for expressions that compute the same from the same variables.
+
+    Big arrays compare by identity, which is cheap and safe.
+    """
+    match value:
+        case Atom() | expr.PrimExpr():
+            return value
+        case np.ndarray():
+            if value.nbytes > 4096:
+                return ("array", id(value))
+            return ("array", str(value.dtype), value.shape, value.tobytes())
+        case Node():
+            fields: Iterable[Any] = (getattr(value, n) for n in field_names(type(value)))
+            return (type(value).__name__, *map(expr_key, fields))
+        case tuple():
+            return tuple(expr_key(v) for v in value)  # type: ignore[reportUnknownVariableType]
+        case Attrs():
+            return tuple((k, expr_key(v)) for k, v in value.items())
+        case _:
+            return value

@@ -10,7 +10,7 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import all_bindings, map_blocks, replace_body, with_bindings
-from relaxlab.trace import note
+from relaxlab.tracing import note
 
 
 @module_pass("canonicalize")

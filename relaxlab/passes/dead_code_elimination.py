@@ -7,7 +7,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import is_pure, map_blocks, use_counts, with_bindings
-from relaxlab.trace import note
+from relaxlab.tracing import note
 
 
 @module_pass("dead_code_elimination")

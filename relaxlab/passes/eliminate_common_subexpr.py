@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
-from relaxlab.ir import expr, graph
+from relaxlab.ir import graph
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import Atom, Attrs, Node, field_names, map_children, replace
+from relaxlab.ir.node import Node, map_children, replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
-from relaxlab.passes.bindings import array_key, is_pure, replace_body, with_bindings
-from relaxlab.trace import note
+from relaxlab.passes.bindings import expr_key, is_pure, replace_body, with_bindings
+from relaxlab.tracing import note
 
 
 @module_pass("eliminate_common_subexpr")
@@ -72,7 +69,7 @@ def _binding(
         return None, b if value is b.value else replace(b, value=value)
     if not isinstance(b.value, graph.Call | graph.TupleGetItem) or not is_pure(b.value, mod):
         return None, b
-    key = _key(b.value)
+    key = expr_key(b.value)
     first = known.get(key)
     if first is None:
         known[key] = b.var
@@ -80,21 +77,3 @@ def _binding(
     note("eliminate_common_subexpr", f"{name}.{b.var.name}", f"is computed as {first.name}")
     same[b.var] = first
     return None, replace(b, value=first)
-
-
-def _key(value: Any) -> Any:
-    """A hashable key: equal for expressions that compute the same from the same variables."""
-    match value:
-        case Atom() | expr.PrimExpr():
-            return value
-        case np.ndarray():
-            return array_key(value)
-        case Node():
-            fields: Iterable[Any] = (getattr(value, n) for n in field_names(type(value)))
-            return (type(value).__name__, *map(_key, fields))
-        case tuple():
-            return tuple(_key(v) for v in value)  # type: ignore[reportUnknownVariableType]
-        case Attrs():
-            return tuple((k, _key(v)) for k, v in value.items())
-        case _:
-            return value

@@ -14,7 +14,7 @@ from relaxlab.ir.op_table import OpRow, find_op
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import known_shape, map_blocks, replace_body, with_bindings
-from relaxlab.trace import note
+from relaxlab.tracing import note
 
 
 @dataclass(frozen=True, slots=True)

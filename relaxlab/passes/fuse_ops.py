@@ -21,6 +21,7 @@ from relaxlab.ir.node import Attrs, replace
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import (
+    is_alias,
     leaf_type,
     map_blocks,
     tir_call,
@@ -29,7 +30,7 @@ from relaxlab.passes.bindings import (
     with_bindings,
 )
 from relaxlab.passes.fusion_rules import Call, Facts, bytes_in, call_of, describe, why_not
-from relaxlab.trace import note
+from relaxlab.tracing import note
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,18 +251,11 @@ def _overwritten(blk: graph.BindingBlock) -> dict[graph.Var, int]:
                 arg = call.args[k] if k >= 0 else None
                 if isinstance(arg, graph.Var):
                     places[shares.get(arg, arg)] = i
-        elif _is_alias(b):
+        elif is_alias(b):
             source = next(vars_in(value), None)
             if source is not None:
                 shares[b.var] = shares.get(source, source)  # type: ignore[attr-defined]
     return places | {v: places[root] for v, root in shares.items() if root in places}
-
-
-def _is_alias(b: graph.Binding) -> bool:
-    value = b.value  # type: ignore[attr-defined]
-    if isinstance(b, graph.MatchCast) or isinstance(value, graph.Var | graph.TupleGetItem):
-        return True
-    return isinstance(value, graph.Call) and value.op == graph.Op("reshape")
 
 
 def _group_name(members: list[graph.VarBinding]) -> str:

@@ -18,7 +18,7 @@ from relaxlab.passes.bindings import (
     with_bindings,
 )
 from relaxlab.passes.kernel_calls import argument_symbols
-from relaxlab.trace import note
+from relaxlab.tracing import note
 
 TRUE = expr.const(True)
 

@@ -15,7 +15,7 @@ from relaxlab.ir.op_table import OpRow, find_op
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, map_blocks, with_bindings
-from relaxlab.trace import note
+from relaxlab.tracing import note
 
 VIEWS = ("reshape", "flatten", "expand_dims", "squeeze", "nn.batch_flatten")
 """Operators that keep the elements in order: every one becomes `reshape`, which copies nothing."""

@@ -60,6 +60,7 @@ class _Walker:
         self.mod = mod
         self.result = Liveness()
         self.roots: dict[graph.Var, frozenset[graph.Var]] = {}
+        self.fields: dict[graph.Var, list[frozenset[graph.Var]]] = {}
         self.entry = set(symbols_in(fn.params))
         self.at = 0
 
@@ -84,6 +85,8 @@ class _Walker:
             self.roots[var] = frozenset((var,))
         elif self.may_share(value):
             self.roots[var] = self.roots_in(value)
+            if isinstance(value, graph.Tuple):
+                self.fields[var] = [self.roots_in(f) for f in value.fields]
         if isinstance(b, graph.MatchCast):
             for s in symbols_in(b.ty):
                 if s not in self.entry:
@@ -99,6 +102,9 @@ class _Walker:
                 return True
 
     def roots_in(self, e: graph.Expr) -> frozenset[graph.Var]:
+        """The allocations that the value of `e` may share memory with."""
+        if isinstance(e, graph.TupleGetItem) and e.tuple_value in self.fields:
+            return self.fields[e.tuple_value][e.index]  # type: ignore[index]
         found = [self.roots.get(v, frozenset()) for v in vars_in(e)]
         return frozenset().union(*found)
 

@@ -7,6 +7,7 @@ from relaxlab.ir.target import Target
 from relaxlab.passes.annotate_pattern_kind import annotate_pattern_kind
 from relaxlab.passes.base import Pass, Pipeline
 from relaxlab.passes.canonicalize import canonicalize
+from relaxlab.passes.check_inplace_calls import check_inplace_calls
 from relaxlab.passes.dead_code_elimination import dead_code_elimination
 from relaxlab.passes.eliminate_common_subexpr import eliminate_common_subexpr
 from relaxlab.passes.expand_calls import expand_calls
@@ -14,14 +15,18 @@ from relaxlab.passes.fold_constant import fold_constant
 from relaxlab.passes.fuse_ops import fuse_ops
 from relaxlab.passes.fuse_tir import fuse_tir
 from relaxlab.passes.legalize_ops import legalize_ops
+from relaxlab.passes.lift_transform_params import lift_transform_params
+from relaxlab.passes.lift_workspace import lift_workspace
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.plan_memory import plan_memory
+from relaxlab.passes.rewrite_layouts import rewrite_layouts
 from relaxlab.passes.schedule_kernels import schedule_kernels
-from relaxlab.trace import Trace
+from relaxlab.tracing import Trace
 
 GRAPH_PASSES: tuple[Pass, ...] = (
     normalize,
     canonicalize,
+    check_inplace_calls,
     eliminate_common_subexpr,
     canonicalize,
     fold_constant,
@@ -36,7 +41,7 @@ GRAPH_PASSES: tuple[Pass, ...] = (
 )
 """From operators to fused loop functions."""
 
-MEMORY_PASSES: tuple[Pass, ...] = (expand_calls, plan_memory)
+MEMORY_PASSES: tuple[Pass, ...] = (lift_workspace, expand_calls, plan_memory)
 """From calls of loop functions to explicit, planned memory."""
 
 
@@ -44,7 +49,9 @@ def cpu_pipeline(target: Target | None = None) -> Pipeline:
     """The default: the module is ready for `lower_shapes` afterwards. `target` None: this
     machine."""
     scheduled = schedule_kernels.with_options(target=target)
-    return Pipeline((*GRAPH_PASSES, scheduled, *MEMORY_PASSES))
+    # Repacking and weight transformations are loop functions of their own: schedule them, too.
+    weights = (rewrite_layouts, lift_transform_params, scheduled)
+    return Pipeline((*GRAPH_PASSES, scheduled, *weights, *MEMORY_PASSES))
 
 
 def run_pipeline(mod: Module, target: Target | None = None) -> Trace:

@@ -21,7 +21,7 @@ from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import all_bindings, map_blocks, replace_body, with_bindings
 from relaxlab.passes.expand_calls import DEVICE, SCOPE
 from relaxlab.passes.liveness import Interval, Liveness, liveness_of
-from relaxlab.trace import note
+from relaxlab.tracing import note
 
 ALIGN = 64
 """Bytes; every tensor starts at a multiple of this."""

@@ -13,7 +13,7 @@ from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.cache import artifact_key, cached
 from relaxlab.runtime.executable import Executable
-from relaxlab.trace import Trace
+from relaxlab.tracing import Trace
 
 
 def compile(  # noqa: A001 - the word everybody expects, used as rl.compile

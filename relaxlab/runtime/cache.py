@@ -17,7 +17,7 @@ from pathlib import Path
 
 from relaxlab.codegen.artifact import Artifact, ArtifactError
 from relaxlab.ir.target import Target
-from relaxlab.trace import note
+from relaxlab.tracing import note
 
 
 def cache_dir() -> Path:

@@ -72,6 +72,11 @@ def blockize(func: PrimFunc, var: Var) -> tuple[PrimFunc, str]:
             inner_conditions.append(_in_axes(c, axes, realize, place))
         else:
             outer_conditions.append(c)
+    outer_conditions += [
+        expr.LT(a.outer_value, a.outer.dom.min + a.outer.dom.extent)
+        for a in axes
+        if a.outer is not None and not _stays_inside(a, an)
+    ]
     name = fresh_block_name(func, f"{realize.block.name}_o")
     predicate = expr.all_of(inner_conditions)
     block = _outer_block(func, name, axes, inner, realize.block, predicate)
@@ -126,6 +131,14 @@ def _axis(
     count = an.simplify((iv.dom.extent + extent - 1) // extent)
     outer = IterVar(Var(f"{name}_o"), Range(first, count), iv.kind)
     return _Axis(iv, outer, quotient, inner_iv, inner_part, outer.var * extent + inner_iv.var)
+
+
+def _stays_inside(a: _Axis, an: Analyzer) -> bool:
+    """Whether the loops never take the outer axis beyond its last value."""
+    assert a.outer is not None
+    if a.inner is None:
+        return True  # the old predicate keeps the axis inside
+    return an.prove(expr.LT(a.outer_value, a.outer.dom.min + a.outer.dom.extent)) is True
 
 
 def _cannot_split(iv: IterVar, value: PrimExpr, place: LoopPlace) -> ScheduleError:

@@ -8,6 +8,7 @@ from relaxlab.ir.loops import Block, BlockRealize, For, IterVar, PrimFunc, Stmt
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.ranges import ONE
 from relaxlab.schedule.tree import (
     BlockPlace,
     conjuncts,
@@ -81,6 +82,14 @@ def _init_nest(place: BlockPlace, inner: tuple[For, ...], name: str) -> Stmt:
             raise ScheduleError(
                 "decompose_reduction", describe_loop(loop),
                 "no loop runs over spatial and reduce axes at once", about=(loop.loop_var,),
+            )  # fmt: skip
+        if not kinds and loop.extent != ONE:
+            raise ScheduleError(
+                "decompose_reduction", describe_loop(loop),
+                f"every loop inside is bound to an axis of block {block.name!r}; this one repeats "
+                "the whole reduction",
+                suggestion=f"decompose_reduction inside loop {loop.loop_var.name}",
+                about=(loop.loop_var,),
             )  # fmt: skip
         if "spatial" in kinds:
             kept.append(loop)

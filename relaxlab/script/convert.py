@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.analysis.arith import simplify
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.dtypes import (
     bits_of,
@@ -20,7 +19,6 @@ from relaxlab.ir.dtypes import (
     with_lanes,
 )
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.span import Span
 from relaxlab.script.core import Context
 from relaxlab.script.values import Arg, Ref, SliceAccess, Value, describe
 
@@ -248,16 +246,3 @@ def elements(arg: Arg) -> list[Arg]:
     if len(nodes) != len(values):
         nodes = [arg.node] * len(values)
     return [Arg(v, n) for v, n in zip(values, nodes, strict=True)]
-
-
-def extent_between(start: PrimExpr, stop: PrimExpr, span: Span | None) -> PrimExpr:
-    """The number of integers from `start` to `stop`, undoing what the printer wrote."""
-    match start, stop:
-        case expr.IntImm(0), _:
-            return stop
-        case expr.IntImm(a, dtype), expr.IntImm(b):
-            return expr.IntImm(b - a, dtype, span=span)
-        case _, expr.Add(left, right) if left == start:
-            return right
-        case _:
-            return simplify(expr.Sub(stop, start, span=span))

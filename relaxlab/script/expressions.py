@@ -16,13 +16,13 @@ from relaxlab.ir.module import Module
 from relaxlab.script import graph_calls, loop_calls
 from relaxlab.script.convert import (
     constant_int,
-    extent_between,
     is_number,
     literal,
     promote,
     scalar_of,
 )
 from relaxlab.script.core import BUILTINS, Arguments, Context, Failure
+from relaxlab.script.ranges import extent_between
 from relaxlab.script.values import (
     Arg,
     ModuleRef,
@@ -154,7 +154,7 @@ def _slice(
         step = constant_int(cx, Arg(evaluate(cx, node.step), node.step), "the step of a slice")
     if step < 1:
         cx.fail(node, "E0104", "the step of a slice must be positive")
-    return start, extent_between(start, stop, cx.span(node)), step
+    return start, extent_between(start, stop), step
 
 
 def _tuple_item(cx: Context, base: graph.Expr, node: ast.Subscript) -> graph.Expr:

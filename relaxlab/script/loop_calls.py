@@ -18,7 +18,6 @@ from relaxlab.script.convert import (
     default_dtype,
     dtype_of,
     elements,
-    extent_between,
     is_number,
     literal,
     promote,
@@ -27,6 +26,7 @@ from relaxlab.script.convert import (
 )
 from relaxlab.script.core import Arguments, Context
 from relaxlab.script.print_expr import intrinsic_dtype
+from relaxlab.script.ranges import extent_between
 from relaxlab.script.values import (
     Arg,
     Axis,
@@ -407,7 +407,7 @@ def _range(cx: Context, start: Arg | None, stop: Arg) -> loops.Range:
         first, last = promote(cx, start.value, stop.value, stop.node, "range")
     if not first.dtype.startswith(("int", "uint")) or lanes_of(first.dtype) > 1:
         cx.fail(stop.node, "E0110", f"a loop runs over integers, not {first.dtype}")
-    return loops.Range(first, extent_between(first, last, cx.span(stop.node)))
+    return loops.Range(first, extent_between(first, last))
 
 
 def _loop(kind: loops.ForKind) -> Callable[[Context, Arguments], LoopSpec]:

@@ -8,6 +8,7 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.intrinsics import INTRINSICS
+from relaxlab.script.ranges import extent_between
 from relaxlab.script.writer import Writer, string
 
 _INFIX: dict[type[PrimExpr], tuple[str, int]] = {
@@ -143,7 +144,7 @@ def intrinsic_dtype(op: str, args: tuple[PrimExpr, ...]) -> str | None:
 
 
 def slice_of(w: Writer, r: loops.Range, path: str) -> str:
-    """A range as an index or as `start:stop`; `relaxlab.script.ranges` reads it back."""
+    """A range as an index or as `start:stop`; `extent_between` reads it back."""
     if r.extent == expr.const(1, r.min.dtype):
         return scalar(w, r.min, path + ".min")
     return w.mark(path, ":".join(bounds(w, r.min, r.extent, path)))
@@ -157,6 +158,8 @@ def bounds(w: Writer, first: PrimExpr, extent: PrimExpr, path: str) -> tuple[str
             return start, scalar(w, extent, path + ".extent")
         case expr.IntImm(a, "int64"), expr.IntImm(b, "int64"):
             return start, str(a + b)
+        case _, expr.Sub(stop, b) if b == first and extent_between(first, stop) == extent:
+            return start, scalar(w, stop, path + ".extent.a")
         case _:
             size = scalar(w, extent, path + ".extent", 10)
             return start, f"{scalar(w, first, path + '.min', 9)} + {size}"

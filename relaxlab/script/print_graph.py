@@ -186,7 +186,7 @@ def _call(w: Writer, e: graph.Call, path: str) -> str:
     tys = f"{path}.ty_args"
     match e.op:
         case graph.Op(name) if name in _OUT_TYPED:
-            return _call_tir(w, name, e, args, tys)
+            return _call_tir(w, name, e, args, path)
         case graph.Op("call_pure_packed"):
             head = "R.call_pure_packed"
             args = [_callee_name(e.args[0], args[0]), *args[1:]]
@@ -208,12 +208,21 @@ def _callee_name(callee: graph.Expr, text: str) -> str:
     return string(callee.name) if isinstance(callee, graph.ExternFunc) else text
 
 
-def _call_tir(w: Writer, name: str, e: graph.Call, args: list[str], tys: str) -> str:
-    parts = [_callee_name(e.args[0], args[0]), args[1]]
+def _call_tir(w: Writer, name: str, e: graph.Call, args: list[str], path: str) -> str:
+    """A cross-level call; extra symbols stand after the tensors, as in current TVM releases."""
+    extra: list[str] = []
+    match e.args[1:]:
+        case (graph.Tuple(fields), graph.ShapeExpr(symbols)) if symbols:
+            items = [value(w, f, f"{path}.args[1].fields[{i}]") for i, f in enumerate(fields)]
+            items += dims(w, symbols, f"{path}.args[2].values", False)
+            tensors = w.mark(f"{path}.args[1]", f"({sequence(items)})")
+        case _:
+            tensors = args[1]
+            extra = [f"tir_vars={text}" for text in args[2:]]
+    parts = [_callee_name(e.args[0], args[0]), tensors]
     parts += [f"{k}={attribute(w, v)}" for k, v in e.attrs.items()]
-    parts.append(f"out_ty={_types(w, e.ty_args, tys, '[]')}")
-    parts += [f"tir_vars={text}" for text in args[2:]]
-    return f"R.{name}({', '.join(parts)})"
+    parts.append(f"out_ty={_types(w, e.ty_args, f'{path}.ty_args', '[]')}")
+    return f"R.{name}({', '.join(parts + extra)})"
 
 
 def _op_args(name: str, args: list[str]) -> list[str]:

@@ -20,7 +20,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.types import FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType
 from relaxlab.passes.normalize import normalize
 from relaxlab.script import parse
-from relaxlab.trace import recording
+from relaxlab.tracing import recording
 
 HEAD = """\
 from relaxlab.script import ir as I, relax as R, tir as T

@@ -10,7 +10,7 @@ from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
-from relaxlab.trace import note
+from relaxlab.tracing import note
 
 Rule = Callable[[PrimFunc, Target], PrimFunc | None]
 
@@ -43,15 +43,22 @@ def inline_producers(sch: Schedule, keep: Sequence[str] = ()) -> None:
             continue
 
 
-def inline_epilogues(sch: Schedule, into: str) -> None:
-    """Apply elementwise consumers where block `into` (or its copy) makes each value."""
-    for block in reversed(blocks_of(sch.func)):
-        if block.name == into or not is_spatial(block):
-            continue
-        try:
-            sch.reverse_compute_inline(sch.get_block(block.name))
-        except ScheduleError:
-            continue
+def separate_store(sch: Schedule, product: str) -> BlockRV:
+    """Make block `product` accumulate in a private buffer; returns the block that stores the
+    results: the last elementwise consumer, the others inlined into it, or a plain copy."""
+    names = [b.name for b in blocks_of(sch.func)]
+    consumers = names[names.index(product) + 1 :]
+    for name in consumers[:-1]:
+        sch.compute_inline(sch.get_block(name))
+    if not consumers:
+        return sch.cache_write(sch.get_block(product), 0, "local")
+    sch.set_scope(sch.get_block(product), 0, "local")
+    return sch.get_block(consumers[-1])
+
+
+def weight_params(func: PrimFunc) -> tuple[int, ...]:
+    """Numbers of the parameters that are weights at every call: constant once loaded."""
+    return func.attrs.get("weight_params", ())
 
 
 def extent_of(sch: Schedule, loop: LoopRV) -> expr.PrimExpr:
@@ -126,12 +133,13 @@ def schedule_kernel(name: str, func: PrimFunc, target: Target) -> PrimFunc:
 
 def _rules() -> list[tuple[str, Rule]]:
     if not RULES:
-        from relaxlab.schedule.rules import dot_product, elementwise, fallback, rows
+        from relaxlab.schedule.rules import dot_product, elementwise, fallback, matmul, rows
 
         RULES.extend(
             (
                 ("elementwise", elementwise.apply),
                 ("dot_product", dot_product.apply),
+                ("matmul", matmul.apply),
                 ("rows", rows.apply),
                 ("fallback", fallback.apply),
             )

@@ -17,7 +17,7 @@ from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.intrinsics import dot4_lanes
-from relaxlab.schedule.rules.base import blocks_of, constant, inline_epilogues, is_spatial
+from relaxlab.schedule.rules.base import blocks_of, constant, is_spatial, separate_store
 from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import BlockRV, Schedule
 
@@ -75,13 +75,12 @@ def _schedule(func: PrimFunc, parts: _Parts, lanes: int, rows: int) -> PrimFunc:
     sch = Schedule(func)
     total, dot = sch.get_block(parts.total), sch.get_block(parts.dot)
     decode = sch.get_block(parts.decode) if parts.decode else None
-    inline_epilogues(sch, parts.total)
+    write = separate_store(sch, parts.total)
     _pack(sch, {dot: 2, total: 1, **({decode: 0} if decode else {})}, lanes)
     i, n, group = sch.get_loops(total)
     tile, i = sch.split(i, factors=[None, rows])
     block, n = sch.split(n, factors=[None, lanes])
     sch.reorder(block, tile, group, i, n)
-    write = sch.cache_write(total, 0, "local")
     sch.reverse_compute_at(write, tile, preserve_unit_loops=True)
     sch.compute_at(dot, group, preserve_unit_loops=True)
     sch.set_scope(dot, 0, "local")

@@ -1,0 +1,220 @@
+"""Matrix products in float: register tiles of rows times vectors of columns.
+
+The kernel's main block is one multiply-accumulate reduction over a matrix of rows (activations)
+and a matrix whose columns become vector lanes. Weights are stored in panels as wide as a vector,
+so a panel is read front to back; decoding quantised weights happens once per panel, before the
+rows are swept. A version for a single row decodes in the inner loop instead. Results accumulate in
+registers and elementwise consumers are applied before they are stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaxlab.ir import expr, loops
+from relaxlab.ir.expr import Var
+from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
+from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.target import Target
+from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.rules.base import (
+    blocks_of,
+    constant,
+    is_spatial,
+    separate_store,
+    weight_params,
+)
+from relaxlab.schedule.rules.versions import guarded_versions
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
+
+PANEL_BYTES = 1 << 18
+"""Largest decoded panel kept on a thread's stack; wider reductions decode in the inner loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The reduction block; its row, column and reduce axis numbers; the decoding producer."""
+
+    product: str
+    row: int
+    col: int
+    decode: str | None
+
+
+def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+    """Fits one float32 multiply-accumulate with a row axis and a vectorisable column axis."""
+    parts = _find(_inlined(func).func)
+    if parts is None:
+        return None
+    block = next(b for b in blocks_of(func) if b.name == parts.product)
+    rows = block.iter_vars[parts.row].dom.extent
+    try:
+        return guarded_versions(
+            func,
+            [(rows, 1)] if isinstance(rows, Var) else [],
+            lambda f, fixed: _schedule(f, target, constant(rows) == 1 or fixed),
+        )
+    except ScheduleError:
+        return None
+
+
+def _inlined(func: PrimFunc) -> Schedule:
+    """Transposes and other moves of operands are inlined; a producer that computes is kept."""
+    sch = Schedule(func)
+    for block in blocks_of(func):
+        if is_spatial(block) and _only_moves(block):
+            try:
+                sch.compute_inline(sch.get_block(block.name))
+            except ScheduleError:
+                continue
+    return sch
+
+
+def _only_moves(block: Block) -> bool:
+    return isinstance(block.body, loops.BufferStore) and isinstance(block.body.value, BufferLoad)
+
+
+def _find(func: PrimFunc) -> _Parts | None:
+    blocks = blocks_of(func)
+    reductions = [b for b in blocks if not is_spatial(b)]
+    if len(reductions) != 1:
+        return None
+    product = reductions[0]
+    loads = _factors(product)
+    if loads is None or product.writes[0].buffer.dtype != "float32":
+        return None
+    spatial = [i for i, it in enumerate(product.iter_vars) if it.kind == "spatial"]
+    if len(product.iter_vars) - len(spatial) != 1 or len(spatial) < 2:
+        return None
+    row, col = spatial[-2], spatial[-1]
+    left, right = loads
+    if product.iter_vars[col].var not in symbols_in(right.indices):
+        left, right = right, left
+    row_var, col_var = product.iter_vars[row].var, product.iter_vars[col].var
+    if row_var in symbols_in(right.indices) or col_var in symbols_in(left.indices):
+        return None
+    if constant(product.iter_vars[col].dom.extent) is None:
+        return None
+    decode = next((b for b in blocks if b.writes[0].buffer is right.buffer), None)
+    contiguous = right.indices[-1] == col_var
+    if decode is None and not contiguous and not _is_weight(func, right.buffer):
+        return None
+    return _Parts(product.name, row, col, decode.name if decode else None)
+
+
+def _is_weight(func: PrimFunc, buffer: Buffer) -> bool:
+    return any(func.params[i] is buffer for i in weight_params(func))
+
+
+def _factors(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
+    """The two loads of `acc += a * b` (conversions allowed)."""
+    body = block.body
+    if not isinstance(body, loops.BufferStore) or not isinstance(body.value, expr.Add):
+        return None
+    product = body.value.b
+    if not isinstance(product, expr.Mul):
+        return None
+    sides: list[BufferLoad] = []
+    for side in (product.a, product.b):
+        inner = side.value if isinstance(side, expr.Cast) else side
+        if not isinstance(inner, BufferLoad):
+            return None
+        sides.append(inner)
+    return sides[0], sides[1]
+
+
+def _schedule(func: PrimFunc, target: Target, single: bool) -> PrimFunc:
+    sch = _inlined(func)
+    parts = _find(sch.func)
+    if parts is None:
+        raise ScheduleError("matmul", "kernel", "the version is still a matrix product")
+    lanes = target.lanes("float32")
+    product = sch.get_block(parts.product)
+    block = sch.get(product)
+    assert isinstance(block, Block)
+    width = constant(block.iter_vars[parts.col].dom.extent) or 0
+    vectors = _vectors(width, lanes, single)
+    rows = 1 if single else 8 if target.vector_registers == 32 else 4
+    store = separate_store(sch, parts.product)
+    decode = sch.get_block(parts.decode) if parts.decode else None
+    _pack(sch, [product, *([decode] if decode else [])], parts, lanes)
+    nest = sch.get_loops(product)
+    row, col, k = nest[parts.row], nest[parts.col], nest[-1]
+    outer = nest[: parts.row]
+    tile, row = sch.split(row, factors=[None, rows])
+    panel, col = sch.split(col, factors=[None, vectors * lanes])
+    sch.reorder(*outer, panel, tile, k, row, col)
+    sch.reverse_compute_at(store, tile, preserve_unit_loops=True)
+    if decode is not None:
+        _place_decode(sch, decode, panel, k, single, vectors * lanes, lanes)
+    init = sch.decompose_reduction(product, k)
+    for one in (init, product, store):
+        _vectors_of(sch, one, lanes, rows > 1)
+    sch.parallel(sch.fuse(*outer, panel) if outer else panel)
+    return compact_buffers(sch.func)
+
+
+def _vectors(width: int, lanes: int, single: bool) -> int:
+    """Vectors per panel: the most that divide the width."""
+    for count in (4, 2) if single else (2,):
+        if width % (count * lanes) == 0:
+            return count
+    return 1
+
+
+def _place_decode(
+    sch: Schedule, decode: BlockRV, panel: LoopRV, k: LoopRV, single: bool, width: int, lanes: int
+) -> None:
+    found = sch.get(decode)
+    assert isinstance(found, Block)
+    depth = constant(found.iter_vars[-1].dom.extent) or PANEL_BYTES
+    if single or depth * width * 4 > PANEL_BYTES:
+        sch.compute_at(decode, k, preserve_unit_loops=True)
+        sch.set_scope(decode, 0, "local")
+        *_, col, _ = sch.get_loops(decode)
+    else:
+        sch.compute_at(decode, panel, preserve_unit_loops=True)
+        sch.set_scope(decode, 0, "local")
+        *_, col, depth_loop = sch.get_loops(decode)
+        sch.reorder(depth_loop, col)
+    _split_vector(sch, col, lanes)
+
+
+def _split_vector(sch: Schedule, col: LoopRV, lanes: int) -> LoopRV:
+    vector, lane = sch.split(col, factors=[None, lanes])
+    sch.unroll(vector)
+    sch.vectorize(lane)
+    return vector
+
+
+def _vectors_of(sch: Schedule, block: BlockRV, lanes: int, several_rows: bool) -> None:
+    *_, row, col = sch.get_loops(block)
+    _split_vector(sch, col, lanes)
+    if several_rows:
+        sch.unroll(row)
+
+
+def _pack(sch: Schedule, blocks: list[BlockRV], parts: _Parts, lanes: int) -> None:
+    """Weights whose first axis is the column become panels: (column // lanes, …, lane)."""
+    weights = {sch.func.params[i] for i in weight_params(sch.func)}
+    for rv in blocks:
+        block = sch.get(rv)
+        assert isinstance(block, Block)
+        is_product = block.name == parts.product
+        col = block.iter_vars[parts.col if is_product else 0].var
+        for index, region in enumerate(block.reads):
+            buffer = region.buffer
+            first = region.region[0].min if region.region else None
+            produced = is_product and not any(p is buffer for p in sch.func.params)
+            if first != col or (buffer not in weights and not produced):
+                continue
+            if buffer.ndim == 2:
+                sch.transform_layout(
+                    rv, ("read", index), lambda n, a: (n // lanes, a, n % lanes)
+                )
+            elif buffer.ndim == 3:
+                sch.transform_layout(
+                    rv, ("read", index), lambda n, a, b: (n // lanes, a, b, n % lanes)
+                )
