@@ -421,8 +421,7 @@ class _Scope:
                 return self.conditional(e)
             return type_of(e, self.owner.mod, self.analyzer)
         except DiagnosticError as error:
-            if not any(isinstance(a, graph.Var) and a.ty is None for a in _operands(e)):
-                self.owner.diagnostics += error.diagnostics
+            self.owner.diagnostics += error.diagnostics
             return _FAILED
 
     def conditional(self, e: graph.If) -> Type:
