@@ -1,0 +1,153 @@
+"""Move what depends only on weights out of a function, to be computed once (at load time)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from relaxlab.ir import graph, types
+from relaxlab.ir.equal import structural_key
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import replace
+from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.bindings import (
+    all_bindings,
+    expr_key,
+    is_pure,
+    map_blocks,
+    replace_body,
+    tir_call,
+    use_counts,
+    vars_in,
+    with_bindings,
+)
+from relaxlab.tracing import note
+
+
+@module_pass("lift_transform_params")
+def lift_transform_params(mod: Module, _: NoOptions) -> Module:
+    """Split functions with the attribute `num_input`: pure calls on weights (the parameters after
+    the first `num_input`) and constants alone move to a function from the tuple of weights to the
+    tuple of transformed ones, which the function takes instead.
+
+    The new function is called `main_transform_params` for `main`. Functions with the same weights
+    share one, `transform_params`, so that both can use the transformed weights.
+    """
+    groups: dict[object, dict[str, graph.Function]] = {}
+    for name, fn in mod.graph_functions().items():
+        if "num_input" in fn.attrs:
+            weights = fn.params[fn.attrs["num_input"] :]
+            names = tuple(w.name for w in weights)
+            # Symbols in the weights' shapes belong to one function: such a one stands alone.
+            key = name if symbols_in(weights) else structural_key(tuple(w.ty for w in weights))
+            groups.setdefault((key, names), {})[name] = fn
+    updates: dict[str, graph.Function] = {}
+    for fns in groups.values():
+        hint = f"{next(iter(fns))}_transform_params" if len(fns) == 1 else "transform_params"
+        updates |= _split(fns, mod, mod.with_functions(updates).fresh_name(hint))
+    return mod.with_functions(updates)
+
+
+class _Transform:
+    """The function being made: its bindings by what they compute, from the tuple of weights."""
+
+    def __init__(self, weights: tuple[graph.Var, ...]) -> None:
+        fields = tuple(w.ty or types.ObjectType() for w in weights)
+        self.param = graph.Var("params", types.TupleType(fields))
+        self.bindings: list[graph.VarBinding] = []
+        self.known: dict[object, graph.Var] = {}
+        self.weights = [
+            self.bind(graph.TupleGetItem(self.param, i), w) for i, w in enumerate(weights)
+        ]
+
+    def bind(self, value: graph.Expr, like: graph.Var) -> graph.Var:
+        """The variable that holds `value`, computed once."""
+        key = expr_key(value)
+        if key not in self.known:
+            var = graph.DataflowVar(like.name, like.ty, span=like.span)
+            self.known[key] = var
+            self.bindings.append(graph.VarBinding(value, var))
+        return self.known[key]
+
+    def function(self, results: Iterable[graph.Var]) -> graph.Function:
+        """The finished function, returning `results`."""
+        wanted = list(results)
+        ty = types.TupleType(tuple(v.ty or types.ObjectType() for v in wanted))
+        out = graph.Var("transformed", ty)
+        last = graph.VarBinding(graph.Tuple(tuple(wanted)), out)
+        body = graph.SeqExpr((graph.DataflowBlock((*self.bindings, last)),), out)
+        return graph.Function((self.param,), body, ty)
+
+
+def _split(
+    fns: dict[str, graph.Function], mod: Module, transform_name: str
+) -> dict[str, graph.Function]:
+    first = next(iter(fns.values()))
+    transform = _Transform(first.params[first.attrs["num_input"] :])
+    lifted = {name: _lift(name, fn, mod, transform) for name, fn in fns.items()}
+    if not any(len(table) > len(transform.weights) for table in lifted.values()):
+        return {}
+    stripped = {name: _strip(fn, set(lifted[name])) for name, fn in fns.items()}
+    needed: dict[graph.Var, None] = {}
+    for name, fn in stripped.items():
+        uses = use_counts(fn)
+        needed |= {there: None for here, there in lifted[name].items() if uses[here]}
+    weights = [w for w in transform.weights if w in needed]
+    order = [*weights, *(v for v in needed if v not in transform.weights)]
+    result = {name: _take(fn, lifted[name], order) for name, fn in stripped.items()}
+    return {**result, transform_name: transform.function(order)}
+
+
+def _lift(
+    name: str, fn: graph.Function, mod: Module, transform: _Transform
+) -> dict[graph.Var, graph.Var]:
+    """What each variable that depends only on weights is in the transform."""
+    weights = fn.params[fn.attrs["num_input"] :]
+    known = set(symbols_in(weights))
+    written = _overwritten(fn)
+    table = dict(zip(weights, transform.weights, strict=True))
+    free = {w: v for w, v in table.items() if w not in written}
+    for block in fn.body.blocks:
+        for b in block.bindings:
+            if not isinstance(b, graph.VarBinding) or not _movable(b.value, mod):
+                continue
+            read = list(vars_in(b.value))
+            if all(v in free for v in read) and known.issuperset(symbols_in((b.value, b.var))):
+                value = substitute(b.value, values=free)
+                free[b.var] = table[b.var] = transform.bind(value, b.var)
+                note("lift_transform_params", f"{name}.{b.var.name}", "depends only on weights")
+    return table
+
+
+def _movable(value: graph.Expr, mod: Module) -> bool:
+    return isinstance(value, graph.Call | graph.Tuple | graph.TupleGetItem) and is_pure(value, mod)
+
+
+def _overwritten(fn: graph.Function) -> set[graph.Expr]:
+    found: set[graph.Expr] = set()
+    for b in all_bindings(fn):
+        call = tir_call(b.value)  # type: ignore[attr-defined]
+        if call is not None:
+            found |= {call.args[i] for i in call.inplace if i >= 0}
+    return found
+
+
+def _strip(fn: graph.Function, gone: set[graph.Var]) -> graph.Function:
+    def block(blk: graph.BindingBlock) -> graph.BindingBlock:
+        kept = [b for b in blk.bindings if b.var not in gone]  # type: ignore[attr-defined]
+        return with_bindings(blk, kept)
+
+    return map_blocks(fn, block)
+
+
+def _take(
+    fn: graph.Function, table: dict[graph.Var, graph.Var], order: list[graph.Var]
+) -> graph.Function:
+    """`fn` with the transformed weights as parameters in place of the weights."""
+    params = {v: graph.Var(v.name, v.ty, span=v.span) for v in order}
+    here: dict[graph.Var, graph.Expr] = {
+        mine: params[there] for mine, there in table.items() if there in params
+    }
+    inputs = fn.params[: fn.attrs["num_input"]]
+    new = replace(fn, params=(*inputs, *params.values()))
+    return replace_body(new, substitute(fn.body, values=here))

@@ -1,0 +1,104 @@
+"""Repack arguments for loop functions whose schedule changed the layout of a parameter."""
+
+from __future__ import annotations
+
+from relaxlab.analysis.index_map import IndexMap
+from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.equal import structural_key
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import replace
+from relaxlab.ops import scalar, te
+from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.bindings import (
+    TirCall,
+    known_shape,
+    leaf_type,
+    map_blocks,
+    tir_call,
+    with_bindings,
+)
+from relaxlab.tracing import note
+
+
+@module_pass("rewrite_layouts")
+def rewrite_layouts(mod: Module, _: NoOptions) -> Module:
+    """Where a loop function has the attribute `layout_rewrites`, pairs of parameter and index map,
+    call a relayout of the argument first, and drop the attribute.
+
+    The relayout of a weight depends on nothing else, so `lift_transform_params` then moves it out
+    of the function. Elements that the map leaves unused are zero.
+    """
+    changed = {n: f for n, f in mod.loop_functions().items() if f.attrs.get("layout_rewrites")}
+    if not changed:
+        return mod
+    state = _Rewriter(mod, changed)
+    graphs = {
+        name: map_blocks(fn, lambda blk, n=name: state.block(n, blk))
+        for name, fn in mod.graph_functions().items()
+    }
+    plain = {n: replace(f, attrs=f.attrs.with_(layout_rewrites=None)) for n, f in changed.items()}
+    return mod.with_functions({**graphs, **plain, **state.made})
+
+
+class _Rewriter:
+    def __init__(self, mod: Module, changed: dict[str, loops.PrimFunc]) -> None:
+        self.mod = mod
+        self.changed = changed
+        self.made: dict[str, loops.PrimFunc] = {}
+        self.names: dict[str, str] = {}
+
+    def block(self, name: str, blk: graph.BindingBlock) -> graph.BindingBlock:
+        kind = graph.DataflowVar if isinstance(blk, graph.DataflowBlock) else graph.Var
+        known: dict[tuple[graph.Expr, str], graph.Var] = {}
+        new: list[graph.Binding] = []
+        for b in blk.bindings:
+            call = tir_call(b.value)  # type: ignore[attr-defined]
+            if call is None or call.callee not in self.changed:
+                new.append(b)
+                continue
+            args = list(call.args)
+            for at, index_map in self.changed[call.callee].attrs["layout_rewrites"]:
+                relayout = self.relayout(args[at], index_map)
+                key = (args[at], relayout.callee)
+                if key not in known:
+                    source = getattr(args[at], "name", "const")
+                    known[key] = kind(f"{source}_packed", relayout.outs[0])
+                    new.append(graph.VarBinding(relayout.build(), known[key], span=b.span))
+                    note("rewrite_layouts", f"{name}.{source}", f"{index_map} for {call.callee}")
+                args[at] = known[key]
+            value = replace(call, args=tuple(args)).build()
+            new.append(replace(b, value=replace(value, span=b.value.span)))  # type: ignore
+        return with_bindings(blk, new)
+
+    def relayout(self, arg: graph.Expr, index_map: IndexMap) -> TirCall:
+        ty = leaf_type(arg)
+        shape = known_shape(ty)
+        assert shape is not None and isinstance(ty, types.TensorType) and ty.dtype is not None
+        func, new_shape = relayout_function(shape, ty.dtype, index_map)
+        key = structural_key(func)
+        if key not in self.names:
+            taken = Module.of({**dict(self.mod.functions), **self.made})
+            self.names[key] = taken.fresh_name("relayout")
+            self.made[self.names[key]] = func
+        symbols = tuple(p for p in func.params if isinstance(p, expr.Var))
+        out = types.TensorType(new_shape, ty.dtype)
+        return TirCall(self.names[key], (arg,), symbols, (out,))
+
+
+def relayout_function(
+    shape: tuple[expr.PrimExpr, ...], dtype: str, index_map: IndexMap
+) -> tuple[loops.PrimFunc, tuple[expr.PrimExpr, ...]]:
+    """The loop function that copies an array of `shape` into the layout of `index_map`, and the
+    new shape. Raises NotInvertible for a map that is none."""
+    back, new_shape, padding = index_map.inverse_with_padding(shape)
+    source = te.placeholder(shape, dtype, "A")
+
+    def element(*indices: expr.PrimExpr) -> expr.PrimExpr:
+        value = source[back.apply(indices)]
+        if padding is None:
+            return value
+        unused = IndexMap(back.initial_indices, (padding,)).apply(indices)[0]
+        return scalar.if_then_else(unused, expr.const(0, dtype), value)
+
+    packed = te.compute(new_shape, element, "relayout")
+    return te.create_prim_func([source, packed]), new_shape
