@@ -143,9 +143,7 @@ def _open_folder(path: Path) -> Checkpoint:
     return Checkpoint(path, config, tokenizer, chat, formats, lambda n: {"data": found[n]})
 
 
-def _array_for(
-    file: Path, arrays: Mapping[str, Array], ours: str, shape: tuple[int, ...]
-) -> Array:
+def _array_for(file: Path, arrays: Mapping[str, Array], ours: str, shape: tuple[int, ...]) -> Array:
     """The array for the weight that GGUF calls `ours`; ModelError when it does not fit."""
     *block, short = ours.removesuffix(".weight").rsplit(".", 1)
     theirs = _HUGGING_FACE[short]

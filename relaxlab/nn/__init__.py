@@ -8,6 +8,8 @@
             return self.down(self.up(x).op("nn.relu"))
 
     mod, names = MLP().export({"main": {"x": nn.spec.Tensor(("n", 8))}})
+
+`names` lists the weights, which `main` takes after `x`.
 """
 
 from relaxlab.nn import spec

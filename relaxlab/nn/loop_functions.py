@@ -116,9 +116,7 @@ def cached_attention(
     )
     score = te.compute(
         (b, heads, s, length),
-        lambda bi, h, i, t: expr.Select(
-            expr.LE(t, past + i), dot[bi, h, i, t] * scale, never
-        ),
+        lambda bi, h, i, t: expr.Select(expr.LE(t, past + i), dot[bi, h, i, t] * scale, never),
         "score",
     )
     t1, t2, t3 = (te.reduce_axis(length, "t") for _ in range(3))

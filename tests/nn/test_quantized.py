@@ -1,0 +1,92 @@
+"""Loop functions of quantised weights against the meaning that the formats' table gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relaxlab.ir import expr
+from relaxlab.models.quant_formats import FORMAT_BY_NAME
+from relaxlab.nn import quantized
+from relaxlab.runtime.interpreter import interpret_prim_func
+
+ROWS, COLS = 3, 512
+
+
+@pytest.fixture
+def rng():
+    seed = np.random.SeedSequence().entropy
+    print("seed", seed)
+    return np.random.default_rng(seed)
+
+
+@pytest.fixture(params=quantized.FORMATS.values(), ids=lambda f: f.name)
+def fmt(request):
+    return request.param
+
+
+def random_weights(fmt, rng, rows=ROWS, cols=COLS):
+    """Random bits for the integers, scales near 0.02: (fields in the loop functions' order, the
+    values that they stand for)."""
+    storage = FORMAT_BY_NAME[fmt.name]
+    fields = {}
+    for name, dtype, tail in fmt.fields:
+        shape = (rows, cols // fmt.block, *tail)
+        if dtype == "float16":
+            fields[name] = rng.normal(0, 0.02, shape).astype(np.float16)
+        else:
+            info = np.iinfo(dtype)
+            fields[name] = rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+    values = storage.dequantise(storage.join_fields(fields), (rows, cols))
+    return list(fields.values()), values
+
+
+def test_every_format_has_the_fields_of_its_storage(fmt):
+    stored = {f.name: (f.dtype.name, (f.count,) if f.count else ()) for f in
+              FORMAT_BY_NAME[fmt.name].fields}  # fmt: skip
+    assert {name: (dtype, tail) for name, dtype, tail in fmt.fields} == stored
+    assert fmt.block == FORMAT_BY_NAME[fmt.name].block_size
+
+
+def test_decode(fmt, rng):
+    fields, values = random_weights(fmt, rng)
+    out = np.empty((ROWS, COLS), np.float32)
+    interpret_prim_func(quantized.decode(fmt, ROWS, COLS), [*fields, out])
+    np.testing.assert_allclose(out, values, rtol=1e-5, atol=1e-6)
+
+
+def test_take_rows(fmt, rng):
+    fields, values = random_weights(fmt, rng)
+    ids = rng.integers(0, ROWS, (2, 5), np.int32)
+    out = np.empty((2, 5, COLS), np.float32)
+    func = quantized.take_rows(fmt, ROWS, COLS, (expr.Var("b"), expr.Var("s")))
+    interpret_prim_func(func, [ids, *fields, out])
+    np.testing.assert_allclose(out, values[ids], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("m", [1, 4])
+def test_the_integer_product_differs_by_the_rounding_of_the_activations_only(fmt, rng, m):
+    fields, values = random_weights(fmt, rng)
+    x = rng.normal(size=(m, COLS)).astype(np.float32)
+    groups = COLS // fmt.group
+    xq = np.empty((m, groups, fmt.group), np.int8)
+    xd, xs = np.empty((2, m, groups), np.float32)
+    func = quantized.quantize_q8(expr.Var("m"), COLS, fmt.group)
+    interpret_prim_func(func, [x, xq, xd, xs])
+    rounded = (xq * xd[..., None]).reshape(m, COLS)
+    assert np.abs(rounded - x).max() <= 0.51 * xd.max()
+    y = np.empty((m, ROWS), np.float32)
+    interpret_prim_func(quantized.dot_q8(fmt, expr.Var("m"), ROWS, COLS), [xq, xd, xs, *fields, y])
+    np.testing.assert_allclose(y, rounded @ values.T, rtol=1e-3, atol=1e-2)
+
+
+def test_zero_activations_quantise_to_zero():
+    x = np.zeros((1, 64), np.float32)
+    xq, xd, xs = np.ones((1, 2, 32), np.int8), *np.ones((2, 1, 2), np.float32)
+    interpret_prim_func(quantized.quantize_q8(expr.Var("m"), 64, 32), [x, xq, xd, xs])
+    assert not xq.any() and not xd.any() and not xs.any()
+
+
+def test_columns_that_do_not_fill_blocks_are_refused():
+    with pytest.raises(ValueError, match="100 columns"):
+        quantized.decode(quantized.FORMATS["Q4_K"], 2, 100)
