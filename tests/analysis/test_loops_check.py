@@ -1,0 +1,196 @@
+"""Well-formedness of loop functions; every example of `docs/errors-loops.md` is run."""
+
+import re
+from dataclasses import replace as replace_fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import relaxlab.analysis.loops_check
+from relaxlab.analysis.loops_check import check_loops
+from relaxlab.ir import expr, loops
+from relaxlab.script.parser import parse
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "errors-loops.md").read_text()
+SECTION = re.compile(r"^## (E03\d\d):.*?```python\n(.*?)```\n\n```text\n(.*?)```", re.M | re.S)
+EXAMPLES = SECTION.findall(PAGE)
+
+
+def prim_func(text: str) -> tuple[str, loops.PrimFunc]:
+    indented = "\n".join("    " + line for line in text.strip("\n").splitlines())
+    module = parse(f"@I.ir_module\nclass M:\n{indented}\n")
+    [(name, func)] = module.items()
+    assert isinstance(func, loops.PrimFunc)
+    return name, func
+
+
+def example(code: str) -> tuple[str, loops.PrimFunc]:
+    if code.startswith("@T.prim_func"):
+        return prim_func(code)
+    scope: dict[str, Any] = {"expr": expr, "loops": loops}
+    exec(code, scope)
+    return "func", scope["func"]
+
+
+@pytest.mark.parametrize(("code", "program", "report"), EXAMPLES, ids=[e[0] for e in EXAMPLES])
+def test_documented_example(code: str, program: str, report: str) -> None:
+    found = check_loops(*example(program))
+    texts = [replace_fields(d, span=None).render() for d in found]
+    assert texts == [report.rstrip("\n")]
+    if program.startswith("@T.prim_func"):
+        assert found[0].span is not None
+
+
+def test_every_code_is_documented() -> None:
+    source = Path(relaxlab.analysis.loops_check.__file__).read_text()
+    assert set(re.findall(r'"(E03\d\d)"', source)) == {code for code, _, _ in EXAMPLES}
+
+
+def codes(text: str) -> list[str]:
+    return [d.code for d in check_loops(*prim_func("@T.prim_func\n" + text))]
+
+
+GOOD = {
+    "matmul with symbols": """
+def f(a: T.handle, b: T.handle, c: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (m, 64), "float32")
+    C = T.match_buffer(c, (n, 64), "float32")
+    for i, j, k in T.grid(n, 64, m):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+""",
+    "a split with a predicate": """
+def f(a: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    C = T.match_buffer(c, (n,), "float32")
+    for io, ii in T.grid((n + 15) // 16, 16):
+        with T.block("C"):
+            vi = T.axis.spatial(n, io * 16 + ii)
+            T.where(io * 16 + ii < n)
+            C[vi] = A[vi]
+""",
+    "fused loops": """
+def f(a: T.handle, c: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    C = T.match_buffer(c, (n, m), "float32")
+    for f in range(n * m):
+        with T.block("C"):
+            vi = T.axis.spatial(n, f // m)
+            vj = T.axis.spatial(m, f % m)
+            C[vi, vj] = A[vi, vj]
+""",
+    "a guarded neighbour": """
+def f(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = T.if_then_else(vi < 7, A[vi + 1], T.float32(0))
+""",
+    "an update after its initial value": """
+def f(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("init"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = T.float32(0)
+    for i, k in T.grid(4, 8):
+        with T.block("update"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            C[vi] = C[vi] + A[vi, vk]
+""",
+    "an extent that may or may not fit": """
+def f(a: T.handle, c: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    C = T.match_buffer(c, (m,), "float32")
+    for i in range(n):
+        with T.block("C"):
+            vi = T.axis.spatial(n, i)
+            C[vi] = A[vi]
+""",
+    "no blocks": """
+def f(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    for i in range(8):
+        C[i] = A[7 - i]
+""",
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_good(name: str) -> None:
+    assert codes(GOOD[name]) == []
+
+
+BAD = {
+    "a symbolic axis, one short": ("""
+def f(c: T.handle):
+    n = T.int64()
+    C = T.match_buffer(c, (n,), "float32")
+    for i in range(n - 1):
+        with T.block("C"):
+            vi = T.axis.spatial(n, i)
+            C[vi] = T.float32(0)
+""", ["E0321"]),
+    "a predicate that cuts too much": ("""
+def f(C: T.Buffer((100,), "float32")):
+    for io, ii in T.grid(7, 16):
+        with T.block("C"):
+            vi = T.axis.spatial(100, io * 16 + ii)
+            T.where(io * 16 + ii < 99)
+            C[vi] = T.float32(0)
+""", ["E0321"]),
+    "a start that is left out": ("""
+def f(C: T.Buffer((8,), "float32")):
+    for i in range(7):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i + 1)
+            C[vi] = T.float32(0)
+""", ["E0321"]),
+    "every other element": ("""
+def f(C: T.Buffer((9,), "float32")):
+    for i in range(5):
+        with T.block("C"):
+            vi = T.axis.spatial(9, i * 2)
+            C[vi] = T.float32(0)
+""", ["E0324"]),
+    "a negative index": ("""
+def f(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    for i in range(8):
+        C[i] = A[i - 1]
+""", ["E0334"]),
+    "a symbolic access beyond the end": ("""
+def f(a: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    C = T.match_buffer(c, (n,), "float32")
+    for i in range(n):
+        C[i] = A[n - i]
+""", ["E0334"]),
+    "several at once": ("""
+def f(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    for i in range(7):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = A[vi + 1]
+""", ["E0321", "E0334"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad(name: str) -> None:
+    text, expected = BAD[name]
+    assert codes(text) == expected
+
+
+def test_reports_name_the_function_and_underline_the_place() -> None:
+    [found] = check_loops(*prim_func(EXAMPLES[0][1]))
+    text = found.render()
+    assert "double, 'C'" in text and "T.axis.spatial(128, i)" in text and "^" in text
