@@ -415,9 +415,7 @@ class IndexMap(Node):
                 out.append(an.simplify(bounds[1] + 1))
             return tuple(out)
 
-    def inverse(
-        self, shape: Iterable[expr.PrimExpr], analyzer: Analyzer | None = None
-    ) -> IndexMap:
+    def inverse(self, shape: Iterable[expr.PrimExpr], analyzer: Analyzer | None = None) -> IndexMap:
         """The map back, for arrays of `shape`.
 
         Raises NotInvertible unless the map is a bijection between `shape` and `map_shape(shape)`.
@@ -438,9 +436,7 @@ class IndexMap(Node):
         dims = tuple(shape)
         an = analyzer if analyzer is not None else Analyzer.for_shapes(*dims)
         zero = expr.IntImm(0)
-        ranges = {
-            v: Range(zero, d) for v, d in zip(self.initial_indices, dims, strict=True)
-        }
+        ranges = {v: Range(zero, d) for v, d in zip(self.initial_indices, dims, strict=True)}
         try:
             found = detect_iter_map(self.final_indices, ranges, None, an)
         except NotAnIterMap as e:
@@ -453,9 +449,7 @@ class IndexMap(Node):
         with an.scope():
             for v, e in zip(new, found.extents, strict=True):
                 an.bind(v, 0, e - 1)
-            exprs = tuple(
-                an.simplify(values.get(v, ZERO)) for v in self.initial_indices
-            )
+            exprs = tuple(an.simplify(values.get(v, ZERO)) for v in self.initial_indices)
             for v, e, d in zip(self.initial_indices, exprs, dims, strict=True):
                 if v in found.padded:
                     beyond = an.simplify(expr.GE(e, d))

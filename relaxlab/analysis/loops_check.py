@@ -181,9 +181,7 @@ class _Checker:
         self.condition(s.predicate)
         outer_name, self.block = self.block, block.name
         if len(s.iter_values) != len(block.iter_vars):
-            self.report(
-                "E0328", f"{len(block.iter_vars)} axes, {len(s.iter_values)} bindings", s
-            )
+            self.report("E0328", f"{len(block.iter_vars)} axes, {len(s.iter_values)} bindings", s)
         else:
             self.bindings(s)
         state = (self.nest, self.ranges, self.outer_loops, self.guards)
@@ -279,9 +277,10 @@ class _Checker:
                 self.races(iv, value)
         if self.diagonal(s):
             return
-        bad = [self.axis_domain(s, iv, v) for iv, v in zip(
-            s.block.iter_vars, s.iter_values, strict=True
-        )]
+        bad = [
+            self.axis_domain(s, iv, v)
+            for iv, v in zip(s.block.iter_vars, s.iter_values, strict=True)
+        ]
         if not any(bad):
             self.joint_domain(s)
 
@@ -326,8 +325,10 @@ class _Checker:
         pairs = list(zip(s.block.iter_vars, s.iter_values, strict=True))
         for k, (iv, value) in enumerate(pairs):
             for other, same in pairs[:k]:
-                if value == same and any(v in self.ranges for v in symbols_in(value)) and not any(
-                    self.an.prove_equal(x.dom.extent, 1) for x in (iv, other)
+                if (
+                    value == same
+                    and any(v in self.ranges for v in symbols_in(value))
+                    and not any(self.an.prove_equal(x.dom.extent, 1) for x in (iv, other))
                 ):
                     self.report(
                         "E0323",
@@ -448,9 +449,7 @@ class _Checker:
                 once=(self.block, v),
             )
 
-    def access(
-        self, buffer: loops.Buffer, indices: tuple[expr.PrimExpr, ...], at: Node
-    ) -> None:
+    def access(self, buffer: loops.Buffer, indices: tuple[expr.PrimExpr, ...], at: Node) -> None:
         for i in indices:
             self.value(i)
         if buffer not in self.buffers:

@@ -179,9 +179,7 @@ def _updates(site: _Site) -> bool:
     )
 
 
-def _reduction_kind(
-    site: _Site, written: Indices, an: Analyzer
-) -> tuple[PatternKind, str]:
+def _reduction_kind(site: _Site, written: Indices, an: Analyzer) -> tuple[PatternKind, str]:
     if not _updates(site):
         raise _Opaque(f"{site.where} overwrites its result along an axis")
     kept = set(symbols_in(written))

@@ -161,9 +161,7 @@ def random_index(rng: random.Random, variables: list[expr.Var], depth: int) -> e
         return a * rng.choice([-2, 2, 3, 4])
     if kind == 5:
         return rng.choice([expr.Min, expr.Max])(a, random_index(rng, variables, depth - 1))
-    return expr.binary(
-        rng.choice([expr.FloorDiv, expr.FloorMod]), a, rng.choice([2, 3, 4, 8])
-    )
+    return expr.binary(rng.choice([expr.FloorDiv, expr.FloorMod]), a, rng.choice([2, 3, 4, 8]))
 
 
 def test_relaxed_bounds_hold_everywhere() -> None:

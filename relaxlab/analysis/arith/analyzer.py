@@ -59,8 +59,7 @@ class Analyzer:
         """
         ctx = self._ctx
         lo_poly, hi_poly = (
-            None if e is None else convert.poly_of(ctx, expr.as_expr(e))
-            for e in (lo, hi_inclusive)
+            None if e is None else convert.poly_of(ctx, expr.as_expr(e)) for e in (lo, hi_inclusive)
         )
         if var in ctx.numbers:
             ctx.scope.forget()

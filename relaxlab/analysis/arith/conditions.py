@@ -56,9 +56,7 @@ def decide(ctx: Context, e: expr.PrimExpr) -> bool | None:
             return None
 
 
-def _decide_both(
-    ctx: Context, a: expr.PrimExpr, b: expr.PrimExpr, both: bool
-) -> bool | None:
+def _decide_both(ctx: Context, a: expr.PrimExpr, b: expr.PrimExpr, both: bool) -> bool | None:
     """`a and b`, or `a or b`: the second is looked at where the first does not settle it."""
     first = decide(ctx, a)
     if first is (not both):
@@ -208,9 +206,7 @@ def _junction(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:
     return out
 
 
-def _follows(
-    ctx: Context, part: expr.PrimExpr, others: list[expr.PrimExpr], both: bool
-) -> bool:
+def _follows(ctx: Context, part: expr.PrimExpr, others: list[expr.PrimExpr], both: bool) -> bool:
     if not isinstance(part, expr.CmpOp) or part.a.dtype not in convert.INTEGERS:
         return False
     ctx.push()
@@ -295,9 +291,7 @@ def assume(ctx: Context, e: expr.PrimExpr, truth: bool) -> None:
             pass
 
 
-def _assume_both(
-    ctx: Context, a: expr.PrimExpr, b: expr.PrimExpr, both: bool, truth: bool
-) -> None:
+def _assume_both(ctx: Context, a: expr.PrimExpr, b: expr.PrimExpr, both: bool, truth: bool) -> None:
     if both is truth:
         assume(ctx, a, truth)
         assume(ctx, b, truth)

@@ -230,9 +230,7 @@ def _opaque(ctx: Context, e: expr.PrimExpr) -> Poly:
     limits = _limits(ctx, e)
     number = ctx.intern(e, lambda: Atom("opaque", e))
     if limits != FULL:
-        ctx.scope.bounds[number] = interval.intersect(
-            ctx.scope.bounds.get(number, FULL), limits
-        )
+        ctx.scope.bounds[number] = interval.intersect(ctx.scope.bounds.get(number, FULL), limits)
         ctx.scope.intervals.pop(number, None)
     return ctx.poly_of_atom(number)
 

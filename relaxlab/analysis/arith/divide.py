@@ -48,9 +48,7 @@ def _split(ctx: Context, p: Poly, q: Poly) -> tuple[Poly, Poly]:
     term = poly.single_term(q)
     if term is None:
         whole, rest = poly.divide(p, q)
-        inside = not rest or (
-            is_nonneg(ctx, rest) and is_positive(ctx, poly.add(q, rest, -1))
-        )
+        inside = not rest or (is_nonneg(ctx, rest) and is_positive(ctx, poly.add(q, rest, -1)))
         return (whole, rest) if inside else ({}, p)
     m, k = term
     if k < 0:

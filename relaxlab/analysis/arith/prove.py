@@ -69,9 +69,7 @@ def _by_cases(ctx: Context, p: Poly, target: float, cases: int) -> float:
     return best
 
 
-def _one_case(
-    ctx: Context, p: Poly, facts: tuple[Poly, ...], target: float, cases: int
-) -> float:
+def _one_case(ctx: Context, p: Poly, facts: tuple[Poly, ...], target: float, cases: int) -> float:
     ctx.push()
     try:
         for fact in facts:
@@ -137,9 +135,7 @@ def _steps(ctx: Context, p: Poly, s: int) -> Iterator[tuple[int, Poly]]:
                     yield _cancel(p, s, k, fact, c, rest)
 
 
-def _cancel(
-    p: Poly, s: int, k: int, fact: Poly, c: int, rest: Monomial
-) -> tuple[int, Poly]:
+def _cancel(p: Poly, s: int, k: int, fact: Poly, c: int, rest: Monomial) -> tuple[int, Poly]:
     """p scaled so that `k * m` cancels against `c * n * rest` of the fact."""
     g = gcd(k, c)
     up, down = abs(c) // g, abs(k) // g
