@@ -86,7 +86,8 @@ class _Checker:
     # Definitions
 
     def function(self, fn: graph.Function) -> None:
-        self.pure = fn.is_pure
+        # `force_pure`: lowered; its effects are on memory that it allocated itself.
+        self.pure = fn.is_pure and not fn.attrs.get("force_pure")
         for p in fn.params:
             self.define(p)
         claims = [p.ty for p in fn.params if p.ty is not None]

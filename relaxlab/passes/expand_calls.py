@@ -44,6 +44,8 @@ def _function(fn: graph.Function) -> graph.Function:
         return graph.BindingBlock(tuple(new), span=blk.span)
 
     expanded = _merge_blocks(map_blocks(fn, block))
+    if expanded is not fn and fn.is_pure:
+        expanded = replace(expanded, attrs=fn.attrs.with_(force_pure=True))
     if not local:
         return expanded
     return replace_body(expanded, substitute(expanded.body, values=local))
