@@ -65,6 +65,20 @@ def is_number(value: Value) -> bool:
     return isinstance(value, bool | int | float)
 
 
+def is_dimension(value: Value) -> bool:
+    """Whether a value may stand in a shape: an integer or a scalar expression."""
+    return isinstance(value, PrimExpr) or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def is_symbolic(value: Value) -> bool:
+    """Whether a value may stand in a shape, scalar parameters of graph functions included."""
+    match value:
+        case graph.Var(_, types.PrimType(_, known)):
+            return known is not None
+        case _:
+            return is_dimension(value)
+
+
 def scalar_of(cx: Context, value: Value, node: ast.AST, like: str | None = None) -> PrimExpr:
     """`value` as a scalar expression; bare numbers take the dtype `like`."""
     match value:

@@ -20,7 +20,9 @@ from relaxlab.script.convert import (
     constant_int,
     dtype_of,
     elements,
+    is_dimension,
     is_number,
+    is_symbolic,
     scalar_of,
     string_of,
 )
@@ -128,7 +130,7 @@ def value_of(cx: Context, arg: Arg, dtype: str | None = None) -> graph.Expr:
             return graph.ShapeExpr(values, span=span)
         case tuple() | list():
             items = elements(arg)
-            if items and all(_is_dim(i.value) for i in items):
+            if items and all(is_dimension(i.value) for i in items):
                 return graph.ShapeExpr(dimensions(cx, arg), span=span)
             return graph.Tuple(tuple(value_of(cx, i, dtype) for i in items), span=span)
         case loops.PrimFunc() | graph.Function():
@@ -137,10 +139,6 @@ def value_of(cx: Context, arg: Arg, dtype: str | None = None) -> graph.Expr:
             return graph.Op(path, span=span)
         case _:
             cx.fail(arg.node, "E0106", f"a graph-level value is needed, not {describe(value)}")
-
-
-def _is_dim(value: Value) -> bool:
-    return isinstance(value, PrimExpr) or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def _name_of(node: ast.AST) -> str:
@@ -225,13 +223,14 @@ def import_function(cx: Context, fn: Any, name: str, node: ast.AST) -> graph.Glo
     return graph.GlobalVar(key, span=cx.span(node))
 
 
-def _tensors(cx: Context, arg: Arg) -> tuple[graph.Expr, tuple[PrimExpr, ...]]:
-    """The arguments of a cross-level call, and the trailing scalars among them."""
+def _tensors(cx: Context, arg: Arg, *, split: bool) -> tuple[graph.Expr, tuple[PrimExpr, ...]]:
+    """The arguments of a cross-level call, and (with `split`) the trailing scalars among them,
+    which are extra symbols."""
     value = arg.value
     if isinstance(value, tuple | list):
         items = elements(arg)
         count = len(items)
-        while count and _is_dim(items[count - 1].value):
+        while split and count and is_symbolic(items[count - 1].value):
             count -= 1
         fields = tuple(value_of(cx, i) for i in items[:count])
         extra = tuple(scalar_of(cx, i.value, i.node) for i in items[count:])
@@ -254,21 +253,21 @@ def _out_typed(name: str) -> Callable[[Context, Arguments], graph.Call]:
         func, args, out = a["func"], a["args"], a["out_ty"]
         assert func is not None and args is not None and out is not None
         callee = _callee(cx, func, extern=name == "call_dps_packed")
-        tensors, extra = _tensors(cx, args)
-        if a["tir_vars"] is not None:
-            given = a["tir_vars"]
-            shape = graph.ShapeExpr(dimensions(cx, given), span=cx.span(given.node))
-        else:
-            shape = graph.ShapeExpr(extra, span=cx.span(args.node)) if extra else None
+        symbols = a["tir_vars"]
+        tensors, extra = _tensors(cx, args, split=symbols is None)
+        if symbols is not None:
+            extra = dimensions(cx, symbols)
         attrs: dict[str, Any] = {}
         given = a.get("inplace_indices")
         if given is not None:
             many = isinstance(given.value, tuple | list)
             indices = elements(given) if many else [given]
             attrs["inplace_indices"] = [constant_int(cx, i, "an index") for i in indices]
-        operands = (callee, tensors) if shape is None else (callee, tensors, shape)
+        operands = [callee, tensors]
+        if extra:
+            operands.append(graph.ShapeExpr(extra, span=cx.span((symbols or args).node)))
         tys = types_of(cx, out)
-        return graph.Call(graph.Op(name), operands, Attrs(attrs), tys, span=cx.span(c.node))
+        return graph.Call(graph.Op(name), tuple(operands), Attrs(attrs), tys, span=cx.span(c.node))
 
     return handler
 

@@ -9,6 +9,7 @@ from relaxlab.ir.node import NO_ATTRS, walk
 from relaxlab.ir.op_table import find_op
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.script.constants import constant_text
+from relaxlab.script.convert import is_symbolic
 from relaxlab.script.print_expr import scalar
 from relaxlab.script.print_types import annotation, attribute, dims, sequence
 from relaxlab.script.writer import Writer, string
@@ -211,14 +212,16 @@ def _callee_name(callee: graph.Expr, text: str) -> str:
 def _call_tir(w: Writer, name: str, e: graph.Call, args: list[str], path: str) -> str:
     """A cross-level call; extra symbols stand after the tensors, as in current TVM releases."""
     extra: list[str] = []
+    last_field = e.args[1].fields[-1:] if isinstance(e.args[1], graph.Tuple) else ()
+    ambiguous = any(is_symbolic(f) for f in last_field)
     match e.args[1:]:
-        case (graph.Tuple(fields), graph.ShapeExpr(symbols)) if symbols:
+        case (graph.Tuple(fields), graph.ShapeExpr(symbols)) if symbols and not ambiguous:
             items = [value(w, f, f"{path}.args[1].fields[{i}]") for i, f in enumerate(fields)]
             items += dims(w, symbols, f"{path}.args[2].values", False)
             tensors = w.mark(f"{path}.args[1]", f"({sequence(items)})")
         case _:
             tensors = args[1]
-            extra = [f"tir_vars={text}" for text in args[2:]]
+            extra = [f"tir_vars={text}" for text in args[2:] or ["R.shape([])"] * ambiguous]
     parts = [_callee_name(e.args[0], args[0]), tensors]
     parts += [f"{k}={attribute(w, v)}" for k, v in e.attrs.items()]
     parts.append(f"out_ty={_types(w, e.ty_args, f'{path}.ty_args', '[]')}")

@@ -1,0 +1,74 @@
+"""The printed scripts are parsed by the current TVM release, after the import line is changed.
+
+TVM lives in an environment of its own (`make tvm-env`); the test is skipped only when that
+environment is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+import relaxlab.ops  # noqa: F401  (the operator table)
+from relaxlab.ir import expr, loops
+from relaxlab.ir.module import Module
+from relaxlab.ops import te
+from relaxlab.script import parse, print_module
+from relaxlab.script.printer import HEADER
+from relaxlab.testing.script_corpus import PROGRAMS
+
+ROOT = pathlib.Path(__file__).parents[2]
+PYTHON = pathlib.Path(os.environ.get("RELAXLAB_TVM_PYTHON", ROOT / ".venv-tvm/bin/python"))
+IMPORTS = "from tvm.script import ir as I, relax as R, tirx as T"
+
+
+def matmul_relu() -> loops.PrimFunc:
+    """A kernel built with tensor expressions, with symbolic extents."""
+    n, k, m = (expr.Var(name) for name in "nkm")
+    a, b = te.placeholder((n, k), "float32", "A"), te.placeholder((k, m), "float32", "B")
+    r = te.reduce_axis(k, "k")
+    c = te.compute((n, m), lambda i, j: te.te_sum(a[i, r.var] * b[r.var, j], r), "C")
+    d = te.compute((n, m), lambda i, j: expr.Max(c[i, j], expr.const(0.0)), "D")
+    return te.create_prim_func([a, b, d])
+
+
+def for_tvm(text: str) -> str:
+    assert HEADER in text
+    return text.replace(HEADER, IMPORTS)
+
+
+def printed() -> dict[str, str]:
+    texts = {name: print_module(parse(text)) for name, text in PROGRAMS.items()}
+    texts["te"] = print_module(Module.of({"matmul_relu": matmul_relu()}))
+    texts["function"] = print_module(matmul_relu())
+    # TVM wants extra symbols before the outputs of a loop function, relaxlab after them: its
+    # parser reads the program, its check of the signature would refuse it.
+    relaxed = "@I.ir_module(check_well_formed=False)"
+    texts["extra"] = texts["extra"].replace("@I.ir_module", relaxed)
+    return {name: for_tvm(text) for name, text in texts.items()}
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, str | None]:
+    if not PYTHON.exists():
+        pytest.skip(f"{PYTHON} does not exist; `make tvm-env` makes it")
+    program = pathlib.Path(__file__).with_name("tvm_parse.py")
+    texts = {**printed(), "wrong": for_tvm(f"{HEADER}\n\n@R.function\ndef main(x): return y\n")}
+    done = subprocess.run(
+        [PYTHON, program], input=json.dumps(texts), capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, "te", "function"])
+def test_tvm_parses_what_is_printed(name: str, answers: dict[str, str | None]) -> None:
+    assert answers[name] is None, f"{answers[name]}\n\n{printed()[name]}"
+
+
+def test_the_check_can_fail(answers: dict[str, str | None]) -> None:
+    assert answers["wrong"] is not None
