@@ -124,11 +124,21 @@ def schedule_kernel(name: str, func: PrimFunc, target: Target) -> PrimFunc:
         note("schedule_kernels", name, "already scheduled by hand", applied=False)
         return func
     for rule_name, rule in _rules():
-        result = rule(func, target)
-        if result is not None:
+        try:
+            result = rule(func, target)
+        except ScheduleError as e:
+            note("schedule_kernels", name, f"the rule {rule_name} does not fit: {e}", applied=False)
+            continue
+        if result is not None and _private_buffers_are_small(result):
             note("schedule_kernels", name, f"scheduled by the rule {rule_name}")
             return result
     raise AssertionError("the fallback rule fits every kernel")
+
+
+def _private_buffers_are_small(func: PrimFunc) -> bool:
+    """Whether every private buffer has a constant size, as a thread's stack needs."""
+    buffers = [b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers]
+    return all(constant(d) is not None for b in buffers if b.scope == "local" for d in b.shape)
 
 
 def _rules() -> list[tuple[str, Rule]]:

@@ -50,14 +50,11 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         return None
     block = next(b for b in blocks_of(func) if b.name == parts.product)
     rows = block.iter_vars[parts.row].dom.extent
-    try:
-        return guarded_versions(
-            func,
-            [(rows, 1)] if isinstance(rows, Var) else [],
-            lambda f, fixed: _schedule(f, target, constant(rows) == 1 or fixed),
-        )
-    except ScheduleError:
-        return None
+    return guarded_versions(
+        func,
+        [(rows, 1)] if isinstance(rows, Var) else [],
+        lambda f, fixed: _schedule(f, target, constant(rows) == 1 or fixed),
+    )
 
 
 def _inlined(func: PrimFunc) -> Schedule:

@@ -23,7 +23,7 @@ def guarded_versions(
     general = schedule(func, False)
     body: loops.Stmt = general.body
     for symbol, value in reversed(cases):
-        fixed = schedule(_with_value(func, symbol, value), True)
+        fixed = schedule(substitute(func, {symbol: expr.const(value)}), True)
         same = {
             a: b
             for a, b in zip(fixed.params, general.params, strict=True)
@@ -32,16 +32,3 @@ def guarded_versions(
         version = substitute(fixed.body, buffers=same)
         body = loops.IfThenElse(expr.EQ(symbol, expr.const(value)), version, body)
     return replace(general, body=body)
-
-
-def _with_value(func: PrimFunc, symbol: expr.Var, value: int) -> PrimFunc:
-    """The function for one value of a symbol; its parameters stay the same buffers."""
-    fixed = substitute(func, {symbol: expr.const(value)})
-    back = {
-        new: old
-        for new, old in zip(fixed.params, func.params, strict=True)
-        if isinstance(new, Buffer) and isinstance(old, Buffer)
-    }
-    return replace(fixed, params=func.params, body=substitute(fixed.body, buffers=back))
-
-
