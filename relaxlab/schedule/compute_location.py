@@ -20,6 +20,7 @@ from relaxlab.ir.loops import (
     For,
     IterVar,
     PrimFunc,
+    Range,
     SeqStmt,
     Stmt,
 )
@@ -37,6 +38,7 @@ from relaxlab.schedule.ranges import (
     intersection,
     loop_env,
     relaxed_region,
+    span_of,
     union,
 )
 from relaxlab.schedule.scope import (
@@ -95,7 +97,8 @@ def compute_at(
         for v in domains[0]
         if all(v in d for d in domains)
     }
-    nest = _nest(place.realize, domain, an, preserve_unit_loops)
+    realize = replace(place.realize, block=_shortened(block, domain, target, an))
+    nest = _nest(realize, domain, an, preserve_unit_loops)
     return _moved(place, var, nest, index, "compute_at")
 
 
@@ -135,6 +138,7 @@ def reverse_compute_at(
         spans = _made(r.buffer, makers, block, target, an)
         if spans is not None:
             _require_available(r, spans, domain, block, target, an)
+    _require_all_instances(domain, block, target, an)
     nest = _nest(place.realize, domain, an, preserve_unit_loops)
     return _moved(place, var, nest, index, "reverse_compute_at")
 
@@ -286,6 +290,25 @@ def _solve(e: PrimExpr, span: Span, block: Block, an: Analyzer) -> Domain:
             return {}
 
 
+def _shortened(block: Block, domain: Domain, target: LoopPlace, an: Analyzer) -> Block:
+    """The block with the axes cut to what all iterations of the loops need together."""
+    env = loop_env((*target.loops, target.loop), an)
+    iter_vars: list[IterVar] = []
+    for iv in block.iter_vars:
+        lo, hi = iv.dom.min, iv.dom.min + iv.dom.extent - 1
+        if iv.var in domain:
+            first = span_of(domain[iv.var].lo, env, an)
+            last = span_of(domain[iv.var].hi, env, an)
+            if first is not None and an.prove(expr.GT(first.lo, lo)):
+                lo = an.simplify(first.lo)
+            if last is not None and an.prove(expr.LT(last.hi, hi)):
+                hi = an.simplify(last.hi)
+        dom = Range(lo, an.simplify(hi - lo + 1))
+        same = dom.min == iv.dom.min and dom.extent == iv.dom.extent
+        iter_vars.append(iv if same else replace(iv, dom=dom))
+    return replace(block, iter_vars=tuple(iter_vars))
+
+
 def _restrict(
     domain: Domain,
     region: BufferRegion,
@@ -355,6 +378,26 @@ def _require_available(
                 f"in the same iteration of {describe_loop(target.loop)}",
                 suggestion="choose a loop further out", about=(target.loop.loop_var,),
             )  # fmt: skip
+
+
+def _require_all_instances(
+    domain: Domain, block: Block, target: LoopPlace, an: Analyzer
+) -> None:
+    """Each value of each axis runs in some iteration, even where a guard keeps it from reading."""
+    env = loop_env((*target.loops, target.loop), an)
+    for iv in block.iter_vars:
+        if iv.var in domain:
+            first = span_of(domain[iv.var].lo, env, an)
+            last = span_of(domain[iv.var].hi, env, an)
+            whole = Span(iv.dom.min, iv.dom.min + iv.dom.extent - 1)
+            known = first is not None and last is not None
+            if not (known and covers(Span(first.lo, last.hi), whole, an)):  # type: ignore[union-attr]
+                raise ScheduleError(
+                    "reverse_compute_at", describe_block(block),
+                    f"the iterations of {describe_loop(target.loop)} together reach all of axis "
+                    f"{iv.var.name} (from {whole.lo} to {whole.hi})",
+                    suggestion="choose a loop further out", about=(target.loop.loop_var,),
+                )  # fmt: skip
 
 
 def _unit_stride(e: PrimExpr, v: Var, an: Analyzer) -> bool:

@@ -270,8 +270,8 @@ def _final_nest(
         for iv, value in zip(block.iter_vars, place.realize.iter_values, strict=True)
         if iv.kind == "spatial"
     ]
-    used = {v for _, value in bound for v in vars_in(value)} | {loop.loop_var}
-    kept = [s for s in around if s.loop_var in used]
+    reduced = _reduce_loops(place)
+    kept = [s for s in around if s is loop or s.loop_var not in reduced]
     fresh: dict[Var, PrimExpr] = {s.loop_var: Var(s.loop_var.name) for s in kept}
     axes: dict[Var, PrimExpr] = {iv.var: Var(iv.var.name) for iv, _ in bound}
     factor = IterVar(Var(f"v{loop.loop_var.name}"), Range(loop.min, loop.extent), "reduce")
@@ -287,7 +287,7 @@ def _final_nest(
     final = refreshed(final)
     conditions = [
         substitute(c, fresh) for c in conjuncts(place.realize.predicate)
-        if not vars_in(c) & (_reduce_loops(place) | {loop.loop_var})
+        if not vars_in(c) & reduced
     ]  # fmt: skip
     values = (*(substitute(v, fresh) for _, v in bound), fresh[loop.loop_var])
     nest: Stmt = BlockRealize(values, expr.all_of(conditions), final)

@@ -60,7 +60,8 @@ def is_sole_writer(block: Block, scope: Block) -> bool:
 def is_complete(block: Block, scope: Block) -> bool:
     """Whether `block` alone computes its outputs, every instance independent of the others."""
     return (
-        all(iv.kind == "spatial" for iv in block.iter_vars)
+        block.init is None
+        and all(iv.kind == "spatial" for iv in block.iter_vars)
         and is_sole_writer(block, scope)
         and not set(read(block)) & set(written(block))
     )
