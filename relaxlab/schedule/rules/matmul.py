@@ -22,6 +22,7 @@ from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
+    extent_of,
     is_spatial,
     separate_store,
     weight_params,
@@ -29,6 +30,8 @@ from relaxlab.schedule.rules.base import (
 from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
+GROUP = 32
+"""Weights that share a scale in the common block formats."""
 PANEL_BYTES = 1 << 18
 """Largest decoded panel kept on a thread's stack; wider reductions decode in the inner loop."""
 
@@ -144,9 +147,13 @@ def _schedule(func: PrimFunc, target: Target, single: bool) -> PrimFunc:
     panel, col = sch.split(col, factors=[None, vectors * lanes])
     sch.reorder(*outer, panel, tile, k, row, col)
     sch.reverse_compute_at(store, tile, preserve_unit_loops=True)
+    start = k
     if decode is not None:
+        if single and (constant(extent_of(sch, k)) or 1) % GROUP == 0:
+            start, k = sch.split(k, factors=[None, GROUP])
+            sch.unroll(k)
         _place_decode(sch, decode, panel, k, single, vectors * lanes, lanes)
-    init = sch.decompose_reduction(product, k)
+    init = sch.decompose_reduction(product, start)
     for one in (init, product, store):
         _vectors_of(sch, one, lanes, rows > 1)
     sch.parallel(sch.fuse(*outer, panel) if outer else panel)
@@ -164,6 +171,8 @@ def _vectors(width: int, lanes: int, single: bool) -> int:
 def _place_decode(
     sch: Schedule, decode: BlockRV, panel: LoopRV, k: LoopRV, single: bool, width: int, lanes: int
 ) -> None:
+    """Decode under the reduce loop, or a whole panel before the rows are swept. Columns of one
+    group are unrolled, so that shifts are constants and scales are loaded once per group."""
     found = sch.get(decode)
     assert isinstance(found, Block)
     depth = constant(found.iter_vars[-1].dom.extent) or PANEL_BYTES
@@ -174,8 +183,16 @@ def _place_decode(
     else:
         sch.compute_at(decode, panel, preserve_unit_loops=True)
         sch.set_scope(decode, 0, "local")
-        *_, col, depth_loop = sch.get_loops(decode)
-        sch.reorder(depth_loop, col)
+        *_, col, deep = sch.get_loops(decode)
+        if depth % GROUP == 0:
+            deep, inner = sch.split(deep, factors=[None, GROUP])
+            sch.reorder(deep, col, inner)
+            vector = _split_vector(sch, col, lanes)
+            lane = sch.get_loops(decode)[-2]
+            sch.reorder(vector, inner, lane)
+            sch.unroll(inner)
+            return
+        sch.reorder(deep, col)
     _split_vector(sch, col, lanes)
 
 
