@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import gcd, inf
 
 from relaxlab.analysis.arith import poly
 from relaxlab.analysis.arith.context import Context, finite
 from relaxlab.analysis.arith.poly import Monomial, Poly
 
-_STEPS = 160  # polynomials looked at before giving up
+_STEPS = 64  # polynomials looked at before giving up on one case
+_TOTAL = 192  # … on all cases of a question
 _CASES = 12  # combinations of min, max and select cases
 _DEPTH = 7
 
@@ -31,7 +33,7 @@ def lower_bound(ctx: Context, p: Poly, target: float = inf) -> float:
     known = ctx.scope.lowers.get(key)
     if known is not None and (known[0] >= target or known[1] >= target):
         return max(known[0], lo)
-    best = max(lo, _by_cases(ctx, p, target, _CASES))
+    best = max(lo, _by_cases(_Search(ctx, target), p, _CASES))
     ctx.scope.lowers[key] = (best, target)
     return best
 
@@ -51,30 +53,38 @@ def is_positive(ctx: Context, p: Poly) -> bool:
     return lower_bound(ctx, p, 1) >= 1
 
 
-def _by_cases(ctx: Context, p: Poly, target: float, cases: int) -> float:
+@dataclass(slots=True)
+class _Search:
+    ctx: Context
+    target: float
+    steps: int = _TOTAL
+
+
+def _by_cases(search: _Search, p: Poly, cases: int) -> float:
     """The least bound over the cases of one min, max or select in `p`."""
-    best = _eliminate(ctx, p, target)
-    if best >= target:
+    best = _eliminate(search, p)
+    if best >= search.target:
         return best
     for a in poly.atoms_in(p):
-        options = ctx.atoms[a].cases
+        options = search.ctx.atoms[a].cases
         if not options or len(options) > cases:
             continue
         worst = inf
         for value, facts in options:
-            worst = min(worst, _one_case(ctx, poly.replace_atom(p, a, value), facts, target, cases))
+            worst = min(worst, _one_case(search, poly.replace_atom(p, a, value), facts, cases))
             if worst <= best:
                 return best
         return worst
     return best
 
 
-def _one_case(ctx: Context, p: Poly, facts: tuple[Poly, ...], target: float, cases: int) -> float:
+def _one_case(search: _Search, p: Poly, facts: tuple[Poly, ...], cases: int) -> float:
+    ctx = search.ctx
     ctx.push()
     try:
         for fact in facts:
             assume_nonneg(ctx, fact)
-        return max(ctx.interval_of(p)[0], _by_cases(ctx, p, target, cases // 2))
+        return max(ctx.interval_of(p)[0], _by_cases(search, p, cases // 2))
     finally:
         ctx.pop()
 
@@ -92,9 +102,11 @@ def assume_nonneg(ctx: Context, p: Poly) -> None:
                 ctx.tighten(m[0], (-inf, limit) if k < 0 else (limit, inf))
 
 
-def _eliminate(ctx: Context, p: Poly, target: float) -> float:
+def _eliminate(search: _Search, p: Poly) -> float:
+    ctx = search.ctx
     best = -inf
     count = 0
+    limit = min(_STEPS, search.steps)
     heap: list[tuple[int, int, int, int, int, Poly]] = [(0, 0, 0, 0, 1, p)]
     seen = {poly.key_of(p)}
     while heap:
@@ -115,7 +127,8 @@ def _eliminate(ctx: Context, p: Poly, target: float) -> float:
             bound = -(-int(lo) // s2) if finite(lo) else lo
             best = max(best, bound)
             count += 1
-            if best >= target or count >= _STEPS:
+            search.steps -= 1
+            if best >= search.target or count >= limit:
                 return best
             heapq.heappush(heap, (open_terms, len(q2), depth + 1, count, s2, q2))
     return best
