@@ -128,6 +128,8 @@ def deduce_call(
         case graph.GlobalVar(name):
             fn = mod.get(name) if mod is not None else None
             if isinstance(fn, loops.PrimFunc):
+                if len(arg_types) == len(fn.params):  # outputs given, too: it stores into them
+                    return TupleType(())
                 raise _error(
                     "E0204", f"`{name}` is a loop function and has no result", call,
                     suggestion=f"allocate the output: R.call_tir(cls.{name}, (…), out_sinfo=…)",

@@ -332,11 +332,11 @@ def test_loop_functions_are_not_called_directly():
     (error,) = refused(
         module("""
         @T.prim_func
-        def f(A: T.Buffer((4,), "float32")):
+        def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
             for i in range(4):
-                with T.block("A"):
+                with T.block("B"):
                     vi = T.axis.spatial(4, i)
-                    A[vi] = T.float32(0)
+                    B[vi] = A[vi]
         @R.function(pure=False)
         def main(x: R.Tensor((4,), "float32")):
             return Module.f(x)
