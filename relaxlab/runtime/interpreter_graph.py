@@ -235,11 +235,18 @@ class _Frame:
         if row is None or row.reference is None:
             raise ExecutionError(f"operator R.{name} has no NumPy meaning")
         args = [self.eval(a) for a in e.args]
+        attrs = {k: self.attribute(v) for k, v in e.attrs.items()}
         try:
             with np.errstate(all="ignore"):
-                return _plain(row.reference(*args, **e.attrs))
+                return _plain(row.reference(*args, **attrs))
         except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
             raise ExecutionError(f"R.{name}: {error}") from error
+
+    def attribute(self, value: Any) -> Any:
+        """An attribute with its scalar expressions evaluated (the bounds of a slice)."""
+        if isinstance(value, expr.PrimExpr):
+            return self.scalar(value)
+        return tuple(map(self.attribute, value)) if isinstance(value, tuple) else value  # type: ignore
 
     def destination_passing(self, e: graph.Call) -> Any:
         """Allocate the outputs, call, and return them."""
