@@ -100,8 +100,9 @@ def weight_sources(
 class Llama(nn.Module):
     """A Llama-family decoder: `main` gives the logits of the last position, `all_logits` of all.
 
-    Both take ids int32 (b, s), the number of past positions, and per layer the keys and values,
-    to which the new positions are appended in place.
+    Both take ids int32 (b, s), the number of past positions, and per layer the keys and values
+    (b, max_context, kv_heads, head_dim), to which the new positions are appended in place. The
+    caller sees to it that past + s is at most max_context, and s at least 1.
     """
 
     def __init__(
@@ -109,16 +110,19 @@ class Llama(nn.Module):
         config: LlamaConfig,
         formats: Mapping[str, str],
         *,
+        max_context: int,
         activations: nn.Activations = "float32",
         kv_dtype: str = "float32",
     ) -> None:
-        """`formats` gives the weight format of each tensor by GGUF name. ValueError for one that
-        is not known."""
-        self.config, self.kv_dtype = config, kv_dtype
+        """`formats` gives the weight format of each tensor by GGUF name, `max_context` how many
+        positions the KV cache has. ValueError for an unknown format."""
+        self.config, self.max_context, self.kv_dtype = config, max_context, kv_dtype
         self.embedding = nn.Embedding(
             config.vocab_size, config.hidden_size, format=formats["token_embd.weight"]
         )
-        self.rotary = nn.RotaryEmbedding(config.head_dim, interleaved=config.interleaved_rope)
+        self.rotary = nn.RotaryEmbedding(
+            max_context, config.head_dim, interleaved=config.interleaved_rope
+        )
         self.blocks = nn.ModuleList(
             [
                 Block(config, _of_block(formats, i), activations, self.rotary)
@@ -164,24 +168,23 @@ class Llama(nn.Module):
         self,
         *,
         methods: Sequence[str] = ("main",),
-        max_context: int,
         max_length: int,
         max_batch: int = 1,
     ) -> tuple[IRModule, list[str]]:
         """The graph functions for `methods`, and the weights' names in order.
 
-        Symbols: batch `b`, new positions `s`, past positions `p`, capacity `c` of the caches; the
-        arguments bound them from above.
+        Symbols: batch `b` and new positions `s`, which the arguments bound, past positions `p`.
         """
+        config = self.config
+        caches = nn.KVCache.spec(
+            self.max_context, config.num_kv_heads, config.head_dim, self.kv_dtype
+        )
         arguments = {
             "ids": nn.spec.Tensor(("b", "s"), "int32"),
             "past": nn.spec.Shape(("p",)),
-            "cache": [
-                nn.KVCache.spec(self.config.num_kv_heads, self.config.head_dim, self.kv_dtype)
-            ]
-            * self.config.num_layers,
+            "cache": [caches] * config.num_layers,
         }
-        bounds = {"b": max_batch, "s": max_length, "p": max_context, "c": max_context}
+        bounds = {"b": max_batch, "s": max_length, "p": self.max_context}
         return self.export(dict.fromkeys(methods, arguments), bounds)
 
     def sources(self) -> dict[str, Source]:

@@ -60,14 +60,14 @@ class Checkpoint:
     formats: Mapping[str, str] = field(repr=False)
     read: Callable[[str], dict[str, Array]] = field(repr=False)
 
-    def weights(self, model: Llama, names: Sequence[str], max_context: int) -> list[Array]:
+    def weights(self, model: Llama, names: Sequence[str]) -> list[Array]:
         """The arrays of a model's weights, in the order of `names`.
 
         Parts of merged projections are joined, quantised blocks taken apart into their fields;
         everything else is a view of the file.
         """
         sources = model.sources()
-        found: dict[str, Array] = _rotary_tables(self.config, max_context)
+        found: dict[str, Array] = _rotary_tables(self.config, model.max_context)
         pending: dict[tuple[str, ...], dict[str, Array]] = {}
         for name in names:
             if name in found:

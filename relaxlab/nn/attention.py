@@ -14,15 +14,17 @@ from relaxlab.nn.module import Module
 
 @dataclass(frozen=True, slots=True)
 class KVCache:
-    """The keys and values of one layer: (b, c, kv_heads, head_dim), rows 0 .. past in use."""
+    """Keys and values of one layer: (b, positions, kv_heads, head_dim), `past` rows in use."""
 
     keys: Tensor
     values: Tensor
 
     @staticmethod
-    def spec(kv_heads: int, head_dim: int, dtype: str = "float32") -> list[spec.Tensor]:
-        """The two parameters, for `Module.export`: batch `b`, capacity `c`."""
-        return [spec.Tensor(("b", "c", kv_heads, head_dim), dtype)] * 2
+    def spec(
+        positions: spec.Dim, kv_heads: int, head_dim: int, dtype: str = "float32"
+    ) -> list[spec.Tensor]:
+        """The two parameters, for `Module.export`, with a batch of `b`."""
+        return [spec.Tensor(("b", positions, kv_heads, head_dim), dtype)] * 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +46,13 @@ class Heads:
 class RotaryEmbedding(Module):
     """Turns pairs of features by an angle per position and pair.
 
-    The tables `cos` and `sin`, (c, head_dim / 2), hold the angles' cosines and sines by position.
+    The tables `cos` and `sin`, (positions, head_dim / 2), hold the angles' cosines and sines.
     """
 
-    def __init__(self, head_dim: int, *, interleaved: bool) -> None:
+    def __init__(self, positions: int, head_dim: int, *, interleaved: bool) -> None:
         self.head_dim, self.interleaved = head_dim, interleaved
-        self.cos = Parameter(("c", head_dim // 2))
-        self.sin = Parameter(("c", head_dim // 2))
+        self.cos = Parameter((positions, head_dim // 2))
+        self.sin = Parameter((positions, head_dim // 2))
 
     def forward(self, x: Heads, past: PrimExpr) -> Heads:
         builder = x.tensor.builder

@@ -1,0 +1,336 @@
+"""Text generation with a compiled language model.
+
+    generator = TextGenerator.load("smollm2-135m")
+    answer = generator.generate("Why is the sky blue?", max_new_tokens=64)
+    print(answer.text, answer.decode_tok_s)
+
+    for piece in generator.stream("Count to five."):
+        print(piece, end="", flush=True)
+
+One compilation serves every prompt length. Long prompts are read in chunks, so that the memory
+for activations does not grow with them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from relaxlab import nn
+from relaxlab.models.chat import Message
+from relaxlab.models.llama import Llama
+from relaxlab.models.loader import Checkpoint, ModelError, open_model
+from relaxlab.models.sampling import Sampler
+from relaxlab.runtime.build import compile
+from relaxlab.runtime.executable import Executable
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Prompt: TypeAlias = "str | Sequence[Message] | Sequence[int]"
+Progress: TypeAlias = Callable[[str], None]
+
+CHUNK = 512
+"""Positions read at once at most."""
+
+DEFAULT_CONTEXT = 8192
+"""Positions kept at most unless asked for more; memory is used only for those in use."""
+
+
+class PromptError(ValueError):
+    """The prompt is empty, does not fit into the context, or holds ids that the model lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTimes:
+    """Seconds spent on reading and repacking the weights, and on compiling."""
+
+    load_s: float
+    compile_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """An answer. `stopped` says why it ended: `stop` (the model ended it), `length` (as many
+    tokens as asked for) or `context` (no room for more).
+
+    Speeds are in tokens per second: `prefill_tok_s` of reading the `prefilled` ids of the prompt
+    that were not in the cache yet, `decode_tok_s` of the steps after it (None: there were none).
+    Both include drawing the tokens.
+    """
+
+    prompt_ids: list[int]
+    ids: list[int]
+    text: str
+    stopped: str
+    prefilled: int
+    prefill_tok_s: float
+    decode_tok_s: float | None
+
+
+@dataclass(slots=True)
+class _Run:
+    """What a generation in progress has measured."""
+
+    prompt_ids: list[int]
+    ids: list[int] = field(default_factory=list)
+    stopped: str = "stop"
+    prefilled: int = 0
+    prefill_s: float = 0.0
+    steps: int = 0
+    decode_s: float = 0.0
+
+    def finished(self, text: str) -> Generation:
+        return Generation(
+            self.prompt_ids,
+            self.ids,
+            text,
+            self.stopped,
+            self.prefilled,
+            self.prefilled / self.prefill_s,
+            self.steps / self.decode_s if self.steps else None,
+        )
+
+
+class TextGenerator:
+    """A compiled model with its tokenizer, KV cache and weights; see `load`.
+
+    Attributes: `tokenizer`; `chat_template` (None if the model has none); `max_context`;
+    `executable`; `times`.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        executable: Executable,
+        cache: Sequence[Array],
+        weights: Sequence[Array],
+        times: LoadTimes,
+    ) -> None:
+        self.checkpoint, self.executable, self.times = checkpoint, executable, times
+        self.tokenizer, self.chat_template = checkpoint.tokenizer, checkpoint.chat
+        self.max_context = cache[0].shape[1]
+        self._main = executable["main"]
+        self._main.bind(*cache, *weights)
+        self._cached: list[int] = []
+        self._owner: _Run | None = None  # whose sequence is cached
+
+    @staticmethod
+    def load(
+        model: str | os.PathLike[str] = "smollm2-135m",
+        *,
+        activations: nn.Activations = "float32",
+        kv_dtype: str = "float32",
+        max_context: int | None = None,
+        threads: int | None = None,
+        use_cache: bool = True,
+        progress: Progress | None = None,
+    ) -> TextGenerator:
+        """Open, compile and load a model.
+
+        model: a name (`smollm2-135m`, `tiny`), a GGUF file, or a Hugging Face folder.
+        activations: "float32", or "q8" to quantise them to 8 bits for integer dot products.
+        kv_dtype: "float32" or "float16", the dtype of cached keys and values.
+        max_context: how many positions to keep at most; None: what the model was made for, up to
+        `DEFAULT_CONTEXT`. threads: None means all cores. use_cache: keep the compiled program on
+        disk. progress: called with a line of text at the start of each step.
+
+        Raises what `open_model` raises, and ModelError for a context that the model does not have.
+        """
+        report = progress or (lambda _: None)
+        start = time.perf_counter()
+        report(f"opening {model}")
+        checkpoint = open_model(model)
+        context = _context(checkpoint, max_context)
+        config = checkpoint.config
+        llama = Llama(
+            config,
+            checkpoint.formats,
+            max_context=context,
+            activations=activations,
+            kv_dtype=kv_dtype,
+        )
+        opened = time.perf_counter()
+        report(f"compiling {config.num_layers} layers")
+        module, names = llama.build(max_length=min(CHUNK, context))
+        executable = compile(module, threads=threads, use_cache=use_cache)
+        compiled = time.perf_counter()
+        report("reading the weights")
+        weights = _prepared(executable, checkpoint.weights(llama, names))
+        shape = (1, context, config.num_kv_heads, config.head_dim)
+        cache = [np.zeros(shape, kv_dtype) for _ in range(2 * config.num_layers)]
+        end = time.perf_counter()
+        times = LoadTimes(opened - start + end - compiled, compiled - opened)
+        return TextGenerator(checkpoint, executable, cache, weights, times)
+
+    def encode(self, prompt: Prompt, *, raw: bool = False) -> list[int]:
+        """Token ids of a prompt: a question as text, the messages of a chat, or ids as they are.
+
+        A question becomes a chat of one message, unless `raw` or the model has no chat template.
+        Raises PromptError for a prompt without tokens or with ids that the model does not have,
+        ChatError for messages that the template refuses.
+        """
+        if isinstance(prompt, str):
+            if raw or self.chat_template is None:
+                ids = self.tokenizer.encode(prompt)
+            else:
+                ids = self.chat_template.encode([{"role": "user", "content": prompt}])
+        elif all(isinstance(item, int | np.integer) for item in prompt):
+            ids = [int(item) for item in prompt]  # type: ignore[arg-type]
+        elif self.chat_template is None:
+            raise PromptError(f"{self.checkpoint.path} has no chat template; pass text")
+        else:
+            ids = self.chat_template.encode(prompt)  # type: ignore[arg-type]
+        return self._checked(ids)
+
+    def _checked(self, ids: list[int]) -> list[int]:
+        if not ids:
+            raise PromptError("the prompt is empty; give at least one token")
+        if len(ids) > self.max_context:
+            raise PromptError(
+                f"the prompt has {len(ids)} tokens, the context holds {self.max_context}; "
+                "shorten it, or load the model with a larger max_context"
+            )
+        size = self.checkpoint.config.vocab_size
+        wrong = next((i for i in ids if not 0 <= i < size), None)
+        if wrong is not None:
+            raise PromptError(f"the prompt holds the token id {wrong}, the model has 0..{size - 1}")
+        return ids
+
+    def logits(self, ids: Sequence[int]) -> Array:
+        """Logits float32 (vocab_size,) for what follows `ids`, the whole sequence.
+
+        Only what differs from the previous call's sequence is computed. Raises PromptError as
+        `encode` does.
+        """
+        return self._logits(self._checked(list(ids)))[0]
+
+    def _logits(self, ids: list[int]) -> tuple[Array, int]:
+        """The logits after `ids`, and how many of the ids had to be computed."""
+        self._owner = None
+        past = _common_prefix(self._cached, ids[:-1])
+        del self._cached[past:]
+        logits = np.empty(0, np.float32)
+        for at in range(past, len(ids), CHUNK):
+            logits = self._extend(ids[at : at + CHUNK])
+        return logits, len(ids) - past
+
+    def _extend(self, ids: list[int]) -> Array:
+        """The logits after the cached sequence and `ids`, which joins it."""
+        logits = self._main(np.array([ids], np.int32), (len(self._cached),))
+        self._cached += ids  # only now: an interrupted call leaves its rows undefined
+        return logits[0]
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        max_new_tokens: int = 128,
+        raw: bool = False,
+        sampler: Sampler | None = None,
+    ) -> Iterator[str]:
+        """The answer as text, piece by piece as it is generated; arguments as for `generate`."""
+        run = _Run(self.encode(prompt, raw=raw))
+        return self._pieces(run, max_new_tokens, sampler or Sampler())
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        max_new_tokens: int = 128,
+        raw: bool = False,
+        sampler: Sampler | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Generation:
+        """Answer a prompt (see `encode`) with at most `max_new_tokens` tokens.
+
+        sampler: how tokens are drawn; None: greedily. on_text: called with each piece of text.
+        Raises PromptError or ChatError for a prompt that cannot be answered.
+        """
+        run = _Run(self.encode(prompt, raw=raw))
+        pieces: list[str] = []
+        for piece in self._pieces(run, max_new_tokens, sampler or Sampler()):
+            pieces.append(piece)
+            if on_text is not None:
+                on_text(piece)
+        return run.finished("".join(pieces))
+
+    def _pieces(self, run: _Run, max_new_tokens: int, sampler: Sampler) -> Iterator[str]:
+        if max_new_tokens < 1:
+            raise PromptError(f"max_new_tokens must be at least 1, is {max_new_tokens}")
+        text = self.tokenizer.stream()
+        start = time.perf_counter()
+        logits, run.prefilled = self._logits(run.prompt_ids)
+        self._owner = run
+        token = sampler(logits)
+        run.prefill_s = time.perf_counter() - start
+        while token not in self.tokenizer.stop_ids:
+            run.ids.append(token)
+            # A padded vocabulary has logits for ids without a token.
+            if token < self.tokenizer.vocab_size and (piece := text.step(token)):
+                yield piece
+            if len(run.ids) == max_new_tokens:
+                run.stopped = "length"
+                break
+            if len(self._cached) == self.max_context:
+                run.stopped = "context"
+                break
+            start = time.perf_counter()
+            if self._owner is not run:  # something else was asked of the model in between
+                self._logits([*run.prompt_ids, *run.ids[:-1]])
+                self._owner = run
+            token = sampler(self._extend([token]))
+            run.decode_s += time.perf_counter() - start
+            run.steps += 1
+        if rest := text.finish():
+            yield rest
+
+    def reset(self) -> None:
+        """Forget the cached positions."""
+        self._cached.clear()
+
+
+def _context(checkpoint: Checkpoint, asked: int | None) -> int:
+    longest = checkpoint.config.context_length
+    if asked is None:
+        return min(longest, DEFAULT_CONTEXT)
+    if not 1 <= asked <= longest:
+        raise ModelError(
+            f"{checkpoint.path}: max_context must lie in 1..{longest}, the model's own, is {asked}"
+        )
+    return asked
+
+
+def _prepared(executable: Executable, weights: list[Array]) -> Sequence[Array]:
+    """The weights as `main` takes them: repacked where the compiler wants them so."""
+    if "main_transform_params" not in executable:
+        return weights
+    return executable["main_transform_params"](tuple(weights))
+
+
+def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    count = 0
+    for x, y in zip(a, b, strict=False):
+        if x != y:
+            break
+        count += 1
+    return count
+
+
+def peak_rss_mb() -> float:
+    """The most memory this process has held, in MB (10^6 bytes)."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            for line in status:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024 / 1e6
+    except OSError:
+        pass
+    import resource
+    import sys
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
