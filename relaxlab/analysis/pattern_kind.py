@@ -183,7 +183,11 @@ def _reduction_kind(site: _Site, written: Indices, an: Analyzer) -> tuple[Patter
     if not _updates(site):
         raise _Opaque(f"{site.where} overwrites its result along an axis")
     kept = set(symbols_in(written))
-    extra = [a for a in site.axes if a.var not in kept and not _is_unit(a, an)]
+    extra = [
+        a
+        for a in site.axes
+        if a.var not in kept and (a.kind == "reduce" or not an.prove_equal(a.dom.extent, 1))
+    ]
     if not extra:
         raise _Opaque(f"{site.where} updates its output in place")
     names = ", ".join(a.var.name for a in extra)
@@ -191,10 +195,6 @@ def _reduction_kind(site: _Site, written: Indices, an: Analyzer) -> tuple[Patter
         reason = f"{site.where} sums products over {names}"
         return PatternKind.OUT_EWISE_FUSIBLE, reason
     return PatternKind.REDUCTION, f"{site.where} reduces over {names}"
-
-
-def _is_unit(axis: IterVar, an: Analyzer) -> bool:
-    return an.prove_equal(axis.dom.extent, 1) is True
 
 
 def _is_multiply_add(store: BufferStore) -> bool:

@@ -18,6 +18,8 @@ B = te.placeholder((m,), "float32", "B")
 W = te.placeholder((m, 64), "float32", "W")
 I = te.placeholder((n,), "int64", "I")  # noqa: E741
 r = te.reduce_axis(m, "k")
+ONE = te.placeholder((n, 1), "float32", "ONE")
+unit = te.reduce_axis(1, "u")
 ROW_MAX = te.compute((n,), lambda i: te.te_max(A[i, r.var], r), "row_max")
 
 K = PatternKind
@@ -34,6 +36,7 @@ COMPUTED = [
     ((A,), te.compute((n,), lambda i: te.te_sum(A[i, r.var] * A[i, r.var], r)),
      K.REDUCTION, "reduces over vk"),
     ((A,), te.compute((n,), lambda i: te.te_sum(A[i, r.var], r)), K.REDUCTION, "reduces over"),
+    ((ONE,), te.compute((n,), lambda i: te.te_sum(ONE[i, unit.var], unit)), K.REDUCTION, "vu"),
     ((A,), te.compute((n,), lambda i: ROW_MAX[i] * 2.0), K.REDUCTION, "reduces over vk"),
     ((A,), te.compute((n, m), lambda i, j: A[i, j] - ROW_MAX[i]), K.OUT_EWISE_FUSIBLE,
      "applies row_max to whole rows"),
