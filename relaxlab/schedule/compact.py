@@ -37,7 +37,7 @@ from relaxlab.schedule.ranges import (
     Span,
     bind_stmt,
     binding_of,
-    covers,
+    covers_inside,
     loop_env,
     shape_analyzer,
     span_of,
@@ -98,7 +98,7 @@ def _compact(func: PrimFunc, owner: str, buffer: Buffer) -> PrimFunc:
         for s in found[0].path[: site + 1]:
             bind_stmt(an, s)
         spans = [_spans(a, site, lets, buffer, an) for a in found]
-        if site == len(path) - 1 or _filled_first(found, spans, site, an):
+        if site == len(path) - 1 or _filled_first(found, spans, site, buffer.shape, an):
             return _placed(func, buffer, found[0].path[: site + 1], spans, an)
     raise AssertionError("the owning block is always a site")
 
@@ -218,7 +218,11 @@ def _spans(
 
 
 def _filled_first(
-    found: list[Access], spans: list[tuple[Span, ...]], site: int, an: Analyzer
+    found: list[Access],
+    spans: list[tuple[Span, ...]],
+    site: int,
+    shape: tuple[PrimExpr, ...],
+    an: Analyzer,
 ) -> bool:
     """Whether each read finds what an earlier write of the same iteration left there."""
     pairs = list(zip(found, spans, strict=True))
@@ -227,7 +231,10 @@ def _filled_first(
         any(
             w.order < a.order
             and _unconditional(w, a, site)
-            and all(covers(x, y, an) for x, y in zip(made, needed, strict=True))
+            and all(
+                covers_inside(x, y, dim, an)
+                for x, y, dim in zip(made, needed, shape, strict=True)
+            )
             for w, made in writers
         )
         for a, needed in pairs

@@ -33,12 +33,13 @@ from relaxlab.schedule.ranges import (
     analyzer_at,
     axis_env,
     bind_stmt,
-    binding_of,
     covers,
+    covers_inside,
     intersection,
     loop_env,
     relaxed_region,
     span_of,
+    spans_under,
     union,
 )
 from relaxlab.schedule.scope import (
@@ -56,7 +57,6 @@ from relaxlab.schedule.tree import (
     describe_loop,
     find_block,
     find_loop,
-    path_to,
     realizes_under,
     vars_in,
 )
@@ -210,16 +210,6 @@ def _inner_analyzer(target: LoopPlace) -> Analyzer:
     return an
 
 
-def _spans_under(
-    region: BufferRegion, realize: BlockRealize, target: LoopPlace, an: Analyzer
-) -> tuple[Span, ...]:
-    """What the block touches in one iteration of the target loop."""
-    path = path_to(target.loop.body, lambda s: s is realize)
-    assert path is not None
-    inside = [s for s in path if isinstance(s, For)]
-    return relaxed_region(region, binding_of(realize), loop_env(inside, an), an)
-
-
 def _needed(
     buffer: Buffer, consumers: Iterable[BlockRealize], target: LoopPlace, an: Analyzer
 ) -> tuple[Span, ...] | None:
@@ -228,7 +218,7 @@ def _needed(
     for c in consumers:
         for r in c.block.reads:
             if r.buffer is buffer:
-                spans = _spans_under(r, c, target, an)
+                spans = spans_under(r, c, target, an)
                 both = zip(total or spans, spans, strict=True)
                 total = tuple(union(a, b, an) for a, b in both)
     return total
@@ -257,7 +247,7 @@ def _made(
         for w in m.block.writes:
             if w.buffer is not buffer:
                 continue
-            spans = _spans_under(w, m, target, an)
+            spans = spans_under(w, m, target, an)
             pairs = list(zip(total or spans, spans, strict=True))
             if not all(covers(a, b, an) and covers(b, a, an) for a, b in pairs):
                 raise ScheduleError(
@@ -371,7 +361,7 @@ def _require_available(
             continue
         axes = vars_in(r.min) & domain.keys()
         pointwise = r.extent == ONE and len(axes) == 1 and _unit_stride(r.min, axes.pop(), an)
-        if not (pointwise and covers(made, want, an)):
+        if not (pointwise and covers_inside(made, want, region.buffer.shape[d], an)):
             raise ScheduleError(
                 "reverse_compute_at", describe_block(block),
                 f"what the block reads of {region.buffer.name} in dimension {d} ({r.min}) is made "

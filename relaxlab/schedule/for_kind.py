@@ -6,8 +6,9 @@ from relaxlab.ir import expr
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import ForKind, PrimFunc
 from relaxlab.ir.node import replace
+from relaxlab.schedule.dependence import require_order_free
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.scope import axes_bound_to, require_order_free
+from relaxlab.schedule.scope import axes_bound_to
 from relaxlab.schedule.tree import LoopPlace, describe_loop, find_loop
 
 _THREADS = {f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"}

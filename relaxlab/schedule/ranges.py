@@ -11,7 +11,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, BlockRealize, BufferRegion, For, PrimFunc, Range, Stmt
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.schedule.tree import Place, vars_in
+from relaxlab.schedule.tree import LoopPlace, Place, path_to, vars_in
 
 ZERO = expr.const(0)
 ONE = expr.const(1)
@@ -144,3 +144,21 @@ def _extreme(
 def covers(outer: Span, inner: Span, an: Analyzer) -> bool:
     """Whether `inner` provably lies within `outer`."""
     return bool(an.prove(expr.LE(outer.lo, inner.lo)) and an.prove(expr.GE(outer.hi, inner.hi)))
+
+
+def covers_inside(outer: Span, inner: Span, dim: PrimExpr, an: Analyzer) -> bool:
+    """Whether what lies in `inner` and in a dimension of `dim` elements lies within `outer`."""
+    below = an.prove(expr.LE(outer.lo, inner.lo)) or an.prove(expr.LE(outer.lo, ZERO))
+    return bool(
+        below and (an.prove(expr.GE(outer.hi, inner.hi)) or an.prove(expr.GE(outer.hi, dim - 1)))
+    )
+
+
+def spans_under(
+    region: BufferRegion, realize: BlockRealize, target: LoopPlace, an: Analyzer
+) -> tuple[Span, ...]:
+    """What the block's region touches in one iteration of the target loop."""
+    path = path_to(target.loop.body, lambda s: s is realize)
+    assert path is not None
+    inside = [s for s in path if isinstance(s, For)]
+    return relaxed_region(region, binding_of(realize), loop_env(inside, an), an)

@@ -7,8 +7,6 @@ from relaxlab.ir.loops import (
     Block,
     BlockRealize,
     Buffer,
-    BufferRegion,
-    For,
     IterVar,
     PrimFunc,
     Stmt,
@@ -17,9 +15,7 @@ from relaxlab.ir.node import Node
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.tree import (
     BlockPlace,
-    LoopPlace,
     describe_block,
-    describe_loop,
     realizes_under,
     vars_in,
     walk_stmts,
@@ -94,50 +90,6 @@ def require_computed_alone(primitive: str, place: BlockPlace) -> None:
             about=(other.name,),
         )  # fmt: skip
     raise ScheduleError(primitive, describe_block(block), condition, about=(block.name,))
-
-
-def require_order_free(primitive: str, place: LoopPlace) -> None:
-    """Raise ScheduleError unless the iterations of the loop may run in any order.
-
-    They may when each block under it has only spatial and reduce axes and touches the elements
-    it both reads and writes at one place (an accumulation), not at two.
-    """
-    for s in walk_stmts(place.loop.body):
-        if isinstance(s, BlockRealize):
-            break
-        if not realizes_under(s) and not isinstance(s, For | Block):
-            raise ScheduleError(
-                primitive, describe_loop(place.loop), "every statement under the loop is in a block"
-            )
-    for r in realizes_under(place.loop.body):
-        fault = _order_fault(r.block)
-        if fault is not None:
-            raise ScheduleError(
-                primitive, describe_loop(place.loop), fault, about=(r.block.name,)
-            )  # fmt: skip
-
-
-def _order_fault(block: Block) -> str | None:
-    for iv in block.iter_vars:
-        if iv.kind not in ("spatial", "reduce"):
-            return (
-                f"all axes are spatial or reduce; axis {iv.var.name} of block {block.name!r} "
-                f"is {iv.kind}"
-            )
-    for w in block.writes:
-        for r in block.reads:
-            if r.buffer is w.buffer and not same_region(r, w):
-                return (
-                    f"no iteration depends on another; block {block.name!r} reads "
-                    f"{w.buffer.name} elsewhere than where it writes it"
-                )
-    return None
-
-
-def same_region(a: BufferRegion, b: BufferRegion) -> bool:
-    """Whether two regions are the same box, expression by expression."""
-    pairs = zip(a.region, b.region, strict=True)
-    return a.buffer is b.buffer and all(x.min == y.min and x.extent == y.extent for x, y in pairs)
 
 
 def axes_bound_to(var: Var, under: Stmt) -> list[tuple[BlockRealize, IterVar]]:

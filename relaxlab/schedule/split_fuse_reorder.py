@@ -10,9 +10,9 @@ from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import BlockRealize, For, PrimFunc, Range, Stmt
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.dependence import require_order_free
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, bind_stmt
-from relaxlab.schedule.scope import require_order_free
 from relaxlab.schedule.tree import (
     LoopPlace,
     Place,
@@ -166,7 +166,7 @@ def reorder(func: PrimFunc, variables: Sequence[Var]) -> PrimFunc:
                 f"nothing but the next loop is inside the loop; there is a {what}",
                 about=(outer.loop_var,),
             )  # fmt: skip
-    require_order_free("reorder", top)
+    require_order_free("reorder", find_loop(func, chain[-1].loop_var, "reorder"))
     named = {c.loop_var: c for c in chain if c.loop_var in variables}
     queue = [named[v] for v in variables]
     order = [queue.pop(0) if c.loop_var in named else c for c in chain]

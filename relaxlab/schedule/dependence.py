@@ -1,0 +1,104 @@
+"""Whether the iterations of a loop may run in any order, or at once."""
+
+from __future__ import annotations
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferRegion, For
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.ranges import Span, analyzer_at, bind_stmt, covers_inside, spans_under
+from relaxlab.schedule.scope import read, written
+from relaxlab.schedule.tree import LoopPlace, describe_loop, realizes_under, walk_stmts
+
+
+def require_order_free(primitive: str, place: LoopPlace) -> None:
+    """Raise ScheduleError unless the iterations of the loop may run in any order.
+
+    They may when each block under it has only spatial and reduce axes, touches the elements it
+    both reads and writes at one place (an accumulation), and reads of other blocks under the loop
+    only what they made before in the same iteration.
+    """
+    for s in walk_stmts(place.loop.body):
+        if isinstance(s, BlockRealize):
+            break
+        if not realizes_under(s) and not isinstance(s, For | Block):
+            raise ScheduleError(
+                primitive, describe_loop(place.loop), "every statement under the loop is in a block"
+            )
+    blocks = realizes_under(place.loop.body)
+    for r in blocks:
+        fault = _order_fault(r.block)
+        if fault is not None:
+            raise ScheduleError(primitive, describe_loop(place.loop), fault, about=(r.block.name,))
+    if len(blocks) > 1:
+        _require_no_exchange(primitive, place, blocks)
+
+
+def _order_fault(block: Block) -> str | None:
+    for iv in block.iter_vars:
+        if iv.kind not in ("spatial", "reduce"):
+            return (
+                f"all axes are spatial or reduce; axis {iv.var.name} of block {block.name!r} "
+                f"is {iv.kind}"
+            )
+    for w in block.writes:
+        for r in block.reads:
+            if r.buffer is w.buffer and not same_region(r, w):
+                return (
+                    f"no iteration depends on another; block {block.name!r} reads "
+                    f"{w.buffer.name} elsewhere than where it writes it"
+                )
+    return None
+
+
+def same_region(a: BufferRegion, b: BufferRegion) -> bool:
+    """Whether two regions are the same box, expression by expression."""
+    pairs = zip(a.region, b.region, strict=True)
+    return a.buffer is b.buffer and all(x.min == y.min and x.extent == y.extent for x, y in pairs)
+
+
+def _require_no_exchange(primitive: str, place: LoopPlace, blocks: list[BlockRealize]) -> None:
+    """No iteration reads what another one writes."""
+    an = analyzer_at(place)
+    bind_stmt(an, place.loop)
+    made_here = {b for r in blocks for b in written(r.block)}
+    for i, reader in enumerate(blocks):
+        for buffer in dict.fromkeys(read(reader.block)):
+            others = [r for r in blocks if r is not reader and buffer in written(r.block)]
+            if buffer not in made_here or not others:
+                continue
+            earlier = [r for r in blocks[:i] if buffer in written(r.block)]
+            if not _made_before(buffer, reader, earlier, place, an):
+                raise ScheduleError(
+                    primitive, describe_loop(place.loop),
+                    f"no iteration depends on another; what block {reader.block.name!r} reads of "
+                    f"{buffer.name} is not all written before in the same iteration",
+                    suggestion="compute_at the producer under the loop",
+                    about=(reader.block.name, buffer),
+                )  # fmt: skip
+
+
+def _made_before(
+    buffer: Buffer,
+    reader: BlockRealize,
+    writers: list[BlockRealize],
+    place: LoopPlace,
+    an: Analyzer,
+) -> bool:
+    """Whether one of the writers makes all that the reader needs in one iteration."""
+    made = [
+        spans_under(w, r, place, an)
+        for r in writers
+        for w in r.block.writes
+        if w.buffer is buffer
+    ]
+    needed = [
+        spans_under(x, reader, place, an) for x in reader.block.reads if x.buffer is buffer
+    ]
+    return all(any(_covers_box(m, n, buffer, an) for m in made) for n in needed)
+
+
+def _covers_box(
+    made: tuple[Span, ...], needed: tuple[Span, ...], buffer: Buffer, an: Analyzer
+) -> bool:
+    dims = zip(made, needed, buffer.shape, strict=True)
+    return all(covers_inside(m, n, dim, an) for m, n, dim in dims)
