@@ -109,9 +109,9 @@ define(
 def _slices(call: graph.Call, shape: Shape) -> dict[int, tuple[PrimExpr, int, PrimExpr]]:
     """Per sliced dimension: first index, stride and number of elements.
 
-    Constants mean what they mean in NumPy: counted from the end when negative, moved into the
-    tensor otherwise. Symbolic bounds are not negative, and are moved into the tensor unless they
-    provably lie there or `assume_inbound` promises it.
+    Bounds mean what they mean in NumPy: constants count from the end when negative, and bounds
+    outside the tensor are moved into it. Symbolic bounds must not be negative. With
+    `assume_inbound` every bound counts from the front and must lie in the tensor.
     """
     axes = normal_axes(call, attr(call, "axes"), len(shape), "axes")
     begins, ends, strides = (_bounds(call, n, len(axes)) for n in ("begin", "end", "strides"))
@@ -120,6 +120,10 @@ def _slices(call: graph.Call, shape: Shape) -> dict[int, tuple[PrimExpr, int, Pr
         if not isinstance(stride, expr.IntImm) or stride.value == 0:
             raise fail(call, f"strides must be constants other than 0, got {stride}")
         inbound = attr(call, "assume_inbound")
+        for bound in (begin, end):
+            constant = isinstance(bound, expr.IntImm)
+            if not constant and impossible(call, expr.GE(bound, te.ZERO), f"{bound} is negative"):
+                raise fail(call, f"the symbolic bound {bound} is negative")
         result[axis] = _slice(shape[axis], begin, end, stride.value, inbound)
         if inbound:
             _check_promise(call, shape[axis], result[axis])
@@ -152,21 +156,21 @@ def _bounds(call: graph.Call, name: str, count: int) -> list[PrimExpr]:
 def _slice(
     extent: PrimExpr, begin: PrimExpr, end: PrimExpr, stride: int, inbound: bool
 ) -> tuple[PrimExpr, int, PrimExpr]:
-    low = 0 if stride > 0 else -1
-    high = extent if stride > 0 else extent - 1
-    if inbound:
-        first, last = begin, end
-    else:
-        first, last = (_moved_inside(v, extent, low, high) for v in (begin, end))
-    span = last - first if stride > 0 else first - last
+    """Only one side of each bound needs to be moved: past the other side nothing is left."""
+    if not inbound:
+        begin, end = _from_front(begin, extent), _from_front(end, extent)
+        if stride > 0:
+            begin, end = at_least(begin, te.ZERO), at_most(end, extent)
+        else:
+            begin, end = at_most(begin, extent - 1), at_least(end, expr.const(-1))
+    span = end - begin if stride > 0 else begin - end
     count = simplify((span + (abs(stride) - 1)) // abs(stride))
-    return first, stride, count if inbound else at_least(count, te.ZERO)
+    return begin, stride, count if inbound else at_least(count, te.ZERO)
 
 
-def _moved_inside(v: PrimExpr, extent: PrimExpr, low: int, high: PrimExpr) -> PrimExpr:
-    if isinstance(v, expr.IntImm) and v.value < 0:
-        v = extent + v.value
-    return at_least(at_most(v, high), expr.const(low))
+def _from_front(bound: PrimExpr, extent: PrimExpr) -> PrimExpr:
+    from_end = isinstance(bound, expr.IntImm) and bound.value < 0
+    return simplify(extent + bound) if from_end else bound
 
 
 def _strided_slice_infer(call: graph.Call, tys: TypesOf) -> Type:

@@ -57,14 +57,14 @@ def at_most(value: PrimExpr, limit: PrimExpr) -> PrimExpr:
     """`value`, or `limit` where it may be larger."""
     if prove(expr.LE(value, limit)) is True:
         return value
-    return simplify(expr.binary(expr.Min, value, limit))
+    return expr.binary(expr.Min, value, limit)
 
 
 def at_least(value: PrimExpr, limit: PrimExpr) -> PrimExpr:
     """`value`, or `limit` where it may be smaller."""
     if prove(expr.GE(value, limit)) is True:
         return value
-    return simplify(expr.binary(expr.Max, value, limit))
+    return expr.binary(expr.Max, value, limit)
 
 
 def _factors(dims: Sequence[PrimExpr]) -> tuple[int, Counter[PrimExpr]]:

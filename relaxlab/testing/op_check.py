@@ -100,7 +100,7 @@ def _text(a: Any) -> str:
             return str(a)
 
 
-class _Program:
+class CaseProgram:
     """The call of a case with its symbols, or with the numbers of `env` in their place."""
 
     def __init__(self, case: OpCase, env: Env, symbolic: bool) -> None:
@@ -164,7 +164,7 @@ def check_op(case: OpCase, env: Env, *, symbolic: bool, run: Run, seed: int = 0)
     """Compare the deduced type and the loops of a case with its reference; AssertionError on the
     first difference, naming the case, the sizes and the seed. `run` executes a loop function."""
     where = f"{case} with {dict(env)}, symbolic={symbolic}, seed={seed}"
-    program = _Program(case, env, symbolic)
+    program = CaseProgram(case, env, symbolic)
     arrays = _concrete(case.args, env, np.random.default_rng(seed))
     attrs = {k: _concrete_attr(v, env) for k, v in case.attrs.items()}
     reference = program.row.reference
@@ -196,7 +196,7 @@ def compare(got: Array, want: Array, where: str) -> None:
     )
 
 
-def _compare_type(program: _Program, ty: types.Type, array: Array, where: str) -> None:
+def _compare_type(program: CaseProgram, ty: types.Type, array: Array, where: str) -> None:
     assert isinstance(ty, types.TensorType), where
     assert ty.dtype == array.dtype.name, f"{where}: {ty} against {array.dtype}"
     assert ty.ndim in (-1, array.ndim), f"{where}: {ty} against shape {array.shape}"
