@@ -45,6 +45,8 @@ class _Checker:
     params: set[loops.Buffer] = field(default_factory=set[loops.Buffer])
     written: set[loops.Buffer] = field(default_factory=set[loops.Buffer])
     outer_loops: set[expr.Var] = field(default_factory=set[expr.Var])
+    private: dict[loops.Buffer, set[expr.Var]] = field(default_factory=dict)  # type: ignore
+    allowed: set[expr.Var] = field(default_factory=set[expr.Var])
     nest: list[loops.For] = field(default_factory=list[loops.For])
     ranges: dict[expr.Var, Bounds] = field(default_factory=dict[expr.Var, Bounds])
     guards: int = 0
@@ -185,11 +187,11 @@ class _Checker:
         else:
             self.bindings(s)
         state = (self.nest, self.ranges, self.outer_loops, self.guards)
-        loop_vars = {f.loop_var for f in self.nest}
-        self.outer_loops = self.outer_loops | loop_vars
-        self.nest, self.ranges = [], dict(self.ranges)
-        for v in loop_vars:
-            self.ranges.pop(v, None)
+        if block.iter_vars:  # a block without axes is only a place for buffers
+            loop_vars = {f.loop_var for f in self.nest}
+            self.outer_loops = self.outer_loops | loop_vars
+            self.ranges = {v: r for v, r in self.ranges.items() if v not in loop_vars}
+            self.nest = []
         with self.an.scope():
             self.guards += s.predicate != TRUE
             self.body(block)
@@ -213,6 +215,8 @@ class _Checker:
             new += symbols_in((*m.buffer.shape, *m.buffer.strides, *offset))
         self.variables.update(new)
         self.buffers.update(own)
+        around = self.outer_loops | {f.loop_var for f in self.nest}
+        self.private.update((b, around) for b in block.alloc_buffers)
         self.written.update(views)
         self.uninitialised(block)
         if block.init is not None:
@@ -439,7 +443,7 @@ class _Checker:
                 fix="define it with a loop, an axis, a parameter or a buffer's shape",
                 once=v,
             )
-        elif v in self.outer_loops:
+        elif v in self.outer_loops - self.allowed:
             self.report(
                 "E0330",
                 f"the block uses the loop variable {v.name} of a loop around it",
@@ -450,8 +454,11 @@ class _Checker:
             )
 
     def access(self, buffer: loops.Buffer, indices: tuple[expr.PrimExpr, ...], at: Node) -> None:
+        # What is allocated inside a loop belongs to one iteration, and is indexed from there.
+        before, self.allowed = self.allowed, self.private.get(buffer, set())
         for i in indices:
             self.value(i)
+        self.allowed = before
         if buffer not in self.buffers:
             self.report(
                 "E0329",

@@ -20,7 +20,7 @@ EXAMPLES = SECTION.findall(PAGE)
 
 def prim_func(text: str) -> tuple[str, loops.PrimFunc]:
     indented = "\n".join("    " + line for line in text.strip("\n").splitlines())
-    module = parse(f"@I.ir_module\nclass M:\n{indented}\n")
+    module = parse(f"@I.ir_module\nclass M:\n{indented}\n", check=False)
     [(name, func)] = module.items()
     assert isinstance(func, loops.PrimFunc)
     return name, func
@@ -115,6 +115,20 @@ def f(a: T.handle, c: T.handle):
         with T.block("C"):
             vi = T.axis.spatial(n, i)
             C[vi] = A[vi]
+""",
+    "scratch memory of one iteration, indexed from there": """
+def f(A: T.Buffer((32,), "float32"), C: T.Buffer((32,), "float32")):
+    for i in range(4):
+        with T.block("scope"):
+            t = T.alloc_buffer((8,), "float32", scope="local")
+            for k in range(8):
+                with T.block("fill"):
+                    vk = T.axis.spatial(32, i * 8 + k)
+                    t[vk - i * 8] = A[vk]
+            for k in range(8):
+                with T.block("use"):
+                    vk = T.axis.spatial(32, i * 8 + k)
+                    C[vk] = t[vk - i * 8] * T.float32(2)
 """,
     "no blocks": """
 def f(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
