@@ -10,15 +10,20 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Atom, Attrs, Node, binder_names, field_names
 
 _NAMED = (graph.GlobalVar, graph.ExternFunc, graph.Op)
+
+
+def _same_arrays(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 class StructuralMismatch(AssertionError):
@@ -66,7 +71,7 @@ class _Matcher:
             pairs = ((f"{path}[{k!r}]", a[k], b[k]) for k in a)
             return self._first(pairs)
         if isinstance(a, np.ndarray):
-            same = a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+            same = _same_arrays(cast("NDArray[Any]", a), b)
             return None if same else _report(path, a, b)
         if isinstance(a, float) and a != a and b != b:
             return None
@@ -130,7 +135,7 @@ class _Matcher:
 
     def _declarations(self, a: Any, b: Any, path: str) -> str | None:
         """Compare what is declared about two corresponding variables: all but the name."""
-        names = [n for n in field_names(type(a)) if n != "name"]
+        names = [n for n in field_names(cast("type[Node]", type(a))) if n != "name"]
         return self._first((f"{path}.{n}", getattr(a, n), getattr(b, n)) for n in names)
 
     def _modules(self, a: Module, b: Module, path: str) -> str | None:
@@ -205,8 +210,9 @@ def structural_key(root: Any) -> str:
                 digest.update(f"{k}=".encode())
                 feed(v)
         elif isinstance(value, np.ndarray):
-            digest.update(f"{value.dtype}{value.shape};".encode())
-            digest.update(np.ascontiguousarray(value).view(np.uint8).data)
+            array = cast("NDArray[Any]", value)
+            digest.update(f"{array.dtype}{array.shape};".encode())
+            digest.update(np.ascontiguousarray(array).view(np.uint8).data)
         else:
             digest.update(f"{value!r};".encode())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from relaxlab.ir.dtypes import element_of, is_float, is_int, lanes_of, with_lanes
 from relaxlab.ir.node import Atom, Node, binder, field_names, node, span_field
@@ -424,7 +424,7 @@ _FOLD: dict[type[BinaryOp], Callable[[Any, Any], Any]] = {
 def const(value: float, dtype: str | None = None) -> PrimExpr:
     """A constant; without a dtype, bool for bools, int64 for ints and float32 for floats."""
     if dtype is None:
-        kind = {bool: "bool", int: "int64"}
+        kind: dict[type, str] = {bool: "bool", int: "int64"}
         dtype = kind.get(type(value), "float32")
     lanes, scalar = lanes_of(dtype), element_of(dtype)
     imm: PrimExpr
@@ -535,7 +535,7 @@ def format_expr(e: Node, parent: int = 0) -> str:
             parts: list[str] = []
             for name in field_names(type(e)):
                 value = getattr(e, name)
-                values: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+                values = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
                 parts += [format_expr(v) if isinstance(v, PrimExpr) else _short(v) for v in values]
             return f"{type(e).__name__.lower()}({', '.join(parts)})"
 

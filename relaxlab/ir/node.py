@@ -8,9 +8,9 @@ classes: `children` and `map_children` read the fields, and passes dispatch with
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, Literal, TypeVar, dataclass_transform
+from typing import Any, Literal, TypeVar, cast, dataclass_transform
 
 from relaxlab.ir.span import Span
 
@@ -19,6 +19,7 @@ class Node:
     """Base of every IR node. Nodes compare by identity unless a subclass says otherwise."""
 
     __slots__ = ()
+    span: Span | None
 
 
 N = TypeVar("N", bound=Node)
@@ -101,9 +102,9 @@ NO_ATTRS = Attrs()
 
 def _freeze(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return tuple(_freeze(v) for v in value)
+        return tuple(_freeze(v) for v in cast("Iterable[Any]", value))
     if isinstance(value, Mapping) and not isinstance(value, Attrs):
-        return Attrs(value)
+        return Attrs(cast("Mapping[str, Any]", value))
     return value
 
 

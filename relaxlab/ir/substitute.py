@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.node import Atom, Attrs, Node, binder_names, field_names, map_children, replace
@@ -23,7 +23,9 @@ def substitute(
     type does, are redeclared once and consistently. A variable in a defining position is replaced
     only by another variable. Arithmetic folds as it is rebuilt.
     """
-    table: dict[Node, Node] = {**(symbols or {}), **(buffers or {}), **(values or {})}
+    table: dict[Node, Node] = {}
+    for given in cast("tuple[Mapping[Node, Node] | None, ...]", (symbols, buffers, values)):
+        table.update(given or {})
     if not table:
         return root
     has_symbols = bool(symbols)
@@ -48,11 +50,12 @@ def substitute(
 
 def _redeclare(n: Any, visit: Any) -> Any:
     changes: dict[str, Any] = {}
-    for name in field_names(type(n)):
+    for name in field_names(cast("type[Node]", type(n))):
         old = getattr(n, name)
         if isinstance(old, tuple):
-            new: Any = tuple(visit(v) for v in old)  # type: ignore
-            if all(a is b for a, b in zip(new, old, strict=True)):  # type: ignore
+            items = cast("tuple[Any, ...]", old)
+            new: Any = tuple(visit(v) for v in items)
+            if all(a is b for a, b in zip(new, items, strict=True)):
                 continue
         elif isinstance(old, Node):
             new = visit(old)
@@ -82,25 +85,37 @@ def atoms_of(root: Any) -> Iterator[Atom]:
 
 def symbols_in(root: Any) -> tuple[expr.Var, ...]:
     """The distinct scalar variables mentioned anywhere in `root`, bound or free, in order."""
-    return tuple(dict.fromkeys(a for a in atoms_of(root) if isinstance(a, expr.Var)))
+    return tuple(n for n in _nodes_once(root) if isinstance(n, expr.Var))
 
 
 def free_symbols(root: Any) -> tuple[expr.Var, ...]:
     """The scalar variables of `root` that no enclosing loop, let, block or parameter defines."""
     bound: set[Atom] = set()
-    for n in _all_nodes(root):
+    symbols: list[expr.Var] = []
+    for n in _nodes_once(root):
+        if isinstance(n, expr.Var):
+            symbols.append(n)
         for name in binder_names(type(n)):
             value = getattr(n, name)
             items = value if isinstance(value, tuple) else (value,)
-            bound.update(a for item in items for a in ([item] if isinstance(item, Atom) else []))
-    return tuple(s for s in symbols_in(root) if s not in bound)
+            bound.update(item for item in items if isinstance(item, Atom))
+    return tuple(s for s in symbols if s not in bound)
 
 
-def _all_nodes(root: Any) -> Iterator[Node]:
-    if isinstance(root, Node):
-        yield root
-        for name in field_names(type(root)):
-            yield from _all_nodes(getattr(root, name))
-    elif isinstance(root, tuple):
-        for item in root:  # type: ignore[reportUnknownVariableType]
-            yield from _all_nodes(item)
+def _nodes_once(root: Any) -> Iterator[Node]:
+    """Every node in `root`, parents first; an atom and what it declares only at first sight."""
+    seen: set[Atom] = set()
+    stack: list[Any] = [root]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, Node):
+            if isinstance(top, Atom):
+                if top in seen:
+                    continue
+                seen.add(top)
+            yield top
+            stack.extend(getattr(top, name) for name in reversed(field_names(type(top))))
+        elif isinstance(top, tuple):
+            stack.extend(reversed(top))  # type: ignore[reportUnknownArgumentType]
+        elif isinstance(top, Attrs):
+            stack.extend(reversed(tuple(top.values())))
