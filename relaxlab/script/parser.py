@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
+from importlib import import_module
 
+from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.ir.span import Source, Span
@@ -11,21 +14,22 @@ from relaxlab.script.captured import Captured
 from relaxlab.script.core import Context, Failure, no_environment
 from relaxlab.script.expressions import evaluate
 from relaxlab.script.modules import decorator_of, read_class, read_definition, read_module
-from relaxlab.script.values import Ref
+from relaxlab.script.values import Ref, Value
 
 _NAMESPACES = {"ir": Ref("I"), "relax": Ref("R"), "tir": Ref("T"), "tirx": Ref("T")}
 
 
-def parse(text: str, *, check: bool = False, name: str = "<script>") -> Module:
+def parse(text: str, *, check: bool = True, name: str = "<script>") -> Module:
     """The module that a script defines: a class with `@I.ir_module`, or functions.
 
     The text is interpreted, never executed; of Python's names only `I`, `R` and `T` exist in it.
-    `check`: also run the well-formedness checks. `name` is used in messages.
+    `check`: types are deduced and both levels checked for well-formedness too. `name` is used
+    in messages.
     Raises DiagnosticError with everything that is wrong, not only the first error.
     """
     source = Source(name, text)
     tree = syntax_tree(source)
-    cx = Context(source, no_environment, evaluate)
+    cx = _context(source, no_environment)
     cx.frames[0].update(I=Ref("I"), R=Ref("R"), T=Ref("T"))
     module = Module(())
     try:
@@ -35,6 +39,13 @@ def parse(text: str, *, check: bool = False, name: str = "<script>") -> Module:
     except RecursionError:
         cx.report(cx.error(tree, "E0116", "this program is nested too deeply to be read"))
     return _finished(cx, module, check)
+
+
+def _context(source: Source, environment: Callable[[str], Value]) -> Context:
+    """The state of a new parse. The rows of the operator table live in a room above this one,
+    which is loaded here so that every program may use them."""
+    import_module("relaxlab.ops")
+    return Context(source, environment, evaluate)
 
 
 def syntax_tree(source: Source) -> ast.Module:
@@ -93,8 +104,6 @@ def _import(cx: Context, stmt: ast.Import | ast.ImportFrom) -> None:
 def _finished(cx: Context, module: Module, check: bool) -> Module:
     problems = list(cx.diagnostics)
     if check and not problems:
-        from relaxlab.analysis.well_formed import check_well_formed
-
         problems = check_well_formed(module)
     if problems:
         raise DiagnosticError(sorted(problems, key=_position))
@@ -110,22 +119,19 @@ def _position(d: Diagnostic) -> tuple[int, int]:
 
 def parse_class(captured: Captured, node: ast.ClassDef) -> Module:
     """The module of a class under `@I.ir_module`."""
-    cx = Context(captured.source, captured.value, evaluate)
+    cx = _context(captured.source, captured.value)
     module, check = Module(()), True
     try:
         check = decorator_of(cx, node).options.get("check_well_formed") is not False
         module = read_class(cx, node)
     except Failure as failure:
         cx.report(failure.diagnostic)
-    return _finished(cx, module, check and CHECK_DECORATED)
-
-
-CHECK_DECORATED = False
+    return _finished(cx, module, check)
 
 
 def parse_function(captured: Captured, node: ast.FunctionDef) -> BaseFunc:
     """The function under `@R.function` or `@T.prim_func`."""
-    cx = Context(captured.source, captured.value, evaluate)
+    cx = _context(captured.source, captured.value)
     cx.functions[node.name] = None
     try:
         function = read_definition(cx, node)

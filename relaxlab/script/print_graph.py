@@ -12,7 +12,7 @@ from relaxlab.script.constants import constant_text
 from relaxlab.script.convert import is_symbolic
 from relaxlab.script.print_expr import scalar
 from relaxlab.script.print_types import annotation, attribute, dims, sequence
-from relaxlab.script.writer import Writer, string
+from relaxlab.script.writer import Writer, string, width
 
 
 def function(w: Writer, name: str, f: graph.Function, path: str) -> None:
@@ -35,7 +35,7 @@ def function(w: Writer, name: str, f: graph.Function, path: str) -> None:
         _header(w, name, params, ret)
         with w.indented():
             if f.attrs != NO_ATTRS:
-                w.line(f"R.func_attr({attribute(w, f.attrs)})")
+                w.line(f"R.func_attr({attribute(w, f.attrs, path + '.attrs')})")
             for s in symbols:
                 w.line(f"{w.names.of(s, s.name)} = T.{s.dtype}()")
             if w.in_module and any(isinstance(e, graph.GlobalVar) for e in _exprs(f.body)):
@@ -45,7 +45,7 @@ def function(w: Writer, name: str, f: graph.Function, path: str) -> None:
 
 def _header(w: Writer, name: str, params: list[str], ret: str) -> None:
     line = f"def {name}({', '.join(params)}){ret}:"
-    if len(line) <= 92:
+    if width(line) <= 92:
         w.line(line)
         return
     w.line(f"def {name}(")
@@ -199,7 +199,7 @@ def _call(w: Writer, e: graph.Call, path: str) -> str:
             args = [string(name), *args]
         case _:
             head = value(w, e.op, path + ".op")
-    args += [f"{k}={attribute(w, v)}" for k, v in e.attrs.items()]
+    args += [f"{k}={attribute(w, v, f'{path}.attrs[{k!r}]')}" for k, v in e.attrs.items()]
     if e.ty_args:
         args.append(f"ty_args={_types(w, e.ty_args, tys, '()')}")
     return f"{head}({', '.join(args)})"
@@ -223,7 +223,7 @@ def _call_tir(w: Writer, name: str, e: graph.Call, args: list[str], path: str) -
             tensors = args[1]
             extra = [f"tir_vars={text}" for text in args[2:] or ["R.shape([])"] * ambiguous]
     parts = [_callee_name(e.args[0], args[0]), tensors]
-    parts += [f"{k}={attribute(w, v)}" for k, v in e.attrs.items()]
+    parts += [f"{k}={attribute(w, v, f'{path}.attrs[{k!r}]')}" for k, v in e.attrs.items()]
     parts.append(f"out_ty={_types(w, e.ty_args, f'{path}.ty_args', '[]')}")
     return f"R.{name}({', '.join(parts + extra)})"
 

@@ -28,7 +28,7 @@ def prim_func(w: Writer, name: str, f: loops.PrimFunc, path: str) -> None:
             params = [_param(w, p, f"{path}.params[{i}]", matched) for i, p in enumerate(f.params)]
             w.line(f"def {name}({', '.join(params)}):")
             with w.indented():
-                _prologue(w, f, matched)
+                _prologue(w, f, matched, path)
                 if root is None:
                     statement(w, f.body, path + ".body")
                 else:
@@ -75,9 +75,11 @@ def _param(
     return f"{handle}: T.handle"
 
 
-def _prologue(w: Writer, f: loops.PrimFunc, matched: list[tuple[str, loops.Buffer, str]]) -> None:
+def _prologue(
+    w: Writer, f: loops.PrimFunc, matched: list[tuple[str, loops.Buffer, str]], path: str
+) -> None:
     if f.attrs:
-        w.line(f"T.func_attr({attribute(w, f.attrs)})")
+        w.line(f"T.func_attr({attribute(w, f.attrs, path + '.attrs')})")
     for symbol in free_symbols(f):
         w.line(f"{w.names.declare(symbol, symbol.name)} = T.{symbol.dtype}()")
     for handle, buffer, path in matched:
@@ -228,7 +230,7 @@ def _iterable(w: Writer, s: loops.For, path: str) -> str:
         ends = list(bounds(w, s.min, s.extent, path))
     extra = [f'thread="{s.thread}"'] if s.kind == "thread_binding" else []
     if s.annotations != NO_ATTRS:
-        extra.append(f"annotations={attribute(w, s.annotations)}")
+        extra.append(f"annotations={attribute(w, s.annotations, path + '.annotations')}")
     call = _LOOPS.get(s.kind) or ("T.serial" if extra else "range")
     return f"{call}({', '.join([*ends, *extra])})"
 
@@ -245,7 +247,7 @@ def _block(w: Writer, s: loops.BlockRealize, path: str) -> None:
         writes = [region(w, r, f"{inner}.writes[{i}]") for i, r in enumerate(b.writes)]
         w.line(f"T.writes({', '.join(writes)})")
         if b.annotations != NO_ATTRS:
-            w.line(f"T.sblock_attr({attribute(w, b.annotations)})")
+            w.line(f"T.sblock_attr({attribute(w, b.annotations, inner + '.annotations')})")
         _allocations(w, b, inner)
         for i, m in enumerate(b.match_buffers):
             where = f"{inner}.match_buffers[{i}]"
@@ -264,9 +266,9 @@ def _axes(w: Writer, s: loops.BlockRealize, path: str) -> None:
     axes = s.block.iter_vars
     if len(axes) > 1 and all(map(partial(_remaps, w), axes, s.iter_values)):
         kinds = "".join(a.kind[0].upper() for a in axes)
-        loop_vars = ", ".join(scalar(w, v) for v in s.iter_values)
+        bound = [scalar(w, v, f"{path}.iter_values[{i}]") for i, v in enumerate(s.iter_values)]
         names = ", ".join(w.names.declare(a.var, a.var.name) for a in axes)
-        text = f'{names} = T.axis.remap("{kinds}", [{loop_vars}])'
+        text = f'{names} = T.axis.remap("{kinds}", [{", ".join(bound)}])'
         w.line(w.mark(f"{path}.block.iter_vars", text))
         return
     values = [scalar(w, v, f"{path}.iter_values[{i}]") for i, v in enumerate(s.iter_values)]

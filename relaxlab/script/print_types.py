@@ -28,10 +28,10 @@ def annotation(w: Writer, ty: types.Type, path: str = "", *, quoted: bool = Fals
             text = f'R.Prim("{dtype}")'
         case types.PrimType(_, value):
             assert value is not None
-            text = f"R.Prim(value={dims(w, (value,), path, quoted)[0]})"
+            inner = scalar(w, value, path + ".value")
+            text = f"R.Prim(value={_quote(inner) if quoted else inner})"
         case types.TupleType(fields):
-            inner = _all(w, fields, path + ".fields", quoted)
-            text = f"R.Tuple({', '.join(inner)})"
+            text = f"R.Tuple({', '.join(_all(w, fields, path + '.fields', quoted))})"
         case types.FuncType():
             text = _callable(w, ty, path, quoted)
         case _:
@@ -85,7 +85,7 @@ def _callable(w: Writer, ty: types.FuncType, path: str, quoted: bool) -> str:
     return f"R.Callable(({params}), {ret}, {ty.is_pure})"
 
 
-def attribute(w: Writer, value: Any) -> str:
+def attribute(w: Writer, value: Any, path: str) -> str:
     """An attribute value: numbers, strings, lists, dictionaries, scalar expressions."""
     match value:
         case str():
@@ -98,16 +98,17 @@ def attribute(w: Writer, value: Any) -> str:
             text = repr(float(value))
             return text if np.isfinite(value) else f'float("{text}")'
         case tuple() | list():
-            return f"[{', '.join(attribute(w, v) for v in value)}]"  # type: ignore
+            items = [attribute(w, v, f"{path}[{i}]") for i, v in enumerate(value)]  # type: ignore
+            return f"[{', '.join(items)}]"
         case Attrs() | Mapping():
-            items = (f"{string(k)}: {attribute(w, v)}" for k, v in value.items())  # type: ignore
+            items = (f"{string(k)}: {attribute(w, v, f'{path}[{k!r}]')}" for k, v in value.items())  # type: ignore
             return f"{{{', '.join(items)}}}"
         case expr.IntImm(v, "int64"):  # a bare number would come back as a Python number
             return f"T.int64({v})"
         case PrimExpr():
-            return scalar(w, value)
+            return scalar(w, value, path)
         case types.Type():
-            return annotation(w, value)
+            return annotation(w, value, path)
         case _:
             kind = type(value).__name__
             raise TypeError(f"an attribute of type {kind} cannot be written in a script: {value!r}")

@@ -74,7 +74,7 @@ def _module(w: Writer, mod: Module) -> None:
         w.line("class Module:")
         with w.indented():
             if mod.attrs != NO_ATTRS:
-                w.line(f"I.module_attrs({attribute(w, mod.attrs)})")
+                w.line(f"I.module_attrs({attribute(w, mod.attrs, '.attrs')})")
             if not mod.functions and mod.attrs == NO_ATTRS:
                 w.line("pass")
             for i, (name, f) in enumerate(mod.functions):

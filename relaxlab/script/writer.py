@@ -25,6 +25,11 @@ def string(text: str) -> str:
     return f'"{literal[1:-1]}"' if '"' not in text else literal
 
 
+def width(text: str) -> int:
+    """The number of characters of `text` that will be seen."""
+    return len(_TOKEN.sub("", text))
+
+
 class Writer:
     """Lines of script text."""
 

@@ -35,8 +35,9 @@ class Module:
         for i in T.serial(4, n, annotations={"pragma": 1}):
             for j in T.thread_binding(8, thread="threadIdx.x"):
                 with T.sblock("view"):
-                    vi = T.axis.spatial(n, i)
-                    vj = T.axis.reduce((2, 8), j)
+                    vi = T.axis.spatial((4, n), i)
+                    vj = T.axis.reduce((2, 8), j + 2)
+                    T.where(j < 6)
                     T.reads(A[0:4, vi:vi + 4])
                     T.writes(C[vi, 0:8])
                     T.sblock_attr({"a": 1, "b": "x", "c": [1, 2]})
@@ -106,7 +107,7 @@ class Module:
         with R.dataflow():
             a: R.Tensor((n, m * 4), "float32") = R.add(x, x)
             b: R.Object = R.reshape(a, R.shape([n * 4, m]))
-            c: R.Tensor((n,), "float32") = R.match_cast(b, R.Tensor((n,), "float32"))
+            c: R.Tensor((n,), "float32") = R.match_cast(t[0], R.Tensor((n,), "float32"))
             d = t[0]
             e = (a, b)
             f1 = R.const([1.0, 2.0], "float32")
