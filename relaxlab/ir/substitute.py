@@ -67,22 +67,6 @@ def _redeclare(n: Any, visit: Any) -> Any:
     return replace(n, **changes) if changes else n
 
 
-def atoms_of(root: Any) -> Iterator[Atom]:
-    """Every occurrence of a variable or buffer in `root`, in field order, declarations included:
-    a buffer is followed by the symbols of its shape, a graph variable by those of its type."""
-    if isinstance(root, Node):
-        if isinstance(root, Atom):
-            yield root
-        for name in field_names(type(root)):
-            yield from atoms_of(getattr(root, name))
-    elif isinstance(root, tuple):
-        for item in root:  # type: ignore[reportUnknownVariableType]
-            yield from atoms_of(item)
-    elif isinstance(root, Attrs):
-        for item in root.values():
-            yield from atoms_of(item)
-
-
 def symbols_in(root: Any) -> tuple[expr.Var, ...]:
     """The distinct scalar variables mentioned anywhere in `root`, bound or free, in order."""
     return tuple(n for n in _nodes_once(root) if isinstance(n, expr.Var))
@@ -96,8 +80,8 @@ def free_symbols(root: Any) -> tuple[expr.Var, ...]:
         if isinstance(n, expr.Var):
             symbols.append(n)
         for name in binder_names(type(n)):
-            value = getattr(n, name)
-            items = value if isinstance(value, tuple) else (value,)
+            value: Any = getattr(n, name)
+            items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
             bound.update(item for item in items if isinstance(item, Atom))
     return tuple(s for s in symbols if s not in bound)
 
