@@ -75,5 +75,6 @@ def _binding(
         known[key] = b.var
         return key, b
     note("eliminate_common_subexpr", f"{name}.{b.var.name}", f"is computed as {first.name}")
-    same[b.var] = first
+    if isinstance(b.var, graph.DataflowVar) or not isinstance(first, graph.DataflowVar):
+        same[b.var] = first  # otherwise the copy carries the value out of the block
     return None, replace(b, value=first)

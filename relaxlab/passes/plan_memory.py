@@ -224,11 +224,11 @@ def _apply(fn: graph.Function, plan: MemoryPlan) -> graph.Function:
         return with_bindings(blk, new)
 
     planned = map_blocks(fn, block)
-    if None in storages:
-        first = graph.BindingBlock((storages[None],))
-        body = replace(planned.body, blocks=(first, *planned.body.blocks))
-        planned = replace_body(planned, body)
-    return planned
+    if None not in storages:
+        return planned
+    first, *rest = planned.body.blocks
+    first = replace(first, bindings=(storages[None], *first.bindings))
+    return replace_body(planned, replace(planned.body, blocks=(first, *rest)))
 
 
 def _tensor_at(storage: graph.Var, p: Placement) -> graph.Call:
