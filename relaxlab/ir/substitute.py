@@ -81,7 +81,7 @@ def free_symbols(root: Any) -> tuple[expr.Var, ...]:
             symbols.append(n)
         for name in binder_names(type(n)):
             value: Any = getattr(n, name)
-            items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+            items = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
             bound.update(item for item in items if isinstance(item, Atom))
     return tuple(s for s in symbols if s not in bound)
 
