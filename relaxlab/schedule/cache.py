@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.regions import point_region
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import Var
@@ -40,6 +41,7 @@ from relaxlab.schedule.tree import (
     TRUE,
     BlockPlace,
     Place,
+    child_stmts,
     describe_block,
     find_block,
     fresh_block_name,
@@ -185,7 +187,7 @@ def _block_box(
     """The box of `buffer` that the regions' blocks touch over their whole domains."""
     an = analyzer_at(place)
     total: tuple[Span, ...] | None = None
-    env = {}
+    env: dict[Var, Span | None] = {}
     for r in realizes_under(place.scope.body):
         env |= axis_env(r.block)
     for region in regions:
@@ -201,7 +203,7 @@ def _block_box(
     return total
 
 
-def _clipped(span: Span, dim: expr.PrimExpr, an) -> Span:  # type: ignore[no-untyped-def]
+def _clipped(span: Span, dim: expr.PrimExpr, an: Analyzer) -> Span:
     """The span within the buffer: guarded reads may reach beyond its edges."""
     lo = span.lo if an.prove(expr.GE(span.lo, ZERO)) else ZERO
     hi = span.hi if an.prove(expr.LT(span.hi, dim)) else dim - 1
@@ -271,9 +273,7 @@ def _insert(body: Stmt, index: int, new: Stmt) -> Stmt:
     return loops.seq(*stmts[:index], new, *stmts[index:])
 
 
-def _map_children(s: Stmt, fn) -> Stmt:  # type: ignore[no-untyped-def]
-    from relaxlab.schedule.tree import child_stmts
-
+def _map_children(s: Stmt, fn: Callable[[Stmt], Stmt]) -> Stmt:
     new = s
     for c in child_stmts(s):
         mapped = fn(c)

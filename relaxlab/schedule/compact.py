@@ -9,7 +9,7 @@ Global buffers stay where they are: they are planned with the rest of main memor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from relaxlab.analysis.arith import Analyzer
@@ -44,7 +44,7 @@ from relaxlab.schedule.ranges import (
     union,
 )
 from relaxlab.schedule.regions import (
-    has_address_taken,
+    addressed_buffers,
     rewrite_accesses,
     with_alloc,
     without_alloc,
@@ -52,6 +52,7 @@ from relaxlab.schedule.regions import (
 from relaxlab.schedule.tree import (
     TRUE,
     Place,
+    all_blocks,
     child_stmts,
     find_loop,
     fresh_block_name,
@@ -73,24 +74,19 @@ class Access:
 
 def compact_buffers(func: PrimFunc) -> PrimFunc:
     """`func` with its `local` and `shared` buffers allocated and sized per iteration."""
-    for block in [b for b in _blocks(func) if realizes_under(b.body)]:
+    lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, expr.Let | LetStmt)}
+    fixed = addressed_buffers(func.body)
+    for block in [b for b in all_blocks(func) if realizes_under(b.body)]:
         for buffer in block.alloc_buffers:
-            if buffer.scope != "global":
-                func = _compact(func, block.name, buffer)
+            if buffer.scope != "global" and buffer not in fixed:
+                func = _compact(func, block.name, buffer, lets)
     return func
 
 
-def _blocks(func: PrimFunc) -> list[Block]:
-    return [n for n in walk(func.body) if isinstance(n, Block)]
-
-
-def _compact(func: PrimFunc, owner: str, buffer: Buffer) -> PrimFunc:
-    if has_address_taken(func.body, buffer):
-        return func
+def _compact(func: PrimFunc, owner: str, buffer: Buffer, lets: Env) -> PrimFunc:
     found = _accesses(func, buffer)
     if not found:
         return without_alloc(func, buffer)
-    lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, expr.Let | LetStmt)}
     path = path_to(func.body, lambda s: isinstance(s, Block) and s.name == owner)
     assert path is not None
     for site in _sites(found, len(path) - 1, buffer):
@@ -270,10 +266,10 @@ def _placed(
         return func
     new = replace(buffer, shape=tuple(shape), strides=())
 
-    def index(indices):  # type: ignore[no-untyped-def]
+    def index(indices: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
         return tuple(_shifted(i, lo) for i, lo in zip(indices, starts, strict=True))
 
-    def region(ranges):  # type: ignore[no-untyped-def]
+    def region(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
         pairs = zip(ranges, starts, strict=True)
         return tuple(Range(_shifted(r.min, lo), r.extent) for r, lo in pairs)
 

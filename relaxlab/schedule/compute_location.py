@@ -360,7 +360,7 @@ def _require_available(
         if covers(made, whole, an):
             continue
         axes = vars_in(r.min) & domain.keys()
-        pointwise = r.extent == ONE and len(axes) == 1 and _unit_stride(r.min, axes.pop(), an)
+        pointwise = r.extent == ONE and len(axes) == 1 and _unit_stride(r.min, next(iter(axes)), an)
         if not (pointwise and covers_inside(made, want, region.buffer.shape[d], an)):
             raise ScheduleError(
                 "reverse_compute_at", describe_block(block),
@@ -402,15 +402,18 @@ def _nest(
     around: list[For] = []
     conditions: list[PrimExpr] = []
     for i, iv in enumerate(realize.block.iter_vars):
-        start, extent, cuts = _axis_range(iv, domain.get(iv.var), an)
-        if extent == ONE and not preserve_unit_loops:
-            value = start
-        else:
+        whole = Span(iv.dom.min, iv.dom.min + iv.dom.extent - 1)
+        start, extent = _axis_range(whole, iv.dom.extent, domain.get(iv.var), an)
+        value = start
+        if extent != ONE or preserve_unit_loops:
             ax = Var(f"ax{i}")
             around.append(For(ax, ZERO, extent, "serial", realize))
             value = start + ax
         values.append(value)
-        conditions += [cut(value) for cut in cuts]
+        if not an.prove(expr.GE(start, whole.lo)):
+            conditions.append(expr.GE(value, whole.lo))
+        if not an.prove(expr.LE(start + extent - 1, whole.hi)):
+            conditions.append(expr.LT(value, an.simplify(whole.hi + 1)))
     nest: Stmt = replace(
         realize, iter_values=tuple(values), predicate=expr.all_of(conditions)
     )
@@ -419,21 +422,16 @@ def _nest(
     return nest
 
 
-def _axis_range(iv: IterVar, span: Span | None, an: Analyzer):  # type: ignore[no-untyped-def]
-    """First value and number of values of an axis, and the conditions on its value."""
-    lo, hi = iv.dom.min, iv.dom.min + iv.dom.extent - 1
-    if span is None or covers(span, Span(lo, hi), an):
-        return lo, iv.dom.extent, []
+def _axis_range(
+    whole: Span, size: PrimExpr, span: Span | None, an: Analyzer
+) -> tuple[PrimExpr, PrimExpr]:
+    """First value and number of values of an axis of `size` values that runs over `span`."""
+    if span is None or covers(span, whole, an):
+        return whole.lo, size
     extent = _bounded(an.simplify(span.hi - span.lo + 1), an)
-    if an.prove(expr.LE(iv.dom.extent, extent)):
-        return lo, iv.dom.extent, []
-    cuts = []
-    start = an.simplify(span.lo)
-    if not an.prove(expr.GE(start, lo)):
-        cuts.append(lambda value: expr.GE(value, lo))
-    if not an.prove(expr.LE(start + extent - 1, hi)):
-        cuts.append(lambda value: expr.LT(value, an.simplify(hi + 1)))
-    return start, extent, cuts
+    if an.prove(expr.LE(size, extent)):
+        return whole.lo, size
+    return an.simplify(span.lo), extent
 
 
 def _bounded(extent: PrimExpr, an: Analyzer) -> PrimExpr:

@@ -10,7 +10,7 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import analyzer_at
 from relaxlab.schedule.regions import (
-    has_opaque_access,
+    opaque_buffers,
     refreshed,
     replace_loads,
     without_alloc,
@@ -75,7 +75,7 @@ def _require_intermediate(primitive: str, place: BlockPlace, buffer: Buffer) -> 
             f"{buffer.name} is allocated by the enclosing block {place.scope.name!r}",
             about=(buffer,),
         )  # fmt: skip
-    if has_opaque_access(place.func.body, buffer):
+    if buffer in opaque_buffers(place.func.body):
         raise ScheduleError(
             primitive, describe_block(place.block),
             f"{buffer.name} is only loaded and stored, not taken as an address or matched",

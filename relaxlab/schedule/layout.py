@@ -29,8 +29,8 @@ from relaxlab.schedule.cache import buffer_of
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import ZERO, bind_stmt, shape_analyzer
 from relaxlab.schedule.regions import (
-    has_opaque_access,
     mentions,
+    opaque_buffers,
     refreshed,
     with_alloc,
     without_alloc,
@@ -87,7 +87,7 @@ def transform_layout(
     """
     place = find_block(func, name, "transform_layout")
     buffer = buffer_of(place.block, kind, index, "transform_layout")
-    if has_opaque_access(func.body, buffer):
+    if buffer in opaque_buffers(func.body):
         raise ScheduleError(
             "transform_layout", describe_block(place.block),
             f"{buffer.name} is only loaded and stored, not matched or taken as an address",

@@ -92,7 +92,7 @@ def simplified(root: S, an: Analyzer) -> S:
 
 def redirect(root: Stmt, old: Buffer, new: Buffer) -> Stmt:
     """`root` with every access of `old` made to `new`, at the same indices."""
-    return rewrite_accesses(root, old, new, tuple, tuple)
+    return rewrite_accesses(root, old, new, tuple, lambda ranges: ranges)
 
 
 def without_alloc(func: PrimFunc, buffer: Buffer) -> PrimFunc:
@@ -127,19 +127,13 @@ def _rewrite_stmts(s: Stmt, fn: Callable[[Node], Node | None]) -> Stmt:
     return fn(new) or new  # type: ignore[return-value]
 
 
-def has_opaque_access(root: Stmt, buffer: Buffer) -> bool:
-    """Whether something other than a plain load or store refers to the buffer."""
-    matched = (
-        isinstance(n, MatchBufferRegion) and n.source.buffer is buffer for n in walk(root)
-    )
-    return any(matched) or has_address_taken(root, buffer)
+def opaque_buffers(root: Stmt) -> set[Buffer]:
+    """The buffers that something other than a plain load or store refers to."""
+    matched = {n.source.buffer for n in walk(root) if isinstance(n, MatchBufferRegion)}
+    return matched | addressed_buffers(root)
 
 
-def has_address_taken(root: Stmt, buffer: Buffer) -> bool:
-    """Whether the address of an element of the buffer is used."""
-    for n in walk(root):
-        if isinstance(n, Call) and n.op == "address_of":
-            target = n.args[0]
-            if isinstance(target, BufferLoad) and target.buffer is buffer:
-                return True
-    return False
+def addressed_buffers(root: Stmt) -> set[Buffer]:
+    """The buffers that the address of an element is taken of."""
+    calls = (n.args[0] for n in walk(root) if isinstance(n, Call) and n.op == "address_of")
+    return {target.buffer for target in calls if isinstance(target, BufferLoad)}

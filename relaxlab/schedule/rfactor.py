@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from relaxlab.analysis.arith import Analyzer
@@ -40,26 +41,29 @@ from relaxlab.schedule.tree import (
 )
 
 
-def lowest(dtype: str) -> PrimExpr:
-    """The identity of max."""
+def _zero(dtype: str) -> PrimExpr:
+    return expr.const(0, dtype)
+
+
+def _one(dtype: str) -> PrimExpr:
+    return expr.const(1, dtype)
+
+
+def _lowest(dtype: str) -> PrimExpr:
     if is_float(dtype):
         return expr.const(float("-inf"), dtype)
     return expr.const(0 if is_uint(dtype) else -(1 << (bits_of(dtype) - 1)), dtype)
 
 
-def highest(dtype: str) -> PrimExpr:
-    """The identity of min."""
+def _highest(dtype: str) -> PrimExpr:
     if is_float(dtype):
         return expr.const(float("inf"), dtype)
     return expr.const((1 << (bits_of(dtype) - (0 if is_uint(dtype) else 1))) - 1, dtype)
 
 
-_IDENTITY = {
-    expr.Add: lambda dtype: expr.const(0, dtype),
-    expr.Mul: lambda dtype: expr.const(1, dtype),
-    expr.Max: lowest,
-    expr.Min: highest,
-}
+_IDENTITY: dict[type[expr.BinaryOp], Callable[[str], PrimExpr]] = {
+    expr.Add: _zero, expr.Mul: _one, expr.Max: _lowest, expr.Min: _highest,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from relaxlab.ir.expr import PrimExpr, Var, as_expr
 from relaxlab.ir.loops import Block, Buffer, For, PrimFunc
@@ -340,7 +340,7 @@ class Schedule:
         self._step(name, args, run)
 
     def _handles(self, result: Any) -> list[Any]:
-        items: list[Any] = result if isinstance(result, list) else [result]
+        items = cast("list[Any]", result if isinstance(result, list) else [result])
         handles: list[BlockRV | LoopRV] = []
         for item in items:
             if isinstance(item, Block):
@@ -372,12 +372,12 @@ class Schedule:
                 self._blocks[handle] = new
 
     def _name(self, rv: BlockRV) -> str:
-        if not isinstance(rv, BlockRV) or rv.name not in self._blocks:
+        if rv.name not in self._blocks:
             raise TypeError(f"{rv!r} is not a block of this schedule; use get_block(name)")
         return self._blocks[rv.name]
 
     def _var(self, rv: LoopRV) -> Var:
-        if not isinstance(rv, LoopRV) or rv.name not in self._loops:
+        if rv.name not in self._loops:
             raise TypeError(f"{rv!r} is not a loop of this schedule; use get_loops(block)")
         return self._loops[rv.name]
 
@@ -435,6 +435,6 @@ def apply_trace(func: PrimFunc, trace: Sequence[Instruction] | str) -> Schedule:
         args = {k: value(v) for k, v in step.args}
         positional = args.pop("loops", ())
         result = getattr(sch, step.name)(*positional, **args)
-        results = result if isinstance(result, list) else [result]
-        known |= dict(zip(step.outputs, results, strict=False))  # type: ignore
+        results = cast("list[Any]", result if isinstance(result, list) else [result])
+        known |= dict(zip(step.outputs, results, strict=False))
     return sch

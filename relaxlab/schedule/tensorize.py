@@ -115,7 +115,7 @@ def _flat(s: Stmt) -> Stmt:
             block = s.block
             body = block.body
             if block.init is not None:
-                first = [
+                first: list[PrimExpr] = [
                     expr.EQ(iv.var, iv.dom.min)
                     for iv in block.iter_vars
                     if iv.kind == "reduce" and iv.dom.extent != ONE

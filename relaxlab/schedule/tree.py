@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from relaxlab.ir import expr, loops
@@ -232,9 +233,16 @@ def uses(root: Node, var: Node) -> bool:
     return any(n is var for n in walk(root))
 
 
-def vars_in(root: Node) -> set[expr.Var]:
+def vars_in(root: Node) -> frozenset[expr.Var]:
     """The scalar variables that occur in an expression or statement."""
-    return {n for n in walk(root) if isinstance(n, expr.Var)}
+    if isinstance(root, expr.PrimExpr):
+        return _expr_vars(root)
+    return frozenset(n for n in walk(root) if isinstance(n, expr.Var))
+
+
+@lru_cache(maxsize=1 << 14)
+def _expr_vars(e: expr.PrimExpr) -> frozenset[expr.Var]:
+    return frozenset(n for n in walk(e) if isinstance(n, expr.Var))
 
 
 def fresh_block_name(func: PrimFunc, hint: str) -> str:
