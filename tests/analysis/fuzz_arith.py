@@ -88,8 +88,15 @@ class Generator:
 
     def leaf(self) -> expr.PrimExpr:
         rng = self.rng
-        if rng.random() < 0.7:
-            return rng.choice(self.variables)
+        roll = rng.random()
+        if roll < 0.7:
+            v = rng.choice(self.variables)
+            return v if v.dtype == self.dtype else expr.Cast(self.dtype, v)
+        if roll < 0.72:
+            other = "int32" if self.dtype == "int64" else "int64"
+            inner = Generator(rng, [v for v in self.variables if v.dtype == other], other)
+            if inner.variables:
+                return expr.Cast(self.dtype, inner.integer(1))
         return expr.const(rng.choice([0, 1, 2, 3, 4, 5, 6, 8, 12, 16, -1, -2, -3, -4]), self.dtype)
 
     def integer(self, depth: int) -> expr.PrimExpr:
@@ -98,6 +105,8 @@ class Generator:
             return self.leaf()
         kind = rng.random()
         sub = depth - 1
+        if kind < 0.08:
+            return self.index(sub)
         if kind < 0.45:
             cls = rng.choice([expr.Add, expr.Sub, expr.Mul, expr.Add, expr.Mul])
             return cls(self.integer(sub), self.integer(sub))
@@ -120,13 +129,26 @@ class Generator:
             return expr.Select(*parts)
         return expr.Call(self.dtype, "if_then_else", parts)
 
+    def index(self, depth: int) -> expr.PrimExpr:
+        """Parts of a fused index, put together again or not."""
+        rng = self.rng
+        stride = self.divisor(0)
+        fused = self.integer(min(depth, 1)) * stride + self.integer(min(depth, 2))
+        parts = [expr.FloorDiv(fused, stride), expr.FloorMod(fused, stride)]
+        kind = rng.randrange(4)
+        if kind < 2:
+            return parts[kind]
+        whole = parts[0] * stride
+        return whole + parts[1] if kind == 2 else fused - whole
+
     def divisor(self, depth: int) -> expr.PrimExpr:
         roll = self.rng.random()
         if roll < 0.7:
             return expr.const(self.rng.choice([1, 2, 3, 4, 4, 6, 8, 8, 16, -2, -4]), self.dtype)
         if roll < 0.9:
             v = self.rng.choice(self.variables)
-            return v if roll < 0.8 else v * self.rng.choice([2, 4])
+            e = v if v.dtype == self.dtype else expr.Cast(self.dtype, v)
+            return e if roll < 0.8 else e * self.rng.choice([2, 4])
         return self.integer(min(depth, 1))
 
     def condition(self, depth: int) -> expr.PrimExpr:
@@ -149,6 +171,9 @@ class Case:
         self.rng = rng = random.Random(seed)
         dtype = rng.choice(["int64", "int64", "int32"])
         self.variables = [expr.Var(name, dtype) for name in "nmij"[: rng.randint(2, 4)]]
+        if rng.random() < 0.2:
+            other = "int32" if dtype == "int64" else "int64"
+            self.variables[-1] = expr.Var("w", other)
         self.generator = Generator(rng, self.variables, dtype)
         self.analyzer = Analyzer()
         limits: list[Callable[[Point], range]] = []
@@ -166,6 +191,8 @@ class Case:
             factor = rng.choice([1, 1, 2])
             lo = rng.choice([0, 0, -1])
             hi = expr.binary(expr.Sub, bound * factor, 1)
+            if hi.dtype != v.dtype:
+                hi = expr.Cast(v.dtype, hi)
             self.analyzer.bind(v, lo, hi)
             self.facts.append(f"{lo} <= {v} <= {hi}")
             return lambda at: range(lo, at[bound] * factor)

@@ -66,6 +66,7 @@ class Analyzer:
         number = ctx.var(var)
         ctx.scope.values.pop(number, None)
         ctx.scope.bounds.pop(number, None)
+        ctx.scope.multiples.pop(number, None)
         ctx.drop_facts(number)
         ctx.scope.ranges[number] = (lo_poly, hi_poly)
         if lo_poly is not None and lo_poly == hi_poly:
