@@ -50,6 +50,7 @@ class _Checker:
     nest: list[loops.For] = field(default_factory=list[loops.For])
     ranges: dict[expr.Var, Bounds] = field(default_factory=dict[expr.Var, Bounds])
     guards: int = 0
+    dead: bool = False
     block: str | None = None
     seen: set[tuple[str, object]] = field(default_factory=set[tuple[str, object]])
 
@@ -128,16 +129,24 @@ class _Checker:
                     self.stmt(body)
             case loops.AssertStmt(condition):
                 self.condition(condition)
+                self.an.assume(condition)
             case loops.Evaluate(value):
                 self.value(value)
             case _:
                 raise TypeError(f"{type(s).__name__} outside a BlockRealize")
 
-    def guarded(self, condition: expr.PrimExpr, body: loops.Stmt) -> None:
-        self.guards += 1
+    @contextmanager
+    def guard(self, condition: expr.PrimExpr) -> Generator[None]:
+        """Inside, the condition holds; where it never does, nothing is out of bounds."""
+        was, self.guards = (self.guards, self.dead), self.guards + 1
+        self.dead = self.dead or self.an.prove(condition) is False
         with self.an.assuming(condition):
+            yield
+        self.guards, self.dead = was
+
+    def guarded(self, condition: expr.PrimExpr, body: loops.Stmt) -> None:
+        with self.guard(condition):
             self.stmt(body)
-        self.guards -= 1
 
     def loop(self, s: loops.For) -> None:
         self.value(s.min)
@@ -420,10 +429,8 @@ class _Checker:
                         self.value(c)
 
     def branch(self, condition: expr.PrimExpr, value: expr.PrimExpr) -> None:
-        self.guards += 1
-        with self.an.assuming(condition):
+        with self.guard(condition):
             self.value(value)
-        self.guards -= 1
 
     def call(self, e: expr.Call) -> None:
         row = INTRINSICS.get(e.op)
@@ -479,7 +486,7 @@ class _Checker:
                 self.report(
                     "E0325", f"an index of {buffer.name} is of {index.dtype}, not an integer", at
                 )
-            elif dtypes.lanes_of(index.dtype) == 1:
+            elif dtypes.lanes_of(index.dtype) == 1 and not self.dead:
                 self.in_bounds(buffer, dim, index, extent, at)
 
     def in_bounds(
