@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.ir import types
+from relaxlab.ir import expr, types
 from relaxlab.ir.dtypes import numpy_dtype
 
 MAGIC = b"relaxlab-artifact-1\n"
@@ -26,20 +26,23 @@ class ArtifactError(Exception):
 @dataclass(frozen=True, slots=True)
 class TypeTree:
     """A type as the caller sees it. kind: tensor, shape, scalar or tuple; `text` is the script's
-    spelling, for messages; `ndim` counts the dimensions."""
+    spelling, for messages; `ndim` counts the dimensions, `dims` has those that are constant (-1
+    for the others) and is empty where the callee checks them."""
 
     kind: str
     text: str
     dtype: str = ""
     ndim: int = 0
     fields: tuple[TypeTree, ...] = ()
+    dims: tuple[int, ...] = ()
 
     @staticmethod
     def of(ty: types.Type) -> TypeTree:
         """Describe a type. Raises TypeError for one that has no native form."""
         match ty:
-            case types.TensorType(dtype=str(dtype), ndim=ndim) if ndim >= 0:
-                return TypeTree("tensor", str(ty), dtype, ndim)
+            case types.TensorType(shape, str(dtype), ndim) if ndim >= 0:
+                dims = (d.value if isinstance(d, expr.IntImm) else -1 for d in shape or ())
+                return TypeTree("tensor", str(ty), dtype, ndim, dims=tuple(dims))
             case types.ShapeType(ndim=ndim) if ndim >= 0:
                 return TypeTree("shape", str(ty), "int64", ndim)
             case types.PrimType(dtype):
@@ -53,7 +56,8 @@ class TypeTree:
     def from_json(data: dict[str, Any]) -> TypeTree:
         """The inverse of `dataclasses.asdict`."""
         fields = tuple(TypeTree.from_json(f) for f in data["fields"])
-        return TypeTree(data["kind"], data["text"], data["dtype"], data["ndim"], fields)
+        dims = tuple(data["dims"])
+        return TypeTree(data["kind"], data["text"], data["dtype"], data["ndim"], fields, dims)
 
 
 @dataclass(frozen=True, slots=True)

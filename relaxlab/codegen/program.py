@@ -13,6 +13,7 @@ from relaxlab.codegen.llvm.host import (
     Check,
     HostEmitter,
     emit_entry,
+    support_functions,
     symbol_of,
     words_of_type,
 )
@@ -21,18 +22,10 @@ from relaxlab.ir.target import Target
 from relaxlab.ir import expr
 from relaxlab.passes import host
 
-BARRIER = """define void @relaxlab_barrier() #0 {
-entry:
-  call void @GOMP_barrier()
-  ret void
-}
-"""
-
-
 def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[str, Any]]:
     """LLVM IR of the program, and what the runtime must know about it."""
-    declarations = {"GOMP_barrier": "declare void @GOMP_barrier()"}
-    texts = [BARRIER]
+    declarations: dict[str, str] = {}
+    texts = support_functions(declarations)
     used = sorted(_called_kernels(program))
     texts += [emit_kernel(program.kernels[k], symbol_of(k), declarations) for k in used]
     checks: list[Check] = []

@@ -87,7 +87,8 @@ def count_leaves(tree: TypeTree) -> int:
 
 
 def _tensor_filler(where: str, tree: TypeTree, at: int, written: bool) -> Filler:
-    dtype, ndim = numpy_dtype(tree.dtype), tree.ndim
+    dtype, ndim, dims = numpy_dtype(tree.dtype), tree.ndim, tree.dims
+    fixed = any(d != -1 for d in dims)
 
     def fill(value: Any, words: Words, kept: list[Any]) -> None:
         if type(value) is not np.ndarray:
@@ -115,6 +116,8 @@ def _tensor_filler(where: str, tree: TypeTree, at: int, written: bool) -> Filler
         for d in value.shape:
             position += 1
             words[position] = d
+        if fixed and any(w not in (-1, d) for w, d in zip(dims, value.shape, strict=True)):
+            raise ArgumentError(f"{where} has shape {value.shape}, expected {tree.text}")
         kept.append(value)
 
     return fill

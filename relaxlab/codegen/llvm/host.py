@@ -30,6 +30,99 @@ BLOCK_HEADER = 64
 """Bytes before the data of an owned block; the first word links to the next block."""
 
 
+_TEAM_ARGS = [("i64", "%thread"), ("i64", "%threads")]
+
+
+def support_functions(declarations: dict[str, str]) -> list[str]:
+    """LLVM functions that every program contains: barrier, allocation, failure report.
+
+    Each does its work in thread 0 and publishes the result to the team.
+    """
+    for name, ret, params in (
+        ("GOMP_barrier", "void", ""),
+        ("aligned_alloc", "ptr", "i64, i64"),
+        ("free", "void", "ptr"),
+    ):
+        declarations[name] = f"declare {ret} @{name}({params})"
+    word = {name: f"getelementptr i64, ptr %ctx, i64 {i}" for i, name in enumerate(CONTEXT)}
+    publish = f"""
+  %first = icmp eq i64 %thread, 0
+  br i1 %first, label %work, label %meet
+meet:
+  %several = icmp ugt i64 %threads, 1
+  br i1 %several, label %wait, label %read
+wait:
+  call void @GOMP_barrier()
+  br label %read
+read:
+  %slot = {word["publish"]}
+  %result = load ptr, ptr %slot
+  br i1 %several, label %wait2, label %done
+wait2:
+  call void @GOMP_barrier()
+  br label %done
+done:
+  ret ptr %result
+work:
+  %to = {word["publish"]}"""
+    return [
+        "define void @relaxlab_barrier() #0 {\n  call void @GOMP_barrier()\n  ret void\n}\n",
+        f"""define void @relaxlab_fail(ptr %ctx, i64 %thread, i64 %axis, i64 %got, i64 %want) #0 {{
+  %first = icmp eq i64 %thread, 0
+  br i1 %first, label %work, label %done
+work:
+  %a = {word["axis"]}
+  store i64 %axis, ptr %a
+  %g = {word["got"]}
+  store i64 %got, ptr %g
+  %e = {word["expected"]}
+  store i64 %want, ptr %e
+  br label %done
+done:
+  ret void
+}}
+""",
+        f"""define ptr @relaxlab_alloc(ptr %ctx, i64 %size, i64 %thread, i64 %threads) #0 {{
+{publish}
+  %more = add i64 %size, {127 + BLOCK_HEADER}
+  %total = and i64 %more, -64
+  %block = call ptr @aligned_alloc(i64 64, i64 %total)
+  %owned = {word["owned"]}
+  %next = load ptr, ptr %owned
+  store ptr %next, ptr %block
+  store ptr %block, ptr %owned
+  %data = getelementptr i8, ptr %block, i64 {BLOCK_HEADER}
+  store ptr %data, ptr %to
+  br label %meet
+}}
+""",
+        f"""define ptr @relaxlab_arena(ptr %ctx, i64 %at, i64 %size, i64 %thread, i64 %threads) #0 {{
+{publish}
+  %arenas = {word["arenas"]}
+  %table = load ptr, ptr %arenas
+  %where = getelementptr i64, ptr %table, i64 %at
+  %have = getelementptr i64, ptr %where, i64 1
+  %bytes = load i64, ptr %have
+  %small = icmp ult i64 %bytes, %size
+  br i1 %small, label %grow, label %keep
+grow:
+  %old = load ptr, ptr %where
+  call void @free(ptr %old)
+  %more = add i64 %size, 127
+  %total = and i64 %more, -64
+  %fresh = call ptr @aligned_alloc(i64 64, i64 %total)
+  store ptr %fresh, ptr %where
+  store i64 %total, ptr %have
+  br label %keep
+keep:
+  %arena = load ptr, ptr %where
+  store ptr %arena, ptr %to
+  br label %meet
+}}
+""",
+    ]
+
+
 class UnsupportedHost(Exception):
     """The host function needs the virtual machine (values of unknown type, closures)."""
 
@@ -66,9 +159,12 @@ class HostEmitter:
     first_constant: int
     regs: dict[int, Reg] = field(default_factory=lambda: dict[int, Reg]())
     scope: Scope = field(init=False)
+    given: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.scope = Scope(Builder(self.declarations), self.function.name)
+        params = (r for p in self.function.params for r in host.leaves(p.value))
+        self.given = set(params) if self.is_entry else set()
 
     @property
     def b(self) -> Builder:
@@ -235,8 +331,7 @@ class HostEmitter:
             case host.Alloc(dst, _):
                 self.regs[dst] = Reg()
                 size = self.bytes(dst)
-                word = self.published(lambda: self.allocate(size))
-                self.regs[dst] = Reg(self.pointer(word))
+                self.regs[dst] = Reg(self.allocate(size))
             case host.View(dst, base, offset):
                 self.view(dst, base, offset)
             case host.CallKernel(function, buffers, scalars):
@@ -261,12 +356,8 @@ class HostEmitter:
         self.b.branch(ok, good, bad)
         self.b.place(bad)
 
-        def report() -> None:
-            self.set_context("axis", str(axis))
-            self.set_context("got", got.text or "")
-            self.set_context("expected", expected.text or "")
-
-        self.only_thread_0(report)
+        numbers = [("i64", str(axis)), ("i64", got.text or ""), ("i64", expected.text or "")]
+        self.b.call("relaxlab_fail", "void", [("ptr", "%ctx"), ("i64", "%thread"), *numbers])
         self.b.raw(f"ret i64 {number}")
         self.b.place(good)
 
@@ -281,6 +372,8 @@ class HostEmitter:
                         bound = cast(self.b, dim, "int64")
                         bound.nonneg = bound.nonneg or i.kind != "scalar"
                         self.scope.values[symbol] = bound
+                    case host.CheckDim(expr.IntImm()) if i.value in self.given:
+                        pass  # the caller checked constant dimensions of its arguments
                     case host.CheckDim(expected):
                         want = self.scalar(expected)
                         got = cast(self.b, dim, "int64")
@@ -293,37 +386,15 @@ class HostEmitter:
     def storage(self, i: host.AllocStorage, size: str) -> str:
         """Planned memory: kept between calls of an entry function, grown when too small."""
         if not self.is_entry:
-            return self.pointer(self.published(lambda: self.allocate(size)))
+            return self.allocate(size)
         self.arenas.append(i)
         slot = 2 * (len(self.arenas) - 1)
-
-        def ensure() -> str:
-            table = self.pointer(self.context("arenas"))
-            have = self.read(table, slot + 1)
-            small = self.b.emit(f"icmp ult i64 {have}, {size}")
-            with self.b.when(small):
-                old = self.pointer(self.read(table, slot))
-                self.b.call("free", "void", [("ptr", old)])
-                grown = self.round_up(size)
-                fresh = self.b.call("aligned_alloc", "ptr", [("i64", "64"), ("i64", grown)])
-                self.write(table, slot, fresh, "ptr")
-                self.write(table, slot + 1, grown)
-            return self.read(table, slot)
-
-        return self.pointer(self.published(ensure))
-
-    def round_up(self, size: str) -> str:
-        more = self.b.emit(f"add i64 {size}, 127")
-        return self.b.emit(f"and i64 {more}, -64")
+        args = [("ptr", "%ctx"), ("i64", str(slot)), ("i64", size)]
+        return self.b.call("relaxlab_arena", "ptr", [*args, *_TEAM_ARGS])
 
     def allocate(self, size: str) -> str:
-        """A block that the caller of the program owns; its address as a word."""
-        total = self.b.emit(f"add i64 {self.round_up(size)}, {BLOCK_HEADER}")
-        block = self.b.call("aligned_alloc", "ptr", [("i64", "64"), ("i64", total)])
-        self.b.raw(f"store i64 {self.context('owned')}, ptr {block}, align 8")
-        self.set_context("owned", block, "ptr")
-        data = self.b.emit(f"getelementptr inbounds i8, ptr {block}, i64 {BLOCK_HEADER}", "p")
-        return self.b.emit(f"ptrtoint ptr {data} to i64")
+        """The address of a new block that the caller of the program owns."""
+        return self.b.call("relaxlab_alloc", "ptr", [("ptr", "%ctx"), ("i64", size), *_TEAM_ARGS])
 
     def view(self, dst: int, base: int, offset: expr.PrimExpr) -> None:
         address = self.regs[base].address
