@@ -77,7 +77,7 @@ class _Fuser:
         key = structural_key(fn)
         if key not in self.by_key:
             taken = Module.of({**dict(self.mod.functions), **self.outlined})
-            name = taken.fresh_name(_group_name(members))
+            name = taken.fresh_name(_group_name(members, self.mod))
             self.by_key[key] = name
             self.outlined[name] = fn
         return graph.Call(graph.GlobalVar(self.by_key[key]), args)
@@ -258,9 +258,13 @@ def _overwritten(blk: graph.BindingBlock) -> dict[graph.Var, int]:
     return places | {v: places[root] for v, root in shares.items() if root in places}
 
 
-def _group_name(members: list[graph.VarBinding]) -> str:
-    calls = [tir_call(m.value) for m in members]
-    names = [c.callee.rstrip("0123456789") or c.callee for c in calls if c is not None]
+def _group_name(members: list[graph.VarBinding], mod: Module) -> str:
+    names: list[str] = []
+    for m in members:
+        call = tir_call(m.value)
+        assert call is not None
+        plain = call.callee.rstrip("0123456789")  # of `add` and `add3`, say `add`
+        names.append(plain if plain in mod else call.callee)
     text = "fused_" + "_".join(names)
     return text if len(text) <= 80 else text[:60].rstrip("_") + f"_and_{len(names)}_calls"
 

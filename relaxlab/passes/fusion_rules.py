@@ -161,8 +161,9 @@ def why_not(members: Sequence[Call]) -> str | None:
     otherwise the reason that keeps them apart."""
     for m in members:
         if m.kind > PatternKind.OUT_EWISE_FUSIBLE:
-            what = m.callee if m.tir is not None else f"the value of {m.var.name}"
-            return f"{what} is opaque: how its writes relate to its reads is not known"
+            if m.tir is None:
+                return f"{m.var.name} is not made by a loop function that can be fused"
+            return f"{m.callee} is opaque: how its writes relate to its reads is not known"
     anchors = [m.callee for m in members if m.kind in ANCHORS]
     if len(anchors) > 1:
         return f"a kernel keeps the loops of one of {' and '.join(anchors)}"
