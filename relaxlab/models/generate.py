@@ -155,7 +155,7 @@ class TextGenerator:
         )
         opened = time.perf_counter()
         report(f"compiling {config.num_layers} layers")
-        module, names = llama.build(max_length=min(CHUNK, context))
+        module, names = llama.build(bounds={"s": min(CHUNK, context), "p": context})
         executable = compile(module, threads=threads, use_cache=use_cache)
         compiled = time.perf_counter()
         report("reading the weights")

@@ -168,23 +168,23 @@ class Llama(nn.Module):
         self,
         *,
         methods: Sequence[str] = ("main",),
-        max_length: int,
-        max_batch: int = 1,
+        batch: nn.spec.Dim = 1,
+        bounds: Mapping[str, int] | None = None,
     ) -> tuple[IRModule, list[str]]:
         """The graph functions for `methods`, and the weights' names in order.
 
-        Symbols: batch `b` and new positions `s`, which the arguments bound, past positions `p`.
+        `batch` is a number or the name of a symbol. `bounds` are upper bounds of the symbols: new
+        positions `s`, past positions `p`, and the batch.
         """
         config = self.config
         caches = nn.KVCache.spec(
-            self.max_context, config.num_kv_heads, config.head_dim, self.kv_dtype
+            batch, self.max_context, config.num_kv_heads, config.head_dim, self.kv_dtype
         )
         arguments = {
-            "ids": nn.spec.Tensor(("b", "s"), "int32"),
+            "ids": nn.spec.Tensor((batch, "s"), "int32"),
             "past": nn.spec.Shape(("p",)),
             "cache": [caches] * config.num_layers,
         }
-        bounds = {"b": max_batch, "s": max_length, "p": self.max_context}
         return self.export(dict.fromkeys(methods, arguments), bounds)
 
     def sources(self) -> dict[str, Source]:

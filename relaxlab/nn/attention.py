@@ -21,10 +21,10 @@ class KVCache:
 
     @staticmethod
     def spec(
-        positions: spec.Dim, kv_heads: int, head_dim: int, dtype: str = "float32"
+        batch: spec.Dim, positions: spec.Dim, kv_heads: int, head_dim: int, dtype: str = "float32"
     ) -> list[spec.Tensor]:
-        """The two parameters, for `Module.export`, with a batch of `b`."""
-        return [spec.Tensor(("b", positions, kv_heads, head_dim), dtype)] * 2
+        """The two parameters, for `Module.export`."""
+        return [spec.Tensor((batch, positions, kv_heads, head_dim), dtype)] * 2
 
 
 @dataclass(frozen=True, slots=True)
