@@ -32,13 +32,11 @@ from relaxlab.schedule.ranges import (
     analyzer_at,
     axis_env,
     relaxed_region,
-    shape_analyzer,
     union,
 )
 from relaxlab.schedule.regions import redirect, with_alloc
 from relaxlab.schedule.scope import is_output, is_sole_writer
 from relaxlab.schedule.tree import (
-    TRUE,
     BlockPlace,
     Place,
     child_stmts,
@@ -89,7 +87,7 @@ def cache_read(
             )  # fmt: skip
     spans = _block_box(place, buffer, [r for b in readers for r in b.reads])
     cache = _cache_buffer(func, buffer, scope)
-    copy = _copy_nest(func, buffer, cache, spans)
+    copy = _copy_nest(func, buffer, cache, spans, analyzer_at(place))
     names = {b.name for b in readers}
     scope_block = place.scope
 
@@ -131,7 +129,7 @@ def cache_write(
         )  # fmt: skip
     spans = _block_box(place, buffer, [region])
     cache = _cache_buffer(func, buffer, scope)
-    copy = _copy_nest(func, cache, buffer, spans)
+    copy = _copy_nest(func, cache, buffer, spans, analyzer_at(place))
     names = {name, *consumers}
 
     def rewritten(s: Stmt) -> Stmt:
@@ -204,9 +202,13 @@ def _block_box(
 
 
 def _clipped(span: Span, dim: expr.PrimExpr, an: Analyzer) -> Span:
-    """The span within the buffer: guarded reads may reach beyond its edges."""
+    """The span within the buffer: guarded reads may reach beyond its edges.
+
+    Inside a block, a span that moves with the block's axes is cut by the copy's predicate instead.
+    """
     lo = span.lo if an.prove(expr.GE(span.lo, ZERO)) else ZERO
-    hi = span.hi if an.prove(expr.LT(span.hi, dim)) else dim - 1
+    moves = vars_in(span.lo) - vars_in(dim)
+    hi = span.hi if moves or an.prove(expr.LT(span.hi, dim)) else dim - 1
     return Span(lo, hi)
 
 
@@ -239,17 +241,23 @@ def _is_shifted_axis(e: expr.PrimExpr, axes: set[Var]) -> bool:
             return False
 
 
-def _copy_nest(func: PrimFunc, src: Buffer, dst: Buffer, spans: Sequence[Span]) -> Stmt:
+def _copy_nest(
+    func: PrimFunc, src: Buffer, dst: Buffer, spans: Sequence[Span], an: Analyzer
+) -> Stmt:
     """Loops over `spans` around a block that copies `src` to `dst`."""
     cached = dst if dst.name.startswith(src.name) else src
     loop_vars = [Var(f"ax{d}") for d in range(len(spans))]
     axes: list[IterVar] = []
     values: list[expr.PrimExpr] = []
-    an = shape_analyzer(func)
+    conditions: list[expr.PrimExpr] = []
     extents = [an.simplify(s.hi - s.lo + 1) for s in spans]
     for d, (s, extent) in enumerate(zip(spans, extents, strict=True)):
-        axes.append(IterVar(Var(f"v{d}"), Range(s.lo, extent), "spatial"))
+        count = extent
         values.append(s.lo + loop_vars[d])
+        if not an.prove(expr.LT(s.hi, src.shape[d])):
+            count = expr.Min(extent, src.shape[d] - s.lo)
+            conditions.append(expr.LT(values[d], src.shape[d]))
+        axes.append(IterVar(Var(f"v{d}"), Range(s.lo, count), "spatial"))
     index = tuple(iv.var for iv in axes)
     block = Block(
         fresh_block_name(func, cached.name),
@@ -258,7 +266,7 @@ def _copy_nest(func: PrimFunc, src: Buffer, dst: Buffer, spans: Sequence[Span]) 
         (point_region(dst, index),),
         BufferStore(dst, BufferLoad(src, index), index),
     )
-    nest: Stmt = BlockRealize(tuple(values), TRUE, block)
+    nest: Stmt = BlockRealize(tuple(values), expr.all_of(conditions), block)
     for v, extent in reversed(list(zip(loop_vars, extents, strict=True))):
         nest = For(v, ZERO, extent, "serial", nest)
     return nest

@@ -26,18 +26,15 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import replace, walk
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.preimage import Domain, preimage_of_box, size_over_axes
 from relaxlab.schedule.ranges import (
     ONE,
     ZERO,
     Span,
     analyzer_at,
-    axis_env,
     bind_stmt,
     covers,
-    covers_inside,
-    intersection,
     loop_env,
-    relaxed_region,
     span_of,
     spans_under,
     union,
@@ -58,10 +55,7 @@ from relaxlab.schedule.tree import (
     find_block,
     find_loop,
     realizes_under,
-    vars_in,
 )
-
-Domain = dict[Var, Span]
 
 
 def compute_at(
@@ -88,7 +82,7 @@ def compute_at(
     _require_inputs_settled(place)
     an = _inner_analyzer(target)
     domains = [
-        _touching(w, needed, block, an)
+        preimage_of_box(w, _touching(w, needed, block, an), block, an)[0]
         for w in block.writes
         if (needed := _needed(w.buffer, consumers, target, an)) is not None
     ]
@@ -129,15 +123,20 @@ def reverse_compute_at(
     domain: Domain = {}
     for r in block.reads:
         spans = _made(r.buffer, makers, block, target, an)
-        if spans is not None:
-            _restrict(domain, r, spans, block, target, an)
+        if spans is None:
+            continue
+        allowed, exact = preimage_of_box(r, spans, block, an)
+        if not exact:
+            raise _not_available(r, spans, block, target, an)
+        _restrict(domain, allowed, block, target, an)
     for iv in block.iter_vars:
         if iv.kind == "reduce" and iv.var in domain:
-            _require_whole_axis(iv, domain.pop(iv.var), block, target, an)
-    for r in block.reads:
-        spans = _made(r.buffer, makers, block, target, an)
-        if spans is not None:
-            _require_available(r, spans, domain, block, target, an)
+            raise ScheduleError(
+                "reverse_compute_at", describe_block(block),
+                f"one iteration of {describe_loop(target.loop)} makes everything that the reduce "
+                f"axis {iv.var.name} runs over",
+                suggestion="choose a loop further out", about=(var,),
+            )  # fmt: skip
     _require_all_instances(domain, block, target, an)
     nest = _nest(place.realize, domain, an, preserve_unit_loops)
     return _moved(place, var, nest, index, "reverse_compute_at")
@@ -226,13 +225,14 @@ def _needed(
 
 def _touching(
     region: BufferRegion, spans: Sequence[Span], block: Block, an: Analyzer
-) -> Domain:
-    """The axes' spans for which the block writes into the box."""
-    domain: Domain = {}
-    for r, span in zip(region.region, spans, strict=True):
-        for v, s in _solve(r.min, Span(span.lo - r.extent + 1, span.hi), block, an).items():
-            domain[v] = intersection(domain[v], s, an) if v in domain else s
-    return domain
+) -> tuple[Span, ...]:
+    """The box grown so that a region that overlaps `spans` lies in it."""
+    grown: list[Span] = []
+    for r, s, dim in zip(region.region, spans, region.buffer.shape, strict=True):
+        size = size_over_axes(r.extent, block, an)
+        more = dim if size is None else size - 1
+        grown.append(Span(s.lo - more, s.hi + more))
+    return tuple(grown)
 
 
 def _made(
@@ -260,26 +260,6 @@ def _made(
     return total
 
 
-def _solve(e: PrimExpr, span: Span, block: Block, an: Analyzer) -> Domain:
-    """The spans of the block's axes for which the index `e` can fall into `span`."""
-    axes = {iv.var for iv in block.iter_vars}
-    match e:
-        case Var():
-            return {e: span} if e in axes else {}
-        case expr.Add(a, b) if not vars_in(b) & axes:
-            return _solve(a, Span(span.lo - b, span.hi - b), block, an)
-        case expr.Add(a, b) if not vars_in(a) & axes:
-            return _solve(b, Span(span.lo - a, span.hi - a), block, an)
-        case expr.Sub(a, b) if not vars_in(b) & axes:
-            return _solve(a, Span(span.lo + b, span.hi + b), block, an)
-        case expr.Mul(a, b) if not vars_in(b) & axes and an.prove(expr.GT(b, ZERO)):
-            return _solve(a, Span((span.lo + b - 1) // b, span.hi // b), block, an)
-        case expr.FloorDiv(a, b) if not vars_in(b) & axes and an.prove(expr.GT(b, ZERO)):
-            return _solve(a, Span(span.lo * b, span.hi * b + b - 1), block, an)
-        case _:
-            return {}
-
-
 def _shortened(block: Block, domain: Domain, target: LoopPlace, an: Analyzer) -> Block:
     """The block with the axes cut to what all iterations of the loops need together."""
     env = loop_env((*target.loops, target.loop), an)
@@ -299,75 +279,36 @@ def _shortened(block: Block, domain: Domain, target: LoopPlace, an: Analyzer) ->
     return replace(block, iter_vars=tuple(iter_vars))
 
 
-def _restrict(
-    domain: Domain,
-    region: BufferRegion,
-    spans: Sequence[Span],
-    block: Block,
-    target: LoopPlace,
-    an: Analyzer,
-) -> None:
-    """Restrict `domain` to the instances whose reads in the region were made in `spans`.
+def _restrict(domain: Domain, more: Domain, block: Block, target: LoopPlace, an: Analyzer) -> None:
+    """Restrict `domain` by the instances that another read allows.
 
     Of two restrictions of an axis one must imply the other: only then is every instance run in
     some iteration.
     """
-    whole = {iv.var: Span(iv.dom.min, iv.dom.min + iv.dom.extent - 1) for iv in block.iter_vars}
-    for r, made in zip(region.region, spans, strict=True):
-        for v, s in _solve(r.min, Span(made.lo, made.hi - r.extent + 1), block, an).items():
-            old = domain.get(v)
-            if covers(s, old or whole[v], an):
-                continue
-            if old is not None and not covers(old, s, an):
-                raise ScheduleError(
-                    "reverse_compute_at", describe_block(block),
-                    f"one iteration of {describe_loop(target.loop)} makes all that one value of "
-                    f"axis {v.name} reads",
-                    suggestion="choose a loop further out", about=(target.loop.loop_var,),
-                )  # fmt: skip
+    for v, s in more.items():
+        old = domain.get(v)
+        if old is None or covers(old, s, an):
             domain[v] = s
-
-
-def _require_whole_axis(
-    iv: IterVar, span: Span, block: Block, target: LoopPlace, an: Analyzer
-) -> None:
-    dom = Span(iv.dom.min, iv.dom.min + iv.dom.extent - 1)
-    if not covers(span, dom, an):
-        raise ScheduleError(
-            "reverse_compute_at", describe_block(block),
-            f"one iteration of {describe_loop(target.loop)} makes everything that the reduce axis "
-            f"{iv.var.name} runs over",
-            suggestion="choose a loop further out", about=(target.loop.loop_var,),
-        )  # fmt: skip
-
-
-def _require_available(
-    region: BufferRegion,
-    spans: Sequence[Span],
-    domain: Domain,
-    block: Block,
-    target: LoopPlace,
-    an: Analyzer,
-) -> None:
-    """Every element read was made in this iteration, and every instance runs in some iteration.
-
-    A dimension made in pieces must therefore be read at `axis + constant`.
-    """
-    env = {**axis_env(block), **domain}
-    needed = relaxed_region(region, {}, env, an)
-    for d, (r, made, want) in enumerate(zip(region.region, spans, needed, strict=True)):
-        whole = Span(ZERO, region.buffer.shape[d] - 1)
-        if covers(made, whole, an):
-            continue
-        axes = vars_in(r.min) & domain.keys()
-        pointwise = r.extent == ONE and len(axes) == 1 and _unit_stride(r.min, next(iter(axes)), an)
-        if not (pointwise and covers_inside(made, want, region.buffer.shape[d], an)):
+        elif not covers(s, old, an):
             raise ScheduleError(
                 "reverse_compute_at", describe_block(block),
-                f"what the block reads of {region.buffer.name} in dimension {d} ({r.min}) is made "
-                f"in the same iteration of {describe_loop(target.loop)}",
+                f"one iteration of {describe_loop(target.loop)} makes all that one value of "
+                f"axis {v.name} reads",
                 suggestion="choose a loop further out", about=(target.loop.loop_var,),
             )  # fmt: skip
+
+
+def _not_available(
+    region: BufferRegion, spans: Sequence[Span], block: Block, target: LoopPlace, an: Analyzer
+) -> ScheduleError:
+    pairs = list(zip(region.region, spans, region.buffer.shape, strict=True))
+    partial = [str(r.min) for r, s, dim in pairs if not covers(s, Span(ZERO, dim - 1), an)]
+    return ScheduleError(
+        "reverse_compute_at", describe_block(block),
+        f"what one instance reads of {region.buffer.name} (at {', '.join(partial)}) is made in one "
+        f"iteration of {describe_loop(target.loop)}",
+        suggestion="choose a loop further out", about=(target.loop.loop_var,),
+    )  # fmt: skip
 
 
 def _require_all_instances(
@@ -388,10 +329,6 @@ def _require_all_instances(
                     f"{iv.var.name} (from {whole.lo} to {whole.hi})",
                     suggestion="choose a loop further out", about=(target.loop.loop_var,),
                 )  # fmt: skip
-
-
-def _unit_stride(e: PrimExpr, v: Var, an: Analyzer) -> bool:
-    return v not in vars_in(an.simplify(e - v))
 
 
 def _nest(
