@@ -28,7 +28,8 @@ def _expression_in_string(cx: Context, text: str, node: ast.expr) -> Value:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError) as error:
-        cx.fail(node, "E0101", f"{text!r} is not an expression: {error}")
+        why = error.msg if isinstance(error, SyntaxError) else str(error)
+        cx.fail(node, "E0101", f"{text!r} is not an expression: {why}")
     for part in ast.walk(tree):
         if isinstance(part, ast.expr):
             ast.copy_location(part, node)
@@ -81,7 +82,7 @@ def type_of(cx: Context, arg: Arg) -> types.Type:
             cx.fail(
                 arg.node,
                 "E0109",
-                f"an annotation such as R.Tensor((n, 4), 'float32') is needed here, "
+                f'an annotation such as R.Tensor((n, 4), "float32") is needed here, '
                 f"not {describe(value)}",
             )
 

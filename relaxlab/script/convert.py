@@ -132,18 +132,26 @@ def vector_indices(cx: Context, access: SliceAccess, node: ast.AST) -> tuple[Pri
     return tuple(out)
 
 
-def promote(cx: Context, a: Value, b: Value, node: ast.AST, what: str) -> tuple[PrimExpr, PrimExpr]:
+def promote(
+    cx: Context,
+    a: Value,
+    b: Value,
+    node: ast.AST,
+    what: str,
+    sides: tuple[ast.AST, ast.AST] | None = None,
+) -> tuple[PrimExpr, PrimExpr]:
     """Two operands with one dtype, by TVM's rules: bare numbers follow the other operand, the
     wider type wins, integers become floats, scalars become vectors."""
     if is_number(a) and is_number(b):
         kind = "float32" if isinstance(a, float) or isinstance(b, float) else None
         return scalar_of(cx, a, node, kind), scalar_of(cx, b, node, kind)
+    at_a, at_b = sides or (node, node)
     if is_number(a):
-        right = scalar_of(cx, b, node)
-        left = scalar_of(cx, a, node, element_of(right.dtype))
+        right = scalar_of(cx, b, at_b)
+        left = scalar_of(cx, a, at_a, element_of(right.dtype))
     else:
-        left = scalar_of(cx, a, node)
-        right = scalar_of(cx, b, node, element_of(left.dtype))
+        left = scalar_of(cx, a, at_a)
+        right = scalar_of(cx, b, at_b, element_of(left.dtype))
     left, right = _same_lanes(cx, left, right, node, what)
     if left.dtype == right.dtype:
         return left, right

@@ -65,6 +65,8 @@ class Context:
         self.diagnostics: list[Diagnostic] = []
         self.frames: list[dict[str, Value]] = [{}]
         self.symbols: dict[str, Symbol] = {}
+        self.in_shape = False  # whether the arguments of a shape are read
+        self.depth = 0  # of nested expressions
         self.string_symbols = False  # whether a string may introduce a symbol here
         self.loops: dict[expr.Var, Range] = {}  # the ranges of enclosing loops
         self.tuple_vars: set[graph.Var] = set()  # variables bound to tuple displays
@@ -162,14 +164,7 @@ class Context:
         try:
             value = self.find(node.id)
         except Unbound:
-            self.fail(
-                node,
-                "E0102",
-                f"undefined name {node.id!r}",
-                help=self.suggest(node.id, self.visible())
-                or "a symbolic dimension is declared with "
-                f"`{node.id} = T.int64()`, or by a string in the signature",
-            )
+            self._fail_undefined(node)
         if value is POISON:
             raise Failure(None)
         if isinstance(value, Foreign):
@@ -183,6 +178,15 @@ class Context:
         if isinstance(value, Hidden):
             self._fail_hidden(node, value)
         return value
+
+    def _fail_undefined(self, node: ast.Name) -> NoReturn:
+        names = sorted(self.visible() - {"I", "R", "T", "cls"})
+        help = self.suggest(node.id, names)
+        if help is None and self.in_shape:
+            help = f"declare the symbol, `{node.id} = T.int64()`, or write it in a string"
+        listed = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+        notes = (f"visible here: {listed}",) if names and help is None else ()
+        self.fail(node, "E0102", f"undefined name {node.id!r}", help=help, notes=notes)
 
     def _fail_hidden(self, node: ast.Name, hidden: Hidden) -> NoReturn:
         what = (

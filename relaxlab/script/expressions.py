@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ from relaxlab.script.values import (
     describe,
 )
 
+DEEPEST = 100  # levels of nested expressions, so that Python's own limit is not met
+
 
 def evaluate(cx: Context, node: ast.expr) -> Value:
     """The value of an expression. Raises Failure with a diagnostic."""
@@ -39,7 +42,31 @@ def evaluate(cx: Context, node: ast.expr) -> Value:
     if reader is None:
         what = type(node).__name__
         cx.fail(node, "E0104", f"this Python expression ({what}) is not part of the script")
-    return reader(cx, node)
+    if cx.depth >= DEEPEST:
+        cx.fail(node, "E0116", f"this expression is more than {DEEPEST} levels deep")
+    cx.depth += 1
+    try:
+        return reader(cx, node)
+    finally:
+        cx.depth -= 1
+
+
+def evaluate_all(cx: Context, nodes: Iterable[ast.expr]) -> list[Value]:
+    """The values of several expressions; an error in one does not hide those in others."""
+    out: list[Value] = []
+    failed = False
+    for node in nodes:
+        try:
+            if isinstance(node, ast.Starred):
+                out += _iterable(cx, evaluate(cx, node.value), node)
+            else:
+                out.append(evaluate(cx, node))
+        except Failure as failure:
+            failed = True
+            cx.report(failure.diagnostic)
+    if failed:
+        raise Failure(None)
+    return out
 
 
 def scalar(cx: Context, node: ast.expr, like: str | None = None) -> PrimExpr:
@@ -204,14 +231,20 @@ def _bin_op(cx: Context, node: ast.BinOp) -> Value:
     spine = [node]
     while isinstance(spine[-1].left, ast.BinOp):
         spine.append(spine[-1].left)
-    value = evaluate(cx, spine[-1].left)
-    for part in reversed(spine):
-        value = combine(cx, type(part.op), value, evaluate(cx, part.right), part)
+    spine.reverse()
+    value, *operands = evaluate_all(cx, [spine[0].left, *(part.right for part in spine)])
+    for part, right in zip(spine, operands, strict=True):
+        value = combine(cx, type(part.op), value, right, part, (part.left, part.right))
     return value
 
 
-def combine(cx: Context, op: type[ast.AST], a: Value, b: Value, node: ast.AST) -> Value:
-    """`a op b` at whichever level the operands are."""
+Sides = tuple[ast.AST, ast.AST]
+
+
+def combine(
+    cx: Context, op: type[ast.AST], a: Value, b: Value, node: ast.AST, sides: Sides
+) -> Value:
+    """`a op b` at whichever level the operands are; `sides` are their places."""
     if is_number(a) and is_number(b):
         return _fold(cx, op, a, b, node)
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
@@ -226,7 +259,7 @@ def combine(cx: Context, op: type[ast.AST], a: Value, b: Value, node: ast.AST) -
         return (*a, *b)
     if op not in _SCALAR:
         cx.fail(node, "E0104", f"the operator {op.__name__} is not defined on scalars")
-    return binary(cx, _SCALAR[op], a, b, node)
+    return binary(cx, _SCALAR[op], a, b, node, sides)
 
 
 def _scalar_param(value: Value) -> bool:
@@ -239,9 +272,11 @@ def _scalar_param(value: Value) -> bool:
             return False
 
 
-def binary(cx: Context, cls: type[expr.BinaryOp], a: Value, b: Value, node: ast.AST) -> PrimExpr:
+def binary(
+    cx: Context, cls: type[expr.BinaryOp], a: Value, b: Value, node: ast.AST, sides: Sides
+) -> PrimExpr:
     """A scalar operation, its operands promoted to one dtype."""
-    left, right = promote(cx, a, b, node, cls.__name__)
+    left, right = promote(cx, a, b, node, cls.__name__, sides)
     if cls is expr.Div and not is_float(left.dtype):
         cx.fail(
             node,
@@ -286,6 +321,8 @@ def _unary(cx: Context, node: ast.UnaryOp) -> Value:
             return e
         case ast.Not():
             return expr.Not(_condition(cx, e, node), span=span)
+        case ast.Invert() if is_float(e.dtype):
+            cx.fail(node, "E0110", f"`~` needs an integer, not {describe(e)}")
         case ast.Invert():
             return expr.Call(e.dtype, "bitwise_not", (e,), span=span)
         case _ if is_float(e.dtype):  # 0 - x would lose the sign of zero
@@ -296,7 +333,7 @@ def _unary(cx: Context, node: ast.UnaryOp) -> Value:
 
 def _condition(cx: Context, e: PrimExpr, node: ast.AST) -> PrimExpr:
     if e.dtype.partition("x")[0] != "bool":
-        cx.fail(node, "E0110", f"a condition (bool) is needed here, not {e.dtype}: {e}")
+        cx.fail(node, "E0110", f"a condition (bool) is needed here, not {describe(e)}")
     return e
 
 
@@ -306,7 +343,7 @@ def condition(cx: Context, node: ast.expr) -> PrimExpr:
 
 
 def _bool_op(cx: Context, node: ast.BoolOp) -> Value:
-    values = [evaluate(cx, v) for v in node.values]
+    values = evaluate_all(cx, node.values)
     if all(is_number(v) for v in values):
         results = [bool(v) for v in values]
         return all(results) if isinstance(node.op, ast.And) else any(results)
@@ -329,15 +366,16 @@ def _bool_op(cx: Context, node: ast.BoolOp) -> Value:
 
 
 def _compare(cx: Context, node: ast.Compare) -> Value:
-    values = [evaluate(cx, v) for v in (node.left, *node.comparators)]
+    values = evaluate_all(cx, (node.left, *node.comparators))
     results: list[Any] = []
-    for op, a, b in zip(node.ops, values, values[1:], strict=False):
+    nodes = (node.left, *node.comparators)
+    for op, a, b, *sides in zip(node.ops, values, values[1:], nodes, nodes[1:], strict=False):
         if type(op) not in _SCALAR:
             cx.fail(node, "E0104", f"the operator {type(op).__name__} is not part of the script")
         if isinstance(a, str) and isinstance(b, str):
             results.append(_PYTHON[type(op)](a, b))
         else:
-            results.append(combine(cx, type(op), a, b, node))
+            results.append(combine(cx, type(op), a, b, node, (sides[0], sides[1])))
     if len(results) == 1:
         return results[0]
     if all(isinstance(r, bool) for r in results):
@@ -372,22 +410,12 @@ def _iterable(cx: Context, value: Value, node: ast.AST) -> list[Value]:
     return list(value)  # type: ignore[reportUnknownArgumentType]
 
 
-def _items(cx: Context, nodes: list[ast.expr]) -> list[Value]:
-    out: list[Value] = []
-    for item in nodes:
-        if isinstance(item, ast.Starred):
-            out += _iterable(cx, evaluate(cx, item.value), item)
-        else:
-            out.append(evaluate(cx, item))
-    return out
-
-
 def _tuple(cx: Context, node: ast.Tuple) -> Value:
-    return tuple(_items(cx, node.elts))
+    return tuple(evaluate_all(cx, node.elts))
 
 
 def _list(cx: Context, node: ast.List) -> Value:
-    return _items(cx, node.elts)
+    return evaluate_all(cx, node.elts)
 
 
 def _dict(cx: Context, node: ast.Dict) -> Value:
@@ -439,15 +467,32 @@ def _keyword(cx: Context, keyword: ast.keyword) -> dict[str, Arg]:
     cx.fail(keyword.value, "E0106", f"{describe(value)} cannot follow `**`")
 
 
+_SHAPED = {"Tensor", "Shape", "shape", "Buffer", "match_buffer", "alloc_buffer", "reshape"}
+
+
+@contextmanager
+def _shaped(cx: Context, path: str) -> Iterator[None]:
+    """Inside, an undefined name is probably a symbol."""
+    outer, cx.in_shape = cx.in_shape, path in _SHAPED
+    try:
+        yield
+    finally:
+        cx.in_shape = outer
+
+
 def _call(cx: Context, node: ast.Call) -> Value:
     callee = evaluate(cx, node.func)
     match callee:
         case Ref("T", path):
             loop_calls.check_known(cx, path, node.func)
-            return loop_calls.call(cx, path, arguments(cx, node, f"T.{path}"))
+            with _shaped(cx, path):
+                args = arguments(cx, node, f"T.{path}")
+            return loop_calls.call(cx, path, args)
         case Ref("R", path):
             graph_calls.check_known(cx, path, node.func)
-            return graph_calls.call(cx, path, arguments(cx, node, f"R.{path}"))
+            with _shaped(cx, path):
+                args = arguments(cx, node, f"R.{path}")
+            return graph_calls.call(cx, path, args)
         case Ref("I", "GlobalVar"):
             name = arguments(cx, node, "I.GlobalVar").bind("name")["name"]
             assert name is not None

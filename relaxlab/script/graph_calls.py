@@ -338,9 +338,10 @@ def _const(cx: Context, c: Arguments) -> graph.Constant:
         given, name = given.value, name or given.dtype
     if not _is_nested_number(given):
         cx.fail(value.node, "E0122", f"{describe(given)} is not a constant")
+    if not _is_regular(given):
+        cx.fail(value.node, "E0122", "the nested lists do not have one shape")
     if name is None:
-        flat = np.array(given) if _is_regular(given) else np.array([])
-        name = {"b": "bool", "i": "int64"}.get(flat.dtype.kind, "float32")
+        name = {"b": "bool", "i": "int64"}.get(np.array(given).dtype.kind, "float32")
     data = _array(cx, given, name, value.node)
     data.setflags(write=False)
     return graph.Constant(data, span=cx.span(c.node))
@@ -358,10 +359,16 @@ def _is_nested_number(value: Value) -> bool:
 
 def _is_regular(value: Value) -> bool:
     """Whether nested lists have the lengths of an array."""
+    return _shape_of(value) is not None
+
+
+def _shape_of(value: Value) -> tuple[int, ...] | None:
     if not isinstance(value, tuple | list):
-        return True
-    shapes = {len(v) if isinstance(v, tuple | list) else -1 for v in value}  # type: ignore
-    return len(shapes) <= 1 and all(_is_regular(v) for v in value)  # type: ignore
+        return ()
+    shapes = {_shape_of(v) for v in value}  # type: ignore[reportUnknownVariableType]
+    if len(shapes) > 1 or None in shapes:
+        return None
+    return (len(value), *(shapes.pop() if shapes else ()))  # type: ignore
 
 
 def _shape(cx: Context, c: Arguments) -> graph.ShapeExpr:

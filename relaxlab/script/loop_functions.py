@@ -217,7 +217,9 @@ class LoopReader:
             self.cx.fail(stmt, "E0104", "only elements of buffers are updated in place")
         loaded = evaluate(self.cx, target)
         value = evaluate(self.cx, stmt.value)
-        return self._store_value(target, combine(self.cx, type(stmt.op), loaded, value, stmt), stmt)
+        sides = (stmt.target, stmt.value)
+        updated = combine(self.cx, type(stmt.op), loaded, value, stmt, sides)
+        return self._store_value(target, updated, stmt)
 
     def _store(self, target: ast.Subscript, value: ast.expr, stmt: ast.stmt) -> loops.Stmt:
         return self._store_value(target, evaluate(self.cx, value), stmt)

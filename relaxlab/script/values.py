@@ -10,6 +10,8 @@ from typing import Any
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.span import Span
+from relaxlab.script.print_expr import scalar
+from relaxlab.script.writer import Writer
 
 Value = Any
 
@@ -127,7 +129,7 @@ def describe(value: Value) -> str:
         case bool() | int() | float() | str() | None:
             return f"{type(value).__name__} {value!r}"
         case expr.PrimExpr():
-            return f"a scalar expression ({value}, {value.dtype})"
+            return f"{scalar(Writer(), value)} ({value.dtype})"
         case loops.Buffer():
             return f"buffer {value.name}"
         case graph.Var():
@@ -138,6 +140,8 @@ def describe(value: Value) -> str:
             return f"the annotation {value}"
         case SliceAccess():
             return f"a region of buffer {value.buffer.name}"
+        case Ref("builtins", path):
+            return f"Python's {path}"
         case Ref():
             return str(value)
         case ModuleRef():
