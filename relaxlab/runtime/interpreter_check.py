@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.analysis.evaluate import unknowns
 from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr
 from relaxlab.ir.types import FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
@@ -47,6 +48,10 @@ class Symbols:
                     f"{self.origins.get(declared, 'the shapes before')} and {size} in {place}"
                 )
             raise ExecutionError(f"{place} is {size}, expected {expected}")
+
+    def bind_known(self, dims: Sequence[Dim]) -> None:
+        """Check the dimensions whose symbols all have values; the others claim nothing."""
+        self.bind([d for d in dims if not unknowns(d[0], self.values)])
 
 
 def match_value(value: Any, ty: Type, where: str) -> list[Dim]:

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.analysis.evaluate import CannotEvaluate, evaluate, unknowns
+from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import find_op
-from relaxlab.ir.types import TensorType, TupleType, Type
+from relaxlab.ir.types import FuncType, TensorType, TupleType, Type
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
 from relaxlab.runtime.interpreter_check import Symbols, match_value, to_value
 from relaxlab.runtime.packed import get_func
@@ -70,6 +70,24 @@ class Closure:
         return result
 
 
+@dataclass(frozen=True, slots=True)
+class _Claimed:
+    """A function passed for a parameter of function type: what it returns is checked."""
+
+    name: str
+    fn: Callable[..., Any]
+    ty: FuncType
+
+    def __call__(self, *args: Any) -> Any:
+        symbols = Symbols()
+        pairs = zip(args, self.ty.params or (), strict=self.ty.params is not None)
+        where = f"an argument of `{self.name}`"
+        symbols.bind([d for a, t in pairs for d in match_value(a, t, where)])
+        result = _plain(self.fn(*args))
+        symbols.bind_known(match_value(result, self.ty.ret, f"the result of `{self.name}`"))
+        return result
+
+
 class _located:  # noqa: N801
     """Says where an ExecutionError happened."""
 
@@ -108,7 +126,9 @@ class _Frame:
                 raise ExecutionError(
                     f"`{symbol}` is {value}, above its declared upper bound {bounds[symbol.name]}"
                 )
-        self.values.update(zip(fn.params, args, strict=True))
+        for p, a in zip(fn.params, args, strict=True):
+            claim = p.ty if isinstance(p.ty, FuncType) else None
+            self.values[p] = a if claim is None else _Claimed(p.name, a, claim)
 
     def bind(self, value: Any, ty: Type, what: str) -> None:
         """Check `value` against `ty`, binding the symbols it defines."""
@@ -116,8 +136,7 @@ class _Frame:
 
     def verify(self, value: Any, ty: Type, what: str) -> None:
         """Check `value` against a deduced type, which defines no symbols."""
-        dims = match_value(value, ty, what)
-        self.symbols.bind([d for d in dims if not unknowns(d[0], self.symbols.values)])
+        self.symbols.bind_known(match_value(value, ty, what))
 
     def sequence(self, seq: graph.SeqExpr) -> Any:
         for block in seq.blocks:

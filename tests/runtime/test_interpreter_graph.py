@@ -290,3 +290,15 @@ def test_missing_functions_and_operators():
     mod = Module.of({"main": fn([x], Call(Op("no_such_op"), (x,)))})
     with pytest.raises(ExecutionError, match="R.no_such_op has no NumPy meaning"):
         interpret(mod, "main", np.zeros(2, F32))
+
+
+def test_functions_passed_as_arguments_are_held_to_their_type():
+    n = Var("n")
+    f = graph.Var("f", types.FuncType((tensor(n),), tensor(n * 2)))
+    k = Var("k")
+    x = graph.Var("x", tensor(k))
+    mod = Module.of({"main": fn([f, x], Call(f, (x,)))})
+    value = np.ones(3, F32)
+    assert interpret(mod, "main", lambda v: np.concatenate([v, v]), value).shape == (6,)
+    with pytest.raises(ExecutionError, match="dimension 0 of the result of `f` is 3, expected n"):
+        interpret(mod, "main", lambda v: v, value)
