@@ -80,7 +80,20 @@ def replace_body(fn: graph.Function, body: graph.SeqExpr) -> graph.Function:
 
 def vars_in(e: graph.Expr) -> Iterator[graph.Var]:
     """Every occurrence of a graph variable in an expression (binders of branches included)."""
-    return (n for n in walk(e) if isinstance(n, graph.Var))
+    match e:
+        case graph.Var():
+            yield e
+        case graph.Call():  # the frequent cases, without looking at every scalar inside
+            yield from vars_in(e.op)
+            for a in e.args:
+                yield from vars_in(a)
+        case graph.Tuple(fields):
+            for f in fields:
+                yield from vars_in(f)
+        case graph.ShapeExpr() | graph.PrimValue() | graph.Constant():
+            pass
+        case _:
+            yield from (n for n in walk(e) if isinstance(n, graph.Var))
 
 
 def use_counts(fn: graph.Function | graph.SeqExpr) -> Counter[graph.Var]:

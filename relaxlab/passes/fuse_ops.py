@@ -29,7 +29,15 @@ from relaxlab.passes.bindings import (
     vars_in,
     with_bindings,
 )
-from relaxlab.passes.fusion_rules import Call, Facts, bytes_in, call_of, describe, why_not
+from relaxlab.passes.fusion_rules import (
+    Call,
+    Facts,
+    bytes_in,
+    call_of,
+    describe,
+    shape_of_group,
+    why_not,
+)
 from relaxlab.tracing import note
 
 
@@ -62,6 +70,7 @@ class _Fuser:
         self.mod = mod
         self.options = options
         self.facts: dict[str, Facts] = {}
+        self.verdicts: dict[object, str | None] = {}
         self.outlined: dict[str, graph.Function] = {}
         self.by_key: dict[str, str] = {}
 
@@ -189,7 +198,10 @@ class _Block:
                 at = self.overwritten.get(v)
                 if at is not None and m.index < at < members[-1].index:
                     return f"{v.name} is overwritten before {members[-1].var.name} is computed"
-        return why_not(members)
+        key = shape_of_group(members)
+        if key not in self.fuser.verdicts:
+            self.fuser.verdicts[key] = why_not(members)
+        return self.fuser.verdicts[key]
 
     def _post_dominators(self) -> dict[Call, Call | None]:
         """For each call the first one that every use of its value leads to (None: the value is

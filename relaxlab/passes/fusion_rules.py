@@ -127,8 +127,8 @@ def call_of(index: int, b: graph.Binding, mod: Module, known: dict[str, Facts]) 
     given = (*map(leaf_type, call.args), *call.outs)
     if any(known_shape(t) is None for t in given):
         return Call(index, b)
-    symbols = argument_symbols(func, given, call.symbols, call.callee)
-    if unproved_dimensions(func, given, symbols):  # checked at run time, at the call
+    argument_symbols(func, given, call.symbols, call.callee)  # refuses what does not fit
+    if unproved_dimensions(func, given, call.symbols):  # checked at run time, at the call
         return Call(index, b)
     if call.callee not in known:
         known[call.callee] = facts_of(func)
@@ -154,6 +154,21 @@ def describe(members: Sequence[Call]) -> str:
     if after:
         parts.append(f"{', '.join(after)} applied to each result of {anchor.callee}")
     return "; ".join(parts)
+
+
+def shape_of_group(members: Sequence[Call]) -> object:
+    """A key equal for groups that `why_not` cannot tell apart: the same functions called with the
+    same shapes, connected in the same way."""
+    number = {m.var: i for i, m in enumerate(members)}
+
+    def key(m: Call) -> object:
+        if m.tir is None:
+            return m.var
+        args = tuple(number[a] if a in number else known_shape(leaf_type(a)) for a in m.tir.args)  # type: ignore[index]
+        same = tuple(m.tir.args.index(a) for a in m.tir.args)
+        return (m.callee, args, same, known_shape(m.tir.outs[0]))
+
+    return tuple(map(key, members))
 
 
 def why_not(members: Sequence[Call]) -> str | None:

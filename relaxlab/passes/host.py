@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -311,6 +312,7 @@ def walk_instrs(instrs: tuple[Instr, ...]) -> Iterator[Instr]:
             yield from walk_instrs(i.else_instrs)
 
 
+@lru_cache(maxsize=1024)
 def kernel_symbols(func: loops.PrimFunc) -> tuple[expr.Var, ...]:
     """The integers a loop function is given besides its buffers: the symbols of its buffers'
     declarations in order of first mention, then its scalar parameters."""

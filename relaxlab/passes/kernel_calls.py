@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.unify import solve_for
@@ -12,22 +13,51 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.passes.bindings import known_shape
 from relaxlab.passes.host import kernel_symbols
 
+Shape = tuple[expr.PrimExpr, ...]
+Symbols = Mapping[expr.Var, expr.PrimExpr]
+
 
 def argument_symbols(
     func: loops.PrimFunc,
     given: Sequence[types.Type | None],
     scalars: Sequence[expr.PrimExpr],
     name: str,
-) -> dict[expr.Var, expr.PrimExpr]:
+) -> Symbols:
     """What each symbol of `func` is in a call that passes tensors of the types `given` (inputs,
     then outputs) and the scalar arguments `scalars`.
 
     A dimension that is a symbol by itself defines it, then compound dimensions are solved. Raises
     `DiagnosticError` naming a symbol that stays undetermined.
     """
+    known = _solved(func, tuple(map(known_shape, given)), tuple(scalars))
+    missing = [s.name for s in kernel_symbols(func) if s not in known]
+    if missing:
+        raise DiagnosticError([_undetermined(name, missing, func)])
+    return known
+
+
+def unproved_dimensions(
+    func: loops.PrimFunc,
+    given: Sequence[types.Type | None],
+    scalars: Sequence[expr.PrimExpr],
+) -> tuple[tuple[int, int, expr.PrimExpr], ...]:
+    """(argument, axis, expected size) of each dimension not proved to be what is declared."""
+    return _unproved(func, tuple(map(known_shape, given)), tuple(scalars))
+
+
+# The layers of a model make the same calls over and over: both answers are remembered.
+
+
+@lru_cache(maxsize=1024)
+def _solved(func: loops.PrimFunc, given: tuple[Shape | None, ...], scalars: Shape) -> Symbols:
     params = [p for p in func.params if isinstance(p, expr.Var)]
     known: dict[expr.Var, expr.PrimExpr] = dict(zip(params, scalars, strict=True))
-    pairs = list(dimension_pairs(func, given))
+    pairs = [
+        pair
+        for buffer, shape in zip(func.buffers, given, strict=True)
+        if shape is not None
+        for pair in zip(buffer.shape, shape, strict=True)
+    ]
     for declared, actual in pairs:
         if isinstance(declared, expr.Var):
             known.setdefault(declared, actual)
@@ -39,33 +69,16 @@ def argument_symbols(
             if solved is not None:
                 known[solved.symbol] = solved.value
                 progress = True
-    missing = [s.name for s in kernel_symbols(func) if s not in known]
-    if missing:
-        raise DiagnosticError([_undetermined(name, missing, func)])
     return known
 
 
-def dimension_pairs(
-    func: loops.PrimFunc, given: Sequence[types.Type | None]
-) -> list[tuple[expr.PrimExpr, expr.PrimExpr]]:
-    """(declared, actual) for each dimension of each buffer whose argument has a known shape."""
-    found: list[tuple[expr.PrimExpr, expr.PrimExpr]] = []
-    for buffer, ty in zip(func.buffers, given, strict=True):
-        shape = known_shape(ty)
-        if shape is not None:
-            found += zip(buffer.shape, shape, strict=True)
-    return found
-
-
-def unproved_dimensions(
-    func: loops.PrimFunc,
-    given: Sequence[types.Type | None],
-    symbols: Mapping[expr.Var, expr.PrimExpr],
-) -> list[tuple[int, int, expr.PrimExpr]]:
-    """(argument, axis, expected size) of each dimension not proved to be what is declared."""
+@lru_cache(maxsize=1024)
+def _unproved(
+    func: loops.PrimFunc, given: tuple[Shape | None, ...], scalars: Shape
+) -> tuple[tuple[int, int, expr.PrimExpr], ...]:
+    symbols = _solved(func, given, scalars)
     found: list[tuple[int, int, expr.PrimExpr]] = []
-    for at, (buffer, ty) in enumerate(zip(func.buffers, given, strict=True)):
-        shape = known_shape(ty)
+    for at, (buffer, shape) in enumerate(zip(func.buffers, given, strict=True)):
         for axis, declared in enumerate(buffer.shape):
             expected = substitute(declared, symbols=symbols)
             if shape is not None and expected == shape[axis]:
@@ -73,7 +86,7 @@ def unproved_dimensions(
             analyzer = Analyzer.for_shapes((expected, shape))
             if shape is None or analyzer.prove_equal(expected, shape[axis]) is not True:
                 found.append((at, axis, expected))
-    return found
+    return tuple(found)
 
 
 def _undetermined(name: str, missing: list[str], func: loops.PrimFunc) -> Diagnostic:

@@ -365,7 +365,7 @@ class _Lowerer:
         given = [self.type_of(r) for r in buffers]
         symbols = argument_symbols(func, given, scalars, name)
         wrong: dict[int, dict[int, expr.PrimExpr]] = {}
-        for at, axis, expected in unproved_dimensions(func, given, symbols):
+        for at, axis, expected in unproved_dimensions(func, given, scalars):
             wrong.setdefault(at, {})[axis] = expected
         for at, dims in wrong.items():
             checks = [

@@ -53,10 +53,11 @@ class Placement:
 @dataclass(frozen=True, slots=True)
 class Arena:
     """One storage: allocated at entry (`after` None) or after the `match_cast` that binds the last
-    symbol that its size needs."""
+    symbol that its size needs. `apart` is the size of its tensors without reuse."""
 
     after: graph.MatchCast | None
     size: expr.PrimExpr
+    apart: expr.PrimExpr
     placements: tuple[Placement, ...]
 
 
@@ -111,10 +112,11 @@ def _known_after(interval: Interval, live: Liveness) -> graph.MatchCast | None:
 def _arena(
     after: graph.MatchCast | None, items: list[Interval], bounds: Mapping[str, int]
 ) -> Arena:
-    sizes = [size_of(i.var.ty, bounds) for i in items]
+    sizes = _sizes(items, bounds)
     if any(factors for _, factors in sizes):  # a symbol without a bound: keep all sizes symbolic
-        sizes = [size_of(i.var.ty, {}) for i in items]
+        sizes = _sizes(items, {})
     base: expr.PrimExpr = expr.const(0)
+    apart: expr.PrimExpr = expr.const(0)
     placed: dict[graph.Var, Placement] = {}
     for factors in sorted(dict.fromkeys(f for _, f in sizes), key=len):
         unit = _product(factors)
@@ -126,7 +128,20 @@ def _arena(
             size = unit * units
             placed[i.var] = Placement(i.var, i.start, i.end, size, offset, reuses)
         base = base + unit * total
-    return Arena(after, base, tuple(placed[i.var] for i in items))
+        apart = apart + unit * sum(units for _, units in members)
+    return Arena(after, base, apart, tuple(placed[i.var] for i in items))
+
+
+def _sizes(items: list[Interval], bounds: Mapping[str, int]) -> list[tuple[int, Factors]]:
+    known: dict[object, tuple[int, Factors]] = {}
+    found: list[tuple[int, Factors]] = []
+    for i in items:
+        assert isinstance(i.var.ty, types.TensorType)
+        key = (i.var.ty.shape, i.var.ty.dtype)
+        if key not in known:
+            known[key] = size_of(i.var.ty, bounds)
+        found.append(known[key])
+    return found
 
 
 def size_of(ty: types.Type | None, bounds: Mapping[str, int]) -> tuple[int, Factors]:
@@ -240,19 +255,13 @@ def _tensor_at(storage: graph.Var, p: Placement) -> graph.Call:
 
 def _explain(name: str, plan: MemoryPlan) -> None:
     for arena in plan.arenas:
-        apart: expr.PrimExpr = expr.const(0)
         for p in arena.placements:
-            apart = apart + p.size
             over = f", where {' and '.join(p.reuses)} lay" if p.reuses else ""
             note("plan_memory", f"{name}.{p.var.name}", f"{p.size} bytes at {p.offset}{over}")
-        total, apart = _simplify(arena.size), _simplify(apart)
-        note("plan_memory", name, f"an arena of {total} bytes; without reuse {apart}")
+        reason = f"an arena of {arena.size} bytes; without reuse {arena.apart}"
+        note("plan_memory", name, reason)
     for var, reason in plan.unplanned:
         note("plan_memory", f"{name}.{var.name}", f"allocated apart: {reason}", applied=False)
-
-
-def _simplify(e: expr.PrimExpr) -> expr.PrimExpr:
-    return Analyzer.for_shapes(e).simplify(e)
 
 
 def bytes_planned(fn: graph.Function) -> expr.PrimExpr:
@@ -266,4 +275,4 @@ def bytes_planned(fn: graph.Function) -> expr.PrimExpr:
                 total = total + size
             case _:
                 pass
-    return _simplify(total)
+    return total
