@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.loops import Block, For, PrimFunc, While
+from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
 from relaxlab.schedule.rules.base import (
     blocks_of,
@@ -32,7 +33,9 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         if not nest:
             continue
         sizes = [constant(extent_of(sch, loop)) for loop in nest]
-        outer = vectorize_inner(sch, nest[-1], target.lanes(output_dtype(block)))
+        outer = nest[-1]
+        if not _keeps_state(block):
+            outer = vectorize_inner(sch, outer, target.lanes(output_dtype(block)))
         work = 1
         for size in sizes:
             work *= size if size is not None else SMALL
@@ -40,3 +43,9 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         if work >= SMALL:
             sch.parallel(fused)
     return sch.func
+
+
+def _keeps_state(block: Block) -> bool:
+    """Whether one iteration loops or has buffers of its own: lanes would share its state."""
+    loops_inside = any(isinstance(n, For | While) for n in walk(block.body))
+    return loops_inside or bool(block.alloc_buffers)
