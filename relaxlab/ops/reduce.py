@@ -310,29 +310,26 @@ def scan_compute(
     exclusive: bool,
     name: str,
 ) -> te.Tensor:
-    """The running `op` along `axis`: one serial loop per row, accumulating in a local scalar
-    (float32 for half precision)."""
+    """The running `op` along `axis`, one serial loop per row; half precision accumulates in
+    float32 and is rounded at the end."""
     rows = (*x.shape[:axis], *x.shape[axis + 1 :])
     wide = scalar.accumulator_of(dtype)
 
-    def body(
-        row: tuple[expr.Var, ...], buffers: dict[te.Tensor, loops.Buffer]
-    ) -> tuple[loops.Stmt, tuple[loops.Buffer, ...]]:
-        source, target = buffers[x], buffers[out]
-        total = loops.Buffer("total", (ONE,), wide, scope="local")
-        zero = (expr.const(0),)
+    def body(row: tuple[expr.Var, ...], buffers: dict[te.Tensor, loops.Buffer]) -> loops.Stmt:
         s = expr.Var("s")
-        at = (*row[:axis], s, *row[axis:])
-        held = loops.BufferLoad(total, zero)
-        value = scalar.cast(loops.BufferLoad(source, at), wide)
-        advance = loops.BufferStore(total, op(held, value), zero)
-        emit = loops.BufferStore(target, scalar.cast(held, dtype), at)
-        step = loops.seq(emit, advance) if exclusive else loops.seq(advance, emit)
-        loop = loops.For(s, expr.const(0), x.shape[axis], "serial", step)
-        return loops.seq(loops.BufferStore(total, expr.const(start, wide), zero), loop), (total,)
 
-    (out,) = te.compute_rows(rows, [(f"T_{name}", x.shape, dtype)], [x], body, f"T_{name}")
-    return out
+        def at(buffer: loops.Buffer, place: PrimExpr) -> PrimExpr:
+            return loops.BufferLoad(buffer, (*row[:axis], place, *row[axis:]))
+
+        read = scalar.cast(at(buffers[x], s - 1 if exclusive else s), wide)
+        first = expr.const(start, wide) if exclusive else read
+        further = op(at(buffers[out], s - 1), read)
+        value = scalar.if_then_else(expr.EQ(s, te.ZERO), first, further)
+        store = loops.BufferStore(buffers[out], value, (*row[:axis], s, *row[axis:]))
+        return loops.For(s, te.ZERO, x.shape[axis], "serial", store)
+
+    (out,) = te.compute_rows(rows, [(f"T_{name}", x.shape, wide)], [x], body, f"T_{name}")
+    return narrow(out, dtype)
 
 
 _scan("cumsum", expr.Add, 0, np.cumsum)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,17 +46,40 @@ def _precedes(a: PrimExpr, b: PrimExpr, descending: bool) -> PrimExpr:
     return less
 
 
-class _Scalars:
-    """Integer variables of a hand-written loop, kept in local buffers of one element."""
+class _State:
+    """Integer variables of one row of a hand-written loop, in a row of a scratch buffer."""
 
-    def __init__(self, *names: str) -> None:
-        self.buffers = {n: loops.Buffer(n, (ONE,), "int64", scope="local") for n in names}
+    NAMES = ("width", "start", "left", "right")
+
+    def __init__(self, buffer: loops.Buffer, row: Rows) -> None:
+        self.buffer, self.row = buffer, row
+
+    def at(self, name: str) -> tuple[PrimExpr, ...]:
+        return (*self.row, expr.const(self.NAMES.index(name)))
 
     def __getitem__(self, name: str) -> PrimExpr:
-        return loops.BufferLoad(self.buffers[name], (te.ZERO,))
+        return loops.BufferLoad(self.buffer, self.at(name))
 
     def set(self, name: str, value: PrimExpr) -> loops.Stmt:
-        return loops.BufferStore(self.buffers[name], value, (te.ZERO,))
+        return loops.BufferStore(self.buffer, value, self.at(name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The elements of one row of a buffer, by their place along `axis`."""
+
+    buffer: loops.Buffer
+    row: Rows
+    axis: int
+
+    def at(self, place: PrimExpr) -> tuple[PrimExpr, ...]:
+        return (*self.row[: self.axis], place, *self.row[self.axis :])
+
+    def __getitem__(self, place: PrimExpr) -> PrimExpr:
+        return loops.BufferLoad(self.buffer, self.at(place))
+
+    def set(self, place: PrimExpr, value: PrimExpr) -> loops.Stmt:
+        return loops.BufferStore(self.buffer, value, self.at(place))
 
 
 def argsort_compute(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
@@ -63,70 +87,61 @@ def argsort_compute(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
     extent = x.shape[axis]
     rows = (*x.shape[:axis], *x.shape[axis + 1 :])
 
-    def body(row: Rows, buffers: Buffers) -> tuple[loops.Stmt, tuple[loops.Buffer, ...]]:
-        def at(place: PrimExpr) -> tuple[PrimExpr, ...]:
-            return (*row[:axis], place, *row[axis:])
+    def body(row: Rows, buffers: Buffers) -> loops.Stmt:
+        keys, order, merged = (_Row(buffers[t], row, axis) for t in (x, result, scratch))
+        s = _State(buffers[state], row)
 
-        order = buffers[out]
-        merged = loops.Buffer("merged", (extent,), "int64")
-        s = _Scalars("width", "start", "left", "right")
-
-        def key(place: PrimExpr) -> PrimExpr:
-            return loops.BufferLoad(buffers[x], at(loops.BufferLoad(order, at(place))))
-
-        def each(name: str, fn: Callable[[PrimExpr], loops.Stmt]) -> loops.Stmt:
-            var = expr.Var(name)
+        def each(fn: Callable[[PrimExpr], loops.Stmt]) -> loops.Stmt:
+            var = expr.Var("p")
             return loops.For(var, te.ZERO, extent, "serial", fn(var))
 
-        first = each("i", lambda i: loops.BufferStore(order, i, at(i)))
-        merge = _merge_step(s, order, merged, at, key, extent, descending)
-        copy = each("i", lambda i: loops.BufferStore(order, loops.BufferLoad(merged, (i,)), at(i)))
         one_width = loops.seq(
             s.set("start", te.ZERO),
-            loops.While(LT(s["start"], extent), merge),
-            copy,
+            loops.While(LT(s["start"], extent), _merge(s, keys, order, merged, extent, descending)),
+            each(lambda p: order.set(p, merged[p])),
             s.set("width", s["width"] * 2),
         )
-        loop = loops.While(LT(s["width"], extent), one_width)
-        return loops.seq(first, s.set("width", ONE), loop), (merged, *s.buffers.values())
+        return loops.seq(
+            each(lambda p: order.set(p, p)),
+            s.set("width", ONE),
+            loops.While(LT(s["width"], extent), one_width),
+        )
 
-    (out,) = te.compute_rows(rows, [("T_argsort", x.shape, "int64")], [x], body, "T_argsort")
-    return out
+    outputs = [
+        ("T_argsort", x.shape, "int64"),
+        ("T_merged", x.shape, "int64"),
+        ("T_state", (*rows, len(_State.NAMES)), "int64"),
+    ]
+    result, scratch, state = te.compute_rows(rows, outputs, [x], body, "T_argsort")
+    return result
 
 
-def _merge_step(
-    s: _Scalars,
-    order: loops.Buffer,
-    merged: loops.Buffer,
-    at: Callable[[PrimExpr], tuple[PrimExpr, ...]],
-    key: Callable[[PrimExpr], PrimExpr],
-    extent: PrimExpr,
-    descending: bool,
+def _merge(
+    s: _State, keys: _Row, order: _Row, merged: _Row, extent: PrimExpr, descending: bool
 ) -> loops.Stmt:
     """Merge the two runs of `width` that begin at `start`, then move `start` past them."""
     middle = expr.Min(s["start"] + s["width"], extent)
     end = expr.Min(s["start"] + s["width"] * 2, extent)
     left, right = s["left"], s["right"]
-    place = left + right - middle  # how many were merged so far, counted from `start`
+    place = left + right - middle  # where the next element goes
     # The left run wins ties: it holds the earlier elements.
     right_first = scalar.if_then_else(
         GE(left, middle),
         te.TRUE,
         scalar.if_then_else(
-            GE(right, end), expr.const(False), _precedes(key(right), key(left), descending)
+            GE(right, end),
+            expr.const(False),
+            _precedes(keys[order[right]], keys[order[left]], descending),
         ),
     )
 
     def take(name: str) -> loops.Stmt:
-        value = loops.BufferLoad(order, at(s[name]))
-        store = loops.BufferStore(merged, value, (place,))
-        return loops.seq(store, s.set(name, s[name] + 1))
+        return loops.seq(merged.set(place, order[s[name]]), s.set(name, s[name] + 1))
 
-    step = loops.IfThenElse(right_first, take("right"), take("left"))
     return loops.seq(
         s.set("left", s["start"]),
         s.set("right", middle),
-        loops.While(LT(place, end), step),
+        loops.While(LT(place, end), loops.IfThenElse(right_first, take("right"), take("left"))),
         s.set("start", end),
     )
 

@@ -91,10 +91,7 @@ class Reduce:
     axes: tuple[Axis, ...]
 
 
-RowsBody = Callable[
-    [tuple[expr.Var, ...], dict[Tensor, loops.Buffer]],
-    tuple[loops.Stmt, tuple[loops.Buffer, ...]],
-]
+RowsBody = Callable[[tuple[expr.Var, ...], dict[Tensor, loops.Buffer]], loops.Stmt]
 
 
 @dataclass(eq=False, slots=True)
@@ -164,9 +161,9 @@ def compute_rows(
 ) -> tuple[Tensor, ...]:
     """Tensors computed by hand-written statements, once per index of the `rows` dimensions.
 
-    `outputs` lists (name, shape, dtype). `body(indices, buffers)` returns the statements and the
-    buffers they need for themselves, where `buffers` maps inputs and outputs to buffers. The
-    iterations must be independent.
+    `outputs` lists (name, shape, dtype); what an iteration needs for itself is an output with the
+    dimensions of the rows. `body(indices, buffers)` returns the statements, where `buffers` maps
+    inputs and outputs to buffers. The iterations must be independent.
     """
     dims = tuple(expr.as_expr(d) for d in rows)
     axes = tuple(Axis.named(n, d) for n, d in zip(_letters(len(dims)), dims, strict=True))
@@ -371,10 +368,10 @@ def _block(
     indices = tuple(a.var for a in stage.axes)
     init: loops.Stmt | None = None
     if callable(stage.value):
-        body, local = stage.value(indices, buffers)
+        body = stage.value(indices, buffers)
         reads = tuple(_row_region(body, buffers[t], loops.BufferLoad) for t in stage.inputs)
         writes = tuple(_row_region(body, b, loops.BufferStore) for b in outputs)
-        return loops.Block(name, iter_vars, reads, writes, body, alloc_buffers=local)
+        return loops.Block(name, iter_vars, reads, writes, body)
     if isinstance(stage.value, Reduce):
         sources = tuple(_lower_loads(s, buffers) for s in stage.value.sources)
         combiner = stage.value.combiner
