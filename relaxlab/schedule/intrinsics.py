@@ -1,10 +1,13 @@
-"""Tensor intrinsics for int8 dot products, by target feature.
+"""Tensor intrinsics: int8 dot products by target feature, and sums across lanes.
 
+`reduce_OP_DTYPE_L` folds L lanes into one value, `C = C op A[0] op A[1] …`, pairwise.
 `dot4_u8s8_L` computes, for L lanes n, `C[n] += sum over k < 4 of A[n, k] * B[k]` with unsigned A
 and signed B: x86's vpdpbusd (AVX-512 VNNI, AVX-VNNI).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import Broadcast, Call, Cast, PrimExpr, Ramp, StringImm, Var, const
@@ -81,6 +84,41 @@ for _lanes, _instruction, _features in _DOT4:
     TensorIntrin.register(
         f"dot4_u8s8_{_lanes}", _dot4_desc(_lanes), _dot4_impl(_lanes, _instruction), _features
     )
+
+
+def _reduce(op: type[expr.BinaryOp], vector: str, dtype: str, lanes: int) -> TensorIntrin:
+    """Register the folding of `lanes` lanes of `dtype`."""
+
+    def func(body: Callable[[Buffer, Buffer], loops.Stmt]) -> PrimFunc:
+        a, c = Buffer("A", (const(lanes),), dtype), Buffer("C", (), dtype)
+        whole = (BufferRegion(a, (Range(ZERO, const(lanes)),)), BufferRegion(c, ()))
+        block = loops.Block("root", (), whole, whole[1:], body(a, c))
+        return PrimFunc((a, c), loops.BlockRealize((), expr.IntImm(1, "bool"), block))
+
+    def described(a: Buffer, c: Buffer) -> loops.Stmt:
+        i, vi = Var("i"), Var("vi")
+        update = BufferStore(c, op(BufferLoad(c, ()), BufferLoad(a, (vi,))), ())
+        axis = loops.IterVar(vi, Range(ZERO, const(lanes)), "reduce")
+        one = BufferRegion(a, (Range(vi, const(1)),))
+        block = loops.Block(
+            "update", (axis,), (BufferRegion(c, ()), one), (BufferRegion(c, ()),), update
+        )
+        realize = loops.BlockRealize((i,), expr.IntImm(1, "bool"), block)
+        return loops.For(i, ZERO, const(lanes), "serial", realize)
+
+    def implemented(a: Buffer, c: Buffer) -> loops.Stmt:
+        folded = Call(dtype, vector, (BufferLoad(a, (Ramp(ZERO, const(1), lanes),)),))
+        return BufferStore(c, op(BufferLoad(c, ()), folded), ())
+
+    return TensorIntrin.register(
+        f"reduce_{op.__name__.lower()}_{dtype}_{lanes}", func(described), func(implemented)
+    )
+
+
+for _lanes in (4, 8, 16, 32, 64):
+    _reduce(expr.Add, "vector_reduce_add", "float32", _lanes)
+    _reduce(expr.Add, "vector_reduce_add", "int32", _lanes)
+    _reduce(expr.Max, "vector_reduce_max", "float32", _lanes)
 
 
 def dot4_lanes(target: Target) -> int | None:

@@ -21,11 +21,12 @@ from relaxlab.schedule import compute_location as _location
 from relaxlab.schedule import for_kind as _kind
 from relaxlab.schedule import inline as _inline
 from relaxlab.schedule import layout as _layout
+from relaxlab.schedule import pad_einsum as _pad_einsum
 from relaxlab.schedule import reduction as _reduction
 from relaxlab.schedule import rfactor as _rfactor
+from relaxlab.schedule import scope, tree
 from relaxlab.schedule import split_fuse_reorder as _loops
 from relaxlab.schedule import tensorize as _tensorize
-from relaxlab.schedule import tree
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.trace import Instruction, Ref, Value, from_json, to_json
 
@@ -92,6 +93,24 @@ class Schedule:
             {"block": block},
             lambda: [r.block for r in tree.realizes_under(self._place(block).block.body)],
         )
+
+    def get_producers(self, block: BlockRV) -> list[BlockRV]:
+        """The blocks of the same scope that write what the block reads."""
+
+        def run() -> list[Block]:
+            place = self._place(block)
+            return [r.block for r in scope.producers_of(place.block, place.scope)]
+
+        return self._step("get_producers", {"block": block}, run)
+
+    def get_consumers(self, block: BlockRV) -> list[BlockRV]:
+        """The blocks of the same scope that read what the block writes."""
+
+        def run() -> list[Block]:
+            place = self._place(block)
+            return [r.block for r in scope.consumers_of(place.block, place.scope)]
+
+        return self._step("get_consumers", {"block": block}, run)
 
     # Loops
 
@@ -276,6 +295,11 @@ class Schedule:
         self._edit(
             "transform_layout", args, _layout.transform_layout, found.name, kind, index, imap, pad
         )
+
+    def pad_einsum(self, block: BlockRV, padding: Sequence[int]) -> None:
+        """Round the extents of the block's axes up to multiples of `padding`, one per axis."""
+        args = {"block": block, "padding": tuple(padding)}
+        self._edit("pad_einsum", args, _pad_einsum.pad_einsum, self._name(block), padding)
 
     # Blocks of blocks
 
