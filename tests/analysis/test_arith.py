@@ -101,6 +101,10 @@ PROVED = [
     (expr.And(expr.LT(x, n), expr.GE(x, n)), False),
     (binary(expr.LE, (y * 7 + 3) % 5 * y, 12), True),
     (expr.LT(n, n), False),
+    (expr.LT(i // 8 * 8 + 7, (n + 7) // 8 * 8), True),
+    (expr.EQ((n + 15) // 16 * 16 * 4, (n * 4 + 63) // 64 * 64), True),
+    (expr.EQ(0 - ((0 - n) // 16), (n + 15) // 16), True),
+    (binary(expr.GE, binary(expr.Min, 16, n - io * 16), 1), True),
 ]
 
 

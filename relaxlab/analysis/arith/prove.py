@@ -29,6 +29,12 @@ def lower_bound(ctx: Context, p: Poly, target: float = inf) -> float:
     lo = ctx.interval_of(p)[0]
     if lo >= target or len(p) <= 1 and finite(lo):
         return lo
+    g = poly.content(p)
+    if g > 1:  # g * q + c >= t where q >= (t - c) / g, rounded up
+        c = p.get((), 0)
+        need = -((c - int(target)) // g) if finite(target) else target
+        found = lower_bound(ctx, {m: k // g for m, k in p.items() if m}, need)
+        return max(lo, found * g + c)
     key = poly.key_of(p)
     known = ctx.scope.lowers.get(key)
     if known is not None and (known[0] >= target or known[1] >= target):
