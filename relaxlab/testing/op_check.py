@@ -143,6 +143,20 @@ class CaseProgram:
     def number(self, e: expr.PrimExpr) -> int:
         return evaluate(e, {v: self.env[n] for n, v in self.symbols.items()})
 
+    def function(self) -> graph.Function:
+        """A graph function of the tensors and a shape with all symbols that returns the call."""
+        params = list(dict.fromkeys(v for a in self.call.args for v in _variables(a)))
+        params.append(graph.Var("symbols", types.ShapeType(tuple(self.symbols.values()))))
+        y = graph.Var("y", self.out)
+        body = graph.SeqExpr((graph.BindingBlock((graph.VarBinding(self.call, y),)),), y)
+        return graph.Function(tuple(params), body, self.out)
+
+
+def _variables(e: graph.Expr) -> list[graph.Var]:
+    if isinstance(e, graph.Tuple):
+        return [v for f in e.fields for v in _variables(f)]
+    return [e] if isinstance(e, graph.Var) else []
+
 
 def _type_of(value: graph.Expr) -> types.Type:
     match value:
@@ -165,11 +179,7 @@ def check_op(case: OpCase, env: Env, *, symbolic: bool, run: Run, seed: int = 0)
     first difference, naming the case, the sizes and the seed. `run` executes a loop function."""
     where = f"{case} with {dict(env)}, symbolic={symbolic}, seed={seed}"
     program = CaseProgram(case, env, symbolic)
-    arrays = _concrete(case.args, env, np.random.default_rng(seed))
-    attrs = {k: _concrete_attr(v, env) for k, v in case.attrs.items()}
-    reference = program.row.reference
-    assert reference is not None, f"{case.op} has no reference"
-    expected = _outputs(reference(*arrays, **attrs))
+    arrays, expected = concrete_call(case, env, seed)
     fields = program.out.fields if isinstance(program.out, types.TupleType) else (program.out,)
     assert len(fields) == len(expected), where
     for ty, array in zip(fields, expected, strict=True):
@@ -179,9 +189,18 @@ def check_op(case: OpCase, env: Env, *, symbolic: bool, run: Run, seed: int = 0)
     func = program.row.lower(program.call, program.types, program.out)
     results = [_garbage(a) for a in expected]
     scalars = [program.number(p) for p in func.params if isinstance(p, expr.Var)]
-    run(func, [*_flat_arrays(arrays), *results, *scalars])
+    run(func, [*arrays, *results, *scalars])
     for got, want in zip(results, expected, strict=True):
         compare(got, want, where)
+
+
+def concrete_call(case: OpCase, env: Env, seed: int) -> tuple[list[Array], list[Array]]:
+    """The tensor arguments (tuples flattened) and the reference's results."""
+    arrays = _concrete(case.args, env, np.random.default_rng(seed))
+    attrs = {k: _concrete_attr(v, env) for k, v in case.attrs.items()}
+    reference = op_row(case.op).reference
+    assert reference is not None, f"{case.op} has no reference"
+    return _flat_arrays(arrays), _outputs(reference(*arrays, **attrs))
 
 
 def compare(got: Array, want: Array, where: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from relaxlab.analysis.well_formed import check_well_formed
-from relaxlab.ir import graph, types
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.module import Module
 from relaxlab.script.parser import parse
@@ -15,24 +14,13 @@ from relaxlab.testing.op_check import CaseProgram, OpCase
 CASES = [case for family in FAMILIES.values() for case in family()]
 
 
-def _variables(e: graph.Expr) -> list[graph.Var]:
-    if isinstance(e, graph.Tuple):
-        return [v for f in e.fields for v in _variables(f)]
-    return [e] if isinstance(e, graph.Var) else []
-
-
 def _module(case: OpCase) -> Module:
-    """A function of the arguments and a shape with all symbols, and the loops of the call."""
+    """A function that calls the operator, and the loops of the call."""
     program = CaseProgram(case, case.sizes[0], symbolic=True)
-    symbols = tuple(program.symbols.values())
-    params = [v for a in program.call.args for v in _variables(a)]
-    params.append(graph.Var("symbols", types.ShapeType(symbols)))
-    y = graph.Var("y", program.out)
-    body = graph.SeqExpr((graph.BindingBlock((graph.VarBinding(program.call, y),)),), y)
-    main = graph.Function(tuple(params), body, program.out)
     lower = program.row.lower
     assert lower is not None
-    return Module.of({"main": main, "loops": lower(program.call, program.types, program.out)})
+    kernel = lower(program.call, program.types, program.out)
+    return Module.of({"main": program.function(), "loops": kernel})
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
