@@ -1,0 +1,66 @@
+"""`relaxlab chat`: a conversation on the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from relaxlab.cli.generate import load, show_text
+from relaxlab.cli.options import sampler_of
+from relaxlab.models.generate import PromptError, TextGenerator
+from relaxlab.models.loader import ModelError
+from relaxlab.models.sampling import Sampler
+
+HELP = "/reset starts anew, /quit or Ctrl-D leaves, Ctrl-C stops an answer"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read questions until the end of the input."""
+    sampler = sampler_of(options)
+    generator = load(options)
+    if generator.chat_template is None:
+        raise ModelError(f"{options.model} has no chat template; use `relaxlab generate`")
+    first = [{"role": "system", "content": options.system}] if options.system else []
+    messages = list(first)
+    if sys.stdin.isatty():
+        print(HELP, file=sys.stderr)
+    while (line := _question()) is not None:
+        if line == "/quit":
+            break
+        if line == "/reset":
+            messages = list(first)
+        elif line:
+            _answer(generator, messages, line, sampler, options.max_new_tokens)
+    return 0
+
+
+def _question() -> str | None:
+    """The next line, None at the end of the input."""
+    try:
+        return input("> " if sys.stdin.isatty() else "").strip()
+    except EOFError:
+        return None
+
+
+def _answer(
+    generator: TextGenerator,
+    messages: list[dict[str, str]],
+    question: str,
+    sampler: Sampler,
+    max_new_tokens: int,
+) -> None:
+    """Print the answer; question and answer join `messages`."""
+    messages.append({"role": "user", "content": question})
+    pieces: list[str] = []
+    try:
+        for piece in generator.stream(messages, max_new_tokens=max_new_tokens, sampler=sampler):
+            pieces.append(piece)
+            show_text(piece)
+    except PromptError as error:
+        messages.pop()
+        print(f"relaxlab: {error}; /reset starts anew", file=sys.stderr)
+        return
+    except KeyboardInterrupt:
+        print(" …", end="")
+    print()
+    messages.append({"role": "assistant", "content": "".join(pieces)})

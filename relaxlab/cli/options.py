@@ -1,0 +1,109 @@
+"""The options of the subcommands."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relaxlab.models.sampling import Sampler
+
+DESCRIPTION = "Compile machine-learning programs for this machine, and look at how it is done."
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser; parsed options have `run`, the function of the subcommand."""
+    parser = argparse.ArgumentParser(prog="relaxlab", description=DESCRIPTION)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _generate(_command(commands, "generate", "continue a prompt with a language model"))
+    _chat(_command(commands, "chat", "talk with a language model"))
+    _demo(_command(commands, "demo", "compile a model and let it answer a question"))
+    _show(_command(commands, "show", "print a script, its types, and what the passes do to it"))
+    _command(commands, "doctor", "check this machine, and say what is missing and how to get it")
+    return parser
+
+
+def _command(commands: argparse._SubParsersAction, name: str, what: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=what, description=what)
+    parser.set_defaults(run=_lazy(name))
+    return parser
+
+
+def _lazy(name: str) -> Callable[[argparse.Namespace], int]:
+    def run(options: argparse.Namespace) -> int:
+        return import_module(f"relaxlab.cli.{name}").run(options)
+
+    return run
+
+
+def _generate(parser: argparse.ArgumentParser) -> None:
+    _model(parser)
+    parser.add_argument("--prompt", required=True, metavar="TEXT", help="- reads standard input")
+    parser.add_argument("--raw", action="store_true", help="continue the text: no chat template")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    _sampling(parser)
+
+
+def _chat(parser: argparse.ArgumentParser) -> None:
+    _model(parser)
+    parser.add_argument("--system", metavar="TEXT", help="what the model is told first")
+    _sampling(parser)
+
+
+def _demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tiny", action="store_true", help="the small model inside the package")
+    parser.add_argument("prompt", nargs="?", help="the question")
+
+
+def _show(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file", metavar="FILE.py[:NAME]", help="the script; NAME: a class or function in it"
+    )
+    parser.add_argument("--after", metavar="PASS", help="print the module after that pass instead")
+
+
+def _model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model", default="smollm2-135m", metavar="MODEL",
+        help="smollm2-135m (default), tiny, a GGUF file, or a folder with config.json",
+    )  # fmt: skip
+    parser.add_argument("--threads", type=_positive, metavar="K", help="default: all cores")
+    parser.add_argument(
+        "--activations", choices=("float32", "q8"), default="float32",
+        help="q8: quantised to 8 bits, for integer products",
+    )  # fmt: skip
+    parser.add_argument(
+        "--kv-dtype", choices=("float32", "float16"), default="float32",
+        help="dtype of the cached keys and values",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-context", type=_positive, metavar="N", help="positions kept; default: the model's"
+    )
+    parser.add_argument("--no-cache", action="store_true", help="compile anew, keep nothing")
+
+
+def _sampling(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--max-new-tokens", type=_positive, default=128, metavar="N")
+    parser.add_argument("--greedy", action="store_true", help="always the most likely token")
+    parser.add_argument("--temperature", type=float, default=0.6, metavar="T")
+    parser.add_argument("--top-k", type=int, default=0, metavar="K", help="0: all")
+    parser.add_argument("--top-p", type=float, default=0.95, metavar="P")
+    parser.add_argument("--seed", type=int, default=0, help="the same seed, the same draws")
+
+
+def sampler_of(options: argparse.Namespace) -> Sampler:
+    """The sampler that the options describe. ValueError for one out of range."""
+    from relaxlab.models.sampling import Sampler
+
+    if options.greedy:
+        return Sampler()
+    return Sampler(options.temperature, options.top_k, options.top_p, options.seed)
+
+
+def _positive(text: str) -> int:
+    value = int(text) if text.isdecimal() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, is {text!r}")
+    return value

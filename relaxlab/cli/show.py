@@ -1,0 +1,97 @@
+"""`relaxlab show`: a script, the types of its values, and what the passes do to it."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from pathlib import Path
+
+import relaxlab.script
+from relaxlab.ir.module import Module
+from relaxlab.passes.base import Pipeline
+from relaxlab.passes.bindings import all_bindings
+from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.tracing import Trace
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what `FILE.py[:NAME]` defines. The file is read, never executed."""
+    path, name = _split(options.file)
+    text = path.read_text(encoding="utf-8")
+    module = relaxlab.script.parse(_only(text, name), check=True, name=str(path))
+    shown = _part(module, name)
+    pipeline: Pipeline = cpu_pipeline()
+    if options.after:
+        _require_pass(options.after, pipeline)
+    trace = pipeline.run(module)
+    if options.after:
+        print(_script(trace.find(options.after).after))
+        return 0
+    for title, body in (
+        ("script", _script(shown)),
+        ("types", _types(trace, shown)),
+        ("passes", str(trace)),
+    ):
+        print(f"# {'-' * 4} {title} {'-' * (90 - len(title))}\n\n{body}\n")
+    return 0
+
+
+def _split(argument: str) -> tuple[Path, str | None]:
+    """The file, and the name after a colon."""
+    if Path(argument).exists():
+        return Path(argument), None
+    file, colon, name = argument.rpartition(":")
+    if colon and name.isidentifier():
+        return Path(file), name
+    return Path(argument), None
+
+
+def _only(text: str, name: str | None) -> str:
+    """`text` with the imports and the top-level definition `name` alone, other lines blank, so
+    that positions stay; unchanged when there is no such definition."""
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return text  # the script parser says what is wrong
+    definitions = (ast.ClassDef, ast.FunctionDef)
+    wanted = [n for n in body if isinstance(n, definitions) and n.name == name]
+    if not wanted:
+        return text
+    kept: set[int] = set()
+    for node in (*wanted[-1:], *(n for n in body if isinstance(n, ast.Import | ast.ImportFrom))):
+        decorators = node.decorator_list if isinstance(node, definitions) else []
+        first = min(n.lineno for n in (node, *decorators))
+        kept.update(range(first, (node.end_lineno or first) + 1))
+    lines = text.splitlines()
+    return "\n".join(line if i in kept else "" for i, line in enumerate(lines, 1))
+
+
+def _part(module: Module, name: str | None) -> Module:
+    """The function `name` alone, when the module has one of that name."""
+    if name is None or name not in module:
+        return module
+    return Module.of({name: module[name]}, module.attrs)
+
+
+def _script(module: Module) -> str:
+    return relaxlab.script.print_module(module)
+
+
+def _require_pass(name: str, pipeline: Pipeline) -> None:
+    names = list(dict.fromkeys(p.name for p in pipeline.passes))
+    if name not in names:
+        raise ValueError(f"no pass is called {name!r}; they are: {', '.join(names)}")
+
+
+def _types(trace: Trace, shown: Module) -> str:
+    """What was deduced for each variable of the graph functions."""
+    lines: list[str] = []
+    for name, function in trace.find("normalize").after.graph_functions().items():
+        if name not in shown:
+            continue
+        bound = [b.var for b in all_bindings(function)]  # type: ignore[attr-defined]
+        found = [*function.params, *bound]
+        width = max((len(v.name) for v in found), default=0)
+        lines.append(f"{name} -> {function.ret_ty or 'R.Object'}")
+        lines += [f"    {v.name:{width}}  {v.ty or 'R.Object'}" for v in found]
+    return "\n".join(lines) or "no graph functions"
