@@ -105,6 +105,10 @@ def _axis(
     iv: IterVar, value: PrimExpr, place: LoopPlace, inner: list[For], an: Analyzer
 ) -> _Axis:
     inside = {loop.loop_var for loop in inner}
+    name = iv.var.name
+    if not vars_in(value) & inside:
+        outer = IterVar(Var(f"{name}_o"), iv.dom, iv.kind)
+        return _Axis(iv, outer, an.simplify(value), None, ZERO, outer.var)
     outside = {v: ZERO for v in vars_in(value) - inside}
     inner_part = an.simplify(substitute(value, outside))
     outer_part = an.simplify(value - inner_part)
@@ -113,10 +117,6 @@ def _axis(
     if not simple or span is None:
         raise _cannot_split(iv, value, place)
     extent = an.simplify(span.hi + 1)
-    name = iv.var.name
-    if not vars_in(inner_part) & inside:
-        outer = IterVar(Var(f"{name}_o"), iv.dom, iv.kind)
-        return _Axis(iv, outer, an.simplify(value), None, ZERO, outer.var)
     if outer_part == ZERO:
         whole = IterVar(Var(f"{name}_i"), iv.dom, iv.kind)
         return _Axis(iv, None, ZERO, whole, inner_part, whole.var)

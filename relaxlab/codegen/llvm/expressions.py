@@ -244,13 +244,11 @@ def _reduce(kind: str) -> Callable[[Scope, expr.Call], Value]:
         elem = element_of(v.dtype)
         if v.lanes == 1:
             return v
-        if is_float(elem):
-            if kind == "add":  # pairwise: halves are added until one lane is left
-                return _halving_sum(b, v)
-            name = f"llvm.vector.reduce.fmax.{mangle(v.dtype)}"
-        else:
-            prefix = "" if kind == "add" else "u" if is_uint(elem) else "s"
-            name = f"llvm.vector.reduce.{prefix}{kind}.{mangle(v.dtype)}"
+        if is_float(elem) and kind == "add":  # pairwise: halves are added until one is left
+            return _halving_sum(b, v)
+        prefix = "" if kind == "add" else "f" if is_float(elem) else "u" if is_uint(elem) else "s"
+        suffix = "imum" if is_float(elem) else ""
+        name = f"llvm.vector.reduce.{prefix}{kind}{suffix}.{mangle(v.dtype)}"
         return Value(elem, b.call(name, llvm_type(elem), [(v.ty, b.materialise(v))]))
 
     return handler

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from relaxlab.ir import expr, loops
-from relaxlab.ir.loops import Block, BlockRealize, Buffer, For, PrimFunc
+from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
+from relaxlab.schedule import intrinsics  # noqa: F401 - registers the intrinsics
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.tracing import note
@@ -54,6 +55,65 @@ def separate_store(sch: Schedule, product: str) -> BlockRV:
         return sch.cache_write(sch.get_block(product), 0, "local")
     sch.set_scope(sch.get_block(product), 0, "local")
     return sch.get_block(consumers[-1])
+
+
+def sum_of_products(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
+    """The two loads of `acc += a * b` (conversions allowed)."""
+    body = block.body
+    if not isinstance(body, loops.BufferStore) or not isinstance(body.value, expr.Add):
+        return None
+    product = body.value.b
+    if not isinstance(product, expr.Mul):
+        return None
+    sides: list[BufferLoad] = []
+    for side in (product.a, product.b):
+        inner = side.value if isinstance(side, expr.Cast) else side
+        if not isinstance(inner, BufferLoad):
+            return None
+        sides.append(inner)
+    return sides[0], sides[1]
+
+
+def split_vector(sch: Schedule, loop: LoopRV, lanes: int, *, unroll: bool) -> None:
+    """Vectors of `lanes` iterations; `unroll` those there are several of."""
+    vectors, lane = sch.split(loop, factors=[None, lanes])
+    sch.vectorize(lane)
+    if unroll:
+        sch.unroll(vectors)
+
+
+def reduce_by_lanes(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int) -> None:
+    """Partial results per lane, then their combination by one intrinsic, if there is one."""
+    last = reduce[-1]
+    extent = constant(extent_of(sch, last))
+    if extent is not None and extent < lanes:
+        return
+    block = sch.get(rv)
+    assert isinstance(block, Block)
+    buffer = block.writes[0].buffer
+    _, lane = sch.split(last, factors=[None, lanes])
+    partial = sch.rfactor(lane, buffer.ndim)
+    sch.set_scope(partial, 0, "local")
+    spatial, inner = block_loops(sch, partial)
+    sch.reorder(*inner, spatial[-1])
+    init = sch.decompose_reduction(partial, inner[0])
+    for one in (partial, init):
+        sch.vectorize(block_loops(sch, one)[0][-1])
+    combine = _combiner(block)
+    if combine is not None:
+        *_, lane = sch.get_loops(rv)
+        sch.decompose_reduction(rv, lane)
+        sch.tensorize(lane, f"reduce_{combine}_{buffer.dtype}_{lanes}")
+
+
+def _combiner(block: Block) -> str | None:
+    """`add` or `max`, where a lane-folding intrinsic exists for the block's dtype."""
+    body = block.body
+    if not isinstance(body, BufferStore):
+        return None
+    kinds = {expr.Add: ("add", ("float32", "int32")), expr.Max: ("max", ("float32",))}
+    name, dtypes = kinds.get(type(body.value), ("", ()))
+    return name if body.buffer.dtype in dtypes else None
 
 
 def weight_params(func: PrimFunc) -> tuple[int, ...]:
@@ -143,12 +203,13 @@ def _private_buffers_are_small(func: PrimFunc) -> bool:
 
 def _rules() -> list[tuple[str, Rule]]:
     if not RULES:
-        from relaxlab.schedule.rules import dot_product, elementwise, fallback, matmul, rows
+        from relaxlab.schedule.rules import attention, dot_product, elementwise, fallback, matmul, rows
 
         RULES.extend(
             (
                 ("elementwise", elementwise.apply),
                 ("dot_product", dot_product.apply),
+                ("attention", attention.apply),
                 ("matmul", matmul.apply),
                 ("rows", rows.apply),
                 ("fallback", fallback.apply),

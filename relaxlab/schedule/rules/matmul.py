@@ -25,6 +25,8 @@ from relaxlab.schedule.rules.base import (
     extent_of,
     is_spatial,
     separate_store,
+    split_vector,
+    sum_of_products,
     weight_params,
 )
 from relaxlab.schedule.rules.versions import guarded_versions
@@ -82,7 +84,7 @@ def _find(func: PrimFunc) -> _Parts | None:
     if len(reductions) != 1:
         return None
     product = reductions[0]
-    loads = _factors(product)
+    loads = sum_of_products(product)
     if loads is None or product.writes[0].buffer.dtype != "float32":
         return None
     spatial = [i for i, it in enumerate(product.iter_vars) if it.kind == "spatial"]
@@ -106,23 +108,6 @@ def _find(func: PrimFunc) -> _Parts | None:
 
 def _is_weight(func: PrimFunc, buffer: Buffer) -> bool:
     return any(func.params[i] is buffer for i in weight_params(func))
-
-
-def _factors(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
-    """The two loads of `acc += a * b` (conversions allowed)."""
-    body = block.body
-    if not isinstance(body, loops.BufferStore) or not isinstance(body.value, expr.Add):
-        return None
-    product = body.value.b
-    if not isinstance(product, expr.Mul):
-        return None
-    sides: list[BufferLoad] = []
-    for side in (product.a, product.b):
-        inner = side.value if isinstance(side, expr.Cast) else side
-        if not isinstance(inner, BufferLoad):
-            return None
-        sides.append(inner)
-    return sides[0], sides[1]
 
 
 def _schedule(func: PrimFunc, target: Target, single: bool) -> PrimFunc:
@@ -187,25 +172,18 @@ def _place_decode(
         if depth % GROUP == 0:
             deep, inner = sch.split(deep, factors=[None, GROUP])
             sch.reorder(deep, col, inner)
-            vector = _split_vector(sch, col, lanes)
+            vector = split_vector(sch, col, lanes, unroll=True)
             lane = sch.get_loops(decode)[-2]
             sch.reorder(vector, inner, lane)
             sch.unroll(inner)
             return
         sch.reorder(deep, col)
-    _split_vector(sch, col, lanes)
-
-
-def _split_vector(sch: Schedule, col: LoopRV, lanes: int) -> LoopRV:
-    vector, lane = sch.split(col, factors=[None, lanes])
-    sch.unroll(vector)
-    sch.vectorize(lane)
-    return vector
+    split_vector(sch, col, lanes, unroll=True)
 
 
 def _vectors_of(sch: Schedule, block: BlockRV, lanes: int, several_rows: bool) -> None:
     *_, row, col = sch.get_loops(block)
-    _split_vector(sch, col, lanes)
+    split_vector(sch, col, lanes, unroll=True)
     if several_rows:
         sch.unroll(row)
 

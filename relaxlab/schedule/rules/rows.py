@@ -21,9 +21,10 @@ from relaxlab.schedule.rules.base import (
     inline_producers,
     is_spatial,
     output_dtype,
+    reduce_by_lanes,
     vectorize_inner,
 )
-from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
+from relaxlab.schedule.schedule import LoopRV, Schedule
 
 LOCAL_BYTES = 64 * 1024
 """Largest intermediate of one row that is kept on a thread's stack."""
@@ -111,26 +112,10 @@ def _inside_row(sch: Schedule, name: str, rank: int, target: Target) -> None:
     inner = [loop for loop in spatial[rank:] if constant(extent_of(sch, loop)) != 1]
     if reduce:
         if not inner:
-            _reduce_by_lanes(sch, rv, reduce, target.lanes("float32"))
+            reduce_by_lanes(sch, rv, reduce, target.lanes("float32"))
         else:
             sch.reorder(*reduce, inner[-1])
             vectorize_inner(sch, inner[-1], lanes)
         return
     if inner:
         vectorize_inner(sch, inner[-1], lanes)
-
-
-def _reduce_by_lanes(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int) -> None:
-    """Partial results per lane, then their combination."""
-    last = reduce[-1]
-    extent = constant(extent_of(sch, last))
-    if extent is not None and extent < lanes:
-        return
-    _, lane = sch.split(last, factors=[None, lanes])
-    partial = sch.rfactor(lane, 0)
-    block = sch.get(partial)
-    assert isinstance(block, Block)
-    sch.set_scope(partial, 0, "local")
-    spatial, inner = block_loops(sch, partial)
-    sch.reorder(*inner, spatial[-1])
-    sch.vectorize(spatial[-1])

@@ -1,0 +1,187 @@
+"""Attention: a product, a softmax over its rows, and a product with the softmaxed rows.
+
+A tile of query rows of one head is a unit of work for a thread: its scores stay in the thread's
+own memory from the first product through the softmax to the second product, so nothing of size
+rows x positions ever reaches main memory. Scores are made a vector of positions at a time, and
+results a vector of features at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
+from relaxlab.ir.node import replace, walk
+from relaxlab.ir.substitute import substitute
+from relaxlab.ir.target import Target
+from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.rules.base import (
+    blocks_of,
+    constant,
+    is_spatial,
+    reduce_by_lanes,
+    split_vector,
+    sum_of_products,
+)
+from relaxlab.schedule.rules.versions import guarded_versions
+from relaxlab.schedule.schedule import LoopRV, Schedule
+
+ROWS = 8
+"""Query rows per tile."""
+LOCAL_BYTES = 1 << 19
+"""Largest buffer of one tile's scores on a thread's stack."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The scores' product and its epilogue, row maximum, weights, their sum, the product with the
+    values and its epilogue."""
+
+    dot: str
+    score: str
+    top: str
+    weight: str
+    total: str
+    mix: str
+    out: str
+
+
+def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+    """Fits exactly the seven blocks of `_Parts`."""
+    parts = _find(func)
+    if parts is None:
+        return None
+    bounded = _with_bounded_rows(func)
+    if bounded is None:
+        return None
+    rows = _named(bounded, parts.out).iter_vars[1].dom.extent
+    return guarded_versions(
+        bounded,
+        [(rows, 1)] if isinstance(rows, Var) else [],
+        lambda f, fixed: _schedule(f, parts, target, 1 if fixed else ROWS),
+    )
+
+
+def _find(func: PrimFunc) -> _Parts | None:
+    blocks = blocks_of(func)
+    spatial = [is_spatial(b) for b in blocks]
+    if spatial != [False, True, False, True, False, False, True]:
+        return None
+    is_product = [sum_of_products(b) is not None for b in blocks]
+    if is_product == [True, False, False, False, True, False, False]:
+        blocks[4], blocks[5] = blocks[5], blocks[4]
+    elif is_product != [True, False, False, False, False, True, False]:
+        return None
+    if any(len(blocks[i].iter_vars) != 4 for i in (1, 3, 6)):
+        return None
+    return _Parts(*(b.name for b in blocks))
+
+
+def _named(func: PrimFunc, name: str) -> Block:
+    return next(b for b in blocks_of(func) if b.name == name)
+
+
+def _with_bounded_rows(func: PrimFunc) -> PrimFunc | None:
+    """Intermediates get constant row lengths: an axis that indexes a dimension of a parameter
+    directly is no longer than that dimension."""
+    bounds: dict[PrimExpr, int] = {}
+    params = set(func.buffers)
+    for block in blocks_of(func):
+        extents = {it.var: it.dom.extent for it in block.iter_vars}
+        for load in walk(block.body):
+            if not isinstance(load, BufferLoad) or load.buffer not in params:
+                continue
+            for index, dim in zip(load.indices, load.buffer.shape, strict=True):
+                size = constant(dim)
+                if size is not None and isinstance(index, Var) and index in extents:
+                    extent = extents[index]
+                    bounds[extent] = min(size, bounds.get(extent, size))
+    wider: dict[Buffer, Buffer] = {}
+    for node in walk(func.body):
+        for buffer in node.alloc_buffers if isinstance(node, Block) else ():
+            last = buffer.shape[-1] if buffer.shape else None
+            if last is None or constant(last) is not None or buffer.ndim < 4:
+                continue
+            if last not in bounds or bounds[last] * 4 * ROWS > LOCAL_BYTES:
+                return None
+            shape = (*buffer.shape[:-1], expr.const(bounds[last]))
+            wider[buffer] = replace(buffer, shape=shape)
+    return replace(func, body=substitute(func.body, buffers=wider))
+
+
+def _schedule(func: PrimFunc, parts: _Parts, target: Target, rows: int) -> PrimFunc:
+    sch = Schedule(func)
+    lanes = target.lanes("float32")
+    dot, score, top, weight, total, mix, out = (
+        sch.get_block(name)
+        for name in (
+            parts.dot, parts.score, parts.top, parts.weight, parts.total, parts.mix, parts.out,
+        )
+    )  # fmt: skip
+    batch, row, head, _ = sch.get_loops(out)
+    tile, row = sch.split(row, factors=[None, rows])
+    sch.reorder(batch, head, tile, row)
+    for block in (mix, total, weight, top, score):
+        sch.compute_at(block, tile, preserve_unit_loops=True)
+        sch.set_scope(block, 0, "local")
+    sch.parallel(sch.fuse(batch, head, tile))
+    vectors = 2 if rows > 1 else 4
+    step = _score_tile(sch, parts.score, vectors, lanes, rows)
+    sch.compute_at(dot, step, preserve_unit_loops=True)
+    sch.set_scope(dot, 0, "local")
+    _product_tile(sch, parts.dot, lanes, rows)
+    for block in (top, total):
+        *_, deep = sch.get_loops(block)
+        reduce_by_lanes(sch, block, [deep], vectors * lanes)
+    *_, position = sch.get_loops(weight)
+    split_vector(sch, position, vectors * lanes, unroll=False)
+    _mix_tile(sch, parts.mix, lanes, rows)
+    *_, row, feature = sch.get_loops(out)
+    split_vector(sch, feature, lanes, unroll=True)
+    if rows > 1:
+        sch.unroll(row)
+    return compact_buffers(sch.func)
+
+
+def _score_tile(
+    sch: Schedule, name: str, vectors: int, lanes: int, rows: int
+) -> LoopRV:
+    """Positions in steps of some vectors; a step's rows are inside."""
+    *_, row, position = sch.get_loops(sch.get_block(name))
+    step, position = sch.split(position, factors=[None, vectors * lanes])
+    sch.reorder(step, row, position)
+    split_vector(sch, position, lanes, unroll=True)
+    if rows > 1:
+        sch.unroll(row)
+    return step
+
+
+def _product_tile(sch: Schedule, name: str, lanes: int, rows: int) -> None:
+    """rows x vectors sums in registers over the features."""
+    block = sch.get_block(name)
+    *_, row, position, feature = sch.get_loops(block)
+    sch.reorder(feature, row, position)
+    init = sch.decompose_reduction(block, feature)
+    for one in (init, block):
+        *_, row, position = sch.get_loops(one)
+        split_vector(sch, position, lanes, unroll=True)
+        if rows > 1:
+            sch.unroll(row)
+
+
+def _mix_tile(sch: Schedule, name: str, lanes: int, rows: int) -> None:
+    """Sums over the positions: rows x vectors of features in registers."""
+    block = sch.get_block(name)
+    nest = sch.get_loops(block)
+    row, feature, position = nest[-4], nest[-2], nest[-1]
+    vectors = 2 if rows > 1 else 4
+    part, feature = sch.split(feature, factors=[None, vectors * lanes])
+    sch.reorder(part, position, row, feature)
+    init = sch.decompose_reduction(block, position)
+    for one in (init, block):
+        *_, row, feature = sch.get_loops(one)
+        split_vector(sch, feature, lanes, unroll=True)
+        if rows > 1:
+            sch.unroll(row)
