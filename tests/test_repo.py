@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -159,6 +161,23 @@ def test_sizes(path: Path) -> None:
             assert node.end_lineno is not None
             length = node.end_lineno - node.lineno + 1
             assert length <= FUNCTION_LINES, f"{node.name}: {length} lines; about 60 will do"
+
+
+def test_programs_of_the_readme_run(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    assert blocks
+    for block in blocks:
+        program = tmp_path / "program.py"
+        program.write_text(block, "utf-8")
+        run = subprocess.run(
+            [sys.executable, "-W", "error", str(program)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "RELAXLAB_CACHE": str(tmp_path / "cache")},
+        )
+        assert run.returncode == 0, run.stderr
 
 
 def test_ruff_has_no_complaints() -> None:
