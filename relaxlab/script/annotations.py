@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable
 
 from relaxlab.ir import expr, graph, types
@@ -26,8 +27,10 @@ def dimension(cx: Context, arg: Arg) -> PrimExpr:
 
 def _expression_in_string(cx: Context, text: str, node: ast.expr) -> Value:
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         why = error.msg if isinstance(error, SyntaxError) else str(error)
         cx.fail(node, "E0101", f"{text!r} is not an expression: {why}")
     for part in ast.walk(tree):

@@ -14,6 +14,7 @@ from relaxlab.ir.diagnostics import Diagnostic
 from relaxlab.ir.loops import Range
 from relaxlab.ir.module import BaseFunc
 from relaxlab.ir.span import Source, Span
+from relaxlab.script.known_types import KnownTypes
 from relaxlab.script.values import POISON, Arg, Foreign, Hidden, Ref, Value
 
 
@@ -70,6 +71,7 @@ class Context:
         self.string_symbols = False  # whether a string may introduce a symbol here
         self.loops: dict[expr.Var, Range] = {}  # the ranges of enclosing loops
         self.tuple_vars: set[graph.Var] = set()  # variables bound to tuple displays
+        self.known = KnownTypes()
         self.functions: dict[str, BaseFunc | None] = {}  # of the module; None: not read yet
         self.in_module = False
         self._lines = source.text.splitlines()

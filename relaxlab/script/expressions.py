@@ -90,7 +90,7 @@ def _name(cx: Context, node: ast.Name) -> Value:
 def _attribute(cx: Context, node: ast.Attribute) -> Value:
     base = evaluate(cx, node.value)
     match base:
-        case Ref(namespace, path):
+        case Ref(namespace, path) if namespace != "builtins":
             return Ref(namespace, f"{path}.{node.attr}" if path else node.attr)
         case ModuleRef():
             return global_var(cx, node.attr, node)

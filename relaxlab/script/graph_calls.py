@@ -11,6 +11,7 @@ import numpy as np
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.dtypes import is_dtype, is_float, is_int, numpy_dtype
 from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.op_table import REQUIRED, OpRow, Param, find_op, op_names, op_row
 from relaxlab.script.annotations import TYPES, dimensions, types_of
@@ -56,7 +57,8 @@ def _operator(cx: Context, row: OpRow, c: Arguments) -> graph.Call:
     ty_args = types_of(cx, c.kwargs.pop("ty_args", c.kwargs.pop("sinfo_args", None)))
     spec = " ".join(p.name if p.default is REQUIRED else f"{p.name}?" for p in row.params)
     bound = c.bind(spec)
-    dtype = _dtype_among(a.value for a in bound.values() if a is not None)
+    given = [a.value for a in bound.values() if a is not None]
+    dtype = _dtype_among(cx, given) if any(map(_needs_dtype, given)) else None
     values: list[graph.Expr] = []
     attrs: dict[str, Any] = {}
     for p in row.params:
@@ -92,18 +94,26 @@ def _attr(cx: Context, arg: Arg) -> Any:
     return attribute_value(cx, value, arg.node)
 
 
-def _dtype_among(values: Iterable[Value]) -> str | None:
+def _needs_dtype(value: Value) -> bool:
+    """Whether a bare number is among the values of an argument."""
+    if isinstance(value, tuple | list):
+        return any(_needs_dtype(v) for v in value)  # type: ignore[reportUnknownVariableType]
+    return is_number(value)
+
+
+def _dtype_among(cx: Context, values: Iterable[Value]) -> str | None:
     """The dtype that bare numbers take: that of the first tensor argument that has one."""
     for value in values:
         match value:
-            case graph.Var(_, types.TensorType(_, str() as dtype)):
-                return dtype
-            case graph.Constant(data):
-                return data.dtype.name
+            case graph.Expr():
+                functions = {k: f for k, f in cx.functions.items() if f is not None}
+                ty = cx.known.of(value, Module.of(functions))
+                if isinstance(ty, types.TensorType) and ty.dtype is not None:
+                    return ty.dtype
             case np.ndarray():
                 return value.dtype.name
             case tuple() | list():
-                inner = _dtype_among(value)  # type: ignore[reportUnknownArgumentType]
+                inner = _dtype_among(cx, value)  # type: ignore[reportUnknownArgumentType]
                 if inner is not None:
                     return inner
             case _:
@@ -183,7 +193,7 @@ def operator_call(cx: Context, name: str | None, a: Value, b: Value, node: ast.A
         cx.fail(node, "E0104", "this operator is not defined on tensors")
     if find_op(name) is None:
         cx.fail(node, "E0103", f"R has no operator {name!r} behind this Python operator")
-    dtype = _dtype_among((a, b))
+    dtype = _dtype_among(cx, (a, b)) if _needs_dtype(a) or _needs_dtype(b) else None
     operands = [v for v in (a, b) if v is not None]
     assert isinstance(node, ast.expr)
     args = tuple(value_of(cx, Arg(v, node), dtype) for v in operands)

@@ -243,6 +243,7 @@ class GraphReader:
 
     def _add(self, binding: graph.Binding) -> None:
         self.bindings.append(binding)
+        self.cx.known.add(binding)
 
     def _expression(self, stmt: ast.Expr, node: ast.expr) -> None:
         cx = self.cx

@@ -582,7 +582,7 @@ def read_prim_func(cx: Context, node: ast.FunctionDef, *, s_tir: bool | None) ->
         body = reader.statements(node.body)
     resolved = tuple(_resolve(cx, reader, p) for p in params)
     attrs = Attrs(reader.attrs)
-    wrapped = _with_root(reader, body, s_tir)
+    wrapped = _with_root(reader, body, s_tir, cx.span(node))
     return loops.PrimFunc(resolved, wrapped, attrs, span=cx.span(node))
 
 
@@ -659,7 +659,7 @@ def _resolve(cx: Context, reader: LoopReader, param: Value) -> loops.Buffer | ex
     return expr.Var(param.name)
 
 
-def _with_root(reader: LoopReader, body: loops.Stmt, s_tir: bool | None) -> loops.Stmt:
+def _with_root(reader: LoopReader, body: loops.Stmt, s_tir: bool | None, span: Span) -> loops.Stmt:
     """Add the root block that the script leaves out: always with `s_tir=True`, and without any
     option when there are blocks or allocations."""
     lone_root = (
@@ -673,5 +673,5 @@ def _with_root(reader: LoopReader, body: loops.Stmt, s_tir: bool | None) -> loop
     has_blocks = any(isinstance(n, loops.BlockRealize) for n in walk(body))
     if not allocs and (s_tir is False or (s_tir is None and not has_blocks)):
         return body
-    root = loops.Block("root", (), (), (), body, alloc_buffers=allocs)
-    return loops.BlockRealize((), TRUE, root)
+    root = loops.Block("root", (), (), (), body, alloc_buffers=allocs, span=span)
+    return loops.BlockRealize((), TRUE, root, span=span)

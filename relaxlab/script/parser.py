@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 
@@ -51,7 +52,9 @@ def _context(source: Source, environment: Callable[[str], Value]) -> Context:
 def syntax_tree(source: Source) -> ast.Module:
     """Python's syntax tree of a text. Raises DiagnosticError for a syntax error."""
     try:
-        return ast.parse(source.text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about escapes and literals; the text is not ours
+            return ast.parse(source.text)
     except SyntaxError as error:
         line, col = error.lineno or 1, max(0, (error.offset or 1) - 1)
         end_line, end_col = error.end_lineno or line, (error.end_offset or 0) - 1
@@ -104,7 +107,11 @@ def _import(cx: Context, stmt: ast.Import | ast.ImportFrom) -> None:
 def _finished(cx: Context, module: Module, check: bool) -> Module:
     problems = list(cx.diagnostics)
     if check and not problems:
-        problems = check_well_formed(module)
+        try:
+            problems = check_well_formed(module)
+        except RecursionError:
+            where = Span(cx.source, 1, 0, 1, 1)
+            problems = [cx.error(where, "E0116", "this program is nested too deeply to be checked")]
     if problems:
         raise DiagnosticError(sorted(problems, key=_position))
     return module

@@ -1,0 +1,61 @@
+"""Types of graph values while a function is read, as far as they are plain to see.
+
+Bare numbers beside a tensor take its dtype (`y > 0`), so the parser must know it before types are
+deduced for good.
+"""
+
+from __future__ import annotations
+
+from relaxlab.analysis.deduce import deduce_call, field_type, type_of
+from relaxlab.ir import graph, types
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.module import Module
+
+
+class KnownTypes:
+    """The types of the variables bound so far, deduced when first asked for."""
+
+    def __init__(self) -> None:
+        self._types: dict[graph.Var, types.Type | None] = {}
+        self._waiting: list[graph.Binding] = []
+
+    def add(self, binding: graph.Binding) -> None:
+        """A binding was read."""
+        self._waiting.append(binding)
+
+    def of(self, e: graph.Expr, mod: Module) -> types.Type | None:
+        """The type of `e`, or None where it cannot be told yet or is wrong."""
+        for b in self._waiting:  # in order: each needs only what was bound before
+            value = b.ty if isinstance(b, graph.MatchCast) else b.value
+            found = value if isinstance(value, types.Type) else self._deduced(value, mod)
+            self._types[b.var] = found
+        self._waiting.clear()
+        return self._deduced(e, mod)
+
+    def _deduced(self, e: graph.Expr, mod: Module) -> types.Type | None:
+        match e:
+            case graph.Var():
+                return e.ty or self._types.get(e)
+            case graph.GlobalVar() | graph.ExternFunc():
+                return types.FuncType(None, types.ObjectType(), is_pure=False)
+            case graph.Tuple(fields):
+                inner = [self._deduced(f, mod) for f in fields]
+                known = [t for t in inner if t is not None]
+                return types.TupleType(tuple(known)) if len(known) == len(inner) else None
+            case graph.If() | graph.SeqExpr() | graph.Function():
+                return None
+            case _:
+                pass
+        try:
+            if isinstance(e, graph.TupleGetItem):
+                whole = self._deduced(e.tuple_value, mod)
+                return None if whole is None else field_type(whole, e.index, e)
+            if isinstance(e, graph.Call):
+                args = [self._deduced(a, mod) for a in e.args]
+                known = [t for t in args if t is not None]
+                callee = not isinstance(e.op, graph.Var) or e.op.ty is not None
+                plain = callee and len(known) == len(args)
+                return deduce_call(e, known, mod) if plain else None
+            return type_of(e, mod)
+        except DiagnosticError:
+            return None

@@ -1,0 +1,223 @@
+"""The decorators: source text from files, the interactive prompt and cells; Python's names."""
+
+from __future__ import annotations
+
+import linecache
+import math
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxlab
+from relaxlab.ir import graph, loops
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.equal import assert_structural_equal
+from relaxlab.ir.module import Module
+from relaxlab.script import ir as I
+from relaxlab.script import parse
+from relaxlab.script import relax as R
+from relaxlab.script import tir as T
+
+WIDTH = 8
+WEIGHT = np.arange(8, dtype="float32")
+DTYPE = "float32"
+PI = math.pi
+
+
+@T.prim_func
+def scale(A: T.Buffer((4, WIDTH), DTYPE), B: T.Buffer((4, WIDTH), DTYPE)):
+    for i, j in T.grid(4, WIDTH):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * PI
+
+
+def test_functions_are_ir() -> None:
+    assert isinstance(scale, loops.PrimFunc)
+    assert [b.name for b in scale.buffers] == ["A", "B"]
+    assert scale.body.span.source.name == __file__
+    span = scale.buffers[0].span
+    assert span.source.line(span.line).startswith("def scale(A: T.Buffer(")
+
+
+def make(k: int, scope: str) -> Module:
+    @I.ir_module
+    class Module:
+        @T.prim_func(private=True)
+        def kernel(a: T.handle, B: T.Buffer((k + 1, WIDTH), "float32")):
+            m = T.int64()
+            A = T.match_buffer(a, (m, WIDTH), "float32")
+            buf = T.alloc_buffer((k + 1,), "float32", scope=scope)
+            for i in range(k + 1):
+                buf[i] = A[0, i]
+                B[i, 0] = buf[i]
+
+        @R.function
+        def main(x: R.Tensor(("n", 8), "float32")):
+            return R.multiply(R.add(x, WEIGHT), R.const(k, "float32"))
+
+    return Module
+
+
+def test_closures_are_constants() -> None:
+    first, second = make(0, "local"), make(1, "global")
+    buffers = [m["kernel"].body.block.alloc_buffers[0] for m in (first, second)]
+    assert [b.scope for b in buffers] == ["local", "global"]
+    assert [b.shape[0].value for b in buffers] == [1, 2]
+    call = second["main"].body.body
+    assert call.args[1].data == 1
+    np.testing.assert_array_equal(call.args[0].args[1].data, WEIGHT)
+    assert call.args[0].args[1].data is not WEIGHT  # a copy: later writes change nothing
+
+
+def test_programs_defined_before() -> None:
+    @I.ir_module
+    class Library:
+        @R.function
+        def twice(x: R.Tensor((4, 8), "float32")) -> R.Tensor((4, 8), "float32"):
+            return R.add(x, x)
+
+    @I.ir_module
+    class Program:
+        renamed = scale
+
+        @R.function
+        def main(x: R.Tensor((4, 8), "float32")):
+            y = R.call_tir(Program.renamed, (x,), out_ty=R.Tensor((4, 8), "float32"))
+            z = R.call_tir(scale, (y,), out_ty=R.Tensor((4, 8), "float32"))
+            return Library.twice(z)
+
+    assert list(Program) == ["renamed", "main", "twice"]
+    assert Program["renamed"] is scale and Program["twice"] is Library["twice"]
+
+
+def test_a_function_alone_cannot_call_others() -> None:
+    with pytest.raises(DiagnosticError, match="define both in a class with @I.ir_module"):
+
+        @R.function
+        def main(x: R.Tensor((4, 8), "float32")):
+            return R.call_tir(scale, (x,), out_ty=R.Tensor((4, 8), "float32"))
+
+
+def test_options() -> None:
+    @R.function(private=True, pure=False)
+    def main(x: R.Tensor((4,), "float32")):
+        return R.call_packed("log", x, sinfo_args=R.Tensor((4,), "float32"))
+
+    assert isinstance(main, graph.Function) and main.private and not main.is_pure
+
+    @I.ir_module(check_well_formed=False)
+    class Wrong:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((5,), "float32"):
+            return x
+
+    assert isinstance(Wrong, Module)
+    with pytest.raises(DiagnosticError, match="E0207"):
+
+        @I.ir_module
+        class Checked:
+            @R.function
+            def main(x: R.Tensor((4,), "float32")) -> R.Tensor((5,), "float32"):
+                return x
+
+
+def test_aliases_of_the_namespaces() -> None:
+    from relaxlab.script.ir import ir_module
+    from relaxlab.script.tir import prim_func
+
+    tensor_ir = T
+
+    @ir_module
+    class Module:
+        @prim_func
+        def f(A: tensor_ir.Buffer((4,), "float32")):
+            for i in tensor_ir.parallel(4):
+                A[i] = tensor_ir.float32(0)
+
+    assert Module["f"].body.kind == "parallel"
+
+
+def run_cell(name: str, text: str, namespace: dict[str, Any]) -> None:
+    """What an interactive shell does: run text that only linecache knows."""
+    lines = text.splitlines(keepends=True)
+    linecache.cache[name] = (len(text), None, lines, name)
+    exec(compile(text, name, "exec"), namespace)
+
+
+def test_cells() -> None:
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    header = "from relaxlab.script import ir as I, relax as R, tir as T\nsize = 4\n"
+    cell = (
+        "@I.ir_module\nclass M:\n    @R.function\n"
+        '    def main(x: R.Tensor((size,), "float32")):\n        return R.add(x, x)\n'
+    )
+    run_cell("<ipython-input-1-abc>", header, namespace)
+    run_cell("<ipython-input-2-abc>", cell, namespace)
+    first = namespace["M"]
+    run_cell("<ipython-input-3-abc>", "size = 5\n", namespace)
+    run_cell("<ipython-input-4-abc>", cell.replace("add", "multiply"), namespace)
+    second = namespace["M"]
+    assert first["main"].body.body.op.name == "add"
+    assert second["main"].body.body.op.name == "multiply"
+    assert [m["main"].params[0].ty.shape[0].value for m in (first, second)] == [4, 5]
+    with pytest.raises(DiagnosticError) as caught:
+        run_cell("<ipython-input-5-abc>", cell.replace("R.add", "R.ad"), namespace)
+    assert "<ipython-input-5-abc>:5:16" in str(caught.value)
+
+
+def test_strings_are_symbols_even_when_python_has_the_name() -> None:
+    n = 3
+
+    @R.function
+    def main(x: R.Tensor(("n", n), "float32")):
+        return x
+
+    assert main.params[0].ty.shape[0].name == "n" and main.params[0].ty.shape[1].value == n
+
+
+def test_errors_name_the_file_and_line() -> None:
+    with pytest.raises(DiagnosticError) as caught:
+
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32")):
+            A[0] = nothing  # noqa: F821
+
+    (found,) = caught.value.diagnostics
+    assert found.span.source.name == __file__
+    assert "A[0] = nothing" in str(caught.value)
+
+
+def test_the_decorated_program_equals_the_parsed_text() -> None:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
+            with R.dataflow():
+                y = R.add(x, x)
+                R.output(y)
+            return y
+
+    assert_structural_equal(Module, parse(Module.script()))
+    assert relaxlab.parse is parse
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the syntax is newer than this Python")
+def test_type_parameters_are_symbols() -> None:
+    mod = parse("""
+@I.ir_module
+class Module:
+    @T.prim_func(s_tir=True)
+    def f[n](A: T.Buffer((n, 4), "float32")):
+        for i in range(n):
+            with T.sblock("A"):
+                vi = T.axis.spatial(n, i)
+                A[vi, 0] = T.float32(0)
+    @R.function
+    def main[n](x: R.Tensor((n, 4), dtype="float32")) -> R.Tensor((n, 4), dtype="float32"):
+        y: R.Tensor((n, 4), dtype="float32") = R.add(x, x)
+        return y
+""")
+    assert mod["f"].buffers[0].shape[0].name == "n"
