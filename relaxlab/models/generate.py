@@ -112,7 +112,7 @@ class TextGenerator:
     ) -> None:
         self.checkpoint, self.executable, self.times = checkpoint, executable, times
         self.tokenizer, self.chat_template = checkpoint.tokenizer, checkpoint.chat
-        self.max_context = cache[0].shape[1]
+        self.max_context = cache[0].shape[3]
         self._main = executable["main"]
         self._main.bind(*cache, *weights)
         self._cached: list[int] = []
@@ -132,7 +132,8 @@ class TextGenerator:
         """Open, compile and load a model.
 
         model: a name (`smollm2-135m`, `tiny`), a GGUF file, or a Hugging Face folder.
-        activations: "float32", or "q8" to quantise them to 8 bits for integer dot products.
+        activations: "float32"; "q8" or "q16" to quantise them to 8 or 15 bits for integer dot
+        products ("q16" costs two products and changes logits by less than 1 in 1000).
         kv_dtype: "float32" or "float16", the dtype of cached keys and values.
         max_context: how many positions to keep at most; None: what the model was made for, up to
         `DEFAULT_CONTEXT`. threads: None means all cores. use_cache: keep the compiled program on
@@ -160,8 +161,8 @@ class TextGenerator:
         compiled = time.perf_counter()
         report("reading the weights")
         weights = _prepared(executable, checkpoint.weights(llama, names))
-        shape = (1, context, config.num_kv_heads, config.head_dim)
-        cache = [np.zeros(shape, kv_dtype) for _ in range(2 * config.num_layers)]
+        shapes = nn.KVCache.shapes(1, config.num_kv_heads, config.head_dim, context)
+        cache = [np.zeros(s, kv_dtype) for _ in range(config.num_layers) for s in shapes]
         end = time.perf_counter()
         times = LoadTimes(opened - start + end - compiled, compiled - opened)
         return TextGenerator(checkpoint, executable, cache, weights, times)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr
@@ -11,20 +12,37 @@ from relaxlab.nn.builder import Parameter, Tensor
 from relaxlab.nn.layers import Columns, Linear, MergedLinear
 from relaxlab.nn.module import Module
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class KVCache:
-    """Keys and values of one layer: (b, positions, kv_heads, head_dim), `past` rows in use."""
+    """Keys (b, kv_heads, head_dim, positions) and values (b, kv_heads, positions, head_dim) of one
+    layer, `past` positions in use."""
 
     keys: Tensor
     values: Tensor
 
     @staticmethod
+    def shapes(batch: T, heads: int, head_dim: int, positions: int) -> list[tuple[T | int, ...]]:
+        """The shapes of keys and values."""
+        return [(batch, heads, head_dim, positions), (batch, heads, positions, head_dim)]
+
+    @staticmethod
     def spec(
-        batch: spec.Dim, positions: spec.Dim, kv_heads: int, head_dim: int, dtype: str = "float32"
+        batch: spec.Dim, positions: int, kv_heads: int, head_dim: int, dtype: str = "float32"
     ) -> list[spec.Tensor]:
         """The two parameters, for `Module.export`."""
-        return [spec.Tensor((batch, positions, kv_heads, head_dim), dtype)] * 2
+        shapes = KVCache.shapes(batch, kv_heads, head_dim, positions)
+        return [spec.Tensor(shape, dtype) for shape in shapes]
+
+    @property
+    def shape(self) -> loop_functions.CacheShape:
+        """Heads, features per head, positions."""
+        _, heads, head_dim, positions = self.keys.shape
+        assert isinstance(heads, expr.IntImm) and isinstance(head_dim, expr.IntImm)
+        assert isinstance(positions, expr.IntImm)
+        return heads.value, head_dim.value, positions.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +111,7 @@ class Attention(Module):
         q, k, v = (self._heads(columns[n], split) for n in ("q", "k", "v"))
         q, k = self._rotated(q, k, past)
         dtype = cache.keys.dtype
-        append = loop_functions.append_kv(
-            k.total, k.first, v.total, v.first, self.kv_heads, self.head_dim, dtype
-        )
+        append = loop_functions.append_kv(k.total, k.first, v.total, v.first, cache.shape, dtype)
         keys, values = x.builder.call_loops(
             "append_kv",
             append,
@@ -103,9 +119,7 @@ class Attention(Module):
             [past],
             inplace=(2, 3),
         )
-        attend = loop_functions.cached_attention(
-            q.total, q.first, self.heads, self.kv_heads, self.head_dim, dtype
-        )
+        attend = loop_functions.cached_attention(q.total, q.first, self.heads, cache.shape, dtype)
         (mixed,) = x.builder.call_loops(
             "cached_attention", attend, [q.tensor, keys, values], [past]
         )

@@ -12,7 +12,10 @@ from relaxlab.nn import loop_functions, quantized
 from relaxlab.nn.builder import FunctionBuilder, Parameter, Tensor
 from relaxlab.nn.module import Module, ModuleList
 
-Activations: TypeAlias = Literal["float32", "q8"]
+Activations: TypeAlias = Literal["float32", "q8", "q16"]
+
+PARTS = {"q8": 1, "q16": 2}
+"""How many 8-bit integers stand for one quantised activation."""
 
 PLAIN_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 """The formats without blocks, which store one array `data`."""
@@ -68,8 +71,8 @@ class Weight(Module):
 class Linear(Module):
     """y = x @ W.T for x float32 (m, in_features).
 
-    With `activations="q8"`, x is quantised to 8 bits per group of a quantised W and the products
-    of the integers are summed; plain weights are multiplied in float32 either way.
+    With `activations` "q8" or "q16", x is quantised to 8 or 15 bits per group of a quantised W,
+    and integer products are summed; plain weights are multiplied in float32 in any case.
     """
 
     def __init__(
@@ -87,13 +90,14 @@ class Linear(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         w = self.weight
-        if self.activations == "float32" or w.format in PLAIN_DTYPES:
+        parts = PARTS.get(self.activations)
+        if parts is None or w.format in PLAIN_DTYPES:
             return x.op("linear", w.dense(x.builder))
-        group = quantized.FORMATS[w.format].group
-        integers = x.builder.call_loops("quantize_q8", _quantize(w.cols, group), [x])
-        func = _dot(w.format, w.rows, w.cols)
-        stored = w.tensors(x.builder)
-        return x.builder.call_loops(f"dot_q8_{w.format}", func, [*integers, *stored])[0]
+        quantize = _quantize(w.cols, quantized.FORMATS[w.format].group, parts)
+        integers = x.builder.call_loops(f"quantize_{self.activations}", quantize, [x])
+        product = _product(w.format, w.rows, w.cols, parts)
+        given = [*integers, *w.tensors(x.builder)]
+        return x.builder.call_loops(f"dot_{self.activations}_{w.format}", product, given)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +214,10 @@ def _take_rows(format: str, rows: int, cols: int):
 
 
 @cache
-def _quantize(cols: int, group: int):
-    return quantized.quantize_q8(expr.Var("m"), cols, group)
+def _quantize(cols: int, group: int, parts: int):
+    return quantized.quantize_activations(expr.Var("m"), cols, group, parts)
 
 
 @cache
-def _dot(format: str, rows: int, cols: int):
-    return quantized.dot_q8(quantized.FORMATS[format], expr.Var("m"), rows, cols)
+def _product(format: str, rows: int, cols: int, parts: int):
+    return quantized.integer_product(quantized.FORMATS[format], expr.Var("m"), rows, cols, parts)

@@ -12,11 +12,16 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from typing import TypeAlias
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import Attrs
 from relaxlab.ops import scalar, te
+
+
+CacheShape: TypeAlias = tuple[int, int, int]
+"""Of a KV cache: heads, features per head, positions there is room for."""
 
 
 @cache
@@ -48,23 +53,31 @@ def rotary(total: int, first: int, heads: int, head_dim: int, interleaved: bool)
 
 @cache
 def append_kv(
-    total_k: int, first_k: int, total_v: int, first_v: int, heads: int, head_dim: int, dtype: str
+    total_k: int, first_k: int, total_v: int, first_v: int, cache_shape: CacheShape, dtype: str
 ) -> loops.PrimFunc:
-    """(k (b, s, total_k, d), v (b, s, total_v, d), keys, values (b, c, heads, d) `dtype`; past):
-    writes the new rows of keys and values into the caches, in place, at past .. past + s."""
-    b, s, c, past = (expr.Var(n) for n in ("b", "s", "c", "past"))
+    """(k (b, s, total_k, d), v (b, s, total_v, d), keys (b, heads, d, c), values (b, heads, c, d)
+    `dtype`; past): writes the new positions into the caches, in place, at past .. past + s.
+
+    Keys are kept with positions last and values with features last: the order in which attention
+    makes vectors of them.
+    """
+    b, s, past = (expr.Var(n) for n in ("b", "s", "past"))
+    heads, head_dim, positions = cache_shape
     k = loops.Buffer("k", (b, s, expr.const(total_k), expr.const(head_dim)))
     v = loops.Buffer("v", (b, s, expr.const(total_v), expr.const(head_dim)))
-    shape = (b, c, expr.const(heads), expr.const(head_dim))
-    keys, values = (loops.Buffer(name, shape, dtype) for name in ("keys", "values"))
-    names, extents = ("b", "i", "h", "d"), (b, s, *shape[2:])
+    h, d, c = (expr.const(n) for n in (heads, head_dim, positions))
+    keys = loops.Buffer("keys", (b, h, d, c), dtype)
+    values = loops.Buffer("values", (b, h, c, d), dtype)
+    names, extents = ("b", "i", "h", "d"), (b, s, h, d)
     axes = tuple(expr.Var(f"v{n}") for n in names)
     vb, vi, vh, vd = axes
-    place = (vb, past + vi, vh, vd)
-    sources = ((k, (vb, vi, vh + first_k, vd)), (v, (vb, vi, vh + first_v, vd)))
+    moves = (
+        (k, (vb, vi, vh + first_k, vd), keys, (vb, vh, vd, past + vi)),
+        (v, (vb, vi, vh + first_v, vd), values, (vb, vh, past + vi, vd)),
+    )
     stores = [
-        loops.BufferStore(cache_, scalar.cast(loops.BufferLoad(new, at), dtype), place)
-        for cache_, (new, at) in zip((keys, values), sources, strict=True)
+        loops.BufferStore(kept, scalar.cast(loops.BufferLoad(new, at), dtype), place)
+        for new, at, kept, place in moves
     ]
     block = loops.Block(
         "append_kv",
@@ -72,8 +85,8 @@ def append_kv(
             loops.IterVar(a, loops.Range(te.ZERO, e), "spatial")
             for a, e in zip(axes, extents, strict=True)
         ),
-        reads=tuple(_element(new, at) for new, at in sources),
-        writes=(_element(keys, place), _element(values, place)),
+        reads=tuple(_element(new, at) for new, at, _, _ in moves),
+        writes=tuple(_element(kept, place) for _, _, kept, place in moves),
         body=loops.seq(*stores),
     )
     nest_vars = tuple(expr.Var(n) for n in names)
@@ -91,26 +104,26 @@ def _element(buffer: loops.Buffer, at: tuple[PrimExpr, ...]) -> loops.BufferRegi
 
 @cache
 def cached_attention(
-    total: int, first: int, heads: int, kv_heads: int, head_dim: int, dtype: str
+    total: int, first: int, heads: int, cache_shape: CacheShape, dtype: str
 ) -> loops.PrimFunc:
-    """(q (b, s, total, d), keys, values (b, c, kv_heads, d) `dtype`; past) -> (b, s, heads, d):
-    causal attention of the new positions over all past + s, reading the caches in place.
+    """(q (b, s, total, d), keys (b, kv_heads, d, c), values (b, kv_heads, c, d) `dtype`; past) ->
+    (b, s, heads, d): causal attention of the new positions over all past + s, reading the caches in place.
 
     Query head h uses the keys and values of head h // (heads / kv_heads). The softmax subtracts
     each row's largest score; everything is summed in float32.
     """
-    b, s, c, past = (expr.Var(n) for n in ("b", "s", "c", "past"))
+    b, s, past = (expr.Var(n) for n in ("b", "s", "past"))
+    kv_heads, head_dim, positions = cache_shape
     group, length = heads // kv_heads, past + s
     q = te.placeholder((b, s, total, head_dim), "float32", "q")
-    keys, values = (
-        te.placeholder((b, c, kv_heads, head_dim), dtype, n) for n in ("keys", "values")
-    )
+    keys = te.placeholder((b, kv_heads, head_dim, positions), dtype, "keys")
+    values = te.placeholder((b, kv_heads, positions, head_dim), dtype, "values")
     d = te.reduce_axis(head_dim, "d")
     scale, never = 1 / math.sqrt(head_dim), expr.const(float("-inf"), "float32")
     dot = te.compute(
         (b, heads, s, length),
         lambda bi, h, i, t: te.te_sum(
-            q[bi, i, first + h, d.var] * scalar.cast(keys[bi, t, h // group, d.var], "float32"), d
+            q[bi, i, first + h, d.var] * scalar.cast(keys[bi, h // group, d.var, t], "float32"), d
         ),
         "dot",
     )
@@ -132,7 +145,7 @@ def cached_attention(
     mix = te.compute(
         (b, s, heads, head_dim),
         lambda bi, i, h, e: te.te_sum(
-            weight[bi, h, i, t3.var] * scalar.cast(values[bi, t3.var, h // group, e], "float32"),
+            weight[bi, h, i, t3.var] * scalar.cast(values[bi, h // group, t3.var, e], "float32"),
             t3,
         ),
         "mix",

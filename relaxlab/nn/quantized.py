@@ -3,8 +3,9 @@
 Every supported block format is affine per group of consecutive weights in a row,
 `w = scale * q + offset` with an unsigned integer q, whatever its storage; a `Format` says how q,
 scale and offset are computed from the stored fields. Weights stay as stored: `decode` is a loop
-function that fuses into the product that consumes it (the paper's Figure 9), and `dot_q8`
-multiplies the integers themselves with activations quantised to 8 bits per group.
+function that fuses into the product that consumes it (the paper's Figure 9), and
+`integer_product` multiplies the integers themselves with activations quantised per group, to 8
+bits or to two times 8 bits.
 """
 
 from __future__ import annotations
@@ -206,45 +207,71 @@ def take_rows(fmt: Format, rows: int, cols: int, dims: Sequence[PrimExpr]) -> lo
     return te.create_prim_func([ids, *f.values(), out])
 
 
-def quantize_q8(rows: PrimExpr, cols: int, group: int) -> loops.PrimFunc:
-    """x float32 (rows, cols) -> xq int8 (rows, groups, group), xd float32 (rows, groups), and
-    xs float32 (rows, groups): the integers, their scale, and scale times the integers' sum."""
+def quantize_activations(rows: PrimExpr, cols: int, group: int, parts: int) -> loops.PrimFunc:
+    """x float32 (rows, cols) -> xq int8 (rows, parts * groups, group), xd and xs float32 (rows,
+    parts * groups): integers, their scale, and scale times the integers' sum.
+
+    One part is a group rounded to 127 steps of either sign. With two, integers of 127 * 128 steps
+    are split: each group's high parts, then its low parts, whose scale is 1/128 of the others'.
+    """
     x = te.placeholder((rows, cols), "float32", "x")
     groups = _blocks(cols, group)
     r, s = te.reduce_axis(group, "r"), te.reduce_axis(group, "s")
+    steps = 127.0 * 128 ** (parts - 1)
     amax = te.compute(
         (rows, groups),
         lambda i, g: te.te_max(expr.Call("float32", "fabs", (x[i, g * group + r.var],)), r),
         "amax",
     )
-    xd = te.compute((rows, groups), lambda i, g: amax[i, g] * (1.0 / 127.0), "xd")
+
+    def scale(i: PrimExpr, g: PrimExpr) -> PrimExpr:
+        if parts == 1:
+            return amax[i, g] * (1 / steps)
+        step = expr.Select(_is_high(g), const(128 / steps, "float32"), const(1 / steps, "float32"))
+        return amax[i, g // 2] * step
 
     def integer(i: PrimExpr, g: PrimExpr, k: PrimExpr) -> PrimExpr:
-        scale = binary(expr.Max, amax[i, g], const(1e-30, "float32"))
-        inverse = binary(expr.Div, const(127.0, "float32"), scale)
-        return expr.Cast("int8", expr.Call("float32", "round", (x[i, g * group + k] * inverse,)))
+        largest = binary(expr.Max, amax[i, g // parts], const(1e-30, "float32"))
+        inverse = binary(expr.Div, const(steps, "float32"), largest)
+        whole = _round(x[i, g // parts * group + k] * inverse)
+        if parts == 1:
+            return expr.Cast("int8", whole)
+        high = _round(whole * (1 / 128))
+        return expr.Cast("int8", expr.Select(_is_high(g), high, whole - high * 128.0))
 
-    xq = te.compute((rows, groups, group), integer, "xq")
+    xd = te.compute((rows, parts * groups), scale, "xd")
+    xq = te.compute((rows, parts * groups, group), integer, "xq")
     total = te.compute(
-        (rows, groups), lambda i, g: te.te_sum(expr.Cast("int32", xq[i, g, s.var]), s), "total"
+        (rows, parts * groups),
+        lambda i, g: te.te_sum(expr.Cast("int32", xq[i, g, s.var]), s),
+        "total",
     )
-    xs = te.compute((rows, groups), lambda i, g: _f32(total[i, g]) * xd[i, g], "xs")
+    xs = te.compute((rows, parts * groups), lambda i, g: _f32(total[i, g]) * xd[i, g], "xs")
     return te.create_prim_func([x, xq, xd, xs])
 
 
-def dot_q8(fmt: Format, m: PrimExpr, rows: int, cols: int) -> loops.PrimFunc:
-    """(xq, xd, xs, fields…) -> y float32 (m, rows): x @ W.T with integer inner products.
+def _is_high(part: PrimExpr) -> PrimExpr:
+    return expr.EQ(part % 2, const(0))
+
+
+def _round(e: PrimExpr) -> PrimExpr:
+    return expr.Call("float32", "round", (e,))
+
+
+def integer_product(fmt: Format, m: PrimExpr, rows: int, cols: int, parts: int) -> loops.PrimFunc:
+    """(xq, xd, xs, fields…) -> y float32 (m, rows): x @ W.T with integer inner products, from
+    activations in `parts` (see `quantize_activations`).
 
     y[i, n] = sum over groups g of scale * xd * (sum over the group of q * xq) + offset * xs.
     """
     g = fmt.group
-    groups = _blocks(cols, g)
+    groups = parts * _blocks(cols, g)
     xq = te.placeholder((m, groups, g), "int8", "xq")
     xd = te.placeholder((m, groups), "float32", "xd")
     xs = te.placeholder((m, groups), "float32", "xs")
     f = fmt.placeholders(rows, _blocks(cols, fmt.block))
     k, kb = te.reduce_axis(g, "k"), te.reduce_axis(groups, "kb")
-    q = te.compute((rows, groups, g), lambda n, b, i: fmt.q(f, n, b, i), "q")
+    q = te.compute((rows, groups, g), lambda n, b, i: fmt.q(f, n, b // parts, i), "q")
     dot = te.compute(
         (m, groups, rows),
         lambda i, b, n: te.te_sum(
@@ -255,8 +282,8 @@ def dot_q8(fmt: Format, m: PrimExpr, rows: int, cols: int) -> loops.PrimFunc:
     y = te.compute(
         (m, rows),
         lambda i, n: te.te_sum(
-            _f32(dot[i, kb.var, n]) * (fmt.scale(f, n, kb.var) * xd[i, kb.var])
-            + fmt.offset(f, n, kb.var) * xs[i, kb.var],
+            _f32(dot[i, kb.var, n]) * (fmt.scale(f, n, kb.var // parts) * xd[i, kb.var])
+            + fmt.offset(f, n, kb.var // parts) * xs[i, kb.var],
             kb,
         ),
         "y",

@@ -74,12 +74,13 @@ def sum_of_products(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
     return sides[0], sides[1]
 
 
-def split_vector(sch: Schedule, loop: LoopRV, lanes: int, *, unroll: bool) -> None:
-    """Vectors of `lanes` iterations; `unroll` those there are several of."""
+def split_vector(sch: Schedule, loop: LoopRV, lanes: int, *, unroll: bool) -> LoopRV:
+    """Vectors of `lanes` iterations; returns the loop over them, unrolled if asked for."""
     vectors, lane = sch.split(loop, factors=[None, lanes])
     sch.vectorize(lane)
     if unroll:
         sch.unroll(vectors)
+    return vectors
 
 
 def reduce_by_lanes(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int) -> None:
