@@ -71,8 +71,8 @@ def _model(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--threads", type=_positive, metavar="K", help="default: all cores")
     parser.add_argument(
-        "--activations", choices=("float32", "q8"), default="float32",
-        help="q8: quantised to 8 bits, for integer products",
+        "--activations", choices=("float32", "q8", "q16"), default="float32",
+        help="q8, q16: quantised to 8 or 15 bits, for integer products",
     )  # fmt: skip
     parser.add_argument(
         "--kv-dtype", choices=("float32", "float16"), default="float32",

@@ -19,7 +19,6 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import Attrs
 from relaxlab.ops import scalar, te
 
-
 CacheShape: TypeAlias = tuple[int, int, int]
 """Of a KV cache: heads, features per head, positions there is room for."""
 
@@ -107,7 +106,8 @@ def cached_attention(
     total: int, first: int, heads: int, cache_shape: CacheShape, dtype: str
 ) -> loops.PrimFunc:
     """(q (b, s, total, d), keys (b, kv_heads, d, c), values (b, kv_heads, c, d) `dtype`; past) ->
-    (b, s, heads, d): causal attention of the new positions over all past + s, reading the caches in place.
+    (b, s, heads, d): causal attention of the new positions over all past + s, reading the caches
+    in place.
 
     Query head h uses the keys and values of head h // (heads / kv_heads). The softmax subtracts
     each row's largest score; everything is summed in float32.

@@ -64,27 +64,35 @@ def test_take_rows(fmt, rng):
     np.testing.assert_allclose(out, values[ids], rtol=1e-5, atol=1e-6)
 
 
+def quantised(x, group, parts):
+    """x through `quantize_activations`: integers, scales, scaled sums."""
+    m, groups = len(x), parts * x.shape[1] // group
+    xq = np.empty((m, groups, group), np.int8)
+    xd, xs = np.empty((2, m, groups), np.float32)
+    func = quantized.quantize_activations(expr.Var("m"), x.shape[1], group, parts)
+    interpret_prim_func(func, [x, xq, xd, xs])
+    return xq, xd, xs
+
+
+@pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("m", [1, 4])
-def test_the_integer_product_differs_by_the_rounding_of_the_activations_only(fmt, rng, m):
+def test_the_integer_product_differs_by_the_rounding_of_the_activations_only(fmt, rng, m, parts):
     fields, values = random_weights(fmt, rng)
     x = rng.normal(size=(m, COLS)).astype(np.float32)
-    groups = COLS // fmt.group
-    xq = np.empty((m, groups, fmt.group), np.int8)
-    xd, xs = np.empty((2, m, groups), np.float32)
-    func = quantized.quantize_q8(expr.Var("m"), COLS, fmt.group)
-    interpret_prim_func(func, [x, xq, xd, xs])
-    rounded = (xq * xd[..., None]).reshape(m, COLS)
-    assert np.abs(rounded - x).max() <= 0.51 * xd.max()
+    xq, xd, xs = quantised(x, fmt.group, parts)
+    each = (xq * xd[..., None]).reshape(m, -1, parts, fmt.group)
+    rounded = each.sum(axis=2).reshape(m, COLS)
+    assert np.abs(rounded - x).max() <= 0.51 * xd.max() / (1 if parts == 1 else 128)
     y = np.empty((m, ROWS), np.float32)
-    interpret_prim_func(quantized.dot_q8(fmt, expr.Var("m"), ROWS, COLS), [xq, xd, xs, *fields, y])
+    func = quantized.integer_product(fmt, expr.Var("m"), ROWS, COLS, parts)
+    interpret_prim_func(func, [xq, xd, xs, *fields, y])
     np.testing.assert_allclose(y, rounded @ values.T, rtol=1e-3, atol=1e-2)
 
 
-def test_zero_activations_quantise_to_zero():
-    x = np.zeros((1, 64), np.float32)
-    xq, xd, xs = np.ones((1, 2, 32), np.int8), *np.ones((2, 1, 2), np.float32)
-    interpret_prim_func(quantized.quantize_q8(expr.Var("m"), 64, 32), [x, xq, xd, xs])
-    assert not xq.any() and not xd.any() and not xs.any()
+@pytest.mark.parametrize("parts", [1, 2])
+def test_zero_activations_quantise_to_zero(parts):
+    for array in quantised(np.zeros((1, 64), np.float32), 32, parts):
+        assert not array.any()
 
 
 def test_columns_that_do_not_fill_blocks_are_refused():
