@@ -440,7 +440,10 @@ def _recorded(value: Any) -> Value:
 
 
 def apply_trace(func: PrimFunc, trace: Sequence[Instruction] | str) -> Schedule:
-    """Replay a trace (or its JSON text) on a function. Raises ScheduleError where a step fails."""
+    """Replay a trace (or its JSON text) on a function.
+
+    Raises ScheduleError where a step is refused, ValueError where the trace is malformed.
+    """
     if isinstance(trace, str):
         symbols = {v.name: v for v in symbols_in(tuple(b.shape for b in func.buffers))}
         symbols |= {p.name: p for p in func.params if isinstance(p, Var)}
@@ -450,15 +453,20 @@ def apply_trace(func: PrimFunc, trace: Sequence[Instruction] | str) -> Schedule:
 
     def value(v: Value) -> Any:
         if isinstance(v, Ref):
+            if v.name not in known:
+                raise ValueError(f"no earlier step of the trace returned {v.name!r}")
             return known[v.name]
         return [value(x) for x in v] if isinstance(v, tuple) else v  # type: ignore
 
-    for step in trace:
+    for number, step in enumerate(trace):
         if step.name not in PRIMITIVES:
-            raise ValueError(f"{step.name!r} is not a scheduling primitive")
+            raise ValueError(f"step {number}: {step.name!r} is not a scheduling primitive")
         args = {k: value(v) for k, v in step.args}
         positional = args.pop("loops", ())
-        result = getattr(sch, step.name)(*positional, **args)
+        try:
+            result = getattr(sch, step.name)(*positional, **args)
+        except (TypeError, AttributeError) as e:
+            raise ValueError(f"step {number}: {step}: wrong arguments: {e}") from e
         results = cast("list[Any]", result if isinstance(result, list) else [result])
         known |= dict(zip(step.outputs, results, strict=False))
     return sch

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr
@@ -73,15 +73,18 @@ def from_json(text: str, symbols: Mapping[str, Var]) -> list[Instruction]:
     trace will be applied to.
     """
     try:
+        steps = json.loads(text)
+        if not isinstance(steps, list):
+            raise ValueError("not a schedule trace: the outermost value is not a list")
         return [
             Instruction(
                 str(step["name"]),
                 tuple((str(k), _decode(v, symbols)) for k, v in step["args"].items()),
                 tuple(str(o) for o in step["outputs"]),
             )
-            for step in json.loads(text)
+            for step in cast("list[Any]", steps)
         ]
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as e:
+    except (KeyError, TypeError, AttributeError) as e:
         raise ValueError(f"not a schedule trace: {e!r}") from e
 
 

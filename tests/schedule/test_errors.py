@@ -1,0 +1,228 @@
+"""Refusals name the primitive, the place, the condition that failed, the step behind it and a way
+out, in a few lines, and leave the function as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.schedule import Schedule, ScheduleError
+from relaxlab.script import tir as T
+from tests.schedule.programs import PROGRAMS
+
+
+@T.prim_func
+def recurrence(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(7):
+        with T.block("B"):
+            vi = T.axis.spatial(7, i)
+            B[vi + 1] = B[vi] + A[vi]
+
+
+@T.prim_func
+def exchange(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((9,), "float32")
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[T.max(vi - 1, 0)]
+
+
+def _split_then_vectorize(sch: Schedule) -> None:
+    i, _, _ = sch.get_loops(sch.get_block("C"))
+    outer, _ = sch.split(i, factors=[None, 4])
+    sch.vectorize(outer)
+
+
+def _parallel_reduction(sch: Schedule) -> None:
+    sch.parallel(sch.get_loops(sch.get_block("C"))[2])
+
+
+def _stale_loop(sch: Schedule) -> None:
+    i, j, _ = sch.get_loops(sch.get_block("C"))
+    sch.fuse(i, j)
+    sch.unroll(i)
+
+
+def _renamed_block(sch: Schedule) -> None:
+    block = sch.get_block("C")
+    sch.decompose_reduction(block, sch.get_loops(block)[0])
+    sch.get_block("C")
+
+
+def _fuse_marked(sch: Schedule) -> None:
+    i, j, _ = sch.get_loops(sch.get_block("C"))
+    sch.parallel(i)
+    sch.fuse(i, j)
+
+
+def _fuse_apart(sch: Schedule) -> None:
+    i, _, k = sch.get_loops(sch.get_block("C"))
+    sch.fuse(i, k)
+
+
+def _reorder_around_sibling(sch: Schedule) -> None:
+    i, _ = sch.get_loops(sch.get_block("E"))
+    sch.compute_at(sch.get_block("D"), i)
+    sch.reorder(*reversed(sch.get_loops(sch.get_block("E"))))
+
+
+def _inline_reduction(sch: Schedule) -> None:
+    sch.compute_inline(sch.get_block("C"))
+
+
+def _inline_output(sch: Schedule) -> None:
+    sch.compute_inline(sch.get_block("E"))
+
+
+def _compute_at_inside_itself(sch: Schedule) -> None:
+    block = sch.get_block("D")
+    sch.compute_at(block, sch.get_loops(block)[0])
+
+
+def _compute_at_missing_consumer(sch: Schedule) -> None:
+    sch.compute_at(sch.get_block("X"), sch.get_loops(sch.get_block("S"))[0])
+
+
+def _unfinished_producer(sch: Schedule) -> None:
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    sch.reorder(k, i, j)
+    sch.reverse_compute_at(sch.get_block("D"), k)
+
+
+def _stencil_in_pieces(sch: Schedule) -> None:
+    (i,) = sch.get_loops(sch.get_block("Q"))
+    sch.reverse_compute_at(sch.get_block("C"), i)
+
+
+def _decompose_inside(sch: Schedule) -> None:
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    sch.reorder(k, i, j)
+    sch.decompose_reduction(block, j)
+
+
+def _rfactor_spatial(sch: Schedule) -> None:
+    sch.rfactor(sch.get_loops(sch.get_block("C"))[0], 0)
+
+
+def _cache_index(sch: Schedule) -> None:
+    sch.cache_read(sch.get_block("C"), 5, "local")
+
+
+def _cache_after_compute_at(sch: Schedule) -> None:
+    block = sch.get_block("D")
+    sch.compute_at(block, sch.get_loops(sch.get_block("E"))[0])
+    sch.cache_write(block, 0, "local")
+
+
+def _scope_of_parameter(sch: Schedule) -> None:
+    sch.set_scope(sch.get_block("E"), 0, "local")
+
+
+def _blockize_two(sch: Schedule) -> None:
+    i, _ = sch.get_loops(sch.get_block("E"))
+    sch.compute_at(sch.get_block("D"), i)
+    sch.blockize(i)
+
+
+def _unknown_intrinsic(sch: Schedule) -> None:
+    sch.tensorize(sch.get_loops(sch.get_block("D"))[0], "no_such_instruction")
+
+
+def _overlapping_layout(sch: Schedule) -> None:
+    sch.transform_layout(sch.get_block("D"), "D", lambda i, j: (i, j // 2))
+
+
+def _lost_symbol(sch: Schedule) -> None:
+    sch.transform_layout(sch.get_block("B"), "A", lambda i, j: (i // 4, j, i % 4))
+
+
+def _small_factors(sch: Schedule) -> None:
+    sch.split(sch.get_loops(sch.get_block("C"))[0], factors=[2, 2])
+
+
+def _pad_maximum(sch: Schedule) -> None:
+    sch.pad_einsum(sch.get_block("M"), [1, 4])
+
+
+def _bad_thread(sch: Schedule) -> None:
+    sch.bind(sch.get_loops(sch.get_block("C"))[0], "threadIdx.w")
+
+
+def _parallel_recurrence(sch: Schedule) -> None:
+    sch.parallel(sch.get_loops(sch.get_block("B"))[0])
+
+
+def _parallel_exchange(sch: Schedule) -> None:
+    sch.parallel(sch.get_loops(sch.get_block("C"))[0])
+
+
+CASES: list[tuple[str, Callable[[Schedule], None], list[str]]] = [
+    ("matmul", _split_then_vectorize,
+     ["vectorize refused at loop i_0", "is a constant", "split(loop=l0", "step 2", "factors=["]),
+    ("matmul", _parallel_reduction, ["parallel refused at loop k", "axis vk", "rfactor(k)"]),
+    ("matmul", _stale_loop, ["unroll refused at loop i", "still exists", "step 2: l3 = sch.fuse"]),
+    ("matmul", _renamed_block, ["block of that name", "C_init, C_update", "decompose_reduction"]),
+    ("matmul", _fuse_marked, ["fuse refused", "it is parallel", "fuse first"]),
+    ("matmul", _fuse_apart, ["fuse refused", "j does not follow directly", "reorder"]),
+    ("matmul", _reorder_around_sibling, ["reorder refused", "there is a SeqStmt"]),
+    ("matmul", _inline_reduction, ["compute_inline refused at block 'C'", "not a reduction"]),
+    ("matmul", _inline_output, ["E is a parameter"]),
+    ("matmul", _compute_at_inside_itself, ["not around block 'D' already"]),
+    ("softmax", _compute_at_missing_consumer, ["every consumer is under", "block 'Y' is not"]),
+    ("matmul", _unfinished_producer, ["finishes its values", "loop k", "outside all reduce loops"]),
+    ("stencil", _stencil_in_pieces, ["reverse_compute_at refused", "axis vi", "further out"]),
+    ("matmul", _decompose_inside, ["no loop outside it carries the reduction", "loop k"]),
+    ("matmul", _rfactor_spatial, ["reduce axes alone", "spatial axes are"]),
+    ("matmul", _cache_index, ["read region number 5", "0: A"]),
+    ("matmul", _cache_after_compute_at, ["block 'E' inside them reads it", "consumer_blocks"]),
+    ("matmul", _scope_of_parameter, ["it is a parameter", "cache_write"]),
+    ("matmul", _blockize_two, ["one block is inside", "there is a SeqStmt"]),
+    ("matmul", _unknown_intrinsic, ["no tensor intrinsic 'no_such_instruction'"]),
+    ("matmul", _overlapping_layout, ["a place of its own"]),
+    ("reshape", _lost_symbol, ["still a dimension of some parameter; n is not"]),
+    ("matmul_even", _small_factors, ["product 4 is at least the extent 8", "one factor None"]),
+    ("softmax_odd", _pad_maximum, ["what is summed over vk is a product"]),
+    ("matmul", _bad_thread, ["is a thread axis", "threadIdx.x/y/z"]),
+    ("recurrence", _parallel_recurrence, ["no iteration depends on another", "block 'B' reads B"]),
+    ("exchange", _parallel_exchange, ["no iteration depends on another", "block 'C' reads of B"]),
+]  # fmt: skip
+
+
+def _program(name: str) -> PrimFunc:
+    return {"recurrence": recurrence, "exchange": exchange}.get(name) or PROGRAMS[name]()
+
+
+@pytest.mark.parametrize(("program", "action", "parts"), CASES, ids=[c[1].__name__ for c in CASES])
+def test_refusal(program: str, action: Callable[[Schedule], None], parts: list[str]) -> None:
+    sch = Schedule(_program(program))
+    with pytest.raises(ScheduleError) as caught:
+        action(sch)
+    text = str(caught.value)
+    for part in parts:
+        assert part in text
+    assert 2 <= len(text.splitlines()) <= 4
+    assert max(len(line) for line in text.splitlines()) < 260
+
+
+def test_refusal_changes_nothing() -> None:
+    sch = Schedule(PROGRAMS["matmul"]())
+    loop = sch.get_loops(sch.get_block("C"))[2]
+    func, steps = sch.func, len(sch.trace)
+    with pytest.raises(ScheduleError):
+        sch.parallel(loop)
+    assert sch.func is func
+    assert len(sch.trace) == steps
+
+
+def test_handle_of_another_schedule() -> None:
+    one, two = Schedule(PROGRAMS["chain"]()), Schedule(PROGRAMS["chain"]())
+    block = one.get_block("B")
+    with pytest.raises(TypeError, match="not a block of this schedule"):
+        two.get_loops(block)
