@@ -221,7 +221,7 @@ class _Frame:
         if isinstance(fn, graph.Function):
             return Closure(self.machine, name, fn)
         if isinstance(fn, loops.PrimFunc):
-            return lambda *args: self.machine.run_loops(fn, args, name=name)
+            return lambda *args: self.machine.run_loops(fn, args, name=name) or ()
         if fn is None:
             raise ExecutionError(f"the module has no function `{name}`")
         return _packed(fn.name)

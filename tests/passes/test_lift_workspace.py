@@ -1,0 +1,143 @@
+from relaxlab.ir import graph
+from relaxlab.passes.expand_calls import expand_calls
+from relaxlab.passes.lift_workspace import lift_workspace
+from relaxlab.passes.normalize import normalize
+from relaxlab.passes.plan_memory import memory_plan_of
+from relaxlab.script import ir as I
+from relaxlab.script import relax as R
+from relaxlab.script import tir as T
+from relaxlab.testing.pass_check import check_module, check_pass, compare_runs
+
+
+def test_scratch_memory_becomes_an_output():
+    @I.ir_module
+    class Before:
+        @T.prim_func
+        def total(a: T.handle, b: T.handle):
+            n = T.int64()
+            A = T.match_buffer(a, (n, 4), "float32")
+            B = T.match_buffer(b, (n,), "float32")
+            partial = T.alloc_buffer((n, 2), "float32")
+            for i, j, k in T.grid(n, 2, 2):
+                with T.block("partial"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        partial[vi, vj] = T.float32(0)
+                    partial[vi, vj] = partial[vi, vj] + A[vi, vj * 2 + vk]
+            for i, j in T.grid(n, 2):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SR", [i, j])
+                    with T.init():
+                        B[vi] = T.float32(0)
+                    B[vi] = B[vi] + partial[vi, vj]
+
+        @R.function
+        def main(x: R.Tensor(("m", 4), "float32")) -> R.Tensor(("m",), "float32"):
+            m = T.int64()
+            cls = Before
+            with R.dataflow():
+                y = R.call_tir(cls.total, (x,), out_sinfo=R.Tensor((m,), "float32"))
+                R.output(y)
+            return y
+
+    @I.ir_module
+    class Expected:
+        @T.prim_func
+        def total(a: T.handle, b: T.handle, p: T.handle):
+            n = T.int64()
+            A = T.match_buffer(a, (n, 4), "float32")
+            B = T.match_buffer(b, (n,), "float32")
+            partial = T.match_buffer(p, (n, 2), "float32")
+            for i, j, k in T.grid(n, 2, 2):
+                with T.block("partial"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        partial[vi, vj] = T.float32(0)
+                    partial[vi, vj] = partial[vi, vj] + A[vi, vj * 2 + vk]
+            for i, j in T.grid(n, 2):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SR", [i, j])
+                    with T.init():
+                        B[vi] = T.float32(0)
+                    B[vi] = B[vi] + partial[vi, vj]
+
+        @R.function
+        def main(x: R.Tensor(("m", 4), "float32")) -> R.Tensor(("m",), "float32"):
+            m = T.int64()
+            cls = Expected
+            with R.dataflow():
+                both = R.call_tir(
+                    cls.total,
+                    (x,),
+                    out_sinfo=[R.Tensor((m,), "float32"), R.Tensor((m, 2), "float32")],
+                )
+                y = both[0]
+                R.output(y)
+            return y
+
+    after = check_pass(lift_workspace, Before, Expected)
+    # The planner gives the workspace a place; the result, in the same tuple, is returned.
+    expanded = expand_calls(after)
+    plan = memory_plan_of(expanded["main"], expanded)
+    assert [p.var.name for a in plan.arenas for p in a.placements] == ["y_with_workspace_1"]
+    assert [v.name for v, _ in plan.unplanned] == ["y_with_workspace_0"]
+
+
+def test_private_memory_and_memory_inside_loops_stay():
+    @I.ir_module
+    class Before:
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+            t = T.alloc_buffer((4,), "float32", scope="local")
+            for i in range(4):
+                with T.block("t"):
+                    vi = T.axis.spatial(4, i)
+                    t[vi] = A[vi] * T.float32(2)
+            for i in range(4):
+                with T.block("B"):
+                    vi = T.axis.spatial(4, i)
+                    B[vi] = t[vi]
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            cls = Before
+            y = R.call_tir(cls.f, (x,), out_sinfo=R.Tensor((4,), "float32"))
+            return y
+
+    check_pass(lift_workspace, Before)
+
+
+def test_several_outputs_and_updates_in_place():
+    @I.ir_module
+    class Before:
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+            t = T.alloc_buffer((4,), "float32")
+            for i in range(4):
+                with T.block("t"):
+                    vi = T.axis.spatial(4, i)
+                    t[vi] = A[vi] * T.float32(2)
+            for i in range(4):
+                with T.block("A"):
+                    vi = T.axis.spatial(4, i)
+                    A[vi] = t[vi] + T.float32(1)
+                    B[vi] = t[vi]
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            cls = Before
+            y = R.call_tir_inplace(
+                cls.f,
+                (x,),
+                out_sinfo=[R.Tensor((4,), "float32"), R.Tensor((4,), "float32")],
+                inplace_indices=[0, -1],
+            )
+            return y
+
+    start = normalize(Before)
+    after = lift_workspace(start)
+    check_module(lift_workspace, start, after)
+    compare_runs(start, after)
+    call = after["main"].body.blocks[0].bindings[0].value
+    assert call.attrs["inplace_indices"] == (0, -1, -1)
+    assert call.op == graph.Op("call_tir_inplace")

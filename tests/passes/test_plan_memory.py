@@ -1,0 +1,320 @@
+import numpy as np
+import pytest
+
+from relaxlab.ir import expr, graph
+from relaxlab.passes.expand_calls import expand_calls
+from relaxlab.passes.lower_shapes import lower_shapes
+from relaxlab.passes.normalize import normalize
+from relaxlab.passes.plan_memory import bytes_planned, memory_plan_of, pack, plan_memory, size_of
+from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.script import ir as I
+from relaxlab.script import relax as R
+from relaxlab.script import tir as T
+from relaxlab.testing.pass_check import assert_same, check_module, compare_runs, random_arguments
+from relaxlab.tracing import recording
+
+
+@I.ir_module
+class Chain:
+    @T.prim_func
+    def inc(a: T.handle, b: T.handle):
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(a, (n, m), "float32")
+        B = T.match_buffer(b, (n, m), "float32")
+        for i, j in T.grid(n, m):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] + T.float32(1)
+
+    @T.prim_func
+    def both(a: T.handle, b: T.handle, c: T.handle):
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(a, (n, m), "float32")
+        B = T.match_buffer(b, (n, m), "float32")
+        C = T.match_buffer(c, (n, m), "float32")
+        for i, j in T.grid(n, m):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[vi, vj] * B[vi, vj]
+
+    @R.function
+    def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 16), "float32"):
+        n = T.int64()
+        cls = Chain
+        with R.dataflow():
+            a = R.call_tir(cls.inc, (x,), out_sinfo=R.Tensor((n, 16), "float32"))
+            b = R.call_tir(cls.inc, (a,), out_sinfo=R.Tensor((n, 16), "float32"))
+            c = R.call_tir(cls.inc, (b,), out_sinfo=R.Tensor((n, 16), "float32"))
+            d = R.call_tir(cls.both, (a, c), out_sinfo=R.Tensor((n, 16), "float32"))
+            e = R.call_tir(cls.inc, (d,), out_sinfo=R.Tensor((n, 16), "float32"))
+            R.output(e)
+        return e
+
+
+def planned(mod, **options):
+    """The planned module, checked; and the function `main` of it run on the virtual machine."""
+    start = expand_calls(normalize(mod))
+    one = plan_memory.with_options(**options)
+    after = one(start)
+    check_module(one, start, after)
+    compare_runs(start, after)
+    program = lower_shapes(after)
+    fn = start["main"]
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        args = random_arguments(fn, rng)
+        want = interpret(mod, "main", *args)
+        assert_same(VirtualMachine(program).run("main", *args), want, "the result")
+    return after
+
+
+def places(mod, name="main", *, use_bounds=True):
+    """(name, offset, size) of each planned tensor, as text."""
+    expanded = expand_calls(normalize(mod))
+    plan = memory_plan_of(expanded[name], expanded, use_bounds=use_bounds)
+    return [(p.var.name, str(p.offset), str(p.size)) for a in plan.arenas for p in a.placements]
+
+
+def test_expanded_calls_compute_the_same():
+    start = normalize(Chain)
+    after = expand_calls(start)
+    check_module(expand_calls, start, after)
+    compare_runs(start, after)
+    assert after["main"].attrs["force_pure"]
+    assert not any(isinstance(b, graph.DataflowBlock) for b in after["main"].body.blocks)
+
+
+def test_dead_memory_is_reused_at_every_size():
+    after = planned(Chain)
+    assert str(bytes_planned(after["main"])) == "n * 192"
+    assert places(Chain) == [
+        ("a", "0", "n * 64"),
+        ("b", "n * 64", "n * 64"),
+        ("c", "n * 128", "n * 64"),
+        ("d", "n * 64", "n * 64"),
+    ]
+
+
+def test_the_planned_program():
+    @I.ir_module
+    class Before:
+        @T.prim_func
+        def inc(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            for i in range(16):
+                with T.block("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = A[vi] + T.float32(1)
+
+        @R.function
+        def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+            cls = Before
+            a = R.call_tir(cls.inc, (x,), out_sinfo=R.Tensor((16,), "float32"))
+            b = R.call_tir(cls.inc, (a,), out_sinfo=R.Tensor((16,), "float32"))
+            return b
+
+    text = plan_memory(expand_calls(normalize(Before))).script()
+    body = text[text.index("storage") : text.index("return")]
+    assert body.count("R.memory.alloc_storage(R.shape([64])") == 1
+    assert body.count("R.memory.alloc_tensor(storage") == 1
+    assert body.count("R.builtin.alloc_tensor") == 1  # the result
+
+
+def test_declared_bounds_make_sizes_constant():
+    @I.ir_module
+    class Before:
+        @T.prim_func
+        def inc(a: T.handle, b: T.handle):
+            n = T.int64()
+            A = T.match_buffer(a, (n,), "float32")
+            B = T.match_buffer(b, (n,), "float32")
+            for i in range(n):
+                with T.block("B"):
+                    vi = T.axis.spatial(n, i)
+                    B[vi] = A[vi] + T.float32(1)
+
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((100,), "float32")):
+            R.func_attr({"tir_var_upper_bound": {"n": 64}})
+            n = T.int64()
+            cls = Before
+            a = R.call_tir(cls.inc, (x,), out_sinfo=R.Tensor((n,), "float32"))
+            b = R.call_tir(cls.inc, (a,), out_sinfo=R.Tensor((n,), "float32"))
+            c = R.call_tir(cls.inc, (y,), out_sinfo=R.Tensor((100,), "float32"))
+            d = R.call_tir(cls.inc, (c,), out_sinfo=R.Tensor((100,), "float32"))
+            return (b, d)
+
+    assert places(Before) == [("a", "0", "256"), ("c", "0", "448")]
+    assert places(Before, use_bounds=False) == [("a", "448", "n * 64"), ("c", "0", "448")]
+    assert str(bytes_planned(planned(Before)["main"])) == "448"
+    assert str(bytes_planned(planned(Before, use_bounds=False)["main"])) == "448 + n * 64"
+
+
+def test_views_casts_and_tuples_keep_memory_in_use():
+    @I.ir_module
+    class Before:
+        @T.prim_func
+        def inc(a: T.handle, b: T.handle):
+            n = T.int64()
+            A = T.match_buffer(a, (n,), "float32")
+            B = T.match_buffer(b, (n,), "float32")
+            for i in range(n):
+                with T.block("B"):
+                    vi = T.axis.spatial(n, i)
+                    B[vi] = A[vi] + T.float32(1)
+
+        @T.prim_func
+        def add(a: T.handle, b: T.handle, c: T.handle):
+            n = T.int64()
+            A = T.match_buffer(a, (n,), "float32")
+            B = T.match_buffer(b, (n,), "float32")
+            C = T.match_buffer(c, (n,), "float32")
+            for i in range(n):
+                with T.block("C"):
+                    vi = T.axis.spatial(n, i)
+                    C[vi] = A[vi] + B[vi]
+
+        @R.function
+        def main(x: R.Tensor((16,), "float32"), s: R.Shape(["m"])):
+            R.func_attr({"tir_var_upper_bound": {"m": 16}})
+            m = T.int64()
+            cls = Before
+            a = R.call_tir(cls.inc, (x,), out_sinfo=R.Tensor((16,), "float32"))
+            cast = R.match_cast(a, R.Tensor((m,), "float32"))
+            view = R.reshape(cast, R.shape([m, 1]))
+            pair = (view, x)
+            b = R.call_tir(cls.inc, (x,), out_sinfo=R.Tensor((16,), "float32"))
+            c = R.call_tir(cls.inc, (b,), out_sinfo=R.Tensor((16,), "float32"))
+            back = R.reshape(pair[0], R.shape([16]))
+            d = R.call_tir(cls.add, (c, back), out_sinfo=R.Tensor((16,), "float32"))
+            return d
+
+    offsets = {name: offset for name, offset, _ in places(Before)}
+    assert offsets == {"a": "0", "b": "64", "c": "128"}
+
+
+def test_what_may_outlive_the_call_is_not_planned():
+    @I.ir_module
+    class Before:
+        @T.prim_func
+        def inc(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            for i in range(16):
+                with T.block("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = A[vi] + T.float32(1)
+
+        @R.function
+        def same(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+            return x
+
+        @R.function
+        def main(x: R.Tensor((16,), "float32"), c: R.Tensor((), "bool")):
+            cls = Before
+            a = R.call_tir(cls.inc, (x,), out_sinfo=R.Tensor((16,), "float32"))
+            b = cls.same(a)
+            if c:
+                d = R.call_tir(cls.inc, (x,), out_sinfo=R.Tensor((16,), "float32"))
+                e = R.call_tir(cls.inc, (d,), out_sinfo=R.Tensor((16,), "float32"))
+                r = e
+            else:
+                r = x
+            f = R.call_tir(cls.inc, (r,), out_sinfo=R.Tensor((16,), "float32"))
+            g = R.reshape(f, R.shape([4, 4]))
+            return (b, g)
+
+    with recording() as notes:
+        planned(Before)
+    apart = {n.subject: n.reason for n in notes if not n.applied and n.rule == "plan_memory"}
+    assert apart == {
+        "main.a": "allocated apart: it is returned",
+        "main.e": "allocated apart: it is the result of a branch",
+        "main.f": "allocated apart: it is returned",
+    }
+
+
+def test_sizes_that_a_match_cast_defines_get_a_storage_after_it():
+    @I.ir_module
+    class Before:
+        @T.prim_func
+        def inc(a: T.handle, b: T.handle):
+            n = T.int64()
+            A = T.match_buffer(a, (n,), "int64")
+            B = T.match_buffer(b, (n,), "int64")
+            for i in range(n):
+                with T.block("B"):
+                    vi = T.axis.spatial(n, i)
+                    B[vi] = A[vi] + T.int64(1)
+
+        @R.function
+        def main(x: R.Tensor(("n",), "int64")):
+            n, m = T.int64(), T.int64()
+            cls = Before
+            a = R.call_tir(cls.inc, (x,), out_sinfo=R.Tensor((n,), "int64"))
+            u = R.unique(a)
+            v = R.match_cast(u, R.Tensor((m,), "int64"))
+            b = R.call_tir(cls.inc, (v,), out_sinfo=R.Tensor((m,), "int64"))
+            c = R.call_tir(cls.inc, (b,), out_sinfo=R.Tensor((m,), "int64"))
+            return c
+
+    after = planned(Before)
+    names = [b.var.name for block in after["main"].body.blocks for b in block.bindings]
+    assert names.index("storage1") == names.index("v") + 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_blocks_in_use_together_do_not_overlap(seed):
+    rng = np.random.default_rng(seed)
+    blocks = []
+    for _ in range(rng.integers(1, 25)):
+        start = int(rng.integers(0, 30))
+        blocks.append((start, start + int(rng.integers(0, 8)), int(rng.integers(0, 9)) * 64))
+    offsets, total = pack(blocks)
+    for i, (s, e, size) in enumerate(blocks):
+        assert offsets[i] + size <= total
+        for j in range(i):
+            s2, e2, size2 = blocks[j]
+            if s <= e2 and s2 <= e and size and size2:
+                apart = offsets[i] + size <= offsets[j] or offsets[j] + size2 <= offsets[i]
+                assert apart, (seed, i, j)
+    peak = max(sum(b[2] for b in blocks if b[0] <= t <= b[1]) for t in range(40))
+    assert peak <= total <= sum(b[2] for b in blocks)
+
+
+def test_sizes_are_constants_times_factors():
+    from relaxlab.ir.types import TensorType
+
+    n, m = expr.Var("n"), expr.Var("m")
+    constant, factors = size_of(TensorType((n * 4, m, expr.const(3)), "float32"), {})
+    assert constant == 64 and dict(factors) == {n: 1, m: 1}
+    assert size_of(TensorType((n + 1, n + 1), "int64"), {}) == (64, ((n + 1, 2),))
+    assert size_of(TensorType((n + 1, m), "int8"), {"n": 9, "m": 20}) == (256, ())
+
+
+def test_in_place_results_are_the_argument():
+    @I.ir_module
+    class Before:
+        @T.prim_func
+        def bump(a: T.handle):
+            n = T.int64()
+            A = T.match_buffer(a, (n,), "float32")
+            for i in range(n):
+                with T.block("A"):
+                    vi = T.axis.spatial(n, i)
+                    A[vi] = A[vi] + T.float32(1)
+
+        @R.function
+        def main(cache: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+            n = T.int64()
+            cls = Before
+            new = R.call_tir_inplace(
+                cls.bump, (cache,), out_sinfo=R.Tensor((n,), "float32"), inplace_indices=[0]
+            )
+            return new
+
+    after = plan_memory(expand_calls(normalize(Before)))
+    compare_runs(normalize(Before), after)
+    program = lower_shapes(after)
+    assert program.functions["main"].written
+    cache = np.zeros(3, "float32")
+    result = VirtualMachine(program).run("main", cache)
+    assert result is cache and cache.tolist() == [1, 1, 1]
