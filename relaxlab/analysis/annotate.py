@@ -13,13 +13,14 @@ from relaxlab.analysis.annotate_explain import explain_lost_shape
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.deduce import dim_pairs, signature_of, type_of
 from relaxlab.analysis.fit_loop_call import fit_loop_call
+from relaxlab.analysis.fit_operator_call import as_claim, unproved_conditions
 from relaxlab.analysis.subtype import Verdict, check_subtype, coarsen, defined_symbols, lca
 from relaxlab.ir import expr, graph
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
-from relaxlab.ir.types import ObjectType, PrimType, TensorType, TupleType, Type
+from relaxlab.ir.types import ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 from relaxlab.tracing import note
 
 LEAVES = (
@@ -143,7 +144,10 @@ class _Scope:
         known = set(self.symbols)
         self.taken |= {p.name for p in params}
         self.taken |= {
-            v.name for b in fn.body.blocks for x in b.bindings for v in [x.var]  # type: ignore
+            v.name
+            for b in fn.body.blocks
+            for x in b.bindings
+            for v in [x.var]  # type: ignore
         }
         blocks, result = self.sequence(fn.body)
         ret = fn.ret_ty
@@ -352,7 +356,7 @@ class _Scope:
                     self.owner.require_signature(new_op.name, e)
                 same = new_op is op and _same_items(new_args, args)
                 call = e if same else replace(e, op=new_op, args=new_args)
-                return self.loop_call(call) if op in LOOP_CALLS else call
+                return self.loop_call(call) if op in LOOP_CALLS else self.operator_call(call)
             case graph.TupleGetItem(value):
                 new = self.leaf(value, "lv")
                 return e if new is value else replace(e, tuple_value=new)
@@ -371,9 +375,7 @@ class _Scope:
         """`call` of a loop function with its shapes proved, or checked just before it."""
         if _mentions_failure(call):
             return call
-        plan = fit_loop_call(
-            call, self.owner.mod, self.analyzer, {s.name for s in self.symbols}
-        )
+        plan = fit_loop_call(call, self.owner.mod, self.analyzer, {s.name for s in self.symbols})
         for message in plan.conflicts:
             self.owner.report("E0210", message, call)
         if plan.conflicts or not plan.claims:
@@ -389,6 +391,19 @@ class _Scope:
         if _same_items(inputs, packed.fields):
             return call
         return replace(call, args=(call.args[0], graph.Tuple(inputs), *call.args[2:]))
+
+    def operator_call(self, call: graph.Call) -> graph.Call:
+        """`call`, after checks of what its operator takes for granted and is not proved."""
+        if _mentions_failure(call):
+            return call
+        for condition, message in unproved_conditions(call, self.owner.mod, self.analyzer):
+            if self.analyzer.prove(condition) is False:
+                self.owner.report("E0203", message, call)
+                continue
+            note("deduce", f"{self.name}: {message}", "not proved: checked at run time")
+            value, claim = as_claim(condition)
+            self.checked(value, ShapeType(value.values), claim, f"{_short_name(call)}_shape")
+        return call
 
     def branch(self, seq: graph.SeqExpr) -> graph.SeqExpr:
         inner = self.inner()
@@ -466,6 +481,10 @@ def _operands(e: graph.Expr) -> tuple[graph.Expr, ...]:
 
 def _mentions_failure(e: graph.Expr) -> bool:
     return any(isinstance(x, graph.Var) and isinstance(x.ty, _Failed) for x in _operands(e))
+
+
+def _short_name(call: graph.Call) -> str:
+    return str(getattr(call.op, "name", "call")).rpartition(".")[2]
 
 
 def _same_items(a: object, b: object) -> bool:

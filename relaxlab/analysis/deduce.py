@@ -177,9 +177,7 @@ def _operator(
             for i, (a, t) in enumerate(zip(call.args, arg_types, strict=True))
             if not isinstance(t, FuncType)
         )
-        raise _error(
-            "E0203", str(error), call, notes=notes, suggestion=error.suggestion
-        ) from error
+        raise _error("E0203", str(error), call, notes=notes, suggestion=error.suggestion) from error
     return in_normal_form(result, an)
 
 

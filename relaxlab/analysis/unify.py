@@ -193,8 +193,6 @@ def _conflict(pair: DimPair, expected: PrimExpr, result: Unification) -> str:
     text = f"{pair.place} is {pair.actual}, expected {expected}"
     symbols = symbols_in(declared)
     if symbols:
-        where = ", ".join(
-            f"`{s}` is {result.bindings[s]} in {result.origins[s]}" for s in symbols
-        )
+        where = ", ".join(f"`{s}` is {result.bindings[s]} in {result.origins[s]}" for s in symbols)
         text = f"{pair.place} is {pair.actual}, expected {declared} = {expected}, because {where}"
     return text

@@ -103,8 +103,7 @@ def _check_buffer(buffer: loops.Buffer, array: Any, written: bool) -> None:
         raise ExecutionError(f"{buffer.name} needs dtype {buffer.dtype}, got {array.dtype}")
     if array.ndim != buffer.ndim:
         raise ExecutionError(
-            f"{buffer.name} needs {buffer.ndim} dimensions, got {array.ndim} "
-            f"(shape {array.shape})"
+            f"{buffer.name} needs {buffer.ndim} dimensions, got {array.ndim} (shape {array.shape})"
         )
     if written and not array.flags.writeable:
         raise ExecutionError(f"{buffer.name} is written but the array is read-only")
@@ -121,6 +120,4 @@ def _bind_layout(buffer: loops.Buffer, array: Array, env: dict[expr.Var, Any]) -
 
 def _overlap(func: loops.PrimFunc, args: Sequence[Any]) -> bool:
     arrays = [a for a in args if isinstance(a, np.ndarray)]
-    return any(
-        np.may_share_memory(a, b) for i, a in enumerate(arrays) for b in arrays[i + 1 :]
-    )
+    return any(np.may_share_memory(a, b) for i, a in enumerate(arrays) for b in arrays[i + 1 :])

@@ -10,8 +10,11 @@ import numpy as np
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
 from relaxlab.runtime.interpreter_intrinsics import Pointer
 
+Place = tuple[str, str, int]
+"""A buffer's name, the block, and how many leading dimensions number the iterations."""
 
-def _check(array: Array, where: str, indices: tuple[Any, ...]) -> None:
+
+def _check(array: Array, where: Place, indices: tuple[Any, ...]) -> None:
     for axis, (index, extent) in enumerate(zip(indices, array.shape, strict=True)):
         if isinstance(index, np.ndarray):
             if index.size and (index.min() < 0 or index.max() >= extent):
@@ -21,25 +24,25 @@ def _check(array: Array, where: str, indices: tuple[Any, ...]) -> None:
             _outside(array, where, axis, index)
 
 
-def _outside(array: Array, where: str, axis: int, index: Any) -> None:
-    name, _, block = where.partition("|")
+def _outside(array: Array, where: Place, axis: int, index: Any) -> None:
+    name, block, lead = where
     raise ExecutionError(
-        f"index {index} of dimension {axis} of {name} is outside its extent "
-        f"{array.shape[axis]} (shape {array.shape}), {block}"
+        f"index {index} of dimension {axis - lead} of {name} is outside its extent "
+        f"{array.shape[axis]} (shape {array.shape[lead:]}), {block}"
     )
 
 
-def _read(array: Array, where: str, *indices: Any) -> Any:
+def _read(array: Array, where: Place, *indices: Any) -> Any:
     _check(array, where, indices)
     return array[indices]
 
 
-def _write(value: Any, array: Array, where: str, *indices: Any) -> None:
+def _write(value: Any, array: Array, where: Place, *indices: Any) -> None:
     _check(array, where, indices)
     array[indices] = value
 
 
-def _address(array: Array, where: str, *indices: Any) -> Pointer:
+def _address(array: Array, where: Place, *indices: Any) -> Pointer:
     _check(array, where, indices)
     return Pointer(array, tuple(int(i) for i in indices))
 
@@ -55,7 +58,7 @@ def _view(array: Array, where: str, ndim: int, *bounds: tuple[Any, Any]) -> Arra
     if any(extent != 1 for _, extent in bounds[:lead]):
         raise ExecutionError(f"a view of {ndim} dimensions of {where} drops extents other than 1")
     view = array[tuple(slice(lo, lo + extent) for lo, extent in bounds)]
-    return view[(0,) * lead] if lead else view
+    return view[(*(0,) * lead, ...)]
 
 
 def _offset(view: Array, source: Array) -> int:
@@ -67,9 +70,9 @@ def _allocate(shape: tuple[Any, ...], dtype: str) -> Array:
     return uninitialised([int(d) for d in shape], dtype)
 
 
-def _axis(lo: Any, extent: Any, depth: int) -> Array:
-    """All values of a loop variable, along an axis before the `depth` axes in use."""
-    values = lo + np.arange(max(0, int(extent)), dtype=np.asarray(extent).dtype)
+def _axis(extent: Any, depth: int) -> Array:
+    """The numbers of all iterations, along an axis before the `depth` axes in use."""
+    values = np.arange(max(0, int(extent)), dtype=np.asarray(extent).dtype)
     return values.reshape((-1,) + (1,) * depth)
 
 

@@ -1,8 +1,9 @@
 """Which loops the interpreter may run for all iterations at once.
 
 A loop is independent when the place of every access to a buffer it writes tells which iteration
-made the access. Then no two iterations meet in memory, and running each statement for all
-iterations before the next statement gives the same result as running them one after the other.
+made the access; what the loop's body allocates belongs to one iteration anyway. Then no two
+iterations meet in memory, and running each statement for all iterations before the next statement
+gives the same result as running them one after the other.
 The test is syntactic and errs on the side of "no".
 """
 
@@ -47,6 +48,7 @@ class _Body:
     spans: dict[expr.Var, int | None] = field(default_factory=dict)  # extents of inner loops
     varying: set[expr.Var] = field(default_factory=set)
     stores: set[loops.Buffer] = field(default_factory=set)
+    private: set[loops.Buffer] = field(default_factory=set)  # allocated in the body
     accesses: dict[loops.Buffer, list[tuple[Linear | None, ...]]] = field(default_factory=dict)
 
     def linear(self, e: expr.PrimExpr) -> Linear | None:
@@ -70,9 +72,34 @@ class _Body:
                         return Linear(0, {}).add(x, y.const)
                     if not x.terms:
                         return Linear(0, {}).add(y, x.const)
+            case expr.FloorDiv(a, expr.IntImm(c)) | expr.FloorMod(a, expr.IntImm(c)) if c > 0:
+                x = self.linear(a)
+                parts = None if x is None else self._divide(x, c)
+                if parts is not None:
+                    return parts[isinstance(e, expr.FloorMod)]
             case _:
                 pass
         return Linear(0, {e: 1}) if self._fixed(e) else None
+
+    def _divide(self, x: Linear, by: int) -> tuple[Linear, Linear] | None:
+        """Quotient and remainder of `x`, when the terms that `by` does not divide stay below it."""
+        high = {t: c for t, c in x.terms.items() if c % by == 0}
+        rest = {t: c for t, c in x.terms.items() if c % by}
+        quotient, const = divmod(x.const, by)
+        reach = self._reach(rest)
+        if reach is None or const + reach >= by:
+            return None
+        return Linear(quotient, {t: c // by for t, c in high.items()}), Linear(const, rest)
+
+    def _reach(self, terms: Mapping[expr.PrimExpr, int]) -> int | None:
+        """The largest value of `sum(coefficient * term)`, the smallest being 0; None: unknown."""
+        reach = 0
+        for t, c in terms.items():
+            extent = self.spans.get(t)  # type: ignore[call-overload]
+            if extent is None or c < 0:
+                return None
+            reach += c * max(0, extent - 1)
+        return reach
 
     def _fixed(self, e: expr.PrimExpr) -> bool:
         for n in walk(e):
@@ -112,6 +139,12 @@ class _Body:
         forms = tuple(self.linear(i) for i in indices)
         self.accesses.setdefault(buffer, []).append(forms)
 
+    def enter(self, loop: loops.For) -> None:
+        """Note how far a loop runs."""
+        zero = isinstance(loop.min, expr.IntImm) and loop.min.value == 0
+        known = isinstance(loop.extent, expr.IntImm) and zero
+        self.spans[loop.loop_var] = loop.extent.value if known else None  # type: ignore
+
     def run(self, stmt: loops.Stmt) -> None:
         """Collect the accesses of `stmt`. Raises `_Dependent` on what is not followed."""
         match stmt:
@@ -119,9 +152,7 @@ class _Body:
                 self.read(stmt.min, stmt.extent)
                 if self.depends(stmt.min) or self.depends(stmt.extent):
                     raise _Dependent
-                zero = isinstance(stmt.min, expr.IntImm) and stmt.min.value == 0
-                known = isinstance(stmt.extent, expr.IntImm) and zero
-                self.spans[stmt.loop_var] = stmt.extent.value if known else None  # type: ignore
+                self.enter(stmt)
                 self.run(stmt.body)
             case loops.SeqStmt(stmts):
                 for s in stmts:
@@ -139,8 +170,9 @@ class _Body:
                 self.stores.add(buffer)
                 self._access(buffer, indices)
             case loops.BlockRealize(iter_values, predicate, block):
-                if block.alloc_buffers or block.match_buffers:
+                if block.match_buffers:
                     raise _Dependent
+                self.private.update(block.alloc_buffers)
                 self.read(predicate)
                 for axis, value in zip(block.iter_vars, iter_values, strict=True):
                     self.define(axis.var, value)
@@ -162,14 +194,9 @@ class _Body:
             if form is None:
                 return False
             step = form.terms.get(self.var, 0)
-            inner = {t: c for t, c in form.terms.items() if t in self.spans}
-            reach = 0
-            for t, c in inner.items():
-                extent = self.spans[t]  # type: ignore[index]
-                if extent is None or c < 0:
-                    return False
-                reach += c * max(0, extent - 1)
-            if step == 0 or reach >= abs(step):
+            inner = {t: c for t, c in form.terms.items() if t in self.spans and t is not self.var}
+            reach = self._reach(inner)
+            if step == 0 or reach is None or reach >= abs(step):
                 return False
             fixed = {t: c for t, c in form.terms.items() if t is not self.var and t not in inner}
             seen.add((step, form.const, frozenset(fixed.items())))
@@ -183,12 +210,13 @@ def is_independent(loop: loops.For, aliases: Mapping[loops.Buffer, loops.Buffer]
     of a function are taken to be different memory, which the caller ensures.
     """
     body = _Body(loop.loop_var)
+    body.enter(loop)
     try:
         body.run(loop.body)
     except _Dependent:
         return False
     roots = {b: aliases.get(b, b) for b in body.accesses}
-    for buffer in body.stores:
+    for buffer in body.stores - body.private:
         if any(b is not buffer and root is roots[buffer] for b, root in roots.items()):
             return False
         if not any(body.tells_iteration(forms) for forms in body.places(buffer)):

@@ -11,7 +11,7 @@ what this file writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -29,10 +29,17 @@ from relaxlab.runtime.interpreter_intrinsics import MEANINGS
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Python names of what is in sight; `axes` are the names that hold arrays of points."""
+    """Python names of what is in sight; `axes` are the names that hold arrays of points.
+
+    `counters` are, for the loops that run all at once, the name of the iteration's number and that
+    of the extent. A buffer in `private` was allocated inside the first so many of them: it has one
+    leading dimension for each.
+    """
 
     names: Mapping[Atom, str]
     axes: tuple[str, ...] = ()
+    counters: tuple[tuple[str, str], ...] = ()
+    private: Mapping[loops.Buffer, int] = field(default_factory=dict[loops.Buffer, int])
     depth: int = 0
     block: str = ""
     threads: bool = False
@@ -127,9 +134,15 @@ class _Writer:
         threads = scope.threads or (s.thread or "").startswith("threadIdx")
         inner = replace(scope, threads=threads)
         if self.vectorise and is_independent(s, self.aliases):
-            self.put(at, f"{name} = axis({lo}, {extent}, {scope.depth})")
-            inner = replace(inner, depth=scope.depth + 1).bind(s.loop_var, name, array=True)
-            self.stmt(s.body, inner, at)
+            size, number = self.name("n"), self.name("v")
+            self.put(at, f"{size} = {extent}")
+            self.put(at, f"{number} = axis({size}, {scope.depth})")
+            self.put(at, f"{name} = {lo} + {number}")
+            counters = (*scope.counters, (number, size))
+            inner = replace(
+                inner, depth=scope.depth + 1, counters=counters, axes=(*scope.axes, number)
+            )
+            self.stmt(s.body, inner.bind(s.loop_var, name, array=True), at)
         else:
             self.put(at, f"for {name} in counting({lo}, {extent}):")
             self.stmt(s.body, inner.bind(s.loop_var, name), at + 1)
@@ -157,7 +170,8 @@ class _Writer:
             self.put(at + 1, f"{', '.join(fresh)}, = {kept}")
             renamed = dict(zip(scope.axes, fresh, strict=True))
             names = {a: renamed.get(n, n) for a, n in scope.names.items()}
-            case(replace(scope, names=names, axes=tuple(fresh), depth=1), at + 1)
+            counters = tuple((renamed[c], size) for c, size in scope.counters)
+            case(replace(scope, names=names, axes=tuple(fresh), counters=counters, depth=1), at + 1)
 
     def _store(
         self,
@@ -209,10 +223,12 @@ class _Writer:
 
     def _allocate(self, buffer: loops.Buffer, scope: _Scope, at: int) -> _Scope:
         name = self.name("b")
-        shape = "".join(f"{self.expr(d, scope)}, " for d in buffer.shape)
+        sizes = [size for _, size in scope.counters]
+        shape = "".join(f"{d}, " for d in (*sizes, *(self.expr(d, scope) for d in buffer.shape)))
         _scalar_dtype(buffer.dtype)
         self.put(at, f"{name} = allocate(({shape}), {self.constant(buffer.dtype)})")
-        return scope.bind(buffer, name)
+        private = {**scope.private, buffer: len(sizes)} if sizes else scope.private
+        return replace(scope.bind(buffer, name), private=private)
 
     def _view(self, m: loops.MatchBufferRegion, scope: _Scope, at: int) -> _Scope:
         """A NumPy view of the region; what is still free in its declaration is bound by it."""
@@ -243,7 +259,10 @@ class _Writer:
     def is_array(self, e: expr.PrimExpr, scope: _Scope) -> bool:
         """Whether the value differs between the points that run at once."""
         return bool(scope.axes) and any(
-            isinstance(n, expr.Var) and scope.names.get(n) in scope.axes for n in walk(e)
+            scope.names.get(n) in scope.axes
+            if isinstance(n, expr.Var)
+            else isinstance(n, loops.BufferLoad) and n.buffer in scope.private
+            for n in walk(e)
         )
 
     def _place(
@@ -258,8 +277,11 @@ class _Writer:
                 f"{buffer.name} has {buffer.ndim} dimensions but {len(indices)} indices, "
                 f"{_in_block(scope.block)}"
             )
-        where = self.constant(f"{buffer.name}|{_in_block(scope.block)}")
-        return ", ".join([scope.names[buffer], where, *(self.expr(i, scope) for i in indices)])
+        lead = scope.private.get(buffer, 0)
+        where = self.constant((buffer.name, _in_block(scope.block), lead))
+        own = [number for number, _ in scope.counters[:lead]]
+        values = (self.expr(i, scope) for i in indices)
+        return ", ".join([scope.names[buffer], where, *own, *values])
 
     def expr(self, e: expr.PrimExpr, scope: _Scope) -> str:
         match e:

@@ -240,7 +240,9 @@ SUBFN = """
 def test_figure_7():
     """The paper's Figure 7: a signature called directly, with other symbols, and coarsely."""
     mod = normalize(
-        module(SUBFN + """
+        module(
+            SUBFN
+            + """
     @R.function
     def main(x: R.Tensor(("n",), "float32"), s: R.Shape(ndim=2)):
         n = T.int64()
@@ -248,7 +250,8 @@ def test_figure_7():
         b = Module.subfn(R.shape([3, 5]))
         c = Module.subfn(s)
         return a, b, c
-    """)
+    """
+        )
     )
     found = types_in(mod)
     assert found["a"] == "R.Tensor((n * 4,), 'float32')"
@@ -284,9 +287,7 @@ def test_inconsistent_symbols_name_both_arguments():
         """)
     )
     assert "error[E0206]" in error
-    assert (
-        "`n` is 3 in dimension 0 of argument `a` and 4 in dimension 0 of argument `b`" in error
-    )
+    assert "`n` is 3 in dimension 0 of argument `a` and 4 in dimension 0 of argument `b`" in error
     assert "^^^^^^" in error
 
 
@@ -593,9 +594,7 @@ def test_arguments_of_loop_functions_are_checked_at_run_time():
     with pytest.raises(ExecutionError, match=r"`k` is 3 in .* `x` and 4 in value 0 of shape \(m\)"):
         interpret(mod, "main", x, (4,))
     coarse = normalize(
-        kernel_call(
-            'x: R.Tensor(ndim=1, dtype="float32")', "(x,)", 'R.Tensor((3,), "float32")'
-        )
+        kernel_call('x: R.Tensor(ndim=1, dtype="float32")', "(x,)", 'R.Tensor((3,), "float32")')
     )
     assert normalize(coarse) is coarse
     assert interpret(coarse, "main", x).tolist() == [2, 2, 2]

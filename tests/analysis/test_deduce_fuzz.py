@@ -94,9 +94,7 @@ class Generator:
         """A call of a helper whose parameters have shapes in symbols of its own."""
         a, b = Var("a"), Var("b")
         dims = [a, b, a * 2, a + b, a * 3 + 1, expr.const(2)]
-        shapes = [
-            tuple(self.rng.choice(dims) for _ in range(max(0, self.rank(v)))) for v in (x, y)
-        ]
+        shapes = [tuple(self.rng.choice(dims) for _ in range(max(0, self.rank(v)))) for v in (x, y)]
         p = graph.Var("p", TensorType(shapes[0], "float32"))
         q = graph.Var("q", TensorType(shapes[1], "float32"))
         body = self.rng.choice([

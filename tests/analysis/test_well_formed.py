@@ -47,7 +47,8 @@ def test_every_code_is_documented():
 
 
 def test_all_errors_are_reported_with_their_places():
-    mod = parse("""
+    mod = parse(
+        """
 from relaxlab.script import ir as I, relax as R, tir as T
 
 @I.ir_module
@@ -64,7 +65,9 @@ class Module:
     @R.function
     def other(x: R.Tensor(("a * b",), "float32")):
         return x
-""", check=False)
+""",
+        check=False,
+    )
     found = check_well_formed(mod)
     assert [d.code for d in found] == ["E0306", "E0304", "E0308"]
     assert [d.span.line for d in found if d.span][:2] == [9, 11]
@@ -100,7 +103,8 @@ def test_symbols_of_a_match_cast_in_a_branch_stay_there():
 
 
 def test_loop_functions_are_checked_too():
-    mod = parse("""
+    mod = parse(
+        """
 from relaxlab.script import ir as I, relax as R, tir as T
 
 @I.ir_module
@@ -111,7 +115,9 @@ class Module:
             with T.block("A"):
                 vi = T.axis.spatial(128, i)
                 A[vi] = T.float32(0)
-""", check=False)
+""",
+        check=False,
+    )
     assert check_well_formed(mod)
 
 

@@ -124,9 +124,7 @@ def test_match_cast_binds_and_checks():
     mod = Module.of({"main": fn([x], u, bindings=bad)})
     with pytest.raises(ExecutionError) as caught:
         interpret(mod, "main", np.arange(3, dtype=F32))
-    assert str(caught.value) == (
-        "in `main`: match_cast `y`: dimension 0 of `u` is 3, expected 2"
-    )
+    assert str(caught.value) == ("in `main`: match_cast `y`: dimension 0 of `u` is 3, expected 2")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferLoad, BufferSto
 from relaxlab.ops import te
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.interpreter import interpret_prim_func, register_intrinsic_meaning
+from relaxlab.runtime.interpreter_independence import is_independent
 from relaxlab.runtime.interpreter_intrinsics import MEANINGS
 
 TRUE = IntImm(1, "bool")
@@ -178,9 +179,7 @@ def test_match_buffer_is_a_view():
     i, v = Var("i"), Var("v")
     a = Buffer("A", (const(4), const(6)))
     row = Buffer("row", (const(3),), strides=(Var("s0"),), elem_offset=Var("off"))
-    region = loops.BufferRegion(
-        a, (loops.Range(v, const(1)), loops.Range(const(2), const(3)))
-    )
+    region = loops.BufferRegion(a, (loops.Range(v, const(1)), loops.Range(const(2), const(3))))
     j = Var("j")
     body = loop(j, 3, BufferStore(row, expr.Cast("float32", v * 10 + j), (j,)))
     inner = block("rows", [("spatial", v, i, 4)], body,
@@ -452,13 +451,86 @@ def test_division_by_zero_and_assertions():
         interpret_prim_func(func, [np.array(0, "int32")])
 
 
+def test_a_view_may_be_a_scalar():
+    i, v = Var("i"), Var("v")
+    a = Buffer("A", (const(3),))
+    cell = Buffer("cell", ())
+    region = loops.BufferRegion(a, (loops.Range(v, const(1)),))
+    body = BufferStore(cell, BufferLoad(cell, ()) + 1.0, ())
+    inner = block("cells", [("spatial", v, i, 3)], body,
+                  match_buffers=(loops.MatchBufferRegion(cell, region),))  # fmt: skip
+    assert both(loops.PrimFunc((a,), loop(i, 3, inner)), np.zeros(3, "f4"))[0].tolist() == [1, 1, 1]
+
+
+def test_buffers_allocated_in_a_loop_belong_to_one_iteration():
+    """Rows summed through a private accumulator, one row per iteration, odd rows left out."""
+    i, k = Var("i"), Var("k")
+    a, out = Buffer("A", (const(5), const(4))), Buffer("out", (const(5),))
+    acc = Buffer("acc", (), scope="local")
+    add = BufferStore(acc, BufferLoad(acc, ()) + BufferLoad(a, (i, k)), ())
+    done = BufferStore(out, BufferLoad(acc, ()), (i,))
+    body = loops.seq(BufferStore(acc, const(0.0), ()), loop(k, 4, add), done)
+    inner = block("row", [], body, where=expr.EQ(i % 2, const(0)), alloc_buffers=(acc,))
+    func = loops.PrimFunc((a, out), loop(i, 5, inner))
+    assert is_independent(func.body, {})
+    x = np.arange(20, dtype="f4").reshape(5, 4)
+    assert both(func, x, np.zeros(5, "f4"))[1].tolist() == [6, 0, 38, 0, 70]
+
+
+def test_errors_in_private_buffers_show_the_declared_shape():
+    i = Var("i")
+    out = Buffer("out", (const(4),))
+    t = Buffer("t", (const(2),), scope="local")
+    body = loops.seq(BufferStore(t, const(1.0), (i,)), BufferStore(out, const(0.0), (i,)))
+    func = loops.PrimFunc((out,), loop(i, 4, block("b", [], body, alloc_buffers=(t,))))
+    for vectorise in (True, False):
+        with pytest.raises(ExecutionError, match=r"index 2 of dimension 0 of t .*shape \(2,\)"):
+            interpret_prim_func(func, [np.zeros(4, "f4")], vectorise=vectorise)
+
+
+def test_the_byte_dot_product_instruction():
+    a, b, c = Buffer("a", (const(64),), "uint8"), Buffer("b", (const(64),), "int8"), Buffer(
+        "c", (const(16),), "int32")  # fmt: skip
+    lanes = expr.Ramp(const(0), const(1), 64)
+    out = expr.Ramp(const(0), const(1), 16)
+    packed = [call("int32x16", "reinterpret", BufferLoad(x, (lanes,))) for x in (a, b)]
+    name = expr.StringImm("llvm.x86.avx512.vpdpbusd.512")
+    value = call("int32x16", "llvm_intrin", name, BufferLoad(c, (out,)), *packed)
+    func = loops.PrimFunc((a, b, c), BufferStore(c, value, (out,)))
+    rng = np.random.default_rng(1)
+    x, y = rng.integers(0, 256, 64).astype("uint8"), rng.integers(-128, 128, 64).astype("int8")
+    z = rng.integers(-99, 99, 16).astype("int32")
+    want = z + (x.astype("int32") * y).reshape(16, 4).sum(1)
+    np.testing.assert_array_equal(both(func, x, y, z)[2], want)
+
+
 def _random_index(rng: random.Random, names: list[Var], bound: int) -> PrimExpr:
     """An index expression in `names`, brought into [0, bound) by a modulus."""
     e: PrimExpr = const(rng.randrange(4))
     for v in names:
         if rng.random() < 0.7:
             e = e + v * rng.choice([1, 1, 2, 4, 16, 16])
-    return expr.FloorMod(e, const(bound)) if rng.random() < 0.3 else e
+    match rng.randrange(8):
+        case 0 | 1:
+            return expr.FloorMod(e, const(bound))
+        case 2:
+            return expr.FloorDiv(e, const(rng.choice([2, 4, 16])))
+        case 3:
+            return expr.FloorMod(e, const(rng.choice([2, 4, 16])))
+        case _:
+            return e
+
+
+def _through_private(
+    rng: random.Random, names: list[Var], store: BufferStore, size: int
+) -> loops.Stmt:
+    """`store` with its value taken through a buffer that is allocated on the spot."""
+    t = Buffer("t", (const(size),), "int64", scope="local")
+    at = _random_index(rng, names, size)
+    fill = BufferStore(t, store.value, (at,))
+    value = BufferLoad(t, (at,)) + BufferLoad(t, (const(0),))
+    use = BufferStore(store.buffer, value, store.indices)
+    return block("private", [], loops.seq(fill, use), alloc_buffers=(t,))
 
 
 def test_running_all_at_once_changes_nothing():
@@ -476,7 +548,10 @@ def test_running_all_at_once_changes_nothing():
             where = _random_index(rng, names, 160)
             source = rng.choice([a, b])
             at = where if rng.random() < 0.5 else _random_index(rng, names, 160)
-            store: loops.Stmt = BufferStore(b, BufferLoad(source, (at,)) * 3 + names[0], (where,))
+            plain = BufferStore(b, BufferLoad(source, (at,)) * 3 + names[0], (where,))
+            store: loops.Stmt = plain
+            if rng.random() < 0.4:
+                store = _through_private(rng, names, plain, 160)
             if rng.random() < 0.3:
                 store = loops.IfThenElse(expr.LT(names[1], names[2]), store)
             stmts.append(store)
@@ -485,7 +560,5 @@ def test_running_all_at_once_changes_nothing():
             nest = loop(v, extent, nest)
         func = loops.PrimFunc((a, b), nest)
         both(func, np.arange(160), np.arange(160) * 100)
-        from relaxlab.runtime.interpreter_independence import is_independent
-
         vectorised += is_independent(nest, {})  # type: ignore[arg-type]
     assert vectorised > 5
