@@ -106,9 +106,10 @@ def _axis(
 ) -> _Axis:
     inside = {loop.loop_var for loop in inner}
     name = iv.var.name
+    value = an.simplify(value)
     if not vars_in(value) & inside:
         outer = IterVar(Var(f"{name}_o"), iv.dom, iv.kind)
-        return _Axis(iv, outer, an.simplify(value), None, ZERO, outer.var)
+        return _Axis(iv, outer, value, None, ZERO, outer.var)
     outside = {v: ZERO for v in vars_in(value) - inside}
     inner_part = an.simplify(substitute(value, outside))
     outer_part = an.simplify(value - inner_part)

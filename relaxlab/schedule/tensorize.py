@@ -133,7 +133,11 @@ def _flat(s: Stmt) -> Stmt:
 
 
 class _Mismatch(Exception):
-    """Where the block and the description differ."""
+    """Where the block and the description differ; `matched` accesses corresponded before."""
+
+    def __init__(self, text: str, matched: int = 0) -> None:
+        super().__init__(text)
+        self.matched = matched
 
 
 class _Match:
@@ -201,7 +205,8 @@ class _Match:
                 return
             raise _Mismatch(f"{a} is not {d}")
         if type(d) is not type(a):
-            raise _Mismatch(f"{a} is not {d}")
+            names = f"a {type(a).__name__} in place of an {type(d).__name__}"
+            raise _Mismatch(f"there is {names}: {a}")
         if isinstance(d, expr.Add | expr.Mul | expr.Min | expr.Max):
             assert isinstance(a, expr.BinaryOp)
             self.either_way(d, a)
@@ -215,10 +220,13 @@ class _Match:
         try:
             self.expr(d.a, a.a)
             self.expr(d.b, a.b)
-        except _Mismatch:
+        except _Mismatch as first:
             self.buffers = before
-            self.expr(d.a, a.b)
-            self.expr(d.b, a.a)
+            try:
+                self.expr(d.a, a.b)
+                self.expr(d.b, a.a)
+            except _Mismatch as second:
+                raise max(first, second, key=lambda e: e.matched) from None
 
     def field(self, d: Any, a: Any, whole_d: PrimExpr, whole_a: PrimExpr) -> None:
         if isinstance(d, PrimExpr) and isinstance(a, PrimExpr):
@@ -240,17 +248,16 @@ class _Match:
             )
         offsets = (*([ZERO] * (a.ndim - d.ndim)), *d_indices)
         starts: list[PrimExpr] = []
+        known = len(self.buffers) + 1
         for offset, index in zip(offsets, a_indices, strict=True):
             start = self.an.simplify(index - substitute(offset, self.vars))
             if vars_in(start) & self.inner:
-                raise _Mismatch(f"{a.name} at {index} does not move like {d.name} at {offset}")
+                raise _Mismatch(f"{a.name} at {index} does not move like {d.name} at {offset}", known)
             starts.append(start)
-        known = self.buffers.setdefault(d, (a, tuple(starts)))
-        same = known[0] is a and all(
-            self.an.prove_equal(x, y) for x, y in zip(known[1], starts, strict=True)
-        )
-        if not same:
-            raise _Mismatch(f"{d.name} is at two places of {known[0].name} or {a.name}")
+        actual, at = self.buffers.setdefault(d, (a, tuple(starts)))
+        pairs = zip(at, starts, strict=False)
+        if actual is not a or not all(self.an.prove_equal(x, y) for x, y in pairs):
+            raise _Mismatch(f"{d.name} is at two places of {actual.name} or {a.name}", known)
 
 
 def _has_load(e: PrimExpr) -> bool:

@@ -126,8 +126,9 @@ def backwards(func: PrimFunc) -> PrimFunc:
 
 
 def run(func: PrimFunc, inputs: list[np.ndarray], shapes: list[tuple[int, ...]]) -> np.ndarray:
-    """The function's last parameter, computed; it starts as NaN."""
-    out = np.full(shapes[-1], np.nan, func.buffers[-1].dtype)
+    """The function's last parameter, computed; it starts as NaN, or -1 where there is none."""
+    dtype = func.buffers[-1].dtype
+    out = np.full(shapes[-1], np.nan if is_float(dtype) else -1, dtype)
     interpret_prim_func(func, [*inputs, out])
     return out
 
