@@ -254,6 +254,9 @@ class Context:
             known.declared = True
             self.define(name, known.var)
             return known.var
+        enclosing = next((f[name] for f in reversed(self.frames) if name in f), None)
+        if reuse and isinstance(enclosing, expr.Var) and enclosing.dtype == dtype:
+            return enclosing
         var = expr.Var(name, dtype, span=self.span(node))
         self.symbols[name] = Symbol(var, declared=True)
         self.define(name, var)

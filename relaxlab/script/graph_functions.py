@@ -15,6 +15,7 @@ from relaxlab.ir.node import Attrs
 from relaxlab.script.annotations import own_symbol, type_of
 from relaxlab.script.convert import attribute_value, is_number, scalar_of
 from relaxlab.script.core import Context, Failure, Unbound
+from relaxlab.script.definitions import decorator_of, node_header
 from relaxlab.script.expressions import arguments, evaluate
 from relaxlab.script.graph_calls import value_of
 from relaxlab.script.values import (
@@ -39,7 +40,8 @@ class GraphReader:
         self.blocks: list[graph.BindingBlock] = []
         self.bindings: list[graph.Binding] = []
         self.outputs: Counter[str] | None = None  # assignments still to come, inside dataflow
-        self.dataflow_names: set[str] = set()
+        self.output_names: set[str] = set()
+        self.announced: dict[str, tuple[ast.stmt, types.Type]] = {}
 
     # --- Bodies -----------------------------------------------------------------------------
 
@@ -92,6 +94,9 @@ class GraphReader:
 
     def _finish(self) -> tuple[graph.BindingBlock, ...]:
         self._close_block()
+        for stmt, _ in self.announced.values():
+            self.cx.report(self.cx.error(stmt, "E0104", "an annotated name needs a value"))
+        self.announced.clear()
         return tuple(self.blocks)
 
     def _close_block(self) -> None:
@@ -136,10 +141,13 @@ class GraphReader:
                     cx.fail(stmt, "E0104", "write one assignment per statement")
                 self._assign(targets[0], value, None)
             case ast.AnnAssign(target, annotation, value):
-                if value is None:
-                    cx.fail(stmt, "E0104", "an annotated name needs a value")
                 ty = type_of(cx, Arg(evaluate(cx, annotation), annotation))
-                self._assign(target, value, ty)
+                if value is not None:
+                    self._assign(target, value, ty)
+                elif isinstance(target, ast.Name):
+                    self.announced[target.id] = stmt, ty  # of a local function that follows
+                else:
+                    cx.fail(stmt, "E0104", "only names are annotated")
             case ast.With():
                 self._with(stmt)
             case ast.If():
@@ -158,10 +166,24 @@ class GraphReader:
                     help="write loops in a @T.prim_func and call it with R.call_tir",
                 )
             case ast.FunctionDef():
-                cx.fail(stmt, "E0104", "a function inside a graph function is not supported yet")
+                self._local_function(stmt)
             case _:
                 what = type(stmt).__name__.lower()
                 cx.fail(stmt, "E0104", f"`{what}` is not part of a graph function")
+
+    def _local_function(self, stmt: ast.FunctionDef) -> None:
+        """A function in a function, bound to a variable that it may call itself."""
+        cx = self.cx
+        deco = decorator_of(cx, stmt)
+        if deco.kind != "function":
+            cx.fail(node_header(stmt), "E0104", "only graph functions are local to one")
+        if self.outputs is not None:
+            self.outputs[stmt.name] -= 1
+        _, ty = self.announced.pop(stmt.name, (None, None))
+        var = self._variable(ast.copy_location(ast.Name(stmt.name, ast.Store()), stmt), ty)
+        pure, private = deco.options.get("pure") is not False, bool(deco.options.get("private"))
+        fn = read_function(cx, stmt, pure=pure, private=private)
+        self._add(graph.VarBinding(fn, var, span=cx.span(stmt)))
 
     def _assign(self, target: ast.expr, node: ast.expr, ty: types.Type | None) -> None:
         cx = self.cx
@@ -387,8 +409,10 @@ def _assigned(stmts: Sequence[ast.stmt]) -> list[str]:
     names: list[str] = []
     for stmt in stmts:
         targets = stmt.targets if isinstance(stmt, ast.Assign) else []
-        if isinstance(stmt, ast.AnnAssign):
+        if isinstance(stmt, ast.AnnAssign) and stmt.value is not None:
             targets = [stmt.target]
+        if isinstance(stmt, ast.FunctionDef):
+            names.append(stmt.name)
         for target in targets:
             names += [n.id for n in ast.walk(target) if isinstance(n, ast.Name)]
     return names
@@ -431,7 +455,7 @@ def read_function(
     """The graph function that `node` defines."""
     reader = GraphReader(cx)
     with cx.function():
-        cx.string_symbols = True
+        outer, cx.string_symbols = cx.string_symbols, True
         for p in getattr(node, "type_params", ()):  # def f[n](...) of newer Python
             cx.symbol(p.name, node)
         params = _params(cx, node)
@@ -440,7 +464,7 @@ def read_function(
             with cx.recover(node.returns):
                 ret = type_of(cx, Arg(evaluate(cx, node.returns), node.returns))
         body = reader.body(node.body, node)
-        cx.string_symbols = False
+        cx.string_symbols = outer
     span = cx.span(node)
     return graph.Function(tuple(params), body, ret, pure, private, Attrs(reader.attrs), span=span)
 

@@ -12,7 +12,7 @@ from relaxlab.analysis.regions import access_regions
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_dtype, is_float, is_int, lanes_of
 from relaxlab.ir.expr import IntImm, PrimExpr
-from relaxlab.ir.node import Attrs, replace, walk
+from relaxlab.ir.node import Attrs, replace
 from relaxlab.ir.span import Span
 from relaxlab.script.convert import (
     attribute_value,
@@ -31,7 +31,6 @@ from relaxlab.script.expressions import (
 )
 from relaxlab.script.loop_calls import call, known_names, region_of
 from relaxlab.script.values import (
-    POISON,
     Axis,
     BufferDecl,
     Handle,
@@ -565,113 +564,3 @@ _DECLARATIONS: dict[str, Callable[[LoopReader, Arguments], None]] = {
     "sblock_attr": LoopReader.block_attr,
     "func_attr": LoopReader.func_attr,
 }
-
-
-# --- The function -------------------------------------------------------------------------------
-
-
-def read_prim_func(cx: Context, node: ast.FunctionDef, *, s_tir: bool | None) -> loops.PrimFunc:
-    """The loop function that `node` defines. `s_tir`: as the decorator says, None if silent."""
-    reader = LoopReader(cx)
-    with cx.function():
-        for p in getattr(node, "type_params", ()):  # def f[n](...) of newer Python
-            cx.string_symbols = True
-            cx.symbol(p.name, node)
-        params = _params(cx, node)
-        cx.string_symbols = False
-        body = reader.statements(node.body)
-    resolved = tuple(_resolve(cx, reader, p) for p in params)
-    attrs = Attrs(reader.attrs)
-    wrapped = _with_root(reader, body, s_tir, cx.span(node))
-    return loops.PrimFunc(resolved, wrapped, attrs, span=cx.span(node))
-
-
-def _params(cx: Context, node: ast.FunctionDef) -> list[Any]:
-    args = node.args
-    if args.vararg or args.kwarg or args.kwonlyargs or args.posonlyargs or args.defaults:
-        cx.fail(node, "E0104", "parameters are positional and have no defaults")
-    annotated: list[tuple[ast.arg, Value]] = []
-    cx.string_symbols = True
-    for arg in args.args:  # scalar parameters first: shapes before them may mention them
-        if _is_dtype_annotation(cx, arg.annotation):
-            assert arg.annotation is not None
-            dtype = evaluate(cx, arg.annotation).path
-            cx.declare_symbol(arg.arg, dtype, arg, reuse=False)
-    for arg in args.args:
-        value: Value = POISON
-        with cx.recover(arg):
-            if arg.annotation is None:
-                cx.fail(
-                    arg,
-                    "E0109",
-                    f"parameter {arg.arg!r} has no annotation",
-                    help=f'write `{arg.arg}: T.Buffer((n, m), "float32")`, `T.handle` or `T.int64`',
-                )
-            value = _param(cx, arg, evaluate(cx, arg.annotation))
-        annotated.append((arg, value))
-    for arg, value in annotated:
-        cx.define(arg.arg, value)
-    return [value for _, value in annotated]
-
-
-def _is_dtype_annotation(cx: Context, node: ast.expr | None) -> bool:
-    if not isinstance(node, ast.Attribute) or node.attr == "handle" or not is_dtype(node.attr):
-        return False
-    try:
-        return evaluate(cx, node) == Ref("T", node.attr)
-    except Failure:
-        return False
-
-
-def _param(cx: Context, arg: ast.arg, kind: Value) -> Value:
-    match kind:
-        case Ref("T", "handle"):
-            return Handle(arg.arg, cx.span(arg))
-        case Ref("T", dtype) if is_dtype(dtype):
-            return cx.symbols[arg.arg].var
-        case BufferDecl("param", fields):
-            return loops.Buffer(arg.arg, **{**fields, "span": cx.span(arg)})
-        case _:
-            assert arg.annotation is not None
-            cx.fail(
-                arg.annotation,
-                "E0109",
-                f"{describe(kind)} is not the type of a parameter",
-                help='write `T.Buffer((n, m), "float32")`, `T.handle` or a dtype such as `T.int64`',
-            )
-
-
-def _resolve(cx: Context, reader: LoopReader, param: Value) -> loops.Buffer | expr.Var:
-    if not isinstance(param, Handle):
-        return param if param is not POISON else expr.Var("_")
-    buffer = reader.matched.get(param)
-    if buffer is not None:
-        return buffer
-    assert param.span is not None
-    cx.report(
-        cx.error(
-            param.span,
-            "E0117",
-            f"no T.match_buffer gives {param.name!r} a shape",
-            help=f'add `A = T.match_buffer({param.name}, (n, m), "float32")`',
-        )
-    )
-    return expr.Var(param.name)
-
-
-def _with_root(reader: LoopReader, body: loops.Stmt, s_tir: bool | None, span: Span) -> loops.Stmt:
-    """Add the root block that the script leaves out: always with `s_tir=True`, and without any
-    option when there are blocks or allocations."""
-    lone_root = (
-        isinstance(body, loops.BlockRealize)
-        and body.block.name == "root"
-        and not body.block.iter_vars
-    )
-    allocs = tuple(reader.block.allocs)
-    if lone_root and not allocs:
-        return body
-    has_blocks = any(isinstance(n, loops.BlockRealize) for n in walk(body))
-    if not allocs and (s_tir is False or (s_tir is None and not has_blocks)):
-        return body
-    root = loops.Block("root", (), (), (), body, alloc_buffers=allocs, span=span)
-    return loops.BlockRealize((), TRUE, root, span=span)

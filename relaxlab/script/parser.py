@@ -13,8 +13,9 @@ from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.ir.span import Source, Span
 from relaxlab.script.captured import Captured
 from relaxlab.script.core import Context, Failure, no_environment
+from relaxlab.script.definitions import decorator_of
 from relaxlab.script.expressions import evaluate
-from relaxlab.script.modules import decorator_of, read_class, read_definition, read_module
+from relaxlab.script.modules import read_class, read_definition, read_module
 from relaxlab.script.values import Ref, Value
 
 _NAMESPACES = {"ir": Ref("I"), "relax": Ref("R"), "tir": Ref("T"), "tirx": Ref("T")}
@@ -140,12 +141,13 @@ def parse_function(captured: Captured, node: ast.FunctionDef) -> BaseFunc:
     """The function under `@R.function` or `@T.prim_func`."""
     cx = _context(captured.source, captured.value)
     cx.functions[node.name] = None
+    function: BaseFunc | None = None
     try:
         function = read_definition(cx, node)
     except Failure as failure:
         cx.report(failure.diagnostic)
     except RecursionError:
         cx.report(cx.error(node, "E0116", "this function is nested too deeply to be read"))
-    if cx.diagnostics:
+    if function is None or cx.diagnostics:
         raise DiagnosticError(sorted(cx.diagnostics, key=_position))
     return function

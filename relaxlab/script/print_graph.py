@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.node import NO_ATTRS, walk
 from relaxlab.ir.op_table import find_op
@@ -15,12 +13,12 @@ from relaxlab.script.print_types import annotation, attribute, dims, sequence
 from relaxlab.script.writer import Writer, string, width
 
 
-def function(w: Writer, name: str, f: graph.Function, path: str) -> None:
+def function(w: Writer, name: str, f: graph.Function, path: str, *, local: bool = False) -> None:
     """Write `f` as a function of the script."""
     options = [*(["private=True"] if f.private else []), *([] if f.is_pure else ["pure=False"])]
     with w.node(path), w.names.scope():
         w.line(f"@R.function({', '.join(options)})" if options else "@R.function")
-        symbols = [s for s in symbols_in(f) if not _is_param_symbol(s, f)]
+        symbols = [s for s in _new_symbols(w, f, local=local) if not _is_param_symbol(s, f)]
         for s in symbols:
             w.names.declare(s, s.name)
         for p in f.params:
@@ -38,9 +36,14 @@ def function(w: Writer, name: str, f: graph.Function, path: str) -> None:
                 w.line(f"R.func_attr({attribute(w, f.attrs, path + '.attrs')})")
             for s in symbols:
                 w.line(f"{w.names.of(s, s.name)} = T.{s.dtype}()")
-            if w.in_module and any(isinstance(e, graph.GlobalVar) for e in _exprs(f.body)):
+            if w.in_module and not local and _calls_module(f):
                 w.line("cls = Module")
             _sequence(w, f.body, path + ".body", None)
+
+
+def _new_symbols(w: Writer, f: graph.Function, *, local: bool) -> list[expr.Var]:
+    """The symbols to declare in `f`: those of an enclosing function are visible already."""
+    return [s for s in symbols_in(f) if not local or s not in w.names]
 
 
 def _header(w: Writer, name: str, params: list[str], ret: str) -> None:
@@ -75,8 +78,8 @@ def _param(w: Writer, p: graph.Var, path: str) -> str:
     return w.mark(path, f"{name}: {annotation(w, ty, path + '.ty', quoted=True)}")
 
 
-def _exprs(seq: graph.SeqExpr) -> Iterator[graph.Expr]:
-    return (n for n in walk(seq) if isinstance(n, graph.Expr))
+def _calls_module(f: graph.Function) -> bool:
+    return any(isinstance(n, graph.GlobalVar) for n in walk(f.body))
 
 
 def _sequence(w: Writer, seq: graph.SeqExpr, path: str, target: str | None) -> None:
@@ -121,6 +124,12 @@ def binding(w: Writer, b: graph.Binding, path: str) -> None:
         ty = f": {annotation(w, b.var.ty, path + '.var.ty')}"
     if isinstance(b.value, graph.If):
         _if(w, b.value, path + ".value", f"{w.names.of(b.var, b.var.name)}{ty}")
+        return
+    if isinstance(b.value, graph.Function):
+        name = w.names.of(b.var, b.var.name)
+        if ty:
+            w.line(f"{name}{ty}")
+        function(w, name, b.value, path + ".value", local=True)
         return
     text = value(w, b.value, path + ".value")
     if isinstance(b, graph.MatchCast):

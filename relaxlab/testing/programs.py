@@ -313,12 +313,23 @@ class GraphPrograms(Scalars):
         var = kind(rng.choice(NAMES), ty)
         if depth and rng.random() < 0.3:
             bound: graph.Binding = graph.VarBinding(self._conditional(depth - 1), var)
+        elif depth and rng.random() < 0.2:
+            bound = graph.VarBinding(self._local_function(var, depth), var)
         elif rng.random() < 0.2:
             bound = graph.MatchCast(self.value(1), self.type(), var)
         else:
             bound = graph.VarBinding(self.value(2), var)
         self.values.append(var)
         return bound
+
+    def _local_function(self, var: graph.Var, depth: int) -> graph.Function:
+        outer_values, outer_vars = list(self.values), list(self.vars)
+        self.vars = [*outer_vars, expr.Var("n")]
+        params = [graph.Var(self.rng.choice(NAMES), self.type()) for _ in range(2)]
+        self.values = [*outer_values, var, *params]  # it may call itself
+        made = graph.Function(tuple(params), self.seq(depth - 1))
+        self.values, self.vars = outer_values, outer_vars
+        return made
 
     def _conditional(self, depth: int) -> graph.If:
         return graph.If(self.value(1), self.seq(depth), self.seq(depth))
