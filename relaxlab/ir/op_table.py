@@ -7,11 +7,13 @@ and the passes read it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.graph import Call
 from relaxlab.ir.types import Type
 
@@ -69,6 +71,31 @@ class TypeDeductionError(Exception):
     def __init__(self, message: str, *, suggestion: str | None = None) -> None:
         super().__init__(message)
         self.suggestion = suggestion
+
+
+Condition: TypeAlias = tuple[PrimExpr, str]
+"""What must hold of the symbols for a call to be right, and how to say it."""
+
+_CONDITIONS: ContextVar[list[Condition] | None] = ContextVar("relaxlab_conditions", default=None)
+
+
+def require(condition: PrimExpr, message: str) -> None:
+    """Called by `infer` for what depends on the symbols: it is checked before the call runs."""
+    conditions = _CONDITIONS.get()
+    if conditions is not None:
+        conditions.append((condition, message))
+
+
+def infer_with_conditions(
+    row: OpRow, call: Call, tys: tuple[Type, ...], mod: Module | None
+) -> tuple[Type, tuple[Condition, ...]]:
+    """The result type and what it takes for granted."""
+    conditions: list[Condition] = []
+    token = _CONDITIONS.set(conditions)
+    try:
+        return row.infer(call, tys, mod), tuple(conditions)
+    finally:
+        _CONDITIONS.reset(token)
 
 
 _TABLE: dict[str, OpRow] = {}

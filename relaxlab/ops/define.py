@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -56,7 +55,7 @@ def define(
     the result as tensor expressions: `args` are tensors for tensors, tuples for tuples,
     expressions for scalars and tuples of expressions for shapes.
     """
-    lower = None if emit is None else _lowering(infer, emit)
+    lower = None if emit is None else _lowering(emit)
     row = OpRow(name, parameters, lambda c, t, _: infer(c, t), reference, lower, pure)
     register_op(row)
 
@@ -161,35 +160,10 @@ def normal_axes(call: graph.Call, axes: Any, ndim: int, name: str = "axis") -> t
     return result
 
 
-# --- Conditions at run time -------------------------------------------------------------------
-
-Condition: TypeAlias = tuple[PrimExpr, str]
-
-_CONDITIONS: ContextVar[list[Condition] | None] = ContextVar("relaxlab_conditions", default=None)
-
-
-def require(condition: PrimExpr, message: str) -> None:
-    """Called by `infer` for what it could not prove: the loop function being built checks it."""
-    conditions = _CONDITIONS.get()
-    if conditions is not None:
-        conditions.append((condition, message))
-
-
-def _conditions_of(infer: Infer, call: graph.Call, tys: TypesOf) -> list[Condition]:
-    """What `infer` assumes about the symbols."""
-    conditions: list[Condition] = []
-    token = _CONDITIONS.set(conditions)
-    try:
-        infer(call, tys)
-    finally:
-        _CONDITIONS.reset(token)
-    return conditions
-
-
 # --- Lowering ---------------------------------------------------------------------------------
 
 
-def _lowering(infer: Infer, emit: Emit) -> Callable[[graph.Call, TypesOf, Type], loops.PrimFunc]:
+def _lowering(emit: Emit) -> Callable[[graph.Call, TypesOf, Type], loops.PrimFunc]:
     def lower(call: graph.Call, tys: TypesOf, out: Type) -> loops.PrimFunc:
         inputs: list[te.Tensor] = []
         args = [
@@ -199,8 +173,7 @@ def _lowering(infer: Infer, emit: Emit) -> Callable[[graph.Call, TypesOf, Type],
         _check_known(call, out, "the result")
         result = emit(call, out, *args)
         outputs = result if isinstance(result, tuple) else (result,)
-        requires = _conditions_of(infer, call, tys)
-        return te.create_prim_func([*inputs, *outputs], requires=requires)
+        return te.create_prim_func([*inputs, *outputs])
 
     return lower
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph
 from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.op_table import require
 from relaxlab.ir.types import TensorType
-from relaxlab.ops.define import fail, op_name, require
+from relaxlab.ops.define import fail, op_name
 
 Shape = tuple[PrimExpr, ...]
 ONE = expr.const(1)
@@ -30,8 +31,8 @@ def prove(condition: PrimExpr) -> bool | None:
 
 
 def impossible(call: graph.Call, condition: PrimExpr, claim: str) -> bool:
-    """Whether a condition that the call needs never holds. Where that depends on the symbols, the
-    loop function checks it at run time and stops with `claim` when it does not hold."""
+    """Whether a condition that the call needs never holds. Where that depends on the symbols, it
+    is checked at run time, and `claim` says what is wrong when it does not hold."""
     truth = prove(condition)
     if truth is None:
         require(condition, f"{op_name(call)}: {claim}")

@@ -261,15 +261,12 @@ ARGMIN = _arg_combiner("argmin", expr.LT, highest)
 # --- Loop functions ---------------------------------------------------------------------------
 
 
-def create_prim_func(
-    params: Sequence[Tensor], *, requires: Sequence[tuple[PrimExpr, str]] = ()
-) -> loops.PrimFunc:
+def create_prim_func(params: Sequence[Tensor]) -> loops.PrimFunc:
     """The loop function that computes the stages behind the outputs among `params`.
 
     Inputs are the tensors without a stage. One block per stage; tensors between stages are
     allocated in the root block. Symbols that no parameter's shape binds by itself become scalar
-    parameters at the end. `requires` are conditions on the symbols, each with a message, checked
-    before anything else. ValueError when an input is missing from `params`.
+    parameters at the end. ValueError when an input is missing from `params`.
     """
     stages = _ordered([p.stage for p in params if p.stage is not None])
     buffers = _declare(params, stages)
@@ -278,8 +275,7 @@ def create_prim_func(
     nests = [_loop_nest(s, buffers, names(s.name)) for s in stages]
     own = set(params)
     local = tuple(buffers[t] for s in stages for t in s.outputs if t not in own)
-    checks = [loops.AssertStmt(condition, message) for condition, message in requires]
-    root = loops.Block("root", (), (), (), loops.seq(*checks, *nests), alloc_buffers=local)
+    root = loops.Block("root", (), (), (), loops.seq(*nests), alloc_buffers=local)
     body = loops.BlockRealize((), TRUE, root)
     buffer_params = tuple(buffers[p] for p in params)
     func = loops.PrimFunc(buffer_params, body, Attrs({"tir.noalias": True}))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from relaxlab import ops
-from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir import expr, graph, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
-from relaxlab.ir.op_table import TypeDeductionError, op_row
+from relaxlab.ir.op_table import TypeDeductionError, infer_with_conditions, op_row
 from relaxlab.ir.types import ShapeType, TensorType, TupleType, Type
 from relaxlab.ops import te
 
@@ -140,19 +140,25 @@ def test_suggestions_say_the_way_out() -> None:
     assert error.value.suggestion is not None and "R.reshape" in error.value.suggestion
 
 
-def test_what_is_not_proved_is_checked_by_the_loops() -> None:
-    call = ops.matmul(tensor(N, M), tensor(3, 4))
-    out = infer(call)
-    assert str(out) == "R.Tensor((n, 4), 'float32')"
-    lower = op_row("matmul").lower
-    assert lower is not None
-    body = lower(call, tuple(map(type_of, call.args)), out).body
-    assert isinstance(body, loops.BlockRealize)
-    first = body.block.body
-    assert isinstance(first, loops.SeqStmt)
-    check = first.stmts[0]
-    assert isinstance(check, loops.AssertStmt)
-    assert "contracted dimensions must be equal, m and 3" in check.message
+@pytest.mark.parametrize(
+    ("call", "condition"),
+    [
+        (ops.matmul(tensor(N, M), tensor(3, 4)), "m == 3"),
+        (ops.reshape(tensor(N), (M, 4)), "n == m * 4"),
+        (ops.reshape(tensor(N, 3), (-1, 2)), "n * 3 == 2 * (n * 3 // 2)"),
+        (ops.broadcast_to(tensor(N), (M,)), "n == m or n == 1"),
+        (ops.concat((tensor(N, 2), tensor(M, 2)), axis=1), "n == m"),
+        (ops.topk(tensor(N), k=3), "3 <= n"),
+        (ops.squeeze(tensor(N, 2), axis=0), "n == 1"),
+        (ops.matmul(tensor(N, M), tensor(M, 4)), None),
+    ],
+    ids=_name,
+)
+def test_what_depends_on_the_symbols_is_stated(call: graph.Call, condition: str | None) -> None:
+    assert isinstance(call.op, graph.Op)
+    row, tys = op_row(call.op.name), tuple(map(type_of, call.args))
+    _, conditions = infer_with_conditions(row, call, tys, None)
+    assert [str(c) for c, _ in conditions] == ([] if condition is None else [condition])
 
 
 def test_unknown_shapes_are_not_lowered() -> None:

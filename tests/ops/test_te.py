@@ -88,15 +88,6 @@ def test_an_index_that_is_data_reads_the_whole_dimension() -> None:
     assert (region[0].extent, region[1].extent) == (N, expr.const(1))
 
 
-def test_conditions_stop_the_function() -> None:
-    x = te.placeholder((N,), "float32", "x")
-    y = te.compute((N,), lambda i: x[i], "y")
-    func = te.create_prim_func([x, y], requires=[(expr.LT(N, expr.const(3)), "n is too large")])
-    interpret_prim_func(func, [np.ones(2, np.float32), np.empty(2, np.float32)])
-    with pytest.raises(Exception, match="n is too large"):
-        interpret_prim_func(func, [np.ones(3, np.float32), np.empty(3, np.float32)])
-
-
 def test_names_are_unique() -> None:
     x = te.placeholder((N,), "float32", "x")
     y = te.compute((N,), lambda i: x[i] + 1.0, "x")
