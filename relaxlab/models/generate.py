@@ -112,7 +112,7 @@ class TextGenerator:
     ) -> None:
         self.checkpoint, self.executable, self.times = checkpoint, executable, times
         self.tokenizer, self.chat_template = checkpoint.tokenizer, checkpoint.chat
-        self.max_context = cache[0].shape[3]
+        self.max_context = cache[1].shape[2]
         self._main = executable["main"]
         self._main.bind(*cache, *weights)
         self._cached: list[int] = []
@@ -161,8 +161,8 @@ class TextGenerator:
         compiled = time.perf_counter()
         report("reading the weights")
         weights = _prepared(executable, checkpoint.weights(llama, names))
-        shapes = nn.KVCache.shapes(1, config.num_kv_heads, config.head_dim, context)
-        cache = [np.zeros(s, kv_dtype) for _ in range(config.num_layers) for s in shapes]
+        shapes = nn.KVCache.shapes(config.num_kv_heads, config.head_dim, context)
+        cache = [np.zeros((1, *s), kv_dtype) for _ in range(config.num_layers) for s in shapes]
         end = time.perf_counter()
         times = LoadTimes(opened - start + end - compiled, compiled - opened)
         return TextGenerator(checkpoint, executable, cache, weights, times)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr
@@ -12,34 +11,32 @@ from relaxlab.nn.builder import Parameter, Tensor
 from relaxlab.nn.layers import Columns, Linear, MergedLinear
 from relaxlab.nn.module import Module
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
 class KVCache:
-    """Keys (b, kv_heads, head_dim, positions) and values (b, kv_heads, positions, head_dim) of one
-    layer, `past` positions in use."""
+    """Keys (b, kv_heads, positions / 16, head_dim, 16) and values (b, kv_heads, positions,
+    head_dim) of one layer, `past` positions in use."""
 
     keys: Tensor
     values: Tensor
 
     @staticmethod
-    def shapes(batch: T, heads: int, head_dim: int, positions: int) -> list[tuple[T | int, ...]]:
-        """The shapes of keys and values."""
-        return [(batch, heads, head_dim, positions), (batch, heads, positions, head_dim)]
+    def shapes(heads: int, head_dim: int, positions: int) -> tuple[tuple[int, ...], ...]:
+        """The shapes of one sequence's keys and values."""
+        return loop_functions.cache_shapes((heads, head_dim, positions))
 
     @staticmethod
     def spec(
         batch: spec.Dim, positions: int, kv_heads: int, head_dim: int, dtype: str = "float32"
     ) -> list[spec.Tensor]:
         """The two parameters, for `Module.export`."""
-        shapes = KVCache.shapes(batch, kv_heads, head_dim, positions)
-        return [spec.Tensor(shape, dtype) for shape in shapes]
+        shapes = KVCache.shapes(kv_heads, head_dim, positions)
+        return [spec.Tensor((batch, *shape), dtype) for shape in shapes]
 
     @property
     def shape(self) -> loop_functions.CacheShape:
         """Heads, features per head, positions."""
-        _, heads, head_dim, positions = self.keys.shape
+        _, heads, positions, head_dim = self.values.shape
         assert isinstance(heads, expr.IntImm) and isinstance(head_dim, expr.IntImm)
         assert isinstance(positions, expr.IntImm)
         return heads.value, head_dim.value, positions.value

@@ -22,6 +22,10 @@ from relaxlab.ops import scalar, te
 CacheShape: TypeAlias = tuple[int, int, int]
 """Of a KV cache: heads, features per head, positions there is room for."""
 
+KEY_BLOCK = 16
+"""Positions of the key cache that lie side by side, feature by feature: the lanes of the widest
+vectors, within one page of memory."""
+
 
 @cache
 def rotary(total: int, first: int, heads: int, head_dim: int, interleaved: bool) -> loops.PrimFunc:
@@ -54,24 +58,27 @@ def rotary(total: int, first: int, heads: int, head_dim: int, interleaved: bool)
 def append_kv(
     total_k: int, first_k: int, total_v: int, first_v: int, cache_shape: CacheShape, dtype: str
 ) -> loops.PrimFunc:
-    """(k (b, s, total_k, d), v (b, s, total_v, d), keys (b, heads, d, c), values (b, heads, c, d)
-    `dtype`; past): writes the new positions into the caches, in place, at past .. past + s.
+    """(k (b, s, total_k, d), v (b, s, total_v, d), keys (b, heads, c / 16, d, 16), values (b,
+    heads, c, d) `dtype`; past): writes the new positions into the caches, in place, at
+    past .. past + s.
 
-    Keys are kept with positions last and values with features last: the order in which attention
-    makes vectors of them.
+    Keys are kept with positions last, in blocks, and values with features last: the order in
+    which attention makes vectors of them.
     """
     b, s, past = (expr.Var(n) for n in ("b", "s", "past"))
-    heads, head_dim, positions = cache_shape
+    heads, head_dim, _ = cache_shape
     k = loops.Buffer("k", (b, s, expr.const(total_k), expr.const(head_dim)))
     v = loops.Buffer("v", (b, s, expr.const(total_v), expr.const(head_dim)))
-    h, d, c = (expr.const(n) for n in (heads, head_dim, positions))
-    keys = loops.Buffer("keys", (b, h, d, c), dtype)
-    values = loops.Buffer("values", (b, h, c, d), dtype)
+    h, d = expr.const(heads), expr.const(head_dim)
+    keys, values = (
+        loops.Buffer(name, (b, *(expr.const(n) for n in shape)), dtype)
+        for name, shape in zip(("keys", "values"), cache_shapes(cache_shape), strict=True)
+    )
     names, extents = ("b", "i", "h", "d"), (b, s, h, d)
     axes = tuple(expr.Var(f"v{n}") for n in names)
     vb, vi, vh, vd = axes
     moves = (
-        (k, (vb, vi, vh + first_k, vd), keys, (vb, vh, vd, past + vi)),
+        (k, (vb, vi, vh + first_k, vd), keys, (vb, vh, *_block(past + vi, vd))),
         (v, (vb, vi, vh + first_v, vd), values, (vb, vh, past + vi, vd)),
     )
     stores = [
@@ -97,6 +104,18 @@ def append_kv(
     return loops.PrimFunc((k, v, keys, values, past), body, Attrs({"tir.noalias": True}))
 
 
+def cache_shapes(shape: CacheShape) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shapes of one sequence's keys and values."""
+    heads, head_dim, positions = shape
+    blocks = -(-positions // KEY_BLOCK)
+    return (heads, blocks, head_dim, KEY_BLOCK), (heads, positions, head_dim)
+
+
+def _block(position: PrimExpr, feature: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
+    """Where a feature of a position's key is."""
+    return position // KEY_BLOCK, feature, position % KEY_BLOCK
+
+
 def _element(buffer: loops.Buffer, at: tuple[PrimExpr, ...]) -> loops.BufferRegion:
     return loops.BufferRegion(buffer, tuple(loops.Range(i, expr.const(1)) for i in at))
 
@@ -105,25 +124,27 @@ def _element(buffer: loops.Buffer, at: tuple[PrimExpr, ...]) -> loops.BufferRegi
 def cached_attention(
     total: int, first: int, heads: int, cache_shape: CacheShape, dtype: str
 ) -> loops.PrimFunc:
-    """(q (b, s, total, d), keys (b, kv_heads, d, c), values (b, kv_heads, c, d) `dtype`; past) ->
-    (b, s, heads, d): causal attention of the new positions over all past + s, reading the caches
+    """(q (b, s, total, d), keys (b, kv_heads, c / 16, d, 16), values (b, kv_heads, c, d) `dtype`;
+    past) -> (b, s, heads, d): causal attention of the new positions over all past + s, reading the caches
     in place.
 
     Query head h uses the keys and values of head h // (heads / kv_heads). The softmax subtracts
     each row's largest score; everything is summed in float32.
     """
     b, s, past = (expr.Var(n) for n in ("b", "s", "past"))
-    kv_heads, head_dim, positions = cache_shape
+    kv_heads, head_dim, _ = cache_shape
     group, length = heads // kv_heads, past + s
     q = te.placeholder((b, s, total, head_dim), "float32", "q")
-    keys = te.placeholder((b, kv_heads, head_dim, positions), dtype, "keys")
-    values = te.placeholder((b, kv_heads, positions, head_dim), dtype, "values")
+    keys, values = (
+        te.placeholder((b, *shape), dtype, name)
+        for name, shape in zip(("keys", "values"), cache_shapes(cache_shape), strict=True)
+    )
     d = te.reduce_axis(head_dim, "d")
     scale, never = 1 / math.sqrt(head_dim), expr.const(float("-inf"), "float32")
     dot = te.compute(
         (b, heads, s, length),
         lambda bi, h, i, t: te.te_sum(
-            q[bi, i, first + h, d.var] * scalar.cast(keys[bi, h // group, d.var, t], "float32"), d
+            q[bi, i, first + h, d.var] * scalar.cast(keys[bi, h // group, *_block(t, d.var)], "float32"), d
         ),
         "dot",
     )
