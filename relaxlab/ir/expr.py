@@ -531,6 +531,9 @@ def format_expr(e: Node, parent: int = 0) -> str:
             return f"{to}({format_expr(value)})"
         case Call(_, op, args):
             return f"{op}({', '.join(format_expr(a) for a in args)})"
+        case _ if (buffer := getattr(e, "buffer", None)) is not None:
+            indices = cast("tuple[PrimExpr, ...]", getattr(e, "indices", ()))
+            return f"{buffer.name}[{', '.join(format_expr(i) for i in indices)}]"
         case _:
             parts: list[str] = []
             for name in field_names(type(e)):

@@ -252,7 +252,8 @@ class _Match:
         for offset, index in zip(offsets, a_indices, strict=True):
             start = self.an.simplify(index - substitute(offset, self.vars))
             if vars_in(start) & self.inner:
-                raise _Mismatch(f"{a.name} at {index} does not move like {d.name} at {offset}", known)
+                text = f"{a.name} at {index} does not move like {d.name} at {offset}"
+                raise _Mismatch(text, known)
             starts.append(start)
         actual, at = self.buffers.setdefault(d, (a, tuple(starts)))
         pairs = zip(at, starts, strict=False)
