@@ -13,13 +13,6 @@ from relaxlab.runtime.interpreter import interpret_prim_func
 ROWS, COLS = 3, 512
 
 
-@pytest.fixture
-def rng():
-    seed = np.random.SeedSequence().entropy
-    print("seed", seed)
-    return np.random.default_rng(seed)
-
-
 @pytest.fixture(params=quantized.FORMATS.values(), ids=lambda f: f.name)
 def fmt(request):
     return request.param
