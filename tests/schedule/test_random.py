@@ -56,6 +56,8 @@ def _random_step(sch: Schedule, rng: random.Random) -> str:
             _loop_step(sch, choice, block, loop, rng)
         case "blockize" if loop:
             sch.blockize(loop)
+        case "pad_einsum":
+            sch.pad_einsum(block, [rng.choice([1, 2, 4]) for _ in found.iter_vars])
         case "add_unit_loop":
             sch.add_unit_loop(block)
         case _:
@@ -91,6 +93,7 @@ STEP_NAMES = (
     *("reverse_compute_at", "reverse_compute_at", "compute_inline", "reverse_compute_inline"),
     *("cache_read", "cache_write", "set_scope", "parallel", "vectorize", "unroll"),
     *("decompose_reduction", "rfactor", "blockize", "transform_layout", "add_unit_loop"),
+    "pad_einsum",
 )
 
 COUNTS: Counter[str] = Counter()

@@ -1,0 +1,161 @@
+"""Private buffers shrink to what one iteration touches, and only where that is safe."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from relaxlab.ir.expr import Var
+from relaxlab.ir.loops import Buffer, PrimFunc
+from relaxlab.schedule import Schedule
+from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.tree import all_blocks
+from relaxlab.script import tir as T
+from tests.schedule.programs import PROGRAMS, assert_same, matmul
+
+
+def allocations(func: PrimFunc) -> dict[str, tuple[str, list[str]]]:
+    """For each allocated buffer the block that allocates it and its shape, as text."""
+    return {
+        a.name: (b.name, [str(d) for d in a.shape])
+        for b in all_blocks(func)
+        for a in b.alloc_buffers
+    }
+
+
+def compacted(before: PrimFunc, sch: Schedule) -> dict[str, tuple[str, list[str]]]:
+    after = compact_buffers(sch.func)
+    assert_same(before, after, np.random.default_rng(0), [1, 4, 9, 18])
+    return allocations(after)
+
+
+def test_register_tile_of_a_product() -> None:
+    before = matmul(Var("n"), Var("k"), Var("m"))
+    sch = Schedule(before)
+    c, d, e = (sch.get_block(x) for x in "CDE")
+    sch.compute_inline(d)
+    sch.set_scope(c, 0, "local")
+    i, j = sch.get_loops(e)
+    io, ii = sch.split(i, factors=[None, 4])
+    jo, ji = sch.split(j, factors=[None, 16])
+    sch.reorder(io, jo, ii, ji)
+    sch.compute_at(c, jo)
+    *_, ci, cj, ck = sch.get_loops(c)
+    ko, ki = sch.split(ck, factors=[None, 8])
+    sch.reorder(ko, ki, ci, cj)
+    sch.decompose_reduction(c, ko)
+    panel = sch.cache_read(c, 2, "local")
+    sch.compute_at(panel, ko)
+    found = compacted(before, sch)
+    assert found["C"] == ("j_0_body", ["4", "16"])
+    assert found["B_local"] == ("ax2_0_body", ["8", "16"])
+
+
+def test_accumulator_stays_outside_its_reduce_loop() -> None:
+    before = PROGRAMS["matmul_even"]()
+    sch = Schedule(before)
+    c = sch.get_block("C")
+    i, j, k = sch.get_loops(c)
+    sch.reorder(k, i, j)
+    sch.set_scope(c, 0, "local")
+    assert compacted(before, sch)["C"] == ("root", ["8", "16"])
+
+
+def test_global_buffers_stay() -> None:
+    before = PROGRAMS["matmul_even"]()
+    sch = Schedule(before)
+    sch.compute_at(sch.get_block("D"), sch.get_loops(sch.get_block("E"))[0])
+    assert compacted(before, sch)["D"] == ("root", ["8", "16"])
+
+
+def test_window_over_several_points() -> None:
+    """Three neighbours are needed at each of four points: six elements."""
+    before = PROGRAMS["stencil"]()
+    sch = Schedule(before)
+    q, c = sch.get_block("Q"), sch.get_block("C")
+    sch.set_scope(q, 0, "local")
+    io, _ = sch.split(sch.get_loops(c)[0], factors=[None, 4])
+    sch.compute_at(q, io)
+    assert compacted(before, sch)["Q"] == ("i_0_body", ["6"])
+
+
+@T.prim_func
+def carried(A: T.Buffer((9,), "float32"), C: T.Buffer((9,), "float32")):
+    B = T.alloc_buffer((9,), "float32", scope="local")
+    for i in range(9):
+        with T.block("B"):
+            vi = T.axis.spatial(9, i)
+            B[vi] = A[vi]
+        with T.block("C"):
+            vi = T.axis.spatial(9, i)
+            C[vi] = B[vi] + B[T.max(vi - 1, 0)]
+
+
+def test_values_of_an_earlier_iteration_keep_the_whole_buffer() -> None:
+    assert compacted(carried, Schedule(carried))["B"] == ("root", ["9"])
+
+
+@T.prim_func
+def sometimes(A: T.Buffer((9,), "float32"), C: T.Buffer((9,), "float32")):
+    B = T.alloc_buffer((1,), "float32", scope="local")
+    for i in range(9):
+        with T.block("B"):
+            vi = T.axis.opaque(9, i)
+            if vi % 3 == 0:
+                B[0] = A[vi]
+        with T.block("C"):
+            vi = T.axis.opaque(9, i)
+            C[vi] = B[0]
+
+
+def test_a_conditional_write_does_not_fill() -> None:
+    assert compacted(sometimes, Schedule(sometimes))["B"] == ("root", ["1"])
+
+
+@T.prim_func
+def gather(
+    A: T.Buffer((12,), "float32"), At: T.Buffer((9,), "int64"), C: T.Buffer((9,), "float32")
+):
+    B = T.alloc_buffer((12,), "float32", scope="local")
+    for i in range(12):
+        with T.block("B"):
+            vi = T.axis.spatial(12, i)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range(9):
+        with T.block("C"):
+            vi = T.axis.spatial(9, i)
+            C[vi] = B[At[vi]]
+
+
+def test_data_dependent_indices_keep_the_dimension() -> None:
+    sch = Schedule(gather)
+    sch.compute_at(sch.get_block("B"), sch.get_loops(sch.get_block("C"))[0])
+    assert compacted(gather, sch)["B"] == ("i_body", ["12"])
+
+
+def test_vector_indices_count_all_lanes() -> None:
+    @T.prim_func
+    def lanes(A: T.Buffer((32,), "float32"), C: T.Buffer((32,), "float32")):
+        B = T.alloc_buffer((32,), "float32", scope="local")
+        for i in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                B[T.Ramp(vi * 8, 1, 8)] = A[T.Ramp(vi * 8, 1, 8)]
+            with T.block("C"):
+                vi = T.axis.spatial(4, i)
+                C[T.Ramp(vi * 8, 1, 8)] = B[T.Ramp(vi * 8, 1, 8)]
+
+    found = compacted(lanes, Schedule(lanes))
+    assert found["B"] == ("i_body", ["8"])
+
+
+def test_unused_buffers_go() -> None:
+    @T.prim_func
+    def unused(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+        B = T.alloc_buffer((4,), "float32", scope="local")
+        for i in range(4):
+            with T.block("C"):
+                vi = T.axis.spatial(4, i)
+                C[vi] = A[vi]
+
+    assert isinstance(unused.params[0], Buffer)
+    assert compacted(unused, Schedule(unused)) == {}
