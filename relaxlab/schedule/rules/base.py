@@ -96,6 +96,9 @@ def reduce_by_lanes(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int
     partial = sch.rfactor(lane, buffer.ndim)
     sch.set_scope(partial, 0, "local")
     spatial, inner = block_loops(sch, partial)
+    row = spatial[:-1]
+    if row and sch.get(row[-1]) not in [sch.get(loop) for loop in sch.get_loops(rv)]:
+        sch.reverse_compute_at(rv, row[-1])  # the lanes of a row are private to its thread
     sch.reorder(*inner, spatial[-1])
     init = sch.decompose_reduction(partial, inner[0])
     for one in (partial, init):
