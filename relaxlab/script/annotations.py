@@ -11,7 +11,7 @@ from relaxlab.ir.dtypes import is_dtype
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.script.convert import constant_int, dtype_of, elements, scalar_of
 from relaxlab.script.core import Arguments, Context, Unbound
-from relaxlab.script.values import Arg, Ref, Value, describe
+from relaxlab.script.values import Arg, Ref, Value, describe, is_sequence
 
 
 def dimension(cx: Context, arg: Arg) -> PrimExpr:
@@ -94,7 +94,7 @@ def types_of(cx: Context, arg: Arg | None) -> tuple[types.Type, ...]:
     """One annotation, or a list or tuple of them."""
     if arg is None:
         return ()
-    if isinstance(arg.value, tuple | list):
+    if is_sequence(arg.value):
         return tuple(type_of(cx, e) for e in elements(arg))
     return (type_of(cx, arg),)
 
@@ -138,7 +138,7 @@ def _prim(cx: Context, c: Arguments) -> types.Type:
 
 def _tuple(cx: Context, c: Arguments) -> types.Type:
     args = c.no_keywords()
-    if len(args) == 1 and isinstance(args[0].value, tuple | list):
+    if len(args) == 1 and is_sequence(args[0].value):
         args = elements(args[0])
     return types.TupleType(tuple(type_of(cx, a) for a in args), span=cx.span(c.node))
 

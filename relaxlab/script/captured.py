@@ -7,7 +7,7 @@ import linecache
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType, FunctionType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -16,13 +16,16 @@ from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.ir.span import Source
 from relaxlab.script.core import Unbound
-from relaxlab.script.values import Foreign, Ref, Value
+from relaxlab.script.values import Foreign, Ref, Value, is_dict, is_sequence
 
 NAMESPACES = {
     "relaxlab.script.ir": Ref("I"),
     "relaxlab.script.relax": Ref("R"),
     "relaxlab.script.tir": Ref("T"),
 }
+
+
+D = TypeVar("D", ast.FunctionDef, ast.ClassDef)
 
 
 @dataclass(frozen=True)
@@ -49,35 +52,28 @@ def python_value(value: Any) -> Value:
     if decorator is not None:
         return decorator
     match value:
-        case None | bool() | int() | float() | str() | np.ndarray() | np.dtype():
+        case None | bool() | int() | float() | str():
             return value
-        case np.bool_():
-            return bool(value)
-        case np.integer():
-            return int(value)
-        case np.floating():
-            return float(value)
-        case tuple() | list():
-            return (
-                type(value)(python_value(v) for v in value)
-                if type(value) in _PLAIN
-                else (
-                    tuple(python_value(v) for v in value)  # type: ignore[reportUnknownVariableType]
-                )
-            )
-        case dict():
-            return {k: python_value(v) for k, v in value.items()}  # type: ignore
+        case np.ndarray():
+            return cast(Value, value)
+        case np.bool_() | np.integer() | np.floating():
+            return cast(Value, value).item()
+        case np.dtype():
+            return cast(Value, value).name
         case Module() | graph.Expr() | loops.PrimFunc() | loops.Buffer() | expr.PrimExpr():
             return value
         case types.Type():
             return value
-        case type() if issubclass(value, np.generic):
-            return np.dtype(value)
+        case _ if is_sequence(value):
+            return tuple(python_value(v) for v in value)
+        case _ if is_dict(value):
+            return {k: python_value(v) for k, v in value.items()}
+        case _ if isinstance(value, type) and issubclass(value, np.generic):
+            return np.dtype(cast(Any, value)).name
         case _:
             return Foreign(type(value).__name__)
 
 
-_PLAIN = (tuple, list)
 _DECORATORS: dict[int, Ref] = {}
 
 
@@ -116,7 +112,7 @@ def capture(frame: FrameType, *functions: FunctionType) -> Captured:
     return Captured(source, (closures, frame.f_locals, frame.f_globals))
 
 
-def find_definition(tree: ast.Module, kind: type[Any], name: str, line: int) -> Any:
+def find_definition(tree: ast.Module, kind: type[D], name: str, line: int) -> D | None:
     """The definition of `name` whose decorators or header include `line`; None if there is none."""
     for node in ast.walk(tree):
         if isinstance(node, kind) and node.name == name:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-import numpy as np
-
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.dtypes import (
     bits_of,
@@ -20,7 +18,7 @@ from relaxlab.ir.dtypes import (
 )
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.script.core import Context
-from relaxlab.script.values import Arg, Ref, SliceAccess, Value, describe
+from relaxlab.script.values import Arg, Ref, SliceAccess, Value, describe, is_dict, is_sequence
 
 
 def literal(cx: Context, value: Any, dtype: str, node: ast.AST) -> PrimExpr:
@@ -168,7 +166,7 @@ def promote(
 
 def cast(value: PrimExpr, dtype: str) -> PrimExpr:
     """`value` converted to `dtype` unless it has it."""
-    return value if value.dtype == dtype else expr.Cast(dtype, value, span=value.span)  # type: ignore
+    return value if value.dtype == dtype else expr.Cast(dtype, value)
 
 
 def _same_lanes(
@@ -201,12 +199,10 @@ def _common(a: str, b: str) -> str | None:
 
 
 def dtype_of(cx: Context, arg: Arg) -> str:
-    """A dtype written as a string, as `T.float32`, or as a NumPy dtype."""
+    """A dtype written as a string, or as `T.float32`."""
     value = arg.value
     if isinstance(value, Ref) and value.namespace == "T" and is_dtype(value.path):
         return value.path
-    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
-        value = np.dtype(value).name
     if not isinstance(value, str):
         cx.fail(arg.node, "E0106", f"a dtype is needed here, not {describe(value)}")
     if not is_dtype(value):
@@ -249,12 +245,12 @@ def attribute_value(cx: Context, value: Value, node: ast.AST) -> Any:
             return value
         case float():
             return value
-        case tuple() | list():
-            return tuple(attribute_value(cx, v, node) for v in value)  # type: ignore
-        case dict():
-            if not all(isinstance(k, str) for k in value):  # type: ignore
+        case _ if is_sequence(value):
+            return tuple(attribute_value(cx, v, node) for v in value)
+        case _ if is_dict(value):
+            if not all(isinstance(k, str) for k in value):
                 cx.fail(node, "E0106", "the keys of attributes are strings")
-            return {k: attribute_value(cx, v, node) for k, v in value.items()}  # type: ignore
+            return {k: attribute_value(cx, v, node) for k, v in value.items()}
         case _:
             cx.fail(node, "E0106", f"{describe(value)} cannot be an attribute")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import difflib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -117,7 +117,7 @@ class Context:
         raise Failure(self.error(node, code, message, **extra))
 
     @contextmanager
-    def recover(self, node: ast.AST) -> Iterator[None]:
+    def recover(self, node: ast.AST) -> Generator[None]:
         """Errors inside are reported; reading goes on after the block."""
         try:
             yield
@@ -129,7 +129,7 @@ class Context:
     # --- Names ----------------------------------------------------------------------------
 
     @contextmanager
-    def frame(self) -> Iterator[dict[str, Value]]:
+    def frame(self) -> Generator[dict[str, Value]]:
         """A scope of names."""
         self.frames.append({})
         try:
@@ -138,7 +138,7 @@ class Context:
             self.frames.pop()
 
     @contextmanager
-    def function(self) -> Iterator[None]:
+    def function(self) -> Generator[None]:
         """A function's own names and symbols."""
         outer, self.symbols = self.symbols, {}
         with self.frame():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-import sys
+import inspect
 from collections.abc import Callable
+from functools import partial
 from types import FrameType, FunctionType
 from typing import Any, TypeVar, overload
 
@@ -17,6 +18,13 @@ from relaxlab.script.values import Ref
 
 F = TypeVar("F", graph.Function, loops.PrimFunc)
 Decorator = Callable[[Callable[..., Any]], Any]
+
+
+def _caller() -> FrameType:
+    """The frame that applies the decorator."""
+    frame = inspect.currentframe()
+    assert frame is not None and frame.f_back is not None and frame.f_back.f_back is not None
+    return frame.f_back.f_back
 
 
 def _missing(name: str, filename: str) -> DiagnosticError:
@@ -64,10 +72,10 @@ def function(
     `private`: passes may change or remove it; `pure=False`: it may have effects. The options are
     read from the source. Raises DiagnosticError with everything that is wrong in it.
     """
-    frame = sys._getframe(1)
+    frame = _caller()
     if f is not None:
         return _read_function(f, frame)
-    return lambda g: _read_function(g, frame)
+    return partial(_read_function, frame=frame)
 
 
 @overload
@@ -89,10 +97,10 @@ def prim_func(
     `s_tir=True` puts its body into a root block (done unasked when it has blocks or allocations).
     The options are read from the source. Raises DiagnosticError with everything that is wrong.
     """
-    frame = sys._getframe(1)
+    frame = _caller()
     if f is not None:
         return _read_function(f, frame)
-    return lambda g: _read_function(g, frame)
+    return partial(_read_function, frame=frame)
 
 
 @overload
@@ -104,10 +112,10 @@ def ir_module(cls: type | None = None, /, *, check_well_formed: bool = True) -> 
 
     Raises DiagnosticError with everything that is wrong in it.
     """
-    frame = sys._getframe(1)
+    frame = _caller()
     if cls is not None:
         return _read_class(cls, frame)
-    return lambda c: _read_class(c, frame)
+    return partial(_read_class, frame=frame)
 
 
 def _read_class(cls: type, frame: FrameType) -> Module:

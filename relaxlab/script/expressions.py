@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
-
-import numpy as np
 
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.dtypes import is_float
@@ -31,6 +28,9 @@ from relaxlab.script.values import (
     SliceAccess,
     Value,
     describe,
+    is_array,
+    is_dict,
+    is_sequence,
 )
 
 DEEPEST = 100  # levels of nested expressions, so that Python's own limit is not met
@@ -134,17 +134,19 @@ def _subscript(cx: Context, node: ast.Subscript) -> Value:
             return _call(cx, ast.copy_location(call, node))
         case graph.Expr():
             return _tuple_item(cx, base, node)
-        case tuple() | list() | dict():
+        case _ if is_sequence(base) or is_dict(base):
             index = evaluate(cx, node.slice)
             try:
-                return base[index]  # type: ignore[reportUnknownVariableType]
+                return base[index]
             except (LookupError, TypeError):
                 cx.fail(node, "E0113", f"{describe(base)} has no item {describe(index)}")
         case _:
             cx.fail(node, "E0106", f"{describe(base)} cannot be indexed")
 
 
-def access(cx: Context, buffer: loops.Buffer, node: ast.Subscript) -> PrimExpr | SliceAccess:
+def access(
+    cx: Context, buffer: loops.Buffer, node: ast.Subscript
+) -> loops.BufferLoad | SliceAccess:
     """`A[i, j]`, an element, or `A[i, 0:4]`, a region."""
     items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     parts: list[Any] = []
@@ -204,12 +206,17 @@ def _tuple_item(cx: Context, base: graph.Expr, node: ast.Subscript) -> graph.Exp
 # --- Operators ----------------------------------------------------------------------------------
 
 _PYTHON: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
-    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-    ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
-    ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.Pow: operator.pow,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
-    ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b, ast.FloorDiv: lambda a, b: a // b, ast.Mod: lambda a, b: a % b,
+    ast.BitAnd: lambda a, b: a & b, ast.BitOr: lambda a, b: a | b,
+    ast.BitXor: lambda a, b: a ^ b, ast.LShift: lambda a, b: a << b,
+    ast.RShift: lambda a, b: a >> b, ast.Pow: lambda a, b: a**b,
+    ast.Eq: lambda a, b: a == b, ast.NotEq: lambda a, b: a != b, ast.Lt: lambda a, b: a < b,
+    ast.LtE: lambda a, b: a <= b, ast.Gt: lambda a, b: a > b, ast.GtE: lambda a, b: a >= b,
+}  # fmt: skip
+_UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {
+    ast.USub: lambda a: -a, ast.UAdd: lambda a: +a,
+    ast.Not: lambda a: not a, ast.Invert: lambda a: ~int(a),
 }  # fmt: skip
 _SCALAR: dict[type[ast.AST], type[expr.BinaryOp]] = {
     ast.Add: expr.Add, ast.Sub: expr.Sub, ast.Mult: expr.Mul, ast.Div: expr.Div,
@@ -223,6 +230,7 @@ _GRAPH: dict[type[ast.AST], str] = {
     ast.FloorDiv: "floor_divide", ast.Mod: "mod", ast.Pow: "power", ast.MatMult: "matmul",
     ast.Eq: "equal", ast.NotEq: "not_equal", ast.Lt: "less", ast.LtE: "less_equal",
     ast.Gt: "greater", ast.GtE: "greater_equal",
+    ast.USub: "negative", ast.Not: "logical_not", ast.Invert: "bitwise_not",
 }  # fmt: skip
 
 
@@ -247,7 +255,7 @@ def combine(
     """`a op b` at whichever level the operands are; `sides` are their places."""
     if is_number(a) and is_number(b):
         return _fold(cx, op, a, b, node)
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+    if is_array(a) or is_array(b):
         if not isinstance(a, graph.Expr) and not isinstance(b, graph.Expr):
             cx.fail(node, "E0104", "compute with arrays before the program, not inside it")
         return graph_calls.operator_call(cx, _GRAPH.get(op), a, b, node)
@@ -255,7 +263,7 @@ def combine(
         scalars = all(is_number(v) or _scalar_param(v) for v in (a, b))
         if not scalars:
             return graph_calls.operator_call(cx, _GRAPH.get(op), a, b, node)
-    if isinstance(a, tuple | list) and isinstance(b, tuple | list) and op is ast.Add:
+    if is_sequence(a) and is_sequence(b) and op is ast.Add:
         return (*a, *b)
     if op not in _SCALAR:
         cx.fail(node, "E0104", f"the operator {op.__name__} is not defined on scalars")
@@ -308,13 +316,9 @@ def _unary(cx: Context, node: ast.UnaryOp) -> Value:
     if is_number(value):
         if isinstance(node.op, ast.Invert) and isinstance(value, float):
             cx.fail(node, "E0106", "`~` needs an integer")
-        return {
-            ast.USub: operator.neg, ast.UAdd: operator.pos,
-            ast.Not: operator.not_, ast.Invert: operator.invert,
-        }[type(node.op)](value)  # fmt: skip
+        return _UNARY[type(node.op)](value)
     if isinstance(value, graph.Expr) and not _scalar_param(value):
-        name = {ast.USub: "negative", ast.Not: "logical_not", ast.Invert: "bitwise_not"}
-        return graph_calls.operator_call(cx, name.get(type(node.op)), value, None, node)
+        return graph_calls.operator_call(cx, _GRAPH.get(type(node.op)), value, None, node)
     e, span = scalar_of(cx, value, node), cx.span(node)
     match node.op:
         case ast.UAdd():
@@ -405,9 +409,9 @@ def _if_exp(cx: Context, node: ast.IfExp) -> Value:
 
 
 def _iterable(cx: Context, value: Value, node: ast.AST) -> list[Value]:
-    if not isinstance(value, tuple | list):
+    if not is_sequence(value):
         cx.fail(node, "E0106", f"{describe(value)} cannot be unpacked")
-    return list(value)  # type: ignore[reportUnknownArgumentType]
+    return list(value)
 
 
 def _tuple(cx: Context, node: ast.Tuple) -> Value:
@@ -462,8 +466,8 @@ def _keyword(cx: Context, keyword: ast.keyword) -> dict[str, Arg]:
     value = evaluate(cx, keyword.value)
     if keyword.arg is not None:
         return {keyword.arg: Arg(value, keyword.value)}
-    if isinstance(value, Mapping):
-        return {str(k): Arg(v, keyword.value) for k, v in value.items()}  # type: ignore
+    if is_dict(value):
+        return {str(k): Arg(v, keyword.value) for k, v in value.items()}
     cx.fail(keyword.value, "E0106", f"{describe(value)} cannot follow `**`")
 
 
@@ -471,7 +475,7 @@ _SHAPED = {"Tensor", "Shape", "shape", "Buffer", "match_buffer", "alloc_buffer",
 
 
 @contextmanager
-def _shaped(cx: Context, path: str) -> Iterator[None]:
+def _shaped(cx: Context, path: str) -> Generator[None]:
     """Inside, an undefined name is probably a symbol."""
     outer, cx.in_shape = cx.in_shape, path in _SHAPED
     try:

@@ -28,7 +28,7 @@ from relaxlab.script.convert import (
     string_of,
 )
 from relaxlab.script.core import Arguments, Context
-from relaxlab.script.values import Arg, MatchCastValue, Ref, Value, describe
+from relaxlab.script.values import Arg, MatchCastValue, Ref, Value, describe, is_array, is_sequence
 
 
 def check_known(cx: Context, path: str, node: ast.AST) -> None:
@@ -85,7 +85,7 @@ def _no_gap(p: Param, row: OpRow, values: list[graph.Expr], c: Arguments) -> Non
 
 def _attr(cx: Context, arg: Arg) -> Any:
     value = arg.value
-    if isinstance(value, Ref | type | np.dtype):
+    if isinstance(value, Ref):
         return dtype_of(cx, arg)
     if isinstance(value, graph.PrimValue):
         value = value.value
@@ -96,8 +96,8 @@ def _attr(cx: Context, arg: Arg) -> Any:
 
 def _needs_dtype(value: Value) -> bool:
     """Whether a bare number is among the values of an argument."""
-    if isinstance(value, tuple | list):
-        return any(_needs_dtype(v) for v in value)  # type: ignore[reportUnknownVariableType]
+    if is_sequence(value):
+        return any(_needs_dtype(v) for v in value)
     return is_number(value)
 
 
@@ -110,10 +110,10 @@ def _dtype_among(cx: Context, values: Iterable[Value]) -> str | None:
                 ty = cx.known.of(value, Module.of(functions))
                 if isinstance(ty, types.TensorType) and ty.dtype is not None:
                     return ty.dtype
-            case np.ndarray():
+            case _ if is_array(value):
                 return value.dtype.name
-            case tuple() | list():
-                inner = _dtype_among(cx, value)  # type: ignore[reportUnknownArgumentType]
+            case _ if is_sequence(value):
+                inner = _dtype_among(cx, value)
                 if inner is not None:
                     return inner
             case _:
@@ -132,8 +132,8 @@ def value_of(cx: Context, arg: Arg, dtype: str | None = None) -> graph.Expr:
             return graph.PrimValue(value, span=span)
         case bool() | int() | float():
             return graph.Constant(_scalar_array(cx, value, dtype, arg.node), span=span)
-        case np.ndarray() | np.generic():
-            return constant(cx, np.asarray(value), arg.node)
+        case _ if is_array(value):
+            return constant(cx, value, arg.node)
         case str():
             return graph.StringImm(value, span=span)
         case types.ShapeType(values) if values is not None:
@@ -237,7 +237,7 @@ def _tensors(cx: Context, arg: Arg, *, split: bool) -> tuple[graph.Expr, tuple[P
     """The arguments of a cross-level call, and (with `split`) the trailing scalars among them,
     which are extra symbols."""
     value = arg.value
-    if isinstance(value, tuple | list):
+    if is_sequence(value):
         items = elements(arg)
         count = len(items)
         while split and count and is_symbolic(items[count - 1].value):
@@ -270,7 +270,7 @@ def _out_typed(name: str) -> Callable[[Context, Arguments], graph.Call]:
         attrs: dict[str, Any] = {}
         given = a.get("inplace_indices")
         if given is not None:
-            many = isinstance(given.value, tuple | list)
+            many = is_sequence(given.value)
             indices = elements(given) if many else [given]
             attrs["inplace_indices"] = [constant_int(cx, i, "an index") for i in indices]
         operands = [callee, tensors]
@@ -340,15 +340,14 @@ def _const(cx: Context, c: Arguments) -> graph.Constant:
         except ValueError as error:
             cx.fail(value.node, "E0122", str(error))
         return graph.Constant(data, span=cx.span(c.node))
-    if isinstance(given, np.ndarray | np.generic):
-        source = np.asarray(given)
-        data = source if name is None else _array(cx, source, name, value.node)
+    if is_array(given):
+        data = given if name is None else _array(cx, given, name, value.node)
         return constant(cx, data, c.node)
     if isinstance(given, expr.IntImm | expr.FloatImm):
         given, name = given.value, name or given.dtype
     if not _is_nested_number(given):
         cx.fail(value.node, "E0122", f"{describe(given)} is not a constant")
-    if not _is_regular(given):
+    if _shape_of(given) is None:
         cx.fail(value.node, "E0122", "the nested lists do not have one shape")
     if name is None:
         name = {"b": "bool", "i": "int64"}.get(np.array(given).dtype.kind, "float32")
@@ -358,27 +357,22 @@ def _const(cx: Context, c: Arguments) -> graph.Constant:
 
 
 def _as_tuple(arg: Arg) -> Arg:
-    return arg if isinstance(arg.value, tuple | list) else Arg((arg.value,), arg.node)
+    return arg if is_sequence(arg.value) else Arg((arg.value,), arg.node)
 
 
 def _is_nested_number(value: Value) -> bool:
-    if isinstance(value, tuple | list):
-        return all(_is_nested_number(v) for v in value)  # type: ignore[reportUnknownVariableType]
+    if is_sequence(value):
+        return all(_is_nested_number(v) for v in value)
     return is_number(value)
 
 
-def _is_regular(value: Value) -> bool:
-    """Whether nested lists have the lengths of an array."""
-    return _shape_of(value) is not None
-
-
 def _shape_of(value: Value) -> tuple[int, ...] | None:
-    if not isinstance(value, tuple | list):
+    """The shape of nested lists as an array; None when they have none."""
+    if not is_sequence(value):
         return ()
-    shapes = {_shape_of(v) for v in value}  # type: ignore[reportUnknownVariableType]
-    if len(shapes) > 1 or None in shapes:
-        return None
-    return (len(value), *(shapes.pop() if shapes else ()))  # type: ignore
+    shapes = [_shape_of(v) for v in value]
+    inner = shapes[0] if shapes else ()
+    return None if inner is None or any(s != inner for s in shapes) else (len(value), *inner)
 
 
 def _shape(cx: Context, c: Arguments) -> graph.ShapeExpr:

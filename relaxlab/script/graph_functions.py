@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -28,6 +28,8 @@ from relaxlab.script.values import (
     SymbolDecl,
     Value,
     describe,
+    is_dict,
+    is_sequence,
 )
 
 
@@ -83,7 +85,7 @@ class GraphReader:
             return self.body(stmts, node)
 
     @contextmanager
-    def _nested(self):
+    def _nested(self) -> Generator[None]:
         """Blocks of a branch, apart from those of the function."""
         saved = self.blocks, self.bindings
         self.blocks, self.bindings = [], []
@@ -205,10 +207,10 @@ class GraphReader:
         if ty is not None or not all(isinstance(n, ast.Name) for n in names):
             cx.fail(target, "E0104", "only plain names are unpacked into")
         value = evaluate(cx, node)
-        if isinstance(value, tuple | list):
-            if len(value) != len(names):  # type: ignore[reportUnknownArgumentType]
-                cx.fail(target, "E0113", f"{len(names)} names for {len(value)} values")  # type: ignore
-            for name, item in zip(names, value, strict=True):  # type: ignore
+        if is_sequence(value):
+            if len(value) != len(names):
+                cx.fail(target, "E0113", f"{len(names)} names for {len(value)} values")
+            for name, item in zip(names, value, strict=True):
                 assert isinstance(name, ast.Name)
                 self._bind(name, item, node, None)
             return
@@ -263,7 +265,7 @@ class GraphReader:
         self._add(graph.VarBinding(value, var, span=self.cx.span(node)))
         return var
 
-    def _add(self, binding: graph.Binding) -> None:
+    def _add(self, binding: graph.VarBinding | graph.MatchCast) -> None:
         self.bindings.append(binding)
         self.cx.known.add(binding)
 
@@ -276,7 +278,7 @@ class GraphReader:
             if path == "func_attr":
                 given = arguments(cx, node, "R.func_attr").bind("attrs")["attrs"]
                 assert given is not None
-                if not isinstance(given.value, dict):
+                if not is_dict(given.value):
                     cx.fail(given.node, "E0106", "attributes are a dictionary")
                 self.attrs.update(attribute_value(cx, given.value, given.node))
                 return

@@ -17,17 +17,16 @@ class KnownTypes:
 
     def __init__(self) -> None:
         self._types: dict[graph.Var, types.Type | None] = {}
-        self._waiting: list[graph.Binding] = []
+        self._waiting: list[graph.VarBinding | graph.MatchCast] = []
 
-    def add(self, binding: graph.Binding) -> None:
+    def add(self, binding: graph.VarBinding | graph.MatchCast) -> None:
         """A binding was read."""
         self._waiting.append(binding)
 
     def of(self, e: graph.Expr, mod: Module) -> types.Type | None:
         """The type of `e`, or None where it cannot be told yet or is wrong."""
         for b in self._waiting:  # in order: each needs only what was bound before
-            value = b.ty if isinstance(b, graph.MatchCast) else b.value
-            found = value if isinstance(value, types.Type) else self._deduced(value, mod)
+            found = b.ty if isinstance(b, graph.MatchCast) else self._deduced(b.value, mod)
             self._types[b.var] = found
         self._waiting.clear()
         return self._deduced(e, mod)

@@ -6,8 +6,10 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
+
 from relaxlab.ir import expr, loops
-from relaxlab.ir.dtypes import bits_of, is_dtype, is_float, is_uint, lanes_of
+from relaxlab.ir.dtypes import bits_of, is_dtype, is_float, is_uint, lanes_of, numpy_dtype
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.script.annotations import dimension, dimensions
@@ -38,6 +40,8 @@ from relaxlab.script.values import (
     SymbolDecl,
     Value,
     describe,
+    is_dict,
+    is_sequence,
 )
 
 
@@ -130,20 +134,11 @@ def _cast_to(cx: Context, dtype: Arg | None, value: Arg | None, c: Arguments) ->
 
 
 def _limit(cx: Context, c: Arguments, sign: int) -> PrimExpr:
-    import numpy as np
-
-    from relaxlab.ir.dtypes import numpy_dtype
-
     a = c.bind("dtype")["dtype"]
     assert a is not None
     dtype = dtype_of(cx, a)
     if is_float(dtype):
-        if dtype == "bfloat16":
-            import ml_dtypes
-
-            top = float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)
-        else:
-            top = float(np.finfo(numpy_dtype(dtype)).max)
+        top = float(ml_dtypes.finfo(numpy_dtype(dtype)).max)  # type: ignore[reportUnknown]
         return literal(cx, sign * top, dtype, c.node)
     bits = 1 if dtype == "bool" else bits_of(dtype)
     unsigned = dtype == "bool" or is_uint(dtype)
@@ -193,9 +188,9 @@ def _let(cx: Context, c: Arguments) -> Value:
     a = c.bind("body where")
     body, where = a["body"], a["where"]
     assert body is not None and where is not None
-    if not isinstance(where.value, dict) or len(where.value) != 1:  # type: ignore
+    if not is_dict(where.value) or len(where.value) != 1:
         cx.fail(where.node, "E0106", "`where` binds one variable: `where={x: value}`")
-    ((var, value),) = where.value.items()  # type: ignore[reportUnknownVariableType]
+    ((var, value),) = where.value.items()
     if not isinstance(var, expr.Var):
         cx.fail(where.node, "E0106", f"{describe(var)} is not a variable; declare `x = T.int64()`")
     bound = scalar_of(cx, value, where.node, var.dtype)
@@ -309,17 +304,20 @@ def _call_intrin(cx: Context, c: Arguments) -> PrimExpr:
 _LAYOUT = "strides? elem_offset? scope? align? offset_factor? buffer_type? layout? name?"
 
 
+_FIELDS: dict[str, Callable[[Context, Arg], Any]] = {
+    "dtype": dtype_of,
+    "strides": dimensions,
+    "elem_offset": dimension,
+    "scope": lambda cx, a: string_of(cx, a, "the scope"),
+    "align": lambda cx, a: constant_int(cx, a, "the alignment"),
+}
+
+
 def _buffer_fields(cx: Context, a: dict[str, Arg | None], c: Arguments) -> dict[str, Any]:
     shape = a["shape"]
     assert shape is not None
     fields: dict[str, Any] = {"shape": dimensions(cx, shape), "span": cx.span(c.node)}
-    for name, read in (
-        ("dtype", dtype_of),
-        ("strides", dimensions),
-        ("elem_offset", dimension),
-        ("scope", lambda cx, a: string_of(cx, a, "the scope")),
-        ("align", lambda cx, a: constant_int(cx, a, "the alignment")),
-    ):
+    for name, read in _FIELDS.items():
         given = a.get(name)
         if given is not None and given.value is not None:
             fields[name] = read(cx, given)
@@ -427,10 +425,11 @@ def _loop(kind: loops.ForKind) -> Callable[[Context, Arguments], LoopSpec]:
                 c.node,
             )
         notes = a["annotations"]
-        given = {} if notes is None or notes.value is None else notes.value
-        if notes is not None and not isinstance(given, dict):
-            cx.fail(notes.node, "E0106", "annotations are a dictionary")
-        marks = {} if notes is None else attribute_value(cx, given, notes.node)
+        marks: dict[str, Any] = {}
+        if notes is not None and notes.value is not None:
+            if not is_dict(notes.value):
+                cx.fail(notes.node, "E0106", "annotations are a dictionary")
+            marks = attribute_value(cx, notes.value, notes.node)
         return LoopSpec(kind, (_range(cx, *ends),), axis, marks)
 
     return handler
@@ -442,7 +441,7 @@ def _grid(cx: Context, c: Arguments) -> LoopSpec:
         c.wrong("needs at least one extent", c.node)
     ranges: list[loops.Range] = []
     for a in args:
-        if isinstance(a.value, tuple) and len(a.value) == 2:
+        if is_sequence(a.value) and len(a.value) == 2:
             first, last = elements(a)
             ranges.append(_range(cx, first, last))
         else:
@@ -453,7 +452,7 @@ def _grid(cx: Context, c: Arguments) -> LoopSpec:
 def axis_domain(cx: Context, dom: Arg, value: Arg) -> tuple[loops.Range, PrimExpr]:
     """The domain of a block axis, `n` or `(begin, end)`, and the value bound to the axis."""
     bound = scalar_of(cx, value.value, value.node)
-    if isinstance(dom.value, tuple | list) and len(dom.value) == 2:  # type: ignore
+    if is_sequence(dom.value) and len(dom.value) == 2:
         first, last = elements(dom)
         return _range(cx, first, last), bound
     extent = scalar_of(cx, dom.value, dom.node, bound.dtype)
@@ -479,7 +478,7 @@ def _remap(cx: Context, c: Arguments) -> tuple[Axis, ...]:
     kinds, bindings = a["kinds"], a["bindings"]
     assert kinds is not None and bindings is not None
     letters = string_of(cx, kinds, "the kinds of axes")
-    values = elements(bindings) if isinstance(bindings.value, tuple | list) else [bindings]
+    values = elements(bindings) if is_sequence(bindings.value) else [bindings]
     if len(letters) != len(values) or not set(letters) <= set(_KINDS):
         c.wrong(
             f"needs one letter S or R per loop: {letters!r} for {len(values)} loops", kinds.node

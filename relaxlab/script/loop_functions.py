@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +40,8 @@ from relaxlab.script.values import (
     SymbolDecl,
     Value,
     describe,
+    is_dict,
+    is_sequence,
 )
 
 TRUE = IntImm(1, "bool")
@@ -51,15 +53,15 @@ class BlockState:
 
     name: str
     is_root: bool = False
-    iter_vars: list[loops.IterVar] = field(default_factory=list)
-    iter_values: list[PrimExpr] = field(default_factory=list)
+    iter_vars: list[loops.IterVar] = field(default_factory=list[loops.IterVar])
+    iter_values: list[PrimExpr] = field(default_factory=list[PrimExpr])
     reads: list[loops.BufferRegion] | None = None
     writes: list[loops.BufferRegion] | None = None
     predicate: PrimExpr = TRUE
     init: loops.Stmt | None = None
-    allocs: list[loops.Buffer] = field(default_factory=list)
-    views: list[loops.MatchBufferRegion] = field(default_factory=list)
-    annotations: dict[str, Any] = field(default_factory=dict)
+    allocs: list[loops.Buffer] = field(default_factory=list[loops.Buffer])
+    views: list[loops.MatchBufferRegion] = field(default_factory=list[loops.MatchBufferRegion])
+    annotations: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass
@@ -141,11 +143,11 @@ class LoopReader:
 
     def _unpack(self, target: ast.Tuple | ast.List, value: Value, stmt: ast.Assign) -> Any:
         names = target.elts
-        if not isinstance(value, tuple | list) or len(value) != len(names):  # type: ignore
-            count = len(value) if isinstance(value, tuple | list) else 1  # type: ignore
+        if not is_sequence(value) or len(value) != len(names):
+            count = len(value) if is_sequence(value) else 1
             self.cx.fail(stmt, "E0113", f"{len(names)} names for {count} values")
         made: list[Any] = []
-        for name, item in zip(names, value, strict=True):  # type: ignore
+        for name, item in zip(names, value, strict=True):
             if not isinstance(name, ast.Name):
                 self.cx.fail(name, "E0104", "only names are unpacked into")
             bound = self._bind(name, item, stmt.value)
@@ -230,7 +232,7 @@ class LoopReader:
             cx.fail(target, "E0106", f"{describe(buffer)} is not a buffer: it has no elements")
         place = access(cx, buffer, target)
         indices = (
-            vector_indices(cx, place, target) if isinstance(place, SliceAccess) else place.indices  # type: ignore[union-attr]
+            vector_indices(cx, place, target) if isinstance(place, SliceAccess) else place.indices
         )
         dtype = loops.load_dtype(buffer, indices)
         stored = self._converted(scalar_of(cx, value, stmt, dtype), dtype, buffer, stmt)
@@ -434,7 +436,7 @@ class LoopReader:
         return loops.BlockRealize(values, state.predicate, block, span=cx.span(stmt))
 
     @contextmanager
-    def _in_block(self, name: str):
+    def _in_block(self, name: str) -> Generator[BlockState]:
         outer, self.block = self.block, BlockState(name)
         try:
             yield self.block
@@ -471,7 +473,7 @@ class LoopReader:
 
     def _regions(self, c: Arguments) -> list[loops.BufferRegion]:
         args = c.no_keywords()
-        if len(args) == 1 and isinstance(args[0].value, tuple | list):
+        if len(args) == 1 and is_sequence(args[0].value):
             args = elements(args[0])
         return [region_of(self.cx, a) for a in args]
 
@@ -495,15 +497,14 @@ class LoopReader:
     def _attrs(self, c: Arguments) -> dict[str, Any]:
         given = c.bind("attrs")["attrs"]
         assert given is not None
-        if not isinstance(given.value, dict):
+        if not is_dict(given.value):
             self.cx.fail(given.node, "E0106", "attributes are a dictionary")
         return attribute_value(self.cx, given.value, given.node)
 
     def assertion(self, stmt: ast.Assert) -> loops.Stmt:
-        message = "" if stmt.msg is None else evaluate(self.cx, stmt.msg)
-        if isinstance(message, tuple):  # ("RuntimeError", ["message"])
-            parts: Any = message[-1]
-            message = "".join(map(str, parts)) if isinstance(parts, list | tuple) else parts
+        message: Value = "" if stmt.msg is None else evaluate(self.cx, stmt.msg)
+        while is_sequence(message) and message:  # ("RuntimeError", ["message"])
+            message = message[-1]
         if not isinstance(message, str):
             self.cx.fail(stmt, "E0106", "the message of an assertion is a string")
         test = condition(self.cx, stmt.test)

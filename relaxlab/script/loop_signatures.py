@@ -78,7 +78,8 @@ def _param(cx: Context, arg: ast.arg, kind: Value) -> Value:
         case Ref("T", dtype) if is_dtype(dtype):
             return cx.symbols[arg.arg].var
         case BufferDecl("param", fields):
-            return loops.Buffer(arg.arg, **{**fields, "span": cx.span(arg)})
+            own: dict[str, Any] = {**fields, "span": cx.span(arg)}
+            return loops.Buffer(arg.arg, **own)
         case _:
             assert arg.annotation is not None
             cx.fail(

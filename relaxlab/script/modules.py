@@ -14,7 +14,7 @@ from relaxlab.script.definitions import decorator_of, node_header
 from relaxlab.script.expressions import arguments, evaluate
 from relaxlab.script.graph_functions import read_function
 from relaxlab.script.loop_signatures import read_prim_func
-from relaxlab.script.values import ModuleRef, Ref, describe
+from relaxlab.script.values import ModuleRef, Ref, describe, is_dict
 
 
 def read_definition(cx: Context, node: ast.FunctionDef) -> BaseFunc:
@@ -90,7 +90,7 @@ def _member(cx: Context, stmt: ast.stmt) -> Attrs | None:
         case ast.Expr(ast.Call() as call) if _is_module_attrs(cx, call):
             given = arguments(cx, call, "I.module_attrs").bind("attrs")["attrs"]
             assert given is not None
-            if not isinstance(given.value, dict):
+            if not is_dict(given.value):
                 cx.fail(given.node, "E0106", "attributes are a dictionary")
             return Attrs(attribute_value(cx, given.value, given.node))
         case ast.AsyncFunctionDef(name):

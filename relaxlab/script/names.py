@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from relaxlab.ir.node import Atom
@@ -25,7 +25,7 @@ class Names:
         self._of: dict[Atom, str] = {}
 
     @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> Generator[None]:
         """Names declared inside the block are given up at its end."""
         self._scopes.append(set())
         try:

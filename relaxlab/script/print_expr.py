@@ -21,7 +21,12 @@ _INFIX: dict[type[PrimExpr], tuple[str, int]] = {
     expr.FloorDiv: ("//", 10), expr.FloorMod: ("%", 10),
 }  # fmt: skip
 _NOT_LEVEL = 3
-_CALLED = {expr.Min: "min", expr.Max: "max", expr.Mod: "truncmod", expr.Div: "truncdiv"}
+_CALLED: dict[type[PrimExpr], str] = {
+    expr.Min: "min",
+    expr.Max: "max",
+    expr.Mod: "truncmod",
+    expr.Div: "truncdiv",
+}
 
 
 def scalar(w: Writer, e: PrimExpr, path: str = "", level: int = 0) -> str:

@@ -106,7 +106,8 @@ def _bindings(w: Writer, block: graph.BindingBlock, path: str) -> None:
 
 
 def _dataflow(w: Writer, block: graph.DataflowBlock, path: str) -> None:
-    outputs = [b.var for b in block.bindings if not isinstance(b.var, graph.DataflowVar)]
+    bound = [b.var for b in block.bindings if isinstance(b, graph.VarBinding | graph.MatchCast)]
+    outputs = [v for v in bound if not isinstance(v, graph.DataflowVar)]
     with w.node(path):
         w.line("with R.dataflow():")
         for v in outputs:  # visible after the block, so not in the scope of names it opens

@@ -39,19 +39,13 @@ def prim_func(w: Writer, name: str, f: loops.PrimFunc, path: str) -> None:
 
 def _implied_root(body: loops.Stmt) -> loops.Block | None:
     """The root block that `s_tir=True` adds when it is not written, if `body` is just that."""
-    if not _is_plain_root(body):
-        return None
-    inner = body.block.body
-    lone_root = isinstance(inner, loops.BlockRealize) and is_root(inner)
-    return None if lone_root and not body.block.alloc_buffers else body.block
-
-
-def _is_plain_root(body: loops.Stmt) -> bool:
     match body:
-        case loops.BlockRealize((), predicate, loops.Block("root", (), (), (), _, None) as b):
-            return predicate == TRUE and not b.match_buffers and not b.annotations
+        case loops.BlockRealize((), predicate, loops.Block("root", (), (), (), inner, None) as b):
+            plain = predicate == TRUE and not b.match_buffers and not b.annotations
+            lone_root = isinstance(inner, loops.BlockRealize) and is_root(inner)
+            return b if plain and (b.alloc_buffers or not lone_root) else None
         case _:
-            return False
+            return None
 
 
 def is_root(realize: loops.BlockRealize) -> bool:

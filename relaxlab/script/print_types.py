@@ -93,10 +93,11 @@ def attribute(w: Writer, value: Any, path: str) -> str:
         case None | bool() | np.bool_():
             return str(value)
         case int() | np.integer():
-            return str(int(value))
+            return str(int(value))  # type: ignore[reportUnknownArgumentType]
         case float() | np.floating():
-            text = repr(float(value))
-            return text if np.isfinite(value) else f'float("{text}")'
+            number = float(value)  # type: ignore[reportUnknownArgumentType]
+            text = repr(number)
+            return text if np.isfinite(number) else f'float("{text}")'
         case tuple() | list():
             items = [attribute(w, v, f"{path}[{i}]") for i, v in enumerate(value)]  # type: ignore
             return f"[{', '.join(items)}]"

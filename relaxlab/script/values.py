@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
+
+import numpy as np
 
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.expr import PrimExpr
@@ -72,7 +74,7 @@ class LoopSpec:
     kind: loops.ForKind
     ranges: tuple[loops.Range, ...]
     thread: str | None = None
-    annotations: dict[str, Any] = field(default_factory=dict)
+    annotations: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,21 @@ class Arg:
 
     value: Value
     node: ast.expr
+
+
+def is_sequence(value: Value) -> TypeGuard[tuple[Any, ...] | list[Any]]:
+    """Whether `value` is a tuple or a list."""
+    return isinstance(value, tuple | list)
+
+
+def is_array(value: Value) -> TypeGuard[np.ndarray[Any, Any]]:
+    """Whether `value` is a NumPy array."""
+    return isinstance(value, np.ndarray)
+
+
+def is_dict(value: Value) -> TypeGuard[dict[Any, Any]]:
+    """Whether `value` is a dictionary."""
+    return isinstance(value, dict)
 
 
 def describe(value: Value) -> str:

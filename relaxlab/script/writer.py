@@ -8,7 +8,7 @@ and returns where each path ended up.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from relaxlab.ir.expr import PrimExpr, Var
@@ -54,7 +54,7 @@ class Writer:
         return f"{_OPEN}{len(self._paths) - 1}{_SEP}"
 
     @contextmanager
-    def node(self, path: str) -> Iterator[None]:
+    def node(self, path: str) -> Generator[None]:
         """The lines written inside are the print of the node at `path`."""
         if not self._mapping:
             yield
@@ -68,7 +68,7 @@ class Writer:
             self._opened += _CLOSE
 
     @contextmanager
-    def indented(self) -> Iterator[None]:
+    def indented(self) -> Generator[None]:
         """One level deeper, with a scope of names of its own."""
         self._depth += 1
         with self.names.scope():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-LOOPS = '''
+LOOPS = """
 from relaxlab.script import ir as I, relax as R, tir as T
 
 @I.ir_module
@@ -67,9 +67,9 @@ class Module:
             B[0, i] = T.fma(B[0, i], s, s) + T.floor(s) + T.fabs(s) + T.log2(s) + T.rsqrt(s)
         for i in range(n):
             B[i, 0] = T.min(B[i, 0], T.max_value("float32")) + T.erf(s)
-'''
+"""
 
-GRAPH = '''
+GRAPH = """
 from relaxlab.script import ir as I, relax as R, tir as T
 
 @I.ir_module
@@ -148,9 +148,9 @@ class Module:
             w = R.match_cast(z, R.Tensor(("k",), "float32"))
             R.output(w)
         return w
-'''
+"""
 
-PAPER_ERA = '''
+PAPER_ERA = """
 import tvm
 from tvm.script import ir as I
 from tvm.script import relax as R, tir as T
@@ -195,9 +195,9 @@ class MyModule:
             lv1 = R.call_dps_packed("env.relu", (lv0,), out_sinfo=R.Tensor((n, 10), "float32"))
             R.output(lv1)
         return lv1
-'''
+"""
 
-EXTRA_SYMBOLS = '''
+EXTRA_SYMBOLS = """
 from relaxlab.script import ir as I, relax as R, tir as T
 
 @I.ir_module
@@ -219,6 +219,32 @@ class Module:
             y = R.call_tir(cls.f, (x,), out_ty=R.Tensor((n * 4,), "float32"), tir_vars=R.shape([n]))
             R.output(y)
         return y
-'''
+"""
 
-PROGRAMS = {"loops": LOOPS, "graph": GRAPH, "paper_era": PAPER_ERA, "extra": EXTRA_SYMBOLS}
+LOCAL = """
+from relaxlab.script import ir as I, relax as R, tir as T
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("n", 4), "float32")):
+        @R.function
+        def twice(a: R.Tensor(("m", 4), "float32")) -> R.Tensor(("m", 4), "float32"):
+            with R.dataflow():
+                b = R.add(a, a)
+                R.output(b)
+            return b
+
+        with R.dataflow():
+            z = twice(R.add(x, y))
+            R.output(z)
+        return z
+"""
+
+PROGRAMS = {
+    "loops": LOOPS,
+    "graph": GRAPH,
+    "paper_era": PAPER_ERA,
+    "extra": EXTRA_SYMBOLS,
+    "local": LOCAL,
+}

@@ -293,3 +293,19 @@ class Module:
         made = calls(spelling)
         assert len(made.args) == 3 and len(made.args[1].fields) == 1
         assert made.args[2].values[0].name == "n"
+
+
+def test_local_functions() -> None:
+    mod = parse(PROGRAMS["local"])
+    block, rest = mod["main"].body.blocks
+    (binding,) = block.bindings
+    assert isinstance(binding.value, graph.Function) and binding.var.name == "twice"
+    assert rest.bindings[0].value.op is binding.var
+    typed = PROGRAMS["local"].replace(
+        "        @R.function\n        def twice",
+        "        twice: R.Callable((R.Tensor(ndim=2),), R.Tensor(ndim=2), True)\n"
+        "        @R.function\n        def twice",
+    )
+    mod = parse(typed, check=False)
+    assert isinstance(mod["main"].body.blocks[0].bindings[0].var.ty, types.FuncType)
+    assert_structural_equal(mod, parse(mod.script(), check=False))
