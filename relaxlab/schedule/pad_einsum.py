@@ -119,15 +119,15 @@ def _accesses(block: Block) -> list[tuple[Buffer, tuple[PrimExpr, ...]]]:
 def _require_einsum(block: Block, padded: Extents, an: Analyzer) -> None:
     """Zeros around the operands must not change the result."""
     store = block.body
+    extents = {iv.var: iv.dom.extent for iv in block.iter_vars}
     if not isinstance(store, BufferStore):
         raise _refused(block, "the body is one store")
     for buffer, indices in _accesses(block):
-        axes = [i for i in indices if isinstance(i, Var)]
+        axes = [i for i in indices if isinstance(i, Var) and i in extents]
         if len(axes) != len(indices) or len(set(axes)) != len(axes):
             raise _refused(block, f"{buffer.name} is accessed at distinct axes, nothing else")
         for i, dim in zip(axes, buffer.shape, strict=True):
-            extent = next(iv.dom.extent for iv in block.iter_vars if iv.var is i)
-            if i in padded and not an.prove_equal(dim, extent):
+            if i in padded and not an.prove_equal(dim, extents[i]):
                 raise _refused(block, f"axis {i.name} runs over all of {buffer.name}")
     for iv in block.iter_vars:
         if iv.dom.min != ZERO:

@@ -13,6 +13,7 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.dependence import require_order_free
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, bind_stmt
+from relaxlab.schedule.scope import axes_bound_to
 from relaxlab.schedule.tree import (
     LoopPlace,
     Place,
@@ -167,6 +168,7 @@ def reorder(func: PrimFunc, variables: Sequence[Var]) -> PrimFunc:
                 about=(outer.loop_var,),
             )  # fmt: skip
     require_order_free("reorder", find_loop(func, chain[-1].loop_var, "reorder"))
+    _require_init_first(chain)
     named = {c.loop_var: c for c in chain if c.loop_var in variables}
     queue = [named[v] for v in variables]
     order = [queue.pop(0) if c.loop_var in named else c for c in chain]
@@ -185,6 +187,22 @@ def reorder(func: PrimFunc, variables: Sequence[Var]) -> PrimFunc:
     for loop in reversed(order):
         body = replace(loop, body=body)
     return top.replaced(body)
+
+
+def _require_init_first(chain: list[For]) -> None:
+    """A block that initialises where its reduce axes are at their first values must come there
+    first; a loop over spatial and reduce axes at once decides that together with the others."""
+    for loop in chain:
+        bound = axes_bound_to(loop.loop_var, loop.body)
+        for realize, _ in bound:
+            kinds = {iv.kind for r, iv in bound if r is realize}
+            if realize.block.init is not None and len(kinds) > 1:
+                raise ScheduleError(
+                    "reorder", describe_loop(loop),
+                    f"no loop runs over spatial and reduce axes of block {realize.block.name!r} "
+                    "at once while it initialises itself",
+                    suggestion="reorder before fuse", about=(loop.loop_var,),
+                )  # fmt: skip
 
 
 def add_unit_loop(func: PrimFunc, target: Var | str) -> tuple[PrimFunc, Var]:
