@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
 from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, PrimFunc
 from relaxlab.ir.node import walk
@@ -86,8 +87,9 @@ def split_vector(sch: Schedule, loop: LoopRV, lanes: int, *, unroll: bool) -> Lo
 def reduce_by_lanes(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int) -> None:
     """Partial results per lane, then their combination by one intrinsic, if there is one."""
     last = reduce[-1]
-    extent = constant(extent_of(sch, last))
-    if extent is not None and extent < lanes:
+    extent = extent_of(sch, last)
+    most = Analyzer.for_shapes(extent).upper_bound(extent)
+    if most is not None and most < lanes:
         return
     block = sch.get(rv)
     assert isinstance(block, Block)
