@@ -116,6 +116,9 @@ class _Scope:
     renamed: dict[graph.Var, graph.Expr] = field(default_factory=dict[graph.Var, graph.Expr])
     taken: set[str] = field(default_factory=set[str])
     bounds: dict[str, int] = field(default_factory=dict[str, int])
+    checked_equal: set[tuple[expr.PrimExpr, expr.PrimExpr]] = field(
+        default_factory=set[tuple[expr.PrimExpr, expr.PrimExpr]]
+    )  # dimensions that a match_cast compares: what is checked need not be checked again
     block: list[graph.Binding] = field(default_factory=list[graph.Binding])
     in_dataflow: bool = False
 
@@ -123,7 +126,7 @@ class _Scope:
         """A scope inside this one (a branch, a local function): what it defines stays there."""
         return _Scope(
             self.owner, name or self.name, self.analyzer, set(self.symbols), dict(self.renamed),
-            self.taken, self.bounds,
+            self.taken, self.bounds, set(self.checked_equal),
         )  # fmt: skip
 
     def define(self, ty: Type | None) -> None:
@@ -305,18 +308,17 @@ class _Scope:
         value = self.leaf(b.value, b.var.name)
         actual = self.type_of(value)
         claim = _with_dtype(b.ty, actual)
-        if actual is _FAILED:
-            pass
-        elif self.verdict(actual, claim) >= Verdict.STATIC_MISMATCH:
-            actual = _FAILED
+        if actual is not _FAILED and self.verdict(actual, claim) >= Verdict.STATIC_MISMATCH:
             self.owner.report(
                 "E0208",
                 f"match_cast to {claim} can never succeed: the value is {actual}",
                 b,
             )
+            actual = _FAILED
         self.define(claim)
         for pair in dim_pairs(claim, actual, ""):  # true from here on
             if pair.actual is not None:
+                self.checked_equal.add((pair.actual, pair.declared))
                 self.analyzer.assume(expr.EQ(pair.declared, pair.actual))
         var = self.typed(b.var, claim)
         same = value is b.value and claim is b.ty and var is b.var
@@ -397,11 +399,14 @@ class _Scope:
         if _mentions_failure(call):
             return call
         for condition, message in unproved_conditions(call, self.owner.mod, self.analyzer):
+            value, claim = as_claim(condition)
+            assert claim.values is not None
+            if (value.values[0], claim.values[0]) in self.checked_equal:
+                continue
             if self.analyzer.prove(condition) is False:
                 self.owner.report("E0203", message, call)
                 continue
             note("deduce", f"{self.name}: {message}", "not proved: checked at run time")
-            value, claim = as_claim(condition)
             self.checked(value, ShapeType(value.values), claim, f"{_short_name(call)}_shape")
         return call
 
