@@ -57,7 +57,7 @@ def _view(array: Array, where: str, ndim: int, *bounds: tuple[Any, Any]) -> Arra
     lead = len(bounds) - ndim
     if any(extent != 1 for _, extent in bounds[:lead]):
         raise ExecutionError(f"a view of {ndim} dimensions of {where} drops extents other than 1")
-    view = array[tuple(slice(lo, lo + extent) for lo, extent in bounds)]
+    view = array[(*(slice(lo, lo + extent) for lo, extent in bounds), ...)]  # never a copy
     return view[(*(0,) * lead, ...)]
 
 

@@ -1,0 +1,131 @@
+"""Every use of every operator, through the default pipeline: native, stepped, interpreted.
+
+Many functions share one module, so that one compilation serves many cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxlab.codegen.program import compile_program
+from relaxlab.ir.module import Module
+from relaxlab.ir.target import Target
+from relaxlab.passes.host import HostProgram
+from relaxlab.passes.lower_shapes import lower_shapes
+from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.testing.op_cases import FAMILIES
+from relaxlab.testing.op_check import CaseProgram, Env, OpCase, compare, concrete_call
+
+GROUP = 40
+GROUPS = [
+    (family, start)
+    for family, cases in FAMILIES.items()
+    for start in range(0, len(cases()), GROUP)
+]
+DEFAULT_SIZES = OpCase("add", ()).sizes
+
+
+@cache
+def module(family: str, start: int) -> tuple[Module, dict[str, OpCase]]:
+    """A module with one function per case, and the cases by function name."""
+    cases = {f"case{i}": c for i, c in enumerate(FAMILIES[family]()[start : start + GROUP])}
+    functions = {n: CaseProgram(c, c.sizes[0], symbolic=True).function() for n, c in cases.items()}
+    return Module.of(functions), cases
+
+
+@cache
+def program(family: str, start: int) -> HostProgram:
+    return lower_shapes(cpu_pipeline(Target.host()).run(module(family, start)[0]).result)
+
+
+@cache
+def executable(family: str, start: int) -> Executable:
+    return Executable(compile_program(program(family, start), Target.host()), Target.host(), 1)
+
+
+def sizes_of(case: OpCase) -> list[Env]:
+    """The case's sizes; where any size will do also one with full vectors and a tail."""
+    more: list[Env] = [{"n": 37}] if case.sizes == DEFAULT_SIZES else []
+    return [*case.sizes, *more]
+
+
+def displaced(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A copy that starts one element after a 64-byte boundary."""
+    step = array.dtype.itemsize
+    raw = np.empty(array.nbytes + 128, np.uint8)
+    first = -raw.__array_interface__["data"][0] % 64 + step
+    view = raw[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
+    view[...] = array
+    return view
+
+
+def uses(family: str, start: int) -> Iterator[tuple[str, OpCase, Env, int]]:
+    for name, case in module(family, start)[1].items():
+        for seed, env in enumerate(sizes_of(case)):
+            yield name, case, env, seed
+
+
+def check(results: Any, expected: list[Any], where: str) -> None:
+    results = results if isinstance(results, tuple | list) else (results,)
+    for result, want in zip(results, expected, strict=True):
+        assert np.shape(result) == want.shape, where
+        compare(np.asarray(result), want, where)
+
+
+def check_all(
+    family: str, start: int, run: Callable[..., Any], sizes: Callable[[OpCase], list[Env]]
+) -> None:
+    for name, case, env, seed in uses(family, start):
+        if env in sizes(case):
+            arrays, expected = concrete_call(case, env, seed)
+            got = run(name, *arrays, tuple(env.values()))
+            check(got, expected, f"{case} with {dict(env)}, seed={seed}")
+
+
+@pytest.mark.parametrize(("family", "start"), GROUPS)
+def test_native_results_match_the_reference(family: str, start: int) -> None:
+    exe = executable(family, start)
+    exe.threads = 1
+    check_all(family, start, lambda name, *args: exe[name](*args), sizes_of)
+
+
+@pytest.mark.parametrize(("family", "start"), GROUPS)
+def test_the_virtual_machine_agrees(family: str, start: int) -> None:
+    machine = VirtualMachine(program(family, start))
+    check_all(family, start, machine.run, lambda case: [case.sizes[0]])
+
+
+@pytest.mark.parametrize(("family", "start"), GROUPS)
+def test_the_interpreter_agrees(family: str, start: int) -> None:
+    mod = module(family, start)[0]
+    check_all(
+        family, start, lambda name, *a: interpret(mod, name, *a), lambda case: [case.sizes[0]]
+    )
+
+
+@pytest.mark.parametrize(("family", "start"), GROUPS)
+def test_neither_threads_nor_addresses_change_a_bit(family: str, start: int) -> None:
+    exe = executable(family, start)
+    for name, case, env, seed in uses(family, start):
+        arrays, _ = concrete_call(case, env, seed)
+        args = (*arrays, tuple(env.values()))
+        exe.threads = 1
+        alone = bits_of(exe[name](*args))
+        for threads in (2, 3):
+            exe.threads = threads
+            assert bits_of(exe[name](*args)) == alone, f"{case}, {dict(env)}, {threads} threads"
+        args = (*map(displaced, arrays), tuple(env.values()))
+        assert bits_of(exe[name](*args)) == alone, f"{case}, {dict(env)}, displaced arguments"
+
+
+def bits_of(results: Any) -> list[bytes]:
+    results = results if isinstance(results, tuple | list) else (results,)
+    return [np.asarray(r).tobytes() for r in results]
