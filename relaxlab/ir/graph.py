@@ -163,9 +163,11 @@ class If(Expr):
 
 
 class Binding(Node):
-    """Base of the bindings."""
+    """Base of the bindings; each has a `value` and the `var` it defines."""
 
     __slots__ = ()
+    value: Expr
+    var: Var
 
 
 @node

@@ -23,7 +23,7 @@ def all_bindings(root: graph.Function | graph.SeqExpr) -> Iterator[graph.Binding
     seq = root.body if isinstance(root, graph.Function) else root
     for block in seq.blocks:
         for b in block.bindings:
-            value = b.value  # type: ignore[attr-defined]
+            value = b.value
             if isinstance(value, graph.If):
                 yield from all_bindings(value.true_branch)
                 yield from all_bindings(value.false_branch)
@@ -46,7 +46,7 @@ def map_seq(
         return map_seq(n, rewrite) if isinstance(n, graph.SeqExpr) else n
 
     def inner(b: graph.Binding) -> graph.Binding:
-        value = b.value  # type: ignore[attr-defined]
+        value = b.value
         if not isinstance(value, graph.If):
             return b
         new = map_children(value, branch)  # type: ignore[arg-type]
@@ -111,7 +111,7 @@ def use_counts(fn: graph.Function | graph.SeqExpr) -> Counter[graph.Var]:
     def sequence(seq: graph.SeqExpr) -> None:
         for block in seq.blocks:
             for b in block.bindings:
-                leaf(b.value)  # type: ignore[attr-defined]
+                leaf(b.value)
         leaf(seq.body)
 
     sequence(fn.body if isinstance(fn, graph.Function) else fn)
@@ -158,6 +158,10 @@ class TirCall:
     outs: tuple[types.Type, ...]
     inplace: tuple[int, ...] = ()
 
+    def with_args(self, args: tuple[graph.Expr, ...]) -> TirCall:
+        """The same call with other arguments."""
+        return TirCall(self.callee, args, self.symbols, self.outs, self.inplace)
+
     def build(self) -> graph.Call:
         """The call expression."""
         args: tuple[graph.Expr, ...] = (graph.GlobalVar(self.callee), graph.Tuple(self.args))
@@ -185,7 +189,7 @@ def tir_call(value: graph.Expr) -> TirCall | None:
 
 def is_alias(b: graph.Binding) -> bool:
     """Whether the variable is only another name for (part of) the memory of what it is bound to."""
-    value = b.value  # type: ignore[attr-defined]
+    value = b.value
     if isinstance(b, graph.MatchCast) or isinstance(value, graph.Var | graph.TupleGetItem):
         return True
     return isinstance(value, graph.Call) and value.op == graph.Op("reshape")
@@ -216,18 +220,20 @@ def is_pure(value: graph.Expr, mod: Module) -> bool:
             return True
 
 
-def expr_key(value: Any) -> Any:
-    """A hashable key: equal for expressions that compute the same from the same variables.
+def _array_key(data: np.ndarray[Any, Any]) -> tuple[Any, ...]:
+    """Big arrays compare by identity, which is cheap and safe."""
+    if data.nbytes > 4096:
+        return ("array", id(data))
+    return ("array", str(data.dtype), data.shape, data.tobytes())
 
-    Big arrays compare by identity, which is cheap and safe.
-    """
+
+def expr_key(value: Any) -> Any:
+    """A hashable key: equal for expressions that compute the same from the same variables."""
     match value:
         case Atom() | expr.PrimExpr():
             return value
         case np.ndarray():
-            if value.nbytes > 4096:
-                return ("array", id(value))
-            return ("array", str(value.dtype), value.shape, value.tobytes())
+            return _array_key(value)  # type: ignore[reportUnknownArgumentType]
         case Node():
             fields: Iterable[Any] = (getattr(value, n) for n in field_names(type(value)))
             return (type(value).__name__, *map(expr_key, fields))

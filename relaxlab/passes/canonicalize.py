@@ -48,13 +48,13 @@ class _Aliases:
 def _once(name: str, fn: graph.Function) -> graph.Function:
     aliases = _Aliases()
     dropped: set[graph.Binding] = set()
-    local = {b.var for b in all_bindings(fn) if isinstance(b.var, graph.DataflowVar)}  # type: ignore
+    local = {b.var for b in all_bindings(fn) if isinstance(b.var, graph.DataflowVar)}
     for b in all_bindings(fn):
         source = _copied(b, aliases)
         if source is None:
-            aliases.defined[b.var] = b.value  # type: ignore[attr-defined]
+            aliases.defined[b.var] = b.value
             continue
-        var: graph.Var = b.var  # type: ignore[attr-defined]
+        var = b.var
         if isinstance(source, graph.DataflowVar) and not isinstance(var, graph.DataflowVar):
             # The block's output takes over the definition of the value it copies.
             if source not in local:
@@ -85,7 +85,7 @@ def _name_of(e: graph.Expr) -> str:
 
 def _copied(b: graph.Binding, aliases: _Aliases) -> graph.Expr | None:
     """The expression that `b.var` is just another name for, if there is one."""
-    value = aliases.resolve(b.value)  # type: ignore[attr-defined]
+    value = aliases.resolve(b.value)
     match value:
         case graph.TupleGetItem(source, index):
             known = aliases.defined.get(aliases.resolve(source))  # type: ignore[arg-type]

@@ -35,12 +35,12 @@ def _check(name: str, fn: graph.Function) -> list[Diagnostic]:
                 found.append(_late_read(name, v, by, value))
 
     for b in all_bindings(fn):
-        value: graph.Expr = b.value  # type: ignore[attr-defined]
+        value = b.value
         read(value)
         if is_alias(b):
             source = next(vars_in(value), None)
             if source is not None:
-                same[b.var] = same.get(source, source)  # type: ignore[attr-defined]
+                same[b.var] = same.get(source, source)
         call = tir_call(value)
         for i in call.inplace if call is not None else ():
             arg = call.args[i] if call is not None and i >= 0 else None
@@ -54,7 +54,7 @@ def _check(name: str, fn: graph.Function) -> list[Diagnostic]:
 def _late_read(
     name: str, v: graph.Var, by: graph.Binding, reader: graph.Expr
 ) -> Diagnostic:
-    var: graph.Var = by.var  # type: ignore[attr-defined]
+    var = by.var  # type: ignore[attr-defined]
     return Diagnostic(
         "E0506",
         f"in `{name}`: {v.name} is read after it was overwritten in place",

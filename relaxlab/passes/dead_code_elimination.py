@@ -35,7 +35,7 @@ def _once(name: str, fn: graph.Function, mod: Module) -> graph.Function:
     def live(b: graph.Binding) -> bool:
         dead = isinstance(b, graph.VarBinding) and not uses[b.var] and is_pure(b.value, mod)
         if dead:
-            note("dead_code_elimination", f"{name}.{b.var.name}", "nobody reads it")  # type: ignore
+            note("dead_code_elimination", f"{name}.{b.var.name}", "nobody reads it")
         return not dead
 
     return map_blocks(fn, lambda blk: with_bindings(blk, [b for b in blk.bindings if live(b)]))

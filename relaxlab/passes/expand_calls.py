@@ -38,7 +38,7 @@ def _function(fn: graph.Function) -> graph.Function:
         if not flow and all(a is b for a, b in zip(new, blk.bindings, strict=False)):
             return blk
         for b in new:
-            var: graph.Var = b.var  # type: ignore[attr-defined]
+            var = b.var
             if isinstance(var, graph.DataflowVar):
                 local[var] = graph.Var(var.name, var.ty, span=var.span)
         return graph.BindingBlock(tuple(new), span=blk.span)

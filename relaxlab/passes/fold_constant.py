@@ -47,7 +47,7 @@ def _function(name: str, fn: graph.Function, limit: int) -> graph.Function:
             if folded is None:
                 kept.append(new)
                 continue
-            var: graph.Var = b.var  # type: ignore[attr-defined]
+            var = b.var
             note("fold_constant", f"{name}.{var.name}", "all its arguments are constants")
             values[var] = folded
         return with_bindings(blk, kept)

@@ -112,7 +112,7 @@ class _Block:
         self.readers: dict[graph.Var, list[Call]] = {}
         self.reads: Counter[graph.Var] = Counter()
         for c in self.calls:
-            read = Counter(vars_in(c.binding.value))  # type: ignore[attr-defined]
+            read = Counter(vars_in(c.binding.value))
             self.reads.update(read)
             for v in read:
                 self.readers.setdefault(v, []).append(c)
@@ -194,7 +194,7 @@ class _Block:
         if len(members) > self.fuser.options.max_group:
             return f"the kernel would do more than {self.fuser.options.max_group} calls"
         for m in members:
-            for v in vars_in(m.binding.value):  # type: ignore[attr-defined]
+            for v in vars_in(m.binding.value):
                 at = self.overwritten.get(v)
                 if at is not None and m.index < at < members[-1].index:
                     return f"{v.name} is overwritten before {members[-1].var.name} is computed"
@@ -256,7 +256,7 @@ def _overwritten(blk: graph.BindingBlock) -> dict[graph.Var, int]:
     shares: dict[graph.Var, graph.Var] = {}
     places: dict[graph.Var, int] = {}
     for i, b in enumerate(blk.bindings):
-        value = b.value  # type: ignore[attr-defined]
+        value = b.value
         call = tir_call(value)
         if call is not None and call.inplace:
             for k in call.inplace:
@@ -266,7 +266,7 @@ def _overwritten(blk: graph.BindingBlock) -> dict[graph.Var, int]:
         elif is_alias(b):
             source = next(vars_in(value), None)
             if source is not None:
-                shares[b.var] = shares.get(source, source)  # type: ignore[attr-defined]
+                shares[b.var] = shares.get(source, source)
     return places | {v: places[root] for v, root in shares.items() if root in places}
 
 
@@ -333,7 +333,7 @@ def _inner_bindings(
             for a in call.args
         )
         inner[m.var] = var
-        body.append(graph.VarBinding(replace(call, args=args).build(), var))
+        body.append(graph.VarBinding(call.with_args(args).build(), var))
     return body, var
 
 

@@ -38,12 +38,12 @@ def fuse_tir(mod: Module, _: NoOptions) -> Module:
         note("fuse_tir", name, f"one loop function with {blocks} blocks")
 
     def binding(b: graph.Binding) -> graph.Binding:
-        value = b.value  # type: ignore[attr-defined]
+        value = b.value
         if not isinstance(value, graph.Call) or not isinstance(value.op, graph.GlobalVar):
             return b
         if value.op.name not in groups:
             return b
-        return replace(b, value=_as_tir(value, groups[value.op.name], b.var.ty))  # type: ignore
+        return replace(b, value=_as_tir(value, groups[value.op.name], b.var.ty))
 
     def block(blk: graph.BindingBlock) -> graph.BindingBlock:
         return with_bindings(blk, [binding(b) for b in blk.bindings])
@@ -80,11 +80,11 @@ def merge_calls(fn: graph.Function, mod: Module) -> loops.PrimFunc:
     local: list[loops.Buffer] = []
     kinds: list[int] = []
     for b in all_bindings(fn):
-        var: graph.Var = b.var  # type: ignore[attr-defined]
+        var = b.var
         buffers[var] = _buffer(names("out" if var is result else var.name), var.ty)
         if var is not result:
             local.append(buffers[var])
-        call = tir_call(b.value)  # type: ignore[attr-defined]
+        call = tir_call(b.value)
         assert call is not None
         callee = mod[call.callee]
         assert isinstance(callee, loops.PrimFunc)

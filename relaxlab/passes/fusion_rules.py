@@ -100,7 +100,7 @@ class Call:
     @property
     def var(self) -> graph.Var:
         """The variable it defines."""
-        return self.binding.var  # type: ignore[attr-defined]
+        return self.binding.var
 
     @property
     def callee(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +77,7 @@ class _Legalizer:
             value = self.lower(row, b.value, b.var.ty, subject)
         if value is None or value is b.value:
             return b
-        return replace(b, value=replace(value, span=b.value.span))  # type: ignore[type-var]
+        return replace(b, value=replace(value, span=b.value.span))
 
     def lower(
         self, row: OpRow, call: graph.Call, out: types.Type | None, subject: str
@@ -116,7 +117,8 @@ class _Legalizer:
         scalars: list[int],
         symbols: tuple[expr.Var, ...],
     ) -> _Lowered:
-        values = {i: tensors[i].data for i in scalars}  # type: ignore[attr-defined]
+        constants = {i: tensors[i] for i in scalars}
+        values = {i: c.data for i, c in constants.items() if isinstance(c, graph.Constant)}
         func = specialize_scalars(func, values)
         key = structural_key(func)
         if key not in self.by_loops:
@@ -131,8 +133,10 @@ class _Legalizer:
 
 def _spread_tuples(b: graph.Binding, var: type[graph.Var]) -> list[graph.Binding]:
     """`b` with the fields of a tuple variable as arguments of an operator, after their reads."""
-    call = b.value  # type: ignore[attr-defined]
-    row = find_op(call.op.name) if _is_op_call(call) else None
+    call = b.value
+    if not isinstance(call, graph.Call) or not isinstance(call.op, graph.Op):
+        return [b]
+    row = find_op(call.op.name)
     if row is None or row.lower is None:
         return [b]
     reads: list[graph.Binding] = []
@@ -147,10 +151,6 @@ def _spread_tuples(b: graph.Binding, var: type[graph.Var]) -> list[graph.Binding
     if not reads:
         return [b]
     return [*reads, replace(b, value=replace(call, args=tuple(args)))]
-
-
-def _is_op_call(value: graph.Expr) -> bool:
-    return isinstance(value, graph.Call) and isinstance(value.op, graph.Op)
 
 
 def _view(call: graph.Call, out: types.Type | None) -> graph.Expr | None:
@@ -188,10 +188,14 @@ def _is_scalar(e: graph.Expr) -> bool:
 
 def _tuples(value: Any) -> Any:
     """Lists and tuples as tuples, which structural hashing reads."""
-    return tuple(_tuples(v) for v in value) if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return tuple(_tuples(v) for v in value)  # type: ignore[reportUnknownVariableType]
+    return value
 
 
-def specialize_scalars(func: loops.PrimFunc, values: dict[int, np.ndarray]) -> loops.PrimFunc:
+def specialize_scalars(
+    func: loops.PrimFunc, values: Mapping[int, np.ndarray[Any, Any]]
+) -> loops.PrimFunc:
     """`func` without the zero-dimensional buffer parameters at the given positions: their loads
     become constants."""
     if not values:

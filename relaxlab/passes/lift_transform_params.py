@@ -126,7 +126,7 @@ def _movable(value: graph.Expr, mod: Module) -> bool:
 def _overwritten(fn: graph.Function) -> set[graph.Expr]:
     found: set[graph.Expr] = set()
     for b in all_bindings(fn):
-        call = tir_call(b.value)  # type: ignore[attr-defined]
+        call = tir_call(b.value)
         if call is not None:
             found |= {call.args[i] for i in call.inplace if i >= 0}
     return found
@@ -134,7 +134,7 @@ def _overwritten(fn: graph.Function) -> set[graph.Expr]:
 
 def _strip(fn: graph.Function, gone: set[graph.Var]) -> graph.Function:
     def block(blk: graph.BindingBlock) -> graph.BindingBlock:
-        kept = [b for b in blk.bindings if b.var not in gone]  # type: ignore[attr-defined]
+        kept = [b for b in blk.bindings if b.var not in gone]
         return with_bindings(blk, kept)
 
     return map_blocks(fn, block)

@@ -108,7 +108,7 @@ def _call(
     kind: type[graph.Var],
 ) -> list[graph.Binding]:
     """The call with the workspaces as outputs, then the reads of the outputs it had before."""
-    call = tir_call(b.value)  # type: ignore[attr-defined]
+    call = tir_call(b.value)
     if call is None or call.callee not in lifted or not isinstance(b, graph.VarBinding):
         return [b]
     func = mod[call.callee]

@@ -70,8 +70,8 @@ class _Walker:
                 self.binding(b)
 
     def binding(self, b: graph.Binding) -> None:
-        value: graph.Expr = b.value  # type: ignore[attr-defined]
-        var: graph.Var = b.var  # type: ignore[attr-defined]
+        value = b.value
+        var = b.var
         if isinstance(value, graph.If):
             for branch in (value.true_branch, value.false_branch):
                 self.sequence(branch)
@@ -105,8 +105,7 @@ class _Walker:
         """The allocations that the value of `e` may share memory with."""
         if isinstance(e, graph.TupleGetItem) and e.tuple_value in self.fields:
             return self.fields[e.tuple_value][e.index]  # type: ignore[index]
-        found = [self.roots.get(v, frozenset()) for v in vars_in(e)]
-        return frozenset().union(*found)
+        return frozenset(root for v in vars_in(e) for root in self.roots.get(v, ()))
 
     def use(self, v: graph.Var, position: int) -> None:
         for root in self.roots.get(v, ()):

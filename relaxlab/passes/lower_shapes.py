@@ -154,7 +154,10 @@ class _Lowerer:
         """Check claims, and the declared upper bounds of the symbols they define. On entry nothing
         is known of the registers: their types are the claims."""
         known = set(self.symbols.origin)
-        actual = (lambda _: types.ObjectType()) if entry else self.type_of
+
+        def actual(reg: int) -> types.Type:
+            return types.ObjectType() if entry else self.type_of(reg)
+
         match_claims(claims, self.symbols, self.emit, actual)
         declared = self.fn.attrs.get("tir_var_upper_bound", {})
         for s, origin in list(self.symbols.origin.items()):

@@ -87,7 +87,7 @@ def plan_memory(mod: Module, options: PlanOptions) -> Module:
 def memory_plan_of(fn: graph.Function, mod: Module, *, use_bounds: bool = True) -> MemoryPlan:
     """The plan for the allocations of an expanded function."""
     live = liveness_of(fn, mod)
-    bounds = fn.attrs.get("tir_var_upper_bound", {}) if use_bounds else {}
+    bounds: Mapping[str, int] = fn.attrs.get("tir_var_upper_bound", {}) if use_bounds else {}
     groups: dict[graph.MatchCast | None, list[Interval]] = {}
     unplanned: list[tuple[graph.Var, str]] = []
     for interval in live.intervals.values():
@@ -232,7 +232,7 @@ def _apply(fn: graph.Function, plan: MemoryPlan) -> graph.Function:
     def block(blk: graph.BindingBlock) -> graph.BindingBlock:
         new: list[graph.Binding] = []
         for b in blk.bindings:
-            call = tensors.get(b.var)  # type: ignore[attr-defined]
+            call = tensors.get(b.var)
             new.append(b if call is None else replace(b, value=call))  # type: ignore[call-arg]
             if isinstance(b, graph.MatchCast) and b in storages:
                 new.append(storages[b])

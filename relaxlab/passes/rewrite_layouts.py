@@ -19,6 +19,9 @@ from relaxlab.passes.bindings import (
 )
 from relaxlab.tracing import note
 
+Rewrites = tuple[tuple[int, IndexMap], ...]
+"""Parameter numbers with the map from the old to the new indices."""
+
 
 @module_pass("rewrite_layouts")
 def rewrite_layouts(mod: Module, _: NoOptions) -> Module:
@@ -52,12 +55,13 @@ class _Rewriter:
         known: dict[tuple[graph.Expr, str], graph.Var] = {}
         new: list[graph.Binding] = []
         for b in blk.bindings:
-            call = tir_call(b.value)  # type: ignore[attr-defined]
+            call = tir_call(b.value)
             if call is None or call.callee not in self.changed:
                 new.append(b)
                 continue
-            args = list(call.args)
-            for at, index_map in self.changed[call.callee].attrs["layout_rewrites"]:
+            args: list[graph.Expr] = list(call.args)
+            rewrites: Rewrites = self.changed[call.callee].attrs["layout_rewrites"]
+            for at, index_map in rewrites:
                 relayout = self.relayout(args[at], index_map)
                 key = (args[at], relayout.callee)
                 if key not in known:
@@ -66,8 +70,8 @@ class _Rewriter:
                     new.append(graph.VarBinding(relayout.build(), known[key], span=b.span))
                     note("rewrite_layouts", f"{name}.{source}", f"{index_map} for {call.callee}")
                 args[at] = known[key]
-            value = replace(call, args=tuple(args)).build()
-            new.append(replace(b, value=replace(value, span=b.value.span)))  # type: ignore
+            value = call.with_args(tuple(args)).build()
+            new.append(replace(b, value=replace(value, span=b.value.span)))
         return with_bindings(blk, new)
 
     def relayout(self, arg: graph.Expr, index_map: IndexMap) -> TirCall:

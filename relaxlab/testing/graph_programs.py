@@ -79,8 +79,9 @@ class Programs:
         self.values.append(var)
 
     def _usable(self, ty: types.Type) -> bool:
-        known = isinstance(ty, TensorType) and ty.shape is not None and ty.dtype == "float32"
-        return known and len(ty.shape or ()) <= 4
+        if not isinstance(ty, TensorType) or ty.shape is None:
+            return False
+        return ty.dtype == "float32" and ty.ndim <= 4
 
     def pick(self) -> graph.Var:
         """A value, the later ones more often."""
