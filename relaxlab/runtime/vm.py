@@ -142,9 +142,7 @@ class VirtualMachine:
         instructions'."""
         return tuple(sorted(self._costs.values(), key=lambda c: -c.seconds))
 
-    def _enter(
-        self, fn: host.HostFunction, args: Sequence[Any], dst: host.Value | None
-    ) -> None:
+    def _enter(self, fn: host.HostFunction, args: Sequence[Any], dst: host.Value | None) -> None:
         frame = Frame(fn, [None] * len(fn.registers), {}, [_Block(fn.instrs)], dst)
         for p, a in zip(fn.params, args, strict=True):
             _assign(frame, p.value, a)
@@ -294,7 +292,7 @@ def _packed_result(frame: Frame, dst: int, result: Any, name: str) -> Any:
     if not isinstance(ty, types.TensorType):
         return result
     where = f"the result of `{name}`, called in `{frame.function.name}`,"
-    return np.ascontiguousarray(_tensor(np.asarray(result, order="C"), where, False))
+    return _tensor(np.asarray(result, order="C"), where, False)
 
 
 def _unpack(frame: Frame, dst: tuple[host.Value, ...], value: Any, what: str) -> None:
