@@ -18,7 +18,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, element_of, is_float, is_int, is_uint, lanes_of, with_lanes
 
 _INT = {expr.Add: "add", expr.Sub: "sub", expr.Mul: "mul", expr.BitAnd: "and", expr.BitOr: "or",
-        expr.BitXor: "xor", expr.ShiftLeft: "shl"}  # fmt: skip
+        expr.BitXor: "xor"}  # fmt: skip
 _FLOAT = {expr.Add: "fadd contract", expr.Sub: "fsub contract", expr.Mul: "fmul contract",
           expr.Div: "fdiv contract"}  # fmt: skip
 _COMPARE: dict[type, tuple[str, str, str]] = {  # signed, unsigned, float
@@ -33,6 +33,8 @@ _FOLD: dict[type, Callable[[int, int], int | bool]] = {
     expr.Add: lambda a, b: a + b,
     expr.Sub: lambda a, b: a - b,
     expr.Mul: lambda a, b: a * b,
+    expr.Div: lambda a, b: _truncated(a, b),
+    expr.Mod: lambda a, b: a - b * _truncated(a, b),
     expr.FloorDiv: lambda a, b: a // b,
     expr.FloorMod: lambda a, b: a % b,
     expr.Min: min,
@@ -86,14 +88,20 @@ def _fold(cls: type[Any], x: Value, y: Value) -> Value | None:
         return _fold_zero(cls, x, y)
     if not isinstance(x.const, int):
         return _fold_unit(cls, x, y.const)
-    if cls in (expr.FloorDiv, expr.FloorMod) and y.const == 0:
+    if cls in _DIVISIONS and y.const == 0:
         return None
-    if cls is expr.Div:
-        return int_value(math.trunc(x.const / y.const), x.dtype) if y.const else None
-    if cls is expr.Mod:
-        return int_value(int(math.fmod(x.const, y.const)), x.dtype) if y.const else None
+    if cls in (expr.ShiftLeft, expr.ShiftRight) and not 0 <= y.const < bits_of(x.dtype):
+        return None
     value = _FOLD[cls](x.const, y.const)
     return int_value(int(value), "bool" if issubclass(cls, expr.CmpOp) else x.dtype)
+
+
+_DIVISIONS = (expr.Div, expr.Mod, expr.FloorDiv, expr.FloorMod)
+
+
+def _truncated(a: int, b: int) -> int:
+    """The quotient rounded toward zero."""
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
 def _fold_unit(cls: type[Any], x: Value, c: int) -> Value | None:
@@ -129,7 +137,9 @@ def _index_vector(b: Builder, cls: type[Any], x: Value, y: Value) -> Value | Non
         base = binary(b, cls, x.base, y.base)
         offsets = tuple(int(_FOLD[cls](p, q)) for p, q in zip(xo, yo, strict=True))
     elif x.base.const == 0 and y.base.const == 0 and cls in _FOLD:
-        if cls in (expr.FloorDiv, expr.FloorMod) and 0 in yo:
+        if cls in _DIVISIONS and 0 in yo:
+            return None
+        if cls in (expr.ShiftLeft, expr.ShiftRight) and not 0 <= min(yo) <= max(yo) < 64:
             return None
         values = tuple(_FOLD[cls](p, q) for p, q in zip(xo, yo, strict=True))
         if issubclass(cls, expr.CmpOp):
@@ -173,7 +183,7 @@ def _make_index(base: Value, offsets: tuple[int, ...]) -> Value:
     if isinstance(base.const, int) and base.const != 0:
         offsets = tuple(o + base.const for o in offsets)
         base = int_value(0)
-    return Value(dtype, None, base=base, offsets=offsets, nonneg=nonneg)
+    return Value(dtype, None, base=base, offsets=offsets, nonneg=nonneg, index=base.index)
 
 
 def index_vector(base: Value, lanes: int, stride: int = 1) -> Value:
@@ -215,31 +225,66 @@ def _float(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
 def _integer(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
     xt, yt = b.materialise(x), b.materialise(y)
     both = x.nonneg and y.nonneg
+    index = x.index and y.index
     unsigned = is_uint(x.dtype) or element_of(x.dtype) == "bool"
+    if cls in (expr.ShiftLeft, expr.ShiftRight):
+        return _shift(b, cls, x, y, unsigned)
     if cls in _INT:
-        wrap = " nsw" if element_of(x.dtype) == "int64" and cls in _ARITH else ""
+        wrap = " nsw" if index and element_of(x.dtype) == "int64" and cls in _ARITH else ""
         text = b.emit(f"{_INT[cls]}{wrap} {x.ty} {xt}, {yt}")
         multiple = 1
         if cls in (expr.Add, expr.Sub):
             multiple = math.gcd(x.multiple, y.multiple)
         elif cls is expr.Mul:
             multiple = x.multiple * y.multiple
-        nonneg = both and cls in (expr.Add, expr.Mul, expr.BitAnd)
-        return Value(x.dtype, text, multiple=min(multiple, 1 << 40), nonneg=nonneg)
-    if cls is expr.ShiftRight:
-        op = "lshr" if unsigned else "ashr"
-        return Value(x.dtype, b.emit(f"{op} {x.ty} {xt}, {yt}"), nonneg=x.nonneg)
+        nonneg = both and (cls is expr.BitAnd or (index and cls in (expr.Add, expr.Mul)))
+        if not index or multiple > 1 << 40:
+            multiple = 1
+        return Value(x.dtype, text, multiple=multiple, nonneg=nonneg, index=index)
     if cls in (expr.Min, expr.Max):
         name = ("u" if unsigned else "s") + ("min" if cls is expr.Min else "max")
         text = b.call(f"llvm.{name}.{mangle(x.dtype)}", x.ty, [(x.ty, xt), (x.ty, yt)])
-        return Value(x.dtype, text, nonneg=both or (cls is expr.Max and (x.nonneg or y.nonneg)))
+        nonneg = both or (cls is expr.Max and (x.nonneg or y.nonneg))
+        return Value(x.dtype, text, nonneg=nonneg, index=index)
     if cls in (expr.Div, expr.Mod):
         op = ("u" if unsigned else "s") + ("div" if cls is expr.Div else "rem")
-        return Value(x.dtype, b.emit(f"{op} {x.ty} {xt}, {yt}"), nonneg=both)
-    return _floor(b, cls, x, y, unsigned or both)
+        return Value(x.dtype, b.emit(f"{op} {x.ty} {xt}, {yt}"), nonneg=both, index=index)
+    result = _floor(b, cls, x, y, unsigned or both)
+    result.index = index
+    return result
 
 
 _ARITH = (expr.Add, expr.Sub, expr.Mul)
+
+
+def _shift(b: Builder, cls: type[Any], x: Value, y: Value, unsigned: bool) -> Value:
+    """Shifts by the width or more leave the sign (LLVM's would leave anything)."""
+    bits, elem = bits_of(x.dtype), element_of(x.dtype)
+    xt, yt = b.materialise(x), b.materialise(y)
+    left = cls is expr.ShiftLeft
+    op = "shl" if left else "lshr" if unsigned else "ashr"
+    known = _known_shift(y)
+    if known is not None and 0 <= known < bits:
+        nonneg = x.nonneg and not left
+        return Value(x.dtype, b.emit(f"{op} {x.ty} {xt}, {yt}"), nonneg=nonneg)
+    last = b.materialise(b.widen(int_value(bits - 1, elem), x.lanes))
+    name = f"llvm.umin.{mangle(x.dtype)}"
+    shifted = b.emit(f"{op} {x.ty} {xt}, {b.call(name, x.ty, [(x.ty, yt), (x.ty, last)])}")
+    if op == "ashr":
+        return Value(x.dtype, shifted, nonneg=x.nonneg)
+    zero = b.materialise(b.widen(int_value(0, elem), x.lanes))
+    mask = llvm_type(with_lanes("bool", x.lanes))
+    far = b.emit(f"icmp ugt {x.ty} {yt}, {last}")
+    return Value(x.dtype, b.emit(f"select {mask} {far}, {x.ty} {zero}, {x.ty} {shifted}"))
+
+
+def _known_shift(y: Value) -> int | None:
+    """The count, where all lanes shift by the same constant."""
+    if isinstance(y.const, int):
+        return y.const
+    if y.base is not None and y.base.const == 0 and y.offsets and len(set(y.offsets)) == 1:
+        return y.offsets[0]
+    return None
 
 
 def _floor(b: Builder, cls: type[Any], x: Value, y: Value, unsigned: bool) -> Value:
@@ -296,9 +341,10 @@ def cast(b: Builder, v: Value, to: str) -> Value:
         return _compare(b, expr.NE, v, b.widen(zero, v.lanes))
     op = _cast_op(source, dest)
     text = b.materialise(v)
-    if op is None:
-        return Value(to, text, nonneg=v.nonneg)
-    return Value(to, b.emit(f"{op} {v.ty} {text} to {llvm_type(to)}"), nonneg=v.nonneg)
+    if op is not None:
+        text = b.emit(f"{op} {v.ty} {text} to {llvm_type(to)}")
+    keeps = is_int(dest) and bits_of(dest) > bits_of(source) and not is_float(source)
+    return Value(to, text, nonneg=keeps and v.nonneg, index=keeps and v.index)
 
 
 def _cast_const(v: Value, dest: str) -> Value | None:

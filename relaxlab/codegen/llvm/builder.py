@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from relaxlab.ir.dtypes import bits_of, element_of, is_float, lanes_of, with_lanes
+from relaxlab.ir.dtypes import bits_of, element_of, is_float, is_uint, lanes_of, with_lanes
 
 _LLVM_SCALARS = {
     "bool": "i1", "float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double",
@@ -41,6 +41,8 @@ class Value:
     const: the number, for scalar constants.
     base, offsets: set for index vectors.
     multiple: a number that is known to divide it.  nonneg: known not to be negative.
+    index: made of sizes, loop variables and constants alone, so that arithmetic on it does not
+    overflow; data may.
     """
 
     dtype: str
@@ -50,6 +52,7 @@ class Value:
     offsets: tuple[int, ...] | None = None
     multiple: int = 1
     nonneg: bool = False
+    index: bool = False
 
     @property
     def lanes(self) -> int:
@@ -63,29 +66,37 @@ class Value:
 def int_value(value: int, dtype: str = "int64") -> Value:
     """An integer constant."""
     if dtype == "bool":
-        return Value(dtype, "true" if value else "false", int(bool(value)), nonneg=True)
+        text = "true" if value else "false"
+        return Value(dtype, text, int(bool(value)), nonneg=True, index=True)
     bits = bits_of(dtype)
     signed = (value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
-    return Value(dtype, str(signed), value, multiple=abs(value), nonneg=value >= 0)
+    kept = value % (1 << bits) if is_uint(dtype) else signed
+    return Value(dtype, str(signed), kept, multiple=abs(kept), nonneg=kept >= 0, index=True)
 
 
 def float_value(value: float, dtype: str) -> Value:
     """A floating-point constant in LLVM's hexadecimal notation."""
+    if dtype in ("bfloat16", "float32") and math.isfinite(value):
+        value = _single(value)
     if dtype == "bfloat16":
         bits = struct.unpack("<I", struct.pack("<f", value))[0]
         rounded = bits >> 16
         if not math.isnan(value):
             rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-        return Value(dtype, str(rounded & 0xFFFF), value)
+        kept = struct.unpack("<f", struct.pack("<I", (rounded & 0xFFFF) << 16))[0]
+        return Value(dtype, str(rounded & 0xFFFF), kept)
     if dtype == "float16":
-        text = "0xH" + struct.pack(">e", _clamp_half(value)).hex().upper()
-        return Value(dtype, text, value)
-    if dtype == "float32" and math.isfinite(value):
-        try:
-            value = struct.unpack("<f", struct.pack("<f", value))[0]
-        except OverflowError:
-            value = math.copysign(math.inf, value)
+        raw = struct.pack(">e", _clamp_half(value))
+        return Value(dtype, "0xH" + raw.hex().upper(), struct.unpack(">e", raw)[0])
     return Value(dtype, "0x" + struct.pack(">d", value).hex().upper(), value)
+
+
+def _single(value: float) -> float:
+    """Rounded to float32."""
+    try:
+        return struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 def _clamp_half(value: float) -> float:
@@ -173,7 +184,8 @@ class Builder:
             v.text = offsets
         else:
             splat = self.splat_text(v.base.text or "", elem, len(v.offsets))
-            v.text = self.emit(f"add nsw {v.ty} {splat}, {offsets}")
+            wrap = " nsw" if v.index else ""
+            v.text = self.emit(f"add{wrap} {v.ty} {splat}, {offsets}")
         return v.text
 
     def splat_text(self, scalar: str, elem: str, lanes: int) -> str:
@@ -192,7 +204,8 @@ class Builder:
         if v.lanes != 1:
             raise ValueError(f"cannot make {lanes} lanes of a {v.dtype}")
         if v.dtype == "int64":
-            return Value(with_lanes("int64", lanes), None, base=v, offsets=(0,) * lanes)
+            zeros = (0,) * lanes
+            return Value(with_lanes("int64", lanes), None, base=v, offsets=zeros, index=v.index)
         text = self.splat_text(v.text or "", llvm_type(v.dtype), lanes)
         return Value(with_lanes(v.dtype, lanes), text)
 
