@@ -52,6 +52,8 @@ INTRINSICS: dict[str, Intrinsic] = {
         Intrinsic("call_extern", -1, "given", pure=False),
         # Address of an element, as a handle: address_of(BufferLoad).
         Intrinsic("address_of", 1, "given"),
+        # Hint that the cache line at a handle will be read: prefetch(address_of(BufferLoad)).
+        Intrinsic("prefetch", 1, "given", pure=False),
         # Threads of a GPU block meet here: tvm_storage_sync(StringImm scope).
         Intrinsic("tvm_storage_sync", 1, "given", pure=False),
     )

@@ -28,6 +28,7 @@ from relaxlab.models.loader import Checkpoint, ModelError, open_model
 from relaxlab.models.sampling import Sampler
 from relaxlab.runtime.build import compile
 from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.large_pages import in_large_pages
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Prompt: TypeAlias = "str | Sequence[Message] | Sequence[int]"
@@ -306,10 +307,12 @@ def _context(checkpoint: Checkpoint, asked: int | None) -> int:
 
 
 def _prepared(executable: Executable, weights: list[Array]) -> Sequence[Array]:
-    """The weights as `main` takes them: repacked where the compiler wants them so."""
-    if "main_transform_params" not in executable:
-        return weights
-    return executable["main_transform_params"](tuple(weights))
+    """The weights as `main` takes them: repacked where the compiler wants them so, and laid out
+    for streaming."""
+    if "main_transform_params" in executable:
+        weights = list(executable["main_transform_params"](tuple(weights)))
+    weights.reverse()
+    return in_large_pages(weights.pop() for _ in range(len(weights)))
 
 
 def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

@@ -238,6 +238,16 @@ def _address_of(s: Scope, e: expr.Call) -> Value:
     return Value("handle", element_pointer(s.builder, memory, index))
 
 
+def _prefetch(s: Scope, e: expr.Call) -> Value:
+    """Read into the second-level cache: it can wait for more lines at once than the first."""
+    address = emit_expr(s, e.args[0])
+    args = [("ptr", address.text or ""), ("i32", "0"), ("i32", "2"), ("i32", "1")]
+    s.builder.call("llvm.prefetch.p0", "void", args)
+    signature = "declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)"
+    s.builder.declarations["llvm.prefetch.p0"] = signature
+    return Value("void", "")
+
+
 def _reduce(kind: str) -> Callable[[Scope, expr.Call], Value]:
     def handler(s: Scope, e: expr.Call) -> Value:
         b, v = s.builder, emit_expr(s, e.args[0])
@@ -329,6 +339,7 @@ _INTRINSICS: dict[str, Callable[[Scope, expr.Call], Value]] = {
     "call_extern": _call_extern,
     "reinterpret": _reinterpret,
     "address_of": _address_of,
+    "prefetch": _prefetch,
     "vector_reduce_add": _reduce("add"),
     "vector_reduce_max": _reduce("max"),
     "fma": _fma,

@@ -9,6 +9,7 @@ from relaxlab.codegen.llvm.builder import Builder, Value, int_value, llvm_type
 from relaxlab.codegen.llvm.expressions import CodegenError, Scope, emit_expr
 from relaxlab.codegen.llvm.statements import Team, declare_local, emit_team
 from relaxlab.codegen.lower_blocks import lower_blocks
+from relaxlab.codegen.prefetch import insert_prefetches
 from relaxlab.codegen.simplify_indices import simplify_indices
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import element_of
@@ -39,10 +40,15 @@ def emit_kernel(func: loops.PrimFunc, name: str, declarations: dict[str, str]) -
                 f"{name!r} allocates {buffer.name!r} in main memory; run lift_workspace first"
             )
         s.memory[buffer] = declare_local(s, buffer)
-    emit_team(s, Team(), hoist_guards(simplify_indices(body, symbols)))
+    emit_team(s, Team(), lower_loops(body, symbols))
     signature = ", ".join([*pointers, *params, "i64 %thread", "i64 %threads"])
     lines = ["entry:", *b.allocas, *b.lines, "  ret void"]
     return f"define void @{name}({signature}) #0 {{\n" + "\n".join(lines) + "\n}\n"
+
+
+def lower_loops(body: loops.Stmt, symbols: tuple[expr.Var, ...]) -> loops.Stmt:
+    """What happens to block-free loops before they become instructions."""
+    return insert_prefetches(hoist_guards(simplify_indices(body, symbols)))
 
 
 def _counts(var: expr.Var) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
@@ -100,7 +101,8 @@ def reduce_by_lanes(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int
     spatial, inner = block_loops(sch, partial)
     row = spatial[:-1]
     if row and sch.get(row[-1]) not in [sch.get(loop) for loop in sch.get_loops(rv)]:
-        sch.reverse_compute_at(rv, row[-1])  # the lanes of a row are private to its thread
+        with suppress(ScheduleError):  # then the lanes of a row live as long as its loop's body
+            sch.reverse_compute_at(rv, row[-1])
     sch.reorder(*inner, spatial[-1])
     init = sch.decompose_reduction(partial, inner[0])
     for one in (partial, init):

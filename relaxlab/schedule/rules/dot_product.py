@@ -21,6 +21,8 @@ from relaxlab.schedule.rules.base import blocks_of, constant, is_spatial, separa
 from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import BlockRV, Schedule
 
+AHEAD = 64
+"""Groups of weights to prefetch ahead in a matrix-vector product, which only streams them."""
 ROWS = 8
 """Rows of activations per register tile: 8 integer and 8 float accumulators leave half of the 32
 vector registers for decoded weights."""
@@ -76,7 +78,7 @@ def _schedule(func: PrimFunc, parts: _Parts, lanes: int, rows: int) -> PrimFunc:
     total, dot = sch.get_block(parts.total), sch.get_block(parts.dot)
     decode = sch.get_block(parts.decode) if parts.decode else None
     write = separate_store(sch, parts.total)
-    _pack(sch, {dot: 2, total: 1, **({decode: 0} if decode else {})}, lanes)
+    packed = _pack(sch, {dot: 2, total: 1, **({decode: 0} if decode else {})}, lanes)
     i, n, group = sch.get_loops(total)
     tile, i = sch.split(i, factors=[None, rows])
     block, n = sch.split(n, factors=[None, lanes])
@@ -92,15 +94,18 @@ def _schedule(func: PrimFunc, parts: _Parts, lanes: int, rows: int) -> PrimFunc:
     init = sch.decompose_reduction(total, group)
     for one in (init, total, write):
         _vector_rows(sch, one, rows)
+    if rows == 1:
+        names = tuple(p.name for p in packed)
+        sch.annotate(group, "prefetch", (AHEAD, names))
     sch.parallel(block)
     return compact_buffers(sch.func)
 
 
-def _pack(sch: Schedule, rows: dict[BlockRV, int], lanes: int) -> None:
+def _pack(sch: Schedule, rows: dict[BlockRV, int], lanes: int) -> list[loops.Buffer]:
     """Store what is indexed by weight rows in tiles of `lanes` rows: bytes as (tile, group,
     byte // 4, lane, byte % 4), scales as (tile, group, lane). `rows` gives, per block, which of
-    its axes counts weight rows."""
-    done: set[loops.Buffer] = set()
+    its axes counts weight rows. Returns the buffers."""
+    done: list[loops.Buffer] = []
     for rv, axis in rows.items():
         block = sch.get(rv)
         assert isinstance(block, Block)
@@ -109,7 +114,7 @@ def _pack(sch: Schedule, rows: dict[BlockRV, int], lanes: int) -> None:
             buffer = region.buffer
             if buffer in done or not region.region or region.region[0].min != row:
                 continue
-            done.add(buffer)
+            done.append(buffer)
             if bits_of(buffer.dtype) == 8 and buffer.ndim == 3:
                 sch.transform_layout(
                     rv, ("read", index),
@@ -119,6 +124,7 @@ def _pack(sch: Schedule, rows: dict[BlockRV, int], lanes: int) -> None:
                 sch.transform_layout(
                     rv, ("read", index), lambda r, g: (r // lanes, g, r % lanes)
                 )
+    return done
 
 
 def _decode_tile(sch: Schedule, decode: BlockRV) -> None:

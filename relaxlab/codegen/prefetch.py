@@ -1,0 +1,69 @@
+"""Software prefetching: ask for the memory of a later iteration while this one computes.
+
+A loop annotated `prefetch=(iterations, (buffer name, …))` touches, at the start of each
+iteration, the cache lines that the named buffers' accesses reach that many iterations later.
+Streams of weights are longer than a page and the hardware's prefetchers stop at its end.
+"""
+
+from __future__ import annotations
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr, loops
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.expr import Call, PrimExpr, Var, const
+from relaxlab.ir.loops import BufferLoad, For, Stmt, seq
+from relaxlab.ir.node import Node, map_children, replace, walk
+from relaxlab.ir.substitute import substitute, symbols_in
+
+LINE = 64
+
+
+def insert_prefetches(stmt: Stmt) -> Stmt:
+    """Expand the `prefetch` annotations of a block-free statement."""
+
+    def visit(n: Node) -> Node:
+        n = map_children(n, visit)
+        if isinstance(n, For) and "prefetch" in n.annotations:
+            ahead, names = n.annotations["prefetch"]
+            body = seq(*_prefetches(n, ahead, names), n.body)
+            return replace(n, body=body, annotations=n.annotations.with_(prefetch=None))
+        return n
+
+    return visit(stmt)  # type: ignore[return-value]
+
+
+def _prefetches(loop: For, ahead: int, names: tuple[str, ...]) -> list[Stmt]:
+    found: dict[str, BufferLoad] = {}
+    inner: dict[Var, PrimExpr] = {
+        n.loop_var: n.min for n in walk(loop.body) if isinstance(n, For)
+    }
+    for n in walk(loop.body):
+        if isinstance(n, BufferLoad) and n.buffer.name in names:
+            found.setdefault(n.buffer.name, n)
+    statements: list[Stmt] = []
+    for load in found.values():
+        start = substitute(load, inner)
+        step = _step(start, loop.loop_var)
+        if step is None:
+            continue
+        later = substitute(start, {loop.loop_var: loop.loop_var + ahead})
+        size = bytes_of(load.buffer.dtype)
+        for offset in range(0, max(1, step * size), LINE):
+            *rest, last = later.indices
+            line = replace(later, indices=(*rest, last + offset // size))
+            address = Call("handle", "address_of", (line,))
+            statements.append(loops.Evaluate(Call("void", "prefetch", (address,))))
+    return statements
+
+
+def _step(load: BufferLoad, var: Var) -> int | None:
+    """Elements between the accesses of successive iterations, if always the same."""
+    index: PrimExpr = const(0)
+    for i, dim in zip(load.indices, load.buffer.shape, strict=True):
+        index = index * dim + i
+    if any(isinstance(n, BufferLoad) for n in walk(index)):
+        return None
+    difference = Analyzer.for_shapes(*symbols_in(index)).simplify(
+        substitute(index, {var: var + 1}) - index
+    )
+    return difference.value if isinstance(difference, expr.IntImm) else None

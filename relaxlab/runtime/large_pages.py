@@ -1,0 +1,52 @@
+"""Arrays in memory with large pages.
+
+A model's weights are read front to back once per token. With 4 KB pages the page tables limit how
+far ahead a core can ask for memory; with 2 MB pages, where the system grants them, it reads
+several times faster (see benchmarks/NOTES.md).
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+PAGE = 2 << 20
+ALIGN = 64
+
+Array = np.ndarray[Any, Any]
+
+
+def in_large_pages(arrays: Iterable[Array]) -> list[Array]:
+    """Copies of the arrays, one after the other in memory that asks for large pages.
+
+    Takes an iterable so that each original can be freed before the next is made. Arrays that do
+    not fit into what is left of a region begin a new one.
+    """
+    region: Array | None = None
+    used = 0
+    result: list[Array] = []
+    for array in arrays:
+        size = array.nbytes
+        if region is None or used + size > region.nbytes:
+            region, used = _region(max(size, 32 * PAGE)), 0
+        place = region[used : used + size].view(array.dtype).reshape(array.shape)
+        place[...] = array
+        result.append(place)
+        used += -(-size // ALIGN) * ALIGN
+    return result
+
+
+def _region(size: int) -> Array:
+    """At least `size` bytes, aligned to a large page; unused pages take no memory."""
+    total = -(-size // PAGE) * PAGE + PAGE
+    if hasattr(mmap, "MADV_HUGEPAGE"):  # Linux grants large pages to private memory only
+        memory = mmap.mmap(-1, total, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    else:
+        memory = mmap.mmap(-1, total)
+    whole = np.frombuffer(memory, np.uint8)
+    skip = -whole.__array_interface__["data"][0] % PAGE
+    return whole[skip:]
