@@ -143,6 +143,8 @@ def _vectorized(s: Scope, loop: loops.For) -> None:
             f"vectorized loop {loop.loop_var.name!r} of {s.function!r} has extent {extent}; "
             "split it by a constant first"
         )
+    if extent.value == 0:
+        return
     start = emit_expr(s, loop.min)
     if extent.value == 1:
         s.values[loop.loop_var] = start
