@@ -51,9 +51,7 @@ def _check(name: str, fn: graph.Function) -> list[Diagnostic]:
     return found
 
 
-def _late_read(
-    name: str, v: graph.Var, by: graph.Binding, reader: graph.Expr
-) -> Diagnostic:
+def _late_read(name: str, v: graph.Var, by: graph.Binding, reader: graph.Expr) -> Diagnostic:
     var = by.var  # type: ignore[attr-defined]
     return Diagnostic(
         "E0506",

@@ -118,4 +118,3 @@ def alloc_tensor(ty: types.Type) -> graph.Call:
     assert shape is not None and isinstance(ty, types.TensorType) and ty.dtype is not None
     args = (graph.ShapeExpr(shape), graph.DataTypeImm(ty.dtype), DEVICE, SCOPE)
     return graph.Call(ALLOC_TENSOR, args)
-

@@ -106,9 +106,7 @@ class _Block:
         self.name = name
         self.block = blk
         self.uses = uses
-        self.calls = [
-            call_of(i, b, fuser.mod, fuser.facts) for i, b in enumerate(blk.bindings)
-        ]
+        self.calls = [call_of(i, b, fuser.mod, fuser.facts) for i, b in enumerate(blk.bindings)]
         self.readers: dict[graph.Var, list[Call]] = {}
         self.reads: Counter[graph.Var] = Counter()
         for c in self.calls:

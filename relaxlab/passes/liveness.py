@@ -118,4 +118,3 @@ class _Walker:
 
 def _is_alloc(value: graph.Expr) -> bool:
     return isinstance(value, graph.Call) and value.op == graph.Op("builtin.alloc_tensor")
-

@@ -376,9 +376,7 @@ class _Lowerer:
                 for k in range(func.buffers[at].ndim)
             ]
             reg, ndim = buffers[at], len(checks)
-            self.emit(
-                host.MatchShape(reg, reg, "tensor", what[at], ndim=ndim, dims=tuple(checks))
-            )
+            self.emit(host.MatchShape(reg, reg, "tensor", what[at], ndim=ndim, dims=tuple(checks)))
         values = tuple(symbols[s] for s in host.kernel_symbols(func))
         self.emit(host.CallKernel(name, tuple(buffers), values))
 
