@@ -160,15 +160,16 @@ class _Checker:
             return
         lo = relax_index(s.min, self.ranges, self.an)
         hi = relax_index(s.min + s.extent - 1, self.ranges, self.an)
+        before, was_dead = self.ranges, self.dead
+        self.dead = was_dead or self.an.prove(expr.LE(s.extent, _zero(s.extent))) is True
         with self.an.scope(), self.defining(s.loop_var, s):
             self.an.bind(s.loop_var, s.min, s.min + s.extent - 1)
-            before = self.ranges
             if lo is not None and hi is not None:
                 self.ranges = {**before, s.loop_var: (lo[0], hi[1])}
             self.nest.append(s)
             self.stmt(s.body)
             self.nest.pop()
-            self.ranges = before
+        self.ranges, self.dead = before, was_dead
 
     def store(self, s: loops.BufferStore) -> None:
         self.value(s.value)
@@ -509,6 +510,10 @@ class _Checker:
                 at,
                 fix="guard the access with T.if_then_else, or make the buffer larger",
             )
+
+
+def _zero(like: expr.PrimExpr) -> expr.PrimExpr:
+    return expr.const(0, like.dtype)
 
 
 def _once_each(e: expr.PrimExpr) -> bool:

@@ -208,3 +208,24 @@ def test_reports_name_the_function_and_underline_the_place() -> None:
     [found] = check_loops(*prim_func(EXAMPLES[0][1]))
     text = found.render()
     assert "double, 'C'" in text and "T.axis.spatial(128, i)" in text and "^" in text
+
+
+def test_nothing_is_out_of_bounds_where_nothing_runs():
+    """Under a guard that never holds, in a loop over nothing, and after an assertion."""
+    n = expr.Var("n")
+    i = expr.Var("i")
+    a = loops.Buffer("A", (n,))
+    far = loops.BufferStore(a, expr.const(0.0), (n + i,))
+    near = loops.BufferStore(a, expr.const(0.0), (i,))
+
+    def over(extent: expr.ExprLike, body: loops.Stmt) -> loops.PrimFunc:
+        nest = loops.For(i, expr.const(0), expr.as_expr(extent), "serial", body)
+        return loops.PrimFunc((a,), nest)
+
+    assert [d.code for d in check_loops("f", over(n, far))] == ["E0334"]
+    assert not check_loops("f", over(0, far))
+    assert not check_loops("f", over(n, loops.IfThenElse(expr.LT(i, expr.const(0)), far)))
+    twice = over(n * 2, near)
+    assert [d.code for d in check_loops("f", twice)] == ["E0334"]
+    empty = loops.AssertStmt(expr.EQ(n, n * 2), "n is 0")
+    assert not check_loops("f", loops.PrimFunc((a,), loops.seq(empty, twice.body)))
