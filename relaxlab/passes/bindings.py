@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,10 @@ def all_bindings(root: graph.Function | graph.SeqExpr) -> Iterator[graph.Binding
 def map_blocks(
     fn: graph.Function, rewrite: Callable[[graph.BindingBlock], graph.BindingBlock | None]
 ) -> graph.Function:
-    """`fn` with each binding block rewritten, inner blocks (of branches) first; None drops it."""
+    """`fn` with each binding block rewritten, inner blocks (of branches) first; None drops it.
+
+    Plain blocks that become neighbours become one.
+    """
     return replace_body(fn, map_seq(fn.body, rewrite))
 
 
@@ -55,13 +59,22 @@ def map_seq(
     blocks: list[graph.BindingBlock] = []
     for block in seq.blocks:
         new = rewrite(with_bindings(block, [inner(b) for b in block.bindings]))
-        if new is not None and new.bindings:
+        if new is None or not new.bindings:
+            continue
+        if blocks and _is_plain(blocks[-1]) and _is_plain(new):
+            merged = (*blocks[-1].bindings, *new.bindings)
+            blocks[-1] = replace(blocks[-1], bindings=merged)
+        else:
             blocks.append(new)
     if len(blocks) == len(seq.blocks) and all(
         a is b for a, b in zip(blocks, seq.blocks, strict=True)
     ):
         return seq
     return replace(seq, blocks=tuple(blocks))
+
+
+def _is_plain(block: graph.BindingBlock) -> bool:
+    return not isinstance(block, graph.DataflowBlock)
 
 
 def with_bindings(block: graph.BindingBlock, new: list[graph.Binding]) -> graph.BindingBlock:
@@ -195,6 +208,50 @@ def is_alias(b: graph.Binding) -> bool:
     return isinstance(value, graph.Call) and value.op == graph.Op("reshape")
 
 
+@lru_cache(maxsize=16)
+def overwritten_params(mod: Module) -> dict[str, frozenset[int]]:
+    """Per graph function, the numbers of the parameters whose memory it, or what it calls,
+    overwrites in place."""
+    known: dict[str, frozenset[int]] = {name: frozenset() for name in mod.graph_functions()}
+    changed = True
+    while changed:
+        changed = False
+        for name, fn in mod.graph_functions().items():
+            same: dict[graph.Var, graph.Var] = {}
+            found: set[graph.Var] = set()
+            for b in all_bindings(fn):
+                note_alias(b, same)
+                found |= {same.get(v, v) for v in overwritten_by(b.value, known)}
+            numbers = frozenset(i for i, p in enumerate(fn.params) if p in found)
+            if numbers != known[name]:
+                known[name], changed = numbers, True
+    return known
+
+
+def overwritten_by(value: graph.Expr, known: Mapping[str, frozenset[int]]) -> Iterator[graph.Var]:
+    """The variables whose memory evaluating `value` overwrites; `known` says it of functions."""
+    match value:
+        case graph.If(_, yes, no):
+            for branch in (yes, no):
+                for b in all_bindings(branch):
+                    yield from overwritten_by(b.value, known)
+        case graph.Call(graph.GlobalVar(name), args):
+            for i in known.get(name, ()):
+                yield from vars_in(args[i])
+        case _:
+            call = tir_call(value)
+            for i in call.inplace if call is not None else ():
+                if call is not None and i >= 0:
+                    yield from vars_in(call.args[i])
+
+
+def note_alias(b: graph.Binding, same: dict[graph.Var, graph.Var]) -> None:
+    """Record in `same` what `b`'s variable shares its memory with, if it is only another name."""
+    source = next(vars_in(b.value), None) if is_alias(b) else None
+    if source is not None:
+        same[b.var] = same.get(source, source)
+
+
 def is_pure(value: graph.Expr, mod: Module) -> bool:
     """Whether evaluating `value` has no effect, so that it may be dropped."""
     match value:
@@ -205,7 +262,8 @@ def is_pure(value: graph.Expr, mod: Module) -> bool:
             return row is not None and row.pure
         case graph.Call(graph.GlobalVar(name)):
             fn = mod.get(name)
-            return isinstance(fn, graph.Function) and fn.is_pure
+            pure = isinstance(fn, graph.Function) and fn.is_pure
+            return pure and not overwritten_params(mod).get(name)
         case graph.Call(graph.Var(_, types.FuncType() as ty)):
             return ty.is_pure
         case graph.Call():

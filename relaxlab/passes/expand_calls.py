@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import Node, replace, rewrite
+from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import known_shape, map_blocks, replace_body, tir_call
@@ -43,24 +43,12 @@ def _function(fn: graph.Function) -> graph.Function:
                 local[var] = graph.Var(var.name, var.ty, span=var.span)
         return graph.BindingBlock(tuple(new), span=blk.span)
 
-    expanded = _merge_blocks(map_blocks(fn, block))
+    expanded = map_blocks(fn, block)
     if expanded is not fn and fn.is_pure:
         expanded = replace(expanded, attrs=fn.attrs.with_(force_pure=True))
     if not local:
         return expanded
     return replace_body(expanded, substitute(expanded.body, values=local))
-
-
-def _merge_blocks(fn: graph.Function) -> graph.Function:
-    """Neighbouring blocks as one, now that none is special."""
-
-    def visit(n: Node) -> Node | None:
-        if not isinstance(n, graph.SeqExpr) or len(n.blocks) < 2:
-            return None
-        merged = tuple(b for block in n.blocks for b in block.bindings)
-        return replace(n, blocks=(graph.BindingBlock(merged),))
-
-    return rewrite(fn, visit)
 
 
 def _binding(b: graph.Binding) -> list[graph.Binding]:

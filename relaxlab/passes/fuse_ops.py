@@ -21,9 +21,11 @@ from relaxlab.ir.node import Attrs, replace
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import (
-    is_alias,
     leaf_type,
     map_blocks,
+    note_alias,
+    overwritten_by,
+    overwritten_params,
     tir_call,
     use_counts,
     vars_in,
@@ -114,7 +116,7 @@ class _Block:
             self.reads.update(read)
             for v in read:
                 self.readers.setdefault(v, []).append(c)
-        self.overwritten = _overwritten(blk)
+        self.overwritten = _overwritten(blk, fuser.mod)
 
     def label(self, c: Call) -> str:
         kernel = "" if c.tir is None else f" ({c.callee})"
@@ -248,23 +250,16 @@ class _Block:
         return with_bindings(self.block, new)
 
 
-def _overwritten(blk: graph.BindingBlock) -> dict[graph.Var, int]:
-    """The variables whose memory an in-place call of the block overwrites, and where: the
-    argument itself and everything that shares its memory."""
+def _overwritten(blk: graph.BindingBlock, mod: Module) -> dict[graph.Var, int]:
+    """The variables whose memory a call of the block overwrites, and where: the argument itself
+    and everything that shares its memory."""
     shares: dict[graph.Var, graph.Var] = {}
     places: dict[graph.Var, int] = {}
+    known = overwritten_params(mod)
     for i, b in enumerate(blk.bindings):
-        value = b.value
-        call = tir_call(value)
-        if call is not None and call.inplace:
-            for k in call.inplace:
-                arg = call.args[k] if k >= 0 else None
-                if isinstance(arg, graph.Var):
-                    places[shares.get(arg, arg)] = i
-        elif is_alias(b):
-            source = next(vars_in(value), None)
-            if source is not None:
-                shares[b.var] = shares.get(source, source)
+        note_alias(b, shares)
+        for v in overwritten_by(b.value, known):
+            places[shares.get(v, v)] = i
     return places | {v: places[root] for v, root in shares.items() if root in places}
 
 

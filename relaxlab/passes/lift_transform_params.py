@@ -11,12 +11,11 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import (
-    all_bindings,
     expr_key,
     is_pure,
     map_blocks,
+    overwritten_params,
     replace_body,
-    tir_call,
     use_counts,
     vars_in,
     with_bindings,
@@ -104,9 +103,10 @@ def _lift(
     """What each variable that depends only on weights is in the transform."""
     weights = fn.params[fn.attrs["num_input"] :]
     known = set(symbols_in(weights))
-    written = _overwritten(fn)
+    written = overwritten_params(mod)[name]
     table = dict(zip(weights, transform.weights, strict=True))
-    free = {w: v for w, v in table.items() if w not in written}
+    first = fn.attrs["num_input"]
+    free = {w: table[w] for i, w in enumerate(weights, first) if i not in written}
     for block in fn.body.blocks:
         for b in block.bindings:
             if not isinstance(b, graph.VarBinding) or not _movable(b.value, mod):
@@ -121,15 +121,6 @@ def _lift(
 
 def _movable(value: graph.Expr, mod: Module) -> bool:
     return isinstance(value, graph.Call | graph.Tuple | graph.TupleGetItem) and is_pure(value, mod)
-
-
-def _overwritten(fn: graph.Function) -> set[graph.Expr]:
-    found: set[graph.Expr] = set()
-    for b in all_bindings(fn):
-        call = tir_call(b.value)
-        if call is not None:
-            found |= {call.args[i] for i in call.inplace if i >= 0}
-    return found
 
 
 def _strip(fn: graph.Function, gone: set[graph.Var]) -> graph.Function:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relaxlab.ir import graph
-from relaxlab.ir.graph import Call, Constant, Function, GlobalVar, Op
+from relaxlab.ir.graph import Call, Constant, GlobalVar, Op
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, walk

@@ -51,6 +51,7 @@ class Programs:
         blocks = [self.block(length // 2)]
         if self.rng.random() < 0.5:
             blocks += [self.conditional(params[-1]), self.block(length // 2)]
+        blocks = _merged(blocks)
         results = self.rng.sample(self.values[4:], min(3, len(self.values) - 4))
         seq = self.hide(graph.SeqExpr(tuple(blocks), graph.Tuple(tuple(results))), results)
         main = graph.Function(tuple(params), seq)
@@ -59,6 +60,8 @@ class Programs:
     def hide(self, seq: graph.SeqExpr, results: list[graph.Var]) -> graph.SeqExpr:
         """Values that only their block reads become dataflow variables."""
         last = seq.blocks[-1]
+        if not isinstance(last, graph.DataflowBlock):
+            return seq
         local: dict[graph.Var, graph.Expr] = {
             b.var: graph.DataflowVar(b.var.name, b.var.ty)
             for b in last.bindings
@@ -202,6 +205,18 @@ class Programs:
         inplace = Attrs(inplace_indices=(0,))
         new = self.bind(graph.Call(graph.Op("call_tir_inplace"), args, inplace, (x.ty,)), x.ty)
         return builder("tanh")(new)
+
+
+def _merged(blocks: list[graph.BindingBlock]) -> list[graph.BindingBlock]:
+    """Neighbouring plain blocks as one, as the script has them."""
+    found: list[graph.BindingBlock] = []
+    for block in blocks:
+        plain = not isinstance(block, graph.DataflowBlock)
+        if found and plain and not isinstance(found[-1], graph.DataflowBlock):
+            found[-1] = graph.BindingBlock((*found[-1].bindings, *block.bindings))
+        elif block.bindings:
+            found.append(block)
+    return found
 
 
 def _usable(ty: types.Type) -> bool:

@@ -1,12 +1,17 @@
 import pytest
 
 from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.passes.base import Pipeline
+from relaxlab.passes.bindings import overwritten_params
 from relaxlab.passes.check_inplace_calls import check_inplace_calls
+from relaxlab.passes.dead_code_elimination import dead_code_elimination
+from relaxlab.passes.eliminate_common_subexpr import eliminate_common_subexpr
 from relaxlab.passes.normalize import normalize
+from relaxlab.passes.pipeline import GRAPH_PASSES
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
-from relaxlab.testing.pass_check import check_pass
+from relaxlab.testing.pass_check import check_pass, compare_runs
 
 
 def test_the_result_may_be_read_and_the_old_value_before():
@@ -58,3 +63,104 @@ def test_late_reads_are_refused_under_any_name():
     assert codes == ["E0506", "E0506"]
     text = str(error.value)
     assert "x is read after it was overwritten" in text and "use `z`" in text
+
+
+@I.ir_module
+class Calls:
+    @T.prim_func
+    def bump(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.block("A"):
+                vi = T.axis.spatial(4, i)
+                A[vi] = A[vi] + T.float32(1)
+
+    @R.function
+    def step(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        cls = Calls
+        z = R.call_tir_inplace(
+            cls.bump, (x,), out_sinfo=R.Tensor((4,), "float32"), inplace_indices=[0]
+        )
+        return z
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+        cls = Calls
+        e = R.exp(x)
+        a = cls.step(x)
+        b = cls.step(y)
+        c = R.add(e, R.add(a, b))
+        return c
+
+    @R.function
+    def late(x: R.Tensor((4,), "float32")):
+        cls = Calls
+        a = cls.step(x)
+        b = cls.step(x)
+        return (a, b)
+
+
+def test_functions_that_overwrite_their_arguments_are_known():
+    assert overwritten_params(Calls) == {
+        "step": frozenset([0]), "main": frozenset([0, 1]), "late": frozenset([0]),
+    }  # fmt: skip
+    check_pass(check_inplace_calls, Calls.without("late"))
+    with pytest.raises(DiagnosticError, match="in `late`: x is read after it was overwritten"):
+        check_inplace_calls(normalize(Calls))
+
+
+def test_their_calls_are_neither_merged_nor_dropped_nor_overtaken():
+    @I.ir_module
+    class Unread:
+        @T.prim_func
+        def bump(A: T.Buffer((4,), "float32")):
+            for i in range(4):
+                with T.block("A"):
+                    vi = T.axis.spatial(4, i)
+                    A[vi] = A[vi] + T.float32(1)
+
+        @R.function
+        def step(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            cls = Unread
+            z = R.call_tir_inplace(
+                cls.bump, (x,), out_sinfo=R.Tensor((4,), "float32"), inplace_indices=[0]
+            )
+            return z
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            cls = Unread
+            a = cls.step(x)
+            return ()
+
+    start = normalize(Unread)
+    assert dead_code_elimination(start) is start
+    start = normalize(Calls)
+    assert eliminate_common_subexpr(start) is start
+
+
+def test_branches_are_checked_apart():
+    @I.ir_module
+    class Branches:
+        @T.prim_func
+        def bump(A: T.Buffer((4,), "float32")):
+            for i in range(4):
+                with T.block("A"):
+                    vi = T.axis.spatial(4, i)
+                    A[vi] = A[vi] + T.float32(1)
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
+            cls = Branches
+            e = R.exp(x)
+            if c:
+                r = R.call_tir_inplace(
+                    cls.bump, (x,), out_sinfo=R.Tensor((4,), "float32"), inplace_indices=[0]
+                )
+            else:
+                r = R.exp(x)
+            f = R.add(e, r)
+            return f
+
+    check_pass(check_inplace_calls, Branches)
+    fused = Pipeline(GRAPH_PASSES).run(Branches).result
+    compare_runs(Branches, fused)

@@ -24,7 +24,8 @@ EXAMPLES = [
 def lower(text):
     """Lower an example; one made of nodes is not normalised first."""
     if "@I.ir_module" in text:
-        return lower_shapes(Pipeline((*GRAPH_PASSES, *MEMORY_PASSES)).run(parse(text, check=False)).result)
+        passes = Pipeline((*GRAPH_PASSES, *MEMORY_PASSES))
+        return lower_shapes(passes.run(parse(text, check=False)).result)
     namespace = {}
     exec(text, namespace)  # our own document
     return lower_shapes(expand_calls(namespace["mod"]))
