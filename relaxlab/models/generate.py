@@ -13,6 +13,9 @@ for activations does not grow with them.
 
 from __future__ import annotations
 
+import contextlib
+import math
+import mmap
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -313,6 +316,16 @@ def _prepared(executable: Executable, weights: list[Array]) -> Sequence[Array]:
         weights = list(executable["main_transform_params"](tuple(weights)))
     weights.reverse()
     return in_large_pages(weights.pop() for _ in range(len(weights)))
+
+
+def _paged_zeros(shape: tuple[int, ...], dtype: str) -> Array:
+    """Zeros whose pages take memory once they are written to. NumPy would ask for huge pages, of
+    which the first positions of a cache touch all."""
+    memory = mmap.mmap(-1, math.prod(shape) * np.dtype(dtype).itemsize)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without huge pages
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, dtype).reshape(shape)
 
 
 def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

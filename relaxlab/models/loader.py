@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import numpy as np
 from relaxlab.models import smollm2, tiny
 from relaxlab.models.chat import ChatTemplate
 from relaxlab.models.config import ConfigError, LlamaConfig, config_from_gguf, config_from_json
-from relaxlab.models.gguf import read_gguf
+from relaxlab.models.gguf import GGUF, read_gguf
 from relaxlab.models.llama import Llama
 from relaxlab.models.safetensors import read_safetensors
 from relaxlab.models.tokenizer import Tokenizer
@@ -117,7 +118,33 @@ def open_model(model: str | os.PathLike[str]) -> Checkpoint:
     has_template = "tokenizer.chat_template" in gguf.metadata
     chat = ChatTemplate.from_gguf(gguf, tokenizer) if has_template else None
     formats = {name: tensor.format.name for name, tensor in gguf.tensors.items()}
-    return Checkpoint(path, config, tokenizer, chat, formats, lambda n: gguf.tensor(n).fields())
+    return Checkpoint(path, config, tokenizer, chat, formats, lambda n: _fields(gguf, n))
+
+
+def _fields(gguf: GGUF, name: str) -> dict[str, Array]:
+    """The stored fields of a tensor. Where they are copies, the file's pages may go: half of the
+    memory that loading takes."""
+    tensor = gguf.tensor(name)
+    found = tensor.fields()
+    if not any(np.may_share_memory(array, tensor.raw) for array in found.values()):
+        _forget_pages(tensor.raw)
+    return found
+
+
+def _forget_pages(raw: Array) -> None:
+    """Drop the pages that lie wholly inside `raw` if it is mapped from a file; reading it again
+    brings them back."""
+    owner: Any = raw
+    while isinstance(owner, np.ndarray | memoryview):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    if not isinstance(owner, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    origin = np.frombuffer(owner, np.uint8).__array_interface__["data"][0]
+    start = raw.__array_interface__["data"][0] - origin
+    first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+    last = (start + raw.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    if last > first:
+        owner.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
 def _check_vocabulary(path: Path, config: LlamaConfig, tokenizer: Tokenizer) -> None:
