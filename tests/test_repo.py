@@ -156,6 +156,8 @@ def test_sizes(path: Path) -> None:
     text = path.read_text("utf-8")
     lines = text.splitlines()
     assert len(lines) <= FILE_LINES, f"{len(lines)} lines; files stay under about 600"
+    if path.is_relative_to(ROOT / "tests"):
+        return  # the script programs inside test functions count for nothing
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
