@@ -154,6 +154,8 @@ class _Body:
                     raise _Dependent
                 self.enter(stmt)
                 self.run(stmt.body)
+            case loops.Evaluate(expr.Call(op="prefetch")):
+                pass
             case loops.SeqStmt(stmts):
                 for s in stmts:
                     self.run(s)

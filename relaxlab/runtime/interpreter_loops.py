@@ -335,6 +335,8 @@ class _Writer:
     def _call(self, e: expr.Call, scope: _Scope) -> str:
         if e.op == "if_then_else":
             return self._choose(e, scope)
+        if e.op == "prefetch":
+            return "None"  # a hint, which may point beyond the buffer
         if e.op == "likely":
             return self.expr(e.args[0], scope)
         if e.op == "address_of":

@@ -348,7 +348,7 @@ def test_lane_intrinsics():
 
 
 def test_every_intrinsic_has_a_meaning():
-    built_in = {"if_then_else", "likely", "address_of", "tvm_storage_sync"}
+    built_in = {"if_then_else", "likely", "address_of", "prefetch", "tvm_storage_sync"}
     assert set(MEANINGS) | built_in == set(INTRINSICS)
 
 
@@ -376,6 +376,18 @@ def test_extern_calls_get_addresses():
     func = loops.PrimFunc((a, b), loop(i, 3, loops.Evaluate(e)))
     x = np.arange(12, dtype="float32").reshape(3, 4)
     np.testing.assert_array_equal(both(func, x, np.zeros(3, "float32"))[1], x.sum(1))
+
+
+def test_prefetching_does_nothing_even_beyond_the_buffer():
+    i = Var("i")
+    a, b = Buffer("A", (const(4),)), Buffer("B", (const(4),))
+    ahead = call("handle", "address_of", BufferLoad(a, (i + 64,)))
+    hint = loops.Evaluate(call("int32", "prefetch", ahead))
+    body = loops.seq(hint, BufferStore(b, BufferLoad(a, (i,)), (i,)))
+    func = loops.PrimFunc((a, b), loop(i, 4, body))
+    assert is_independent(func.body, {})
+    x = np.arange(4, dtype="f4")
+    np.testing.assert_array_equal(both(func, x, x * 0)[1], x)
 
 
 def test_symbols_are_bound_by_compound_shapes_and_scalar_parameters():
