@@ -2,7 +2,7 @@
 
 A row takes the NumPy dtype of the result and the argument values, which are NumPy scalars or
 arrays (vector lanes are the last axis). Floating-point functions are evaluated in float64 and
-rounded once. Control (`if_then_else`, …), `address_of` and hints are part of the interpreter itself.
+rounded once. `if_then_else`, `likely`, `address_of` and hints are part of the interpreter itself.
 """
 
 from __future__ import annotations
