@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.dtypes import (
     bits_of,
@@ -237,7 +238,7 @@ def string_of(cx: Context, arg: Arg, what: str) -> str:
 def attribute_value(cx: Context, value: Value, node: ast.AST) -> Any:
     """A value that may stand in attributes and annotations."""
     match value:
-        case None | bool() | str() | PrimExpr() | types.Type():
+        case None | bool() | str() | PrimExpr() | types.Type() | IndexMap():
             return value
         case int():
             if not -(2**63) <= value < 2**64:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
+from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
@@ -487,6 +488,8 @@ def _shaped(cx: Context, path: str) -> Generator[None]:
 def _call(cx: Context, node: ast.Call) -> Value:
     callee = evaluate(cx, node.func)
     match callee:
+        case Ref("T", "index_map"):
+            return _index_map(cx, node)
         case Ref("T", path):
             loop_calls.check_known(cx, path, node.func)
             with _shaped(cx, path):
@@ -511,6 +514,24 @@ def _call(cx: Context, node: ast.Call) -> Value:
             return graph_calls.call_value(cx, target, arguments(cx, node, name))
         case _:
             cx.fail(node, "E0104", f"{describe(callee)} cannot be called in the script")
+
+
+def _index_map(cx: Context, node: ast.Call) -> IndexMap:
+    """`T.index_map(lambda i, j: (j, i))`; the one place where a lambda is read."""
+    match node:
+        case ast.Call(_, [ast.Lambda(args, body)], []) if args.args and not args.defaults:
+            pass
+        case _:
+            help = "write `T.index_map(lambda i, j: (j, i))`"
+            cx.fail(node, "E0105", "T.index_map takes one lambda", help=help)
+    with cx.frame():
+        variables = tuple(expr.Var(a.arg, span=cx.span(a)) for a in args.args)
+        for v in variables:
+            cx.define(v.name, v)
+        value = evaluate(cx, body)
+        items = value if is_sequence(value) else (value,)
+        finals = tuple(scalar_of(cx, v, body) for v in items)
+    return IndexMap(variables, finals, span=cx.span(node))
 
 
 def _builtin(cx: Context, name: str, c: Arguments) -> Value:

@@ -74,7 +74,7 @@ def known_names() -> set[str]:
     """The functions that `T.` offers in expressions and statements."""
     dtypes = set("float16 float32 float64 bfloat16 int8 int32 int64 uint8 bool".split())
     statements = {"reads", "writes", "where", "evaluate", "func_attr", "sblock_attr", "block_attr"}
-    extra = {"prim_func", "handle", "sblock", "block", "init", "let", "LetStmt"}
+    extra = {"prim_func", "handle", "index_map", "sblock", "block", "init", "let", "LetStmt"}
     return {*_CALLS, *BINARY, *ALIASES, *INTRINSICS, *dtypes, *statements, *extra}
 
 
@@ -299,6 +299,14 @@ def _call_intrin(cx: Context, c: Arguments) -> PrimExpr:
     return expr.Call(dtype_of(cx, args[0]), name, values, span=cx.span(c.node))
 
 
+def _call_pure_extern(cx: Context, c: Arguments) -> PrimExpr:
+    """An intrinsic by its name, or else a C function."""
+    args = c.no_keywords()
+    if len(args) > 1 and args[1].value in INTRINSICS:
+        return _call_intrin(cx, c)
+    return _call_with_dtype("call_extern")(cx, c)
+
+
 # --- Buffers ------------------------------------------------------------------------------------
 
 _LAYOUT = "strides? elem_offset? scope? align? offset_factor? buffer_type? layout? name?"
@@ -517,7 +525,7 @@ _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
     "Not": _not,
     "call_intrin": _call_intrin,
     "call_extern": _call_with_dtype("call_extern"),
-    "call_pure_extern": _call_with_dtype("call_extern"),
+    "call_pure_extern": _call_pure_extern,
     "call_llvm_intrin": _call_with_dtype("llvm_intrin"),
     "call_llvm_pure_intrin": _call_with_dtype("llvm_intrin"),
     "reinterpret": _call_with_dtype("reinterpret"),

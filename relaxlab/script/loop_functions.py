@@ -30,6 +30,7 @@ from relaxlab.script.expressions import (
     evaluate,
 )
 from relaxlab.script.loop_calls import call, known_names, region_of
+from relaxlab.script.roots import TRUE
 from relaxlab.script.values import (
     Axis,
     BufferDecl,
@@ -43,8 +44,6 @@ from relaxlab.script.values import (
     is_dict,
     is_sequence,
 )
-
-TRUE = IntImm(1, "bool")
 
 
 @dataclass

@@ -7,15 +7,13 @@ from typing import Any
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_dtype
-from relaxlab.ir.expr import IntImm
 from relaxlab.ir.node import Attrs, walk
 from relaxlab.ir.span import Span
 from relaxlab.script.core import Context, Failure
 from relaxlab.script.expressions import evaluate
 from relaxlab.script.loop_functions import LoopReader
+from relaxlab.script.roots import TRUE, has_own_root
 from relaxlab.script.values import POISON, BufferDecl, Handle, Ref, Value, describe
-
-TRUE = IntImm(1, "bool")
 
 
 def read_prim_func(cx: Context, node: ast.FunctionDef, *, s_tir: bool | None) -> loops.PrimFunc:
@@ -111,16 +109,11 @@ def _resolve(cx: Context, reader: LoopReader, param: Value) -> loops.Buffer | ex
 def _with_root(reader: LoopReader, body: loops.Stmt, s_tir: bool | None, span: Span) -> loops.Stmt:
     """Add the root block that the script leaves out: always with `s_tir=True`, and without any
     option when there are blocks or allocations."""
-    lone_root = (
-        isinstance(body, loops.BlockRealize)
-        and body.block.name == "root"
-        and not body.block.iter_vars
-    )
     allocs = tuple(reader.block.allocs)
-    if lone_root and not allocs:
-        return body
-    has_blocks = any(isinstance(n, loops.BlockRealize) for n in walk(body))
-    if not allocs and (s_tir is False or (s_tir is None and not has_blocks)):
-        return body
+    if not allocs:
+        has_blocks = any(isinstance(n, loops.BlockRealize) for n in walk(body))
+        wanted = has_blocks if s_tir is None else s_tir
+        if not wanted or has_own_root(body):
+            return body
     root = loops.Block("root", (), (), (), body, alloc_buffers=allocs, span=span)
     return loops.BlockRealize((), TRUE, root, span=span)

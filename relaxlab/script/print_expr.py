@@ -49,6 +49,13 @@ def scalar(w: Writer, e: PrimExpr, path: str = "", level: int = 0) -> str:
     return w.mark(path, f"({text})" if own < level else text)
 
 
+def argument(w: Writer, e: PrimExpr, path: str) -> str:
+    """`e` as an argument of a function, where TVM takes bare integers for int32."""
+    if isinstance(e, expr.IntImm) and e.dtype == "int64":
+        return w.mark(path, f"T.int64({e.value})")
+    return scalar(w, e, path)
+
+
 def immediate(e: PrimExpr) -> str:
     """A constant: bare for int64, otherwise with its dtype."""
     match e:
@@ -73,19 +80,15 @@ def _float(value: float) -> str:
 def _binary(w: Writer, e: expr.BinaryOp, path: str) -> tuple[str, int]:
     a, b = e.a, e.b
     if type(e) in _CALLED and not (isinstance(e, expr.Div) and is_float(e.dtype)):
-        args = f"{scalar(w, a, path + '.a')}, {scalar(w, b, path + '.b')}"
+        args = f"{argument(w, a, path + '.a')}, {argument(w, b, path + '.b')}"
         return f"T.{_CALLED[type(e)]}({args})", 20
     symbol, level = _INFIX[type(e)]
     if isinstance(a, expr.IntImm) and isinstance(b, expr.IntImm) and a.dtype == "int64":
-        left, right = (w.mark(p, f"T.int64({v.value})") for p, v in _operands(path, a, b))
+        left, right = argument(w, a, path + ".a"), argument(w, b, path + ".b")
     else:  # a comparison does not chain: both its operands bind tighter
         left = scalar(w, a, path + ".a", level + isinstance(e, expr.CmpOp))
         right = scalar(w, b, path + ".b", level + 1)
     return f"{left} {symbol} {right}", level
-
-
-def _operands(path: str, a: expr.IntImm, b: expr.IntImm) -> list[tuple[str, expr.IntImm]]:
-    return [(path + ".a", a), (path + ".b", b)]
 
 
 def index_list(w: Writer, indices: tuple[PrimExpr, ...], path: str) -> str:
@@ -97,24 +100,24 @@ def index_list(w: Writer, indices: tuple[PrimExpr, ...], path: str) -> str:
 def _function(w: Writer, e: PrimExpr, path: str) -> str:
     match e:
         case expr.Cast(to, value):
-            return f'T.Cast("{to}", {scalar(w, value, path + ".value")})'
+            return f'T.Cast("{to}", {argument(w, value, path + ".value")})'
         case expr.Select(condition, yes, no):
             parts = [
                 scalar(w, condition, path + ".condition"),
-                scalar(w, yes, path + ".true_value"),
-                scalar(w, no, path + ".false_value"),
+                argument(w, yes, path + ".true_value"),
+                argument(w, no, path + ".false_value"),
             ]
             return f"T.Select({', '.join(parts)})"
         case expr.Let(var, value, body):
-            bound = scalar(w, value, path + ".value")
+            bound = argument(w, value, path + ".value")
             name = w.names.declare(var, var.name, everywhere=True)
             w.before(f"{name} = T.{var.dtype}()")
-            return f"T.Let({scalar(w, body, path + '.body')}, where={{{name}: {bound}}})"
+            return f"T.Let({argument(w, body, path + '.body')}, where={{{name}: {bound}}})"
         case expr.Ramp(base, stride, lanes):
             parts = [scalar(w, base, path + ".base"), scalar(w, stride, path + ".stride")]
             return f"T.Ramp({', '.join(parts)}, {lanes})"
         case expr.Broadcast(value, lanes):
-            return f"T.Broadcast({scalar(w, value, path + '.value')}, {lanes})"
+            return f"T.Broadcast({argument(w, value, path + '.value')}, {lanes})"
         case expr.Call():
             return _call(w, e, path)
         case _:
@@ -132,12 +135,13 @@ _USUAL_DTYPE = {"address_of": "handle", "tvm_storage_sync": "int32"}
 
 
 def _call(w: Writer, e: expr.Call, path: str) -> str:
-    args = [scalar(w, a, f"{path}.args[{i}]") for i, a in enumerate(e.args)]
+    args = [argument(w, a, f"{path}.args[{i}]") for i, a in enumerate(e.args)]
     if e.op in _DTYPE_FIRST:
         return f"T.{_DTYPE_FIRST[e.op]}({', '.join([string(e.dtype), *args])})"
     if e.op in INTRINSICS and e.dtype == intrinsic_dtype(e.op, e.args):
         return f"T.{e.op}({', '.join(args)})"
-    return f"T.call_intrin({', '.join([string(e.dtype), string(e.op), *args])})"
+    # TVM does not know this intrinsic; as an external function its parser takes it.
+    return f"T.call_pure_extern({', '.join([string(e.dtype), string(e.op), *args])})"
 
 
 def intrinsic_dtype(op: str, args: tuple[PrimExpr, ...]) -> str | None:

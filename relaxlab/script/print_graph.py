@@ -10,7 +10,7 @@ from relaxlab.script.constants import constant_text
 from relaxlab.script.convert import is_symbolic
 from relaxlab.script.print_expr import scalar
 from relaxlab.script.print_types import annotation, attribute, dims, sequence
-from relaxlab.script.writer import Writer, string, width
+from relaxlab.script.writer import Writer, plain, string
 
 
 def function(w: Writer, name: str, f: graph.Function, path: str, *, local: bool = False) -> None:
@@ -48,7 +48,7 @@ def _new_symbols(w: Writer, f: graph.Function, *, local: bool) -> list[expr.Var]
 
 def _header(w: Writer, name: str, params: list[str], ret: str) -> None:
     line = f"def {name}({', '.join(params)}){ret}:"
-    if width(line) <= 92:
+    if len(plain(line)) <= 92:
         w.line(line)
         return
     w.line(f"def {name}(")

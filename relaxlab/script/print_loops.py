@@ -7,20 +7,21 @@ from functools import partial
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import IntImm, PrimExpr
-from relaxlab.ir.node import NO_ATTRS, walk
+from relaxlab.ir.node import NO_ATTRS, Node, walk
 from relaxlab.ir.substitute import free_symbols, symbols_in
 from relaxlab.script.print_expr import bounds, index_list, region, scalar
 from relaxlab.script.print_types import attribute, sequence
-from relaxlab.script.writer import Writer, string
-
-TRUE = IntImm(1, "bool")
+from relaxlab.script.roots import TRUE, has_own_root, implied_root
+from relaxlab.script.writer import Writer, plain, string
 
 
 def prim_func(w: Writer, name: str, f: loops.PrimFunc, path: str) -> None:
     """Write `f` as a function of the script."""
-    root = _implied_root(f.body)
+    root = implied_root(f.body)
     has_blocks = any(isinstance(n, loops.BlockRealize) for n in walk(f.body))
-    options = "(s_tir=True)" if root else "(s_tir=False)" if has_blocks else ""
+    rooted = root is not None or has_own_root(f.body)
+    options = "(s_tir=True)" if rooted else "(s_tir=False)" if has_blocks else ""
+    w.typed_loops = any(map(_mixes_integers, walk(f.body)))
     with w.node(path):
         w.line(f"@T.prim_func{options}")
         with w.names.scope():
@@ -35,22 +36,6 @@ def prim_func(w: Writer, name: str, f: loops.PrimFunc, path: str) -> None:
                     inner = path + ".body.block"
                     _allocations(w, root, inner)
                     statement(w, root.body, inner + ".body")
-
-
-def _implied_root(body: loops.Stmt) -> loops.Block | None:
-    """The root block that `s_tir=True` adds when it is not written, if `body` is just that."""
-    match body:
-        case loops.BlockRealize((), predicate, loops.Block("root", (), (), (), inner, None) as b):
-            plain = predicate == TRUE and not b.match_buffers and not b.annotations
-            lone_root = isinstance(inner, loops.BlockRealize) and is_root(inner)
-            return b if plain and (b.alloc_buffers or not lone_root) else None
-        case _:
-            return None
-
-
-def is_root(realize: loops.BlockRealize) -> bool:
-    """Whether a block is an explicitly written root block."""
-    return realize.block.name == "root" and not realize.block.iter_vars
 
 
 def _param(
@@ -185,7 +170,8 @@ def _for(w: Writer, s: loops.For, path: str) -> None:
     nest = _grid(s)
     places = [path + ".body" * k for k in range(len(nest))]
     if len(nest) > 1:
-        extents = [scalar(w, f.extent, p + ".extent") for f, p in zip(nest, places, strict=True)]
+        pairs = zip(nest, places, strict=True)
+        extents = [_end(w, scalar(w, f.extent, p + ".extent")) for f, p in pairs]
         iterate = f"T.grid({', '.join(extents)})"
     else:
         iterate = _iterable(w, s, path)
@@ -195,6 +181,24 @@ def _for(w: Writer, s: loops.For, path: str) -> None:
         w.line(f"for {', '.join(names)} in {iterate}:")
         with w.indented():
             statement(w, nest[-1].body, places[-1] + ".body")
+
+
+def _end(w: Writer, text: str) -> str:
+    """An end of a loop: a bare number, unless TVM must be told that it is not int32."""
+    is_number = w.typed_loops and plain(text).removeprefix("-").isdecimal()
+    return f"T.int64({text})" if is_number else text
+
+
+def _mixes_integers(n: Node) -> bool:
+    """Whether `n` needs integers of one dtype in TVM, which elsewhere widens them itself."""
+    match n:
+        case expr.CmpOp(a, b):
+            literal = isinstance(a, IntImm) or isinstance(b, IntImm)
+            return a.dtype == "int64" and not literal
+        case expr.Select() | expr.Call(_, "if_then_else"):
+            return n.dtype == "int64"
+        case _:
+            return False
 
 
 def _grid(s: loops.For) -> list[loops.For]:
@@ -219,9 +223,9 @@ def _is_simple(s: loops.For) -> bool:
 
 def _iterable(w: Writer, s: loops.For, path: str) -> str:
     if s.min == expr.const(0, s.extent.dtype):
-        ends = [scalar(w, s.extent, path + ".extent")]
+        ends = [_end(w, scalar(w, s.extent, path + ".extent"))]
     else:
-        ends = list(bounds(w, s.min, s.extent, path))
+        ends = [_end(w, text) for text in bounds(w, s.min, s.extent, path)]
     extra = [f'thread="{s.thread}"'] if s.kind == "thread_binding" else []
     if s.annotations != NO_ATTRS:
         extra.append(f"annotations={attribute(w, s.annotations, path + '.annotations')}")
@@ -270,9 +274,10 @@ def _axes(w: Writer, s: loops.BlockRealize, path: str) -> None:
     for axis, value, where in zip(axes, values, places, strict=True):
         match axis.dom.min:
             case IntImm(0):
-                dom = scalar(w, axis.dom.extent, where + ".dom.extent")
+                dom = _end(w, scalar(w, axis.dom.extent, where + ".dom.extent"))
             case _:
-                dom = f"({', '.join(bounds(w, axis.dom.min, axis.dom.extent, where + '.dom'))})"
+                ends = bounds(w, axis.dom.min, axis.dom.extent, where + ".dom")
+                dom = f"({', '.join(_end(w, text) for text in ends)})"
         name = w.names.declare(axis.var, axis.var.name)
         w.line(w.mark(where, f"{name} = T.axis.{axis.kind}({dom}, {value})"))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr, types
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import Attrs
@@ -110,6 +111,15 @@ def attribute(w: Writer, value: Any, path: str) -> str:
             return scalar(w, value, path)
         case types.Type():
             return annotation(w, value, path)
+        case IndexMap():
+            return _index_map(w, value, path)
         case _:
             kind = type(value).__name__
             raise TypeError(f"an attribute of type {kind} cannot be written in a script: {value!r}")
+
+
+def _index_map(w: Writer, m: IndexMap, path: str) -> str:
+    with w.names.scope():
+        names = [w.names.declare(v, v.name) for v in m.initial_indices]
+        finals = dims(w, m.final_indices, path + ".final_indices", False)
+        return f"T.index_map(lambda {', '.join(names)}: ({sequence(finals)}))"

@@ -25,9 +25,9 @@ def string(text: str) -> str:
     return f'"{literal[1:-1]}"' if '"' not in text else literal
 
 
-def width(text: str) -> int:
-    """The number of characters of `text` that will be seen."""
-    return len(_TOKEN.sub("", text))
+def plain(text: str) -> str:
+    """`text` as it will be seen, without the marks of paths."""
+    return _TOKEN.sub("", text)
 
 
 class Writer:
@@ -36,6 +36,7 @@ class Writer:
     def __init__(self, *, mapping: bool = False, types: bool = True) -> None:
         self.names = Names()
         self.loops: dict[Var, tuple[PrimExpr, PrimExpr]] = {}  # the ranges of enclosing loops
+        self.typed_loops = False  # whether the ends of loops say that they are int64
         self.in_module = True
         self.types = types
         self._mapping = mapping
