@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import numpy as np
 from relaxlab.codegen.artifact import Artifact, CheckInfo, FunctionInfo, PackedInfo, TypeTree
 from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.llvm.host import (
-    Check,
     HostEmitter,
     emit_entry,
     support_functions,
@@ -27,8 +25,10 @@ def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[s
     declarations: dict[str, str] = {}
     texts = support_functions(declarations)
     used = sorted(_called_kernels(program))
-    texts += [emit_kernel(program.kernels[k], symbol_of(k), declarations) for k in used]
-    checks: list[Check] = []
+    kernels = {k: emit_kernel(program.kernels[k], symbol_of(k), declarations) for k in used}
+    texts += [k.text for k in kernels.values()]
+    failures = {name: k.failures for name, k in kernels.items()}
+    checks: list[CheckInfo] = []
     packed: list[host.CallPacked] = []
     arenas: list[host.AllocStorage] = []
     constants: list[np.ndarray[Any, Any]] = []
@@ -36,7 +36,7 @@ def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[s
     packed_in: list[host.HostFunction] = []
     for function in program.functions.values():
         emitter = HostEmitter(
-            program, function, declarations, checks, packed, arenas,
+            program, function, declarations, failures, checks, packed, arenas,
             is_entry=function.name not in called, first_constant=len(constants),
         )  # fmt: skip
         texts.append(emitter.emit())
@@ -44,7 +44,7 @@ def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[s
         packed_in += [function] * (len(packed) - len(packed_in))
         texts.append(emit_entry(function, _runs_kernels(program, function), declarations))
     facts = {
-        "checks": tuple(_check_info(c) for c in checks),
+        "checks": tuple(checks),
         "packed": tuple(_packed_info(f, p) for f, p in zip(packed_in, packed, strict=True)),
         "arenas": len(arenas),
         "constants": tuple(constants),
@@ -121,34 +121,6 @@ def _function_info(f: host.HostFunction) -> FunctionInfo:
         sum(words_of_type(f.registers[r].ty) for r in leaves),
         sum(words_of_type(f.registers[r].ty) for r in host.leaves(f.result)),
     )
-
-
-def _check_info(check: Check) -> CheckInfo:
-    """Messages with `{got}` and `{expected}` left open."""
-    match check.instr:
-        case host.MatchShape(dims=dims) as i:
-            messages = tuple(
-                _open(lambda got, want, a=axis: i.dim_message(a, got, want))
-                if isinstance(dim, host.CheckDim)
-                else ""
-                for axis, dim in enumerate(dims or ())
-            )
-            return CheckInfo(check.function, messages)
-        case host.Require() as i:
-            return CheckInfo(check.function, (_open(lambda got, _: i.text(got)),))
-        case host.CallPacked(function):
-            return CheckInfo(check.function, ("",), packed=function)
-
-
-def _open(render: Callable[[Any, Any], str]) -> str:
-    """Render a message with markers where the numbers go."""
-    text = render(_Marker("\0got\0"), _Marker("\0expected\0"))
-    text = text.replace("{", "{{").replace("}", "}}")
-    return text.replace("\0got\0", "{got}").replace("\0expected\0", "{expected}")
-
-
-class _Marker(str):
-    """Stands for a number in a message."""
 
 
 def _packed_info(f: host.HostFunction, call: host.CallPacked) -> PackedInfo:

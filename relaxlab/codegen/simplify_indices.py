@@ -15,13 +15,13 @@ from relaxlab.ir.loops import BufferLoad, BufferStore, For, IfThenElse, Range, S
 from relaxlab.ir.node import Node, map_children, replace
 
 
-def simplify_indices(stmt: Stmt, symbols: Sequence[Var]) -> Stmt:
-    """The statement with simplified integer expressions; `symbols` are sizes, not negative.
+def simplify_indices(stmt: Stmt, sizes: Sequence[Var]) -> Stmt:
+    """The statement with simplified integer expressions; `sizes` are not negative.
 
     Conditions that always hold disappear.
     """
     an = Analyzer()
-    for symbol in symbols:
+    for symbol in sizes:
         if symbol.dtype == "int64":
             an.bind_shape(symbol)
     return _Simplifier(an).stmt(stmt)

@@ -221,8 +221,8 @@ class NativeFunction:
             raise error
         check = exe.artifact.checks[code - 1]
         axis, got, expected = self._context[0], self._context[1], self._context[2]
-        message = check.messages[axis].format(got=got, expected=expected)
-        raise CheckFailed(message)
+        self._context[_KERNEL_FAILED] = 0
+        raise CheckFailed(check.messages[axis].format(got=got, expected=expected))
 
     def _blocks(self, owned: int) -> list[tuple[int, int]]:
         """(block, data address) of everything allocated during the call."""
@@ -253,7 +253,7 @@ class NativeFunction:
         return _read(tree, out, at), at + count_words(tree)
 
 
-_OWNED = CONTEXT.index("owned")
+_OWNED, _KERNEL_FAILED = CONTEXT.index("owned"), CONTEXT.index("kernel_failed")
 
 
 class _Sources:

@@ -26,13 +26,22 @@ class CodegenError(Exception):
 
 @dataclass(slots=True)
 class Scope:
-    """What names mean while emitting one function."""
+    """What names mean while emitting one function.
+
+    `fail_when(i1, message)` emits the report of a failure that happens when the bit is set, and
+    returns the failure's number; execution goes on. `leave` is where a thread goes that cannot go
+    on with its work, `left` whether it ever does. Under a `speculative` mask all lanes may be off.
+    """
 
     builder: Builder
     function: str
+    fail_when: Callable[[str, str], int]
     values: dict[expr.Var, Value] = field(default_factory=lambda: dict[expr.Var, Value]())
     memory: dict[loops.Buffer, Memory] = field(default_factory=lambda: dict[loops.Buffer, Memory]())
     mask: Value | None = None
+    speculative: bool = False
+    leave: str = ""
+    left: bool = False
 
 
 def emit_expr(s: Scope, e: expr.PrimExpr) -> Value:
@@ -47,12 +56,12 @@ def emit_expr(s: Scope, e: expr.PrimExpr) -> Value:
             return int_value(value, dtype)
         case expr.FloatImm(value, dtype):
             return float_value(value, dtype)
+        case expr.Div(x, y) | expr.Mod(x, y) | expr.FloorDiv(x, y) | expr.FloorMod(x, y):
+            return _divide(s, type(e), emit_expr(s, x), emit_expr(s, y))
         case expr.BinaryOp(x, y):
             return binary(b, type(e), emit_expr(s, x), emit_expr(s, y))
         case loops.BufferLoad(buffer, indices):
-            memory = memory_of(s, buffer)
-            index = linear_index(b, memory, [emit_expr(s, i) for i in indices])
-            return load(b, memory, index, s.mask)
+            return _load(s, memory_of(s, buffer), [emit_expr(s, i) for i in indices])
         case expr.Cast(to, value):
             return cast(b, emit_expr(s, value), to)
         case expr.Not(a):
@@ -79,6 +88,62 @@ def memory_of(s: Scope, buffer: loops.Buffer) -> Memory:
     return s.memory[buffer]
 
 
+def _load(s: Scope, memory: Memory, indices: list[Value]) -> Value:
+    b, index = s.builder, linear_index(s.builder, memory, indices)
+    uniform = index.lanes == 1 or (index.offsets is not None and len(set(index.offsets)) == 1)
+    if s.mask is not None and s.speculative and uniform:
+        # One element for all lanes: where no lane is on it may not exist, so read another.
+        spare = b.alloca(1, memory.element)
+        single = index if index.lanes == 1 else lane_of(b, index)
+        pointer = element_pointer(b, memory, single)
+        some = any_lane(b, s.mask)
+        chosen = b.emit(f"select i1 {some}, ptr {pointer}, ptr {spare}", "p")
+        return load(b, Memory(chosen, memory.dtype, (), 1), int_value(0), None)
+    return load(b, memory, index, s.mask)
+
+
+def lane_of(b: Builder, index: Value) -> Value:
+    """The scalar that all lanes of an index vector have in common."""
+    assert index.base is not None and index.offsets is not None
+    return binary(b, expr.Add, index.base, int_value(index.offsets[0]))
+
+
+def any_lane(b: Builder, mask: Value) -> str:
+    """Whether some lane of a vector of bools (or the bool itself) is set, as an i1."""
+    text = b.materialise(mask)
+    if mask.lanes == 1:
+        return text
+    bits = b.emit(f"bitcast {mask.ty} {text} to i{mask.lanes}")
+    return b.emit(f"icmp ne i{mask.lanes} {bits}, 0")
+
+
+def _divide(s: Scope, cls: type[expr.BinaryOp], x: Value, y: Value) -> Value:
+    """Integer division that cannot trap: a zero among data divisors is reported, and the smallest
+    integer by -1 wraps. Index arithmetic divides by sizes, inside loops that are empty when a
+    size is zero; there only the trap is avoided."""
+    b, elem = s.builder, element_of(y.dtype)
+    known: list[float] = [] if y.const is None else [y.const]
+    if y.offsets is not None and y.base is not None and y.base.const is not None:
+        known = [y.base.const + o for o in y.offsets]
+    if is_float(y.dtype) or (known and 0 not in known):
+        return binary(b, cls, x, y)
+    zero = binary(b, expr.EQ, y, int_value(0, elem))
+    if not y.index:
+        bad = zero if s.mask is None else binary(b, expr.And, zero, s.mask)
+        s.fail_when(any_lane(b, bad), "integer division by zero")
+    negative = None
+    if not (y.nonneg or is_uint(y.dtype)):
+        negative = binary(b, expr.EQ, y, int_value(-1, elem))
+    unsafe = zero if negative is None else binary(b, expr.Or, zero, negative)
+    divisor = _select(b, unsafe, int_value(1, elem), y)
+    divisor.nonneg, divisor.index = y.nonneg, y.index
+    result = binary(b, cls, x, divisor)
+    if negative is None or cls in (expr.Mod, expr.FloorMod):
+        return result
+    minus_x = binary(b, expr.Sub, int_value(0, elem), x)
+    return _select(b, negative, minus_x, result)
+
+
 def _ramp(s: Scope, base: expr.PrimExpr, stride: expr.PrimExpr, lanes: int) -> Value:
     b = s.builder
     start, step = emit_expr(s, base), emit_expr(s, stride)
@@ -101,7 +166,8 @@ def _select(b: Builder, c: Value, x: Value, y: Value) -> Value:
     if c.lanes != 1:
         c = b.widen(c, lanes)
     text = f"select {c.ty} {b.materialise(c)}, {x.ty} {b.materialise(x)}, "
-    return Value(x.dtype, b.emit(text + f"{y.ty} {b.materialise(y)}"), nonneg=x.nonneg and y.nonneg)
+    chosen = b.emit(text + f"{y.ty} {b.materialise(y)}")
+    return Value(x.dtype, chosen, nonneg=x.nonneg and y.nonneg, index=x.index and y.index)
 
 
 # -- intrinsics ----------------------------------------------------------------------------------
@@ -199,10 +265,11 @@ def _if_then_else(s: Scope, e: expr.Call) -> Value:
 
 
 def _under(s: Scope, cond: Value, e: expr.PrimExpr) -> Value:
-    outer = s.mask
-    s.mask = cond if outer is None else binary(s.builder, expr.And, outer, cond)
+    outer = s.mask, s.speculative
+    s.mask = cond if s.mask is None else binary(s.builder, expr.And, s.mask, cond)
+    s.speculative = True
     value = emit_expr(s, e)
-    s.mask = outer
+    s.mask, s.speculative = outer
     return value
 
 
@@ -224,6 +291,8 @@ def _call_extern(s: Scope, e: expr.Call) -> Value:
 
 def _reinterpret(s: Scope, e: expr.Call) -> Value:
     v = emit_expr(s, e.args[0])
+    if v.dtype == "handle" and e.dtype == "int64":
+        return Value(e.dtype, s.builder.emit(f"ptrtoint ptr {v.text} to i64"))
     if llvm_type(e.dtype) == v.ty:
         return Value(e.dtype, s.builder.materialise(v))
     text = s.builder.emit(f"bitcast {v.ty} {s.builder.materialise(v)} to {llvm_type(e.dtype)}")

@@ -11,9 +11,11 @@ and the result is 0, or the number of the check that failed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from relaxlab.codegen.artifact import CheckInfo
+from relaxlab.codegen.check_messages import check_info, literal
 from relaxlab.codegen.llvm.arithmetic import binary, cast
 from relaxlab.codegen.llvm.builder import Builder, Value, int_value, llvm_type
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
@@ -23,9 +25,10 @@ from relaxlab.ir.dtypes import bytes_of
 from relaxlab.passes import host
 
 CONTEXT = ("axis", "got", "expected", "callback", "args", "out", "constants", "owned", "publish",
-           "arenas", "packed", "failed")  # fmt: skip
+           "arenas", "packed", "failed", "kernel_failed")  # fmt: skip
 """Names of the context's words. axis, got, expected: details of the failed check. owned: a linked
-list of the blocks allocated during the call. arenas: (address, bytes) per planned storage."""
+list of the blocks allocated during the call. arenas: (address, bytes) per planned storage.
+kernel_failed: zero, or the number of a failure that a kernel met."""
 BLOCK_HEADER = 64
 """Bytes before the data of an owned block; the first word links to the next block."""
 
@@ -137,22 +140,18 @@ class Reg:
     scalar: Value | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What a non-zero return means: which instruction failed, and how."""
-
-    instr: host.MatchShape | host.Require | host.CallPacked
-    function: str
-
-
 @dataclass(slots=True)
 class HostEmitter:
-    """Emits one host function; `checks`, `packed` and `arenas` are shared by the program."""
+    """Emits one host function; `checks`, `packed` and `arenas` are shared by the program.
+
+    `checks` says what a non-zero return means. `failures`: per kernel what it may fail with.
+    """
 
     program: host.HostProgram
     function: host.HostFunction
     declarations: dict[str, str]
-    checks: list[Check]
+    failures: Mapping[str, tuple[str, ...]]
+    checks: list[CheckInfo]
     packed: list[host.CallPacked]
     arenas: list[host.AllocStorage]
     is_entry: bool
@@ -162,7 +161,7 @@ class HostEmitter:
     given: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.scope = Scope(Builder(self.declarations), self.function.name)
+        self.scope = Scope(Builder(self.declarations), self.function.name, self.fail_when)
         params = (r for p in self.function.params for r in host.leaves(p.value))
         self.given = set(params) if self.is_entry else set()
 
@@ -316,7 +315,8 @@ class HostEmitter:
                 self.scope.values[symbol] = self.scalar(value)
             case host.Require(condition, got, _):
                 ok = self.scalar(condition)
-                self.fail_unless(ok.text or "", i, 0, self.scalar(got), int_value(0))
+                numbers = (0, self.scalar(got), int_value(0))
+                self.fail_unless(ok.text or "", check_info(self.function, i), *numbers)
             case host.LoadConst(dst, index):
                 data = self.function.constants[index]
                 table = self.pointer(self.context("constants"))
@@ -345,12 +345,19 @@ class HostEmitter:
             case _:
                 raise UnsupportedHost(f"{type(i).__name__} in `{self.function.name}`")
 
+    def fail_when(self, failed: str, message: str) -> int:
+        """Stop where a bit is set (an expression that has no value)."""
+        where = f"{message} in `{self.function.name}`"
+        info = CheckInfo(self.function.name, (literal(where),))
+        zero = int_value(0)
+        self.fail_unless(self.b.emit(f"xor i1 {failed}, true"), info, 0, zero, zero)
+        return len(self.checks)
+
     def fail_unless(
-        self, ok: str, instr: host.Instr, axis: int, got: Value, expected: Value
+        self, ok: str, check: CheckInfo, axis: int | str, got: Value, expected: Value
     ) -> None:
         """Return the check's number unless `ok`; every thread decides alike."""
-        assert isinstance(instr, host.MatchShape | host.Require | host.CallPacked)
-        self.checks.append(Check(instr, self.function.name))
+        self.checks.append(check)
         number = len(self.checks)
         good, bad = self.b.label("ok"), self.b.label("failed")
         self.b.branch(ok, good, bad)
@@ -364,6 +371,7 @@ class HostEmitter:
     def match_shape(self, i: host.MatchShape) -> None:
         held = self.regs[i.value]
         if i.dims is not None:
+            info = check_info(self.function, i)
             dims = [held.scalar] if i.kind == "scalar" else self.dims(i.value)
             for axis, (dim, check) in enumerate(zip(dims, i.dims, strict=True)):
                 assert dim is not None
@@ -378,7 +386,7 @@ class HostEmitter:
                         want = self.scalar(expected)
                         got = cast(self.b, dim, "int64")
                         ok = self.b.emit(f"icmp eq i64 {got.text}, {want.text}")
-                        self.fail_unless(ok, i, axis, got, want)
+                        self.fail_unless(ok, info, axis, got, want)
                     case None:
                         pass
         self.regs[i.dst] = held
@@ -409,8 +417,18 @@ class HostEmitter:
         args = [("ptr", self.regs[r].address) for r in buffers]
         values = [self.scalar(e) for e in scalars]
         args += [(v.ty, v.text or "") for v in values]
-        args += [("i64", "%thread"), ("i64", "%threads")]
-        self.b.call(symbol_of(function), "void", args)
+        args += _TEAM_ARGS
+        failures = self.failures[function]
+        if not failures:
+            self.b.call(symbol_of(function), "void", args)
+            return
+        at = CONTEXT.index("kernel_failed")
+        slot = self.b.emit(f"getelementptr inbounds i64, ptr %ctx, i64 {at}", "p")
+        code = self.b.call(symbol_of(function), "i64", [*args, ("ptr", slot)])
+        messages = (literal(f"{m} in `{function}`") for m in failures)
+        info = CheckInfo(self.function.name, ("", *messages))
+        ok = self.b.emit(f"icmp eq i64 {code}, 0")
+        self.fail_unless(ok, info, code, int_value(0), int_value(0))
 
     def call_function(self, i: host.CallFunction) -> None:
         if not isinstance(i.function, str):
@@ -465,7 +483,8 @@ class HostEmitter:
 
         code = self.published(call)
         ok = self.b.emit(f"icmp eq i64 {code}, 0")
-        self.fail_unless(ok, i, 0, int_value(0), int_value(0))
+        info = CheckInfo(self.function.name, ("",), packed=i.function)
+        self.fail_unless(ok, info, 0, int_value(0), int_value(0))
         if i.dst is not None:
             shared = self.pointer(self.context("packed"))
             self.load_value(i.dst, shared, word)

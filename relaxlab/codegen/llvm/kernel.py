@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from relaxlab.codegen.hoist_guards import hoist_guards
 from relaxlab.codegen.llvm.access import Memory
 from relaxlab.codegen.llvm.arithmetic import binary
 from relaxlab.codegen.llvm.builder import Builder, Value, int_value, llvm_type
 from relaxlab.codegen.llvm.expressions import CodegenError, Scope, emit_expr
-from relaxlab.codegen.llvm.statements import Team, declare_local, emit_team
+from relaxlab.codegen.llvm.statements import Team, declare_local, emit_team, failure
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.codegen.prefetch import insert_prefetches
 from relaxlab.codegen.simplify_indices import simplify_indices
 from relaxlab.ir import expr, loops
-from relaxlab.ir.dtypes import element_of
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.host import kernel_symbols
 
 
-def emit_kernel(func: loops.PrimFunc, name: str, declarations: dict[str, str]) -> str:
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """An emitted kernel. `failures`: what can go wrong at run time; if anything can, the kernel
+    takes one more pointer, to a zero, and returns the number (from 1) of a failure, or 0."""
+
+    text: str
+    failures: tuple[str, ...]
+
+
+def emit_kernel(func: loops.PrimFunc, name: str, declarations: dict[str, str]) -> Kernel:
     """LLVM IR of `void name(ptr buffers…, i64 symbols…, i64 thread, i64 threads)`.
 
     Scalar parameters keep their own type. Raises CodegenError for anything without a row.
     """
     b = Builder(declarations)
-    s = Scope(b, name)
+    failures: list[str] = []
+
+    def fail_when(cond: str, message: str) -> int:
+        failures.append(message)
+        with b.when(cond):
+            b.raw(f"store atomic i64 {len(failures)}, ptr %failed monotonic, align 8")
+        return len(failures)
+
+    s = Scope(b, name, fail_when)
     params: list[str] = []
     symbols = kernel_symbols(func)
+    sizes = _sizes(func)
     for var in symbols:
-        s.values[var] = Value(var.dtype, f"%{_safe(var.name)}.{len(params)}", nonneg=_counts(var))
+        text, size = f"%{_safe(var.name)}.{len(params)}", var in sizes
+        s.values[var] = Value(var.dtype, text, nonneg=size, index=size)
         params.append(f"{llvm_type(var.dtype)} {s.values[var].text}")
     pointers: list[str] = []
     for i, buffer in enumerate(func.buffers):
@@ -40,20 +62,27 @@ def emit_kernel(func: loops.PrimFunc, name: str, declarations: dict[str, str]) -
                 f"{name!r} allocates {buffer.name!r} in main memory; run lift_workspace first"
             )
         s.memory[buffer] = declare_local(s, buffer)
-    emit_team(s, Team(), lower_loops(body, symbols))
-    signature = ", ".join([*pointers, *params, "i64 %thread", "i64 %threads"])
-    lines = ["entry:", *b.allocas, *b.lines, "  ret void"]
-    return f"define void @{name}({signature}) #0 {{\n" + "\n".join(lines) + "\n}\n"
+    emit_team(s, Team(), lower_loops(body, sizes))
+    signature = [*pointers, *params, "i64 %thread", "i64 %threads"]
+    result = "void"
+    if failures:
+        signature.append("ptr %failed")
+        result = f"i64 {failure(s, Team())}"
+    lines = ["entry:", *b.allocas, *b.lines, f"  ret {result}"]
+    head = f"define {result.split()[0]} @{name}({', '.join(signature)}) #0"
+    return Kernel(f"{head} {{\n" + "\n".join(lines) + "\n}\n", tuple(failures))
 
 
-def lower_loops(body: loops.Stmt, symbols: tuple[expr.Var, ...]) -> loops.Stmt:
-    """What happens to block-free loops before they become instructions."""
-    return insert_prefetches(hoist_guards(simplify_indices(body, symbols)))
+def lower_loops(body: loops.Stmt, sizes: Sequence[expr.Var]) -> loops.Stmt:
+    """What happens to block-free loops before they become instructions. `sizes` are not
+    negative."""
+    return insert_prefetches(hoist_guards(simplify_indices(body, sizes)))
 
 
-def _counts(var: expr.Var) -> bool:
-    """Sizes are never negative; a scalar parameter of another dtype may be."""
-    return element_of(var.dtype) == "int64"
+def _sizes(func: loops.PrimFunc) -> list[expr.Var]:
+    """The symbols that are sizes of arrays; a scalar parameter that is none may be negative."""
+    dims = [d for buffer in func.buffers for d in buffer.shape]
+    return [v for v in symbols_in(dims) if v in dims or v not in func.params]
 
 
 def _safe(name: str) -> str:

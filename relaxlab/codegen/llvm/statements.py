@@ -7,6 +7,8 @@ barrier after each. Results therefore do not depend on the number of threads.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from relaxlab.codegen.llvm.access import Memory, linear_index, store
@@ -15,6 +17,7 @@ from relaxlab.codegen.llvm.builder import Value, int_value, memory_type
 from relaxlab.codegen.llvm.expressions import (
     CodegenError,
     Scope,
+    any_lane,
     emit_expr,
     memory_of,
     require_scalar,
@@ -41,20 +44,67 @@ def emit_team(s: Scope, team: Team, stmt: loops.Stmt) -> None:
             for part in stmts:
                 emit_team(s, team, part)
         case loops.For(kind="parallel"):
-            _parallel(s, team, stmt)
-            barrier(s, team)
+            with _unit(s, team):
+                _parallel(s, team, stmt)
         case loops.LetStmt(var, value, body) if _has_parallel(body):
-            s.values[var] = emit_expr(s, value)
+            s.values[var] = _agreed(s, team, value)
             emit_team(s, team, body)
         case loops.IfThenElse(cond, then_case, else_case) if _has_parallel(stmt):
             _uniform_if(s, team, cond, then_case, else_case)
         case loops.For(kind="serial" | "unrolled") if _has_parallel(stmt):
-            _serial(s, stmt, lambda body: emit_team(s, team, body))
+            start, extent = _agreed(s, team, stmt.min), _agreed(s, team, stmt.extent)
+            _serial(s, stmt, start, extent, lambda body: emit_team(s, team, body))
+        case loops.AssertStmt(cond, message):
+            test = require_scalar(_agreed(s, team, cond), "an assertion", s)
+            failed = s.builder.emit(f"xor i1 {s.builder.materialise(test)}, true")
+            number = s.fail_when(failed, f"assertion failed: {message}")
+            _return_if(s, failed, str(number))
         case _:
-            first = s.builder.emit(f"icmp eq i64 {team.thread}, 0")
-            with s.builder.when(first):
-                emit_stmt(s, stmt)
-            barrier(s, team)
+            with _unit(s, team):
+                first = s.builder.emit(f"icmp eq i64 {team.thread}, 0")
+                with s.builder.when(first):
+                    emit_stmt(s, stmt)
+
+
+@contextmanager
+def _unit(s: Scope, team: Team) -> Iterator[None]:
+    """Work that ends when the whole team is done with it; if a thread had to leave it, all of
+    them leave the kernel."""
+    s.leave, s.left = s.builder.label("leave"), False
+    yield
+    if s.left:
+        s.builder.jump(s.leave)
+        s.builder.place(s.leave)
+    barrier(s, team)
+    if s.left:
+        code = failure(s, team)
+        _return_if(s, s.builder.emit(f"icmp ne i64 {code}, 0"), code)
+
+
+def failure(s: Scope, team: Team) -> str:
+    """The number of a failure that happened in any thread, or 0, the same for the whole team."""
+    code = s.builder.emit("load atomic i64, ptr %failed monotonic, align 8")
+    barrier(s, team)  # before it, a faster thread could report the next failure
+    return code
+
+
+def _return_if(s: Scope, cond: str, code: str) -> None:
+    b = s.builder
+    bad, good = b.label("failed"), b.label("ok")
+    b.branch(cond, bad, good)
+    b.place(bad)
+    b.raw(f"ret i64 {code}")
+    b.place(good)
+
+
+def _agreed(s: Scope, team: Team, e: expr.PrimExpr) -> Value:
+    """A value that the whole team computes; nobody changes the memory it is read from before all
+    have read it."""
+    value = emit_expr(s, e)
+    if any(isinstance(n, loops.BufferLoad) for n in walk(e)):
+        s.builder.materialise(value)
+        barrier(s, team)
+    return value
 
 
 def _has_parallel(stmt: loops.Stmt) -> bool:
@@ -73,7 +123,7 @@ def _uniform_if(
     s: Scope, team: Team, cond: expr.PrimExpr, then: loops.Stmt, other: loops.Stmt | None
 ) -> None:
     b = s.builder
-    test = require_scalar(emit_expr(s, cond), "a condition around a parallel loop", s)
+    test = require_scalar(_agreed(s, team, cond), "a condition around a parallel loop", s)
     yes, no, done = b.label("then"), b.label("else"), b.label("endif")
     b.branch(b.materialise(test), yes, no)
     b.place(yes)
@@ -89,10 +139,11 @@ def _uniform_if(
 def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     """This thread's contiguous share of the iterations."""
     b = s.builder
-    start, extent = emit_expr(s, loop.min), emit_expr(s, loop.extent)
-    thread = Value("int64", team.thread, nonneg=True)
-    threads = Value("int64", team.threads, nonneg=True)
-    extent.nonneg = True
+    start, extent = _agreed(s, team, loop.min), _agreed(s, team, loop.extent)
+    extent = binary(b, expr.Max, extent, int_value(0))
+    extent.index = True
+    thread = Value("int64", team.thread, nonneg=True, index=True)
+    threads = Value("int64", team.threads, nonneg=True, index=True)
     after = binary(b, expr.Add, thread, int_value(1))
     low = binary(b, expr.FloorDiv, binary(b, expr.Mul, extent, thread), threads)
     high = binary(b, expr.FloorDiv, binary(b, expr.Mul, extent, after), threads)
@@ -115,7 +166,8 @@ def emit_stmt(s: Scope, stmt: loops.Stmt) -> None:
         case loops.For(kind="vectorized"):
             _vectorized(s, stmt)
         case loops.For(kind="serial" | "unrolled" | "parallel"):
-            _serial(s, stmt, lambda body: emit_stmt(s, body))
+            start, extent = emit_expr(s, stmt.min), emit_expr(s, stmt.extent)
+            _serial(s, stmt, start, extent, lambda body: emit_stmt(s, body))
         case loops.IfThenElse(cond, then_case, else_case):
             _if(s, cond, then_case, else_case)
         case loops.LetStmt(var, value, body):
@@ -125,15 +177,26 @@ def emit_stmt(s: Scope, stmt: loops.Stmt) -> None:
             _while(s, cond, body)
         case loops.Evaluate(value):
             emit_expr(s, value)
-        case loops.AssertStmt(cond, _):
-            test = require_scalar(emit_expr(s, cond), "an assertion", s)
-            failed = b.emit(f"xor i1 {b.materialise(test)}, true")
-            with b.when(failed):
-                b.call("llvm.trap", "void", [])
+        case loops.AssertStmt(cond, message):
+            _assert(s, emit_expr(s, cond), message)
         case loops.For(kind=kind):
             raise CodegenError(f"a {kind} loop cannot run on a CPU ({s.function!r})")
         case _:
             raise CodegenError(f"no LLVM row for {type(stmt).__name__} in {s.function!r}")
+
+
+def _assert(s: Scope, test: Value, message: str) -> None:
+    """The thread leaves its work where the condition fails (in any lane)."""
+    b = s.builder
+    wrong = binary(b, expr.EQ, test, int_value(0, "bool"))
+    if s.mask is not None:
+        wrong = binary(b, expr.And, wrong, s.mask)
+    failed = any_lane(b, wrong)
+    s.fail_when(failed, f"assertion failed: {message}")
+    good = b.label("ok")
+    b.branch(failed, s.leave, good)
+    b.place(good)
+    s.left = True
 
 
 def _vectorized(s: Scope, loop: loops.For) -> None:
@@ -153,9 +216,16 @@ def _vectorized(s: Scope, loop: loops.For) -> None:
     emit_stmt(s, loop.body)
 
 
-def _serial(s: Scope, loop: loops.For, emit_body) -> None:  # type: ignore[no-untyped-def]
+def _serial(
+    s: Scope,
+    loop: loops.For,
+    start: Value,
+    extent: Value,
+    emit_body: Callable[[loops.Stmt], None],
+) -> None:
     b = s.builder
-    start, extent = emit_expr(s, loop.min), emit_expr(s, loop.extent)
+    what = f"a bound of the loop over {loop.loop_var.name!r}"
+    start, extent = require_scalar(start, what, s), require_scalar(extent, what, s)
     count = extent.const
     if isinstance(count, int):
         unroll = loop.kind == "unrolled" and count <= MAX_UNROLL
@@ -168,7 +238,9 @@ def _serial(s: Scope, loop: loops.For, emit_body) -> None:  # type: ignore[no-un
     _counted(s, loop.loop_var, start, high, lambda: emit_body(loop.body))
 
 
-def _counted(s: Scope, var: expr.Var, low: Value, high: Value, emit_body) -> None:  # type: ignore
+def _counted(
+    s: Scope, var: expr.Var, low: Value, high: Value, emit_body: Callable[[], None]
+) -> None:
     """for (var = low; var < high; ++var)"""
     b = s.builder
     begin, body, done = b.label("loop"), b.label("body"), b.label("done")
@@ -181,7 +253,7 @@ def _counted(s: Scope, var: expr.Var, low: Value, high: Value, emit_body) -> Non
     b.lines.append("")
     b.branch(b.emit(f"icmp slt i64 {iv}, {ht}"), body, done)
     b.place(body)
-    s.values[var] = Value("int64", iv, nonneg=low.nonneg)
+    s.values[var] = Value("int64", iv, nonneg=low.nonneg, index=True)
     emit_body()
     step = b.emit(f"add nsw i64 {iv}, 1")
     b.lines[phi_at] = f"  {iv} = phi i64 [ {lt}, %{previous} ], [ {step}, %{b.block} ]"

@@ -1,0 +1,39 @@
+"""The texts of failed checks, with `{got}` and `{expected}` left open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from relaxlab.codegen.artifact import CheckInfo
+from relaxlab.passes import host
+
+
+def check_info(function: host.HostFunction, instr: host.MatchShape | host.Require) -> CheckInfo:
+    """What to say when a check of `function` fails: per dimension, or once."""
+    if isinstance(instr, host.Require):
+        return CheckInfo(function.name, (_open(lambda got, _: instr.text(got)),))
+    messages = tuple(
+        _open(lambda got, want, a=axis: instr.dim_message(a, got, want))
+        if isinstance(dim, host.CheckDim)
+        else ""
+        for axis, dim in enumerate(instr.dims or ())
+    )
+    return CheckInfo(function.name, messages)
+
+
+def _open(render: Callable[[Any, Any], str]) -> str:
+    """Render a message with markers where the numbers go."""
+    text = render(_Marker("\0got\0"), _Marker("\0expected\0"))
+    return literal(text).replace("\0got\0", "{got}").replace("\0expected\0", "{expected}")
+
+
+def literal(text: str) -> str:
+    """A message that has nothing to fill in."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+class _Marker(str):
+    """Stands for a number in a message."""
+
+    __slots__ = ()
