@@ -31,12 +31,14 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, children, replace, walk
 from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.exact_box import exact_box
 from relaxlab.schedule.ranges import (
     ZERO,
     Env,
     Span,
     bind_stmt,
     binding_of,
+    by_data,
     covers_inside,
     loop_env,
     shape_analyzer,
@@ -207,8 +209,7 @@ def _spans(
             if isinstance(s, BlockRealize):
                 lo, hi = substitute(lo, binding_of(s)), substitute(hi, binding_of(s))
         first, last = span_of(an.simplify(lo), env, an), span_of(an.simplify(hi), env, an)
-        data = any(isinstance(n, BufferLoad) for e in (lo, hi) for n in walk(e))
-        whole = data or first is None or last is None
+        whole = by_data(lo) or by_data(hi) or first is None or last is None
         result.append(Span(ZERO, dim - 1) if whole else Span(first.lo, last.hi))  # type: ignore
     return tuple(result)
 
@@ -221,11 +222,11 @@ def _filled_first(
     an: Analyzer,
 ) -> bool:
     """Whether each read finds what an earlier write of the same iteration left there."""
-    pairs = list(zip(found, spans, strict=True))
-    writers = [(a, s) for a, s in pairs if a.write]
+    writers = [(a, exact_box(a.bounds, a.path[site + 1 :], an)) for a in found if a.write]
     return all(
         any(
-            w.order < a.order
+            made is not None
+            and w.order < a.order
             and _unconditional(w, a, site)
             and all(
                 covers_inside(x, y, dim, an)
@@ -233,7 +234,7 @@ def _filled_first(
             )
             for w, made in writers
         )
-        for a, needed in pairs
+        for a, needed in zip(found, spans, strict=True)
         if not a.write
     )
 

@@ -26,6 +26,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import replace, walk
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.exact_box import box_written
 from relaxlab.schedule.preimage import Domain, preimage_of_box, size_over_axes
 from relaxlab.schedule.ranges import (
     ONE,
@@ -247,7 +248,14 @@ def _made(
         for w in m.block.writes:
             if w.buffer is not buffer:
                 continue
-            spans = spans_under(w, m, target, an)
+            spans = box_written(w, m, target, an)
+            if spans is None:
+                raise ScheduleError(
+                    "reverse_compute_at", describe_block(block),
+                    f"what block {m.block.name!r} makes of {buffer.name} in one iteration of "
+                    f"{describe_loop(target.loop)} is a box without gaps",
+                    suggestion="choose a loop further out, or reorder", about=(m.block.name,),
+                )  # fmt: skip
             pairs = list(zip(total or spans, spans, strict=True))
             if not all(covers(a, b, an) and covers(b, a, an) for a, b in pairs):
                 raise ScheduleError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferRegion, For
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.exact_box import box_written
 from relaxlab.schedule.ranges import Span, analyzer_at, bind_stmt, covers_inside, spans_under
 from relaxlab.schedule.scope import read, written
 from relaxlab.schedule.tree import LoopPlace, describe_loop, realizes_under, walk_stmts
@@ -86,10 +87,10 @@ def _made_before(
 ) -> bool:
     """Whether one of the writers makes all that the reader needs in one iteration."""
     made = [
-        spans_under(w, r, place, an)
+        box
         for r in writers
         for w in r.block.writes
-        if w.buffer is buffer
+        if w.buffer is buffer and (box := box_written(w, r, place, an)) is not None
     ]
     needed = [
         spans_under(x, reader, place, an) for x in reader.block.reads if x.buffer is buffer

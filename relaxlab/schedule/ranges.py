@@ -9,7 +9,17 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.regions import relax_index
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import Block, BlockRealize, BufferRegion, For, PrimFunc, Range, Stmt
+from relaxlab.ir.loops import (
+    Block,
+    BlockRealize,
+    BufferLoad,
+    BufferRegion,
+    For,
+    PrimFunc,
+    Range,
+    Stmt,
+)
+from relaxlab.ir.node import Node, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.tree import LoopPlace, Place, path_to, vars_in
 
@@ -108,17 +118,23 @@ def relaxed_region(
 ) -> tuple[Span, ...]:
     """What a block's region touches while the loops of `env` run: one span per dimension.
 
-    Axes are replaced by their bindings first. A dimension of which nothing is known is whole.
+    Axes are replaced by their bindings first. A dimension of which nothing is known, or where the
+    index depends on loaded values, is whole.
     """
     spans: list[Span] = []
     for dim, r in zip(region.buffer.shape, region.region, strict=True):
         lo = span_of(an.simplify(substitute(r.min, binding)), env, an)
         hi = span_of(an.simplify(substitute(r.min + r.extent - 1, binding)), env, an)
-        if lo is None or hi is None:
+        if lo is None or hi is None or by_data(r):
             spans.append(Span(ZERO, dim - 1))
         else:
             spans.append(Span(an.simplify(lo.lo), an.simplify(hi.hi)))
     return tuple(spans)
+
+
+def by_data(n: Node) -> bool:
+    """Whether an index or a range depends on loaded values."""
+    return any(isinstance(x, BufferLoad) for x in walk(n))
 
 
 def union(a: Span, b: Span, an: Analyzer) -> Span:

@@ -1,0 +1,106 @@
+"""Which box of a buffer is written without gaps while some loops run.
+
+Reads may be taken larger than they are, writes may not: what other blocks rely on must have been
+written. The prover is the detection of iterator maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.index_map import NotAnIterMap, detect_iter_map
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import BlockRealize, BufferRegion, For, Range, Stmt
+from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.ranges import ONE, ZERO, Span, bind_stmt, by_data
+from relaxlab.schedule.tree import LoopPlace, conjuncts, path_to, vars_in
+
+
+def box_written(
+    region: BufferRegion, realize: BlockRealize, target: LoopPlace, an: Analyzer
+) -> tuple[Span, ...] | None:
+    """The box that the block writes in one iteration of the target loop, None where unknown."""
+    path = path_to(target.loop.body, lambda s: s is realize)
+    assert path is not None
+    spans = [Span(r.min, r.min + r.extent - 1) for r in region.region]
+    return exact_box(spans, path, an)
+
+
+def exact_box(
+    spans: Sequence[Span], path: Sequence[Stmt], an: Analyzer
+) -> tuple[Span, ...] | None:
+    """The union of `spans`, which depend on the loops and axes along `path`, as a box.
+
+    None unless each of its elements is provably reached. Conditions that only keep an axis inside
+    its domain do not count: there is nothing beyond.
+    """
+    ranges: dict[Var, Range] = {}
+    table: dict[Var, PrimExpr] = {}
+    conditions: list[PrimExpr] = []
+    with an.scope():
+        for s in path:
+            bind_stmt(an, s)
+            if isinstance(s, For):
+                ranges[s.loop_var] = Range(substitute(s.min, table), substitute(s.extent, table))
+            elif isinstance(s, BlockRealize):
+                conditions += _restrictions(s, table, an)
+                for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True):
+                    table[iv.var] = an.simplify(substitute(value, table))
+        bounds = [Span(substitute(s.lo, table), substitute(s.hi, table)) for s in spans]
+        return _box(bounds, ranges, conditions, an)
+
+
+def _restrictions(
+    realize: BlockRealize, table: dict[Var, PrimExpr], an: Analyzer
+) -> list[PrimExpr]:
+    """The conditions of the predicate that cut more than values beyond the axes' domains."""
+    clips: set[PrimExpr] = set()
+    for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        clips.add(an.simplify(expr.LT(value, iv.dom.min + iv.dom.extent)))
+        clips.add(an.simplify(expr.GE(value, iv.dom.min)))
+    found = (an.simplify(c) for c in conjuncts(realize.predicate))
+    return [substitute(c, table) for c in found if c not in clips and not an.prove(c)]
+
+
+def _box(
+    bounds: Sequence[Span],
+    ranges: dict[Var, Range],
+    conditions: list[PrimExpr],
+    an: Analyzer,
+) -> tuple[Span, ...] | None:
+    running = ranges.keys()
+    if any(not vars_in(c) & running for c in conditions):
+        return None
+    if any(by_data(s.lo) or by_data(s.hi) for s in bounds):
+        return None
+    sizes: list[PrimExpr] = []
+    firsts: list[PrimExpr] = []
+    for s in bounds:
+        size = an.simplify(s.hi - s.lo + 1)
+        piece = ONE if size == ONE else _whole_piece(size, an)
+        first = an.simplify(s.lo // piece)
+        if not an.prove_equal(first * piece, s.lo):
+            return None
+        sizes.append(piece)
+        firsts.append(first)
+    used = {v for e in (*firsts, *conditions) for v in vars_in(e)} & running
+    if any(vars_in(r.extent) & running or r.min != ZERO for v, r in ranges.items() if v in used):
+        return None
+    try:
+        found = detect_iter_map(
+            firsts, {v: r for v, r in ranges.items() if v in used}, expr.all_of(conditions), an
+        )
+    except NotAnIterMap:
+        return None
+    return tuple(
+        Span(an.simplify(base * size), an.simplify((base + extent) * size - 1))
+        for base, extent, size in zip(found.bases, found.extents, sizes, strict=True)
+    )
+
+
+def _whole_piece(size: PrimExpr, an: Analyzer) -> PrimExpr:
+    """The size of a region; at the edge of its buffer it is shorter than elsewhere."""
+    _, upper = an.bounds_of(size)
+    return size if upper is None else expr.const(upper)
