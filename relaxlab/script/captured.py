@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import linecache
+import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType, FunctionType
@@ -82,14 +84,17 @@ def name_decorator(function: Callable[..., Any], ref: Ref) -> None:
     _DECORATORS[id(function)] = ref
 
 
-def capture(frame: FrameType, *functions: FunctionType) -> Captured:
-    """The file (or cell) that `frame` runs, with the names that the functions and the frame see.
+def capture(frame: FrameType, name: str, *functions: FunctionType) -> Captured:
+    """The file (or cell) that `frame` runs and that defines `name`, with the Python names that
+    the functions and the frame see.
 
     Raises DiagnosticError where Python keeps no source text.
     """
     filename = frame.f_code.co_filename
     linecache.checkcache(filename)
     lines = linecache.getlines(filename, frame.f_globals)
+    if not lines and filename == "<stdin>":
+        lines = _typed_lines(name)
     if not lines:
         raise DiagnosticError(
             [
@@ -110,6 +115,21 @@ def capture(frame: FrameType, *functions: FunctionType) -> Captured:
                 continue
     source = Source(filename, "".join(lines))
     return Captured(source, (closures, frame.f_locals, frame.f_globals))
+
+
+def _typed_lines(name: str) -> list[str]:
+    """The definition of `name` as it was typed last at a prompt that keeps no source text (before
+    Python 3.13), from the history of line editing."""
+    readline = sys.modules.get("readline")
+    if readline is None:
+        return []
+    count = readline.get_current_history_length()
+    lines = [readline.get_history_item(i) or "" for i in range(1, count + 1)]
+    header = re.compile(rf"(def|class)\s+{re.escape(name)}\b")
+    start = max((i for i, line in enumerate(lines) if header.match(line)), default=0)
+    while start > 0 and lines[start - 1].startswith("@"):
+        start -= 1
+    return [line + "\n" for line in lines[start:]]
 
 
 def find_definition(tree: ast.Module, kind: type[D], name: str, line: int) -> D | None:

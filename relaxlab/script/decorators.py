@@ -45,7 +45,7 @@ def _read_function(f: Callable[..., Any], frame: FrameType) -> Any:
     outer = f.__qualname__.rpartition(".")[0]
     if outer and not outer.endswith("<locals>"):
         return f  # inside a class: @I.ir_module reads the whole class
-    captured = capture(frame, f)
+    captured = capture(frame, f.__name__, f)
     tree = syntax_tree(captured.source)
     node = find_definition(tree, ast.FunctionDef, f.__name__, f.__code__.co_firstlineno)
     if node is None:
@@ -120,7 +120,7 @@ def ir_module(cls: type | None = None, /, *, check_well_formed: bool = True) -> 
 
 def _read_class(cls: type, frame: FrameType) -> Module:
     functions = [f for f in vars(cls).values() if isinstance(f, FunctionType)]
-    captured = capture(frame, *functions)
+    captured = capture(frame, cls.__name__, *functions)
     tree = syntax_tree(captured.source)
     node = find_definition(tree, ast.ClassDef, cls.__name__, frame.f_lineno)
     if node is None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import linecache
 import math
+import os
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +23,7 @@ from relaxlab.script import parse
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
 
+ROOT = Path(__file__).parents[2]
 WIDTH = 8
 WEIGHT = np.arange(8, dtype="float32")
 DTYPE = "float32"
@@ -166,6 +170,48 @@ def test_cells() -> None:
     with pytest.raises(DiagnosticError) as caught:
         run_cell("<ipython-input-5-abc>", cell.replace("R.add", "R.ad"), namespace)
     assert "<ipython-input-5-abc>:5:16" in str(caught.value)
+
+
+def test_the_interactive_prompt() -> None:
+    """A real prompt on a pseudo-terminal: lines are typed, and the source is found again."""
+    pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
+    typed = [
+        "from relaxlab.script import ir as I, relax as R, tir as T",
+        "size = 6",
+        "@I.ir_module",
+        "class First:",
+        "    @R.function",
+        '    def main(x: R.Tensor((size,), "float32")):',
+        "        return R.exp(x)",
+        "",
+        "@T.prim_func",
+        'def second(A: T.Buffer((4,), "float32")):',
+        "    for i in range(4):",
+        "        A[i] = 0",
+        "",
+        "print(First['main'].params[0].ty, second.body.extent)",
+        "exit()",
+    ]
+    parent, child = pty.openpty()
+    env = {**os.environ, "TERM": "dumb", "PYTHON_HISTORY": os.devnull, "PYTHON_BASIC_REPL": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-q"], stdin=child, stdout=child, stderr=child, env=env, cwd=ROOT
+    ) as process:
+        os.close(child)
+        os.write(parent, ("\n".join(typed) + "\n").encode())
+        seen = b""
+        while chunk := _read(parent):
+            seen += chunk
+        process.wait(60)
+    os.close(parent)
+    assert b"R.Tensor((6,), 'float32') 4" in seen, seen.decode()
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # how a closed pseudo-terminal ends
+        return b""
 
 
 def test_strings_are_symbols_even_when_python_has_the_name() -> None:
