@@ -166,7 +166,7 @@ class TextGenerator:
         report("reading the weights")
         weights = _prepared(executable, checkpoint.weights(llama, names))
         shapes = nn.KVCache.shapes(config.num_kv_heads, config.head_dim, context)
-        cache = [np.zeros((1, *s), kv_dtype) for _ in range(config.num_layers) for s in shapes]
+        cache = [_paged_zeros((1, *s), kv_dtype) for _ in range(config.num_layers) for s in shapes]
         end = time.perf_counter()
         times = LoadTimes(opened - start + end - compiled, compiled - opened)
         return TextGenerator(checkpoint, executable, cache, weights, times)

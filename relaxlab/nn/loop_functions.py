@@ -125,8 +125,8 @@ def cached_attention(
     total: int, first: int, heads: int, cache_shape: CacheShape, dtype: str
 ) -> loops.PrimFunc:
     """(q (b, s, total, d), keys (b, kv_heads, c / 16, d, 16), values (b, kv_heads, c, d) `dtype`;
-    past) -> (b, s, heads, d): causal attention of the new positions over all past + s, reading the caches
-    in place.
+    past) -> (b, s, heads, d): causal attention of the new positions over all past + s, reading
+    the caches in place.
 
     Query head h uses the keys and values of head h // (heads / kv_heads). The softmax subtracts
     each row's largest score; everything is summed in float32.
@@ -141,13 +141,12 @@ def cached_attention(
     )
     d = te.reduce_axis(head_dim, "d")
     scale, never = 1 / math.sqrt(head_dim), expr.const(float("-inf"), "float32")
-    dot = te.compute(
-        (b, heads, s, length),
-        lambda bi, h, i, t: te.te_sum(
-            q[bi, i, first + h, d.var] * scalar.cast(keys[bi, h // group, *_block(t, d.var)], "float32"), d
-        ),
-        "dot",
-    )
+
+    def product(bi: PrimExpr, h: PrimExpr, i: PrimExpr, t: PrimExpr) -> te.Reduce:
+        key = scalar.cast(keys[bi, h // group, *_block(t, d.var)], "float32")
+        return te.te_sum(q[bi, i, first + h, d.var] * key, d)
+
+    dot = te.compute((b, heads, s, length), product, "dot")
     score = te.compute(
         (b, heads, s, length),
         lambda bi, h, i, t: expr.Select(expr.LE(t, past + i), dot[bi, h, i, t] * scale, never),

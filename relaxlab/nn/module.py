@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from relaxlab.ir.expr import PrimExpr
@@ -12,13 +12,15 @@ from relaxlab.nn import spec
 from relaxlab.nn.builder import FunctionBuilder, ModuleBuilder, Parameter, Tensor
 
 
+def _no_forward(self: Module, *_: Any) -> Any:
+    raise NotImplementedError(f"{type(self).__name__} defines no forward")
+
+
 class Module:
     """Base of the modules, as in PyTorch: attributes that are `Parameter`s and `Module`s are
     found by name; calling a module calls `forward`, which emits calls on `Tensor`s."""
 
-    def forward(self, *args: Any) -> Any:
-        """Build the computation."""
-        raise NotImplementedError(f"{type(self).__name__} defines no forward")
+    forward: Callable[..., Any] = _no_forward
 
     def __call__(self, *args: Any) -> Any:
         return self.forward(*args)

@@ -19,7 +19,6 @@ from relaxlab.ir.expr import ExprLike, PrimExpr, binary, const
 from relaxlab.ir.node import replace
 from relaxlab.ops import te
 
-Index = ExprLike
 Fields = dict[str, te.Tensor]
 
 
@@ -38,9 +37,9 @@ class Format:
     block: int
     group: int
     fields: tuple[tuple[str, str, tuple[int, ...]], ...]
-    q: Callable[[Fields, Index, Index, Index], PrimExpr]
-    scale: Callable[[Fields, Index, Index], PrimExpr]
-    offset: Callable[[Fields, Index, Index], PrimExpr]
+    q: Callable[[Fields, PrimExpr, PrimExpr, PrimExpr], PrimExpr]
+    scale: Callable[[Fields, PrimExpr, PrimExpr], PrimExpr]
+    offset: Callable[[Fields, PrimExpr, PrimExpr], PrimExpr]
 
     def placeholders(self, rows: ExprLike, blocks: ExprLike) -> Fields:
         """One tensor per field."""
@@ -50,13 +49,13 @@ class Format:
         }
 
 
-def _nibble(f: Fields, n: Index, g: Index, i: PrimExpr) -> PrimExpr:
+def _nibble(f: Fields, n: PrimExpr, g: PrimExpr, i: PrimExpr) -> PrimExpr:
     """Weight i of a group of 32 stored as 16 bytes: low halves first, then high halves."""
     shift = expr.Cast("uint8", i // 16 * 4)
     return expr.BitAnd(expr.ShiftRight(f["qs"][n, g, i % 16], shift), const(15, "uint8"))
 
 
-def _with_fifth_bit(f: Fields, n: Index, g: Index, i: PrimExpr) -> PrimExpr:
+def _with_fifth_bit(f: Fields, n: PrimExpr, g: PrimExpr, i: PrimExpr) -> PrimExpr:
     """A nibble with bit i of the group's 32 fifth bits, stored in 4 bytes, on top."""
     bit = expr.ShiftRight(f["qh"][n, g, i // 8], expr.Cast("uint8", i % 8))
     return _joined(_nibble(f, n, g, i), bit, 1)
@@ -68,32 +67,32 @@ def _joined(low: PrimExpr, high: PrimExpr, bits: int) -> PrimExpr:
     return expr.BitOr(low, expr.ShiftLeft(kept, const(4, "uint8")))
 
 
-def _biased(f: Fields, n: Index, g: Index, i: PrimExpr) -> PrimExpr:
+def _biased(f: Fields, n: PrimExpr, g: PrimExpr, i: PrimExpr) -> PrimExpr:
     """A signed byte plus 128, as an unsigned byte."""
     return expr.BitXor(expr.Cast("uint8", f["qs"][n, g, i]), const(128, "uint8"))
 
 
-def _d(f: Fields, n: Index, g: Index) -> PrimExpr:
+def _d(f: Fields, n: PrimExpr, g: PrimExpr) -> PrimExpr:
     return _f32(f["d"][n, g])
 
 
 # The K formats: blocks of 256 weights with a two-level scale.
 
 
-def _k_nibble(f: Fields, n: Index, g: PrimExpr, i: PrimExpr) -> PrimExpr:
+def _k_nibble(f: Fields, n: PrimExpr, g: PrimExpr, i: PrimExpr) -> PrimExpr:
     """32 bytes hold two groups of 32: the even one in the low halves, the odd one in the high."""
     shift = expr.Cast("uint8", g % 2 * 4)
     byte = f["qs"][n, g // 8, g % 8 // 2 * 32 + i]
     return expr.BitAnd(expr.ShiftRight(byte, shift), const(15, "uint8"))
 
 
-def _k_with_fifth_bit(f: Fields, n: Index, g: PrimExpr, i: PrimExpr) -> PrimExpr:
+def _k_with_fifth_bit(f: Fields, n: PrimExpr, g: PrimExpr, i: PrimExpr) -> PrimExpr:
     """Group g of a block has its fifth bits in bit g of 32 bytes."""
     bit = expr.ShiftRight(f["qh"][n, g // 8, i], expr.Cast("uint8", g % 8))
     return _joined(_k_nibble(f, n, g, i), bit, 1)
 
 
-def _k_six_bits(f: Fields, n: Index, g: PrimExpr, first: int, shift: int) -> PrimExpr:
+def _k_six_bits(f: Fields, n: PrimExpr, g: PrimExpr, first: int, shift: int) -> PrimExpr:
     """A 6-bit factor of group g: the low bits of byte `first` + g for the first four groups; for
     the others 4 bits of bytes 8 to 11 (from bit `shift` on) below the top 2 of byte `first` + g."""
     block, at = g // 8, g % 4
@@ -105,15 +104,15 @@ def _k_six_bits(f: Fields, n: Index, g: PrimExpr, first: int, shift: int) -> Pri
     return _f32(expr.Select(expr.LT(g % 8, const(4)), early, late))
 
 
-def _k_scale(f: Fields, n: Index, g: PrimExpr) -> PrimExpr:
+def _k_scale(f: Fields, n: PrimExpr, g: PrimExpr) -> PrimExpr:
     return _f32(f["d"][n, g // 8]) * _k_six_bits(f, n, g, 0, 0)
 
 
-def _k_offset(f: Fields, n: Index, g: PrimExpr) -> PrimExpr:
+def _k_offset(f: Fields, n: PrimExpr, g: PrimExpr) -> PrimExpr:
     return _f32(f["dmin"][n, g // 8]) * _k_six_bits(f, n, g, 4, 4) * -1.0
 
 
-def _q6(f: Fields, n: Index, g: PrimExpr, i: PrimExpr) -> PrimExpr:
+def _q6(f: Fields, n: PrimExpr, g: PrimExpr, i: PrimExpr) -> PrimExpr:
     """Weight i of group g (of 16): four runs of 32 weights share 64 bytes of low halves and 32
     bytes of 2-bit tops, once for each half of the block."""
     block, half, run, at = g // 16, g % 16 // 8, g % 8 // 2, g % 2 * 16 + i
@@ -123,7 +122,7 @@ def _q6(f: Fields, n: Index, g: PrimExpr, i: PrimExpr) -> PrimExpr:
     return _joined(expr.BitAnd(low, const(15, "uint8")), high, 2)
 
 
-def _q6_scale(f: Fields, n: Index, g: PrimExpr) -> PrimExpr:
+def _q6_scale(f: Fields, n: PrimExpr, g: PrimExpr) -> PrimExpr:
     return _f32(f["d"][n, g // 16]) * _f32(f["scales"][n, g // 16, g % 16])
 
 

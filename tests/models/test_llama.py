@@ -32,9 +32,11 @@ class Runner:
         self.module, names = self.model.build(methods=("main", "all_logits"), batch="b")
         self.weights = checkpoint.weights(self.model, names)
         config = checkpoint.config
-        shapes = nn.KVCache.shapes(batch, config.num_kv_heads, config.head_dim, CONTEXT)
+        shapes = nn.KVCache.shapes(config.num_kv_heads, config.head_dim, CONTEXT)
         dtype = options.get("kv_dtype", "float32")
-        self.cache = [np.zeros(s, dtype) for _ in range(config.num_layers) for s in shapes]
+        self.cache = [
+            np.zeros((batch, *s), dtype) for _ in range(config.num_layers) for s in shapes
+        ]
 
     def __call__(self, method: str, ids, past: int = 0):
         ids = np.atleast_2d(np.array(ids, np.int32))

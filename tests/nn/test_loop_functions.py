@@ -12,6 +12,18 @@ from relaxlab.runtime.interpreter import interpret_prim_func
 D = 8
 
 
+def in_blocks(keys):
+    """Keys (b, heads, d, positions) as the cache has them: (b, heads, blocks, d, 16)."""
+    b, heads, d, positions = keys.shape
+    padded = np.full((b, heads, d, -(-positions // 16) * 16), np.nan, keys.dtype)
+    padded[..., :positions] = keys
+    return np.ascontiguousarray(padded.reshape(b, heads, d, -1, 16).transpose(0, 1, 3, 2, 4))
+
+
+def test_the_shapes_of_the_cache():
+    assert loop_functions.cache_shapes((3, D, 20)) == ((3, 2, D, 16), (3, 20, D))
+
+
 @pytest.mark.parametrize("interleaved", [True, False])
 def test_rotary_turns_pairs(rng, interleaved):
     total, first, heads, past = 5, 1, 3, 4
@@ -32,7 +44,7 @@ def test_rotary_turns_pairs(rng, interleaved):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_append_kv_writes_its_positions_only(rng, dtype):
-    heads, capacity, past, s = 2, 10, 3, 4
+    heads, capacity, past, s = 2, 20, 14, 4
     k = rng.normal(size=(2, s, 3, D)).astype(np.float32)
     v = rng.normal(size=(2, s, 5, D)).astype(np.float32)
     keys = rng.normal(size=(2, heads, D, capacity)).astype(dtype)
@@ -41,8 +53,9 @@ def test_append_kv_writes_its_positions_only(rng, dtype):
     want_keys[..., past : past + s] = k[:, :, 1:3].transpose(0, 2, 3, 1)
     want_values[:, :, past : past + s] = v[:, :, 3:5].transpose(0, 2, 1, 3)
     func = loop_functions.append_kv(3, 1, 5, 3, (heads, D, capacity), dtype)
-    interpret_prim_func(func, [k, v, keys, values, past])
-    np.testing.assert_array_equal(keys, want_keys)
+    stored = in_blocks(keys)
+    interpret_prim_func(func, [k, v, stored, values, past])
+    np.testing.assert_array_equal(stored, in_blocks(want_keys))
     np.testing.assert_array_equal(values, want_values)
 
 
@@ -61,9 +74,9 @@ def attention(q, keys, values, past):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize(("s", "past"), [(1, 0), (1, 6), (5, 0), (3, 4)])
+@pytest.mark.parametrize(("s", "past"), [(1, 0), (1, 17), (5, 0), (3, 14)])
 def test_cached_attention(rng, dtype, s, past):
-    heads, kv_heads, capacity, total, first = 4, 2, 12, 6, 1
+    heads, kv_heads, capacity, total, first = 4, 2, 20, 6, 1
     q = rng.normal(size=(2, s, total, D)).astype(np.float32)
     keys = rng.normal(size=(2, kv_heads, D, capacity)).astype(dtype)
     values = rng.normal(size=(2, kv_heads, capacity, D)).astype(dtype)
@@ -71,7 +84,7 @@ def test_cached_attention(rng, dtype, s, past):
     keys[..., past + s :], values[:, :, past + s :] = np.nan, np.nan
     func = loop_functions.cached_attention(total, first, heads, (kv_heads, D, capacity), dtype)
     y = np.empty((2, s, heads, D), np.float32)
-    interpret_prim_func(func, [q, keys, values, y, past])
+    interpret_prim_func(func, [q, in_blocks(keys), values, y, past])
     want = attention(q[:, :, first : first + heads], keys, values, past)
     np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-5)
 
@@ -81,9 +94,8 @@ def test_attention_survives_large_scores():
     keys = np.full((1, 1, D, 4), 100, np.float32)
     values = np.arange(4 * D, dtype=np.float32).reshape(1, 1, 4, D)
     y = np.empty_like(q)
-    interpret_prim_func(
-        loop_functions.cached_attention(1, 0, 1, (1, D, 4), "float32"), [q, keys, values, y, 0]
-    )
+    func = loop_functions.cached_attention(1, 0, 1, (1, D, 4), "float32")
+    interpret_prim_func(func, [q, in_blocks(keys), values, y, 0])
     np.testing.assert_allclose(y, attention(q, keys, values, 0), rtol=1e-5)
 
 
