@@ -24,7 +24,9 @@ def box_written(
     """The box that the block writes in one iteration of the target loop, None where unknown."""
     path = path_to(target.loop.body, lambda s: s is realize)
     assert path is not None
-    spans = [Span(r.min, r.min + r.extent - 1) for r in region.region]
+    spans = [
+        Span(r.min, r.min if r.extent == ONE else r.min + r.extent - 1) for r in region.region
+    ]
     return exact_box(spans, path, an)
 
 
@@ -48,7 +50,10 @@ def exact_box(
                 conditions += _restrictions(s, table, an)
                 for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True):
                     table[iv.var] = an.simplify(substitute(value, table))
-        bounds = [Span(substitute(s.lo, table), substitute(s.hi, table)) for s in spans]
+        bounds: list[Span] = []
+        for s in spans:
+            lo = substitute(s.lo, table)
+            bounds.append(Span(lo, lo if s.lo is s.hi else substitute(s.hi, table)))
         return _box(bounds, ranges, conditions, an)
 
 
@@ -56,11 +61,14 @@ def _restrictions(
     realize: BlockRealize, table: dict[Var, PrimExpr], an: Analyzer
 ) -> list[PrimExpr]:
     """The conditions of the predicate that cut more than values beyond the axes' domains."""
+    given = conjuncts(realize.predicate)
+    if not given:
+        return []
     clips: set[PrimExpr] = set()
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         clips.add(an.simplify(expr.LT(value, iv.dom.min + iv.dom.extent)))
         clips.add(an.simplify(expr.GE(value, iv.dom.min)))
-    found = (an.simplify(c) for c in conjuncts(realize.predicate))
+    found = (an.simplify(c) for c in given)
     return [substitute(c, table) for c in found if c not in clips and not an.prove(c)]
 
 
@@ -78,16 +86,17 @@ def _box(
     sizes: list[PrimExpr] = []
     firsts: list[PrimExpr] = []
     for s in bounds:
-        size = an.simplify(s.hi - s.lo + 1)
-        piece = ONE if size == ONE else _whole_piece(size, an)
-        first = an.simplify(s.lo // piece)
-        if not an.prove_equal(first * piece, s.lo):
+        piece = ONE if s.lo is s.hi else _whole_piece(an.simplify(s.hi - s.lo + 1), an)
+        first = s.lo if piece == ONE else an.simplify(s.lo // piece)
+        if piece != ONE and not an.prove_equal(first * piece, s.lo):
             return None
         sizes.append(piece)
         firsts.append(first)
     used = {v for e in (*firsts, *conditions) for v in vars_in(e)} & running
     if any(vars_in(r.extent) & running or r.min != ZERO for v, r in ranges.items() if v in used):
         return None
+    if not used:
+        return tuple(bounds)
     try:
         found = detect_iter_map(
             firsts, {v: r for v, r in ranges.items() if v in used}, expr.all_of(conditions), an

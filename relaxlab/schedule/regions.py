@@ -14,13 +14,12 @@ from relaxlab.ir.loops import (
     BufferLoad,
     BufferRegion,
     BufferStore,
-    MatchBufferRegion,
     PrimFunc,
     Range,
     Stmt,
 )
 from relaxlab.ir.node import Node, replace, rewrite, walk
-from relaxlab.schedule.tree import child_stmts, with_child
+from relaxlab.schedule.tree import all_blocks, child_stmts, with_child
 
 S = TypeVar("S", bound=Node)
 IndexFn = Callable[[Sequence[PrimExpr]], tuple[PrimExpr, ...]]
@@ -129,7 +128,7 @@ def _rewrite_stmts(s: Stmt, fn: Callable[[Node], Node | None]) -> Stmt:
 
 def opaque_buffers(root: Stmt) -> set[Buffer]:
     """The buffers that something other than a plain load or store refers to."""
-    matched = {n.source.buffer for n in walk(root) if isinstance(n, MatchBufferRegion)}
+    matched = {m.source.buffer for b in all_blocks(root) for m in b.match_buffers}
     return matched | addressed_buffers(root)
 
 

@@ -65,6 +65,7 @@ class Schedule:
         self._blocks: dict[str, str] = {}
         self._loops: dict[str, Var] = {}
         self._made_by: dict[Var | Buffer | str, int] = {}
+        self._present = _things(self.func)
 
     # Looking
 
@@ -351,7 +352,7 @@ class Schedule:
         handles = self._handles(result)
         names = tuple(h.name for h in handles)
         if self.func is not before:
-            self._credit(before, len(self.trace))
+            self._credit(len(self.trace))
         self.trace.append(Instruction(name, values, names))
         if isinstance(result, list):
             return handles
@@ -377,11 +378,12 @@ class Schedule:
                 handles.append(loop)
         return handles
 
-    def _credit(self, before: PrimFunc, step: int) -> None:
+    def _credit(self, step: int) -> None:
         """Remember which step made or removed each loop, block and buffer."""
-        old, new = _things(before), _things(self.func)
-        for thing in old ^ new:
+        present = _things(self.func)
+        for thing in self._present ^ present:
             self._made_by[thing] = step
+        self._present = present
 
     def _explained(self, error: ScheduleError) -> ScheduleError:
         for thing in error.refusal.about:

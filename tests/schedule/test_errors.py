@@ -100,6 +100,24 @@ def _stencil_in_pieces(sch: Schedule) -> None:
     sch.reverse_compute_at(sch.get_block("C"), i)
 
 
+def _every_fourth_row(sch: Schedule) -> None:
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    outer, inner = sch.split(i, factors=[None, 4])
+    sch.reorder(inner, outer)
+    sch.reverse_compute_at(sch.get_block("D"), inner)
+
+
+def _split_of_a_split(sch: Schedule) -> None:
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    _, ii = sch.split(i, factors=[None, 16])
+    sixes, _ = sch.split(ii, factors=[None, 6])
+    sch.reverse_compute_at(sch.get_block("D"), sixes)
+
+
+def _reorder_fused_reduction(sch: Schedule) -> None:
+    sch.reorder(*reversed(sch.split(sch.fuse(*sch.get_loops(sch.get_block("S"))), [3, None])))
+
+
 def _decompose_inside(sch: Schedule) -> None:
     block = sch.get_block("C")
     i, j, k = sch.get_loops(block)
@@ -178,6 +196,9 @@ CASES: list[tuple[str, Callable[[Schedule], None], list[str]]] = [
     ("softmax", _compute_at_missing_consumer, ["every consumer is under", "block 'Y' is not"]),
     ("matmul", _unfinished_producer, ["finishes its values", "loop k", "outside all reduce loops"]),
     ("stencil", _stencil_in_pieces, ["reverse_compute_at refused", "axis vi", "further out"]),
+    ("matmul", _every_fourth_row, ["block 'C' makes of C in one iteration", "without gaps"]),
+    ("matmul", _split_of_a_split, ["block 'C' makes of C in one iteration", "without gaps"]),
+    ("softmax", _reorder_fused_reduction, ["spatial and reduce axes of block 'S'", "before fuse"]),
     ("matmul", _decompose_inside, ["no loop outside it carries the reduction", "loop k"]),
     ("matmul", _rfactor_spatial, ["reduce axes alone", "spatial axes are"]),
     ("matmul", _cache_index, ["read region number 5", "0: A"]),
