@@ -79,11 +79,14 @@ class FunctionInfo:
 
 @dataclass(frozen=True, slots=True)
 class CheckInfo:
-    """The text of a failed check: `messages[axis]` with `{got}` and `{expected}` to fill in."""
+    """The text of a failed check: `messages[axis]` with `{got}` and `{expected}` to fill in.
+
+    memory: the call asked for more memory than there is."""
 
     function: str
     messages: tuple[str, ...]
     packed: str = ""
+    memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +150,8 @@ class Artifact:
             parts[0],
             tuple(_function(f) for f in head["functions"]),
             tuple(
-                CheckInfo(c["function"], tuple(c["messages"]), c["packed"]) for c in head["checks"]
+                CheckInfo(c["function"], tuple(c["messages"]), c["packed"], c["memory"])
+                for c in head["checks"]
             ),
             tuple(_packed(p) for p in head["packed"]),
             head["arenas"],

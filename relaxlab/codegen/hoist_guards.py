@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relaxlab.ir import expr, loops
+from relaxlab.ir import expr
 from relaxlab.ir.expr import IntImm, PrimExpr, Var, all_of
 from relaxlab.ir.loops import For, IfThenElse, Stmt
 from relaxlab.ir.node import Node, children, map_children, replace, rewrite

@@ -11,14 +11,15 @@ from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.llvm.host import (
     HostEmitter,
     emit_entry,
-    support_functions,
     symbol_of,
     words_of_type,
 )
 from relaxlab.codegen.llvm.kernel import emit_kernel
-from relaxlab.ir.target import Target
+from relaxlab.codegen.llvm.support import support_functions
 from relaxlab.ir import expr
+from relaxlab.ir.target import Target
 from relaxlab.passes import host
+
 
 def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[str, Any]]:
     """LLVM IR of the program, and what the runtime must know about it."""

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
-from relaxlab.codegen.llvm.host import BLOCK_HEADER, CONTEXT
 from relaxlab.codegen.llvm.jit import LoadedObject
-from relaxlab.ir.target import Target
+from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.target import Target
 from relaxlab.runtime.arguments import (
     ArgumentError,
     OwnedBlock,
@@ -222,7 +222,8 @@ class NativeFunction:
         check = exe.artifact.checks[code - 1]
         axis, got, expected = self._context[0], self._context[1], self._context[2]
         self._context[_KERNEL_FAILED] = 0
-        raise CheckFailed(check.messages[axis].format(got=got, expected=expected))
+        text = check.messages[axis].format(got=got, expected=expected)
+        raise MemoryError(text) if check.memory else CheckFailed(text)
 
     def _blocks(self, owned: int) -> list[tuple[int, int]]:
         """(block, data address) of everything allocated during the call."""

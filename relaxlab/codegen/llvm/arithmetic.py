@@ -280,8 +280,9 @@ def _shift(b: Builder, cls: type[Any], x: Value, y: Value, unsigned: bool) -> Va
 
 def _known_shift(y: Value) -> int | None:
     """The count, where all lanes shift by the same constant."""
-    if isinstance(y.const, int):
-        return y.const
+    for number in (y.const, y.splat):
+        if isinstance(number, int):
+            return number
     if y.base is not None and y.base.const == 0 and y.offsets and len(set(y.offsets)) == 1:
         return y.offsets[0]
     return None
@@ -331,6 +332,9 @@ def cast(b: Builder, v: Value, to: str) -> Value:
         return b.widen(cast(b, v, dest), lanes_of(to))
     if source == dest:
         return v
+    if v.offsets is not None and v.base is not None and len(set(v.offsets)) == 1:
+        scalar = binary(b, expr.Add, v.base, int_value(v.offsets[0]))
+        return b.widen(cast(b, scalar, dest), v.lanes)
     if source == "bfloat16":
         wide = b.emit(f"zext {v.ty} {v.text} to {llvm_type(with_lanes('uint32', v.lanes))}")
         return cast(b, Value(with_lanes("float32", v.lanes), _bits_to_float(b, wide, v.lanes)), to)

@@ -38,7 +38,7 @@ class Value:
     """One emitted value.
 
     text: its SSA name or literal, None for an index vector not yet materialised.
-    const: the number, for scalar constants.
+    const: the number, for scalar constants.  splat: the number in all lanes of a vector constant.
     base, offsets: set for index vectors.
     multiple: a number that is known to divide it.  nonneg: known not to be negative.
     index: made of sizes, loop variables and constants alone, so that arithmetic on it does not
@@ -48,6 +48,7 @@ class Value:
     dtype: str
     text: str | None
     const: int | float | None = None
+    splat: int | float | None = None
     base: Value | None = None
     offsets: tuple[int, ...] | None = None
     multiple: int = 1
@@ -207,7 +208,7 @@ class Builder:
             zeros = (0,) * lanes
             return Value(with_lanes("int64", lanes), None, base=v, offsets=zeros, index=v.index)
         text = self.splat_text(v.text or "", llvm_type(v.dtype), lanes)
-        return Value(with_lanes(v.dtype, lanes), text)
+        return Value(with_lanes(v.dtype, lanes), text, splat=v.const)
 
     def select_lanes(self, text: str, elem: str, lanes: int, picks: Sequence[int]) -> str:
         """A shuffle of one vector."""

@@ -291,8 +291,6 @@ def _call_extern(s: Scope, e: expr.Call) -> Value:
 
 def _reinterpret(s: Scope, e: expr.Call) -> Value:
     v = emit_expr(s, e.args[0])
-    if v.dtype == "handle" and e.dtype == "int64":
-        return Value(e.dtype, s.builder.emit(f"ptrtoint ptr {v.text} to i64"))
     if llvm_type(e.dtype) == v.ty:
         return Value(e.dtype, s.builder.materialise(v))
     text = s.builder.emit(f"bitcast {v.ty} {s.builder.materialise(v)} to {llvm_type(e.dtype)}")

@@ -17,113 +17,16 @@ from dataclasses import dataclass, field
 from relaxlab.codegen.artifact import CheckInfo
 from relaxlab.codegen.check_messages import check_info, literal
 from relaxlab.codegen.llvm.arithmetic import binary, cast
-from relaxlab.codegen.llvm.builder import Builder, Value, int_value, llvm_type
+from relaxlab.codegen.llvm.builder import Builder, Value, float_value, int_value, llvm_type
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
 from relaxlab.codegen.llvm.statements import Team, barrier
+from relaxlab.codegen.llvm.support import CONTEXT, TOO_MUCH
 from relaxlab.ir import expr, types
 from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.node import Node, rewrite
 from relaxlab.passes import host
 
-CONTEXT = ("axis", "got", "expected", "callback", "args", "out", "constants", "owned", "publish",
-           "arenas", "packed", "failed", "kernel_failed")  # fmt: skip
-"""Names of the context's words. axis, got, expected: details of the failed check. owned: a linked
-list of the blocks allocated during the call. arenas: (address, bytes) per planned storage.
-kernel_failed: zero, or the number of a failure that a kernel met."""
-BLOCK_HEADER = 64
-"""Bytes before the data of an owned block; the first word links to the next block."""
-
-
 _TEAM_ARGS = [("i64", "%thread"), ("i64", "%threads")]
-
-
-def support_functions(declarations: dict[str, str]) -> list[str]:
-    """LLVM functions that every program contains: barrier, allocation, failure report.
-
-    Each does its work in thread 0 and publishes the result to the team.
-    """
-    for name, ret, params in (
-        ("GOMP_barrier", "void", ""),
-        ("aligned_alloc", "ptr", "i64, i64"),
-        ("free", "void", "ptr"),
-    ):
-        declarations[name] = f"declare {ret} @{name}({params})"
-    word = {name: f"getelementptr i64, ptr %ctx, i64 {i}" for i, name in enumerate(CONTEXT)}
-    publish = f"""
-  %first = icmp eq i64 %thread, 0
-  br i1 %first, label %work, label %meet
-meet:
-  %several = icmp ugt i64 %threads, 1
-  br i1 %several, label %wait, label %read
-wait:
-  call void @GOMP_barrier()
-  br label %read
-read:
-  %slot = {word["publish"]}
-  %result = load ptr, ptr %slot
-  br i1 %several, label %wait2, label %done
-wait2:
-  call void @GOMP_barrier()
-  br label %done
-done:
-  ret ptr %result
-work:
-  %to = {word["publish"]}"""
-    return [
-        "define void @relaxlab_barrier() #0 {\n  call void @GOMP_barrier()\n  ret void\n}\n",
-        f"""define void @relaxlab_fail(ptr %ctx, i64 %thread, i64 %axis, i64 %got, i64 %want) #0 {{
-  %first = icmp eq i64 %thread, 0
-  br i1 %first, label %work, label %done
-work:
-  %a = {word["axis"]}
-  store i64 %axis, ptr %a
-  %g = {word["got"]}
-  store i64 %got, ptr %g
-  %e = {word["expected"]}
-  store i64 %want, ptr %e
-  br label %done
-done:
-  ret void
-}}
-""",
-        f"""define ptr @relaxlab_alloc(ptr %ctx, i64 %size, i64 %thread, i64 %threads) #0 {{
-{publish}
-  %more = add i64 %size, {127 + BLOCK_HEADER}
-  %total = and i64 %more, -64
-  %block = call ptr @aligned_alloc(i64 64, i64 %total)
-  %owned = {word["owned"]}
-  %next = load ptr, ptr %owned
-  store ptr %next, ptr %block
-  store ptr %block, ptr %owned
-  %data = getelementptr i8, ptr %block, i64 {BLOCK_HEADER}
-  store ptr %data, ptr %to
-  br label %meet
-}}
-""",
-        f"""define ptr @relaxlab_arena(ptr %ctx, i64 %at, i64 %size, i64 %thread, i64 %threads) #0 {{
-{publish}
-  %arenas = {word["arenas"]}
-  %table = load ptr, ptr %arenas
-  %where = getelementptr i64, ptr %table, i64 %at
-  %have = getelementptr i64, ptr %where, i64 1
-  %bytes = load i64, ptr %have
-  %small = icmp ult i64 %bytes, %size
-  br i1 %small, label %grow, label %keep
-grow:
-  %old = load ptr, ptr %where
-  call void @free(ptr %old)
-  %more = add i64 %size, 127
-  %total = and i64 %more, -64
-  %fresh = call ptr @aligned_alloc(i64 64, i64 %total)
-  store ptr %fresh, ptr %where
-  store i64 %total, ptr %have
-  br label %keep
-keep:
-  %arena = load ptr, ptr %where
-  store ptr %arena, ptr %to
-  br label %meet
-}}
-""",
-    ]
 
 
 class UnsupportedHost(Exception):
@@ -281,12 +184,38 @@ class HostEmitter:
         return v
 
     def bytes(self, reg: int) -> str:
+        """The size of a tensor; more than there is memory where it overflows."""
         ty = self.type_of(reg)
         assert isinstance(ty, types.TensorType) and ty.dtype is not None
-        total = int_value(bytes_of(ty.dtype))
+        total, overflow = int_value(bytes_of(ty.dtype)), int_value(0, "bool")
         for d in self.dims(reg):
-            total = binary(self.b, expr.Mul, total, d)
-        return total.text or ""
+            total, one = self.checked_product(total, d)
+            overflow = binary(self.b, expr.Or, overflow, one)
+        if overflow.const is not None:
+            return total.text or ""
+        text = f"select i1 {overflow.text}, i64 {TOO_MUCH}, i64 {total.text}"
+        return self.b.emit(text)
+
+    def storage_bytes(self, size: expr.PrimExpr) -> str:
+        """A size in bytes; more than there is memory where the arithmetic overflows, which the
+        same arithmetic on floats shows."""
+        exact = self.scalar(size)
+        if exact.const is not None:
+            return exact.text or ""
+        estimate = self.scalar(rewrite(size, _on_floats))
+        limit = float_value(float(TOO_MUCH), "float64")
+        fits = self.b.emit(f"fcmp olt double {estimate.text}, {limit.text}")
+        return self.b.emit(f"select i1 {fits}, i64 {exact.text}, i64 {TOO_MUCH}")
+
+    def checked_product(self, x: Value, y: Value) -> tuple[Value, Value]:
+        """A product, and whether it overflowed."""
+        if x.const is not None and y.const is not None:
+            return binary(self.b, expr.Mul, x, y), int_value(0, "bool")
+        pair = self.b.call(
+            "llvm.umul.with.overflow.i64", "{ i64, i1 }", [("i64", v.text or "") for v in (x, y)]
+        )
+        value, bit = (self.b.emit(f"extractvalue {{ i64, i1 }} {pair}, {i}") for i in (0, 1))
+        return Value("int64", value), Value("bool", bit)
 
     # -- the function --------------------------------------------------------------------------
 
@@ -327,7 +256,7 @@ class HostEmitter:
             case host.MakeScalar(dst, value):
                 self.regs[dst] = Reg(scalar=self.scalar(value))
             case host.AllocStorage(dst, size):
-                self.regs[dst] = Reg(self.storage(i, self.scalar(size).text or ""))
+                self.regs[dst] = Reg(self.storage(i, self.storage_bytes(size)))
             case host.Alloc(dst, _):
                 self.regs[dst] = Reg()
                 size = self.bytes(dst)
@@ -398,11 +327,24 @@ class HostEmitter:
         self.arenas.append(i)
         slot = 2 * (len(self.arenas) - 1)
         args = [("ptr", "%ctx"), ("i64", str(slot)), ("i64", size)]
-        return self.b.call("relaxlab_arena", "ptr", [*args, *_TEAM_ARGS])
+        return self.require_memory(
+            self.b.call("relaxlab_arena", "ptr", [*args, *_TEAM_ARGS]), size
+        )
 
     def allocate(self, size: str) -> str:
         """The address of a new block that the caller of the program owns."""
-        return self.b.call("relaxlab_alloc", "ptr", [("ptr", "%ctx"), ("i64", size), *_TEAM_ARGS])
+        args = [("ptr", "%ctx"), ("i64", size), *_TEAM_ARGS]
+        return self.require_memory(self.b.call("relaxlab_alloc", "ptr", args), size)
+
+    def require_memory(self, address: str, size: str) -> str:
+        """The address, after stopping where an allocation of `size` bytes failed."""
+        message = f"`{literal(self.function.name)}` asked for {{got}} bytes, more than there are"
+        info = CheckInfo(self.function.name, (message,), memory=True)
+        found = self.b.emit(f"icmp ne ptr {address}, null")
+        nothing = self.b.emit(f"icmp eq i64 {size}, 0")
+        ok = self.b.emit(f"or i1 {found}, {nothing}")
+        self.fail_unless(ok, info, 0, Value("int64", size), int_value(0))
+        return address
 
     def view(self, dst: int, base: int, offset: expr.PrimExpr) -> None:
         address = self.regs[base].address
@@ -514,6 +456,13 @@ class HostEmitter:
             b.jump(done)
         b.place(done)
         self.load_value(i.dst, merged, 0)
+
+
+def _on_floats(e: Node) -> Node | None:
+    """The leaf of an integer expression as a float."""
+    if isinstance(e, expr.IntImm) and e.dtype == "int64":
+        return expr.FloatImm(float(e.value), "float64")
+    return expr.Cast("float64", e) if isinstance(e, expr.Var) else None
 
 
 def words_of_type(ty: types.Type) -> int:

@@ -32,7 +32,8 @@ def module_text(functions: list[str], declarations: Mapping[str, str], target: T
     features = target.feature_string()
     width = target.vector_bits
     attributes = (
-        f'attributes #0 = {{ noinline nounwind "target-cpu"="{target.cpu}" "target-features"="{features}" '
+        f'attributes #0 = {{ noinline nounwind "target-cpu"="{target.cpu}" '
+        f'"target-features"="{features}" '
         f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}" }}'
     )
     head = f'target triple = "{target.triple}"'

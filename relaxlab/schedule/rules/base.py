@@ -165,9 +165,8 @@ def block_loops(sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], list[LoopR
     realize = next(
         n for n in walk(sch.func.body) if isinstance(n, BlockRealize) and n.block is found
     )
-    reduce_vars = {
-        v for it, v in zip(found.iter_vars, realize.iter_values, strict=True) if it.kind != "spatial"
-    }
+    pairs = zip(found.iter_vars, realize.iter_values, strict=True)
+    reduce_vars = {v for it, v in pairs if it.kind != "spatial"}
     spatial: list[LoopRV] = []
     reduce: list[LoopRV] = []
     for loop in sch.get_loops(block):
@@ -211,7 +210,14 @@ def _private_buffers_are_small(func: PrimFunc) -> bool:
 
 def _rules() -> list[tuple[str, Rule]]:
     if not RULES:
-        from relaxlab.schedule.rules import attention, dot_product, elementwise, fallback, matmul, rows
+        from relaxlab.schedule.rules import (
+            attention,
+            dot_product,
+            elementwise,
+            fallback,
+            matmul,
+            rows,
+        )
 
         RULES.extend(
             (

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relaxlab.ir import expr, loops
+from relaxlab.ir import loops
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
-from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers

@@ -1,0 +1,123 @@
+"""LLVM functions that every program contains: barrier, failure report, allocation.
+
+Each does its work in thread 0 and publishes the result to the team.
+"""
+
+from __future__ import annotations
+
+CONTEXT = ("axis", "got", "expected", "callback", "args", "out", "constants", "owned", "publish",
+           "arenas", "packed", "failed", "kernel_failed")  # fmt: skip
+"""Names of the context's words. axis, got, expected: details of the failed check. owned: a linked
+list of the blocks allocated during the call. arenas: (address, bytes) per planned storage.
+kernel_failed: zero, or the number of a failure that a kernel met."""
+TOO_MUCH = 1 << 60
+"""Stands for a number of bytes that does not fit in a word: no allocation of it succeeds."""
+BLOCK_HEADER = 64
+"""Bytes before the data of an owned block; the first word links to the next block."""
+
+
+_WORD = {name: f"getelementptr i64, ptr %ctx, i64 {i}" for i, name in enumerate(CONTEXT)}
+
+_BARRIER = """define void @relaxlab_barrier() #0 {
+  call void @GOMP_barrier()
+  ret void
+}
+"""
+
+_PUBLISH = f"""
+  %first = icmp eq i64 %thread, 0
+  br i1 %first, label %work, label %meet
+meet:
+  %several = icmp ugt i64 %threads, 1
+  br i1 %several, label %wait, label %read
+wait:
+  call void @GOMP_barrier()
+  br label %read
+read:
+  %slot = {_WORD["publish"]}
+  %result = load ptr, ptr %slot
+  br i1 %several, label %wait2, label %done
+wait2:
+  call void @GOMP_barrier()
+  br label %done
+done:
+  ret ptr %result
+work:
+  %to = {_WORD["publish"]}"""
+
+_FAIL = f"""define void @relaxlab_fail(ptr %ctx, i64 %thread, i64 %axis, i64 %got, i64 %want) #0 {{
+  %first = icmp eq i64 %thread, 0
+  br i1 %first, label %work, label %done
+work:
+  %a = {_WORD["axis"]}
+  store i64 %axis, ptr %a
+  %g = {_WORD["got"]}
+  store i64 %got, ptr %g
+  %e = {_WORD["expected"]}
+  store i64 %want, ptr %e
+  br label %done
+done:
+  ret void
+}}
+"""
+
+_ALLOC = f"""define ptr @relaxlab_alloc(ptr %ctx, i64 %size, i64 %thread, i64 %threads) #0 {{
+{_PUBLISH}
+  %more = add i64 %size, {127 + BLOCK_HEADER}
+  %total = and i64 %more, -64
+  %block = call ptr @aligned_alloc(i64 64, i64 %total)
+  %none = icmp eq ptr %block, null
+  br i1 %none, label %fail, label %keep
+fail:
+  store ptr null, ptr %to
+  br label %meet
+keep:
+  %owned = {_WORD["owned"]}
+  %next = load ptr, ptr %owned
+  store ptr %next, ptr %block
+  store ptr %block, ptr %owned
+  %data = getelementptr i8, ptr %block, i64 {BLOCK_HEADER}
+  store ptr %data, ptr %to
+  br label %meet
+}}
+"""
+
+_ARENA = f"""define ptr @relaxlab_arena(
+    ptr %ctx, i64 %at, i64 %size, i64 %thread, i64 %threads) #0 {{
+{_PUBLISH}
+  %arenas = {_WORD["arenas"]}
+  %table = load ptr, ptr %arenas
+  %where = getelementptr i64, ptr %table, i64 %at
+  %have = getelementptr i64, ptr %where, i64 1
+  %bytes = load i64, ptr %have
+  %small = icmp ult i64 %bytes, %size
+  br i1 %small, label %grow, label %keep
+grow:
+  %old = load ptr, ptr %where
+  call void @free(ptr %old)
+  %more = add i64 %size, 127
+  %total = and i64 %more, -64
+  %fresh = call ptr @aligned_alloc(i64 64, i64 %total)
+  %none = icmp eq ptr %fresh, null
+  %got = select i1 %none, i64 0, i64 %total
+  store ptr %fresh, ptr %where
+  store i64 %got, ptr %have
+  br label %keep
+keep:
+  %arena = load ptr, ptr %where
+  store ptr %arena, ptr %to
+  br label %meet
+}}
+"""
+
+_DECLARATIONS = {
+    "GOMP_barrier": "declare void @GOMP_barrier()",
+    "aligned_alloc": "declare ptr @aligned_alloc(i64, i64)",
+    "free": "declare void @free(ptr)",
+}
+
+
+def support_functions(declarations: dict[str, str]) -> list[str]:
+    """The functions; what they call is added to `declarations`."""
+    declarations.update(_DECLARATIONS)
+    return [_BARRIER, _FAIL, _ALLOC, _ARENA]
