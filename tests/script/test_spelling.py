@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from relaxlab.ir import expr, graph, loops, types
@@ -309,3 +312,10 @@ def test_local_functions() -> None:
     mod = parse(typed, check=False)
     assert isinstance(mod["main"].body.blocks[0].bindings[0].var.ty, types.FuncType)
     assert_structural_equal(mod, parse(mod.script(), check=False))
+
+
+def test_the_example_of_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs/script.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    mod = parse(example)
+    assert_structural_equal(mod, parse(mod.script()))
