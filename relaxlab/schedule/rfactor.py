@@ -214,7 +214,7 @@ def _partial_block(
     value = substitute(reduction.value, table)
     kept: list[PrimExpr] = []
     for c in conjuncts(place.realize.predicate):
-        if loop.loop_var in vars_in(c):
+        if vars_in(c) & by_loop.keys():
             value = _guarded(c, value, by_loop, reduction, place)
         else:
             kept.append(c)
