@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relaxlab.ir.expr import Var
-from relaxlab.ir.loops import Block, BlockRealize, PrimFunc
+from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.node import replace
 from relaxlab.schedule.cache import buffer_of
 from relaxlab.schedule.error import ScheduleError
@@ -22,11 +22,7 @@ def annotate(func: PrimFunc, target: Var | str, key: str, value: Any) -> PrimFun
     block_place = find_block(func, target, "annotate")
     block = block_place.block
     marked = replace(block, annotations=block.annotations.with_(**{key: value}))
-    return block_place.replaced(_with_block(block_place.realize, marked))
-
-
-def _with_block(realize: BlockRealize, block: Block) -> BlockRealize:
-    return replace(realize, block=block)
+    return block_place.replaced(replace(block_place.realize, block=marked))
 
 
 def storage_align(

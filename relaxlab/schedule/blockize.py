@@ -101,9 +101,7 @@ def _nest(place: LoopPlace) -> tuple[list[For], BlockRealize]:
     return loops, body
 
 
-def _axis(
-    iv: IterVar, value: PrimExpr, place: LoopPlace, inner: list[For], an: Analyzer
-) -> _Axis:
+def _axis(iv: IterVar, value: PrimExpr, place: LoopPlace, inner: list[For], an: Analyzer) -> _Axis:
     inside = {loop.loop_var for loop in inner}
     name = iv.var.name
     value = an.simplify(value)

@@ -191,9 +191,7 @@ def _block_box(
     for region in regions:
         if region.buffer is buffer:
             spans = relaxed_region(region, {}, env, an)
-            spans = tuple(
-                _clipped(s, dim, an) for s, dim in zip(spans, buffer.shape, strict=True)
-            )
+            spans = tuple(_clipped(s, dim, an) for s, dim in zip(spans, buffer.shape, strict=True))
             total = spans if total is None else tuple(
                 union(a, b, an) for a, b in zip(total, spans, strict=True)
             )  # fmt: skip
@@ -306,5 +304,3 @@ def _after_writers(body: Stmt, buffer: Buffer, place: BlockPlace, readers: set[s
             suggestion="cache_read before compute_at", about=(buffer,),
         )  # fmt: skip
     return first
-
-

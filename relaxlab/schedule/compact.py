@@ -196,9 +196,7 @@ def _accumulation_depth(a: Access) -> int:
     return len(a.path)
 
 
-def _spans(
-    a: Access, site: int, lets: Env, buffer: Buffer, an: Analyzer
-) -> tuple[Span, ...]:
+def _spans(a: Access, site: int, lets: Env, buffer: Buffer, an: Analyzer) -> tuple[Span, ...]:
     """What the access touches while everything inside the site runs, axes as their bindings."""
     below = a.path[site + 1 :]
     env = loop_env([s for s in below if isinstance(s, For)], an, lets)
@@ -229,8 +227,7 @@ def _filled_first(
             and w.order < a.order
             and _unconditional(w, a, site)
             and all(
-                covers_inside(x, y, dim, an)
-                for x, y, dim in zip(made, needed, shape, strict=True)
+                covers_inside(x, y, dim, an) for x, y, dim in zip(made, needed, shape, strict=True)
             )
             for w, made in writers
         )

@@ -143,9 +143,7 @@ def reverse_compute_at(
     return _moved(place, var, nest, index, "reverse_compute_at")
 
 
-def _places(
-    func: PrimFunc, name: str, var: Var, primitive: str
-) -> tuple[BlockPlace, LoopPlace]:
+def _places(func: PrimFunc, name: str, var: Var, primitive: str) -> tuple[BlockPlace, LoopPlace]:
     place = find_block(func, name, primitive)
     target = find_loop(func, var, primitive)
     if target.scope is not place.scope:
@@ -319,9 +317,7 @@ def _not_available(
     )  # fmt: skip
 
 
-def _require_all_instances(
-    domain: Domain, block: Block, target: LoopPlace, an: Analyzer
-) -> None:
+def _require_all_instances(domain: Domain, block: Block, target: LoopPlace, an: Analyzer) -> None:
     """Each value of each axis runs in some iteration, even where a guard keeps it from reading."""
     env = loop_env((*target.loops, target.loop), an)
     for iv in block.iter_vars:
@@ -339,9 +335,7 @@ def _require_all_instances(
                 )  # fmt: skip
 
 
-def _nest(
-    realize: BlockRealize, domain: Domain, an: Analyzer, preserve_unit_loops: bool
-) -> Stmt:
+def _nest(realize: BlockRealize, domain: Domain, an: Analyzer, preserve_unit_loops: bool) -> Stmt:
     """The block in loops over `domain`, cut off where an axis would leave its own range."""
     values: list[PrimExpr] = []
     around: list[For] = []
@@ -359,9 +353,7 @@ def _nest(
             conditions.append(expr.GE(value, whole.lo))
         if not an.prove(expr.LE(start + extent - 1, whole.hi)):
             conditions.append(expr.LT(value, an.simplify(whole.hi + 1)))
-    nest: Stmt = replace(
-        realize, iter_values=tuple(values), predicate=expr.all_of(conditions)
-    )
+    nest: Stmt = replace(realize, iter_values=tuple(values), predicate=expr.all_of(conditions))
     for loop in reversed(around):
         nest = replace(loop, body=nest)
     return nest
@@ -415,4 +407,3 @@ def _touches(s: Stmt, outputs: list[Buffer], inputs: list[Buffer]) -> tuple[bool
     makes = any(w.buffer in inputs for b in blocks for w in b.writes)
     takes = any(r.buffer in outputs for b in blocks for r in b.reads)
     return makes, takes
-

@@ -92,9 +92,7 @@ def _made_before(
         for w in r.block.writes
         if w.buffer is buffer and (box := box_written(w, r, place, an)) is not None
     ]
-    needed = [
-        spans_under(x, reader, place, an) for x in reader.block.reads if x.buffer is buffer
-    ]
+    needed = [spans_under(x, reader, place, an) for x in reader.block.reads if x.buffer is buffer]
     return all(any(_covers_box(m, n, buffer, an) for m in made) for n in needed)
 
 

@@ -24,15 +24,11 @@ def box_written(
     """The box that the block writes in one iteration of the target loop, None where unknown."""
     path = path_to(target.loop.body, lambda s: s is realize)
     assert path is not None
-    spans = [
-        Span(r.min, r.min if r.extent == ONE else r.min + r.extent - 1) for r in region.region
-    ]
+    spans = [Span(r.min, r.min if r.extent == ONE else r.min + r.extent - 1) for r in region.region]
     return exact_box(spans, path, an)
 
 
-def exact_box(
-    spans: Sequence[Span], path: Sequence[Stmt], an: Analyzer
-) -> tuple[Span, ...] | None:
+def exact_box(spans: Sequence[Span], path: Sequence[Stmt], an: Analyzer) -> tuple[Span, ...] | None:
     """The union of `spans`, which depend on the loops and axes along `path`, as a box.
 
     None unless each of its elements is provably reached. Conditions that only keep an axis inside

@@ -134,9 +134,7 @@ def _with_accesses(func: PrimFunc, old: Buffer, new: Buffer, index_map: IndexMap
     return replace(func, body=rewrite(func.body, visit))
 
 
-def _with_parameter(
-    func: PrimFunc, old: Buffer, new: Buffer, index_map: IndexMap
-) -> PrimFunc:
+def _with_parameter(func: PrimFunc, old: Buffer, new: Buffer, index_map: IndexMap) -> PrimFunc:
     position = next(i for i, p in enumerate(func.params) if p is old)
     params = tuple(new if p is old else p for p in func.params)
     bound = {d for p in params if isinstance(p, Buffer) for d in p.shape if isinstance(d, Var)}

@@ -253,9 +253,7 @@ def _guarded(
     return expr.Call(value.dtype, "if_then_else", (inside, value, reduction.identity))
 
 
-def _inserted(
-    indices: tuple[PrimExpr, ...], axis: int, extra: PrimExpr
-) -> tuple[PrimExpr, ...]:
+def _inserted(indices: tuple[PrimExpr, ...], axis: int, extra: PrimExpr) -> tuple[PrimExpr, ...]:
     return (*indices[:axis], extra, *indices[axis:])
 
 

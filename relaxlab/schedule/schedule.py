@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from relaxlab.ir.expr import PrimExpr, Var, as_expr
 from relaxlab.ir.loops import Block, Buffer, For, PrimFunc
@@ -29,8 +29,6 @@ from relaxlab.schedule import split_fuse_reorder as _loops
 from relaxlab.schedule import tensorize as _tensorize
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.trace import Instruction, Ref, Value, from_json, to_json
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,12 @@ from relaxlab.ir.loops import (
     PrimFunc,
     Stmt,
 )
-from relaxlab.ir.node import Node
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.tree import (
     BlockPlace,
     describe_block,
     realizes_under,
     vars_in,
-    walk_stmts,
 )
 
 
@@ -105,12 +103,3 @@ def axes_bound_to(var: Var, under: Stmt) -> list[tuple[BlockRealize, IterVar]]:
 def is_output(buffer: Buffer, func: PrimFunc) -> bool:
     """Whether the buffer belongs to the caller (a parameter)."""
     return any(p is buffer for p in func.params)
-
-
-def nodes_with(root: Stmt, buffer: Buffer) -> list[Block]:
-    """The blocks in `root` whose regions mention the buffer."""
-
-    def mentions(n: Node) -> bool:
-        return isinstance(n, Block) and buffer in (*read(n), *written(n))
-
-    return [s for s in walk_stmts(root) if isinstance(s, Block) and mentions(s)]

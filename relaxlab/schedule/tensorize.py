@@ -277,5 +277,3 @@ def _with_fresh_binders(s: Stmt) -> Stmt:
             case _:
                 pass
     return substitute(s, table)
-
-

@@ -228,11 +228,6 @@ def conjuncts(condition: expr.PrimExpr) -> list[expr.PrimExpr]:
             return [] if condition == TRUE else [condition]
 
 
-def uses(root: Node, var: Node) -> bool:
-    """Whether `var` (a variable or a buffer) occurs in `root`."""
-    return any(n is var for n in walk(root))
-
-
 def vars_in(root: Node) -> frozenset[expr.Var]:
     """The scalar variables that occur in an expression or statement."""
     if isinstance(root, expr.PrimExpr):
