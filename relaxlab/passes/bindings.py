@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from relaxlab.ir import expr, graph, types
-from relaxlab.ir.module import Module
 from relaxlab.ir.node import NO_ATTRS, Atom, Attrs, Node, field_names, map_children, replace, walk
-from relaxlab.ir.op_table import find_op
 
 CALL_TIR = graph.Op("call_tir")
 CALL_TIR_INPLACE = graph.Op("call_tir_inplace")
@@ -198,84 +195,6 @@ def tir_call(value: graph.Expr) -> TirCall | None:
             return TirCall(name, args, symbols, value.ty_args, inplace)
         case _:
             return None
-
-
-def is_alias(b: graph.Binding) -> bool:
-    """Whether the variable is only another name for (part of) the memory of what it is bound to."""
-    value = b.value
-    if isinstance(b, graph.MatchCast) or isinstance(value, graph.Var | graph.TupleGetItem):
-        return True
-    return isinstance(value, graph.Call) and value.op == graph.Op("reshape")
-
-
-@lru_cache(maxsize=16)
-def overwritten_params(mod: Module) -> dict[str, frozenset[int]]:
-    """Per graph function, the numbers of the parameters whose memory it, or what it calls,
-    overwrites in place."""
-    known: dict[str, frozenset[int]] = {name: frozenset() for name in mod.graph_functions()}
-    changed = True
-    while changed:
-        changed = False
-        for name, fn in mod.graph_functions().items():
-            same: dict[graph.Var, graph.Var] = {}
-            found: set[graph.Var] = set()
-            for b in all_bindings(fn):
-                note_alias(b, same)
-                found |= {same.get(v, v) for v in overwritten_by(b.value, known)}
-            numbers = frozenset(i for i, p in enumerate(fn.params) if p in found)
-            if numbers != known[name]:
-                known[name], changed = numbers, True
-    return known
-
-
-def overwritten_by(value: graph.Expr, known: Mapping[str, frozenset[int]]) -> Iterator[graph.Var]:
-    """The variables whose memory evaluating `value` overwrites; `known` says it of functions."""
-    match value:
-        case graph.If(_, yes, no):
-            for branch in (yes, no):
-                for b in all_bindings(branch):
-                    yield from overwritten_by(b.value, known)
-        case graph.Call(graph.GlobalVar(name), args):
-            for i in known.get(name, ()):
-                yield from vars_in(args[i])
-        case _:
-            call = tir_call(value)
-            for i in call.inplace if call is not None else ():
-                if call is not None and i >= 0:
-                    yield from vars_in(call.args[i])
-
-
-def note_alias(b: graph.Binding, same: dict[graph.Var, graph.Var]) -> None:
-    """Record in `same` what `b`'s variable shares its memory with, if it is only another name."""
-    source = next(vars_in(b.value), None) if is_alias(b) else None
-    if source is not None:
-        same[b.var] = same.get(source, source)
-
-
-def is_pure(value: graph.Expr, mod: Module) -> bool:
-    """Whether evaluating `value` has no effect, so that it may be dropped."""
-    match value:
-        case graph.Call(graph.Op("call_tir_inplace")):
-            return False
-        case graph.Call(graph.Op(name)):
-            row = find_op(name)
-            return row is not None and row.pure
-        case graph.Call(graph.GlobalVar(name)):
-            fn = mod.get(name)
-            pure = isinstance(fn, graph.Function) and fn.is_pure
-            return pure and not overwritten_params(mod).get(name)
-        case graph.Call(graph.Var(_, types.FuncType() as ty)):
-            return ty.is_pure
-        case graph.Call():
-            return False
-        case graph.If(_, yes, no):
-            return all(
-                isinstance(b, graph.VarBinding) and is_pure(b.value, mod)
-                for branch in (yes, no)
-                for b in all_bindings(branch)
-            )
-        case _:
-            return True
 
 
 def _array_key(data: np.ndarray[Any, Any]) -> tuple[Any, ...]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from relaxlab.ir import graph
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.passes.base import NoOptions, module_pass
-from relaxlab.passes.bindings import note_alias, overwritten_by, overwritten_params, vars_in
+from relaxlab.passes.effects import Aliases, Cell, base_of, overlaps, summary_of
 from relaxlab.tracing import note
 
 
@@ -18,7 +17,8 @@ def check_inplace_calls(mod: Module, _: NoOptions) -> Module:
     """Check that what a call overwrites, under any name, is not read afterwards: only then may
     other passes move calls. The module stays as it is.
 
-    Raises `DiagnosticError` (E0506) naming the value, the call and the later read.
+    Raises `DiagnosticError`: E0506 naming the value, the call and the later read, E0507 for a
+    constant that is overwritten.
     """
     found = [d for name, fn in mod.graph_functions().items() for d in _check(name, fn, mod)]
     if found:
@@ -29,9 +29,8 @@ def check_inplace_calls(mod: Module, _: NoOptions) -> Module:
 @dataclass(slots=True)
 class _Checker:
     name: str
-    known: Mapping[str, frozenset[int]]
-    same: dict[graph.Var, graph.Var] = field(default_factory=lambda: {})
-    overwritten: dict[graph.Var, graph.Binding] = field(default_factory=lambda: {})
+    aliases: Aliases
+    overwritten: dict[Cell, graph.Binding] = field(default_factory=lambda: {})
     found: list[Diagnostic] = field(default_factory=lambda: [])
 
     def sequence(self, seq: graph.SeqExpr) -> None:
@@ -50,31 +49,47 @@ class _Checker:
             self.overwritten = after | self.overwritten
             return
         self.read(b.value)
-        note_alias(b, self.same)
-        for v in overwritten_by(b.value, self.known):
-            self.overwritten[self.same.get(v, v)] = b
-            note("check_inplace_calls", f"{self.name}.{v.name}", "updated in place")
+        self.aliases.note(b)
+        for cell in self.aliases.overwritten(b.value):
+            base = base_of(cell)
+            if isinstance(base, graph.Constant):
+                self.found.append(_constant(self.name, b))
+                continue
+            self.overwritten[cell] = b
+            note("check_inplace_calls", f"{self.name}.{b.var.name}", f"in place of {_name(base)}")
 
     def read(self, value: graph.Expr) -> None:
-        for v in dict.fromkeys(vars_in(value)):
-            by = self.overwritten.get(self.same.get(v, v))
-            if by is not None:
-                self.found.append(_late_read(self.name, v, by, value))
+        for cell in dict.fromkeys(self.aliases.read(value)):
+            for lost, by in self.overwritten.items():
+                if overlaps(cell, (lost,)):
+                    self.found.append(_late_read(self.name, _name(base_of(lost)), by, value))
 
 
 def _check(name: str, fn: graph.Function, mod: Module) -> list[Diagnostic]:
-    checker = _Checker(name, overwritten_params(mod))
+    checker = _Checker(name, Aliases(summary_of(mod)))
     checker.sequence(fn.body)
     return checker.found
 
 
-def _late_read(name: str, v: graph.Var, by: graph.Binding, reader: graph.Expr) -> Diagnostic:
-    var = by.var
+def _name(e: graph.Expr) -> str:
+    return getattr(e, "name", "a value")
+
+
+def _constant(name: str, by: graph.Binding) -> Diagnostic:
+    return Diagnostic(
+        "E0507",
+        f"in `{name}`: `{by.var.name}` is computed into the memory of a constant",
+        by.span,
+        suggestion="overwrite a value that is computed, such as R.zeros or R.full",
+    )
+
+
+def _late_read(name: str, lost: str, by: graph.Binding, reader: graph.Expr) -> Diagnostic:
     return Diagnostic(
         "E0506",
-        f"in `{name}`: {v.name} is read after it was overwritten in place",
-        getattr(reader, "span", None) or v.span,
-        notes=(f"`{var.name}` is computed into its memory",),
-        suggestion=f"use `{var.name}`, or copy {v.name} before",
+        f"in `{name}`: {lost} is read after it was overwritten in place",
+        getattr(reader, "span", None),
+        notes=(f"`{by.var.name}` is computed into its memory",),
+        suggestion=f"use `{by.var.name}`, or copy {lost} before",
         related=(("overwritten here", by.span),) if by.span is not None else (),
     )

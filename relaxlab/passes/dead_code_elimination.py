@@ -6,7 +6,8 @@ from relaxlab.ir import graph
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.passes.base import NoOptions, module_pass
-from relaxlab.passes.bindings import is_pure, map_blocks, use_counts, with_bindings
+from relaxlab.passes.bindings import map_blocks, use_counts, with_bindings
+from relaxlab.passes.effects import is_pure
 from relaxlab.tracing import note
 
 

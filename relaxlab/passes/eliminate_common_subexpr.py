@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from relaxlab.ir import graph
@@ -9,7 +10,8 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, map_children, replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
-from relaxlab.passes.bindings import expr_key, is_pure, replace_body, with_bindings
+from relaxlab.passes.bindings import expr_key, replace_body, with_bindings
+from relaxlab.passes.effects import is_pure, overwritten_vars
 from relaxlab.tracing import note
 
 
@@ -22,59 +24,65 @@ def eliminate_common_subexpr(mod: Module, _: NoOptions) -> Module:
     """
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
-        updates[name] = replace_body(fn, _sequence(name, fn.body, {}, mod))
+        state = _Eliminator(name, mod, overwritten_vars(fn, mod))
+        updates[name] = replace_body(fn, state.sequence(fn.body, {}))
     return mod.with_functions(updates)
 
 
-def _sequence(
-    name: str, seq: graph.SeqExpr, known: dict[Any, graph.Var], mod: Module
-) -> graph.SeqExpr:
-    same: dict[graph.Var, graph.Expr] = {}
-    blocks: list[graph.BindingBlock] = []
-    for block in seq.blocks:
-        bindings: list[graph.Binding] = []
-        local: list[Any] = []
-        for b in block.bindings:
-            new = substitute(b, values=same) if same else b
-            if isinstance(new, graph.VarBinding):
-                key, new = _binding(name, new, known, same, mod)
-                if key is not None and isinstance(new.var, graph.DataflowVar):
-                    local.append(key)
-            bindings.append(new)
-        for key in local:  # dataflow variables are not visible after their block
-            del known[key]
-        blocks.append(with_bindings(block, bindings))
-    body = substitute(seq.body, values=same) if same else seq.body
-    if body is seq.body and all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
-        return seq
-    return replace(seq, blocks=tuple(blocks), body=body)
+@dataclass(frozen=True, slots=True)
+class _Eliminator:
+    """`overwritten`: values that must stay of their own, because a call overwrites them."""
 
+    name: str
+    mod: Module
+    overwritten: set[graph.Var]
 
-def _binding(
-    name: str,
-    b: graph.VarBinding,
-    known: dict[Any, graph.Var],
-    same: dict[graph.Var, graph.Expr],
-    mod: Module,
-) -> tuple[Any, graph.VarBinding]:
-    """The key this binding adds to `known` (None: none), and the binding to write."""
-    if isinstance(b.value, graph.If):
+    def sequence(self, seq: graph.SeqExpr, known: dict[Any, graph.Var]) -> graph.SeqExpr:
+        """`known` maps what was computed so far to the variable that holds it."""
+        same: dict[graph.Var, graph.Expr] = {}
+        blocks: list[graph.BindingBlock] = []
+        for block in seq.blocks:
+            bindings: list[graph.Binding] = []
+            local: list[Any] = []
+            for b in block.bindings:
+                new = substitute(b, values=same) if same else b
+                if isinstance(new, graph.VarBinding):
+                    key, new = self.binding(new, known, same)
+                    if key is not None and isinstance(new.var, graph.DataflowVar):
+                        local.append(key)
+                bindings.append(new)
+            for key in local:  # dataflow variables are not visible after their block
+                del known[key]
+            blocks.append(with_bindings(block, bindings))
+        body = substitute(seq.body, values=same) if same else seq.body
+        if body is seq.body and all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
+            return seq
+        return replace(seq, blocks=tuple(blocks), body=body)
 
-        def branch(n: Node) -> Node:
-            if isinstance(n, graph.SeqExpr):
-                return _sequence(name, n, dict(known), mod)
-            return n
+    def binding(
+        self,
+        b: graph.VarBinding,
+        known: dict[Any, graph.Var],
+        same: dict[graph.Var, graph.Expr],
+    ) -> tuple[Any, graph.VarBinding]:
+        """The key this binding adds to `known` (None: none), and the binding to write."""
+        if isinstance(b.value, graph.If):
 
-        value = map_children(b.value, branch)
-        return None, b if value is b.value else replace(b, value=value)
-    if not isinstance(b.value, graph.Call | graph.TupleGetItem) or not is_pure(b.value, mod):
-        return None, b
-    key = expr_key(b.value)
-    first = known.get(key)
-    if first is None:
-        known[key] = b.var
-        return key, b
-    note("eliminate_common_subexpr", f"{name}.{b.var.name}", f"is computed as {first.name}")
-    if isinstance(b.var, graph.DataflowVar) or not isinstance(first, graph.DataflowVar):
-        same[b.var] = first  # otherwise the copy carries the value out of the block
-    return None, replace(b, value=first)
+            def branch(n: Node) -> Node:
+                return self.sequence(n, dict(known)) if isinstance(n, graph.SeqExpr) else n
+
+            value = map_children(b.value, branch)
+            return None, b if value is b.value else replace(b, value=value)
+        shared = isinstance(b.value, graph.Call | graph.TupleGetItem)
+        if not shared or b.var in self.overwritten or not is_pure(b.value, self.mod):
+            return None, b
+        key = expr_key(b.value)
+        first = known.get(key)
+        if first is None:
+            known[key] = b.var
+            return key, b
+        reason = f"is computed as {first.name}"
+        note("eliminate_common_subexpr", f"{self.name}.{b.var.name}", reason)
+        if isinstance(b.var, graph.DataflowVar) or not isinstance(first, graph.DataflowVar):
+            same[b.var] = first  # otherwise the copy carries the value out of the block
+        return None, replace(b, value=first)

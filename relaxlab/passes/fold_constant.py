@@ -14,6 +14,7 @@ from relaxlab.ir.op_table import OpRow, find_op
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import known_shape, map_blocks, replace_body, with_bindings
+from relaxlab.passes.effects import overwritten_vars
 from relaxlab.tracing import note
 
 
@@ -28,22 +29,26 @@ class FoldOptions:
 def fold_constant(mod: Module, options: FoldOptions) -> Module:
     """Replace pure calls on constants by their value, computed with the operators' NumPy meaning.
 
-    Loop functions and functions of the module are not evaluated here.
+    Loop functions and functions of the module are not evaluated here. A value that is overwritten
+    in place stays a value of its own.
     """
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
-        updates[name] = _function(name, fn, options.max_bytes)
+        apart = overwritten_vars(fn, mod)
+        updates[name] = _function(name, fn, options.max_bytes, apart)
     return mod.with_functions(updates)
 
 
-def _function(name: str, fn: graph.Function, limit: int) -> graph.Function:
+def _function(name: str, fn: graph.Function, limit: int, apart: set[graph.Var]) -> graph.Function:
     values: dict[graph.Var, graph.Expr] = {}
 
     def block(blk: graph.BindingBlock) -> graph.BindingBlock:
         kept: list[graph.Binding] = []
         for b in blk.bindings:
             new = substitute(b, values=values) if values else b
-            folded = _fold(new, limit) if isinstance(new, graph.VarBinding) else None
+            folded: graph.Expr | None = None
+            if isinstance(new, graph.VarBinding) and new.var not in apart:
+                folded = _fold(new, limit)
             if folded is None:
                 kept.append(new)
                 continue

@@ -23,14 +23,12 @@ from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import (
     leaf_type,
     map_blocks,
-    note_alias,
-    overwritten_by,
-    overwritten_params,
     tir_call,
     use_counts,
     vars_in,
     with_bindings,
 )
+from relaxlab.passes.effects import Aliases, Cell, overlaps, summary_of
 from relaxlab.passes.fusion_rules import (
     Call,
     Facts,
@@ -116,7 +114,13 @@ class _Block:
             self.reads.update(read)
             for v in read:
                 self.readers.setdefault(v, []).append(c)
-        self.overwritten = _overwritten(blk, fuser.mod)
+        self.aliases = Aliases(summary_of(fuser.mod))
+        self.writes: list[tuple[int, set[Cell]]] = []
+        for c in self.calls:
+            self.aliases.note(c.binding)
+            cells = set(self.aliases.overwritten(c.binding.value))
+            if cells:
+                self.writes.append((c.index, cells))
 
     def label(self, c: Call) -> str:
         kernel = "" if c.tir is None else f" ({c.callee})"
@@ -159,7 +163,7 @@ class _Block:
     def _is_decode(self, c: Call, readers: list[Call]) -> bool:
         if c.facts is None or c.tir is None or c.facts.costly or c.kind > PatternKind.INJECTIVE:
             return False
-        if any(a in self.overwritten for a in c.tir.args):
+        if self._overwritten(c, len(self.calls)):
             return False
         given = sum((bytes_in(leaf_type(a)) for a in dict.fromkeys(c.tir.args)), expr.const(0))
         made = bytes_in(c.tir.outs[0])
@@ -193,15 +197,21 @@ class _Block:
     def _refusal(self, members: Group) -> str | None:
         if len(members) > self.fuser.options.max_group:
             return f"the kernel would do more than {self.fuser.options.max_group} calls"
+        sink = members[-1]
         for m in members:
-            for v in vars_in(m.binding.value):
-                at = self.overwritten.get(v)
-                if at is not None and m.index < at < members[-1].index:
-                    return f"{v.name} is overwritten before {members[-1].var.name} is computed"
+            if self._overwritten(m, sink.index):
+                return f"what {m.callee} reads is overwritten before {sink.var.name} is computed"
         key = shape_of_group(members)
         if key not in self.fuser.verdicts:
             self.fuser.verdicts[key] = why_not(members)
         return self.fuser.verdicts[key]
+
+    def _overwritten(self, c: Call, until: int) -> bool:
+        """Whether something `c` reads is overwritten between it and position `until`."""
+        later = [cells for at, cells in self.writes if c.index < at < until]
+        return bool(later) and any(
+            overlaps(cell, cells) for cell in self.aliases.read(c.binding.value) for cells in later
+        )
 
     def _post_dominators(self) -> dict[Call, Call | None]:
         """For each call the first one that every use of its value leads to (None: the value is
@@ -248,19 +258,6 @@ class _Block:
                 value = replace(call, span=c.binding.span)
                 new.append(replace(c.binding, value=value))  # type: ignore[call-arg]
         return with_bindings(self.block, new)
-
-
-def _overwritten(blk: graph.BindingBlock, mod: Module) -> dict[graph.Var, int]:
-    """The variables whose memory a call of the block overwrites, and where: the argument itself
-    and everything that shares its memory."""
-    shares: dict[graph.Var, graph.Var] = {}
-    places: dict[graph.Var, int] = {}
-    known = overwritten_params(mod)
-    for i, b in enumerate(blk.bindings):
-        note_alias(b, shares)
-        for v in overwritten_by(b.value, known):
-            places[shares.get(v, v)] = i
-    return places | {v: places[root] for v, root in shares.items() if root in places}
 
 
 def _group_name(members: list[graph.VarBinding], mod: Module) -> str:

@@ -12,14 +12,13 @@ from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import (
     expr_key,
-    is_pure,
     map_blocks,
-    overwritten_params,
     replace_body,
     use_counts,
     vars_in,
     with_bindings,
 )
+from relaxlab.passes.effects import is_pure, overwritten_vars
 from relaxlab.tracing import note
 
 
@@ -103,13 +102,14 @@ def _lift(
     """What each variable that depends only on weights is in the transform."""
     weights = fn.params[fn.attrs["num_input"] :]
     known = set(symbols_in(weights))
-    written = overwritten_params(mod)[name]
+    written = overwritten_vars(fn, mod)
     table = dict(zip(weights, transform.weights, strict=True))
-    first = fn.attrs["num_input"]
-    free = {w: table[w] for i, w in enumerate(weights, first) if i not in written}
+    free = {w: v for w, v in table.items() if w not in written}
     for block in fn.body.blocks:
         for b in block.bindings:
-            if not isinstance(b, graph.VarBinding) or not _movable(b.value, mod):
+            if not isinstance(b, graph.VarBinding) or b.var in written:
+                continue
+            if not _movable(b.value, mod):
                 continue
             read = list(vars_in(b.value))
             if all(v in free for v in read) and known.issuperset(symbols_in((b.value, b.var))):

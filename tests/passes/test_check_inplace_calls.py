@@ -2,10 +2,12 @@ import pytest
 
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.passes.base import Pipeline
-from relaxlab.passes.bindings import overwritten_params
 from relaxlab.passes.check_inplace_calls import check_inplace_calls
 from relaxlab.passes.dead_code_elimination import dead_code_elimination
+from relaxlab.passes.effects import overwritten_params
 from relaxlab.passes.eliminate_common_subexpr import eliminate_common_subexpr
+from relaxlab.passes.fold_constant import fold_constant
+from relaxlab.passes.lift_transform_params import lift_transform_params
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.pipeline import GRAPH_PASSES
 from relaxlab.script import ir as I
@@ -164,3 +166,85 @@ def test_branches_are_checked_apart():
     check_pass(check_inplace_calls, Branches)
     fused = Pipeline(GRAPH_PASSES).run(Branches).result
     compare_runs(Branches, fused)
+
+
+@I.ir_module
+class Twins:
+    @T.prim_func
+    def bump(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.block("A"):
+                vi = T.axis.spatial(4, i)
+                A[vi] = A[vi] + T.float32(1)
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
+        R.func_attr({"num_input": 1})
+        cls = Twins
+        a = R.exp(x)
+        b = R.exp(x)
+        d = R.call_tir_inplace(
+            cls.bump, (b,), out_sinfo=R.Tensor((4,), "float32"), inplace_indices=[0]
+        )
+        z = R.zeros(R.shape([4]), "float32")
+        u = R.call_tir_inplace(
+            cls.bump, (z,), out_sinfo=R.Tensor((4,), "float32"), inplace_indices=[0]
+        )
+        e = R.exp(w)
+        v = R.call_tir_inplace(
+            cls.bump, (e,), out_sinfo=R.Tensor((4,), "float32"), inplace_indices=[0]
+        )
+        r = R.add(R.add(a, d), R.add(u, v))
+        return r
+
+
+def test_overwritten_values_are_not_shared_folded_or_lifted():
+    start = normalize(Twins)
+    check_pass(check_inplace_calls, Twins)
+    assert eliminate_common_subexpr(start) is start
+    assert fold_constant(start) is start
+    assert lift_transform_params(start) is start
+    after = Pipeline(GRAPH_PASSES).run(Twins).result
+    compare_runs(Twins, after)
+
+
+def test_fields_of_a_tuple_are_memory_of_their_own():
+    @I.ir_module
+    class Fields:
+        @T.prim_func
+        def bump(A: T.Buffer((4,), "float32")):
+            for i in range(4):
+                with T.block("A"):
+                    vi = T.axis.spatial(4, i)
+                    A[vi] = A[vi] + T.float32(1)
+
+        @R.function
+        def first(
+            t: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")),
+        ) -> R.Tensor((4,), "float32"):
+            a = t[0]
+            return a
+
+        @R.function
+        def main(t: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))):
+            cls = Fields
+            a = cls.first(t)
+            k = R.call_tir_inplace(
+                cls.bump, (a,), out_sinfo=R.Tensor((4,), "float32"), inplace_indices=[0]
+            )
+            v = t[1]
+            b = R.add(k, v)
+            return b
+
+        @R.function
+        def late(t: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))):
+            cls = Fields
+            a = t[0]
+            k = R.call_tir_inplace(
+                cls.bump, (a,), out_sinfo=R.Tensor((4,), "float32"), inplace_indices=[0]
+            )
+            return (k, t)
+
+    check_pass(check_inplace_calls, Fields.without("late"), compare=False)
+    with pytest.raises(DiagnosticError, match="in `late`: t is read"):
+        check_inplace_calls(normalize(Fields))

@@ -1,0 +1,209 @@
+"""What calls do to memory: which variables share it, and what is overwritten in place.
+
+A *cell* is the memory of a value: that of a variable, or of a field of a tuple. The result of an
+in-place call is a new cell although it lies where the old one lay: the old one is not read again
+(`check_inplace_calls` sees to that).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+from relaxlab.ir import graph, types
+from relaxlab.ir.module import Module
+from relaxlab.ir.op_table import find_op
+from relaxlab.passes.bindings import all_bindings, tir_call, vars_in
+
+Cell: TypeAlias = "graph.Expr | tuple[Cell, int]"
+"""A variable (or a constant), or a field of a cell."""
+
+Field: TypeAlias = "int | None"
+"""Which field of a result (None: the result itself)."""
+
+Place: TypeAlias = "tuple[int, tuple[int, ...]]"
+"""A parameter's number, and which field of a field of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Per function: the parameters that it overwrites, and those that its result (a field of it)
+    shares memory with."""
+
+    overwriting: Mapping[str, frozenset[int]]
+    returning: Mapping[str, Mapping[Field, Place]]
+
+
+class Aliases:
+    """The cells of a function's variables, as far as its bindings were noted."""
+
+    def __init__(self, summary: Summary) -> None:
+        self.summary = summary
+        self.cells: dict[graph.Expr, Cell] = {}
+        self.fields: dict[tuple[Cell, int], Cell] = {}
+
+    def cell(self, e: graph.Expr) -> Cell:
+        """The memory of a leaf expression."""
+        if isinstance(e, graph.TupleGetItem):
+            return self.field(self.cell(e.tuple_value), e.index)
+        return self.cells.get(e, e)
+
+    def field(self, cell: Cell, index: int) -> Cell:
+        """The memory of a field of a tuple."""
+        return self.fields.get((cell, index), (cell, index))
+
+    def note(self, b: graph.Binding) -> None:
+        """Learn what `b`'s variable shares its memory with."""
+        match b.value:
+            case graph.Var() | graph.TupleGetItem() | graph.Constant():
+                self.cells[b.var] = self.cell(b.value)
+            case graph.Call(graph.Op("reshape"), (source, *_)):
+                self.cells[b.var] = self.cell(source)
+            case graph.Tuple(fields):
+                self.fields |= {(b.var, i): self.cell(f) for i, f in enumerate(fields)}
+            case graph.Call(graph.GlobalVar(name), args):
+                for field, (number, path) in self.summary.returning.get(name, {}).items():
+                    source = self.cell(args[number])
+                    for index in path:
+                        source = self.field(source, index)
+                    if field is None:
+                        self.cells[b.var] = source
+                    else:
+                        self.fields[(b.var, field)] = source
+            case _:
+                pass
+
+    def read(self, value: graph.Expr) -> Iterator[Cell]:
+        """The cells that evaluating `value` reads; of a tuple, all its known fields."""
+        if isinstance(value, graph.TupleGetItem):
+            yield self.cell(value)
+            return
+        for v in dict.fromkeys(vars_in(value)):
+            yield self.cell(v)
+            yield from (cell for (of, _), cell in self.tuple_fields() if of is v)
+
+    def tuple_fields(self) -> list[tuple[tuple[Cell, int], Cell]]:
+        """The fields that are known: ((tuple, index), cell)."""
+        return list(self.fields.items())
+
+    def overwritten(self, value: graph.Expr) -> Iterator[Cell]:
+        """The cells that evaluating `value` overwrites, in branches too."""
+        match value:
+            case graph.If(_, yes, no):
+                for branch in (yes, no):
+                    for b in all_bindings(branch):
+                        self.note(b)
+                        yield from self.overwritten(b.value)
+            case graph.Call(graph.GlobalVar(name), args):
+                yield from (self.cell(args[i]) for i in self.summary.overwriting.get(name, ()))
+            case _:
+                call = tir_call(value)
+                if call is not None:
+                    yield from (self.cell(call.args[i]) for i in call.inplace if i >= 0)
+
+
+def base_of(cell: Cell) -> graph.Expr:
+    """The variable (or constant) that a cell is part of."""
+    while isinstance(cell, tuple):
+        cell = cell[0]
+    return cell
+
+
+def overlaps(cell: Cell, others: Iterable[Cell]) -> bool:
+    """Whether a cell is, contains or is part of one of the others."""
+    return any(_inside(cell, o) or _inside(o, cell) for o in others)
+
+
+def _inside(part: Cell, whole: Cell) -> bool:
+    while part is not whole and part != whole and isinstance(part, tuple):
+        part = part[0]
+    return part is whole or part == whole
+
+
+def overwritten_vars(fn: graph.Function, mod: Module) -> set[graph.Var]:
+    """The variables of `fn` whose memory is overwritten somewhere in it."""
+    aliases = Aliases(summary_of(mod))
+    cells: set[Cell] = set()
+    for b in all_bindings(fn):
+        aliases.note(b)
+        cells.update(aliases.overwritten(b.value))
+    if not cells:
+        return set()
+    variables = (*fn.params, *(b.var for b in all_bindings(fn)))
+    return {v for v in variables if overlaps(aliases.cell(v), cells)}
+
+
+def overwritten_params(mod: Module) -> Mapping[str, frozenset[int]]:
+    """Per graph function, the numbers of the parameters whose memory it, or what it calls,
+    overwrites."""
+    return summary_of(mod).overwriting
+
+
+@lru_cache(maxsize=16)
+def summary_of(mod: Module) -> Summary:
+    """What callers must know of each function of the module."""
+    known = Summary({name: frozenset() for name in mod.graph_functions()}, {})
+    while True:
+        overwriting: dict[str, frozenset[int]] = {}
+        returning: dict[str, dict[Field, Place]] = {}
+        for name, fn in mod.graph_functions().items():
+            aliases = Aliases(known)
+            cells: set[Cell] = set()
+            for b in all_bindings(fn):
+                aliases.note(b)
+                cells.update(aliases.overwritten(b.value))
+            bases = {base_of(c) for c in cells}
+            overwriting[name] = frozenset(i for i, p in enumerate(fn.params) if p in bases)
+            returning[name] = _returned(fn, aliases)
+        new = Summary(overwriting, returning)
+        if new == known:
+            return known
+        known = new
+
+
+def _returned(fn: graph.Function, aliases: Aliases) -> dict[Field, Place]:
+    """The parameters (or fields of them) that the result, or a field of it, is."""
+    body = fn.body.body
+    cells: dict[Field, Cell] = {None: aliases.cell(body)}
+    if isinstance(body, graph.Tuple):
+        cells = {i: aliases.cell(f) for i, f in enumerate(body.fields)}
+    cells |= {i: cell for (of, i), cell in aliases.tuple_fields() if of is body}
+    found: dict[Field, Place] = {}
+    for field, cell in cells.items():
+        path: list[int] = []
+        while isinstance(cell, tuple):
+            cell, index = cell
+            path.insert(0, index)
+        for number, p in enumerate(fn.params):
+            if cell is p:
+                found[field] = (number, tuple(path))
+    return found
+
+
+def is_pure(value: graph.Expr, mod: Module) -> bool:
+    """Whether evaluating `value` has no effect, so that it may be dropped. (A function that
+    overwrites its arguments has one, though it may be declared pure.)"""
+    match value:
+        case graph.Call(graph.Op("call_tir_inplace")):
+            return False
+        case graph.Call(graph.Op(name)):
+            row = find_op(name)
+            return row is not None and row.pure
+        case graph.Call(graph.GlobalVar(name)):
+            fn = mod.get(name)
+            pure = isinstance(fn, graph.Function) and fn.is_pure
+            return pure and not overwritten_params(mod).get(name)
+        case graph.Call(graph.Var(_, types.FuncType() as ty)):
+            return ty.is_pure
+        case graph.Call():
+            return False
+        case graph.If(_, yes, no):
+            return all(
+                isinstance(b, graph.VarBinding) and is_pure(b.value, mod)
+                for branch in (yes, no)
+                for b in all_bindings(branch)
+            )
+        case _:
+            return True
