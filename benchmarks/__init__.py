@@ -1,0 +1,1 @@
+"""relaxlab and its peers side by side; see README.md in this folder."""

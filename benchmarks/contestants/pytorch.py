@@ -1,0 +1,149 @@
+"""The same Llama in plain PyTorch, with dequantised weights and a static KV cache.
+
+A block for one position is compiled by `torch.compile` once and serves all layers; prompts run
+uncompiled, where kernels are long enough to hide the interpreter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from benchmarks.contestants.base import Array, Contestant
+from relaxlab.models.config import LlamaConfig, config_from_gguf
+from relaxlab.models.gguf import GGUF, read_gguf
+
+CONTEXT = 1024
+
+
+class PyTorch(Contestant):
+    """`dtype`: of weights and activations, "float32" or "bfloat16"."""
+
+    def __init__(self, model: str, threads: int, *, dtype: str) -> None:
+        torch.set_num_threads(threads)
+        start = time.perf_counter()
+        self._model = Llama(read_gguf(model), getattr(torch, dtype))
+        loaded = time.perf_counter()
+        self.feed([0])
+        self.feed([0])
+        self.reset()
+        self.about = {
+            "version": torch.__version__,
+            "load_s": loaded - start,
+            "compile_s": time.perf_counter() - loaded,
+        }
+
+    def reset(self) -> None:
+        self._model.past = 0
+
+    @torch.inference_mode()
+    def feed(self, ids: Sequence[int]) -> Array:
+        return self._model.logits(torch.tensor(ids)).float().numpy()
+
+
+class Llama:
+    """Weights and cache; `past` positions are in the cache."""
+
+    def __init__(self, gguf: GGUF, dtype: torch.dtype) -> None:
+        config = self.config = config_from_gguf(gguf)
+        self.past = 0
+
+        def read(name: str) -> Tensor:
+            return torch.from_numpy(gguf.tensor(f"{name}.weight").dequantise()).to(dtype)
+
+        self.embedding, self.norm = read("token_embd"), read("output_norm")
+        self.head = self.embedding if config.tied_embeddings else read("output")
+        self.blocks = [block_weights(config, i, read) for i in range(config.num_layers)]
+        shape = (config.num_layers, 2, config.num_kv_heads, CONTEXT, config.head_dim)
+        self.cache = torch.zeros(shape, dtype=dtype)
+        frequencies = torch.from_numpy(config.inverse_frequencies()).double()
+        angles = torch.arange(CONTEXT).double()[:, None] * frequencies
+        self.cos, self.sin = angles.cos().to(dtype), angles.sin().to(dtype)
+        self.step = torch.compile(block, dynamic=False)
+
+    def logits(self, ids: Tensor) -> Tensor:
+        """Logits (vocab_size,) after `ids`, which join the sequence."""
+        config, n = self.config, len(ids)
+        if self.past + n > CONTEXT:
+            raise ValueError(f"the context holds {CONTEXT} positions")
+        positions = torch.arange(self.past, self.past + n)
+        cos, sin = self.cos[positions], self.sin[positions]
+        # One position looks at the whole cache behind a mask, so that shapes never change.
+        end = CONTEXT if n == 1 else self.past + n
+        mask = torch.arange(end) <= positions[:, None]
+        run = self.step if n == 1 else block
+        x = functional.embedding(ids, self.embedding)
+        for weights, cache in zip(self.blocks, self.cache[..., :end, :], strict=True):
+            x = run(config, x, weights, cache, positions, cos, sin, mask)
+        self.past += n
+        return functional.linear(rms_norm(x[-1:], self.norm, config.norm_eps), self.head)[0]
+
+
+def block_weights(config: LlamaConfig, layer: int, read: Any) -> dict[str, Tensor]:
+    """The weights of a decoder block, what reads the same input merged into one matrix."""
+    prefix = f"blk.{layer}."
+
+    def halves(name: str, heads: int) -> Tensor:
+        """Rows reordered so that rotary pairs are (i, i + head_dim / 2) instead of neighbours."""
+        weight = read(prefix + name)
+        if not config.interleaved_rope:
+            return weight
+        pairs = weight.view(heads, config.head_dim // 2, 2, -1)
+        return pairs.transpose(1, 2).reshape(weight.shape)
+
+    qkv = [
+        halves("attn_q", config.num_heads),
+        halves("attn_k", config.num_kv_heads),
+        read(prefix + "attn_v"),
+    ]
+    return {
+        "attn_norm": read(prefix + "attn_norm"),
+        "qkv": torch.cat(qkv),
+        "attn_output": read(prefix + "attn_output"),
+        "ffn_norm": read(prefix + "ffn_norm"),
+        "gate_up": torch.cat([read(prefix + "ffn_gate"), read(prefix + "ffn_up")]),
+        "ffn_down": read(prefix + "ffn_down"),
+    }
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    return functional.rms_norm(x, x.shape[-1:], weight, eps)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary embedding of x (heads, n, head_dim)."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+
+def block(
+    config: LlamaConfig,
+    x: Tensor,
+    weights: Mapping[str, Tensor],
+    cache: Tensor,
+    positions: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    mask: Tensor,
+) -> Tensor:
+    """One decoder block over x (n, hidden); writes the new keys and values into `cache`
+    (2, kv_heads, context, head_dim)."""
+    n = len(x)
+    counts = (config.num_heads, config.num_kv_heads, config.num_kv_heads)
+    normed = rms_norm(x, weights["attn_norm"], config.norm_eps)
+    heads = functional.linear(normed, weights["qkv"]).view(n, -1, config.head_dim).transpose(0, 1)
+    q, k, v = heads.split(counts)
+    cache[0].index_copy_(1, positions, rotate(k, cos, sin))
+    cache[1].index_copy_(1, positions, v)
+    mixed = functional.scaled_dot_product_attention(
+        rotate(q, cos, sin)[None], cache[0][None], cache[1][None], mask, enable_gqa=True
+    )
+    x = x + functional.linear(mixed[0].transpose(0, 1).reshape(n, -1), weights["attn_output"])
+    normed = rms_norm(x, weights["ffn_norm"], config.norm_eps)
+    gate, up = functional.linear(normed, weights["gate_up"]).chunk(2, dim=-1)
+    return x + functional.linear(functional.silu(gate) * up, weights["ffn_down"])

@@ -1,0 +1,110 @@
+"""What the machine itself allows: read bandwidth, and int8 multiply-adds.
+
+The bandwidth is measured by a loop function that relaxlab compiles, and by C (`limits.c`), which
+shows that the former is no worse than it need be.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+import relaxlab
+from relaxlab.runtime.large_pages import in_large_pages
+
+REPEATS = 5
+ROW = (128, 8, 16)  # 64 KB of integers, summed to 8 vectors of 16
+
+_READ = """
+from relaxlab.script import ir as I, relax as R, tir as T
+
+@I.ir_module
+class Read:
+    @T.prim_func
+    def add_up(rows: T.handle, sums: T.handle):
+        n = T.int64()
+        x = T.match_buffer(rows, (n, 128, 8, 16), "int32")
+        y = T.match_buffer(sums, (n, 8, 16), "int32")
+        for i in T.parallel(n):
+            with T.block("row"):
+                vi = T.axis.spatial(n, i)
+                acc = T.alloc_buffer((8, 16), "int32", scope="local")
+                for u in T.unroll(8):
+                    for v in T.vectorized(16):
+                        with T.block("zero"):
+                            vu, vv = T.axis.remap("SS", [u, v])
+                            acc[vu, vv] = 0
+                for k in range(128):
+                    for u in T.unroll(8):
+                        for v in T.vectorized(16):
+                            with T.block("add"):
+                                vk, vu, vv = T.axis.remap("RSS", [k, u, v])
+                                acc[vu, vv] = acc[vu, vv] + x[vi, vk, vu, vv]
+                for u in T.unroll(8):
+                    for v in T.vectorized(16):
+                        with T.block("store"):
+                            vu, vv = T.axis.remap("SS", [u, v])
+                            y[vi, vu, vv] = acc[vu, vv]
+
+    @R.function
+    def main(x: R.Tensor(("n", 128, 8, 16), "int32")):
+        n = T.int64()
+        cls = Read
+        with R.dataflow():
+            y = R.call_tir(cls.add_up, (x,), out_ty=R.Tensor((n, 8, 16), "int32"))
+            R.output(y)
+        return y
+"""
+
+
+class Limits:
+    """Measures arrays of about `size` bytes, read by `threads` threads."""
+
+    def __init__(self, size: int, threads: int) -> None:
+        self._main = relaxlab.compile(relaxlab.parse(_READ), threads=threads)["main"]
+        rows = max(1, size // (4 * int(np.prod(ROW))))
+        counting = np.arange(rows * int(np.prod(ROW)), dtype=np.int32).reshape(rows, *ROW)
+        (self._data,) = in_large_pages([counting])
+        if not np.array_equal(self._main(self._data), counting.sum(1, dtype=np.int32)):
+            raise RuntimeError("the bandwidth loop computes wrong sums")
+        self._folder = tempfile.TemporaryDirectory(prefix="relaxlab-limits-")
+        program = compile_c(Path(self._folder.name))
+        self._command = [program, str(size), str(threads), str(REPEATS)] if program else None
+        self.about = {"c_compiler": program is not None}
+
+    def measure(self) -> dict[str, float]:
+        """The best of a few repetitions: bytes/s by name, and `int8_dot` in multiply-adds/s."""
+        times: list[float] = []
+        for _ in range(REPEATS):
+            start = time.perf_counter()
+            self._main(self._data)
+            times.append(time.perf_counter() - start)
+        found = {"relaxlab_large_pages": self._data.nbytes / min(times)}
+        if self._command is not None:
+            run = subprocess.run(self._command, capture_output=True, text=True, check=True)
+            for name, *values in map(str.split, run.stdout.splitlines()):
+                found[name] = max(map(float, values))
+        return found
+
+
+def compile_c(folder: Path) -> str | None:
+    """Compile `limits.c` into `folder`: the program's path, None without a C compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        return None
+    program = str(folder / "limits")
+    source = str(Path(__file__).with_name("limits.c"))
+    flags = "-O3 -march=native -mprefer-vector-width=512 -pthread".split()
+    subprocess.run([compiler, *flags, source, "-o", program], check=True)
+    return program
+
+
+def best_bandwidth(measured: Mapping[str, float]) -> float:
+    """The highest of the bandwidths: what a program could reach."""
+    return max(value for name, value in measured.items() if name != "int8_dot")
