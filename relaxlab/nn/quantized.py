@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import ExprLike, PrimExpr, binary, const
-from relaxlab.ir.node import replace
+from relaxlab.ir.node import Node, replace, rewrite
 from relaxlab.ops import te
 
 Fields = dict[str, te.Tensor]
@@ -287,6 +287,15 @@ def integer_product(fmt: Format, m: PrimExpr, rows: int, cols: int, parts: int) 
         ),
         "y",
     )
-    func = te.create_prim_func([xq, xd, xs, *f.values(), y])
+    func = rewrite(te.create_prim_func([xq, xd, xs, *f.values(), y]), _offset_first)
     kind = int(PatternKind.OUT_EWISE_FUSIBLE)  # a matrix product, whatever its inner structure
     return replace(func, attrs=func.attrs.with_(op_pattern=kind))
+
+
+def _offset_first(n: Node) -> Node | None:
+    """acc + (product + offset) as (acc + offset) + product: two fused multiply-adds."""
+    match n:
+        case loops.BufferStore(_, expr.Add(loops.BufferLoad() as acc, expr.Add(product, offset))):
+            return replace(n, value=expr.Add(expr.Add(acc, offset), product))
+        case _:
+            return None

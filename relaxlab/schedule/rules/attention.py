@@ -30,6 +30,8 @@ from relaxlab.schedule.schedule import LoopRV, Schedule
 
 ROWS = 8
 """Query rows per tile."""
+SKEW = 16
+"""Elements added to a row of scores, so that a tile's rows fall into different cache sets."""
 LOCAL_BYTES = 1 << 19
 """Largest buffer of one tile's scores on a thread's stack."""
 
@@ -106,7 +108,7 @@ def _with_bounded_rows(func: PrimFunc) -> PrimFunc | None:
                 continue
             if last not in bounds or bounds[last] * 4 * ROWS > LOCAL_BYTES:
                 return None
-            shape = (*buffer.shape[:-1], expr.const(bounds[last]))
+            shape = (*buffer.shape[:-1], expr.const(bounds[last] + SKEW))
             wider[buffer] = replace(buffer, shape=shape)
     return replace(func, body=substitute(func.body, buffers=wider))
 

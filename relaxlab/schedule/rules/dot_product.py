@@ -110,20 +110,18 @@ def _pack(sch: Schedule, rows: dict[BlockRV, int], lanes: int) -> list[loops.Buf
         block = sch.get(rv)
         assert isinstance(block, Block)
         row = block.iter_vars[axis].var
-        for index, region in enumerate(block.reads):
+        for region in block.reads:
             buffer = region.buffer
             if buffer in done or not region.region or region.region[0].min != row:
                 continue
             done.append(buffer)
             if bits_of(buffer.dtype) == 8 and buffer.ndim == 3:
                 sch.transform_layout(
-                    rv, ("read", index),
+                    rv, buffer,
                     lambda r, g, b: (r // lanes, g, b // 4, r % lanes, b % 4),
                 )  # fmt: skip
             elif buffer.ndim == 2:
-                sch.transform_layout(
-                    rv, ("read", index), lambda r, g: (r // lanes, g, r % lanes)
-                )
+                sch.transform_layout(rv, buffer, lambda r, g: (r // lanes, g, r % lanes))
     return done
 
 

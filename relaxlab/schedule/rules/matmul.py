@@ -195,17 +195,13 @@ def _pack(sch: Schedule, blocks: list[BlockRV], parts: _Parts, lanes: int) -> No
         assert isinstance(block, Block)
         is_product = block.name == parts.product
         col = block.iter_vars[parts.col if is_product else 0].var
-        for index, region in enumerate(block.reads):
+        for region in block.reads:
             buffer = region.buffer
             first = region.region[0].min if region.region else None
             produced = is_product and not any(p is buffer for p in sch.func.params)
             if first != col or (buffer not in weights and not produced):
                 continue
             if buffer.ndim == 2:
-                sch.transform_layout(
-                    rv, ("read", index), lambda n, a: (n // lanes, a, n % lanes)
-                )
+                sch.transform_layout(rv, buffer, lambda n, a: (n // lanes, a, n % lanes))
             elif buffer.ndim == 3:
-                sch.transform_layout(
-                    rv, ("read", index), lambda n, a, b: (n // lanes, a, b, n % lanes)
-                )
+                sch.transform_layout(rv, buffer, lambda n, a, b: (n // lanes, a, b, n % lanes))
