@@ -112,11 +112,12 @@ class TextGenerator:
         executable: Executable,
         cache: Sequence[Array],
         weights: Sequence[Array],
+        max_context: int,
         times: LoadTimes,
     ) -> None:
         self.checkpoint, self.executable, self.times = checkpoint, executable, times
         self.tokenizer, self.chat_template = checkpoint.tokenizer, checkpoint.chat
-        self.max_context = cache[1].shape[2]
+        self.max_context = max_context
         self._main = executable["main"]
         self._main.bind(*cache, *weights)
         self._cached: list[int] = []
@@ -151,25 +152,26 @@ class TextGenerator:
         checkpoint = open_model(model)
         context = _context(checkpoint, max_context)
         config = checkpoint.config
+        length = min(CHUNK, context)
         llama = Llama(
             config,
             checkpoint.formats,
-            max_context=context,
+            max_context=context + length,  # what the bounds below allow stays inside the cache
             activations=activations,
             kv_dtype=kv_dtype,
         )
         opened = time.perf_counter()
         report(f"compiling {config.num_layers} layers")
-        module, names = llama.build(bounds={"s": min(CHUNK, context), "p": context})
+        module, names = llama.build(bounds={"s": length, "p": context})
         executable = compile(module, threads=threads, use_cache=use_cache)
         compiled = time.perf_counter()
         report("reading the weights")
         weights = _prepared(executable, checkpoint.weights(llama, names))
-        shapes = nn.KVCache.shapes(config.num_kv_heads, config.head_dim, context)
+        shapes = nn.KVCache.shapes(config.num_kv_heads, config.head_dim, llama.max_context)
         cache = [_paged_zeros((1, *s), kv_dtype) for _ in range(config.num_layers) for s in shapes]
         end = time.perf_counter()
         times = LoadTimes(opened - start + end - compiled, compiled - opened)
-        return TextGenerator(checkpoint, executable, cache, weights, times)
+        return TextGenerator(checkpoint, executable, cache, weights, context, times)
 
     def encode(self, prompt: Prompt, *, raw: bool = False) -> list[int]:
         """Token ids of a prompt: a question as text, the messages of a chat, or ids as they are.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from relaxlab.models.generate import PromptError, TextGenerator, peak_rss_mb
 from relaxlab.models.gguf import read_gguf
 from relaxlab.models.loader import ModelError
 from relaxlab.models.sampling import Sampler
+from relaxlab.runtime.executable import CheckFailed
 from relaxlab.testing.llama_numpy import LlamaNumpy
+from relaxlab.testing.logits import logits_effect
 
 CONTEXT = 64
 MARGIN = 0.3
@@ -166,6 +169,16 @@ def test_the_second_load_comes_from_the_cache(generator):
     np.testing.assert_array_equal(again.logits(ids), generator.logits(ids))
 
 
+def test_no_call_reaches_beyond_the_cache(generator):
+    main, vocabulary = generator.executable["main"], generator.checkpoint.config.vocab_size
+    most = np.zeros((1, CONTEXT), np.int32)
+    assert main(most, (CONTEXT,)).shape == (1, vocabulary)  # room for what the bounds allow
+    with pytest.raises(CheckFailed, match="p"):
+        main(most, (CONTEXT + 1,))
+    with pytest.raises(CheckFailed, match="s"):
+        main(np.zeros((1, CONTEXT + 1), np.int32), (0,))
+
+
 def test_measurements(generator):
     assert generator.executable.artifact.planned_bytes["main"] > 0
     assert 20 < peak_rss_mb() < 1e6
@@ -184,15 +197,6 @@ def test_quantised_activations(oracle, activations, tolerance, rng):
 
 # --- SmolLM2 ----------------------------------------------------------------------------------
 
-PROSE = (
-    "The old man walked slowly down to the harbour, where the boats were coming in with the "
-    "evening tide. He had done this every day for forty years, and he knew every captain by "
-    "name. Tonight, however, there was a ship he had never seen before, tall and dark, with no "
-    "flag at its mast. A young woman stood at the rail and looked down at him. 'Are you the "
-    "keeper of the light?' she asked. He nodded, and she threw him a small leather bag. Inside "
-    "there was a letter, written in a hand that he had not seen since he was a boy."
-)
-
 
 @pytest.fixture(scope="module")
 def smollm2_oracle():
@@ -203,18 +207,27 @@ def smollm2_oracle():
     return LlamaNumpy.from_gguf(read_gguf(path))
 
 
+PROSE = Path(__file__).with_name("prose.txt")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("activations", "agreement"), [("float32", 0.995), ("q16", 0.99)])
-def test_smollm2(smollm2_oracle, activations, agreement):
+@pytest.mark.parametrize(
+    ("activations", "worst", "agreement"),
+    [("float32", 2e-3, 0.995), ("q16", 2e-3, 0.99), ("q8", 0.15, 0.95)],
+)
+def test_smollm2(smollm2_oracle, activations, worst, agreement):
     generator = TextGenerator.load("smollm2-135m", activations=activations)
-    ids = generator.encode(PROSE, raw=True)
+    ids = generator.encode(PROSE.read_text(encoding="utf-8"), raw=True)
     want = smollm2_oracle.logits(ids)
     for length in (1, 16, 33, len(ids)):
         generator.reset()
-        assert relative(generator.logits(ids[:length]), want[length - 1]) < 2e-3, length
+        assert relative(generator.logits(ids[:length]), want[length - 1]) < worst, length
     generator.reset()
-    chosen = [int(generator.logits(ids[:n]).argmax()) for n in range(1, len(ids) + 1)]
-    assert np.mean(np.array(chosen) == want.argmax(-1)) >= agreement
-    answer = generator.generate("What is the capital of France?", max_new_tokens=32)
-    assert "Paris" in answer.text
-    check_greedy(smollm2_oracle, answer.prompt_ids, answer.ids)
+    effect = logits_effect(generator, smollm2_oracle, ids)
+    print(activations, effect)
+    assert effect.positions >= 500
+    assert effect.worst < worst and effect.agreement >= agreement
+    if activations != "q8":
+        answer = generator.generate("What is the capital of France?", max_new_tokens=32)
+        assert "Paris" in answer.text
+        check_greedy(smollm2_oracle, answer.prompt_ids, answer.ids)
