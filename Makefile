@@ -24,7 +24,7 @@ test: dev-env tvm-env
 	.venv/bin/python -m pytest $(TESTS)
 
 bench: .venv/.core .venv/.weights bench-env
-	.venv/bin/python -m benchmarks $(ARGS)
+	.venv/bin/python -m benchmarks.bench_llm $(ARGS)
 
 lint: dev-env
 	.venv/bin/ruff check .

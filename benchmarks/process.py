@@ -35,7 +35,8 @@ class Worker:
         options: Mapping[str, Any],
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._printed = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+        # Closed by `close`, when the process has ended.
+        self._printed = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
                 [str(python), "-m", "benchmarks.worker", name, json.dumps(options)],

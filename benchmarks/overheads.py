@@ -1,0 +1,80 @@
+"""What relaxlab costs apart from its kernels: importing it, and calling an empty function."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+IMPORTS = {"import_s": "relaxlab", "import_generate_s": "relaxlab.models.generate"}
+REPEATS = 15
+CALLS = 2000
+
+_EMPTY = """
+from relaxlab.script import ir as I, relax as R
+
+@I.ir_module
+class Empty:
+    @R.function
+    def nothing():
+        with R.dataflow():
+            R.output()
+        return ()
+
+    @R.function
+    def same(x: R.Tensor(("n",), "float32")):
+        return x
+"""
+
+
+def measure(python: Path) -> dict[str, float]:
+    """Seconds of importing in fresh processes (medians), and microseconds per call (the best of a
+    few thousand calls): `empty_call_us` without arguments, `array_call_us` of a function that
+    returns the array it is given."""
+    found = {key: _import_s(python, module) for key, module in IMPORTS.items()}
+    run = subprocess.run(
+        [str(python), "-m", "benchmarks.overheads"],
+        cwd=Path(__file__).resolve().parent.parent, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return {**found, **json.loads(run.stdout)}
+
+
+def _import_s(python: Path, module: str) -> float:
+    code = f"import time; s = time.perf_counter(); import {module}; print(time.perf_counter() - s)"
+    runs = [
+        subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True)
+        for _ in range(5)
+    ]
+    return statistics.median(float(run.stdout) for run in runs)
+
+
+def _call_us(function: Callable[..., Any], *args: Any) -> float:
+    times: list[float] = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            function(*args)
+        times.append(time.perf_counter() - start)
+    return min(times) / CALLS * 1e6
+
+
+def main() -> None:
+    import numpy as np
+
+    import relaxlab
+
+    executable = relaxlab.compile(relaxlab.parse(_EMPTY))
+    found = {
+        "empty_call_us": _call_us(executable["nothing"]),
+        "array_call_us": _call_us(executable["same"], np.ones(4, np.float32)),
+    }
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
