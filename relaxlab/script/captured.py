@@ -18,7 +18,7 @@ from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.ir.span import Source
 from relaxlab.script.core import Unbound
-from relaxlab.script.values import Foreign, Ref, Value, is_dict, is_sequence
+from relaxlab.script.values import Foreign, Ref, TypeParam, Value, is_dict, is_sequence
 
 NAMESPACES = {
     "relaxlab.script.ir": Ref("I"),
@@ -53,7 +53,11 @@ def python_value(value: Any) -> Value:
     decorator = _DECORATORS.get(id(value))
     if decorator is not None:
         return decorator
+    if value is TypeVar:
+        return Ref("typing", "TypeVar")
     match value:
+        case TypeVar(__name__=symbol):
+            return TypeParam(symbol)
         case None | bool() | int() | float() | str():
             return value
         case np.ndarray():

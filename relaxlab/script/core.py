@@ -15,7 +15,7 @@ from relaxlab.ir.loops import Range
 from relaxlab.ir.module import BaseFunc
 from relaxlab.ir.span import Source, Span
 from relaxlab.script.known_types import KnownTypes
-from relaxlab.script.values import POISON, Arg, Foreign, Hidden, Ref, Value
+from relaxlab.script.values import POISON, Arg, Foreign, Hidden, Ref, TypeParam, Value
 
 
 class Failure(Exception):
@@ -169,6 +169,8 @@ class Context:
             self._fail_undefined(node)
         if value is POISON:
             raise Failure(None)
+        if isinstance(value, TypeParam):
+            return self.symbol(value.name, node) or self._fail_undefined(node)
         if isinstance(value, Foreign):
             self.fail(
                 node,

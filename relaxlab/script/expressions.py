@@ -19,6 +19,7 @@ from relaxlab.script.convert import (
     literal,
     promote,
     scalar_of,
+    string_of,
 )
 from relaxlab.script.core import BUILTINS, Arguments, Context, Failure
 from relaxlab.script.ranges import extent_between
@@ -27,6 +28,7 @@ from relaxlab.script.values import (
     ModuleRef,
     Ref,
     SliceAccess,
+    TypeParam,
     Value,
     describe,
     is_array,
@@ -504,6 +506,10 @@ def _call(cx: Context, node: ast.Call) -> Value:
             name = arguments(cx, node, "I.GlobalVar").bind("name")["name"]
             assert name is not None
             return graph.GlobalVar(str(name.value), span=cx.span(node))
+        case Ref("typing", "TypeVar"):
+            given = arguments(cx, node, "TypeVar").bind("name")["name"]
+            assert given is not None
+            return TypeParam(string_of(cx, given, "the name"))
         case Ref("builtins", name):
             return _builtin(cx, name, arguments(cx, node, name))
         case graph.Expr():

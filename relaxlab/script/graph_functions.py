@@ -26,6 +26,7 @@ from relaxlab.script.values import (
     ModuleRef,
     Ref,
     SymbolDecl,
+    TypeParam,
     Value,
     describe,
     is_dict,
@@ -228,7 +229,7 @@ class GraphReader:
         match value:
             case SymbolDecl(dtype):
                 cx.declare_symbol(name, dtype, target, reuse=True)
-            case ModuleRef() | str() | dict():
+            case ModuleRef() | TypeParam() | str() | dict():
                 cx.define(name, value)
             case PrimExpr() if ty is None:
                 cx.define(name, value)  # a name for an expression in dimensions

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
+import sys
 import warnings
 from collections.abc import Callable
 from importlib import import_module
+from types import SimpleNamespace
 
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
@@ -32,7 +35,7 @@ def parse(text: str, *, check: bool = True, name: str = "<script>") -> Module:
     source = Source(name, text)
     tree = syntax_tree(source)
     cx = _context(source, no_environment)
-    cx.frames[0].update(I=Ref("I"), R=Ref("R"), T=Ref("T"))
+    cx.frames[0].update(I=Ref("I"), R=Ref("R"), T=Ref("T"), TypeVar=Ref("typing", "TypeVar"))
     module = Module(())
     try:
         module = _read_text(cx, tree)
@@ -53,9 +56,7 @@ def _context(source: Source, environment: Callable[[str], Value]) -> Context:
 def syntax_tree(source: Source) -> ast.Module:
     """Python's syntax tree of a text. Raises DiagnosticError for a syntax error."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about escapes and literals; the text is not ours
-            return ast.parse(source.text)
+        return _python_tree(source.text)
     except SyntaxError as error:
         line, col = error.lineno or 1, max(0, (error.offset or 1) - 1)
         end_line, end_col = error.end_lineno or line, (error.end_offset or 0) - 1
@@ -72,6 +73,28 @@ def syntax_tree(source: Source) -> ast.Module:
         raise DiagnosticError([found]) from None
 
 
+_TYPE_PARAMS = re.compile(r"^(\s*def\s+\w+)(\[[\w\s,]*\])\(", re.M)
+
+
+def _python_tree(text: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about escapes and literals; the text is not ours
+        try:
+            return ast.parse(text)
+        except SyntaxError:
+            if sys.version_info >= (3, 12) or not _TYPE_PARAMS.search(text):
+                raise
+        # `def f[n](...)` is newer than this Python: read the brackets ourselves.
+        tree = ast.parse(_TYPE_PARAMS.sub(lambda m: f"{m[1]}{' ' * len(m[2])}(", text))
+    lines = text.splitlines()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            found = _TYPE_PARAMS.match(lines[node.lineno - 1])
+            names = re.findall(r"\w+", found[2]) if found else []
+            vars(node)["type_params"] = [SimpleNamespace(name=n) for n in names]
+    return tree
+
+
 def _read_text(cx: Context, tree: ast.Module) -> Module:
     classes: list[ast.ClassDef] = []
     rest: list[ast.stmt] = []
@@ -83,6 +106,8 @@ def _read_text(cx: Context, tree: ast.Module) -> Module:
                 classes.append(stmt)
             case ast.Expr(ast.Constant(str())):
                 pass
+            case ast.Assign([ast.Name(name)], ast.Call(ast.Name("TypeVar")) as call):
+                cx.define(name, evaluate(cx, call))
             case _:
                 rest.append(stmt)
     if not classes:

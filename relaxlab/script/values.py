@@ -104,6 +104,13 @@ class Hidden:
 
 
 @dataclass(frozen=True, slots=True)
+class TypeParam:
+    """`n = TypeVar("n")`: in a signature, a symbol of that name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Foreign:
     """A captured Python object that has no meaning in a program."""
 

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -250,7 +250,6 @@ def test_the_decorated_program_equals_the_parsed_text() -> None:
     assert relaxlab.parse is parse
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="the syntax is newer than this Python")
 def test_type_parameters_are_symbols() -> None:
     mod = parse("""
 @I.ir_module
@@ -267,3 +266,24 @@ class Module:
         return y
 """)
     assert mod["f"].buffers[0].shape[0].name == "n"
+
+
+N = TypeVar("N")
+
+
+def test_type_variables_are_symbols() -> None:
+    @T.prim_func
+    def f(A: T.Buffer((N, 4), "float32"), B: T.Buffer((N, 4), "float32")):
+        for i in range(N):
+            B[i, 0] = A[i, 0]
+
+    assert f.buffers[0].shape[0] is f.buffers[1].shape[0] is f.body.extent
+    mod = parse("""
+from typing import TypeVar
+n = TypeVar("n")
+@R.function
+def main(x: R.Tensor((n, 4), "float32")) -> R.Tensor((n, 4), "float32"):
+    y: R.Tensor((n, 4), "float32") = R.add(x, x)
+    return y
+""")
+    assert mod["main"].params[0].ty.shape[0].name == "n"

@@ -1,7 +1,7 @@
 """Run inside the environment that has apache-tvm: parse scripts with TVM's own parser.
 
-Reads a JSON object {name: text} from standard input, writes {name: error or null} to standard
-output.
+Reads a JSON object {name: text} from standard input, writes {name: [error or null, TVM's own
+print of the program or null]} to standard output.
 """
 
 import importlib.util
@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 
-def failure(name: str, text: str, folder: pathlib.Path) -> str | None:
+def answer(name: str, text: str, folder: pathlib.Path) -> tuple[str | None, str | None]:
     path = folder / f"{name}.py"
     path.write_text(text)
     spec = importlib.util.spec_from_file_location(name, path)
@@ -21,15 +21,16 @@ def failure(name: str, text: str, folder: pathlib.Path) -> str | None:
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # whatever TVM raises is the answer
-        return f"{type(error).__name__}: {error}"
-    return None
+        return f"{type(error).__name__}: {error}", None
+    made = getattr(module, "Module", None)
+    return None, None if made is None else made.script()
 
 
 def main() -> None:
     texts = json.load(sys.stdin)
     with tempfile.TemporaryDirectory() as folder:
         where = pathlib.Path(folder)
-        results = {name: failure(name, text, where) for name, text in texts.items()}
+        results = {name: answer(name, text, where) for name, text in texts.items()}
     print(json.dumps(results))
 
 
