@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.substitute import free_symbols
@@ -50,8 +51,9 @@ class TensorIntrin:
     def get(name: str) -> TensorIntrin:
         """The intrinsic of that name. Raises KeyError."""
         if name not in _REGISTRY:
-            names = ", ".join(sorted(_REGISTRY)) or "none"
-            raise KeyError(f"no tensor intrinsic {name!r}; registered: {names}")
+            near = get_close_matches(name, _REGISTRY, n=3, cutoff=0.3)
+            hint = f"did you mean {' or '.join(near)}?" if near else "see TensorIntrin.names()"
+            raise KeyError(f"no tensor intrinsic {name!r}; {hint}")
         return _REGISTRY[name]
 
     @staticmethod
