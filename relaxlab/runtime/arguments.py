@@ -9,13 +9,14 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import numpy as np
 
 from relaxlab.codegen.artifact import FunctionInfo, TypeTree
-from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.dtypes import bits_of, is_float, is_int, is_uint, numpy_dtype
 
 Words = Any  # a ctypes array of int64
 Filler = Callable[[Any, Words, list[Any]], None]
@@ -29,10 +30,18 @@ _PACK = {"float16": "e", "float32": "f", "float64": "d"}
 
 
 def scalar_to_word(value: float, dtype: str) -> int:
-    """The bits of a scalar as a signed 64-bit integer."""
-    if dtype in _PACK:
-        raw = struct.pack("<" + _PACK[dtype], value)
-        return int.from_bytes(raw, "little")
+    """The bits of a scalar as a 64-bit integer; floats are rounded to the dtype.
+
+    Raises OverflowError for an integer that the dtype cannot hold.
+    """
+    if is_float(dtype):
+        with np.errstate(over="ignore"):
+            raw = np.asarray(value).astype(numpy_dtype(dtype)).tobytes()
+        return int.from_bytes(raw, sys.byteorder)
+    bits = 1 if dtype == "bool" else bits_of(dtype)
+    low, high = (-(1 << bits - 1), 1 << bits - 1) if _is_signed(dtype) else (0, 1 << bits)
+    if not low <= value < high:
+        raise OverflowError(f"{value} is outside of the range of {dtype}")
     return int(value)
 
 
@@ -41,7 +50,17 @@ def word_to_scalar(word: int, dtype: str) -> int | float | bool:
     if dtype in _PACK:
         raw = (word & (2**64 - 1)).to_bytes(8, "little")
         return struct.unpack_from("<" + _PACK[dtype], raw)[0]
-    return bool(word & 1) if dtype == "bool" else word
+    if dtype == "bfloat16":
+        return word_to_scalar(word << 16, "float32")
+    bits = 1 if dtype == "bool" else bits_of(dtype)
+    word &= (1 << bits) - 1
+    if _is_signed(dtype) and word >> (bits - 1):
+        word -= 1 << bits
+    return bool(word) if dtype == "bool" else word
+
+
+def _is_signed(dtype: str) -> bool:
+    return is_int(dtype) and not is_uint(dtype)
 
 
 def make_filler(info: FunctionInfo, param: str, tree: TypeTree, at: int, leaf: int) -> Filler:
@@ -88,7 +107,7 @@ def count_leaves(tree: TypeTree) -> int:
 
 def _tensor_filler(where: str, tree: TypeTree, at: int, written: bool) -> Filler:
     dtype, ndim, dims = numpy_dtype(tree.dtype), tree.ndim, tree.dims
-    fixed = any(d != -1 for d in dims)
+    fixed, size = any(d != -1 for d in dims), dtype.itemsize
 
     def fill(value: Any, words: Words, kept: list[Any]) -> None:
         if type(value) is not np.ndarray:
@@ -109,6 +128,11 @@ def _tensor_filler(where: str, tree: TypeTree, at: int, written: bool) -> Filler
                 f"{value.shape}); pass np.ascontiguousarray(x)"
             )
         address, read_only = interface["data"]
+        if address % size:
+            raise ArgumentError(
+                f"{where} starts in the middle of an element (address {address:#x}, elements of "
+                f"{size} bytes); pass x.copy()"
+            )
         if written and read_only:
             raise ArgumentError(f"{where} is updated in place but is read-only; pass a copy")
         words[at] = address
@@ -147,16 +171,29 @@ def _shape_filler(where: str, tree: TypeTree, at: int) -> Filler:
         for i, d in enumerate(value):  # type: ignore[reportUnknownVariableType]
             if not isinstance(d, int | np.integer):
                 raise ArgumentError(f"{where} must be a shape of integers, got {value!r}")
+            if not 0 <= d < 1 << 63:
+                raise ArgumentError(f"{where} must be a shape; {d} in {value!r} is no size")
             words[at + i] = int(d)
 
     return fill
 
 
 def _scalar_filler(where: str, tree: TypeTree, at: int) -> Filler:
+    accepted: tuple[type[Any], ...] = (int, np.integer, np.bool_)
+    kind = "an integer"
+    if is_float(tree.dtype):
+        own = numpy_dtype(tree.dtype).type  # bfloat16 is not among NumPy's floats
+        accepted, kind = (int, float, np.integer, np.floating, own), "a number"
+
     def fill(value: Any, words: Words, kept: list[Any]) -> None:
-        if not isinstance(value, int | float | np.generic):
-            raise ArgumentError(f"{where} must be a number ({tree.text}), got {_describe(value)}")
-        words[at] = scalar_to_word(value, tree.dtype)  # type: ignore[arg-type]
+        if not isinstance(value, accepted):
+            raise ArgumentError(
+                f"{where} must be {kind} ({tree.text}), got {_describe(value)}: {value!r}"
+            )
+        try:
+            words[at] = scalar_to_word(value, tree.dtype)  # type: ignore[reportUnknownArgumentType]
+        except OverflowError as e:
+            raise ArgumentError(f"{where}: {e}") from e
 
     return fill
 
@@ -165,6 +202,22 @@ def _describe(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"a {type(value).__name__} of {len(value)}"  # type: ignore[reportUnknownArgumentType]
     return f"a {type(value).__name__}"
+
+
+def overlap(arrays: Sequence[np.ndarray[Any, Any]], written: Container[int]) -> tuple[int, int]:
+    """Numbers of two arrays that share memory, one of them among the `written`; (-1, -1) if there
+    are none."""
+    starts = [(a.__array_interface__["data"][0], i) for i, a in enumerate(arrays) if a.nbytes]
+    end_of_any = end_of_written = (0, -1)
+    for start, i in sorted(starts):
+        end = (start + arrays[i].nbytes, i)
+        before = end_of_any if i in written else end_of_written
+        if start < before[0]:
+            return before[1], i
+        end_of_any = max(end_of_any, end)
+        if i in written:
+            end_of_written = max(end_of_written, end)
+    return -1, -1
 
 
 class OwnedBlock:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import threading
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +13,6 @@ import numpy as np
 from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
 from relaxlab.codegen.llvm.jit import LoadedObject
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
-from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arguments import (
     ArgumentError,
@@ -21,6 +20,7 @@ from relaxlab.runtime.arguments import (
     count_leaves,
     count_words,
     make_filler,
+    overlap,
     view_memory,
     word_to_scalar,
 )
@@ -58,9 +58,10 @@ class Executable:
         self.artifact, self.target, self.from_cache = artifact, target, from_cache
         self.threads = default_threads() if threads is None else threads
         self._code = LoadedObject(artifact.code, target)
-        self._lock = threading.Lock()
+        self._lock, self._busy = threading.RLock(), False
+        self._data = [_frozen(c) for c in artifact.constants]
         self._constants = (ctypes.c_int64 * max(1, len(artifact.constants)))()
-        for i, array in enumerate(artifact.constants):
+        for i, array in enumerate(self._data):
             self._constants[i] = array.__array_interface__["data"][0]
         self._arenas = (ctypes.c_int64 * max(1, 2 * artifact.arenas))()
         self._callback = _CALLBACK(self._call_packed)
@@ -121,6 +122,13 @@ class Executable:
             make_filler(function, "result", info.result, at, 0)(result, table, self._live)
 
 
+def _frozen(constant: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A dense view that cannot be written to: a function may return a constant."""
+    view = np.asarray(constant, order="C").view()
+    view.flags.writeable = False
+    return view
+
+
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
@@ -166,7 +174,11 @@ class NativeFunction:
             self._fillers.append(make_filler(info, name, tree, at, leaf))
             at += count_words(tree)
             leaf += count_leaves(tree)
-        self._bound_values: list[Any] = []
+        self._open = len(self._fillers)
+        self._bound_values: list[np.ndarray[Any, Any]] = []
+        self._bound_spans: list[tuple[int, int]] = []
+        self._bound_at: dict[int, np.ndarray[Any, Any]] = {}
+        self._tensors, self._written = _tensor_leaves(info)
 
     def __repr__(self) -> str:
         params = ", ".join(f"{name}: {tree.text}" for name, tree in self.info.params)
@@ -181,41 +193,72 @@ class NativeFunction:
             raise ArgumentError(f"`{self.info.name}` has {len(self.info.params)} parameters")
         kept: list[Any] = []
         first = len(self.info.params) - len(last)
-        for filler, value in zip(self._fillers[first:], last, strict=True):
-            filler(value, self._in, kept)
-        self._bound_values = kept
-        self._fillers = self._fillers[:first]
+        with self._exe._lock:
+            for filler, value in zip(self._fillers[first:], last, strict=True):
+                filler(value, self._in, kept)
+            self._require_apart(kept, len(self._tensors) - len(kept))
+            self._bound_values, self._open = kept, first
+            self._bound_at = {_span(a)[0]: a for a in kept}
+            written = [a for i, a in enumerate(kept, len(self._tensors) - len(kept))
+                       if i in self._written]  # fmt: skip
+            self._bound_spans = sorted(map(_span, written))
+
+    def _require_apart(self, arrays: list[np.ndarray[Any, Any]], first: int) -> None:
+        """Nothing updated in place shares memory with another argument. The arrays are those of
+        the tensor parameters from number `first` on."""
+        a, b = overlap(arrays, {w - first for w in self._written})
+        if a >= 0:
+            names = " and ".join(f"`{self._tensors[first + i]}`" for i in sorted((a, b)))
+            raise ArgumentError(
+                f"arguments {names} of `{self.info.name}` share memory, and one of them is "
+                "updated in place; pass a copy"
+            )
 
     def __call__(self, *args: Any) -> Any:
         """Run the function. Raises ArgumentError (arity, dtype, rank, layout) or CheckFailed (a
         dimension or bound, naming the value, the symbol, expected and got)."""
-        exe, fillers = self._exe, self._fillers
-        if len(args) != len(fillers):
-            names = ", ".join(name for name, _ in self.info.params[: len(fillers)])
+        exe, words = self._exe, self._in
+        if len(args) != self._open:
+            names = ", ".join(name for name, _ in self.info.params[: self._open])
             raise ArgumentError(
-                f"`{self.info.name}` takes {len(fillers)} arguments ({names}), got {len(args)}"
+                f"`{self.info.name}` takes {self._open} arguments ({names}), got {len(args)}"
             )
         with exe._lock:
-            kept: list[Any] = []
-            words = self._in
-            for filler, value in zip(fillers, args, strict=True):
+            if exe._busy:
+                raise RuntimeError(
+                    f"`{self.info.name}` was called by a function that its own executable called; "
+                    "compile the inner program separately"
+                )
+            kept: list[np.ndarray[Any, Any]] = []
+            for filler, value in zip(self._fillers, args, strict=False):
                 filler(value, words, kept)
-            code = self._entry(self._address, exe._threads)
-            owned = self._context[_OWNED]
-            if code:
-                self._fail(code, owned)
-            if not self.info.words_out:
-                result: Any = ()
-            else:
-                result = self._result(owned, kept)
-            exe._live.clear()
-            return result
+            if self._written:
+                self._check_written(kept)
+            exe._busy = True
+            try:
+                code = self._entry(self._address, exe._threads)
+                owned = self._context[_OWNED]
+                if code:
+                    self._fail(code, owned)
+                return self._result(owned, kept)
+            finally:
+                exe._busy = False
+                exe._live.clear()
+
+    def _check_written(self, fresh: list[np.ndarray[Any, Any]]) -> None:
+        """Bound arrays were compared with each other when they were bound."""
+        if any(w < len(fresh) for w in self._written):
+            self._require_apart([*fresh, *self._bound_values], 0)
+            return
+        for array in fresh:
+            start, end = _span(array)
+            at = bisect_left(self._bound_spans, (end,)) - 1
+            if at >= 0 and start < min(end, self._bound_spans[at][1]):
+                self._require_apart([*fresh, *self._bound_values], 0)
 
     def _fail(self, code: int, owned: int) -> None:
         exe = self._exe
-        for block, _ in self._blocks(owned):
-            _free(block)
-        exe._live.clear()
+        _free_blocks(self._blocks(owned))
         error, exe._error = exe._error, None
         if error is not None:
             raise error
@@ -225,17 +268,18 @@ class NativeFunction:
         text = check.messages[axis].format(got=got, expected=expected)
         raise MemoryError(text) if check.memory else CheckFailed(text)
 
-    def _blocks(self, owned: int) -> list[tuple[int, int]]:
-        """(block, data address) of everything allocated during the call."""
-        blocks: list[tuple[int, int]] = []
+    def _blocks(self, owned: int) -> dict[int, int]:
+        """The sizes of the blocks allocated during the call, by the address of their data."""
+        blocks: dict[int, int] = {}
         while owned:
-            blocks.append((owned, owned + BLOCK_HEADER))
-            owned = ctypes.c_int64.from_address(owned).value
+            next_one, size = (ctypes.c_int64 * 2).from_address(owned)
+            blocks[owned + BLOCK_HEADER] = size
+            owned = next_one
         self._context[_OWNED] = 0
         return blocks
 
     def _result(self, owned: int, kept: list[Any]) -> Any:
-        sources = _Sources(self._blocks(owned), kept + self._bound_values, self._exe)
+        sources = _Sources(self._blocks(owned), kept, self)
         value, _ = self._build(self.info.result, 0, sources)
         sources.release()
         return value
@@ -254,36 +298,78 @@ class NativeFunction:
         return _read(tree, out, at), at + count_words(tree)
 
 
+def _span(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """The addresses of the first byte and of the one after the last."""
+    start = array.__array_interface__["data"][0]
+    return start, start + array.nbytes
+
+
+def _tensor_leaves(info: FunctionInfo) -> tuple[list[str], frozenset[int]]:
+    """Names of all tensors among the parameters, and the numbers of those that are updated."""
+    names: list[str] = []
+    written: set[int] = set()
+    leaf = 0
+
+    def visit(name: str, tree: TypeTree) -> None:
+        nonlocal leaf
+        if tree.kind == "tuple":
+            for i, field in enumerate(tree.fields):
+                visit(f"{name}[{i}]", field)
+            return
+        if tree.kind == "tensor":
+            if leaf in info.written:
+                written.add(len(names))
+            names.append(name)
+        leaf += 1
+
+    for name, tree in info.params:
+        visit(name, tree)
+    return names, frozenset(written)
+
+
 _OWNED, _KERNEL_FAILED = CONTEXT.index("owned"), CONTEXT.index("kernel_failed")
 
 
 class _Sources:
     """Where a result's memory can come from: a fresh block, an argument, or a constant."""
 
-    def __init__(self, blocks: list[tuple[int, int]], kept: list[Any], exe: Executable) -> None:
-        self.blocks, self.kept, self.exe = dict((d, b) for b, d in blocks), kept, exe
+    def __init__(
+        self, blocks: dict[int, int], fresh: list[np.ndarray[Any, Any]], function: NativeFunction
+    ) -> None:
+        self.blocks, self.fresh, self.function = blocks, fresh, function
         self.owners: dict[int, np.ndarray[Any, Any]] = {}
 
     def array(self, address: int, dims: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
-        if address in self.blocks or address in self.owners:
-            return view_memory(address, dims, dtype, self._owner(address, dims, dtype))
-        arrays = (*self.kept, *self.exe._live, *self.exe.artifact.constants)
-        for array in arrays:
-            start = array.__array_interface__["data"][0]
-            if start <= address < start + max(1, array.nbytes):
-                if start == address and array.shape == dims and array.dtype.name == dtype:
-                    return array
-                return view_memory(address, dims, dtype, array.reshape(-1).view(np.uint8))
-        return view_memory(address, dims, dtype).copy()
-
-    def _owner(self, address: int, dims: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
-        if address not in self.owners:
-            size = math.prod(dims) * numpy_dtype(dtype).itemsize
-            block = OwnedBlock(self.blocks.pop(address), address, size, _free)
+        if address in self.blocks:
+            block = OwnedBlock(address - BLOCK_HEADER, address, self.blocks.pop(address), _free)
             self.owners[address] = np.asarray(block)
-        return self.owners[address]
+        if address in self.owners:
+            return view_memory(address, dims, dtype, self.owners[address])
+        source = self._argument(address)
+        if source is None:
+            return view_memory(address, dims, dtype).copy()
+        start, _ = _span(source)
+        if start == address and source.shape == dims and source.dtype.name == dtype:
+            return source
+        return view_memory(address, dims, dtype, source.reshape(-1).view(np.uint8))
+
+    def _argument(self, address: int) -> np.ndarray[Any, Any] | None:
+        """The argument, packed function's result or constant that holds the address."""
+        function = self.function
+        if address in function._bound_at:
+            return function._bound_at[address]
+        exe = function._exe
+        for array in (*self.fresh, *function._bound_values, *exe._live, *exe._data):
+            start, end = _span(array)
+            if start <= address < max(end, start + 1):
+                return array
+        return None
 
     def release(self) -> None:
         """Free the blocks that are not part of the result."""
-        for block in self.blocks.values():
-            _free(block)
+        _free_blocks(self.blocks)
+
+
+def _free_blocks(blocks: dict[int, int]) -> None:
+    for address in blocks:
+        _free(address - BLOCK_HEADER)

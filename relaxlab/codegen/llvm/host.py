@@ -166,6 +166,8 @@ class HostEmitter:
             bits = {"float64": 64, "float32": 32, "float16": 16}[v.dtype]
             word = self.b.emit(f"bitcast {v.ty} {v.text} to i{bits}")
             return word if bits == 64 else self.b.emit(f"zext i{bits} {word} to i64")
+        if v.dtype == "bfloat16":
+            return self.b.emit(f"zext {v.ty} {v.text} to i64")
         return cast(self.b, v, "int64").text or ""
 
     def dims(self, reg: int) -> list[Value]:

@@ -13,7 +13,8 @@ kernel_failed: zero, or the number of a failure that a kernel met."""
 TOO_MUCH = 1 << 60
 """Stands for a number of bytes that does not fit in a word: no allocation of it succeeds."""
 BLOCK_HEADER = 64
-"""Bytes before the data of an owned block; the first word links to the next block."""
+"""Bytes before the data of an owned block; its first words are the next block and the
+bytes of data."""
 
 
 _WORD = {name: f"getelementptr i64, ptr %ctx, i64 {i}" for i, name in enumerate(CONTEXT)}
@@ -75,6 +76,8 @@ keep:
   %owned = {_WORD["owned"]}
   %next = load ptr, ptr %owned
   store ptr %next, ptr %block
+  %room = getelementptr i64, ptr %block, i64 1
+  store i64 %size, ptr %room
   store ptr %block, ptr %owned
   %data = getelementptr i8, ptr %block, i64 {BLOCK_HEADER}
   store ptr %data, ptr %to
