@@ -208,10 +208,10 @@ def take_rows(fmt: Format, rows: int, cols: int, dims: Sequence[PrimExpr]) -> lo
 
 def quantize_activations(rows: PrimExpr, cols: int, group: int, parts: int) -> loops.PrimFunc:
     """x float32 (rows, cols) -> xq int8 (rows, parts * groups, group), xd and xs float32 (rows,
-    parts * groups): integers, their scale, and scale times the integers' sum.
+    groups): integers, their scale, and scale times the integers' sum.
 
-    One part is a group rounded to 127 steps of either sign. With two, integers of 127 * 128 steps
-    are split: each group's high parts, then its low parts, whose scale is 1/128 of the others'.
+    One part is a group rounded to 127 steps of either sign. With two, the integer 128 * high + low
+    counts 127 * 128 steps: each group's high parts are followed by its low parts.
     """
     x = te.placeholder((rows, cols), "float32", "x")
     groups = _blocks(cols, group)
@@ -223,12 +223,6 @@ def quantize_activations(rows: PrimExpr, cols: int, group: int, parts: int) -> l
         "amax",
     )
 
-    def scale(i: PrimExpr, g: PrimExpr) -> PrimExpr:
-        if parts == 1:
-            return amax[i, g] * (1 / steps)
-        step = expr.Select(_is_high(g), const(128 / steps, "float32"), const(1 / steps, "float32"))
-        return amax[i, g // 2] * step
-
     def integer(i: PrimExpr, g: PrimExpr, k: PrimExpr) -> PrimExpr:
         largest = binary(expr.Max, amax[i, g // parts], const(1e-30, "float32"))
         inverse = binary(expr.Div, const(steps, "float32"), largest)
@@ -238,15 +232,21 @@ def quantize_activations(rows: PrimExpr, cols: int, group: int, parts: int) -> l
         high = _round(whole * (1 / 128))
         return expr.Cast("int8", expr.Select(_is_high(g), high, whole - high * 128.0))
 
-    xd = te.compute((rows, parts * groups), scale, "xd")
+    xd = te.compute((rows, groups), lambda i, g: amax[i, g] * (1 / steps), "xd")
     xq = te.compute((rows, parts * groups, group), integer, "xq")
     total = te.compute(
-        (rows, parts * groups),
-        lambda i, g: te.te_sum(expr.Cast("int32", xq[i, g, s.var]), s),
+        (rows, groups),
+        lambda i, g: te.te_sum(_joined_parts(xq, parts, i, g, s.var), s),
         "total",
     )
-    xs = te.compute((rows, parts * groups), lambda i, g: _f32(total[i, g]) * xd[i, g], "xs")
+    xs = te.compute((rows, groups), lambda i, g: _f32(total[i, g]) * xd[i, g], "xs")
     return te.create_prim_func([x, xq, xd, xs])
+
+
+def _joined_parts(xq: te.Tensor, parts: int, i: PrimExpr, g: PrimExpr, k: PrimExpr) -> PrimExpr:
+    """The integer that the parts of an activation make up."""
+    pieces = [expr.Cast("int32", xq[i, g * parts + p, k]) for p in range(parts)]
+    return pieces[0] if parts == 1 else pieces[0] * 128 + pieces[1]
 
 
 def _is_high(part: PrimExpr) -> PrimExpr:
@@ -264,25 +264,37 @@ def integer_product(fmt: Format, m: PrimExpr, rows: int, cols: int, parts: int) 
     y[i, n] = sum over groups g of scale * xd * (sum over the group of q * xq) + offset * xs.
     """
     g = fmt.group
-    groups = parts * _blocks(cols, g)
-    xq = te.placeholder((m, groups, g), "int8", "xq")
+    groups = _blocks(cols, g)
+    xq = te.placeholder((m, parts * groups, g), "int8", "xq")
     xd = te.placeholder((m, groups), "float32", "xd")
     xs = te.placeholder((m, groups), "float32", "xs")
     f = fmt.placeholders(rows, _blocks(cols, fmt.block))
-    k, kb = te.reduce_axis(g, "k"), te.reduce_axis(groups, "kb")
-    q = te.compute((rows, groups, g), lambda n, b, i: fmt.q(f, n, b // parts, i), "q")
-    dot = te.compute(
-        (m, groups, rows),
-        lambda i, b, n: te.te_sum(
-            expr.Cast("int32", q[n, b, k.var]) * expr.Cast("int32", xq[i, b, k.var]), k
-        ),
-        "dot",
-    )
+    kb = te.reduce_axis(groups, "kb")
+    q = te.compute((rows, groups, g), lambda n, b, i: fmt.q(f, n, b, i), "q")
+
+    def dot(part: int) -> te.Tensor:
+        k = te.reduce_axis(g, "k")
+        return te.compute(
+            (m, groups, rows),
+            lambda i, b, n: te.te_sum(
+                expr.Cast("int32", q[n, b, k.var])
+                * expr.Cast("int32", xq[i, b * parts + part, k.var]),
+                k,
+            ),
+            "dot",
+        )
+
+    dots = [dot(part) for part in range(parts)]
+
+    def whole(i: PrimExpr, n: PrimExpr) -> PrimExpr:
+        first = dots[0][i, kb.var, n]
+        return first if parts == 1 else first * 128 + dots[1][i, kb.var, n]
+
     y = te.compute(
         (m, rows),
         lambda i, n: te.te_sum(
-            _f32(dot[i, kb.var, n]) * (fmt.scale(f, n, kb.var // parts) * xd[i, kb.var])
-            + fmt.offset(f, n, kb.var // parts) * xs[i, kb.var],
+            _f32(whole(i, n)) * (fmt.scale(f, n, kb.var) * xd[i, kb.var])
+            + fmt.offset(f, n, kb.var) * xs[i, kb.var],
             kb,
         ),
         "y",

@@ -59,8 +59,8 @@ def test_take_rows(fmt, rng):
 
 def quantised(x, group, parts):
     """x through `quantize_activations`: integers, scales, scaled sums."""
-    m, groups = len(x), parts * x.shape[1] // group
-    xq = np.empty((m, groups, group), np.int8)
+    m, groups = len(x), x.shape[1] // group
+    xq = np.empty((m, parts * groups, group), np.int8)
     xd, xs = np.empty((2, m, groups), np.float32)
     func = quantized.quantize_activations(expr.Var("m"), x.shape[1], group, parts)
     interpret_prim_func(func, [x, xq, xd, xs])
@@ -73,9 +73,10 @@ def test_the_integer_product_differs_by_the_rounding_of_the_activations_only(fmt
     fields, values = random_weights(fmt, rng)
     x = rng.normal(size=(m, COLS)).astype(np.float32)
     xq, xd, xs = quantised(x, fmt.group, parts)
-    each = (xq * xd[..., None]).reshape(m, -1, parts, fmt.group)
-    rounded = each.sum(axis=2).reshape(m, COLS)
-    assert np.abs(rounded - x).max() <= 0.51 * xd.max() / (1 if parts == 1 else 128)
+    pieces = xq.reshape(m, -1, parts, fmt.group).astype(np.int32)
+    whole = pieces[:, :, 0] if parts == 1 else pieces[:, :, 0] * 128 + pieces[:, :, 1]
+    rounded = (whole * xd[..., None]).reshape(m, COLS)
+    assert np.abs(rounded - x).max() <= 0.51 * xd.max()
     y = np.empty((m, ROWS), np.float32)
     func = quantized.integer_product(fmt, expr.Var("m"), ROWS, COLS, parts)
     interpret_prim_func(func, [xq, xd, xs, *fields, y])

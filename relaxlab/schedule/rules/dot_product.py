@@ -30,8 +30,10 @@ vector registers for decoded weights."""
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
+    """The producer of the integers, the products (one per part of the activations), their sum."""
+
     decode: str | None
-    dot: str
+    dots: tuple[str, ...]
     total: str
 
 
@@ -56,41 +58,55 @@ def blocks_named(func: PrimFunc, name: str) -> Block:
 
 def _find(func: PrimFunc) -> _Parts | None:
     blocks = blocks_of(func)
-    for dot, total in zip(blocks, blocks[1:], strict=False):
-        if is_spatial(dot) or is_spatial(total) or dot.writes[0].buffer.dtype != "int32":
-            continue
-        reads = {r.buffer.dtype: r.buffer for r in dot.reads}
-        if set(reads) - {"int32"} != {"uint8", "int8"} or len(total.iter_vars) != 3:
-            continue
-        group = constant(dot.iter_vars[-1].dom.extent)
-        width = constant(total.iter_vars[1].dom.extent)
-        if group is None or group % 4 or width is None or width % 16:
-            continue
-        made = next((b for b in blocks if b.writes[0].buffer is reads["uint8"]), None)
-        if made is not None and not is_spatial(made):
-            continue
-        return _Parts(made.name if made else None, dot.name, total.name)
-    return None
+    dots = [b for b in blocks if _is_dot(b)]
+    if not dots:
+        return None
+    after = blocks[blocks.index(dots[-1]) + 1 :]
+    total = after[0] if after else None
+    if total is None or is_spatial(total) or len(total.iter_vars) != 3:
+        return None
+    width = constant(total.iter_vars[1].dom.extent)
+    read = {r.buffer for r in total.reads}
+    if width is None or width % 16 or not all(b.writes[0].buffer in read for b in dots):
+        return None
+    sources = {r.buffer for b in dots for r in b.reads if r.buffer.dtype == "uint8"}
+    made = [b for b in blocks if b.writes[0].buffer in sources]
+    if len(sources) != 1 or not all(is_spatial(b) for b in made):
+        return None
+    return _Parts(made[0].name if made else None, tuple(b.name for b in dots), total.name)
+
+
+def _is_dot(block: Block) -> bool:
+    """Whether a block sums products of unsigned and signed bytes over whole fours."""
+    if is_spatial(block) or block.writes[0].buffer.dtype != "int32":
+        return False
+    group = constant(block.iter_vars[-1].dom.extent)
+    dtypes = {r.buffer.dtype for r in block.reads} - {"int32"}
+    return dtypes == {"uint8", "int8"} and group is not None and group % 4 == 0
 
 
 def _schedule(func: PrimFunc, parts: _Parts, lanes: int, rows: int) -> PrimFunc:
     sch = Schedule(func)
-    total, dot = sch.get_block(parts.total), sch.get_block(parts.dot)
+    total = sch.get_block(parts.total)
+    dots = [sch.get_block(name) for name in parts.dots]
     decode = sch.get_block(parts.decode) if parts.decode else None
     write = separate_store(sch, parts.total)
-    packed = _pack(sch, {dot: 2, total: 1, **({decode: 0} if decode else {})}, lanes)
+    axes = {**dict.fromkeys(dots, 2), total: 1, **({decode: 0} if decode else {})}
+    packed = _pack(sch, axes, lanes)
     i, n, group = sch.get_loops(total)
     tile, i = sch.split(i, factors=[None, rows])
     block, n = sch.split(n, factors=[None, lanes])
     sch.reorder(block, tile, group, i, n)
     sch.reverse_compute_at(write, tile, preserve_unit_loops=True)
-    sch.compute_at(dot, group, preserve_unit_loops=True)
-    sch.set_scope(dot, 0, "local")
+    for dot in reversed(dots):
+        sch.compute_at(dot, group, preserve_unit_loops=True)
+        sch.set_scope(dot, 0, "local")
     if decode is not None:
         sch.compute_at(decode, group, preserve_unit_loops=True)
         sch.set_scope(decode, 0, "local")
         _decode_tile(sch, decode)
-    _dot_tile(sch, dot, lanes, rows)
+    for dot in dots:
+        _dot_tile(sch, dot, lanes, rows)
     init = sch.decompose_reduction(total, group)
     for one in (init, total, write):
         _vector_rows(sch, one, rows)
