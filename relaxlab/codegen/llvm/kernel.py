@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from relaxlab.analysis.private_buffers import shared_private_buffer
 from relaxlab.codegen.hoist_guards import hoist_guards
 from relaxlab.codegen.llvm.access import Memory
 from relaxlab.codegen.llvm.arithmetic import binary
@@ -55,6 +56,12 @@ def emit_kernel(func: loops.PrimFunc, name: str, declarations: dict[str, str]) -
         pointer = f"%{_safe(buffer.name)}.p{i}"
         pointers.append(f"ptr noalias {pointer}")
         s.memory[buffer] = _parameter(s, buffer, pointer)
+    shared = shared_private_buffer(func.body)
+    if shared is not None:
+        raise CodegenError(
+            f"the private buffer {shared.name!r} of {name!r} is used by more than one thread; "
+            "move its producer into the parallel loop or give it the scope 'global'"
+        )
     body, allocated = lower_blocks(func.body)
     for buffer in allocated:
         if buffer.scope == "global":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.private_buffers import shared_private_buffer
 from relaxlab.ir import expr, loops
+from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
@@ -16,6 +19,8 @@ from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.tracing import note
 
 Rule = Callable[[PrimFunc, Target], PrimFunc | None]
+STACK_BYTES = 1 << 20
+"""Private buffers of a kernel together; threads have some megabytes."""
 
 
 def blocks_of(func: PrimFunc) -> list[Block]:
@@ -196,16 +201,30 @@ def schedule_kernel(name: str, func: PrimFunc, target: Target) -> PrimFunc:
         except ScheduleError as e:
             note("schedule_kernels", name, f"the rule {rule_name} does not fit: {e}", applied=False)
             continue
-        if result is not None and _private_buffers_are_small(result):
+        if result is None:
+            continue
+        problem = _problem_of_private_buffers(result)
+        if problem is None:
             note("schedule_kernels", name, f"scheduled by the rule {rule_name}")
             return result
+        note("schedule_kernels", name, f"not by the rule {rule_name}: {problem}", applied=False)
     raise AssertionError("the fallback rule fits every kernel")
 
 
-def _private_buffers_are_small(func: PrimFunc) -> bool:
-    """Whether every private buffer has a constant size, as a thread's stack needs."""
-    buffers = [b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers]
-    return all(constant(d) is not None for b in buffers if b.scope == "local" for d in b.shape)
+def _problem_of_private_buffers(func: PrimFunc) -> str | None:
+    """What keeps private buffers from living on a thread's stack; None if nothing does."""
+    total = 0
+    for buffer in (b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers):
+        if buffer.scope != "local":
+            continue
+        sizes = [constant(d) for d in buffer.shape]
+        if any(size is None for size in sizes):
+            return f"the size of {buffer.name} is not constant"
+        total += bytes_of(buffer.dtype) * math.prod(size or 0 for size in sizes)
+    if total > STACK_BYTES:
+        return f"private buffers would take {total} bytes of a thread's stack"
+    shared = shared_private_buffer(func.body)
+    return None if shared is None else f"{shared.name} would be used by more than one thread"
 
 
 def _rules() -> list[tuple[str, Rule]]:
