@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -101,7 +101,10 @@ class PackedInfo:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A compiled program. `planned_bytes` per function, where its bounds make it a number."""
+    """A compiled program. `planned_bytes` per function, where its bounds make it a number.
+
+    externs: the C functions that the code calls.
+    """
 
     code: bytes
     functions: tuple[FunctionInfo, ...]
@@ -109,13 +112,15 @@ class Artifact:
     packed: tuple[PackedInfo, ...]
     arenas: int
     planned_bytes: dict[str, int | None]
-    constants: tuple[np.ndarray[Any, Any], ...] = field(default=())
+    constants: tuple[np.ndarray[Any, Any], ...] = ()
+    externs: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
         """The file's content."""
-        arrays = [np.ascontiguousarray(c) for c in self.constants]
+        arrays = [np.asarray(c, order="C") for c in self.constants]
         blobs = [self.code, *(a.tobytes() for a in arrays)]
         head = {
+            "externs": self.externs,
             "functions": [asdict(f) for f in self.functions],
             "checks": [asdict(c) for c in self.checks],
             "packed": [asdict(p) for p in self.packed],
@@ -136,12 +141,12 @@ class Artifact:
         digest, _, body = data[len(MAGIC) :].partition(b"\n")
         if hashlib.sha256(body).hexdigest().encode() != digest:
             raise ArtifactError("the checksum does not match: the file is damaged")
-        line, _, blob = body.partition(b"\n")
-        head = json.loads(line)
+        at = body.index(b"\n") + 1
+        head = json.loads(body[:at])
         parts: list[bytes] = []
         for size in head["sizes"]:
-            parts.append(blob[:size])
-            blob = blob[size:]
+            parts.append(body[at : at + size])
+            at += size
         constants = tuple(
             np.frombuffer(raw, numpy_dtype(dtype)).reshape(shape)
             for raw, (dtype, shape) in zip(parts[1:], head["constants"], strict=True)
@@ -157,6 +162,7 @@ class Artifact:
             head["arenas"],
             head["planned_bytes"],
             constants,
+            tuple(head["externs"]),
         )
 
 

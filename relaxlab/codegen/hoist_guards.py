@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from relaxlab.ir import expr
 from relaxlab.ir.expr import IntImm, PrimExpr, Var, all_of
-from relaxlab.ir.loops import For, IfThenElse, Stmt
-from relaxlab.ir.node import Node, children, map_children, replace, rewrite
+from relaxlab.ir.loops import BufferLoad, For, IfThenElse, LetStmt, Stmt
+from relaxlab.ir.node import Node, children, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 
 TRUE = IntImm(1, "bool")
@@ -33,10 +33,11 @@ def hoist_guards(stmt: Stmt) -> Stmt:
 
 def _partition(loop: For) -> For:
     guards: dict[PrimExpr, PrimExpr] = {}
+    fixed = _Fixed(loop.body)
     for condition, inner in _conditions(loop.body, {}):
         for part in _conjuncts(condition):
             whole = _largest(part, loop.loop_var, inner)
-            if whole is not None:
+            if whole is not None and fixed(whole):
                 guards[part] = whole
     if not guards:
         return loop
@@ -50,6 +51,19 @@ def _partition(loop: For) -> For:
     full = rewrite(loop.body, drop)
     test = all_of(list(dict.fromkeys(guards.values())))
     return replace(loop, body=IfThenElse(test, full, loop.body))
+
+
+class _Fixed:
+    """Whether an expression means the same before the body of a loop as anywhere inside."""
+
+    def __init__(self, body: Stmt) -> None:
+        nodes = list(walk(body))
+        self.defined = {n.var for n in nodes if isinstance(n, LetStmt | expr.Let)}
+        self.defined |= {n.loop_var for n in nodes if isinstance(n, For)}
+
+    def __call__(self, e: PrimExpr) -> bool:
+        reads = any(isinstance(n, BufferLoad | expr.Call) for n in walk(e))
+        return not reads and not self.defined & set(symbols_in(e))
 
 
 def _conditions(n: Node, inner: dict[Var, For]) -> Iterator[tuple[PrimExpr, dict[Var, For]]]:

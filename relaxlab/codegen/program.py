@@ -8,14 +8,9 @@ import numpy as np
 
 from relaxlab.codegen.artifact import Artifact, CheckInfo, FunctionInfo, PackedInfo, TypeTree
 from relaxlab.codegen.llvm import jit
-from relaxlab.codegen.llvm.host import (
-    HostEmitter,
-    emit_entry,
-    symbol_of,
-    words_of_type,
-)
+from relaxlab.codegen.llvm.host import HostEmitter, emit_entry, words_of_type
 from relaxlab.codegen.llvm.kernel import emit_kernel
-from relaxlab.codegen.llvm.support import support_functions
+from relaxlab.codegen.llvm.support import support_functions, symbol_of
 from relaxlab.ir import expr
 from relaxlab.ir.target import Target
 from relaxlab.passes import host
@@ -26,7 +21,7 @@ def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[s
     declarations: dict[str, str] = {}
     texts = support_functions(declarations)
     used = sorted(_called_kernels(program))
-    kernels = {k: emit_kernel(program.kernels[k], symbol_of(k), declarations) for k in used}
+    kernels = {k: emit_kernel(program.kernels[k], k, declarations) for k in used}
     texts += [k.text for k in kernels.values()]
     failures = {name: k.failures for name, k in kernels.items()}
     checks: list[CheckInfo] = []
@@ -49,6 +44,7 @@ def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[s
         "packed": tuple(_packed_info(f, p) for f, p in zip(packed_in, packed, strict=True)),
         "arenas": len(arenas),
         "constants": tuple(constants),
+        "externs": jit.external_functions(texts, declarations),
     }
     return jit.module_text(texts, declarations, target), facts
 

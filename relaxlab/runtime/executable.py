@@ -57,7 +57,7 @@ class Executable:
         load_openmp()
         self.artifact, self.target, self.from_cache = artifact, target, from_cache
         self.threads = default_threads() if threads is None else threads
-        self._code = LoadedObject(artifact.code, target)
+        self._code = LoadedObject(artifact.code, target, artifact.externs)
         self._lock, self._busy = threading.RLock(), False
         self._data = [_frozen(c) for c in artifact.constants]
         self._constants = (ctypes.c_int64 * max(1, len(artifact.constants)))()

@@ -31,6 +31,7 @@ class Scope:
     `fail_when(i1, message)` emits the report of a failure that happens when the bit is set, and
     returns the failure's number; execution goes on. `leave` is where a thread goes that cannot go
     on with its work, `left` whether it ever does. Under a `speculative` mask all lanes may be off.
+    `in_vector`: inside a vectorized loop.
     """
 
     builder: Builder
@@ -40,6 +41,7 @@ class Scope:
     memory: dict[loops.Buffer, Memory] = field(default_factory=lambda: dict[loops.Buffer, Memory]())
     mask: Value | None = None
     speculative: bool = False
+    in_vector: bool = False
     leave: str = ""
     left: bool = False
 

@@ -20,7 +20,7 @@ from relaxlab.codegen.llvm.arithmetic import binary, cast
 from relaxlab.codegen.llvm.builder import Builder, Value, float_value, int_value, llvm_type
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
 from relaxlab.codegen.llvm.statements import Team, barrier
-from relaxlab.codegen.llvm.support import CONTEXT, TOO_MUCH
+from relaxlab.codegen.llvm.support import CONTEXT, TOO_MUCH, symbol_of
 from relaxlab.ir import expr, types
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.node import Node, rewrite
@@ -478,11 +478,6 @@ def words_of_type(ty: types.Type) -> int:
             return 1
         case _:
             raise UnsupportedHost(f"a value of type {ty}")
-
-
-def symbol_of(name: str) -> str:
-    """The linker symbol of a function: unique, and never one of the C library's."""
-    return "rl." + "".join(c if c.isalnum() or c == "_" else f".{ord(c):x}" for c in name)
 
 
 def emit_entry(function: host.HostFunction, parallel: bool, declarations: dict[str, str]) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ctypes
+from collections.abc import Mapping, Sequence
 
 import llvmlite.binding as llvm
 
+from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.ir.target import Target
 
 _ready = False
+_PROCESS = ctypes.CDLL(None)
 
 
 def _initialise() -> None:
@@ -36,10 +39,20 @@ def module_text(functions: list[str], declarations: Mapping[str, str], target: T
         f'"target-features"="{features}" '
         f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}" }}'
     )
+    defined = _defined(functions)
     head = f'target triple = "{target.triple}"'
-    defined = {f.split("@", 1)[1].split("(", 1)[0] for f in functions}
     used = [d for name, d in sorted(declarations.items()) if name not in defined]
     return "\n\n".join([head, *functions, "\n".join(used), attributes]) + "\n"
+
+
+def _defined(functions: list[str]) -> set[str]:
+    return {f.split("@", 1)[1].split("(", 1)[0] for f in functions}
+
+
+def external_functions(functions: list[str], declarations: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of the C functions that a module calls."""
+    called = {name for name, text in declarations.items() if text.startswith("declare")}
+    return tuple(sorted(n for n in called - _defined(functions) if not n.startswith("llvm.")))
 
 
 def optimise(text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
@@ -48,6 +61,10 @@ def optimise(text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMach
     machine = target_machine(target)
     module = llvm.parse_assembly(text)
     module.verify()
+    for function in module.functions:
+        # LLVM gives the intrinsics it knows their attributes; compiling others would crash it.
+        if function.name.startswith("llvm.") and not list(function.attributes):
+            raise CodegenError(f"LLVM has no intrinsic {function.name!r}")
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = False
     options.slp_vectorization = False
@@ -71,9 +88,20 @@ def assembly(text: str, target: Target) -> str:
 
 
 class LoadedObject:
-    """Machine code mapped into this process; lives as long as this value does."""
+    """Machine code mapped into this process; lives as long as this value does.
 
-    def __init__(self, code: bytes, target: Target) -> None:
+    Raises ImportError when the code calls one of the functions `externs` and no library loaded
+    into this process has it.
+    """
+
+    def __init__(self, code: bytes, target: Target, externs: Sequence[str] = ()) -> None:
+        _initialise()
+        for name in externs:
+            if llvm.address_of_symbol(name) is None and not hasattr(_PROCESS, name):
+                raise ImportError(
+                    f"compiled code calls the C function {name!r}, which is not in this process; "
+                    "load its library first: ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)"
+                )
         machine = target_machine(target)
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from relaxlab.analysis.arith import prove_equal
 from relaxlab.analysis.private_buffers import shared_private_buffer
 from relaxlab.codegen.hoist_guards import hoist_guards
 from relaxlab.codegen.llvm.access import Memory
@@ -12,6 +13,7 @@ from relaxlab.codegen.llvm.arithmetic import binary
 from relaxlab.codegen.llvm.builder import Builder, Value, int_value, llvm_type
 from relaxlab.codegen.llvm.expressions import CodegenError, Scope, emit_expr
 from relaxlab.codegen.llvm.statements import Team, declare_local, emit_team, failure
+from relaxlab.codegen.llvm.support import symbol_of
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.codegen.prefetch import insert_prefetches
 from relaxlab.codegen.simplify_indices import simplify_indices
@@ -30,7 +32,7 @@ class Kernel:
 
 
 def emit_kernel(func: loops.PrimFunc, name: str, declarations: dict[str, str]) -> Kernel:
-    """LLVM IR of `void name(ptr buffers…, i64 symbols…, i64 thread, i64 threads)`.
+    """LLVM IR of `void rl.name(ptr buffers…, i64 symbols…, i64 thread, i64 threads)`.
 
     Scalar parameters keep their own type. Raises CodegenError for anything without a row.
     """
@@ -76,7 +78,7 @@ def emit_kernel(func: loops.PrimFunc, name: str, declarations: dict[str, str]) -
         signature.append("ptr %failed")
         result = f"i64 {failure(s, Team())}"
     lines = ["entry:", *b.allocas, *b.lines, f"  ret {result}"]
-    head = f"define {result.split()[0]} @{name}({', '.join(signature)}) #0"
+    head = f"define {result.split()[0]} @{symbol_of(name)}({', '.join(signature)}) #0"
     return Kernel(f"{head} {{\n" + "\n".join(lines) + "\n}\n", tuple(failures))
 
 
@@ -97,12 +99,25 @@ def _safe(name: str) -> str:
 
 
 def _parameter(s: Scope, buffer: loops.Buffer, pointer: str) -> Memory:
+    _require_dense(s, buffer)
     strides: list[Value] = []
-    if buffer.strides:
-        strides = [emit_expr(s, e) for e in buffer.strides]
-    else:
-        total = int_value(1)
-        for dim in reversed(buffer.shape):
-            strides.insert(0, total)
-            total = binary(s.builder, expr.Mul, total, emit_expr(s, dim))
+    total = int_value(1)
+    for dim in reversed(buffer.shape):
+        strides.insert(0, total)
+        total = binary(s.builder, expr.Mul, total, emit_expr(s, dim))
     return Memory(pointer, buffer.dtype, tuple(strides), 1)
+
+
+def _require_dense(s: Scope, buffer: loops.Buffer) -> None:
+    """Arguments are dense arrays. Raises CodegenError for a parameter declared otherwise."""
+    zero = expr.const(0)
+    total: expr.PrimExpr = expr.const(1)
+    dense = buffer.elem_offset is None or prove_equal(buffer.elem_offset, zero)
+    for dim, stride in zip(reversed(buffer.shape), reversed(buffer.strides), strict=False):
+        dense = dense and prove_equal(stride, total)
+        total = total * dim
+    if not dense:
+        raise CodegenError(
+            f"parameter {buffer.name!r} of {s.function!r} is declared with strides or an offset; "
+            "arguments are dense, row by row, so leave both out"
+        )

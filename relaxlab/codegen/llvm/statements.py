@@ -162,6 +162,7 @@ def emit_stmt(s: Scope, stmt: loops.Stmt) -> None:
             memory = memory_of(s, buffer)
             stored = emit_expr(s, value)
             index = linear_index(b, memory, [emit_expr(s, i) for i in indices])
+            _require_distinct(s, buffer, index, stored)
             store(b, memory, index, stored, s.mask)
         case loops.For(kind="vectorized"):
             _vectorized(s, stmt)
@@ -183,6 +184,17 @@ def emit_stmt(s: Scope, stmt: loops.Stmt) -> None:
             raise CodegenError(f"a {kind} loop cannot run on a CPU ({s.function!r})")
         case _:
             raise CodegenError(f"no LLVM row for {type(stmt).__name__} in {s.function!r}")
+
+
+def _require_distinct(s: Scope, buffer: loops.Buffer, index: Value, value: Value) -> None:
+    """Lanes that hold different values go to different elements."""
+    places = index.offsets if index.lanes > 1 else (0,) * value.lanes
+    same = value.lanes == 1 or (value.offsets is not None and len(set(value.offsets)) == 1)
+    if not same and places is not None and len(set(places)) < value.lanes:
+        raise CodegenError(
+            f"{value.lanes} lanes of a vectorized loop store into one element of {buffer.name!r} "
+            f"in {s.function!r}; give each lane its own (rfactor) or do not vectorize the loop"
+        )
 
 
 def _assert(s: Scope, test: Value, message: str) -> None:
@@ -208,12 +220,16 @@ def _vectorized(s: Scope, loop: loops.For) -> None:
         )
     if extent.value == 0:
         return
-    start = emit_expr(s, loop.min)
-    if extent.value == 1:
-        s.values[loop.loop_var] = start
-    else:
-        s.values[loop.loop_var] = index_vector(start, extent.value)
+    start = require_scalar(emit_expr(s, loop.min), f"the start of {loop.loop_var.name!r}", s)
+    if extent.value == 1 or s.in_vector:  # lanes have one direction: what is inside, repeats
+        for i in range(extent.value):
+            s.values[loop.loop_var] = binary(s.builder, expr.Add, start, int_value(i))
+            emit_stmt(s, loop.body)
+        return
+    s.values[loop.loop_var] = index_vector(start, extent.value)
+    s.in_vector = True
     emit_stmt(s, loop.body)
+    s.in_vector = False
 
 
 def _serial(
@@ -357,4 +373,4 @@ def declare_local(s: Scope, buffer: loops.Buffer) -> Memory:
             f"local buffer {buffer.name!r} of {s.function!r} would take "
             f"{count * bits_of(buffer.dtype) // 8} bytes of stack; give it the scope 'global'"
         )
-    return Memory(pointer, buffer.dtype, tuple(strides), 64)
+    return Memory(pointer, buffer.dtype, tuple(strides), 64, count)

@@ -124,3 +124,8 @@ def support_functions(declarations: dict[str, str]) -> list[str]:
     """The functions; what they call is added to `declarations`."""
     declarations.update(_DECLARATIONS)
     return [_BARRIER, _FAIL, _ALLOC, _ARENA]
+
+
+def symbol_of(name: str) -> str:
+    """The linker symbol of a function: unique, and never one of the C library's."""
+    return "rl." + "".join(c if c.isalnum() or c == "_" else f".{ord(c):x}" for c in name)

@@ -11,7 +11,8 @@ from relaxlab.analysis.private_buffers import shared_private_buffer
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, PrimFunc
-from relaxlab.ir.node import walk
+from relaxlab.ir.node import replace, walk
+from relaxlab.ir.substitute import substitute
 from relaxlab.ir.target import Target
 from relaxlab.schedule import intrinsics  # noqa: F401 - registers the intrinsics
 from relaxlab.schedule.error import ScheduleError
@@ -25,7 +26,7 @@ STACK_BYTES = 1 << 20
 
 def blocks_of(func: PrimFunc) -> list[Block]:
     """The leaf blocks in program order (the root block and others that hold blocks left out)."""
-    found = [n.block for n in walk(func.body) if isinstance(n, BlockRealize)]
+    found = [n.block for n in walk(func.body) if isinstance(n, BlockRealize) and n is not func.body]
     return [b for b in found if not any(isinstance(n, BlockRealize) for n in walk(b.body))]
 
 
@@ -208,7 +209,14 @@ def schedule_kernel(name: str, func: PrimFunc, target: Target) -> PrimFunc:
             note("schedule_kernels", name, f"scheduled by the rule {rule_name}")
             return result
         note("schedule_kernels", name, f"not by the rule {rule_name}: {problem}", applied=False)
-    raise AssertionError("the fallback rule fits every kernel")
+    note("schedule_kernels", name, "left as it is, with its private buffers in main memory")
+    return _with_buffers_in_main_memory(func)
+
+
+def _with_buffers_in_main_memory(func: PrimFunc) -> PrimFunc:
+    blocks = (n for n in walk(func.body) if isinstance(n, Block))
+    moved = {b: replace(b, scope="global") for block in blocks for b in block.alloc_buffers}
+    return replace(func, body=substitute(func.body, buffers=moved))
 
 
 def _problem_of_private_buffers(func: PrimFunc) -> str | None:
