@@ -24,12 +24,19 @@ class Memory:
 
     `align` is the pointer's known alignment in bytes; 1 when only the element's is (a caller's
     array may start anywhere, and unaligned vector loads cost nothing extra when it does not).
+    `size` counts the elements of private memory, 0 otherwise: accesses inside it need no masked
+    instructions, which would keep it from becoming registers.
     """
 
     pointer: str
     dtype: str
     strides: tuple[Value, ...]
     align: int
+    size: int = 0
+
+    def holds(self, start: Value, lanes: int) -> bool:
+        """Whether `lanes` elements from `start` are known to lie in private memory."""
+        return isinstance(start.const, int) and 0 <= start.const <= self.size - lanes
 
     @property
     def element(self) -> str:
@@ -121,6 +128,10 @@ def _load_vector(
     pointer, align = element_pointer(b, memory, start), _align(memory, start)
     if mask is None:
         return b.emit(f"load {vec}, ptr {pointer}, align {align}")
+    if memory.holds(start, lanes):
+        whole = b.emit(f"load {vec}, ptr {pointer}, align {align}")
+        lanes_on = f"{mask.ty} {b.materialise(mask)}"
+        return b.emit(f"select {lanes_on}, {vec} {whole}, {vec} zeroinitializer")
     name = f"llvm.masked.load.{_suffix(memory, lanes)}.p0"
     args = [
         ("ptr", pointer),
@@ -137,6 +148,11 @@ def _store_vector(
     vec = f"<{lanes} x {memory.element}>"
     pointer, align = element_pointer(b, memory, start), _align(memory, start)
     if mask is None:
+        b.raw(f"store {vec} {text}, ptr {pointer}, align {align}")
+        return
+    if memory.holds(start, lanes):
+        kept = b.emit(f"load {vec}, ptr {pointer}, align {align}")
+        text = b.emit(f"select {mask.ty} {b.materialise(mask)}, {vec} {text}, {vec} {kept}")
         b.raw(f"store {vec} {text}, ptr {pointer}, align {align}")
         return
     name = f"llvm.masked.store.{_suffix(memory, lanes)}.p0"
