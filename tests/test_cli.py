@@ -217,6 +217,8 @@ def test_ctrl_c_ends_with_130_and_one_line(own_cache):
     process = start(
         "chat", "--model", "tiny", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        # a test run in the background may itself ignore the signal
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
     time.sleep(2)
     process.send_signal(signal.SIGINT)
