@@ -26,9 +26,7 @@ from relaxlab.testing.op_check import CaseProgram, Env, OpCase, compare, concret
 
 GROUP = 40
 GROUPS = [
-    (family, start)
-    for family, cases in FAMILIES.items()
-    for start in range(0, len(cases()), GROUP)
+    (family, start) for family, cases in FAMILIES.items() for start in range(0, len(cases()), GROUP)
 ]
 DEFAULT_SIZES = OpCase("add", ()).sizes
 

@@ -11,7 +11,7 @@ and the result is 0, or the number of the check that failed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from relaxlab.codegen.artifact import CheckInfo
@@ -61,12 +61,13 @@ class HostEmitter:
     first_constant: int
     regs: dict[int, Reg] = field(default_factory=lambda: dict[int, Reg]())
     scope: Scope = field(init=False)
-    given: set[int] = field(init=False)
+    given: dict[int, types.Type] = field(init=False)
 
     def __post_init__(self) -> None:
         self.scope = Scope(Builder(self.declarations), self.function.name, self.fail_when)
-        params = (r for p in self.function.params for r in host.leaves(p.value))
-        self.given = set(params) if self.is_entry else set()
+        self.given = {}
+        for p in self.function.params if self.is_entry else ():
+            self.given.update(_leaf_types(p.value, p.ty))
 
     @property
     def b(self) -> Builder:
@@ -311,7 +312,7 @@ class HostEmitter:
                         bound = cast(self.b, dim, "int64")
                         bound.nonneg = bound.nonneg or i.kind != "scalar"
                         self.scope.values[symbol] = bound
-                    case host.CheckDim(expr.IntImm()) if i.value in self.given:
+                    case host.CheckDim(expr.IntImm() as size) if self.declared(i, axis) == size:
                         pass  # the caller checked constant dimensions of its arguments
                     case host.CheckDim(expected):
                         want = self.scalar(expected)
@@ -321,6 +322,13 @@ class HostEmitter:
                     case None:
                         pass
         self.regs[i.dst] = held
+
+    def declared(self, i: host.MatchShape, axis: int) -> expr.PrimExpr | None:
+        """The dimension that an entry's signature declares, where a parameter is checked."""
+        ty = self.given.get(i.value)
+        if isinstance(ty, types.TensorType) and ty.shape is not None and axis < len(ty.shape):
+            return ty.shape[axis]
+        return None
 
     def storage(self, i: host.AllocStorage, size: str) -> str:
         """Planned memory: kept between calls of an entry function, grown when too small."""
@@ -458,6 +466,15 @@ class HostEmitter:
             b.jump(done)
         b.place(done)
         self.load_value(i.dst, merged, 0)
+
+
+def _leaf_types(value: host.Value, ty: types.Type) -> Iterator[tuple[int, types.Type]]:
+    """The registers of a parameter with the types that the signature gives them."""
+    if isinstance(value, int):
+        yield value, ty
+    elif isinstance(ty, types.TupleType):
+        for v, t in zip(value, ty.fields, strict=True):
+            yield from _leaf_types(v, t)
 
 
 def _on_floats(e: Node) -> Node | None:

@@ -1,0 +1,228 @@
+"""What may be passed to a compiled function, and what is said about the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.runtime.arguments import ArgumentError, overlap, scalar_to_word, word_to_scalar
+from relaxlab.runtime.executable import CheckFailed, Executable
+from relaxlab.script import ir as I
+from relaxlab.script import relax as R
+from relaxlab.script import tir as T
+
+
+@I.ir_module
+class Calls:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("n", 4), "float32")):
+        n = T.int64()
+        with R.dataflow():
+            z: R.Tensor((n, 4), "float32") = R.add(x, y)
+            R.output(z)
+        return z
+
+    @R.function
+    def rows(s: R.Shape(["n", "m"])):
+        n = T.int64()
+        m = T.int64()
+        z: R.Tensor((n, m), "float32") = R.zeros((n, m), "float32")
+        return z
+
+    @R.function
+    def pair(t: R.Tuple(R.Tensor(("n",), "int32"), R.Tensor(("n",), "int32"))):
+        z = R.subtract(t[0], t[1])
+        return z
+
+    @R.function
+    def fixed(x: R.Tensor((2, 3), "float64")):
+        z = R.multiply(x, x)
+        return z
+
+    @R.function
+    def count(k: R.Prim(value="k")):
+        k = T.int64()
+        z = R.arange(0, k, 1)
+        return z
+
+
+@pytest.fixture(scope="module")
+def exe() -> Executable:
+    return rl.compile(Calls, use_cache=False, threads=2)
+
+
+F4 = np.ones((3, 4), "float32")
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "message"),
+    [
+        ("main", (F4,), r"`main` takes 2 arguments \(x, y\), got 1"),
+        ("main", (F4, F4, F4), "takes 2 arguments .*, got 3"),
+        ("main", (F4, F4.astype("float64")), r"argument `y` of `main` has dtype float64.*astype"),
+        ("main", (F4.astype(">f4"), F4), "argument `x` of `main` has dtype >f4"),
+        ("main", (F4[0], F4), r"argument `x` of `main` has 1 dimensions \(4,\), expected R.Tensor"),
+        ("main", (F4[:, :3], F4), r"has shape \(3, 3\)|not contiguous"),
+        ("main", (np.ones((4, 3), "float32").T, F4), "argument `x` .* not contiguous.*asconti"),
+        ("main", (np.ones((6, 4), "float32")[::2], F4), "not contiguous"),
+        ("main", (np.ones((3, 5), "float32"), F4), r"shape \(3, 5\), expected R.Tensor\(\(n, 4\)"),
+        ("main", ([[1.0] * 4] * 3, F4), "`x` of `main` must be an array .*, got a list of 3"),
+        ("main", (None, F4), "must be an array .*, got a NoneType"),
+        ("main", (F4, 3.5), "must be an array .*, got a float"),
+        ("rows", ((3,),), "`s` of `rows` must be a shape of 2 integers"),
+        ("rows", (3,), "must be a shape of 2 integers"),
+        ("rows", ((3, 2.0),), "must be a shape of integers"),
+        ("rows", ((3, -1),), r"must be a shape; -1 in \(3, -1\) is no size"),
+        ("rows", ((1 << 63, 0),), "is no size"),
+        ("pair", ((np.ones(2, "int32"),),), r"`t` of `pair` must be a tuple of 2.* a tuple of 1"),
+        ("pair", (np.ones(2, "int32"),), "must be a tuple of 2"),
+        ("pair", ((np.ones(2, "int32"), np.ones(2, "int8")),), r"`t\[1\]` .* has dtype int8"),
+        ("fixed", (np.ones((3, 2)),), r"has shape \(3, 2\), expected R.Tensor\(\(2, 3\)"),
+        ("count", (2.5,), r"`k` of `count` must be an integer .*, got a float: 2.5"),
+        ("count", ("3",), "must be an integer"),
+        ("count", (1 << 63,), "9223372036854775808 is outside of the range of int64"),
+    ],
+)  # fmt: skip
+def test_refused(exe: Executable, name: str, args: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        exe[name](*args)
+
+
+def test_inconsistent_symbols_name_both_arguments(exe: Executable) -> None:
+    with pytest.raises(CheckFailed) as error:
+        exe["main"](F4, np.ones((4, 4), "float32"))
+    assert str(error.value) == (
+        "dimension 0 of parameter `y` of `main` is 4, expected n = 3 "
+        "(n is dimension 0 of parameter `x` of `main`)"
+    )
+    with pytest.raises(CheckFailed, match=r"`t\[1\]` of `pair` is 2, expected n = 3 .*`t\[0\]`"):
+        exe["pair"]((np.ones(3, "int32"), np.ones(2, "int32")))
+
+
+def test_a_scalar_is_a_size(exe: Executable) -> None:
+    assert exe["count"](np.int32(3)).tolist() == [0, 1, 2]
+    assert exe["count"](True).tolist() == [0]
+    with pytest.raises(CheckFailed, match=r"`k` of `count`.* not be negative \(it is -1\)"):
+        exe["count"](-1)
+
+
+def test_errors_leave_the_executable_usable(exe: Executable) -> None:
+    for _ in range(3):
+        with pytest.raises(ArgumentError):
+            exe["main"](F4, F4[0])
+        with pytest.raises(CheckFailed):
+            exe["main"](F4, np.ones((4, 4), "float32"))
+        np.testing.assert_array_equal(exe["main"](F4, F4), F4 * 2)
+
+
+def test_lists_pass_for_tuples_and_shapes(exe: Executable) -> None:
+    assert exe["rows"]([2, 3]).shape == (2, 3)
+    assert exe["rows"]((np.int64(2), 3)).shape == (2, 3)
+    assert exe["pair"]([np.ones(2, "int32"), np.ones(2, "int32")]).tolist() == [0, 0]
+
+
+def test_read_only_inputs_are_fine(exe: Executable) -> None:
+    x = F4.copy()
+    x.flags.writeable = False
+    np.testing.assert_array_equal(exe["main"](x, x), F4 * 2)
+
+
+def test_zero_size_and_one_dimensional_edge_cases(exe: Executable) -> None:
+    empty = np.ones((0, 4), "float32")
+    assert exe["main"](empty, empty).shape == (0, 4)
+    assert exe["rows"]((0, 5)).shape == (0, 5)
+    assert exe["main"](np.ones((8, 4), "float32")[::8], F4[:1]).tolist() == [[2.0] * 4]
+
+
+def test_misaligned_arrays_are_refused(exe: Executable) -> None:
+    raw = np.zeros(3 * 4 * 4 + 1, np.uint8)
+    x = raw[1:].view("float32").reshape(3, 4)
+    with pytest.raises(ArgumentError, match=r"`x` of `main` starts in the middle of an element"):
+        exe["main"](x, F4)
+
+
+def test_element_aligned_arrays_give_the_same_bits(exe: Executable) -> None:
+    raw = np.zeros(3 * 4 + 1, "float32")
+    x = raw[1:].reshape(3, 4)
+    x[...] = np.random.default_rng(0).normal(size=(3, 4))
+    np.testing.assert_array_equal(exe["main"](x, F4), x + F4)
+
+
+class Foreign:
+    """An array of another library, as DLPack shows it."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+class Elsewhere(Foreign):
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError("the memory is on another device")
+
+
+def test_dlpack(exe: Executable) -> None:
+    np.testing.assert_array_equal(exe["main"](Foreign(F4), Foreign(F4)), F4 * 2)
+    with pytest.raises(ArgumentError, match="`x` of `main`: a Elsewhere cannot be viewed: the mem"):
+        exe["main"](Elsewhere(F4), F4)
+    with pytest.raises(ArgumentError, match="not contiguous"):
+        exe["main"](Foreign(np.ones((4, 3), "float32").T), F4)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        ("int64", (0, -1, 2**63 - 1, -(2**63))),
+        ("int32", (5, -5, 2**31 - 1, -(2**31))),
+        ("int8", (127, -128)),
+        ("uint8", (0, 255)),
+        ("uint64", (2**64 - 1, 2**63, 1)),
+        ("bool", (True, False)),
+        ("float64", (1e300, -0.1, float("inf"))),
+        ("float32", (0.5, -1.25)),
+        ("float16", (0.5, -1.25)),
+        ("bfloat16", (0.5, -1.25)),
+    ],
+)
+def test_scalars_survive_the_border(dtype: str, values: tuple[Any, ...]) -> None:
+    for value in values:
+        word = scalar_to_word(value, dtype)
+        assert word_to_scalar(word, dtype) == value
+        assert type(word_to_scalar(word, dtype)) is type(value)
+
+
+def test_scalars_out_of_range() -> None:
+    for value, dtype in ((256, "uint8"), (-1, "uint8"), (2, "bool"), (2**31, "int32")):
+        with pytest.raises(OverflowError, match=f"{value} is outside of the range of {dtype}"):
+            scalar_to_word(value, dtype)
+    assert word_to_scalar(scalar_to_word(1e300, "float32"), "float32") == float("inf")
+    assert word_to_scalar(scalar_to_word(ml_dtypes.bfloat16(2.5), "bfloat16"), "bfloat16") == 2.5
+
+
+def test_overlap_against_a_set_of_bytes() -> None:
+    seed = 5
+    print("seed", seed)
+    rng = np.random.default_rng(seed)
+    block = np.zeros(64, np.uint8)
+    for _ in range(300):
+        cuts = [sorted(rng.integers(0, 64, 2)) for _ in range(rng.integers(1, 6))]
+        arrays = [block[a:b] for a, b in cuts]
+        written = {i for i in range(len(arrays)) if rng.random() < 0.4}
+        covered = [set(range(a, b)) for a, b in cuts]
+        clashes = {
+            (i, j)
+            for i in range(len(arrays))
+            for j in range(len(arrays))
+            if i != j and (i in written or j in written) and covered[i] & covered[j]
+        }
+        found = overlap(arrays, written)
+        assert (found in clashes) if clashes else found == (-1, -1)
