@@ -137,15 +137,14 @@ def run(settings: Settings, rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _start(
-    entry: Entry, settings: Settings, model: Path, folder: Path, stack: ExitStack
-) -> None:
+def _start(entry: Entry, settings: Settings, model: Path, folder: Path, stack: ExitStack) -> None:
     """Start the worker; relaxlab's with an empty cache first, and then again from the cache."""
     row = entry.row
     file = model if row.weights is None else dequantised(model, row.weights, folder)
     options = {"model": str(file), "threads": settings.threads, **row.options}
-    # Not below the driver's own cache: nothing compiled before may be found.
-    environment = {"RELAXLAB_CACHE": str(folder / row.name)}
+    # Empty: nothing compiled before may be found. (Inductor cannot handle a name with spaces.)
+    own = str(folder / row.name.replace(" ", "-"))
+    environment = {"RELAXLAB_CACHE": own, "TORCHINDUCTOR_CACHE_DIR": own}
     starts = ("cold", "warm") if row.ours else ("cold",)
     try:
         for kind in starts:
@@ -165,9 +164,7 @@ def _start(
         entry.worker = worker
 
 
-def _check_accuracy(
-    entries: Sequence[Entry], settings: Settings, gguf: GGUF, folder: Path
-) -> None:
+def _check_accuracy(entries: Sequence[Entry], settings: Settings, gguf: GGUF, folder: Path) -> None:
     """Logits on a text and greedy answers, against NumPy."""
     taking_part = [e for e in entries if e.worker is not None and e.row.logits]
     if not taking_part:

@@ -7,7 +7,6 @@ shows that the former is no worse than it need be.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import relaxlab
+from benchmarks.process import output_of
 from relaxlab.runtime.large_pages import in_large_pages
 
 REPEATS = 5
@@ -87,8 +87,7 @@ class Limits:
             times.append(time.perf_counter() - start)
         found = {"relaxlab_large_pages": self._data.nbytes / min(times)}
         if self._command is not None:
-            run = subprocess.run(self._command, capture_output=True, text=True, check=True)
-            for name, *values in map(str.split, run.stdout.splitlines()):
+            for name, *values in map(str.split, output_of(self._command).splitlines()):
                 found[name] = max(map(float, values))
         return found
 
@@ -101,7 +100,7 @@ def compile_c(folder: Path) -> str | None:
     program = str(folder / "limits")
     source = str(Path(__file__).with_name("limits.c"))
     flags = "-O3 -march=native -mprefer-vector-width=512 -pthread".split()
-    subprocess.run([compiler, *flags, source, "-o", program], check=True)
+    output_of([compiler, *flags, source, "-o", program])
     return program
 
 

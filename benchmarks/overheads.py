@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from benchmarks.process import output_of
 
 IMPORTS = {"import_s": "relaxlab", "import_generate_s": "relaxlab.models.generate"}
 REPEATS = 15
@@ -37,20 +38,12 @@ def measure(python: Path) -> dict[str, float]:
     few thousand calls): `empty_call_us` without arguments, `array_call_us` of a function that
     returns the array it is given."""
     found = {key: _import_s(python, module) for key, module in IMPORTS.items()}
-    run = subprocess.run(
-        [str(python), "-m", "benchmarks.overheads"],
-        cwd=Path(__file__).resolve().parent.parent, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return {**found, **json.loads(run.stdout)}
+    return {**found, **json.loads(output_of([str(python), "-m", "benchmarks.overheads"]))}
 
 
 def _import_s(python: Path, module: str) -> float:
     code = f"import time; s = time.perf_counter(); import {module}; print(time.perf_counter() - s)"
-    runs = [
-        subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True)
-        for _ in range(5)
-    ]
-    return statistics.median(float(run.stdout) for run in runs)
+    return statistics.median(float(output_of([str(python), "-c", code])) for _ in range(5))
 
 
 def _call_us(function: Callable[..., Any], *args: Any) -> float:

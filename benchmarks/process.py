@@ -7,7 +7,7 @@ import os
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,14 @@ LINES_OF_ERROR = 15
 
 class WorkerFailed(RuntimeError):
     """The worker ended, failed or took too long; with the end of what it printed."""
+
+
+def output_of(command: Sequence[str]) -> str:
+    """What a command prints. RuntimeError, with what it says on standard error, if it fails."""
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{run.stderr}")
+    return run.stdout
 
 
 class Worker:

@@ -225,7 +225,7 @@ def _costs(result: Result) -> str:
 
 def _failures(result: Result) -> str:
     failed = {n: f["error"] for n, f in result["contestants"].items() if "error" in f}
-    return "\n".join(f"{name} FAILED: {error}" for name, error in failed.items())
+    return "\n".join(f"{name} FAILED: {error.splitlines()[0]}" for name, error in failed.items())
 
 
 # --- The aims ---------------------------------------------------------------------------------

@@ -104,6 +104,4 @@ class Work:
         """Of the matrices; the output matrix serves the last position only."""
         heads = {"token_embd.weight", "output.weight"}
         matrices = [t for t in self.weights if len(t.shape) == 2]
-        return sum(
-            t.shape[0] * t.shape[1] * (1 if t.name in heads else tokens) for t in matrices
-        )
+        return sum(t.shape[0] * t.shape[1] * (1 if t.name in heads else tokens) for t in matrices)

@@ -1,6 +1,6 @@
 """A contestant in a process of its own: requests in as lines of JSON, answers out likewise.
 
-    python -m benchmarks.worker CLASS '{"model": …, "threads": …, …}'
+python -m benchmarks.worker CLASS '{"model": …, "threads": …, …}'
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ class Llama(nn.Module):
     """A Llama-family decoder: `main` gives the logits of the last position, `all_logits` of all.
 
     Both take ids int32 (b, s), the number of past positions, and per layer the keys and values
-    (b, max_context, kv_heads, head_dim), to which the new positions are appended in place. The
-    caller sees to it that past + s is at most max_context, and s at least 1.
+    (see `nn.KVCache`), to which the new positions are appended in place. The caller sees to it
+    that past + s is at most max_context, and s at least 1.
     """
 
     def __init__(
