@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from relaxlab.codegen.artifact import Artifact
 from relaxlab.codegen.program import compile_program
+from relaxlab.ir import expr, graph
 from relaxlab.ir.equal import structural_key
 from relaxlab.ir.graph import Function
 from relaxlab.ir.module import Module
+from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.lower_shapes import lower_shapes
@@ -41,7 +43,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
         return compile_program(lower_shapes(passes.run(mod).result), chosen, _bounds(mod))
 
     if pipeline is None and use_cache:
-        key = artifact_key(structural_key(mod), chosen, ())
+        key = artifact_key(structural_key(mod), chosen, _names(mod))
         artifact, from_cache = cached(key, build)
     else:
         artifact, from_cache = build(), False
@@ -51,6 +53,13 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
 def trace(mod: Module, target: str | Target = "cpu", pipeline: Pipeline | None = None) -> Trace:
     """Run the passes and return the trace: every module in between, and why."""
     return (pipeline or cpu_pipeline(parse_target(target))).run(mod)
+
+
+def _names(mod: Module) -> list[str]:
+    """Names that messages at run time mention; the structure of a module leaves them out."""
+    graphs = list(mod.graph_functions().values())
+    names = [n.name for f in graphs for n in walk(f) if isinstance(n, graph.Var | expr.Var)]
+    return [*names, *(str(p.ty) for f in graphs for p in f.params)]
 
 
 def _bounds(mod: Module) -> dict[str, dict[str, int]]:

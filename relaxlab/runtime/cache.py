@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -25,8 +26,8 @@ def cache_dir() -> Path:
     asked = os.environ.get("RELAXLAB_CACHE")
     if asked:
         return Path(asked)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "relaxlab"
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "relaxlab"
 
 
 @cache
@@ -58,7 +59,8 @@ def load(key: str) -> Artifact | None:
         return None
     except (ArtifactError, ValueError, KeyError, TypeError) as e:
         note("artifact_cache", path.name, f"rebuilt: {e}")
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # a folder that cannot be written to
+            path.unlink()
         return None
 
 
