@@ -130,11 +130,13 @@ class Llama(nn.Module):
             ]
         )
         self.norm = nn.RMSNorm(config.hidden_size, config.norm_eps)
+        # The logits themselves deserve 15 bits: one row per call, and decoding waits for memory.
+        fine: nn.Activations = "q16" if activations == "q8" else activations
         self.head = nn.Linear(
             config.hidden_size,
             config.vocab_size,
             format=formats.get("output.weight", "F32"),
-            activations=activations,
+            activations=fine,
             weight=self.embedding.weight if config.tied_embeddings else None,
         )
 
