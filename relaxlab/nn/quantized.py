@@ -254,7 +254,7 @@ def _is_high(part: PrimExpr) -> PrimExpr:
 
 
 def _round(e: PrimExpr) -> PrimExpr:
-    return expr.Call("float32", "round", (e,))
+    return expr.Call("float32", "nearbyint", (e,))
 
 
 def integer_product(fmt: Format, m: PrimExpr, rows: int, cols: int, parts: int) -> loops.PrimFunc:

@@ -15,7 +15,7 @@ from relaxlab.codegen.llvm.builder import (
     llvm_type,
     mangle,
 )
-from relaxlab.codegen.llvm.vector_math import FLOAT32_FUNCTIONS, float32_function
+from relaxlab.codegen.llvm.vector_math import FLOAT32_FUNCTIONS, float32_function, per_lane
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import element_of, is_float, is_int, is_uint, lanes_of, with_lanes
 
@@ -175,7 +175,7 @@ def _select(b: Builder, c: Value, x: Value, y: Value) -> Value:
 # -- intrinsics ----------------------------------------------------------------------------------
 
 _LLVM_FLOAT = {
-    "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven",
+    "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round",
     "nearbyint": "rint", "fabs": "fabs",
 }  # fmt: skip
 _LIBM = {
@@ -216,22 +216,7 @@ def _float_call(b: Builder, op: str, args: list[Value]) -> Value:
     if op == "rsqrt":
         one = b.widen(float_value(1.0, base), args[0].lanes)
         return binary(b, expr.Div, one, _float_call(b, "sqrt", args))
-    return _per_lane(b, _LIBM[op] + ("f" if base == "float32" else ""), args)
-
-
-def _per_lane(b: Builder, symbol: str, args: list[Value]) -> Value:
-    """A scalar C function on each lane."""
-    dtype, lanes = args[0].dtype, args[0].lanes
-    elem = llvm_type(element_of(dtype))
-    args = [b.widen(a, lanes) for a in args]
-    if lanes == 1:
-        return Value(dtype, b.call(symbol, elem, [(elem, a.text or "") for a in args]))
-    result = "poison"
-    for i in range(lanes):
-        scalars = [b.emit(f"extractelement {a.ty} {a.text}, i64 {i}") for a in args]
-        one = b.call(symbol, elem, [(elem, t) for t in scalars])
-        result = b.emit(f"insertelement {llvm_type(dtype)} {result}, {elem} {one}, i64 {i}")
-    return Value(dtype, result)
+    return per_lane(b, _LIBM[op] + ("f" if base == "float32" else ""), args)
 
 
 def _if_then_else(s: Scope, e: expr.Call) -> Value:

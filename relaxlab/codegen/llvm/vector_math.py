@@ -14,7 +14,22 @@ from typing import Any
 from relaxlab.codegen.llvm.arithmetic import binary, cast
 from relaxlab.codegen.llvm.builder import Builder, Value, float_value, int_value, llvm_type, mangle
 from relaxlab.ir import expr
-from relaxlab.ir.dtypes import with_lanes
+from relaxlab.ir.dtypes import element_of, with_lanes
+
+
+def per_lane(b: Builder, symbol: str, args: list[Value]) -> Value:
+    """A scalar C function on each lane."""
+    dtype, lanes = args[0].dtype, args[0].lanes
+    elem = llvm_type(element_of(dtype))
+    args = [b.widen(a, lanes) for a in args]
+    if lanes == 1:
+        return Value(dtype, b.call(symbol, elem, [(elem, a.text or "") for a in args]))
+    result = "poison"
+    for i in range(lanes):
+        scalars = [b.emit(f"extractelement {a.ty} {a.text}, i64 {i}") for a in args]
+        one = b.call(symbol, elem, [(elem, t) for t in scalars])
+        result = b.emit(f"insertelement {llvm_type(dtype)} {result}, {elem} {one}, i64 {i}")
+    return Value(dtype, result)
 
 
 class _Math:
@@ -100,10 +115,26 @@ def _exp(m: _Math, x: Value) -> Value:
     n = m.call("rint", m.mul(clamped, math.log2(math.e)))
     r = m.fma(n, -0.693359375, clamped)
     r = m.fma(n, 2.12194440e-4, r)
+    return _within(m, x, _exp_of_parts(m, r, n), -87.33654, 88.72283)
+
+
+def _exp2(m: _Math, x: Value) -> Value:
+    clamped = m.clamp(x, -126.0, 128.0)
+    n = m.call("rint", clamped)
+    r = m.mul(m.sub(clamped, n), math.log(2.0))
+    return _within(m, x, _exp_of_parts(m, r, n), -126.0, 128.0)
+
+
+def _exp_of_parts(m: _Math, r: Value, n: Value) -> Value:
+    """exp(r) * 2**n for small r."""
     p = m.fma(m.mul(r, r), m.poly(r, _EXP_POLY), m.add(r, 1.0))
-    result = _scale(m, p, m.to_int(n))
-    result = m.select(m.op(expr.LT, x, -87.33654), m.num(0.0), result)
-    result = m.select(m.op(expr.GT, x, 88.72283), m.num(math.inf), result)
+    return _scale(m, p, m.to_int(n))
+
+
+def _within(m: _Math, x: Value, result: Value, low: float, high: float) -> Value:
+    """Zero below the range, infinity above it, NaN for NaN."""
+    result = m.select(m.op(expr.LT, x, low), m.num(0.0), result)
+    result = m.select(m.op(expr.GT, x, high), m.num(math.inf), result)
     return m.keep_nan(x, result)
 
 
@@ -115,10 +146,6 @@ def _scale(m: _Math, p: Value, n: Value) -> Value:
         bits = m.iop(expr.ShiftLeft, m.iop(expr.Add, part, 127), 23)
         p = m.mul(p, m.from_bits(bits))
     return p
-
-
-def _exp2(m: _Math, x: Value) -> Value:
-    return _exp(m, m.mul(x, math.log(2.0)))
 
 
 _LOG_POLY = [7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1,
@@ -195,12 +222,16 @@ _SIN_POLY = [-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1]
 _COS_POLY = [2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2]
 
 
+LARGE_ANGLE = 1e5
+"""Above it reducing an angle by a few multiplications loses digits; the C library takes over."""
+
+
 def _sincos(m: _Math, x: Value, shift: int) -> Value:
-    """sin(x + shift*pi/2), accurate for |x| up to about 10^5."""
+    """sin(x + shift*pi/2)"""
     n = m.call("rint", m.mul(x, 2.0 / math.pi))
-    r = m.fma(n, -1.5703125, x)
-    r = m.fma(n, -4.837512969970703125e-4, r)
-    r = m.fma(n, -7.549789948768648e-8, r)
+    r = m.fma(n, -1.5707963705062866, x)  # exact; pi/2 in three float32 parts
+    r = m.fma(n, 4.371138828673793e-08, r)
+    r = m.fma(n, 1.7151245100058819e-15, r)
     quadrant = m.iop(expr.BitAnd, m.iop(expr.Add, m.to_int(n), shift), 3)
     z = m.mul(r, r)
     sine = m.fma(m.mul(m.poly(z, _SIN_POLY), z), r, r)
@@ -208,7 +239,28 @@ def _sincos(m: _Math, x: Value, shift: int) -> Value:
     odd = m.iop(expr.NE, m.iop(expr.BitAnd, quadrant, 1), 0)
     result = m.select(odd, cosine, sine)
     negative = m.iop(expr.GE, quadrant, 2)
-    return m.select(negative, m.sub(m.num(-0.0), result), result)
+    result = m.select(negative, m.sub(m.num(-0.0), result), result)
+    if not shift:
+        result = m.select(m.op(expr.EQ, x, 0.0), x, result)  # keeps the sign of zero
+    small = m.op(expr.LE, m.call("fabs", x), LARGE_ANGLE)  # false for NaN
+    return _unless(m, small, result, lambda: per_lane(m.b, ("sinf", "cosf")[shift], [x]))
+
+
+def _unless(m: _Math, usual: Value, result: Value, other: Callable[[], Value]) -> Value:
+    """`result` in the lanes where `usual` holds; `other` is only computed if some lane needs it."""
+    b, text = m.b, usual.text
+    if m.lanes > 1:
+        bits = b.emit(f"bitcast {usual.ty} {text} to i{m.lanes}")
+        text = b.emit(f"icmp eq i{m.lanes} {bits}, -1")
+    rare, done, before = b.label("rare"), b.label("done"), b.block
+    b.branch(text or "", done, rare)
+    b.place(rare)
+    chosen = m.select(usual, result, other())
+    after = b.block
+    b.jump(done)
+    b.place(done)
+    phi = f"phi {result.ty} [ {result.text}, %{before} ], [ {chosen.text}, %{after} ]"
+    return Value(m.dtype, b.emit(phi))
 
 
 def _rsqrt(m: _Math, x: Value) -> Value:

@@ -1,0 +1,174 @@
+"""Accuracy of the elementary functions over the whole range of their argument.
+
+Errors are in units in the last place (ulp) of the result, against float64. Results below the
+smallest normal number may become zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.runtime.executable import Executable
+
+COUNT = 1 << 15
+
+# function: (largest error in float32, in float64)
+BOUNDS = {
+    "exp": (1.5, 1), "exp2": (1.5, 1), "exp10": (1, 2), "log": (1, 1), "log2": (2, 1),
+    "log10": (2, 2), "log1p": (1, 1), "sqrt": (0.5, 0.5), "rsqrt": (1.5, 1.5), "sin": (2, 1),
+    "cos": (2, 1), "tan": (2, 1), "asin": (1, 1), "acos": (1, 1), "atan": (1, 1), "sinh": (2, 2),
+    "cosh": (2, 2), "tanh": (1.5, 2), "asinh": (2, 2), "acosh": (2, 2), "atanh": (2, 2),
+    "erf": (5, 1), "sigmoid": (2.5, 2), "floor": (0, 0), "ceil": (0, 0), "trunc": (0, 0),
+    "round": (0, 0), "nearbyint": (0, 0), "fabs": (0, 0),
+}  # fmt: skip
+
+FUNCTION = """
+    @T.prim_func
+    def vector_{f}(A: T.Buffer(({n},), "{d}"), C: T.Buffer(({n},), "{d}")):
+        for i in range({n} // 16):
+            for j in T.vectorized(16):
+                C[i * 16 + j] = T.call_intrin("{d}", "{f}", A[i * 16 + j])
+
+    @T.prim_func
+    def scalar_{f}(A: T.Buffer(({n},), "{d}"), C: T.Buffer(({n},), "{d}")):
+        for i in range({n}):
+            C[i] = T.call_intrin("{d}", "{f}", A[i])
+
+    @R.function
+    def {f}(a: R.Tensor(({n},), "{d}")):
+        cls = M
+        x = R.call_tir(cls.vector_{f}, (a,), out_sinfo=R.Tensor(({n},), "{d}"))
+        y = R.call_tir(cls.scalar_{f}, (a,), out_sinfo=R.Tensor(({n},), "{d}"))
+        return (x, y)
+"""
+
+
+def _round_half_away(x: Any) -> Any:
+    whole = np.trunc(x)
+    return np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), whole)
+
+
+REFERENCE: dict[str, Callable[[Any], Any]] = {
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "rsqrt": lambda x: 1 / np.sqrt(x),
+    "erf": np.vectorize(math.erf), "nearbyint": np.rint, "round": _round_half_away,
+    "fabs": np.abs, "exp10": lambda x: np.power(np.float128(10), x), "asin": np.arcsin,
+    "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh,
+    "atanh": np.arctanh,
+}  # fmt: skip
+
+SPECIAL = [
+    0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-45, -1e-45,
+    1.17549435e-38, 1.1754942e-38, 3.4028235e38, -3.4028235e38, 88.72283, 88.72284, -87.33654,
+    -87.4, -104.0, 127.5, 128.0, -126.0, 0.625, 0.62499994, 3.9, 4.0, 9.0, 1e5, 100000.01, 1e10,
+    0.99999994, 8388609.0, 16777217.0,
+]  # fmt: skip
+
+
+def samples(dtype: str) -> Any:
+    """All magnitudes, common ranges, multiples of pi, and special values."""
+    rng = np.random.default_rng(17)
+    kind = numpy_dtype(dtype)
+    words = rng.integers(0, 256, (COUNT // 2) * kind.itemsize, dtype=np.uint8).view(kind)
+    parts = [
+        words,
+        rng.uniform(-10, 10, COUNT // 4),
+        rng.uniform(-100, 100, COUNT // 8),
+        rng.normal(size=COUNT // 16) * 1e4,
+        np.arange(COUNT // 32) * (math.pi / 2),
+        SPECIAL,
+    ]
+    with np.errstate(all="ignore"):
+        x = np.concatenate([np.asarray(p, "float64") for p in parts]).astype(kind)
+    return np.resize(x, COUNT)
+
+
+@cache
+def executable(dtype: str) -> Executable:
+    body = "".join(FUNCTION.format(f=f, d=dtype, n=COUNT) for f in BOUNDS)
+    head = "from relaxlab.script import ir as I, relax as R, tir as T\n@I.ir_module\nclass M:\n"
+    return rl.compile(rl.parse(head + body), use_cache=False, threads=1)
+
+
+def run(dtype: str, name: str) -> tuple[Any, Any, Any]:
+    """Arguments, results and exact results; vectors and scalars give the same bits."""
+    x = samples(dtype)
+    vector, scalar = executable(dtype)[name](x)
+    np.testing.assert_array_equal(np.isnan(vector), np.isnan(scalar))
+    same = np.isnan(vector.astype("float64")) | (bits(vector) == bits(scalar))
+    assert same.all(), (x[~same][:5], vector[~same][:5], scalar[~same][:5])
+    wide = np.float128 if dtype == "float64" else np.float64
+    function = REFERENCE.get(name) or getattr(np, name)
+    with np.errstate(all="ignore"):
+        return x, vector, function(x.astype("float64").astype(wide)).astype(wide)
+
+
+def bits(x: Any) -> Any:
+    return x.view(f"u{x.dtype.itemsize}")
+
+
+def check(dtype: str, name: str, bound: float) -> None:
+    x, got, exact = run(dtype, name)
+    with np.errstate(all="ignore"):
+        want = exact.astype(got.dtype)
+    info = ml_finfo(dtype)
+    tiny = info.smallest_normal
+    wrong = np.isnan(got) != np.isnan(want)
+    assert not wrong.any(), (name, x[wrong][:5], got[wrong][:5], want[wrong][:5])
+    # Next to infinity one rounding decides.
+    almost = np.abs(exact) > np.float64(info.max) * (1 - 2.0**-9)
+    wrong = (np.isinf(got) != np.isinf(want)) & ~almost & ~np.isnan(want)
+    assert not wrong.any(), (name, x[wrong][:5], got[wrong][:5], want[wrong][:5])
+    wrong = np.isinf(got) & (np.sign(got.astype("float64")) != np.sign(exact))
+    assert not wrong.any(), (name, x[wrong][:5], got[wrong][:5])
+    finite = np.isfinite(got) & np.isfinite(want)
+    exact, near, places = exact[finite], got[finite].astype(exact.dtype), x[finite]
+    with np.errstate(all="ignore"):
+        exponent = np.floor(np.log2(np.maximum(np.abs(exact), tiny)))
+    ulp = np.exp2(exponent) * float(info.eps)
+    error = np.abs(near - exact)
+    error = np.where((np.abs(exact) < tiny) & (np.abs(near) <= tiny), 0, error / ulp)
+    at = int(error.argmax())
+    print(f"{name} of {dtype}: {float(error[at]):.3f} ulp at {places[at]!r}")
+    assert error[at] <= bound, (name, places[at], near[at], exact[at])
+
+
+def ml_finfo(dtype: str) -> Any:
+    import ml_dtypes
+
+    return ml_dtypes.finfo(numpy_dtype(dtype))
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_float32(name: str) -> None:
+    check("float32", name, BOUNDS[name][0])
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.skipif(np.finfo(np.longdouble).eps > 1e-18, reason="needs a wider reference")
+def test_float64(name: str) -> None:
+    if name == "erf":
+        pytest.skip("no wider reference")
+    check("float64", name, BOUNDS[name][1])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", BOUNDS)
+def test_half_precision_rounds_a_float32_result(name: str, dtype: str) -> None:
+    check(dtype, name, 0.51 if BOUNDS[name][0] else 0)
+
+
+@pytest.mark.parametrize("name", ["sin", "fabs", "floor", "tanh", "erf", "round", "nearbyint"])
+def test_zeros_keep_their_sign(name: str) -> None:
+    x, got, _ = run("float32", name)
+    zeros = x == 0
+    np.testing.assert_array_equal(
+        np.signbit(got[zeros]), np.signbit(np.abs(x[zeros]) if name == "fabs" else x[zeros])
+    )
