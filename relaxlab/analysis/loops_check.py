@@ -240,13 +240,14 @@ class _Checker:
         if not block.writes:
             return
         known = {r.buffer for r in block.writes} | {m.buffer for m in block.match_buffers}
-        known |= {
-            b for n in walk(block.body) if isinstance(n, loops.Block) for b in n.alloc_buffers
-        }
+        inner = [n for n in walk(block.body) if isinstance(n, loops.Block)]
+        known |= {b for n in (block, *inner) for b in n.alloc_buffers}
+        viewed = {m.buffer: m.source.buffer for n in inner for m in n.match_buffers}
+        for view in list(viewed):  # a view of a view
+            while viewed[view] in viewed:
+                viewed[view] = viewed[viewed[view]]
         for n in walk(block.body):
-            if isinstance(n, loops.BufferStore) and n.buffer not in known | set(
-                block.alloc_buffers
-            ):
+            if isinstance(n, loops.BufferStore) and viewed.get(n.buffer, n.buffer) not in known:
                 self.report(
                     "E0333",
                     f"{n.buffer.name} is written, but T.writes does not name it",
