@@ -205,8 +205,10 @@ class Builder:
         if v.lanes != 1:
             raise ValueError(f"cannot make {lanes} lanes of a {v.dtype}")
         if v.dtype == "int64":
-            zeros = (0,) * lanes
-            return Value(with_lanes("int64", lanes), None, base=v, offsets=zeros, index=v.index)
+            base, offset = (int_value(0), v.const) if isinstance(v.const, int) else (v, 0)
+            dtype, offsets = with_lanes("int64", lanes), (offset,) * lanes
+            nonneg = v.nonneg
+            return Value(dtype, None, base=base, offsets=offsets, nonneg=nonneg, index=v.index)
         text = self.splat_text(v.text or "", llvm_type(v.dtype), lanes)
         return Value(with_lanes(v.dtype, lanes), text, splat=v.const)
 

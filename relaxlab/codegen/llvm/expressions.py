@@ -65,7 +65,7 @@ def emit_expr(s: Scope, e: expr.PrimExpr) -> Value:
         case loops.BufferLoad(buffer, indices):
             return _load(s, memory_of(s, buffer), [emit_expr(s, i) for i in indices])
         case expr.Cast(to, value):
-            return cast(b, emit_expr(s, value), to)
+            return _convert(b, emit_expr(s, value), to)
         case expr.Not(a):
             return _not(b, emit_expr(s, a))
         case expr.Select(c, x, y):
@@ -88,6 +88,14 @@ def memory_of(s: Scope, buffer: loops.Buffer) -> Memory:
     if buffer not in s.memory:
         raise CodegenError(f"buffer {buffer.name!r} is not declared in {s.function!r}")
     return s.memory[buffer]
+
+
+def _convert(b: Builder, v: Value, to: str) -> Value:
+    """A conversion; a float that the integer type cannot hold becomes some integer."""
+    result = cast(b, v, to)
+    if is_float(v.dtype) and is_int(to) and result.text is not None:
+        return Value(result.dtype, b.emit(f"freeze {result.ty} {result.text}"))
+    return result
 
 
 def _load(s: Scope, memory: Memory, indices: list[Value]) -> Value:

@@ -1,0 +1,112 @@
+"""Compiling single loop functions and calling them on arrays, without a graph around them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from relaxlab.codegen.llvm import jit
+from relaxlab.codegen.llvm.kernel import emit_kernel
+from relaxlab.codegen.llvm.support import support_functions, symbol_of
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.module import Module
+from relaxlab.ir.target import Target
+from relaxlab.passes.host import kernel_symbols
+from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.openmp import load_openmp
+from relaxlab.script.parser import parse
+
+HEAD = "from relaxlab.script import ir as I, tir as T\n@I.ir_module\nclass M:\n"
+
+
+def parse_kernels(*texts: str) -> Module:
+    """A module of loop functions given as text, each starting at `def name(...)`."""
+    body = ""
+    for text in texts:
+        lines = text.strip("\n").splitlines()
+        indent = len(lines[0]) - len(lines[0].lstrip())
+        body += "    @T.prim_func\n" + "".join(f"    {line[indent:]}\n" for line in lines)
+    return parse(HEAD + body)
+
+
+def module_text(mod: Module, target: Target | None = None) -> tuple[str, dict[str, Any]]:
+    """LLVM IR of all loop functions of a module, and the emitted kernels by name."""
+    declarations: dict[str, str] = {}
+    texts = support_functions(declarations)
+    kernels: dict[str, Any] = {}
+    for name, f in mod.items():
+        if isinstance(f, PrimFunc):
+            kernels[name] = emit_kernel(f, name, declarations)
+    texts += [k.text for k in kernels.values()]
+    return jit.module_text(texts, declarations, target or Target.host()), kernels
+
+
+def optimised(mod: Module, target: Target | None = None) -> str:
+    """The LLVM IR after LLVM's passes."""
+    module, _ = jit.optimise(module_text(mod, target)[0], target or Target.host())
+    return str(module)
+
+
+class Kernels:
+    """The loop functions of a module as callables, run by one thread."""
+
+    def __init__(self, mod: Module) -> None:
+        load_openmp()
+        self.mod = mod
+        self.text, self.kernels = module_text(mod)
+        self.code = jit.LoadedObject(jit.compile_object(self.text, Target.host()), Target.host())
+
+    def __call__(self, name: str, arrays: list[Any], **symbols: int) -> int:
+        """Run a kernel on arrays; its symbols by name. Returns the number of its failure or 0."""
+        func = self.mod[name]
+        assert isinstance(func, PrimFunc)
+        args: list[Any] = [ctypes.c_void_p(a.__array_interface__["data"][0]) for a in arrays]
+        args += [ctypes.c_int64(symbols[s.name]) for s in kernel_symbols(func)]
+        args += [ctypes.c_int64(0), ctypes.c_int64(1)]
+        failed = ctypes.c_int64(0)
+        fails = bool(self.kernels[name].failures)
+        if fails:
+            args.append(ctypes.byref(failed))
+        function = ctypes.CFUNCTYPE(ctypes.c_int64 if fails else None)
+        entry = function(self.code.address(symbol_of(name)))
+        entry.argtypes = None  # type: ignore[assignment]
+        return entry(*args) or 0
+
+    def agree(self, name: str, arrays: list[Any], scalars: tuple[int, ...] = (), **symbols: int):
+        """Run natively and by the interpreter on copies; both must leave the same arrays. Returns
+        them."""
+        mine, theirs = ([a.copy() for a in arrays] for _ in range(2))
+        assert self(name, mine, **symbols) == 0
+        func = self.mod[name]
+        assert isinstance(func, PrimFunc)
+        interpret_prim_func(func, [*theirs, *scalars], name=name)
+        for i, (a, b) in enumerate(zip(mine, theirs, strict=True)):
+            np.testing.assert_array_equal(a, b, err_msg=f"buffer {i} of {name}")
+        return mine
+
+
+@contextmanager
+def at_the_end_of_memory(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+    """A copy whose last byte is the last of a page, with no readable page after it."""
+    page = 4096
+    size = -(-array.nbytes // page) * page or page
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    start = libc.mmap(None, size + page, 3, 0x22, -1, 0)
+    assert start not in (None, 2**64 - 1)
+    assert libc.mprotect(start + size, page, 0) == 0
+    raw = (ctypes.c_uint8 * size).from_address(start)
+    view = np.frombuffer(raw, np.uint8)[size - array.nbytes :].view(array.dtype)
+    view = view.reshape(array.shape)
+    view[...] = array
+    try:
+        yield view
+    finally:
+        libc.munmap(start, size + page)
