@@ -142,9 +142,8 @@ def _start(entry: Entry, settings: Settings, model: Path, folder: Path, stack: E
     row = entry.row
     file = model if row.weights is None else dequantised(model, row.weights, folder)
     options = {"model": str(file), "threads": settings.threads, **row.options}
-    # Empty: nothing compiled before may be found. (Inductor cannot handle a name with spaces.)
-    own = str(folder / row.name.replace(" ", "-"))
-    environment = {"RELAXLAB_CACHE": own, "TORCHINDUCTOR_CACHE_DIR": own}
+    # An empty cache: nothing compiled before may be found.
+    environment = {"RELAXLAB_CACHE": str(folder / row.name), **row.environment}
     starts = ("cold", "warm") if row.ours else ("cold",)
     try:
         for kind in starts:

@@ -17,7 +17,7 @@
 
 #define MAX_THREADS 256
 #define DOTS (1L << 21)
-#define AHEAD 1024 /* words from the data in use to the data that is prefetched */
+#define AHEAD 4096 /* words from the data in use to the data that is prefetched */
 
 static pthread_barrier_t barrier;
 static const int32_t *data;
@@ -37,7 +37,7 @@ static inline int32_t sum(const int32_t *x, size_t n, int prefetch) {
     int32_t acc[8][16] = {{0}};
     for (size_t i = 0; i + 128 <= n; i += 128) {
         if (prefetch)
-            for (int u = 0; u < 8; u++) __builtin_prefetch(x + i + AHEAD + 16 * u);
+            for (int u = 0; u < 8; u++) __builtin_prefetch(x + i + AHEAD + 16 * u, 0, 2);
         for (int u = 0; u < 8; u++)
             for (int v = 0; v < 16; v++) acc[u][v] += x[i + 16 * u + v];
     }

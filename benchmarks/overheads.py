@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks.process import output_of
 
 IMPORTS = {"import_s": "relaxlab", "import_generate_s": "relaxlab.models.generate"}
+IMPORT_REPEATS = 3
 REPEATS = 15
 CALLS = 2000
 
@@ -43,7 +44,9 @@ def measure(python: Path) -> dict[str, float]:
 
 def _import_s(python: Path, module: str) -> float:
     code = f"import time; s = time.perf_counter(); import {module}; print(time.perf_counter() - s)"
-    return statistics.median(float(output_of([str(python), "-c", code])) for _ in range(5))
+    return statistics.median(
+        float(output_of([str(python), "-c", code])) for _ in range(IMPORT_REPEATS)
+    )
 
 
 def _call_us(function: Callable[..., Any], *args: Any) -> float:

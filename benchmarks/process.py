@@ -52,6 +52,7 @@ class Worker:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._printed,
             )  # fmt: skip
         except OSError as error:
+            self._printed.close()
             raise WorkerFailed(f"{python} cannot be run: {error.strerror}") from None
         answer = self._answer(START_S)
         self.about: dict[str, Any] = answer["about"]

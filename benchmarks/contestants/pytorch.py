@@ -1,9 +1,8 @@
 """The same Llama in plain PyTorch, with dequantised weights and a static KV cache.
 
-A block for one position is compiled by `torch.compile` once and serves all layers; prompts run
-uncompiled, where kernels are long enough to hide the interpreter. What is written unusually here
-was measured to be faster: the products of a single position as `mv`, and its query heads that share
-keys as rows of one product.
+What is written unusually here was measured to be faster: products of a single position as `mv`, its
+query heads that share keys as rows of one product, and a norm of small operations. Compiling the
+block of a single position with `torch.compile` gained nothing over that.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ from relaxlab.models.config import LlamaConfig, config_from_gguf
 from relaxlab.models.gguf import GGUF, read_gguf
 
 CONTEXT = 1024
-PART = 256
-"""One position looks at a multiple of so many cached ones: few shapes, so few compilations."""
 
 
 class PyTorch(Contestant):
@@ -32,13 +29,7 @@ class PyTorch(Contestant):
         torch.set_num_threads(threads)
         start = time.perf_counter()
         self._model = Llama(read_gguf(model), getattr(torch, dtype))
-        loaded = time.perf_counter()
-        self.feed([0])
-        self.about = {
-            "version": torch.__version__,
-            "load_s": loaded - start,
-            "compile_s": time.perf_counter() - loaded,
-        }
+        self.about = {"version": torch.__version__, "load_s": time.perf_counter() - start}
 
     def reset(self) -> None:
         self._model.past = 0
@@ -66,7 +57,6 @@ class Llama:
         frequencies = torch.from_numpy(config.inverse_frequencies()).double()
         angles = torch.arange(CONTEXT).double()[:, None] * frequencies
         self.cos, self.sin = angles.cos().to(dtype), angles.sin().to(dtype)
-        self.step = torch.compile(block, dynamic=False)
 
     def logits(self, ids: Tensor) -> Tensor:
         """Logits (vocab_size,) after `ids`, which join the sequence."""
@@ -76,13 +66,10 @@ class Llama:
         positions = torch.arange(self.past, self.past + n)
         cos, sin = self.cos[positions], self.sin[positions]
         end = self.past + n
-        if n == 1:
-            end = -(-end // PART) * PART
         mask = torch.arange(end) <= positions[:, None]
-        run = self.step if n == 1 else block
         x = functional.embedding(ids, self.embedding)
         for weights, cache in zip(self.blocks, self.cache[..., :end, :], strict=True):
-            x = run(config, x, weights, cache, positions, cos, sin, mask)
+            x = block(config, x, weights, cache, positions, cos, sin, mask)
         self.past += n
         return product(rms_norm(x[-1:], self.norm, config.norm_eps), self.head)[0]
 
@@ -115,7 +102,8 @@ def block_weights(config: LlamaConfig, layer: int, read: Any) -> dict[str, Tenso
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    return functional.rms_norm(x, x.shape[-1:], weight, eps)
+    wide = x.float()
+    return (wide * torch.rsqrt((wide * wide).mean(-1, keepdim=True) + eps)).to(x.dtype) * weight
 
 
 def product(x: Tensor, weight: Tensor) -> Tensor:
