@@ -56,5 +56,7 @@ INTRINSICS: dict[str, Intrinsic] = {
         Intrinsic("prefetch", 1, "given", pure=False),
         # Threads of a GPU block meet here: tvm_storage_sync(StringImm scope).
         Intrinsic("tvm_storage_sync", 1, "given", pure=False),
+        # The value in the lane of a warp whose number is one's own xor the (constant) mask.
+        Intrinsic("warp_shuffle_xor", 2, pure=False),
     )
 }

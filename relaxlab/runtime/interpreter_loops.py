@@ -353,6 +353,8 @@ class _Writer:
             return "None"
         if e.op not in INTRINSICS:
             raise ExecutionError(f"unknown intrinsic {e.op!r}")
+        if e.op not in MEANINGS:
+            raise ExecutionError(f"{e.op} needs the threads of a GPU, which run side by side")
         args = [self.expr(a, scope) for a in e.args]
         meaning = self.constant(MEANINGS[e.op], ("meaning", e.op))
         return f"{meaning}({', '.join([self.dtype(e.result_dtype), *args])})"

@@ -1,0 +1,1 @@
+"""Loop functions bound to GPU threads: to launches, to CUDA C, to PTX and cubin."""

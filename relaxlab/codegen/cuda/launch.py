@@ -1,0 +1,64 @@
+"""What a scheduled loop function is on a GPU: launches, and what each thread of them runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaxlab.ir.expr import IntImm, PrimExpr, Var
+from relaxlab.ir.loops import Buffer, Stmt
+
+WARP = 32
+"""Threads that run in step and can exchange registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadAxis:
+    """`var` is the index of the block or thread along axis `name` (`blockIdx.x`, `threadIdx.y`),
+    from 0 to `extent` - 1. A threadIdx axis has a constant extent."""
+
+    name: str
+    var: Var
+    extent: PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One CUDA kernel.
+
+    `body` has no blocks and no thread loops: every thread of every block runs all of it, with
+    its own values of the axes' variables. Loops are serial, unrolled or vectorized. Threads of a
+    block meet at `Evaluate(tvm_storage_sync("shared"))`; lanes of a warp exchange values by
+    `warp_shuffle_xor(value, mask)`. `shared` buffers exist once per block, `local` ones once per
+    thread; both have constant shapes. `buffers` and `scalars` are the parameters, symbols of
+    buffers' shapes included. The launch happens where `condition` (over scalars) holds.
+    """
+
+    name: str
+    condition: PrimExpr
+    axes: tuple[ThreadAxis, ...]
+    buffers: tuple[Buffer, ...]
+    scalars: tuple[Var, ...]
+    shared: tuple[Buffer, ...]
+    local: tuple[Buffer, ...]
+    body: Stmt
+
+    def extents(self, kind: str) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
+        """The sizes along x, y and z of `blockIdx` (the grid) or `threadIdx` (a block)."""
+        known = {axis.name: axis.extent for axis in self.axes}
+        x, y, z = (known.get(f"{kind}.{d}", IntImm(1)) for d in "xyz")
+        return x, y, z
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceKernel:
+    """A loop function as launches, made one after the other on one stream.
+
+    `buffers` are its parameters, `workspace` main memory that it allocates itself (empty after
+    `lift_workspace`), `scalars` its symbols in the order of `passes.host.kernel_symbols`.
+    """
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    scalars: tuple[Var, ...]
+    workspace: tuple[Buffer, ...]
+    launches: tuple[Launch, ...]
