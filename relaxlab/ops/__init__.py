@@ -10,6 +10,7 @@ from relaxlab.ir.op_table import op_names
 from relaxlab.ops import (  # noqa: F401
     attention,
     calls,
+    conv,
     create,
     datatype,
     elementwise,

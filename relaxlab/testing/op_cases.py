@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from relaxlab.testing.op_cases_conv import conv
 from relaxlab.testing.op_check import OpCase, Scalar, Shape, Symbol, T
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -382,5 +383,6 @@ FAMILIES = {
     "reduce": reduce,
     "index": index,
     "search_sort": search_sort,
+    "conv": conv,
 }
 """Functions giving the cases of each family."""

@@ -1,0 +1,362 @@
+"""Convolutions of one, two and three dimensions and their transposes (`R.nn.conv2d`, ...)."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir import expr, graph
+from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.types import TensorType, Type
+from relaxlab.ops import scalar, te
+from relaxlab.ops.datatype import dtype_attr
+from relaxlab.ops.define import TypesOf, attr, common_dtype, define, fail, params, tensor_arg
+from relaxlab.ops.layouts import SPATIAL, Layout, Window, layout_attr, paddings, per_dimension
+from relaxlab.ops.reduce import narrow
+from relaxlab.ops.shapes import Shape, differ, impossible, simplify
+
+Array = np.ndarray[Any, Any]
+Indices = tuple[PrimExpr, ...]
+
+
+# --- What both directions share ---------------------------------------------------------------
+
+
+def _layouts(call: graph.Call, dims: int) -> tuple[Layout, Layout, Layout]:
+    """Of data, kernel and result; the kernel's letters are (O, I, spatial)."""
+    spatial = SPATIAL[dims]
+    data = layout_attr(call, "data_layout", f"NC{spatial}")
+    kernel = layout_attr(call, "kernel_layout", f"OI{spatial}")
+    return data, kernel, layout_attr(call, "out_layout", f"NC{spatial}", data)
+
+
+def _windows(call: graph.Call, kernel: Shape) -> tuple[Window, ...]:
+    """One window for each spatial extent of the kernel."""
+    strides = per_dimension(call, "strides", len(kernel), 1)
+    dilations = per_dimension(call, "dilation", len(kernel), 1)
+    pads = paddings(call, len(kernel))
+    rows = zip(kernel, strides, dilations, pads, strict=True)
+    return tuple(Window(k, s, d, before, after) for k, s, d, (before, after) in rows)
+
+
+def _groups(call: graph.Call) -> int:
+    groups = attr(call, "groups")
+    if not isinstance(groups, int) or groups < 1:
+        raise fail(call, f"groups must be at least 1, is {groups}")
+    return groups
+
+
+def _in_groups(call: graph.Call, channels: PrimExpr, what: str) -> PrimExpr:
+    """The channels of one group. Raises when they do not divide."""
+    groups = _groups(call)
+    if groups == 1:
+        return channels
+    remainder = expr.EQ(expr.binary(expr.FloorMod, channels, groups), te.ZERO)
+    if impossible(call, remainder, f"{channels} {what} do not divide into {groups} groups"):
+        raise fail(call, f"{channels} {what} do not divide into {groups} groups")
+    return simplify(channels // groups)
+
+
+def _operands(
+    call: graph.Call, tys: TypesOf, dims: int
+) -> tuple[TensorType, TensorType, str | None]:
+    """Data, kernel and the result's dtype; checks ranks, dtypes and attributes."""
+    x, w = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
+    for name, t in (("data", x), ("weight", w)):
+        if t.ndim not in (-1, dims + 2):
+            raise fail(call, f"{name} must have {dims + 2} dimensions, is {t}")
+    dtype = common_dtype(call, x, w)
+    if dtype == "bool":
+        raise fail(call, "takes numbers, not bool", "convert with R.astype")
+    _layouts(call, dims)
+    _windows(call, (te.ZERO,) * dims)
+    _groups(call)
+    return x, w, dtype_attr(call, "out_dtype") or dtype
+
+
+def _weighted_sum(
+    shape: Shape, axes: tuple[te.Axis, ...], factors: Any, out_dtype: str, name: str
+) -> te.Tensor:
+    """The sum over `axes` of the product of `factors(*indices)`, in float32 for halves."""
+    wide = scalar.accumulator_of(out_dtype)
+
+    def element(*i: PrimExpr) -> te.Reduce:
+        a, b = (scalar.cast(f, wide) for f in factors(i))
+        return te.te_sum(expr.Mul(a, b), *axes)
+
+    return narrow(te.compute(shape, element, name), out_dtype)
+
+
+def _kernel_axes(kernel: Shape) -> tuple[te.Axis, ...]:
+    return tuple(te.reduce_axis(e, f"k{d}") for d, e in enumerate(kernel))
+
+
+# --- Convolution ------------------------------------------------------------------------------
+
+
+def _conv_infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
+    x, w, dtype = _operands(call, tys, dims)
+    if x.shape is None or w.shape is None:
+        return TensorType(None, dtype, dims + 2)
+    data, kernel, result = _layouts(call, dims)
+    batch, channels, *extents = data.take(x.shape)
+    outputs, inputs, *sizes = kernel.take(w.shape)
+    if differ(call, _in_groups(call, channels, "channels"), inputs, "the channels per group"):
+        raise fail(
+            call,
+            f"data has {channels} channels in {_groups(call)} groups, weight takes {inputs} each",
+        )
+    _in_groups(call, outputs, "output channels")
+    spatial = [
+        _conv_extent(call, e, window)
+        for e, window in zip(extents, _windows(call, tuple(sizes)), strict=True)
+    ]
+    return TensorType(result.put((batch, outputs, *spatial)), dtype)
+
+
+def _conv_extent(call: graph.Call, extent: PrimExpr, w: Window) -> PrimExpr:
+    rest = simplify(extent + (w.before + w.after) - w.span)
+    claim = f"the padded extent of {extent} is smaller than the kernel's {w.span}"
+    if impossible(call, expr.GE(rest, te.ZERO), claim):
+        raise fail(call, claim)
+    return simplify(rest // w.stride + 1)
+
+
+def padded(
+    x: te.Tensor, layout: Layout, windows: tuple[Window, ...], fill: PrimExpr, name: str
+) -> te.Tensor:
+    """`x` with `fill` around its spatial dimensions; `x` itself where nothing is padded."""
+    if not any(w.padded for w in windows):
+        return x
+    before = layout.put((0, 0, *(w.before for w in windows)))
+    after = layout.put((0, 0, *(w.after for w in windows)))
+    shape = tuple(simplify(e + (a + b)) for e, a, b in zip(x.shape, before, after, strict=True))
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        inside: list[PrimExpr] = []
+        for v, e, a, b in zip(i, x.shape, before, after, strict=True):
+            inside += [expr.LE(expr.const(a), v)] if a else []
+            inside += [expr.LT(v, e + a)] if b else []
+        value = x[tuple(v - a for v, a in zip(i, before, strict=True))]
+        return scalar.if_then_else(expr.all_of(inside), value, fill)
+
+    return te.compute(shape, element, name)
+
+
+def _conv_emit(
+    call: graph.Call, out: TensorType, x: te.Tensor, w: te.Tensor, dims: int
+) -> te.Tensor:
+    assert out.shape is not None and out.dtype is not None
+    data, kernel, result = _layouts(call, dims)
+    outputs, inputs, *sizes = kernel.take(w.shape)
+    windows = _windows(call, tuple(sizes))
+    source = padded(x, data, windows, expr.const(0, x.dtype), "pad_temp")
+    per_group = _in_groups(call, outputs, "output channels")
+    c, taps = te.reduce_axis(inputs, "c"), _kernel_axes(tuple(sizes))
+
+    def factors(i: Indices) -> Indices:
+        n, o, *spatial = result.take(i)
+        channel = c.var if _groups(call) == 1 else o // per_group * inputs + c.var
+        at = [
+            s * window.stride + k.var * window.dilation
+            for s, k, window in zip(spatial, taps, windows, strict=True)
+        ]
+        places = kernel.put((o, c.var, *(k.var for k in taps)))
+        return source[data.put((n, channel, *at))], w[places]
+
+    return _weighted_sum(out.shape, (c, *taps), factors, out.dtype, f"T_conv{dims}d")
+
+
+def _slid(x: Array, starts: tuple[int, ...], strides: Any, counts: Any) -> Array:
+    """Every stride-th element of the trailing dimensions from `starts`, `counts` of them."""
+    cut = tuple(
+        slice(a, a + max(s * (n - 1) + 1, 0), s)
+        for a, s, n in zip(starts, strides, counts, strict=True)
+    )
+    return x[(..., *cut)]
+
+
+def _tuple_of(value: Any, count: int) -> tuple[int, ...]:
+    items = value if isinstance(value, tuple) else (value,)
+    return items * count if len(items) == 1 else items
+
+
+def _pads_of(value: Any, count: int) -> list[tuple[int, int]]:
+    items = value if isinstance(value, tuple) else (value,)
+    items = items if len(items) == 2 * count else _tuple_of(items, count) * 2
+    return list(zip(items[:count], items[count:], strict=True))
+
+
+def _order(layout: str | None, letters: str) -> list[int]:
+    return [letters.index(c) for c in letters] if layout is None else [*map(layout.index, letters)]
+
+
+def _wide_pair(data: Array, weight: Array, out_dtype: str | None) -> tuple[Array, Array, Any]:
+    out = numpy_dtype(out_dtype) if out_dtype else data.dtype
+    wide = np.dtype(scalar.accumulator_of(out.name))
+    return data.astype(wide), weight.astype(wide), out
+
+
+def _conv_reference(
+    data: Array,
+    weight: Array,
+    strides: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    data_layout: str | None = None,
+    kernel_layout: str | None = None,
+    out_layout: str | None = None,
+    out_dtype: str | None = None,
+) -> Array:
+    """One matrix product per group and element of the kernel."""
+    dims = data.ndim - 2
+    letters, kernel = f"NC{SPATIAL[dims]}", f"OI{SPATIAL[dims]}"
+    x, w, out = _wide_pair(data, weight, out_dtype)
+    x, w = x.transpose(_order(data_layout, letters)), w.transpose(_order(kernel_layout, kernel))
+    x = np.pad(x, [(0, 0), (0, 0), *_pads_of(padding, dims)])
+    strides, dilation = _tuple_of(strides, dims), _tuple_of(dilation, dims)
+    rows = zip(x.shape[2:], w.shape[2:], strides, dilation, strict=True)
+    counts = [(e - (k - 1) * d - 1) // s + 1 for e, k, s, d in rows]
+    x = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    w = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
+    y = np.zeros((x.shape[0], groups, w.shape[1], *counts), x.dtype)
+    for k in itertools.product(*map(range, w.shape[3:])):
+        starts = tuple(i * d for i, d in zip(k, dilation, strict=True))
+        part = _slid(x, starts, strides, counts)
+        y += np.einsum("ngc...,goc->ngo...", part, w[(..., *k)])
+    y = y.reshape(y.shape[0], y.shape[1] * y.shape[2], *counts)
+    return y.transpose(np.argsort(_order(out_layout or data_layout, letters))).astype(out)
+
+
+# --- Transposed convolution -------------------------------------------------------------------
+
+
+def _transpose_infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
+    x, w, dtype = _operands(call, tys, dims)
+    extra = per_dimension(call, "output_padding", dims, 0)
+    windows = _windows(call, (te.ZERO,) * dims)
+    for more, window in zip(extra, windows, strict=True):
+        if more >= max(window.stride, window.dilation):
+            raise fail(call, f"output_padding {more} must be less than the stride or the dilation")
+    if x.shape is None or w.shape is None:
+        return TensorType(None, dtype, dims + 2)
+    data, kernel, result = _layouts(call, dims)
+    batch, channels, *extents = data.take(x.shape)
+    outputs, inputs, *sizes = kernel.take(w.shape)
+    if differ(call, channels, inputs, "the channels of data and weight"):
+        raise fail(call, f"data has {channels} channels, weight takes {inputs}")
+    _in_groups(call, channels, "channels")
+    spatial: list[PrimExpr] = []
+    for e, window, more in zip(extents, _windows(call, tuple(sizes)), extra, strict=True):
+        length = (e - 1) * window.stride + window.span - (window.before + window.after) + more
+        spatial.append(simplify(length))
+        if impossible(call, expr.GE(spatial[-1], te.ZERO), f"nothing is left of {e} elements"):
+            raise fail(call, f"padding {attr(call, 'padding')} leaves nothing of {e} elements")
+    channels_out = expr.binary(expr.Mul, outputs, _groups(call))
+    return TensorType(result.put((batch, channels_out, *spatial)), dtype)
+
+
+def _transpose_emit(
+    call: graph.Call, out: TensorType, x: te.Tensor, w: te.Tensor, dims: int
+) -> te.Tensor:
+    """Each element of the result gathers the inputs whose windows hold it."""
+    assert out.shape is not None and out.dtype is not None
+    data, kernel, result = _layouts(call, dims)
+    _, channels, *extents = data.take(x.shape)
+    outputs, _, *sizes = kernel.take(w.shape)
+    windows = _windows(call, tuple(sizes))
+    per_group = _in_groups(call, channels, "channels")
+    c, taps = te.reduce_axis(per_group, "c"), _kernel_axes(tuple(sizes))
+
+    def factors(i: Indices) -> Indices:
+        n, o, *spatial = result.take(i)
+        one = _groups(call) == 1
+        channel = c.var if one else o // outputs * per_group + c.var
+        at: list[PrimExpr] = []
+        hit: list[PrimExpr] = []
+        for s, k, e, window in zip(spatial, taps, extents, windows, strict=True):
+            place = s + window.before - k.var * window.dilation
+            at.append(place // window.stride)
+            hit += [expr.GE(place, te.ZERO), expr.LT(place // window.stride, e)]
+            hit += [] if window.stride == 1 else [expr.EQ(place % window.stride, te.ZERO)]
+        value = x[data.put((n, channel, *at))]
+        zero = expr.const(0, x.dtype)
+        places = kernel.put((o if one else o % outputs, channel, *(k.var for k in taps)))
+        return scalar.if_then_else(expr.all_of(hit), value, zero), w[places]
+
+    name = f"T_conv{dims}d_transpose"
+    return _weighted_sum(out.shape, (c, *taps), factors, out.dtype, name)
+
+
+def _transpose_reference(
+    data: Array,
+    weight: Array,
+    strides: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    data_layout: str | None = None,
+    kernel_layout: str | None = None,
+    out_layout: str | None = None,
+    out_dtype: str | None = None,
+) -> Array:
+    """Each input element adds its kernel to the result; the padding is cut off at the end."""
+    dims = data.ndim - 2
+    letters, kernel = f"NC{SPATIAL[dims]}", f"OI{SPATIAL[dims]}"
+    x, w, out = _wide_pair(data, weight, out_dtype)
+    kernel_order = _order(kernel_layout or f"IO{SPATIAL[dims]}", kernel)
+    x, w = x.transpose(_order(data_layout, letters)), w.transpose(kernel_order)
+    strides, dilation = _tuple_of(strides, dims), _tuple_of(dilation, dims)
+    rows = zip(x.shape[2:], w.shape[2:], strides, dilation, strict=True)
+    full = [(e - 1) * s + (k - 1) * d + 1 for e, k, s, d in rows]
+    pads, more = _pads_of(padding, dims), _tuple_of(output_padding, dims)
+    x = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    w = w.reshape(w.shape[0], groups, w.shape[1] // groups, *w.shape[2:])
+    extents = [f + m for f, m in zip(full, more, strict=True)]
+    y = np.zeros((x.shape[0], groups, w.shape[0], *extents), x.dtype)
+    for k in itertools.product(*map(range, w.shape[3:])):
+        starts = tuple(i * d for i, d in zip(k, dilation, strict=True))
+        part = np.einsum("ngc...,ogc->ngo...", x, w[(..., *k)])
+        _slid(y, starts, strides, x.shape[3:])[...] += part
+    y = y.reshape(y.shape[0], y.shape[1] * y.shape[2], *extents)
+    cut = [slice(a, e - b) for e, (a, b) in zip(extents, pads, strict=True)]
+    y = y[(..., *cut)]
+    return y.transpose(np.argsort(_order(out_layout or data_layout, letters))).astype(out)
+
+
+def _define(dims: int) -> None:
+    letters = SPATIAL[dims]
+    window: dict[str, Any] = {"strides": 1, "padding": 0}
+    rest: dict[str, Any] = {"dilation": 1, "groups": 1, "data_layout": f"NC{letters}"}
+    results: dict[str, Any] = {"out_layout": None, "out_dtype": None}
+    define(
+        f"nn.conv{dims}d",
+        params("data weight", **window, **rest, kernel_layout=f"OI{letters}", **results),
+        partial(_conv_infer, dims=dims),
+        emit=partial(_conv_emit, dims=dims),
+        reference=_conv_reference,
+    )
+    define(
+        f"nn.conv{dims}d_transpose",
+        params(
+            "data weight",
+            **window,
+            output_padding=0,
+            **rest,
+            kernel_layout=f"IO{letters}",
+            **results,
+        ),
+        partial(_transpose_infer, dims=dims),
+        emit=partial(_transpose_emit, dims=dims),
+        reference=_transpose_reference,
+    )
+
+
+for _dims in SPATIAL:
+    _define(_dims)

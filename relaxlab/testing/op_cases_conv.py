@@ -1,0 +1,64 @@
+"""Uses of convolutions and pooling, for `check_op`."""
+
+from __future__ import annotations
+
+from relaxlab.testing.op_check import OpCase, T
+
+HALVES = ("float16", "bfloat16")
+
+
+def conv() -> list[OpCase]:
+    """Convolutions and their transposes."""
+    n = ({"n": 2}, {"n": 1}, {"n": 0})
+    hw = ({"h": 4, "w": 5}, {"h": 3, "w": 3}, {"h": 7, "w": 3})
+    odd = {"strides": (2, 1), "padding": (1, 0, 2, 1), "dilation": (1, 2)}
+    op, bytes_ = "nn.conv2d", {"dtype": "int8", "low": -9, "high": 9}
+    cases = [
+        OpCase("nn.conv1d", (T("n", 3, 8), T(4, 3, 3)), sizes=n),
+        OpCase(
+            "nn.conv1d",
+            (T(2, "w", 4), T(3, 2, 6)),
+            {
+                "groups": 2, "padding": 2, "strides": 3,
+                "data_layout": "NWC", "kernel_layout": "WIO",
+            },
+            ({"w": 6}, {"w": 1}),
+        ),
+        OpCase(op, (T(1, 2, "h", "w"), T(3, 2, 3, 3)), sizes=hw),
+        OpCase(op, (T("n", 2, 5, 6), T(3, 2, 3, 2)), odd, n),
+        OpCase(op, (T(1, "c", 4, 4), T("c", 1, 1, 1)), sizes=({"c": 1},)),
+        OpCase(op, (T(1, 4, "h", "w"), T(4, 1, 3, 3)), {"groups": 4, "padding": 1}, hw),
+        OpCase(
+            op,
+            (T(1, "h", "w", 2), T(2, 3, 2, 4)),
+            {"data_layout": "NHWC", "kernel_layout": "HWIO", "out_layout": "NCHW", "padding": 1},
+            hw,
+        ),
+        OpCase(op, (T(1, 3, 4, 4, **bytes_), T(2, 3, 3, 3, **bytes_)), {"out_dtype": "int32"}, n),
+        OpCase("nn.conv3d", (T("n", 2, 3, 4, 3), T(2, 2, 2, 3, 1)), {"padding": (1, 0, 1)}, n),
+    ]  # fmt: skip
+    for d in (*HALVES, "float64"):
+        cases.append(OpCase(op, (T("n", 2, 3, 3, dtype=d), T(2, 2, 2, 2, dtype=d)), sizes=n))
+    return cases + _transposed(n, hw)
+
+
+def _transposed(n: tuple[dict[str, int], ...], hw: tuple[dict[str, int], ...]) -> list[OpCase]:
+    op = "nn.conv2d_transpose"
+    odd = {"strides": (2, 1), "padding": (1, 0, 1, 1), "dilation": (1, 2)}
+    return [
+        OpCase("nn.conv1d_transpose", (T("n", 3, 4), T(3, 2, 3)), {"strides": 2}, n),
+        OpCase(
+            "nn.conv1d_transpose",
+            (T(1, "w", 4), T(3, 1, 4)),
+            {
+                "strides": 3, "output_padding": 2, "groups": 2,
+                "data_layout": "NWC", "kernel_layout": "WOI",
+            },
+            ({"w": 3}, {"w": 1}),
+        ),
+        OpCase(op, (T(1, 2, "h", "w"), T(2, 3, 3, 3)), {"strides": 2, "padding": 1}, hw),
+        OpCase(op, (T("n", 2, 3, 3), T(2, 2, 3, 2)), {**odd, "output_padding": (1, 0)}, n),
+        OpCase(op, (T("n", 4, 3, 3), T(4, 1, 2, 2)), {"groups": 2}, n),
+        OpCase(op, (T("n", 2, 3, 3, dtype="float16"), T(2, 2, 2, 2, dtype="float16")), sizes=n),
+        OpCase("nn.conv3d_transpose", (T("n", 2, 2, 2, 2), T(2, 1, 2, 1, 2)), {"strides": 2}, n),
+    ]  # fmt: skip
