@@ -67,7 +67,7 @@ _IDENTITY: dict[type[expr.BinaryOp], Callable[[str], PrimExpr]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Reduction:
+class Reduction:
     """`buffer[indices] = op(buffer[indices], value)`, or with the operands exchanged."""
 
     op: type[expr.BinaryOp]
@@ -148,21 +148,28 @@ def _only_block(func: PrimFunc, var: Var) -> BlockPlace:
     return place
 
 
-def _reduction_of(place: BlockPlace) -> _Reduction:
-    block = place.block
+def reduction_of(block: Block) -> Reduction | None:
+    """How the block accumulates; None if it is not one store `X[…] = X[…] op value`."""
     store = block.body
     if isinstance(store, BufferStore) and isinstance(store.value, expr.BinaryOp):
         op, accumulator = type(store.value), BufferLoad(store.buffer, store.indices)
         a, b = store.value.a, store.value.b
-        if op in _IDENTITY and isinstance(block.init, BufferStore):
+        if op in _IDENTITY:
             if a == accumulator:
-                return _Reduction(op, store.buffer, store.indices, b, True)
+                return Reduction(op, store.buffer, store.indices, b, True)
             if b == accumulator:
-                return _Reduction(op, store.buffer, store.indices, a, False)
+                return Reduction(op, store.buffer, store.indices, a, False)
+    return None
+
+
+def _reduction_of(place: BlockPlace) -> Reduction:
+    found = reduction_of(place.block)
+    if found is not None and isinstance(place.block.init, BufferStore):
+        return found
     raise ScheduleError(
-        "rfactor", describe_block(block),
+        "rfactor", describe_block(place.block),
         "the body is one store X[…] = X[…] op value with op one of +, *, min, max",
-        about=(block.name,),
+        about=(place.block.name,),
     )  # fmt: skip
 
 
@@ -191,7 +198,7 @@ def _perfect_from(place: BlockPlace, factor: For) -> For:
 
 
 def _partial_block(
-    place: BlockPlace, loop: For, reduction: _Reduction, partial: Buffer, axis: int
+    place: BlockPlace, loop: For, reduction: Reduction, partial: Buffer, axis: int
 ) -> BlockRealize:
     block = place.block
     spatial: list[tuple[IterVar, PrimExpr]] = []
@@ -238,7 +245,7 @@ def _guarded(
     condition: PrimExpr,
     value: PrimExpr,
     by_loop: dict[Var, PrimExpr],
-    reduction: _Reduction,
+    reduction: Reduction,
     place: BlockPlace,
 ) -> PrimExpr:
     """The value, or the identity where the condition fails: every partial result is initialised,
@@ -261,7 +268,7 @@ def _final_nest(
     place: BlockPlace,
     loop: For,
     around: tuple[For, ...],
-    reduction: _Reduction,
+    reduction: Reduction,
     partial: Buffer,
     axis: int,
 ) -> Stmt:

@@ -1,0 +1,178 @@
+"""A scheduled loop function to launches.
+
+The outermost statements become one launch each; see the section "CUDA" of docs/architecture.md for
+what a schedule may say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from relaxlab.codegen.cuda.bind_threads import bind_threads
+from relaxlab.codegen.cuda.launch import DeviceKernel, Launch
+from relaxlab.codegen.cuda.synchronise import synchronise
+from relaxlab.codegen.cuda.thread_loops import comment, is_sync
+from relaxlab.codegen.cuda.thread_reduction import lower_thread_reductions
+from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.lower_blocks import lower_blocks
+from relaxlab.codegen.simplify_indices import simplify_indices
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr, Var, all_of
+from relaxlab.ir.loops import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    seq,
+)
+from relaxlab.ir.node import Node, map_children, walk
+from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.passes.host import kernel_symbols
+
+TRUE = expr.IntImm(1, "bool")
+
+
+def lower_launches(func: PrimFunc, name: str, *, synchronise: bool = True) -> DeviceKernel:
+    """The launches of a loop function, in order.
+
+    Barriers are inserted unless the function has its own, or `synchronise` is False. Raises
+    CodegenError for a schedule that no GPU can run, naming what is wrong with it.
+    """
+    synchronise = synchronise and not any(is_sync(n) for n in walk(func.body))
+    nests: list[tuple[PrimExpr, Stmt]] = []
+    workspace: list[Buffer] = []
+    _split(func.body, TRUE, nests, workspace, name)
+    launches: list[Launch] = []
+    for number, (condition, nest) in enumerate(nests):
+        label = f"{_safe(name)}_kernel{number if len(nests) > 1 else ''}"
+        launches.append(_launch(func, nest, condition, label, name, synchronise))
+    return DeviceKernel(name, func.buffers, kernel_symbols(func), tuple(workspace), tuple(launches))
+
+
+def _split(
+    s: Stmt,
+    condition: PrimExpr,
+    nests: list[tuple[PrimExpr, Stmt]],
+    workspace: list[Buffer],
+    name: str,
+) -> None:
+    """Collect the nests below blocks without axes, sequences and conditions on symbols."""
+    match s:
+        case BlockRealize((), predicate, block) if (
+            predicate == TRUE and not block.match_buffers and _is_outer(block)
+        ):
+            private = [b for b in block.alloc_buffers if b.scope != "global"]
+            workspace += [b for b in block.alloc_buffers if b.scope == "global"]
+            before = len(nests)
+            _split(block.body, condition, nests, workspace, name)
+            for buffer in private:
+                _give(buffer, nests, before, name)
+        case SeqStmt(stmts):
+            for part in stmts:
+                _split(part, condition, nests, workspace, name)
+        case IfThenElse(test, then, other) if not _loads(test):
+            _split(then, all_of([condition, test]), nests, workspace, name)
+            if other is not None:
+                _split(other, all_of([condition, expr.Not(test)]), nests, workspace, name)
+        case LetStmt(var, value, body) if not _loads(value):
+            _split(substitute(body, {var: value}), condition, nests, workspace, name)
+        case _:
+            nests.append((condition, s))
+
+
+def _is_outer(block: Block) -> bool:
+    """Whether the block only holds others (or loops over them)."""
+    return block.init is None and any(isinstance(n, BlockRealize | For) for n in walk(block.body))
+
+
+def _loads(e: PrimExpr) -> bool:
+    return any(isinstance(n, BufferLoad | expr.Call) for n in walk(e))
+
+
+def _give(buffer: Buffer, nests: list[tuple[PrimExpr, Stmt]], first: int, name: str) -> None:
+    """Allocate a shared or local buffer in the one nest that uses it."""
+    users = [i for i in range(first, len(nests)) if _uses(nests[i][1], buffer)]
+    if len(users) > 1:
+        raise CodegenError(
+            f"the {buffer.scope} buffer {buffer.name!r} of {name!r} is used by several kernels; "
+            "give it the scope 'global'"
+        )
+    for i in users:
+        condition, nest = nests[i]
+        holder = Block(f"{buffer.name}_scope", (), (), (), nest, alloc_buffers=(buffer,))
+        nests[i] = (condition, BlockRealize((), TRUE, holder))
+
+
+def _uses(s: Stmt, buffer: Buffer) -> bool:
+    return any(isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer for n in walk(s))
+
+
+def _launch(
+    func: PrimFunc, nest: Stmt, condition: PrimExpr, label: str, name: str, barriers: bool
+) -> Launch:
+    if barriers:
+        nest = synchronise(nest)
+    nest, agreed = lower_thread_reductions(nest, name)
+    body, allocated = lower_blocks(_commented(nest))
+    body = simplify_indices(body, _sizes(func))
+    wrong = next((b for b in allocated if b.scope == "global"), None)
+    if wrong is not None:
+        raise CodegenError(
+            f"{name!r} allocates {wrong.name!r} in main memory inside of its loops; give it the "
+            "scope 'shared' or 'local'"
+        )
+    axes, body, renamed = bind_threads(body, allocated, agreed, _sizes(func), name)
+    used = set(_buffers(body))
+    buffers = tuple(b for b in _main_memory(func, body) if b in used)
+    mentioned = (body, *(a.extent for a in axes), *(d for b in buffers for d in b.shape))
+    symbols = set(symbols_in(mentioned))
+    return Launch(
+        label,
+        condition,
+        axes,
+        buffers,
+        tuple(v for v in kernel_symbols(func) if v in symbols),
+        tuple(b for b in renamed if b.scope == "shared" and b in used),
+        tuple(b for b in renamed if b.scope == "local" and b in used),
+        body,
+    )
+
+
+def _commented(nest: Stmt) -> Stmt:
+    """The names of the leaf blocks as comments."""
+
+    def visit(n: Node) -> Node:
+        n = map_children(n, visit)
+        if isinstance(n, BlockRealize) and n.block.iter_vars:
+            return seq(comment(n.block.name), n)
+        return n
+
+    return visit(nest)  # type: ignore[return-value]
+
+
+def _main_memory(func: PrimFunc, body: Stmt) -> Iterator[Buffer]:
+    yield from func.buffers
+    params = set(func.buffers)
+    found = dict.fromkeys(b for b in _buffers(body) if b.scope == "global" and b not in params)
+    yield from found
+
+
+def _buffers(body: Stmt) -> Iterator[Buffer]:
+    return (n.buffer for n in walk(body) if isinstance(n, BufferLoad | BufferStore))
+
+
+def _sizes(func: PrimFunc) -> Sequence[Var]:
+    """The symbols that are sizes of arrays; a scalar parameter that is none may be negative."""
+    dims = tuple(d for buffer in func.buffers for d in buffer.shape)
+    return [v for v in symbols_in(dims) if v in dims or v not in func.params]
+
+
+def _safe(name: str) -> str:
+    return "".join(c if c.isalnum() and c.isascii() else "_" for c in name)

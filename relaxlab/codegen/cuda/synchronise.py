@@ -1,0 +1,170 @@
+"""Barriers between the accesses of different threads to the same memory.
+
+Two accesses are by the same thread where, for every thread axis, the innermost loop bound to it is
+the same loop: the iterations of a thread loop are independent. Everything else that reads what was
+written before, or writes what was read or written before, waits for the block's threads. Barriers
+go as far out as possible, into the sequence that holds both accesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from relaxlab.codegen.cuda.thread_loops import (
+    SYNC,
+    is_sync,
+    is_thread_loop,
+    reduces_across,
+    thread_loops,
+)
+from relaxlab.ir.expr import Var
+from relaxlab.ir.loops import (
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    MatchBufferRegion,
+    SeqStmt,
+    Stmt,
+    While,
+    seq,
+)
+from relaxlab.ir.node import Node, children, replace, walk
+
+Threads = Mapping[str, object]
+"""Per thread axis, the innermost loop bound to it (its variable, or a mark of another turn)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    buffer: Buffer
+    write: bool
+    threads: Threads
+
+
+def synchronise(nest: Stmt) -> Stmt:
+    """The nest with barriers."""
+    axes = {n.thread or "" for n in thread_loops(nest) if is_thread_loop(n)}
+    written = {n.buffer for n in walk(nest) if isinstance(n, BufferStore)}
+    return _Synchroniser(axes, written).child(nest, {}, [])[0]
+
+
+class _Synchroniser:
+    """`axes` are the thread axes of the nest; `written` the buffers stored to somewhere in it:
+    the others need no care."""
+
+    def __init__(self, axes: set[str], written: set[Buffer]) -> None:
+        self.axes, self.written = axes, written
+
+    def child(
+        self, s: Stmt, threads: Threads, pending: list[_Access]
+    ) -> tuple[Stmt, list[_Access]]:
+        """One statement, after a barrier if it needs one; and what happened since a barrier."""
+        parts: list[Stmt] = []
+        for part in s.stmts if isinstance(s, SeqStmt) else (s,):
+            if self._conflict(pending, self._accesses(part, threads)):
+                parts.append(SYNC)
+                pending = []
+            part, pending = self._inside(part, threads, pending)
+            parts.append(part)
+        new = seq(*parts)
+        return (s if new == s else new), pending
+
+    def _inside(
+        self, s: Stmt, threads: Threads, pending: list[_Access]
+    ) -> tuple[Stmt, list[_Access]]:
+        """Barriers within one statement, none of whose accesses conflict with `pending`."""
+        if is_sync(s):
+            return s, []
+        match s:
+            case For() if is_thread_loop(s):
+                body, after = self.child(s.body, {**threads, s.thread or "": s.loop_var}, pending)
+                return replace(s, body=body), after
+            case For(kind="serial" | "unrolled") | While():
+                return self._repeated(s, threads, pending)
+            case For(body=body):
+                body, after = self.child(body, threads, pending)
+                return replace(s, body=body), after
+            case IfThenElse(_, then, other):
+                then, after = self.child(then, threads, pending)
+                if other is not None:
+                    other, also = self.child(other, threads, pending)
+                    after = [*after, *also]
+                else:
+                    after = [*pending, *after]
+                return replace(s, then_case=then, else_case=other), after
+            case LetStmt(_, _, body):
+                body, after = self.child(body, threads, pending)
+                return replace(s, body=body), after
+            case BlockRealize(_, _, block) if not _is_leaf(s):
+                body, after = self.child(block.body, threads, pending)
+                return replace(s, block=replace(block, body=body)), after
+            case _:
+                return s, [*pending, *self._accesses(s, threads)]
+
+    def _repeated(
+        self, s: For | While, threads: Threads, pending: list[_Access]
+    ) -> tuple[Stmt, list[_Access]]:
+        body, after = self.child(s.body, threads, pending)
+        carried = [self._of_an_earlier_turn(a, threads) for a in after]
+        if self._conflict(carried, self._accesses(body, threads)):
+            body, after = self.child(body, threads, carried)
+        return replace(s, body=body), [*pending, *after]
+
+    @staticmethod
+    def _of_an_earlier_turn(a: _Access, outside: Threads) -> _Access:
+        """Thread loops within the repeated statement start anew in the next turn."""
+        mine = {
+            axis: v if outside.get(axis) is v else ("earlier", v) for axis, v in a.threads.items()
+        }
+        return _Access(a.buffer, a.write, mine)
+
+    def _conflict(self, before: Iterable[_Access], after: list[_Access]) -> bool:
+        return any(
+            a.buffer is b.buffer and (a.write or b.write) and self._exchange(a.threads, b.threads)
+            for a in before
+            for b in after
+        )
+
+    def _exchange(self, a: Threads, b: Threads) -> bool:
+        """Whether the accesses may be by different threads."""
+        return any(a.get(x) is None or a.get(x) != b.get(x) for x in self.axes)
+
+    def _accesses(self, s: Node, threads: Threads) -> list[_Access]:
+        """All accesses of memory that threads share."""
+        if isinstance(s, For) and is_thread_loop(s):
+            return self._accesses(s.body, {**threads, s.thread or "": s.loop_var})
+        if isinstance(s, BlockRealize) and reduces_across(s, _variables(threads)):
+            alone = {k: v for k, v in threads.items() if k != "threadIdx.x"}
+            found = [a for c in children(s) for a in self._accesses(c, threads)]
+            return [_Access(a.buffer, a.write, alone if a.write else threads) for a in found]
+        found: list[_Access] = []
+        match s:
+            case BufferLoad(buffer):
+                self._note(found, buffer, False, threads)
+            case BufferStore(buffer):
+                self._note(found, buffer, True, threads)
+            case MatchBufferRegion(_, source):
+                self._note(found, source.buffer, False, threads)
+                self._note(found, source.buffer, True, threads)
+            case _:
+                pass
+        for c in children(s):
+            found += self._accesses(c, threads)
+        return found
+
+    def _note(self, found: list[_Access], buffer: Buffer, write: bool, threads: Threads) -> None:
+        if buffer.scope != "local" and buffer in self.written:
+            found.append(_Access(buffer, write, threads))
+
+
+def _variables(threads: Threads) -> set[Var]:
+    return {v for v in threads.values() if isinstance(v, Var)}
+
+
+def _is_leaf(realize: BlockRealize) -> bool:
+    return not any(isinstance(n, BlockRealize) for n in walk(realize.block.body))
