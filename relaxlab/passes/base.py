@@ -1,14 +1,15 @@
 """What a pass is: a pure function Module -> Module under a name, and lists of them.
 
 A pass returns the object it was given when it changes nothing, so "did it change?" is `is`.
-Decisions are recorded with `relaxlab.tracing.note`.
+Decisions are recorded with `relaxlab.tracing.note`. A pass may declare which passes it needs before
+it, and which have nothing to do after it; a `Pipeline` in an impossible order cannot be built.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +26,17 @@ class NoOptions:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A named pass with its options (a frozen dataclass); call it on a module."""
+    """A named pass with its options (a frozen dataclass); call it on a module.
+
+    needs: the passes that must have run before. ends: those that find nothing to do, or do harm,
+    after this one.
+    """
 
     name: str
     function: Callable[[Module, Any], Module]
     options: Any
+    needs: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
 
     def __call__(self, mod: Module) -> Module:
         return self.function(mod, self.options)
@@ -43,16 +50,29 @@ class Pass:
                     f"pass {self.name!r} has no option {name!r}; it has: "
                     f"{', '.join(known) or 'none'}"
                 )
-        return Pass(self.name, self.function, dataclasses.replace(self.options, **changes))
+        return dataclasses.replace(self, options=dataclasses.replace(self.options, **changes))
+
+    def __str__(self) -> str:
+        shown = [
+            f"{f.name}={getattr(self.options, f.name)}"
+            for f in dataclasses.fields(self.options)
+            if f.default is dataclasses.MISSING or getattr(self.options, f.name) != f.default
+        ]
+        return f"{self.name}({', '.join(shown)})" if shown else self.name
 
 
 _REGISTRY: dict[str, Pass] = {}
 
 
 def module_pass(
-    name: str, options: type[Any] = NoOptions
+    name: str,
+    options: type[Any] = NoOptions,
+    *,
+    needs: tuple[str, ...] = (),
+    ends: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Module, Any], Module]], Pass]:
-    """Register a function `(module, options) -> module` as the pass `name`.
+    """Register a function `(module, options) -> module` as the pass `name` (see `Pass` for `needs`
+    and `ends`).
 
     Raises ValueError when the name is taken by another file's pass.
     """
@@ -61,7 +81,7 @@ def module_pass(
         known = _REGISTRY.get(name)
         if known is not None and known.function.__module__ != function.__module__:
             raise ValueError(f"pass {name!r} is registered twice")
-        _REGISTRY[name] = Pass(name, function, options())
+        _REGISTRY[name] = Pass(name, function, options(), needs, ends)
         return _REGISTRY[name]
 
     return register
@@ -82,12 +102,60 @@ class PassFailed(Exception):
         self.trace = trace
 
 
+class PipelineError(ValueError):
+    """The passes of a pipeline cannot do their work in this order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Passes in order. `check` names what is verified after each pass that changed the module."""
+    """Passes in order; print it to see them. `check` names what is verified after each pass that
+    changed the module.
+
+    A pipeline with `normalize` in it starts from a program, and has all passes that its passes
+    need. One without continues where another stopped: only the order is checked.
+    Raises PipelineError naming each pass that is out of place, and where it belongs.
+    """
 
     passes: tuple[Pass, ...]
     check: Callable[[Module], Iterable[Any]] | None = None
+
+    def __post_init__(self) -> None:
+        problems = list(_out_of_order(self.passes))
+        if problems:
+            raise PipelineError("\n  ".join(["this pipeline cannot work:", *problems]))
+
+    def __str__(self) -> str:
+        return "\n".join(f"{i:3} {one}" for i, one in enumerate(self.passes, 1))
+
+    def before(self, name: str, *new: Pass) -> Pipeline:
+        """The pipeline with passes inserted before the first one of that name."""
+        return self._inserted(self._places(name)[0], new)
+
+    def after(self, name: str, *new: Pass) -> Pipeline:
+        """The pipeline with passes inserted after the last one of that name."""
+        return self._inserted(self._places(name)[-1] + 1, new)
+
+    def without(self, name: str) -> Pipeline:
+        """The pipeline without the passes of that name."""
+        gone = self._places(name)
+        kept = tuple(p for i, p in enumerate(self.passes) if i not in gone)
+        return dataclasses.replace(self, passes=kept)
+
+    def with_options(self, name: str, **changes: Any) -> Pipeline:
+        """The pipeline with options changed of the passes of that name."""
+        at = self._places(name)
+        new = (p.with_options(**changes) if i in at else p for i, p in enumerate(self.passes))
+        return dataclasses.replace(self, passes=tuple(new))
+
+    def _inserted(self, at: int, new: tuple[Pass, ...]) -> Pipeline:
+        return dataclasses.replace(self, passes=(*self.passes[:at], *new, *self.passes[at:]))
+
+    def _places(self, name: str) -> list[int]:
+        found = [i for i, p in enumerate(self.passes) if p.name == name]
+        if not found:
+            names = ", ".join(dict.fromkeys(p.name for p in self.passes))
+            raise KeyError(f"the pipeline has no pass {name!r}; it has: {names}")
+        return found
 
     def run(self, mod: Module) -> Trace:
         """Run all passes, recording before, after, decisions and time of each.
@@ -116,6 +184,27 @@ class Pipeline:
                 error = "the result is not well-formed:" + str(DiagnosticError(found))
         options = Attrs({f.name: getattr(one.options, f.name) for f in _fields(one.options)})
         return after, PassRecord(one.name, options, mod, after, seconds, tuple(notes), error)
+
+
+def _out_of_order(passes: tuple[Pass, ...]) -> Iterator[str]:
+    """What is wrong with the order, one line each."""
+    names = [p.name for p in passes]
+    for i, one in enumerate(passes):
+        place = f"`{one.name}` (pass {i + 1})"
+        for needed in one.needs:
+            if needed in names[:i]:
+                continue
+            if needed in names[i:]:
+                later = names.index(needed, i) + 1
+                yield f"{place} needs `{needed}` before it, which is pass {later}: swap them"
+            elif "normalize" in names:
+                yield f"{place} needs `{needed}` before it, which is missing: add it"
+        for earlier, other in enumerate(passes[:i]):
+            if one.name in other.ends:
+                yield (
+                    f"{place} comes after `{other.name}` (pass {earlier + 1}), which leaves "
+                    "nothing for it: move it to the front"
+                )
 
 
 def _fields(options: Any) -> tuple[dataclasses.Field[Any], ...]:

@@ -13,7 +13,7 @@ from relaxlab.passes.bindings import all_bindings, map_blocks, replace_body, wit
 from relaxlab.tracing import note
 
 
-@module_pass("canonicalize")
+@module_pass("canonicalize", needs=("normalize",))
 def canonicalize(mod: Module, _: NoOptions) -> Module:
     """Propagate copies and simplify tuples; the last alias of a value keeps the program's name.
 

@@ -12,7 +12,7 @@ from relaxlab.passes.effects import Aliases, Cell, base_of, overlaps, summary_of
 from relaxlab.tracing import note
 
 
-@module_pass("check_inplace_calls")
+@module_pass("check_inplace_calls", needs=("normalize",))
 def check_inplace_calls(mod: Module, _: NoOptions) -> Module:
     """Check that what a call overwrites, under any name, is not read afterwards: only then may
     other passes move calls. The module stays as it is.

@@ -11,7 +11,7 @@ from relaxlab.passes.effects import is_pure
 from relaxlab.tracing import note
 
 
-@module_pass("dead_code_elimination")
+@module_pass("dead_code_elimination", needs=("normalize",))
 def dead_code_elimination(mod: Module, _: NoOptions) -> Module:
     """Drop unread pure bindings; then private graph functions, and loop functions, that no public
     graph function reaches. A `match_cast` stays: it is a check.

@@ -15,7 +15,7 @@ from relaxlab.passes.effects import is_pure, overwritten_vars
 from relaxlab.tracing import note
 
 
-@module_pass("eliminate_common_subexpr")
+@module_pass("eliminate_common_subexpr", needs=("normalize",))
 def eliminate_common_subexpr(mod: Module, _: NoOptions) -> Module:
     """Bind a second evaluation of the same pure call to the first one's variable.
 

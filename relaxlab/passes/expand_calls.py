@@ -19,7 +19,22 @@ DEVICE = graph.PrimValue(expr.const(0))
 SCOPE = graph.StringImm("global")
 
 
-@module_pass("expand_calls")
+GRAPH_LEVEL = (
+    "eliminate_common_subexpr",
+    "fuse_ops",
+    "fuse_ops_by_pattern",
+    "fuse_tir",
+    "inline_functions",
+    "legalize_ops",
+    "lift_transform_params",
+    "lift_workspace",
+    "lower_to_libraries",
+    "rewrite_layouts",
+)
+"""What works on calls that return their results, and finds none afterwards."""
+
+
+@module_pass("expand_calls", needs=("normalize",), ends=GRAPH_LEVEL)
 def expand_calls(mod: Module, _: NoOptions) -> Module:
     """Expand `call_tir`, `call_tir_inplace` and `call_dps_packed` into allocations and calls.
 

@@ -25,7 +25,7 @@ class FoldOptions:
     max_bytes: int = 1 << 20
 
 
-@module_pass("fold_constant", FoldOptions)
+@module_pass("fold_constant", FoldOptions, needs=("normalize",))
 def fold_constant(mod: Module, options: FoldOptions) -> Module:
     """Replace pure calls on constants by their value, computed with the operators' NumPy meaning.
 

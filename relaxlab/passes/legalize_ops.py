@@ -22,7 +22,18 @@ VIEWS = ("reshape", "flatten", "expand_dims", "squeeze", "nn.batch_flatten")
 """Operators that keep the elements in order: every one becomes `reshape`, which copies nothing."""
 
 
-@module_pass("legalize_ops")
+OPERATOR_LEVEL = (
+    "adjust_matmul_order",
+    "combine_parallel_matmul",
+    "convert_layout",
+    "convert_to_mixed_precision",
+    "expand_matmul_of_sum",
+    "lower_to_libraries",
+)
+"""What works on calls of operators, and finds none afterwards."""
+
+
+@module_pass("legalize_ops", needs=("normalize",), ends=OPERATOR_LEVEL)
 def legalize_ops(mod: Module, _: NoOptions) -> Module:
     """Replace each call of an operator that has a loop lowering by a `call_tir`.
 

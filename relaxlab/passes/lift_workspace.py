@@ -14,7 +14,7 @@ from relaxlab.passes.kernel_calls import argument_symbols
 from relaxlab.tracing import note
 
 
-@module_pass("lift_workspace")
+@module_pass("lift_workspace", needs=("normalize",))
 def lift_workspace(mod: Module, _: NoOptions) -> Module:
     """Main-memory buffers that a loop function allocates outside its loops become further outputs
     of it, which the caller allocates: the memory planner can then reuse them.

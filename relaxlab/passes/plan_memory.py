@@ -69,7 +69,7 @@ class MemoryPlan:
     unplanned: tuple[tuple[graph.Var, str], ...]
 
 
-@module_pass("plan_memory", PlanOptions)
+@module_pass("plan_memory", PlanOptions, needs=("expand_calls",))
 def plan_memory(mod: Module, options: PlanOptions) -> Module:
     """Turn `builtin.alloc_tensor`s into tensors at offsets of a storage, reusing dead memory.
 

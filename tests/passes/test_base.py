@@ -4,8 +4,20 @@ import pytest
 
 from relaxlab.ir.diagnostics import Diagnostic
 from relaxlab.ir.module import Module
-from relaxlab.passes.base import NoOptions, PassFailed, Pipeline, find_pass, module_pass
+from relaxlab.passes.base import (
+    NoOptions,
+    PassFailed,
+    Pipeline,
+    PipelineError,
+    find_pass,
+    module_pass,
+)
+from relaxlab.passes.expand_calls import expand_calls
 from relaxlab.passes.fuse_ops import fuse_ops
+from relaxlab.passes.legalize_ops import legalize_ops
+from relaxlab.passes.normalize import normalize
+from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.passes.plan_memory import plan_memory
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.tracing import note
@@ -70,3 +82,48 @@ def test_a_check_stops_the_pipeline_with_the_trace():
 def test_two_files_cannot_share_a_name():
     with pytest.raises(ValueError, match="registered twice"):
         module_pass("fuse_ops")(lambda mod, options: mod)
+
+
+# --- Pipelines as lists -----------------------------------------------------------------------
+
+
+def test_a_pipeline_prints_its_passes_and_options():
+    text = str(Pipeline((normalize, rename.with_options(amount=3), rename)))
+    assert text.splitlines() == [
+        "  1 normalize",
+        "  2 test_rename(amount=3)",
+        "  3 test_rename",
+    ]
+
+
+def test_a_pipeline_is_edited_by_name():
+    start = Pipeline((nothing, rename, nothing))
+    assert names_of(start.before("test_nothing", rename)) == "rename nothing rename nothing"
+    assert names_of(start.after("test_nothing", rename)) == "nothing rename nothing rename"
+    assert names_of(start.without("test_nothing")) == "rename"
+    changed = start.with_options("test_rename", amount=5)
+    assert changed.passes[1].options.amount == 5 and start.passes[1].options.amount == 1
+    with pytest.raises(KeyError, match="no pass 'fuse'; it has: test_nothing, test_rename"):
+        start.without("fuse")
+
+
+def names_of(pipeline):
+    return " ".join(p.name.removeprefix("test_") for p in pipeline.passes)
+
+
+def test_impossible_orders_are_refused_with_the_way_out():
+    with pytest.raises(PipelineError) as error:
+        Pipeline((legalize_ops, expand_calls, normalize, fuse_ops, plan_memory))
+    assert str(error.value).splitlines()[1:] == [
+        "  `legalize_ops` (pass 1) needs `normalize` before it, which is pass 3: swap them",
+        "  `expand_calls` (pass 2) needs `normalize` before it, which is pass 3: swap them",
+        "  `fuse_ops` (pass 4) comes after `expand_calls` (pass 2), which leaves nothing for it: "
+        "move it to the front",
+    ]
+    with pytest.raises(PipelineError, match="needs `expand_calls` before it, which is missing"):
+        cpu_pipeline().without("expand_calls")
+
+
+def test_a_pipeline_may_continue_where_another_stopped():
+    Pipeline((plan_memory,))
+    Pipeline((legalize_ops, fuse_ops))

@@ -1,0 +1,442 @@
+"""Patterns over the calls of graph functions.
+
+The names are those of TVM's dataflow pattern language (`relax.dpl`): `wildcard`, `is_op`,
+`is_const`, `has_shape`, `used_by` and so on. A pattern is a plain value that compares by identity:
+the same pattern object at two places must match the same value, and a match is read with the
+pattern (or a name given with `named`) as the key.
+
+    x, w = wildcard(), is_const().has_dtype("float32")
+    linear = is_op("add")(is_op("matmul")(x, is_op("permute_dims")(w)), wildcard())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import TypeAlias
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.subtype import Verdict, check_subtype
+from relaxlab.ir import expr, graph, types
+from relaxlab.ir.op_table import find_op
+
+Dim: TypeAlias = "int | expr.PrimExpr | None"
+"""A dimension that a shape must have; None: any."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pattern:
+    """Base of the patterns."""
+
+    def __call__(self, *args: Pattern | EllipsisType) -> CallPattern:
+        """A call of what this pattern matches; `...` stands for any (further) arguments."""
+        return CallPattern(self, *split_rest(args))
+
+    def __or__(self, other: Pattern) -> Pattern:
+        return OrPattern(self, other)
+
+    def __and__(self, other: Pattern) -> Pattern:
+        return AndPattern(self, other)
+
+    def __invert__(self) -> Pattern:
+        return NotPattern(self)
+
+    def used_by(self, other: Pattern | Chain) -> Chain:
+        """The value of this call is read by `other` (`a >> b`)."""
+        return _join(self, other, False)
+
+    def only_used_by(self, other: Pattern | Chain) -> Chain:
+        """The value of this call is read by `other` and nothing else (`a ^ b`)."""
+        return _join(self, other, True)
+
+    def __rshift__(self, other: Pattern | Chain) -> Chain:
+        return self.used_by(other)
+
+    def __xor__(self, other: Pattern | Chain) -> Chain:
+        return self.only_used_by(other)
+
+    def named(self, name: str) -> Pattern:
+        """The same, captured under a name: `match["x"]`."""
+        return NamedPattern(self, name)
+
+    def where(self, condition: Callable[[graph.Expr], bool], says: str) -> Pattern:
+        """The same with a condition of the user's on the value (for a call, the call); `says` is
+        how the trace puts it."""
+
+        def why_not(value: graph.Expr, _: types.Type | None) -> str | None:
+            return None if condition(value) else f"it must be {says}"
+
+        return WherePattern(self, f"where({says!r})", why_not)
+
+    def has_attr(self, attrs: Mapping[str, object]) -> Pattern:
+        """A call with these attributes (an operator's defaults count)."""
+
+        def why_not(value: graph.Expr, _: types.Type | None) -> str | None:
+            for key, wanted in attrs.items():
+                got = _attribute(value, key)
+                if got != (tuple(wanted) if isinstance(wanted, list) else wanted):  # type: ignore
+                    return f"attribute {key} is {got!r}, not {wanted!r}"
+            return None
+
+        return WherePattern(self, f"has_attr({dict(attrs)})", why_not)
+
+    def has_dtype(self, dtype: str) -> Pattern:
+        """A tensor of this dtype."""
+
+        def why_not(_: graph.Expr, ty: types.Type | None) -> str | None:
+            got = ty.dtype if isinstance(ty, types.TensorType) else None
+            return None if got == dtype else f"its type is {ty}, not of dtype {dtype}"
+
+        return WherePattern(self, f"has_dtype({dtype!r})", why_not)
+
+    def has_shape(self, shape: Sequence[Dim]) -> Pattern:
+        """A tensor whose dimensions provably equal these; None: any dimension."""
+        wanted = tuple(expr.const(d) if isinstance(d, int) else d for d in shape)
+
+        def why_not(_: graph.Expr, ty: types.Type | None) -> str | None:
+            got = ty.shape if isinstance(ty, types.TensorType) else None
+            if got is None or len(got) != len(wanted):
+                return f"its type is {ty}, not of shape {_dims(wanted)}"
+            analyzer = Analyzer.for_shapes(got)
+            for a, b in zip(got, wanted, strict=True):
+                if b is not None and analyzer.prove_equal(a, b) is not True:
+                    return f"its shape is {_dims(got)}, not {_dims(wanted)}"
+            return None
+
+        return WherePattern(self, f"has_shape({_dims(wanted)})", why_not)
+
+    def has_rank(self, ndim: int) -> Pattern:
+        """A tensor with this many dimensions."""
+
+        def why_not(_: graph.Expr, ty: types.Type | None) -> str | None:
+            got = ty.ndim if isinstance(ty, types.TensorType) else -1
+            return None if got == ndim else f"its type is {ty}, not of rank {ndim}"
+
+        return WherePattern(self, f"has_rank({ndim})", why_not)
+
+    def has_type(self, expected: types.Type) -> Pattern:
+        """A value that provably has this type."""
+
+        def why_not(_: graph.Expr, ty: types.Type | None) -> str | None:
+            analyzer = Analyzer.for_shapes(ty, expected)
+            if ty is not None and check_subtype(ty, expected, analyzer) is Verdict.PASS:
+                return None
+            return f"its type is {ty}, not {expected}"
+
+        return WherePattern(self, f"has_type({expected})", why_not)
+
+    def has_same_shape_as(self, other: Pattern) -> Pattern:
+        """A tensor whose shape provably equals that of what `other`, matched before it, is."""
+        return SameShapePattern(self, other)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wildcard(Pattern):
+    """Anything."""
+
+    def __str__(self) -> str:
+        return "wildcard()"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpPattern(Pattern):
+    """An operator; not applied to arguments, any call of it."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f'is_op("{self.name}")'
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VarPattern(Pattern):
+    """A variable (of the given name); `dataflow`: one that only its block sees."""
+
+    name: str | None = None
+    dataflow: bool = False
+
+    def __str__(self) -> str:
+        return f"{'is_dfv' if self.dataflow else 'is_var'}({self.name or ''})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GlobalVarPattern(Pattern):
+    """A function of the module (of the given name)."""
+
+    name: str | None = None
+
+    def __str__(self) -> str:
+        return f"is_gv({self.name or ''})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExternPattern(Pattern):
+    """A function from outside the module (of the given name)."""
+
+    name: str | None = None
+
+    def __str__(self) -> str:
+        return f"extern({self.name or ''})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConstPattern(Pattern):
+    """A constant (a scalar of the given value)."""
+
+    value: float | None = None
+
+    def __str__(self) -> str:
+        return f"is_const({'' if self.value is None else self.value})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShapePattern(Pattern):
+    """A shape value with these dimensions."""
+
+    dims: tuple[expr.PrimExpr | None, ...]
+
+    def __str__(self) -> str:
+        return f"is_shape({_dims(self.dims)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallPattern(Pattern):
+    """A call; `rest`: further arguments may follow."""
+
+    op: Pattern
+    args: tuple[Pattern, ...]
+    rest: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.op}({_list(self.args, self.rest)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TuplePattern(Pattern):
+    """A tuple; `rest`: further fields may follow."""
+
+    fields: tuple[Pattern, ...]
+    rest: bool = False
+
+    def __str__(self) -> str:
+        return f"is_tuple({_list(self.fields, self.rest)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TupleGetItemPattern(Pattern):
+    """A field (number `index`) of a tuple."""
+
+    tuple_value: Pattern
+    index: int | None = None
+
+    def __str__(self) -> str:
+        at = "" if self.index is None else f", {self.index}"
+        return f"is_tuple_get_item({self.tuple_value}{at})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrPattern(Pattern):
+    """The first alternative, or else the second."""
+
+    a: Pattern
+    b: Pattern
+
+    def __str__(self) -> str:
+        return f"({self.a} | {self.b})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AndPattern(Pattern):
+    """Both at once."""
+
+    a: Pattern
+    b: Pattern
+
+    def __str__(self) -> str:
+        return f"({self.a} & {self.b})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NotPattern(Pattern):
+    """Anything that the other does not match."""
+
+    a: Pattern
+
+    def __str__(self) -> str:
+        return f"~{self.a}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamedPattern(Pattern):
+    """What the other matches, under a name."""
+
+    a: Pattern
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.a}.named({self.name!r})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WherePattern(Pattern):
+    """A condition on a value and its type: `why_not` says what is wrong, or None."""
+
+    a: Pattern
+    says: str
+    why_not: Callable[[graph.Expr, types.Type | None], str | None]
+
+    def __str__(self) -> str:
+        return f"{self.a}.{self.says}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SameShapePattern(Pattern):
+    """A tensor with the shape of another match."""
+
+    a: Pattern
+    other: Pattern
+
+    def __str__(self) -> str:
+        return f"{self.a}.has_same_shape_as({self.other})"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Calls of one block of which each reads the value before it; `only[i]`: nothing else reads
+    the value of `patterns[i]`. Chains that share a pattern object describe one graph."""
+
+    patterns: tuple[Pattern, ...]
+    only: tuple[bool, ...]
+
+    def used_by(self, other: Pattern | Chain) -> Chain:
+        """The last call's value is read by (the first of) `other` (`>>`)."""
+        return _join(self, other, False)
+
+    def only_used_by(self, other: Pattern | Chain) -> Chain:
+        """The last call's value is read by (the first of) `other` alone (`^`)."""
+        return _join(self, other, True)
+
+    def __rshift__(self, other: Pattern | Chain) -> Chain:
+        return self.used_by(other)
+
+    def __xor__(self, other: Pattern | Chain) -> Chain:
+        return self.only_used_by(other)
+
+    def __str__(self) -> str:
+        text = str(self.patterns[0])
+        for only, p in zip(self.only, self.patterns[1:], strict=True):
+            text += f" {'^' if only else '>>'} {p}"
+        return text
+
+
+def _join(a: Pattern | Chain, b: Pattern | Chain, only: bool) -> Chain:
+    left = a if isinstance(a, Chain) else Chain((a,), ())
+    right = b if isinstance(b, Chain) else Chain((b,), ())
+    return Chain((*left.patterns, *right.patterns), (*left.only, only, *right.only))
+
+
+# --- Constructors -----------------------------------------------------------------------------
+
+
+def wildcard() -> Wildcard:
+    """Any value."""
+    return Wildcard()
+
+
+def is_op(name: str) -> OpPattern:
+    """The operator of that name, as in the script after `R.` (a leading `relax.` may stay).
+
+    Raises ValueError for a name that no operator has.
+    """
+    plain = name.removeprefix("relax.").removeprefix("R.")
+    if find_op(plain) is None:
+        raise ValueError(f"there is no operator {name!r}")
+    return OpPattern(plain)
+
+
+def is_var(name: str | None = None) -> VarPattern:
+    """A variable."""
+    return VarPattern(name)
+
+
+def is_dfv(name: str | None = None) -> VarPattern:
+    """A variable that only its dataflow block sees."""
+    return VarPattern(name, dataflow=True)
+
+
+def is_gv(name: str | None = None) -> GlobalVarPattern:
+    """A function of the module."""
+    return GlobalVarPattern(name)
+
+
+def is_const(value: float | None = None) -> ConstPattern:
+    """A constant; with `value`, a constant scalar of that value."""
+    return ConstPattern(value)
+
+
+def is_shape(dims: Sequence[Dim]) -> ShapePattern:
+    """A shape value with these dimensions (None: any)."""
+    return ShapePattern(tuple(expr.const(d) if isinstance(d, int) else d for d in dims))
+
+
+def is_tuple(fields: Sequence[Pattern | EllipsisType]) -> TuplePattern:
+    """A tuple with these fields; `...` at the end: and any others."""
+    return TuplePattern(*split_rest(tuple(fields)))
+
+
+def is_tuple_get_item(tuple_value: Pattern, index: int | None = None) -> TupleGetItemPattern:
+    """A field of a tuple."""
+    return TupleGetItemPattern(tuple_value, index)
+
+
+def is_call_tir(name: str | None = None, args: Sequence[Pattern] | None = None) -> CallPattern:
+    """A `call_tir` of a loop function (of that name) on these arguments (None: any)."""
+    given = Wildcard() if args is None else is_tuple(args)
+    return CallPattern(OpPattern("call_tir"), (GlobalVarPattern(name), given), rest=True)
+
+
+def is_call_dps_packed(
+    name: str | None = None, args: Sequence[Pattern] | None = None
+) -> CallPattern:
+    """A `call_dps_packed` of a registered function."""
+    given = Wildcard() if args is None else is_tuple(args)
+    return CallPattern(OpPattern("call_dps_packed"), (ExternPattern(name), given), rest=True)
+
+
+def is_call_packed(name: str | None = None, *args: Pattern | EllipsisType) -> Pattern:
+    """A call of a registered function, stated to be pure or not."""
+    patterns, rest = split_rest(args or (...,))
+    pure = CallPattern(OpPattern("call_pure_packed"), (ExternPattern(name), *patterns), rest)
+    direct = CallPattern(ExternPattern(name), patterns, rest)
+    return pure | direct
+
+
+def split_rest(args: tuple[Pattern | EllipsisType, ...]) -> tuple[tuple[Pattern, ...], bool]:
+    """The patterns, and whether `...` follows. Raises ValueError when it stands elsewhere."""
+    rest = bool(args) and args[-1] is ...
+    plain = args[:-1] if rest else args
+    if any(a is ... for a in plain):
+        raise ValueError("`...` stands for all further arguments: write it last")
+    return plain, rest  # type: ignore[return-value]
+
+
+# --- Text and facts ---------------------------------------------------------------------------
+
+
+def _list(items: tuple[Pattern, ...], rest: bool) -> str:
+    return ", ".join([*map(str, items), *(["..."] if rest else [])])
+
+
+def _dims(dims: Sequence[expr.PrimExpr | None]) -> str:
+    return f"({', '.join('?' if d is None else str(d) for d in dims)})"
+
+
+def _attribute(value: graph.Expr, key: str) -> object:
+    if not isinstance(value, graph.Call):
+        return None
+    if key in value.attrs or not isinstance(value.op, graph.Op):
+        return value.attrs.get(key)
+    row = find_op(value.op.name)
+    defaults = {p.name: p.default for p in row.params if p.kind == "attr"} if row else {}
+    return defaults.get(key)
