@@ -27,7 +27,7 @@ class Relaxlab(Contestant):
             "load_s": self._generator.times.load_s,
             "compile_s": self._generator.times.compile_s,
             "from_cache": self._generator.executable.from_cache,
-            "planned_bytes": self._generator.executable.artifact.planned_bytes["main"],
+            "planned_bytes": self._generator.executable.artifact.planned_bytes["prefill"],
         }
 
     def reset(self) -> None:

@@ -60,7 +60,7 @@ def report(generator: TextGenerator, answer: Generation) -> dict[str, object]:
         "compile_s": generator.times.compile_s,
         "prefill_tok_s": answer.prefill_tok_s,
         "decode_tok_s": answer.decode_tok_s,
-        "planned_bytes": generator.executable.artifact.planned_bytes["main"],
+        "planned_bytes": generator.executable.artifact.planned_bytes["prefill"],
         "peak_rss_mb": peak_rss_mb(),
     }
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import platform
+import sys
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -56,8 +59,18 @@ def _host() -> Target:
 
     flags = llvm.get_host_cpu_features()
     features = frozenset(name for name, on in flags.items() if on)
+    if not _may_use_tiles():
+        features = frozenset(name for name in features if not name.startswith("amx"))
     triple = llvm.get_default_triple()
     return Target("cpu", triple, llvm.get_host_cpu_name(), features)
+
+
+def _may_use_tiles() -> bool:
+    """Ask Linux for this process's permission to use matrix tiles (AMX), whose state is large."""
+    if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
+        return False
+    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
+    return ctypes.CDLL(None, use_errno=True).syscall(arch_prctl, request_permission, tile_data) == 0
 
 
 def parse_target(target: str | Target) -> Target:

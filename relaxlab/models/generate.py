@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxlab import nn
+from relaxlab.ir.target import Target
 from relaxlab.models.chat import Message
 from relaxlab.models.llama import Llama
 from relaxlab.models.loader import Checkpoint, ModelError, open_model
@@ -32,6 +33,7 @@ from relaxlab.models.sampling import Sampler
 from relaxlab.runtime.build import compile
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.large_pages import in_large_pages
+from relaxlab.schedule.tile_intrinsics import has_tiles
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Prompt: TypeAlias = "str | Sequence[Message] | Sequence[int]"
@@ -118,8 +120,9 @@ class TextGenerator:
         self.checkpoint, self.executable, self.times = checkpoint, executable, times
         self.tokenizer, self.chat_template = checkpoint.tokenizer, checkpoint.chat
         self.max_context = max_context
-        self._main = executable["main"]
-        self._main.bind(*cache, *weights)
+        self._prefill, self._decode = executable["prefill"], executable["decode"]
+        for function in (self._prefill, self._decode):
+            function.bind(*cache, *weights)
         self._cached: list[int] = []
         self._owner: _Run | None = None  # whose sequence is cached
 
@@ -127,8 +130,8 @@ class TextGenerator:
     def load(
         model: str | os.PathLike[str] = "smollm2-135m",
         *,
-        activations: nn.Activations = "float32",
-        kv_dtype: str = "float32",
+        activations: str = "float32",
+        kv_dtype: str | None = None,
         max_context: int | None = None,
         threads: int | None = None,
         use_cache: bool = True,
@@ -138,8 +141,10 @@ class TextGenerator:
 
         model: a name (`smollm2-135m`, `tiny`), a GGUF file, or a Hugging Face folder.
         activations: "float32"; "q8" or "q16" to quantise them to 8 or 15 bits for integer dot
-        products ("q16" costs two products and changes logits by less than 1 in 1000).
-        kv_dtype: "float32" or "float16", the dtype of cached keys and values.
+        products ("q16" costs two products and changes logits by less than 1 in 1000). With "q8",
+        prompts are multiplied in bfloat16 where the machine has matrix tiles for it.
+        kv_dtype: "float32" or "float16", the dtype of cached keys and values; None: "float16" with
+        "q8", else "float32".
         max_context: how many positions to keep at most; None: what the model was made for, up to
         `DEFAULT_CONTEXT`. threads: None means all cores. use_cache: keep the compiled program on
         disk. progress: called with a line of text at the start of each step.
@@ -153,11 +158,12 @@ class TextGenerator:
         context = _context(checkpoint, max_context)
         config = checkpoint.config
         length = min(CHUNK, context)
+        kv_dtype = kv_dtype or ("float16" if activations == "q8" else "float32")
         llama = Llama(
             config,
             checkpoint.formats,
             max_context=context + length,  # what the bounds below allow stays inside the cache
-            activations=activations,
+            precision=precision_for(activations, Target.host()),
             kv_dtype=kv_dtype,
         )
         opened = time.perf_counter()
@@ -227,7 +233,8 @@ class TextGenerator:
 
     def _extend(self, ids: list[int]) -> Array:
         """The logits after the cached sequence and `ids`, which joins it."""
-        logits = self._main(np.array([ids], np.int32), (len(self._cached),))
+        function = self._decode if len(ids) == 1 else self._prefill
+        logits = function(np.array([ids], np.int32), (len(self._cached),))
         self._cached += ids  # only now: an interrupted call leaves its rows undefined
         return logits[0]
 
@@ -300,6 +307,18 @@ class TextGenerator:
         self._cached.clear()
 
 
+def precision_for(activations: str, target: Target) -> nn.Precision:
+    """What `TextGenerator.load` does for `activations` on a machine. ModelError for others."""
+    match activations:
+        case "q8":
+            return nn.Precision("q8", "bfloat16" if has_tiles(target) else "q8")
+        case "float32" | "q16":
+            return nn.Precision(activations, activations)
+        case _:
+            known = "float32, q8, q16"
+            raise ModelError(f"unknown activations {activations!r}; known: {known}")
+
+
 def _context(checkpoint: Checkpoint, asked: int | None) -> int:
     longest = checkpoint.config.context_length
     if asked is None:
@@ -312,10 +331,10 @@ def _context(checkpoint: Checkpoint, asked: int | None) -> int:
 
 
 def _prepared(executable: Executable, weights: list[Array]) -> Sequence[Array]:
-    """The weights as `main` takes them: repacked where the compiler wants them so, and laid out
-    for streaming."""
-    if "main_transform_params" in executable:
-        weights = list(executable["main_transform_params"](tuple(weights)))
+    """The weights as the model's functions take them: repacked where the compiler wants them so,
+    and laid out for streaming."""
+    if "transform_params" in executable:
+        weights = list(executable["transform_params"](tuple(weights)))
     weights.reverse()
     return in_large_pages(weights.pop() for _ in range(len(weights)))
 

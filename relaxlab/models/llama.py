@@ -31,18 +31,18 @@ class Block(nn.Module):
         self,
         config: LlamaConfig,
         formats: Mapping[str, str],
-        activations: nn.Activations,
+        precision: nn.Precision,
         rotary: nn.RotaryEmbedding,
     ) -> None:
         """`formats` gives the weight format of each of this block's tensors, such as `attn_q`."""
 
         def merged(names: Mapping[str, str], rows: Mapping[str, int]) -> nn.MergedLinear:
             kinds = {part: formats[name] for part, name in names.items()}
-            return nn.MergedLinear(config.hidden_size, rows, kinds, activations)
+            return nn.MergedLinear(config.hidden_size, rows, kinds, precision)
 
         def linear(name: str, inputs: int) -> nn.Linear:
             return nn.Linear(
-                inputs, config.hidden_size, format=formats[name], activations=activations
+                inputs, config.hidden_size, format=formats[name], precision=precision
             )
 
         inner, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
@@ -98,9 +98,10 @@ def weight_sources(
 
 
 class Llama(nn.Module):
-    """A Llama-family decoder: `main` gives the logits of the last position, `all_logits` of all.
+    """A Llama-family decoder: `prefill` and `decode` give the logits of the last position, for any
+    number of new positions and for one; `all_logits` those of all positions.
 
-    Both take ids int32 (b, s), the number of past positions, and per layer the keys and values
+    They take ids int32 (b, s), the number of past positions, and per layer the keys and values
     (see `nn.KVCache`), to which the new positions are appended in place. The caller sees to it
     that past + s is at most max_context, and s at least 1.
     """
@@ -111,7 +112,7 @@ class Llama(nn.Module):
         formats: Mapping[str, str],
         *,
         max_context: int,
-        activations: nn.Activations = "float32",
+        precision: nn.Precision = nn.FLOAT32,
         kv_dtype: str = "float32",
     ) -> None:
         """`formats` gives the weight format of each tensor by GGUF name, `max_context` how many
@@ -125,22 +126,22 @@ class Llama(nn.Module):
         )
         self.blocks = nn.ModuleList(
             [
-                Block(config, _of_block(formats, i), activations, self.rotary)
+                Block(config, _of_block(formats, i), precision, self.rotary)
                 for i in range(config.num_layers)
             ]
         )
         self.norm = nn.RMSNorm(config.hidden_size, config.norm_eps)
         # The logits themselves deserve 15 bits: one row per call, and decoding waits for memory.
-        fine: nn.Activations = "q16" if activations == "q8" else activations
+        fine: nn.Activations = "q16" if precision.one == "q8" else precision.one
         self.head = nn.Linear(
             config.hidden_size,
             config.vocab_size,
             format=formats.get("output.weight", "F32"),
-            activations=fine,
+            precision=nn.Precision(fine, fine),
             weight=self.embedding.weight if config.tied_embeddings else None,
         )
 
-    def main(
+    def prefill(
         self, ids: nn.Tensor, past: Sequence[PrimExpr], cache: Sequence[Sequence[nn.Tensor]]
     ) -> nn.Tensor:
         """Logits float32 (b, vocab_size) of the last of the s positions."""
@@ -148,6 +149,12 @@ class Llama(nn.Module):
         x = self._trunk(ids, past, cache).reshape(b, s, self.config.hidden_size)
         last = loop_functions.last_position(self.config.hidden_size)
         return self.head(self.norm(ids.builder.call_loops("last_position", last, [x])[0]))
+
+    def decode(
+        self, ids: nn.Tensor, past: Sequence[PrimExpr], cache: Sequence[Sequence[nn.Tensor]]
+    ) -> nn.Tensor:
+        """Logits float32 (b, vocab_size) of one new position each."""
+        return self.prefill(ids, past, cache)
 
     def all_logits(
         self, ids: nn.Tensor, past: Sequence[PrimExpr], cache: Sequence[Sequence[nn.Tensor]]
@@ -169,7 +176,7 @@ class Llama(nn.Module):
     def build(
         self,
         *,
-        methods: Sequence[str] = ("main",),
+        methods: Sequence[str] = ("prefill", "decode"),
         batch: nn.spec.Dim = 1,
         bounds: Mapping[str, int] | None = None,
     ) -> tuple[IRModule, list[str]]:
@@ -182,12 +189,16 @@ class Llama(nn.Module):
         caches = nn.KVCache.spec(
             batch, self.max_context, config.num_kv_heads, config.head_dim, self.kv_dtype
         )
-        arguments = {
-            "ids": nn.spec.Tensor((batch, "s"), "int32"),
-            "past": nn.spec.Shape(("p",)),
-            "cache": [caches] * config.num_layers,
-        }
-        return self.export(dict.fromkeys(methods, arguments), bounds)
+
+        def arguments(length: nn.spec.Dim) -> dict[str, nn.spec.Spec]:
+            return {
+                "ids": nn.spec.Tensor((batch, length), "int32"),
+                "past": nn.spec.Shape(("p",)),
+                "cache": [caches] * config.num_layers,
+            }
+
+        lengths: dict[str, nn.spec.Dim] = {"decode": 1}
+        return self.export({m: arguments(lengths.get(m, "s")) for m in methods}, bounds)
 
     def sources(self) -> dict[str, Source]:
         """Where each weight comes from, by its name; the rotary tables are computed instead."""

@@ -16,18 +16,21 @@ from relaxlab.nn import spec
 from relaxlab.nn.attention import Attention, KVCache, RotaryEmbedding
 from relaxlab.nn.builder import FunctionBuilder, ModuleBuilder, Parameter, Tensor
 from relaxlab.nn.layers import (
+    FLOAT32,
     Activations,
     Embedding,
     GatedMLP,
     LayerNorm,
     Linear,
     MergedLinear,
+    Precision,
     RMSNorm,
     Weight,
 )
 from relaxlab.nn.module import Module, ModuleList
 
 __all__ = [
+    "FLOAT32",
     "Activations",
     "Attention",
     "Embedding",
@@ -41,6 +44,7 @@ __all__ = [
     "ModuleBuilder",
     "ModuleList",
     "Parameter",
+    "Precision",
     "RMSNorm",
     "RotaryEmbedding",
     "Tensor",

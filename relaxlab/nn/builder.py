@@ -80,6 +80,10 @@ class FunctionBuilder:
         """The function's symbol of that name."""
         return self._symbols.setdefault(name, expr.Var(name))
 
+    def has_symbol(self, name: str) -> bool:
+        """Whether the function mentions a symbol of that name."""
+        return name in self._symbols
+
     def dims(self, shape: Sequence[spec.Dim]) -> tuple[PrimExpr, ...]:
         """Dimensions as expressions."""
         return tuple(self.symbol(d) if isinstance(d, str) else expr.const(d) for d in shape)

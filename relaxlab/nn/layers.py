@@ -12,7 +12,7 @@ from relaxlab.nn import loop_functions, quantized
 from relaxlab.nn.builder import FunctionBuilder, Parameter, Tensor
 from relaxlab.nn.module import Module, ModuleList
 
-Activations: TypeAlias = Literal["float32", "q8", "q16"]
+Activations: TypeAlias = Literal["float32", "bfloat16", "q8", "q16"]
 
 PARTS = {"q8": 1, "q16": 2}
 """How many 8-bit integers stand for one quantised activation."""
@@ -68,12 +68,29 @@ class Weight(Module):
         return ids.builder.call_loops(f"take_rows_{self.format}", func, [ids, *stored])[0]
 
 
-class Linear(Module):
-    """y = x @ W.T for x float32 (m, in_features).
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How quantised weights are multiplied: with activations in float32; with both rounded to
+    bfloat16; or with activations quantised to 8 ("q8") or 15 bits ("q16") per group of weights and
+    integer products. Sums are float32.
 
-    With `activations` "q8" or "q16", x is quantised to 8 or 15 bits per group of a quantised W,
-    and integer products are summed; plain weights are multiplied in float32 in any case.
+    one: for a single row, which waits for memory. several: for any other number of rows.
     """
+
+    one: Activations = "float32"
+    several: Activations = "float32"
+
+    def of(self, rows: expr.PrimExpr) -> Activations:
+        """What `rows` rows are multiplied in; a symbolic number of rows counts as several."""
+        return self.one if isinstance(rows, expr.IntImm) and rows.value == 1 else self.several
+
+
+FLOAT32 = Precision()
+
+
+class Linear(Module):
+    """y = x @ W.T for x float32 (m, in_features), in a `Precision`; plain weights are multiplied
+    in float32 in any case."""
 
     def __init__(
         self,
@@ -81,23 +98,26 @@ class Linear(Module):
         out_features: int,
         *,
         format: str = "F32",
-        activations: Activations = "float32",
+        precision: Precision = FLOAT32,
         weight: Weight | None = None,
     ) -> None:
         """`weight` shares the matrix of another layer."""
         self.weight = weight or Weight(out_features, in_features, format)
-        self.activations = activations
+        self.precision = precision
 
     def forward(self, x: Tensor) -> Tensor:
-        w = self.weight
-        parts = PARTS.get(self.activations)
-        if parts is None or w.format in PLAIN_DTYPES:
+        w, activations = self.weight, self.precision.of(x.shape[0])
+        if activations == "float32" or w.format in PLAIN_DTYPES:
             return x.op("linear", w.dense(x.builder))
+        stored, name = w.tensors(x.builder), f"dot_{activations}_{w.format}"
+        if activations == "bfloat16":
+            product = _bfloat16_product(w.format, w.rows, w.cols)
+            return x.builder.call_loops(name, product, [x, *stored])[0]
+        parts = PARTS[activations]
         quantize = _quantize(w.cols, quantized.FORMATS[w.format].group, parts)
-        integers = x.builder.call_loops(f"quantize_{self.activations}", quantize, [x])
+        integers = x.builder.call_loops(f"quantize_{activations}", quantize, [x])
         product = _product(w.format, w.rows, w.cols, parts)
-        given = [*integers, *w.tensors(x.builder)]
-        return x.builder.call_loops(f"dot_{self.activations}_{w.format}", product, given)[0]
+        return x.builder.call_loops(name, product, [*integers, *stored])[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +145,7 @@ class MergedLinear(Module):
         in_features: int,
         parts: Mapping[str, int],
         formats: Mapping[str, str],
-        activations: Activations = "float32",
+        precision: Precision = FLOAT32,
     ) -> None:
         """`parts` gives each part's number of output features, `formats` its weight format."""
         self.parts = dict(parts)
@@ -141,7 +161,7 @@ class MergedLinear(Module):
                     in_features,
                     sum(parts[p] for p in group),
                     format=formats[group[0]],
-                    activations=activations,
+                    precision=precision,
                 )
                 for group in self.groups
             ]
@@ -216,6 +236,11 @@ def _take_rows(format: str, rows: int, cols: int):
 @cache
 def _quantize(cols: int, group: int, parts: int):
     return quantized.quantize_activations(expr.Var("m"), cols, group, parts)
+
+
+@cache
+def _bfloat16_product(format: str, rows: int, cols: int):
+    return quantized.bfloat16_product(quantized.FORMATS[format], expr.Var("m"), rows, cols)
 
 
 @cache

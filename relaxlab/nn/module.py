@@ -59,8 +59,9 @@ class Module:
             function = FunctionBuilder(module)
             inputs = [_declare(function, n, s) for n, s in arguments.items()]
             attrs: dict[str, Any] = {"num_input": function.num_params}
-            if bounds:
-                attrs["tir_var_upper_bound"] = Attrs(bounds)
+            known = {s: upper for s, upper in (bounds or {}).items() if function.has_symbol(s)}
+            if known:
+                attrs["tir_var_upper_bound"] = Attrs(known)
             for path, weight in weights.items():
                 function.weight_param(path.replace(".", "_"), weight)
             result = getattr(self, name)(*inputs)

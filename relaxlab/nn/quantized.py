@@ -178,16 +178,15 @@ def _blocks(cols: int, block: int) -> int:
     return cols // block
 
 
+def _weight(fmt: Format, f: Fields, n: PrimExpr, k: PrimExpr) -> PrimExpr:
+    group, i = k // fmt.group, k % fmt.group
+    return _f32(fmt.q(f, n, group, i)) * fmt.scale(f, n, group) + fmt.offset(f, n, group)
+
+
 def decode(fmt: Format, rows: int, cols: int) -> loops.PrimFunc:
     """(fields…) -> W float32 (rows, cols)."""
     f = fmt.placeholders(rows, _blocks(cols, fmt.block))
-    g = fmt.group
-
-    def weight(n: PrimExpr, k: PrimExpr) -> PrimExpr:
-        group, i = k // g, k % g
-        return _f32(fmt.q(f, n, group, i)) * fmt.scale(f, n, group) + fmt.offset(f, n, group)
-
-    w = te.compute((rows, cols), lambda n, k: weight(n, k), "decode")
+    w = te.compute((rows, cols), lambda n, k: _weight(fmt, f, n, k), "decode")
     return te.create_prim_func([*f.values(), w])
 
 
@@ -195,12 +194,9 @@ def take_rows(fmt: Format, rows: int, cols: int, dims: Sequence[PrimExpr]) -> lo
     """(ids int32 dims, fields…) -> float32 (*dims, cols): rows of the matrix, decoded."""
     f = fmt.placeholders(rows, _blocks(cols, fmt.block))
     ids = te.placeholder(tuple(dims), "int32", "ids")
-    g = fmt.group
 
     def element(*index: PrimExpr) -> PrimExpr:
-        n = expr.Cast("int64", ids[tuple(index[:-1])])
-        group, i = index[-1] // g, index[-1] % g
-        return _f32(fmt.q(f, n, group, i)) * fmt.scale(f, n, group) + fmt.offset(f, n, group)
+        return _weight(fmt, f, expr.Cast("int64", ids[tuple(index[:-1])]), index[-1])
 
     out = te.compute((*dims, cols), element, "take_rows")
     return te.create_prim_func([ids, *f.values(), out])
@@ -300,6 +296,23 @@ def integer_product(fmt: Format, m: PrimExpr, rows: int, cols: int, parts: int) 
         "y",
     )
     func = rewrite(te.create_prim_func([xq, xd, xs, *f.values(), y]), _offset_first)
+    kind = int(PatternKind.OUT_EWISE_FUSIBLE)  # a matrix product, whatever its inner structure
+    return replace(func, attrs=func.attrs.with_(op_pattern=kind))
+
+
+def bfloat16_product(fmt: Format, m: PrimExpr, rows: int, cols: int) -> loops.PrimFunc:
+    """(x float32 (m, cols), fields…) -> y float32 (m, rows): x @ W.T of both rounded to bfloat16,
+    summed in float32."""
+    x = te.placeholder((m, cols), "float32", "x")
+    f = fmt.placeholders(rows, _blocks(cols, fmt.block))
+    k = te.reduce_axis(cols, "k")
+    xb = te.compute((m, cols), lambda i, j: expr.Cast("bfloat16", x[i, j]), "x_bfloat16")
+    w = te.compute((rows, cols), lambda n, j: _weight(fmt, f, n, j), "w")
+    wb = te.compute((rows, cols), lambda n, j: expr.Cast("bfloat16", w[n, j]), "w_bfloat16")
+    y = te.compute(
+        (m, rows), lambda i, n: te.te_sum(_f32(xb[i, k.var]) * _f32(wb[n, k.var]), k), "y"
+    )
+    func = te.create_prim_func([x, *f.values(), y])
     kind = int(PatternKind.OUT_EWISE_FUSIBLE)  # a matrix product, whatever its inner structure
     return replace(func, attrs=func.attrs.with_(op_pattern=kind))
 

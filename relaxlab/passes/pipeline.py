@@ -21,6 +21,7 @@ from relaxlab.passes.normalize import normalize
 from relaxlab.passes.plan_memory import plan_memory
 from relaxlab.passes.rewrite_layouts import rewrite_layouts
 from relaxlab.passes.schedule_kernels import schedule_kernels
+from relaxlab.passes.specialize_loop_functions import specialize_loop_functions
 from relaxlab.tracing import Trace
 
 GRAPH_PASSES: tuple[Pass, ...] = (
@@ -32,6 +33,7 @@ GRAPH_PASSES: tuple[Pass, ...] = (
     fold_constant,
     dead_code_elimination,
     legalize_ops,
+    specialize_loop_functions,
     canonicalize,
     dead_code_elimination,
     annotate_pattern_kind,

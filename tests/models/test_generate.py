@@ -170,17 +170,17 @@ def test_the_second_load_comes_from_the_cache(generator):
 
 
 def test_no_call_reaches_beyond_the_cache(generator):
-    main, vocabulary = generator.executable["main"], generator.checkpoint.config.vocab_size
+    prefill, vocabulary = generator.executable["prefill"], generator.checkpoint.config.vocab_size
     most = np.zeros((1, CONTEXT), np.int32)
-    assert main(most, (CONTEXT,)).shape == (1, vocabulary)  # room for what the bounds allow
+    assert prefill(most, (CONTEXT,)).shape == (1, vocabulary)  # room for what the bounds allow
     with pytest.raises(CheckFailed, match="p"):
-        main(most, (CONTEXT + 1,))
+        prefill(most, (CONTEXT + 1,))
     with pytest.raises(CheckFailed, match="s"):
-        main(np.zeros((1, CONTEXT + 1), np.int32), (0,))
+        prefill(np.zeros((1, CONTEXT + 1), np.int32), (0,))
 
 
 def test_measurements(generator):
-    assert generator.executable.artifact.planned_bytes["main"] > 0
+    assert generator.executable.artifact.planned_bytes["prefill"] > 0
     assert 20 < peak_rss_mb() < 1e6
     assert math.isfinite(generator.times.load_s) and generator.times.compile_s > 0
 

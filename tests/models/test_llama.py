@@ -22,6 +22,12 @@ from relaxlab.script import parse, print_module
 from relaxlab.testing.llama_numpy import LlamaNumpy
 
 CONTEXT = 24
+PRECISIONS = {
+    "float32": nn.FLOAT32,
+    "q8": nn.Precision("q8", "q8"),
+    "q16": nn.Precision("q16", "q16"),
+    "mixed": nn.Precision("q8", "bfloat16"),
+}
 
 
 class Runner:
@@ -29,7 +35,8 @@ class Runner:
 
     def __init__(self, checkpoint: Checkpoint, batch: int = 1, **options) -> None:
         self.model = Llama(checkpoint.config, checkpoint.formats, max_context=CONTEXT, **options)
-        self.module, names = self.model.build(methods=("main", "all_logits"), batch="b")
+        methods = ("prefill", "decode", "all_logits")
+        self.module, names = self.model.build(methods=methods, batch="b")
         self.weights = checkpoint.weights(self.model, names)
         config = checkpoint.config
         shapes = nn.KVCache.shapes(config.num_kv_heads, config.head_dim, CONTEXT)
@@ -62,9 +69,9 @@ def assert_close(got, want, tolerance=1e-5):
     assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
 
 
-@pytest.mark.parametrize("activations", ["float32", "q8", "q16"])
+@pytest.mark.parametrize("activations", PRECISIONS)
 def test_the_module_is_well_formed_and_prints_as_a_script(checkpoint, activations):
-    module = Runner(checkpoint, activations=activations).module
+    module = Runner(checkpoint, precision=PRECISIONS[activations]).module
     assert not check_well_formed(module)
     assert_structural_equal(parse(print_module(module)), module)
 
@@ -85,22 +92,27 @@ def test_logits_of_all_positions(checkpoint, oracle, ids):
 def test_positions_join_the_cache_in_any_pieces(checkpoint, oracle, ids, cut):
     run = Runner(checkpoint)
     want = oracle.logits(ids)
-    assert_close(run("main", ids[:cut])[0], want[cut - 1])
-    assert_close(run("main", ids[cut:-1], cut)[0], want[-2])
-    assert_close(run("main", ids[-1:], len(ids) - 1)[0], want[-1])
+    assert_close(run("prefill", ids[:cut])[0], want[cut - 1])
+    assert_close(run("prefill", ids[cut:-1], cut)[0], want[-2])
+    assert_close(run("decode", ids[-1:], len(ids) - 1)[0], want[-1])
 
 
 def test_a_batch_is_its_sequences(checkpoint, oracle, ids):
     length = len(ids) // 2
     both = np.array([ids[:length], ids[length : 2 * length]])
-    got = Runner(checkpoint, batch=2)("main", both)
+    got = Runner(checkpoint, batch=2)("prefill", both)
     for row, sequence in zip(got, both, strict=True):
         assert_close(row, oracle.logits(sequence)[-1])
 
 
 @pytest.mark.parametrize(
     ("options", "tolerance"),
-    [({"activations": "q16"}, 1e-3), ({"activations": "q8"}, 0.1), ({"kv_dtype": "float16"}, 1e-2)],
+    [
+        ({"precision": PRECISIONS["q16"]}, 1e-3),
+        ({"precision": PRECISIONS["q8"]}, 0.1),
+        ({"precision": PRECISIONS["mixed"]}, 0.05),
+        ({"kv_dtype": "float16"}, 1e-2),
+    ],
 )
 def test_reduced_precision_stays_close(checkpoint, oracle, ids, options, tolerance):
     assert_close(Runner(checkpoint, **options)("all_logits", ids)[0], oracle.logits(ids), tolerance)

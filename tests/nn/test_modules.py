@@ -57,10 +57,12 @@ def test_linear_and_embedding(rng, format):
     )
 
 
-@pytest.mark.parametrize(("activations", "tolerance"), [("q8", 0.02), ("q16", 2e-4)])
+@pytest.mark.parametrize(
+    ("activations", "tolerance"), [("q8", 0.02), ("q16", 2e-4), ("bfloat16", 0.01)]
+)
 def test_quantised_activations(rng, activations, tolerance):
     fields, w = stored("Q4_1", rng.normal(size=(6, 64)).astype(np.float32))
-    layer = nn.Linear(64, 6, format="Q4_1", activations=activations)
+    layer = nn.Linear(64, 6, format="Q4_1", precision=nn.Precision(activations, activations))
     mod, names = export(layer, ("n", 64))
     x = rng.normal(size=(3, 64)).astype(np.float32)
     y = interpret(mod, "main", x, *arrays_for(names, fields))
@@ -69,7 +71,7 @@ def test_quantised_activations(rng, activations, tolerance):
 
 
 def test_plain_weights_ignore_quantised_activations():
-    plain, _ = export(nn.Linear(8, 4, activations="q8"), ("n", 8))
+    plain, _ = export(nn.Linear(8, 4, precision=nn.Precision("q8", "q8")), ("n", 8))
     assert_structural_equal(plain, export(nn.Linear(8, 4), ("n", 8))[0])
 
 

@@ -68,10 +68,31 @@ def load(b: Builder, memory: Memory, index: Value, mask: Value | None) -> Value:
     if shape == list(range(lanes)):
         return _from_memory(b, memory, _load_vector(b, memory, start, lanes, mask), lanes)
     if mask is None and span <= 4 * lanes:
-        whole = _load_vector(b, memory, start, span, None)
-        text = b.select_lanes(whole, memory.element, span, shape)
+        whole, first, count = _load_block(b, memory, index, start, span)
+        picks = [o - first for o in index.offsets]
+        text = b.select_lanes(whole, memory.element, count, picks)
         return _from_memory(b, memory, text, lanes)
     return _from_memory(b, memory, _gather(b, memory, index, mask), lanes)
+
+
+def _load_block(
+    b: Builder, memory: Memory, index: Value, start: Value, span: int
+) -> tuple[str, int, int]:
+    """A vector with all elements from `start` on; the offset of its first element and its length.
+
+    The aligned block around them where that is known to lie inside the array: accesses to other
+    parts of it then share one load.
+    """
+    assert index.base is not None and index.offsets is not None
+    low = min(index.offsets)
+    size = 1 << (span - 1).bit_length()
+    row = memory.strides[0].const if len(memory.strides) > 1 else None
+    first = low // size * size
+    fits = low + span <= first + size and index.base.multiple % size == 0
+    if fits and isinstance(row, int) and row > 0 and row % size == 0:
+        begin = binary(b, expr.Add, index.base, int_value(first))
+        return _load_vector(b, memory, begin, size, None), first, size
+    return _load_vector(b, memory, start, span, None), low, span
 
 
 def store(b: Builder, memory: Memory, index: Value, value: Value, mask: Value | None) -> None:

@@ -217,8 +217,24 @@ class Builder:
         if list(picks) == list(range(lanes)):
             return text
         vec = f"<{lanes} x {elem}>"
+        stride = picks[1] - picks[0] if len(picks) > 1 else 0
+        regular = list(picks) == [picks[0] + stride * i for i in range(len(picks))]
+        if elem in ("i8", "i16") and regular and stride in (2, 4) and lanes == stride * len(picks):
+            return self._narrowed(text, vec, elem, stride, picks)
         mask = vector_literal("i32", [str(p) for p in picks])
         return self.emit(f"shufflevector {vec} {text}, {vec} poison, <{len(picks)} x i32> {mask}")
+
+
+    def _narrowed(self, text: str, vec: str, elem: str, stride: int, picks: Sequence[int]) -> str:
+        """Every second or fourth lane as the low end of wider lanes, shifted: what is done to the
+        lanes next can often be done to the wide ones, without moving any."""
+        bits = int(elem[1:])
+        wide, narrow = f"<{len(picks)} x i{bits * stride}>", f"<{len(picks)} x {elem}>"
+        whole = self.emit(f"bitcast {vec} {text} to {wide}")
+        if picks[0]:
+            count = vector_literal(f"i{bits * stride}", [str(bits * picks[0])] * len(picks))
+            whole = self.emit(f"lshr {wide} {whole}, {count}")
+        return self.emit(f"trunc {wide} {whole} to {narrow}")
 
 
 def vector_literal(elem: str, items: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from relaxlab.codegen.llvm.builder import (
 from relaxlab.codegen.llvm.vector_math import FLOAT32_FUNCTIONS, float32_function, per_lane
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import element_of, is_float, is_int, is_uint, lanes_of, with_lanes
+from relaxlab.schedule.tile_intrinsics import TILE_SCOPE
 
 
 class CodegenError(Exception):
@@ -85,6 +86,11 @@ def emit_expr(s: Scope, e: expr.PrimExpr) -> Value:
 
 def memory_of(s: Scope, buffer: loops.Buffer) -> Memory:
     """Where a buffer lives."""
+    if buffer.scope == TILE_SCOPE:
+        raise CodegenError(
+            f"{buffer.name!r} of {s.function!r} lies in matrix tiles, not in memory: only their "
+            "tensor intrinsics can use it"
+        )
     if buffer not in s.memory:
         raise CodegenError(f"buffer {buffer.name!r} is not declared in {s.function!r}")
     return s.memory[buffer]
@@ -288,7 +294,8 @@ def _reinterpret(s: Scope, e: expr.Call) -> Value:
     v = emit_expr(s, e.args[0])
     if llvm_type(e.dtype) == v.ty:
         return Value(e.dtype, s.builder.materialise(v))
-    text = s.builder.emit(f"bitcast {v.ty} {s.builder.materialise(v)} to {llvm_type(e.dtype)}")
+    how = "ptrtoint" if v.ty == "ptr" else "bitcast"
+    text = s.builder.emit(f"{how} {v.ty} {s.builder.materialise(v)} to {llvm_type(e.dtype)}")
     return Value(e.dtype, text)
 
 

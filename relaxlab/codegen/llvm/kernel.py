@@ -20,6 +20,7 @@ from relaxlab.codegen.simplify_indices import simplify_indices
 from relaxlab.ir import expr, loops
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.host import kernel_symbols
+from relaxlab.schedule.tile_intrinsics import TILE_SCOPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +66,23 @@ def emit_kernel(func: loops.PrimFunc, name: str, declarations: dict[str, str]) -
             "move its producer into the parallel loop or give it the scope 'global'"
         )
     body, allocated = lower_blocks(func.body)
+    tiles = [buffer for buffer in allocated if buffer.scope == TILE_SCOPE]
+    if len(tiles) > 1:
+        names = ", ".join(repr(t.name) for t in tiles)
+        raise CodegenError(f"{name!r} keeps {names} in matrix tiles; there is room for one buffer")
     for buffer in allocated:
+        if buffer.scope == TILE_SCOPE:
+            continue
         if buffer.scope == "global":
             raise CodegenError(
                 f"{name!r} allocates {buffer.name!r} in main memory; run lift_workspace first"
             )
         s.memory[buffer] = declare_local(s, buffer)
+    if tiles:
+        _configure_tiles(b)
     emit_team(s, Team(), lower_loops(body, sizes))
+    if tiles:
+        b.call("llvm.x86.tilerelease", "void", [])
     signature = [*pointers, *params, "i64 %thread", "i64 %threads"]
     result = "void"
     if failures:
@@ -80,6 +91,16 @@ def emit_kernel(func: loops.PrimFunc, name: str, declarations: dict[str, str]) -
     lines = ["entry:", *b.allocas, *b.lines, f"  ret {result}"]
     head = f"define {result.split()[0]} @{symbol_of(name)}({', '.join(signature)}) #0"
     return Kernel(f"{head} {{\n" + "\n".join(lines) + "\n}\n", tuple(failures))
+
+
+def _configure_tiles(b: Builder) -> None:
+    """Eight tile registers of 16 rows of 64 bytes, in the layout that `ldtilecfg` reads: the
+    palette, 15 bytes unused, bytes per row (16 bits each, room for 16), rows."""
+    layout = [1, *[0] * 15, *[64, 0] * 8, *[0] * 16, *[16] * 8, *[0] * 8]
+    place = b.alloca(64, "i8")
+    words = ", ".join(f"i8 {byte}" for byte in layout)
+    b.raw(f"store <64 x i8> <{words}>, ptr {place}, align 64")
+    b.call("llvm.x86.ldtilecfg", "void", [("ptr", place)])
 
 
 def lower_loops(body: loops.Stmt, sizes: Sequence[expr.Var]) -> loops.Stmt:

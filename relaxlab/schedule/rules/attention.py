@@ -62,7 +62,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     return guarded_versions(
         bounded,
         [(rows, 1)] if isinstance(rows, Var) else [],
-        lambda f, fixed: _schedule(f, parts, target, 1 if fixed else ROWS),
+        lambda f, fixed: _schedule(f, parts, target, 1 if fixed or constant(rows) == 1 else ROWS),
     )
 
 

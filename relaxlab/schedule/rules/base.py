@@ -14,7 +14,7 @@ from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferLoad, BufferSto
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.ir.target import Target
-from relaxlab.schedule import intrinsics  # noqa: F401 - registers the intrinsics
+from relaxlab.schedule import intrinsics, tile_intrinsics  # noqa: F401 - they are registered
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.tracing import note
@@ -244,12 +244,14 @@ def _rules() -> list[tuple[str, Rule]]:
             fallback,
             matmul,
             rows,
+            tiles,
         )
 
         RULES.extend(
             (
                 ("elementwise", elementwise.apply),
                 ("dot_product", dot_product.apply),
+                ("tiles", tiles.apply),
                 ("attention", attention.apply),
                 ("matmul", matmul.apply),
                 ("rows", rows.apply),

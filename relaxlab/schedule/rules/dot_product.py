@@ -47,7 +47,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     return guarded_versions(
         func,
         [(rows, 1)] if isinstance(rows, expr.Var) else [],
-        lambda f, fixed: _schedule(f, parts, lanes, 1 if fixed else ROWS),
+        lambda f, fixed: _schedule(f, parts, lanes, 1 if fixed or constant(rows) == 1 else ROWS),
     )
 
 
@@ -92,7 +92,7 @@ def _schedule(func: PrimFunc, parts: _Parts, lanes: int, rows: int) -> PrimFunc:
     decode = sch.get_block(parts.decode) if parts.decode else None
     write = separate_store(sch, parts.total)
     axes = {**dict.fromkeys(dots, 2), total: 1, **({decode: 0} if decode else {})}
-    packed = _pack(sch, axes, lanes)
+    packed = pack_rows(sch, axes, lanes)
     i, n, group = sch.get_loops(total)
     tile, i = sch.split(i, factors=[None, rows])
     block, n = sch.split(n, factors=[None, lanes])
@@ -117,7 +117,7 @@ def _schedule(func: PrimFunc, parts: _Parts, lanes: int, rows: int) -> PrimFunc:
     return compact_buffers(sch.func)
 
 
-def _pack(sch: Schedule, rows: dict[BlockRV, int], lanes: int) -> list[loops.Buffer]:
+def pack_rows(sch: Schedule, rows: dict[BlockRV, int], lanes: int) -> list[loops.Buffer]:
     """Store what is indexed by weight rows in tiles of `lanes` rows: bytes as (tile, group,
     byte // 4, lane, byte % 4), scales as (tile, group, lane). `rows` gives, per block, which of
     its axes counts weight rows. Returns the buffers."""

@@ -1,0 +1,169 @@
+"""Matrix products of bfloat16 values in matrix tiles, 32 rows by 32 columns at a time.
+
+The weights of 32 columns are decoded once, into a panel that fits the caches, and multiplied with
+all rows; sums stay in tile registers over the whole reduction. The rows' activations are rounded
+and laid out for the tiles in a first step, with rows of zeros up to a multiple of 32. Stored
+weights are packed as for the integer products of single rows, so that one copy serves both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaxlab.ir.loops import Block, BufferLoad, PrimFunc
+from relaxlab.ir.target import Target
+from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.rules.base import (
+    blocks_of,
+    constant,
+    is_spatial,
+    separate_store,
+    split_vector,
+    sum_of_products,
+)
+from relaxlab.schedule.rules.dot_product import pack_rows
+from relaxlab.schedule.schedule import BlockRV, Schedule
+from relaxlab.schedule.tile_intrinsics import SIZE, TILE_SCOPE, has_tiles
+
+COLUMNS = 16
+"""Columns of one tile, which the stored weights are packed by."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The product, the producer of the rows, that of the columns and what that one decodes from."""
+
+    product: str
+    rows: str
+    columns: str
+    decode: str | None
+
+
+def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+    """Fits a sum of products of bfloat16 values, both computed in the kernel: rows from float32
+    activations, columns from weights."""
+    parts = _find(func) if has_tiles(target) else None
+    return None if parts is None else _schedule(func, parts)
+
+
+def _find(func: PrimFunc) -> _Parts | None:
+    blocks = blocks_of(func)
+    reductions = [b for b in blocks if not is_spatial(b)]
+    if len(reductions) != 1 or reductions[0].writes[0].buffer.dtype != "float32":
+        return None
+    product = reductions[0]
+    loads = sum_of_products(product)
+    axes = product.iter_vars
+    if loads is None or len(axes) != 3 or [it.kind for it in axes[:2]] != ["spatial"] * 2:
+        return None
+    row, col, k = (it.var for it in axes)
+    columns, depth = (constant(it.dom.extent) for it in axes[1:])
+    if not columns or not depth or columns % SIZE or depth % SIZE:
+        return None
+    by_index = {load.indices: load for load in loads if load.dtype == "bfloat16"}
+    left, right = by_index.get((row, k)), by_index.get((col, k))
+    if left is None or right is None:
+        return None
+    rows, weights = (_producer(blocks, load) for load in (left, right))
+    if rows is None or weights is None:
+        return None
+    return _Parts(product.name, rows, weights, _source(blocks, weights))
+
+
+def _producer(blocks: list[Block], load: BufferLoad) -> str | None:
+    made = (b.name for b in blocks if is_spatial(b) and b.writes[0].buffer is load.buffer)
+    return next(made, None)
+
+
+def _source(blocks: list[Block], name: str) -> str | None:
+    """The block whose result the block `name` rounds."""
+    block = next(b for b in blocks if b.name == name)
+    for other in blocks:
+        if other is not block and any(r.buffer is other.writes[0].buffer for r in block.reads):
+            return other.name
+    return None
+
+
+def _schedule(func: PrimFunc, parts: _Parts) -> PrimFunc:
+    sch = Schedule(func)
+    product, weights = sch.get_block(parts.product), sch.get_block(parts.columns)
+    decode = sch.get_block(parts.decode) if parts.decode else None
+    sch.pad_einsum(product, [SIZE, 1, 1])
+    rows = _padded_rows(sch, parts.rows, product)
+    store = separate_store(sch, parts.product)
+    sums = sch.cache_write(product, 0, TILE_SCOPE)
+    pack_rows(sch, {decode or weights: 0}, COLUMNS)
+    _tile_layout(sch, weights)
+    i, n, k = sch.get_loops(product)
+    panel, n = sch.split(n, factors=[None, SIZE])
+    tile, i = sch.split(i, factors=[None, SIZE])
+    step, k = sch.split(k, factors=[None, SIZE])
+    sch.reorder(panel, tile, step, i, n, k)
+    sch.reverse_compute_at(sums, tile, preserve_unit_loops=True)
+    sch.reverse_compute_at(store, tile, preserve_unit_loops=True)
+    sch.compute_at(weights, panel, preserve_unit_loops=True)
+    sch.set_scope(weights, 0, "local")
+    _decode_panel(sch, weights, decode)
+    _convert_rows(sch, rows)
+    init = sch.decompose_reduction(product, step)
+    sch.tensorize(sch.get_loops(init)[-2], "tile_zero")
+    sch.tensorize(i, "tile_dot_bf16")
+    sch.tensorize(sch.get_loops(sums)[-2], "tile_store")
+    split_vector(sch, sch.get_loops(store)[-1], COLUMNS, unroll=True)
+    sch.parallel(panel)
+    return compact_buffers(sch.func)
+
+
+def _padded_rows(sch: Schedule, rows: str, product: BlockRV) -> BlockRV:
+    """The block that rounds activations, padding included; its result in tiles of 32 by 32."""
+    block = sch.get_block(rows)
+    readers = sch.get_consumers(block)
+    if sch.get(readers[0]) is not sch.get(product):  # the padding: the number of rows is a symbol
+        sch.compute_inline(block)
+        block = readers[0]
+    found = sch.get(block)
+    assert isinstance(found, Block)
+    sch.transform_layout(
+        block, found.writes[0].buffer,
+        lambda i, k: (i // SIZE, k // SIZE, i % SIZE, k % SIZE),
+    )  # fmt: skip
+    return block
+
+
+def _tile_layout(sch: Schedule, block: BlockRV) -> None:
+    """Store what a block makes of weights as tiles: pairs of a column side by side."""
+    found = sch.get(block)
+    assert isinstance(found, Block)
+    sch.transform_layout(
+        block, found.writes[0].buffer,
+        lambda n, k: (
+            n // SIZE, k // SIZE, n % SIZE // COLUMNS, k % SIZE // 2, n % COLUMNS, k % 2
+        ),
+    )  # fmt: skip
+
+
+def _decode_panel(sch: Schedule, weights: BlockRV, decode: BlockRV | None) -> None:
+    """A row of a tile at once: pairs of 16 columns. Rows are unrolled, so that shifts are
+    constants and scales are read once."""
+    n, k = sch.get_loops(weights)[-2:]
+    half, n = sch.split(n, factors=[None, COLUMNS])
+    step, row, pair = sch.split(k, factors=[None, SIZE // 2, 2])
+    sch.reorder(step, half, row, n, pair)
+    if decode is not None:
+        sch.compute_at(decode, row, preserve_unit_loops=True)
+        sch.set_scope(decode, 0, "local")
+        made = sch.get(decode)
+        assert isinstance(made, Block)
+        sch.transform_layout(decode, made.writes[0].buffer, lambda n, k: (k, n))
+        lane, one = sch.get_loops(decode)[-2:]
+        sch.reorder(one, lane)
+        sch.vectorize(lane)
+        sch.unroll(one)
+    sch.tensorize(n, "round_bf16_pairs")
+    sch.unroll(row)
+
+
+def _convert_rows(sch: Schedule, rows: BlockRV) -> None:
+    i, k = sch.get_loops(rows)
+    split_vector(sch, k, SIZE, unroll=False)
+    sch.parallel(i)

@@ -1,0 +1,116 @@
+"""Products of bfloat16 values in matrix tiles, against NumPy on rounded operands."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab import nn
+from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.llvm.kernel import emit_kernel
+from relaxlab.ir import expr
+from relaxlab.ir.target import Target
+from relaxlab.nn import quantized
+from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.schedule.rules import tiles
+from relaxlab.schedule.tile_intrinsics import FEATURES, TILE_SCOPE, has_tiles
+
+needs_tiles = pytest.mark.skipif(
+    not has_tiles(Target.host()), reason="this machine has no bfloat16 matrix tiles"
+)
+ROWS = (1, 2, 31, 32, 33, 70)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+class Product(nn.Module):
+    """y = residual + x @ W.T, with x and W rounded to bfloat16."""
+
+    def __init__(self, format: str, rows: int, cols: int) -> None:
+        self.linear = nn.Linear(
+            cols, rows, format=format, precision=nn.Precision("bfloat16", "bfloat16")
+        )
+
+    def main(self, x, residual):
+        return residual + self.linear(x)
+
+
+def stored(fmt: quantized.Format, rows: int, cols: int, rng) -> list[np.ndarray]:
+    found = []
+    for _, dtype, tail in fmt.fields:
+        shape = (rows, cols // fmt.block, *tail)
+        if dtype == "float16":
+            found.append((rng.normal(size=shape) / 8).astype(dtype))
+        else:
+            limits = np.iinfo(dtype)
+            found.append(rng.integers(limits.min, limits.max, shape, dtype, endpoint=True))
+    return found
+
+
+def rounded(x: np.ndarray) -> np.ndarray:
+    return x.astype(ml_dtypes.bfloat16).astype(np.float64)
+
+
+@needs_tiles
+@pytest.mark.parametrize("format", quantized.FORMATS)
+def test_products_of_every_format(format, rng):
+    fmt, rows, cols = quantized.FORMATS[format], 64, 256
+    spec = nn.spec.Tensor
+    mod, _ = Product(format, rows, cols).export(
+        {"main": {"x": spec(("m", cols)), "residual": spec(("m", rows))}}
+    )
+    exe = rl.compile(mod, threads=2, use_cache=False)
+    weights = stored(fmt, rows, cols, rng)
+    dense = np.empty((rows, cols), np.float32)
+    interpret_prim_func(quantized.decode(fmt, rows, cols), [*weights, dense])
+    packed = exe["main_transform_params"](tuple(weights))
+    for m in ROWS:
+        x, residual = (rng.normal(size=(m, n)).astype(np.float32) for n in (cols, rows))
+        got = np.asarray(exe["main"](x, residual, *packed))
+        want = residual + rounded(x) @ rounded(dense).T
+        assert np.abs(got - want).max() <= 2e-6 * np.abs(want).max() + 1e-6, m
+
+
+def test_the_rule_needs_the_instructions_and_whole_tiles():
+    with_tiles = Target("cpu", "x86_64-unknown-linux-gnu", "sapphirerapids", FEATURES)
+    m, fmt = expr.Var("m"), quantized.FORMATS["Q4_1"]
+    assert tiles.apply(quantized.bfloat16_product(fmt, m, 64, 64), with_tiles) is not None
+    assert tiles.apply(quantized.bfloat16_product(fmt, m, 64, 64), Target()) is None
+    assert tiles.apply(quantized.bfloat16_product(fmt, m, 40, 64), with_tiles) is None
+    assert tiles.apply(quantized.decode(fmt, 64, 64), with_tiles) is None
+
+
+@needs_tiles
+def test_a_constant_number_of_rows_needs_no_padding(rng):
+    fmt = quantized.FORMATS["Q8_0"]
+    func = tiles.apply(quantized.bfloat16_product(fmt, expr.const(64), 32, 64), Target.host())
+    assert func is not None and "_pad" not in rl.Module.of({"f": func}).script()
+
+
+TILES_LIKE_MEMORY = f"""
+from relaxlab.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((32, 32), "float32"), B: T.Buffer((32, 32), "float32")):
+    C = T.alloc_buffer((32, 32), "float32", scope="{TILE_SCOPE}")
+    for i, j in T.grid(32, 32):
+        with T.block("fill"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj]
+    for i, j in T.grid(32, 32):
+        with T.block("use"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = C[vi, vj]
+"""
+
+
+def test_tiles_are_no_memory():
+    func = rl.parse(TILES_LIKE_MEMORY)
+    func = func["main"] if isinstance(func, rl.Module) else func
+    with pytest.raises(CodegenError, match="matrix tiles"):
+        emit_kernel(func, "main", {})
