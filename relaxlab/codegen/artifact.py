@@ -16,7 +16,7 @@ import numpy as np
 from relaxlab.ir import expr, types
 from relaxlab.ir.dtypes import numpy_dtype
 
-MAGIC = b"relaxlab-artifact-1\n"
+MAGIC = b"relaxlab-artifact-2\n"
 
 
 class ArtifactError(Exception):
@@ -103,10 +103,12 @@ class PackedInfo:
 class Artifact:
     """A compiled program. `planned_bytes` per function, where its bounds make it a number.
 
-    externs: the C functions that the code calls.
+    code: machine code to load into this process. bitcode: the same program as LLVM keeps it, from
+    which code for a shared library is made. externs: the C functions that the code calls.
     """
 
     code: bytes
+    bitcode: bytes
     functions: tuple[FunctionInfo, ...]
     checks: tuple[CheckInfo, ...]
     packed: tuple[PackedInfo, ...]
@@ -115,17 +117,46 @@ class Artifact:
     constants: tuple[np.ndarray[Any, Any], ...] = ()
     externs: tuple[str, ...] = ()
 
-    def to_bytes(self) -> bytes:
-        """The file's content."""
-        arrays = [np.asarray(c, order="C") for c in self.constants]
-        blobs = [self.code, *(a.tobytes() for a in arrays)]
-        head = {
+    def describe(self) -> dict[str, Any]:
+        """All but code and constants, as JSON has it."""
+        return {
             "externs": self.externs,
             "functions": [asdict(f) for f in self.functions],
             "checks": [asdict(c) for c in self.checks],
             "packed": [asdict(p) for p in self.packed],
             "arenas": self.arenas,
             "planned_bytes": self.planned_bytes,
+        }
+
+    @staticmethod
+    def from_description(
+        head: dict[str, Any],
+        code: bytes,
+        bitcode: bytes,
+        constants: tuple[np.ndarray[Any, Any], ...],
+    ) -> Artifact:
+        """The inverse of `describe`."""
+        return Artifact(
+            code,
+            bitcode,
+            tuple(_function(f) for f in head["functions"]),
+            tuple(
+                CheckInfo(c["function"], tuple(c["messages"]), c["packed"], c["memory"])
+                for c in head["checks"]
+            ),
+            tuple(_packed(p) for p in head["packed"]),
+            head["arenas"],
+            head["planned_bytes"],
+            constants,
+            tuple(head["externs"]),
+        )
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        arrays = [np.asarray(c, order="C") for c in self.constants]
+        blobs = [self.code, self.bitcode, *(a.tobytes() for a in arrays)]
+        head = {
+            **self.describe(),
             "constants": [[str(a.dtype), list(a.shape)] for a in arrays],
             "sizes": [len(b) for b in blobs],
         }
@@ -149,21 +180,9 @@ class Artifact:
             at += size
         constants = tuple(
             np.frombuffer(raw, numpy_dtype(dtype)).reshape(shape)
-            for raw, (dtype, shape) in zip(parts[1:], head["constants"], strict=True)
+            for raw, (dtype, shape) in zip(parts[2:], head["constants"], strict=True)
         )
-        return Artifact(
-            parts[0],
-            tuple(_function(f) for f in head["functions"]),
-            tuple(
-                CheckInfo(c["function"], tuple(c["messages"]), c["packed"], c["memory"])
-                for c in head["checks"]
-            ),
-            tuple(_packed(p) for p in head["packed"]),
-            head["arenas"],
-            head["planned_bytes"],
-            constants,
-            tuple(head["externs"]),
-        )
+        return Artifact.from_description(head, parts[0], parts[1], constants)
 
 
 def _function(data: dict[str, Any]) -> FunctionInfo:

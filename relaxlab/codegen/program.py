@@ -58,12 +58,12 @@ def compile_program(
     function the target cannot express.
     """
     text, facts = program_text(program, target)
-    code = jit.compile_object(text, target)
+    code, bitcode = jit.compile_object(text, target)
     infos = tuple(_function_info(f) for f in program.functions.values())
     planned = {
         f.name: _planned(f, (bounds or {}).get(f.name, {})) for f in program.functions.values()
     }
-    return Artifact(code, infos, planned_bytes=planned, **facts)
+    return Artifact(code, bitcode, infos, planned_bytes=planned, **facts)
 
 
 def _planned(function: host.HostFunction, bounds: dict[str, int]) -> int | None:

@@ -75,10 +75,19 @@ def optimise(text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMach
     return module, machine
 
 
-def compile_object(text: str, target: Target) -> bytes:
-    """Machine code as a relocatable object file."""
+def compile_object(text: str, target: Target) -> tuple[bytes, bytes]:
+    """Machine code as an object file for `LoadedObject`, and the optimised module as bitcode."""
     module, machine = optimise(text, target)
-    return machine.emit_object(module)
+    return machine.emit_object(module), module.as_bitcode()
+
+
+def compile_shared(bitcode: bytes, target: Target) -> bytes:
+    """Machine code as a position-independent object file, for a linker to put into a library."""
+    _initialise()
+    machine = llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.feature_string(), opt=3, reloc="pic", codemodel="small"
+    )
+    return machine.emit_object(llvm.parse_bitcode(bitcode))
 
 
 def assembly(text: str, target: Target) -> str:
