@@ -149,10 +149,12 @@ def _commented(nest: Stmt) -> Stmt:
     """The names of the leaf blocks as comments."""
 
     def visit(n: Node) -> Node:
-        n = map_children(n, visit)
-        if isinstance(n, BlockRealize) and n.block.iter_vars:
-            return seq(comment(n.block.name), n)
-        return n
+        new = map_children(n, visit)
+        if isinstance(n, BlockRealize) and not any(
+            isinstance(b, BlockRealize) for b in walk(n.block.body)
+        ):
+            return seq(comment(n.block.name), new)  # type: ignore[arg-type]
+        return new
 
     return visit(nest)  # type: ignore[return-value]
 

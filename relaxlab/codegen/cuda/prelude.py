@@ -1,0 +1,134 @@
+"""The start of a CUDA source: the types and small functions that the kernels below it use."""
+
+from __future__ import annotations
+
+import re
+
+C_TYPES = {
+    "bool": "bool", "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",
+    "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t",
+    "float16": "__half", "bfloat16": "__nv_bfloat16", "float32": "float", "float64": "double",
+}  # fmt: skip
+
+_TYPEDEFS = """\
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+"""
+
+_PARTS = {
+    "__half": "#include <cuda_fp16.h>\n",
+    "__nv_bfloat16": "#include <cuda_bf16.h>\n",
+    "INFINITY": """\
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+""",
+    "NAN": """\
+#ifndef NAN
+#define NAN __int_as_float(0x7fffffff)
+#endif
+""",
+    "Vec": """\
+// N neighbours in memory, moved by accesses of up to 16 bytes.
+template <typename T, int N>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
+  T lane[N];
+};
+""",
+    "floordiv": """\
+// Division that rounds toward negative infinity, and its remainder.
+template <typename T>
+__device__ __forceinline__ T floordiv(T a, T b) {
+  const T q = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+""",
+    "floormod": """\
+template <typename T>
+__device__ __forceinline__ T floormod(T a, T b) {
+  const T r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+""",
+    "minimum": """\
+// NaN if either operand is NaN.
+template <typename T>
+__device__ __forceinline__ T minimum(T a, T b) {
+  return a < b || a != a ? a : b;
+}
+""",
+    "maximum": """\
+// NaN if either operand is NaN.
+template <typename T>
+__device__ __forceinline__ T maximum(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+""",
+    "absolute": """\
+template <typename T>
+__device__ __forceinline__ T absolute(T x) {
+  return x < 0 ? -x : x;
+}
+""",
+    "ipow": """\
+template <typename T>
+__device__ __forceinline__ T ipow(T base, T exponent) {
+  T result = 1;
+  for (; exponent > 0; exponent >>= 1, base *= base) {
+    if (exponent & 1) result *= base;
+  }
+  return result;
+}
+""",
+    "sigmoid": """\
+template <typename T>
+__device__ __forceinline__ T sigmoid(T x) {
+  return T(1) / (T(1) + exp(-x));
+}
+""",
+    "shift_left": """\
+// Shifts by the width or more leave nothing but the sign.
+template <typename T>
+__device__ __forceinline__ T shift_left(T a, T n) {
+  return n < 0 || n >= T(sizeof(T) * 8) ? T(0) : T(a << n);
+}
+""",
+    "shift_right": """\
+template <typename T>
+__device__ __forceinline__ T shift_right(T a, T n) {
+  return n < 0 || n >= T(sizeof(T) * 8) ? T(a < 0 ? -1 : 0) : T(a >> n);
+}
+""",
+    "reinterpret": """\
+// The same bits as another type.
+template <typename To, typename From>
+__device__ __forceinline__ To reinterpret(From value) {
+  static_assert(sizeof(To) == sizeof(From), "the types have the same size");
+  To result;
+  memcpy(&result, &value, sizeof(To));
+  return result;
+}
+""",
+    "checked_divisor": """\
+// The divisor, or 1 after reporting failure `number` where it is 0.
+template <typename T>
+__device__ __forceinline__ T checked_divisor(T b, int* failed, int number) {
+  if (b == 0) atomicCAS(failed, 0, number);
+  return b == 0 ? T(1) : b;
+}
+""",
+}
+
+
+def prelude(code: str) -> str:
+    """What `code` uses of the types and functions here, as the start of its file."""
+    words = set(re.findall(r"\w+", code))
+    used = [text for name, text in _PARTS.items() if name in words]
+    includes = [t for t in used if t.startswith("#include")]
+    return "\n".join(["".join(includes) + _TYPEDEFS, *(t for t in used if t not in includes)])

@@ -1,0 +1,151 @@
+"""Vectorized loops: neighbouring elements of main memory move together.
+
+`for j in vectorized(4): y[i*4 + j] = f(x[i*4 + j])` loads four elements of x by one access,
+computes lane by lane in registers and stores four elements of y by one access, where the first
+element's address is a multiple of the access's size. A condition on the last lane chooses between
+that and a loop over single elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.codegen.cuda.expressions import flat_index
+from relaxlab.ir import expr
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.expr import IntImm, PrimExpr, StringImm, Var, all_of, const
+from relaxlab.ir.loops import (
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+    seq,
+)
+from relaxlab.ir.node import Node, children
+from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.schedule.tree import conjuncts
+
+ACCESS_BYTES = 16
+"""The widest access of a thread."""
+TRUE = IntImm(1, "bool")
+
+
+@dataclass(frozen=True, slots=True)
+class VectorLoop:
+    """A vectorized loop taken apart: where `full` holds, all lanes do `store`, and `loads` and
+    perhaps the store itself (`wide_store`) are of neighbours; `start` is each access's first
+    element."""
+
+    full: PrimExpr
+    store: BufferStore
+    loads: tuple[BufferLoad, ...]
+    wide_store: bool
+
+    def start(self, access: BufferLoad | BufferStore, loop: For) -> PrimExpr:
+        """The number of the element that lane 0 accesses."""
+        return substitute(flat_index(access.buffer, access.indices), {loop.loop_var: loop.min})
+
+
+def vector_loop(loop: For, an: Analyzer) -> VectorLoop | None:
+    """How a vectorized loop moves neighbours together; None if it does not. `an` knows the
+    variables in sight."""
+    if not isinstance(loop.extent, IntImm) or loop.extent.value < 2:
+        return None
+    full, body = _full(loop)
+    if not isinstance(body, BufferStore):
+        return None
+    lanes = loop.extent.value
+    loads: list[BufferLoad] = []
+    for load in _eager_loads(body.value):
+        if load not in loads and _together(load, loop.loop_var, lanes, an):
+            loads.append(load)
+    wide_store = _together(body, loop.loop_var, lanes, an)
+    if not loads and not wide_store:
+        return None
+    return VectorLoop(full, body, tuple(loads), wide_store)
+
+
+def _full(loop: For) -> tuple[PrimExpr, Stmt]:
+    """The condition under which every lane runs the statement within the loop's conditions."""
+    tests: list[PrimExpr] = []
+    body = loop.body
+    last = loop.min + loop.extent - 1
+    while True:
+        body = _without_comments(body)
+        if not isinstance(body, IfThenElse) or body.else_case is not None:
+            break
+        for part in conjuncts(body.condition):
+            if loop.loop_var not in symbols_in(part):
+                tests.append(part)
+            elif (
+                isinstance(part, expr.LT)
+                and loop.loop_var not in symbols_in(part.b)
+                and _rises(part.a, loop.loop_var)
+            ):
+                tests.append(expr.LT(substitute(part.a, {loop.loop_var: last}), part.b))
+            else:
+                return TRUE, loop
+        body = body.then_case
+    return all_of(list(dict.fromkeys(tests))), body
+
+
+def _without_comments(s: Stmt) -> Stmt:
+    if not isinstance(s, SeqStmt):
+        return s
+    kept = [p for p in s.stmts if not (isinstance(p, Evaluate) and isinstance(p.value, StringImm))]
+    return seq(*kept) if kept else s
+
+
+def _rises(e: PrimExpr, v: Var) -> bool:
+    """Whether `e` never falls as `v` grows, by its form."""
+    match e:
+        case expr.Add(a, b):
+            return _rises(a, v) and _rises(b, v)
+        case expr.Mul(a, IntImm(value)) | expr.FloorDiv(a, IntImm(value)):
+            return value >= 0 and _rises(a, v)
+        case _:
+            return e == v or v not in symbols_in(e)
+
+
+def _eager_loads(e: Node) -> Iterator[BufferLoad]:
+    """The loads that happen whatever the data are."""
+    match e:
+        case BufferLoad():
+            yield e
+        case expr.Call(_, "if_then_else", (condition, _, _)):
+            yield from _eager_loads(condition)
+        case expr.Select(condition):
+            yield from _eager_loads(condition)
+        case expr.And(a) | expr.Or(a):
+            yield from _eager_loads(a)
+        case expr.Let(_, value):
+            yield from _eager_loads(value)
+        case _:
+            for c in children(e):
+                yield from _eager_loads(c)
+
+
+def _together(access: BufferLoad | BufferStore, lane: Var, lanes: int, an: Analyzer) -> bool:
+    """Whether the lanes access neighbours, the first at a multiple of the access's size."""
+    buffer: Buffer = access.buffer
+    if buffer.scope != "global" or any(isinstance(n, BufferLoad) for i in access.indices
+                                       for n in _eager_loads(i)):  # fmt: skip
+        return False
+    size = bytes_of(buffer.dtype)
+    unit = min(lanes, ACCESS_BYTES // size)
+    if unit < 2 or lanes % unit or unit & (unit - 1):
+        return False
+    index = flat_index(buffer, access.indices)
+    if lane not in symbols_in(index):
+        return False
+    step = an.simplify(substitute(index, {lane: lane + 1}) - index)
+    if step != const(1):
+        return False
+    first = substitute(index, {lane: const(0)})
+    return an.simplify(expr.binary(expr.FloorMod, first, const(unit))) == const(0)
