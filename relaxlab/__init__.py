@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from relaxlab.runtime.executable import Executable
     from relaxlab.runtime.interpreter import interpret
     from relaxlab.runtime.packed import register_func
+    from relaxlab.runtime.simt import SimtError, SimtReport, simt
     from relaxlab.schedule.schedule import Schedule
     from relaxlab.script import parse
     from relaxlab.tracing import Trace
@@ -37,6 +38,8 @@ _HOME = {
     "Module": "relaxlab.ir.module",
     "Pipeline": "relaxlab.passes.base",
     "Schedule": "relaxlab.schedule.schedule",
+    "SimtError": "relaxlab.runtime.simt",
+    "SimtReport": "relaxlab.runtime.simt",
     "Target": "relaxlab.ir.target",
     "Trace": "relaxlab.tracing",
     "assert_structural_equal": "relaxlab.ir.equal",
@@ -44,6 +47,7 @@ _HOME = {
     "interpret": "relaxlab.runtime.interpreter",
     "parse": "relaxlab.script",
     "register_func": "relaxlab.runtime.packed",
+    "simt": "relaxlab.runtime.simt",
     "structural_equal": "relaxlab.ir.equal",
     "trace": "relaxlab.runtime.build",
 }
@@ -55,6 +59,8 @@ __all__ = [
     "Module",
     "Pipeline",
     "Schedule",
+    "SimtError",
+    "SimtReport",
     "Target",
     "Trace",
     "assert_structural_equal",
@@ -62,6 +68,7 @@ __all__ = [
     "interpret",
     "parse",
     "register_func",
+    "simt",
     "structural_equal",
     "trace",
 ]

@@ -14,13 +14,13 @@ from typing import Literal
 class Intrinsic:
     """One intrinsic. `arity` -1 takes any number of arguments.
 
-    `result` says where the result's dtype comes from: `same` as the first argument, `last`
-    argument, `bool`, or `given` by whoever builds the call.
+    `result` says where the result's dtype comes from: `same` as all arguments, the `first` or the
+    `last` argument, `bool`, or `given` by whoever builds the call.
     """
 
     name: str
     arity: int
-    result: Literal["same", "last", "bool", "given"] = "same"
+    result: Literal["same", "first", "last", "bool", "given"] = "same"
     pure: bool = True
 
 
@@ -57,6 +57,6 @@ INTRINSICS: dict[str, Intrinsic] = {
         # Threads of a GPU block meet here: tvm_storage_sync(StringImm scope).
         Intrinsic("tvm_storage_sync", 1, "given", pure=False),
         # The value in the lane of a warp whose number is one's own xor the (constant) mask.
-        Intrinsic("warp_shuffle_xor", 2, pure=False),
+        Intrinsic("warp_shuffle_xor", 2, "first", pure=False),
     )
 }

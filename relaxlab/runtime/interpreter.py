@@ -58,7 +58,7 @@ def interpret_prim_func(
 def _run(func: loops.PrimFunc, args: Sequence[Any], vectorise: bool) -> None:
     if len(args) != len(func.params):
         raise ExecutionError(f"takes {len(func.params)} arguments, got {len(args)}")
-    env = _bind_parameters(func, args)
+    env = bind_parameters(func, args)
     symbols = tuple(v for v in env if v not in func.params)
     values = [_scalar(env[p], p.dtype) if isinstance(p, expr.Var) else a
               for p, a in zip(func.params, args, strict=True)]  # fmt: skip
@@ -72,7 +72,7 @@ def _scalar(value: Any, dtype: str) -> Any:
     return np.asarray(value).astype(numpy_dtype(dtype))[()]
 
 
-def _bind_parameters(func: loops.PrimFunc, args: Sequence[Any]) -> dict[expr.Var, Any]:
+def bind_parameters(func: loops.PrimFunc, args: Sequence[Any]) -> dict[expr.Var, Any]:
     """The value of every scalar parameter and of every symbol of the buffers' declarations."""
     env: dict[expr.Var, Any] = {}
     dims: list[tuple[expr.PrimExpr, int]] = []

@@ -348,9 +348,15 @@ class _Writer:
             if scope.threads:
                 raise ExecutionError(
                     "tvm_storage_sync inside a threadIdx loop: the interpreter runs the threads "
-                    "of a block one after the other; give each phase its own thread loop"
+                    "of a block one after the other; give each phase its own thread loop, or run "
+                    "the function with relaxlab.simt"
                 )
             return "None"
+        if e.op == "warp_shuffle_xor":
+            raise ExecutionError(
+                "warp_shuffle_xor: the interpreter runs the threads of a warp one after the "
+                "other; run the function with relaxlab.simt"
+            )
         if e.op not in INTRINSICS:
             raise ExecutionError(f"unknown intrinsic {e.op!r}")
         if e.op not in MEANINGS:

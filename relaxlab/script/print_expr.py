@@ -149,7 +149,8 @@ def intrinsic_dtype(op: str, args: tuple[PrimExpr, ...]) -> str | None:
     rule = INTRINSICS[op].result
     if rule == "given" or not args:
         return _USUAL_DTYPE.get(op)
-    return {"same": args[0].dtype, "last": args[-1].dtype, "bool": "bool"}[rule]
+    first, last = args[0].dtype, args[-1].dtype
+    return {"same": first, "first": first, "last": last, "bool": "bool"}[rule]
 
 
 def slice_of(w: Writer, r: loops.Range, path: str) -> str:

@@ -349,7 +349,8 @@ def test_lane_intrinsics():
 
 def test_every_intrinsic_has_a_meaning():
     built_in = {"if_then_else", "likely", "address_of", "prefetch", "tvm_storage_sync"}
-    assert set(MEANINGS) | built_in == set(INTRINSICS)
+    together = {"warp_shuffle_xor"}  # needs threads that run at once, as in the SIMT interpreter
+    assert set(MEANINGS) | built_in | together == set(INTRINSICS)
 
 
 def test_target_instructions_need_a_meaning():

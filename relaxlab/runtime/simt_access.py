@@ -1,0 +1,151 @@
+"""What the threads of one block touched, and what that costs on a GPU.
+
+A warp's access to main memory moves whole sectors of 32 bytes; the fewer, the better coalesced.
+Shared memory has 32 banks of 4-byte words; a bank delivers one word at a time, so different
+words of one bank are fetched one after the other (CUDA C++ Programming Guide, compute capability
+5 and later).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from relaxlab.codegen.cuda.launch import WARP
+from relaxlab.ir import loops
+from relaxlab.ir.span import Span
+from relaxlab.runtime.arrays import Array
+
+SECTOR = 32
+"""Bytes that main memory delivers at once."""
+BANKS = 32
+WORD = 4
+"""Bytes of a bank's word."""
+WIDTHS = (2, 4, 8, 16)
+"""Bytes that one thread can load or store with one instruction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A load or store as it stands in a kernel: its buffer, the text of its statement, the name
+    of the block that the statement came from (empty if unknown) and its place in the source.
+    A site without a buffer is a statement that touches no memory."""
+
+    buffer: loops.Buffer | None
+    write: bool
+    text: str
+    block: str = ""
+    span: Span | None = None
+
+    def __str__(self) -> str:
+        where = f"block {self.block!r}" if self.block else "the kernel"
+        return f"in {where}{f' ({self.span})' if self.span else ''}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One execution of a load or store by the recorded block.
+
+    `threads` are the numbers of the threads in the block, ascending, `offsets` the bytes from the
+    start of the buffer; both have one entry per element of `itemsize` bytes. A thread of a
+    vectorized loop touches several elements.
+    """
+
+    site: Site
+    threads: Array
+    offsets: Array
+    itemsize: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Instruction:
+    """What one instruction does for one warp: a byte offset for each of `lanes`, the threads of
+    the warp that take part, and how many bytes each of them moves."""
+
+    lanes: Array
+    offsets: Array
+    width: int
+
+
+def _instructions(access: Access) -> Iterator[_Instruction]:
+    """The instructions that an access becomes.
+
+    The elements of a thread are one instruction where they lie side by side, aligned, and make
+    2, 4, 8 or 16 bytes for every thread; else there is one instruction per element.
+    """
+    threads, offsets, size = access.threads, access.offsets, access.itemsize
+    first = np.flatnonzero(np.diff(threads, prepend=-1))
+    counts = np.diff(first, append=len(threads))
+    nth = np.arange(len(threads)) - np.repeat(first, counts)
+    width = int(counts[0]) * size
+    side_by_side = (counts == counts[0]).all() and (
+        offsets == np.repeat(offsets[first], counts) + nth * size
+    ).all()
+    if side_by_side and width in WIDTHS and not (offsets[first] % width).any():
+        steps = [(threads[first], offsets[first])]
+    else:
+        width = size
+        steps = [(threads[nth == n], offsets[nth == n]) for n in range(int(counts.max()))]
+    for who, where in steps:
+        for warp in np.unique(who // WARP):
+            here = who // WARP == warp
+            yield _Instruction(who[here] % WARP, where[here], width)
+
+
+def sectors(access: Access) -> tuple[int, int]:
+    """The 32-byte sectors of main memory that the warps of a block move for one access, and the
+    fewest that could hold the bytes they use.
+
+    Each instruction of each warp counts by itself, as if nothing were cached.
+    """
+    moved = least = 0
+    for one in _instructions(access):
+        ends = np.concatenate([one.offsets, one.offsets + one.width - 1])
+        moved += len(np.unique(ends // SECTOR))
+        least += -(-len(np.unique(one.offsets)) * one.width // SECTOR)
+    return moved, least
+
+
+def bank_conflicts(access: Access) -> tuple[int, int]:
+    """How many times shared memory is read or written for one access of a block, and how often
+    it would be without conflicts. Their ratio is the degree of conflict: 1 is none, 32 the worst.
+
+    A warp is served at once when each bank is asked for one word at most; several threads that
+    want the same word are one. Accesses of 8 and 16 bytes are served per half and quarter warp.
+    """
+    served = least = 0
+    for one in _instructions(access):
+        together = WARP // max(1, one.width // WORD)
+        for group in np.unique(one.lanes // together):
+            offsets = one.offsets[one.lanes // together == group]
+            words = np.unique((offsets[:, None] + np.arange(0, one.width, WORD)) // WORD)
+            served += int(np.bincount(words % BANKS).max())
+            least += 1
+    return served, least
+
+
+def summarise(accesses: Sequence[Access]) -> list[str]:
+    """One line per load and store of the program: what main or shared memory did for it."""
+    sums: dict[Site, tuple[int, int]] = {}
+    for access in accesses:
+        count = sectors if _scope(access.site) == "global" else bank_conflicts
+        cost, least = count(access)
+        before = sums.get(access.site, (0, 0))
+        sums[access.site] = before[0] + cost, before[1] + least
+    return [_line(site, *totals) for site, totals in sums.items()]
+
+
+def _line(site: Site, cost: int, least: int) -> str:
+    verb, ratio = "store" if site.write else "load", f"{cost / least:.3g}"
+    if _scope(site) == "global":
+        cost_text = f"{cost} sectors, {ratio} times the least"
+    else:
+        cost_text = f"{cost} rounds of shared memory, {ratio} per access"
+    name = site.buffer.name if site.buffer else "?"
+    return f"{verb} {name} {site}: {cost_text}"
+
+
+def _scope(site: Site) -> str:
+    return site.buffer.scope if site.buffer else "global"

@@ -1,0 +1,183 @@
+"""Main, shared and local memory of simulated threads, and who touched them.
+
+Two threads race when they touch one element, one of them writing, and no barrier orders them
+(the definition of the CUDA memory model, with barriers as the only order). For every element the
+readers and the writers since the last barrier are remembered as the span of their numbers, which
+is exact: threads of one block between two barriers, or of two blocks at any time, all conflict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from relaxlab.codegen.cuda.launch import WARP
+from relaxlab.runtime.arrays import Array, uninitialised
+
+
+@dataclass(slots=True)
+class Clock:
+    """When the threads of each block that runs, and of each of its warps, met last.
+
+    `now` counts meetings; `blocks` (one entry per block) and `warps` (blocks x warps) hold its
+    value after the last one of each. `first` is the number of the first block that runs,
+    `threads` how many a block has.
+    """
+
+    first: int
+    threads: int
+    blocks: Array
+    warps: Array
+    now: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Elements `at` (positions in the access) that another thread, `other`, touched at `sites`."""
+
+    at: Array
+    other: Array
+    sites: Array
+
+
+class History:
+    """Which threads read, or wrote, each element, and at which site and time the last did."""
+
+    __slots__ = ("high", "low", "per_block", "site", "time")
+
+    def __init__(self, size: int, per_block: bool) -> None:
+        self.per_block = per_block
+        self.low = np.full(size, -1, np.int64)
+        self.high = np.full(size, -1, np.int64)
+        self.time = np.full(size, -1, np.int64)
+        self.site = np.zeros(size, np.int32)
+
+    def ordered(self, at: Array, numbers: Array, clock: Clock) -> Array | None:
+        """Where all that is remembered of elements `at` comes before an access by the threads
+        `numbers` now; None if everywhere."""
+        time = self.time[at]
+        latest = int(time.max(initial=-1))
+        if latest < 0 or (self.per_block and latest < clock.blocks.min()):
+            return None
+        low, high = self.low[at], self.high[at]
+        blocks, threads = np.divmod(numbers, clock.threads)
+        start = blocks * clock.threads
+        inside = (low >= start) & (high < start + clock.threads)
+        before = inside & (time < clock.blocks[blocks - clock.first])
+        warp = start + threads // WARP * WARP
+        met = clock.warps[blocks - clock.first, threads // WARP]
+        before |= inside & (low >= warp) & (high < warp + WARP) & (time < met)
+        before |= (low == numbers) & (high == numbers)
+        before |= time < 0
+        return None if before.all() else before
+
+    def race(self, at: Array, numbers: Array, ordered: Array | None) -> Race | None:
+        """The accesses by the threads `numbers` that race with what is remembered."""
+        if ordered is None:
+            return None
+        bad = np.flatnonzero(~ordered)
+        low, high = self.low[at[bad]], self.high[at[bad]]
+        other = np.where(low == numbers[bad], high, low)
+        return Race(bad, other, self.site[at[bad]])
+
+    def add(self, at: Array, numbers: Array, ordered: Array | None, site: int, now: int) -> None:
+        """Remember reads. Of several threads at one element the first gives `low` and the last
+        `high`: numbers ascend, and the last of several assignments to an element stays."""
+        low = high = numbers
+        if ordered is not None:
+            low = np.where(ordered, low, np.minimum(self.low[at], low))
+            high = np.where(ordered, high, np.maximum(self.high[at], high))
+        self.low[at[::-1]] = low[::-1]
+        self.high[at] = high
+        self.time[at] = now
+        self.site[at] = site
+
+    def add_writes(self, at: Array, numbers: Array, site: int, now: int) -> Race | None:
+        """Remember writes, which are ordered or were reported; the race of threads that write
+        one element with this very access."""
+        self.low[at] = self.high[at] = numbers
+        self.time[at] = now
+        self.site[at] = site
+        last = self.high[at]
+        if np.array_equal(last, numbers):
+            return None
+        bad = np.flatnonzero(last != numbers)
+        return Race(bad, last[bad], np.full(len(bad), site, np.int32))
+
+
+class Watcher(Protocol):
+    """Told of what goes wrong; `at` are positions in the access."""
+
+    def race(self, found: Race, verb: str) -> None:
+        """`verb` says what the other thread did: reads or writes."""
+        ...
+
+    def uninitialised(self, at: Array) -> None: ...
+
+
+@dataclass(slots=True)
+class Memory:
+    """Main memory, or the shared memory of the blocks that run (`per_block`): elements, whether
+    they were written (None: all were), and who read and wrote them (None: the launch never
+    writes them, so nothing can race)."""
+
+    data: Array
+    written: Array | None = None
+    per_block: bool = False
+    histories: tuple[History, History] | None = field(default=None)
+    changed: bool = False
+
+    def watch(self) -> None:
+        """Expect writes: forget what was done, and from now on look for races."""
+        self.changed = True
+        size = self.data.size
+        self.histories = History(size, self.per_block), History(size, self.per_block)
+
+    def load(self, at: Array, numbers: Array, clock: Clock, site: int, watcher: Watcher) -> Array:
+        """The elements `at`, read by the threads `numbers`, which ascend."""
+        if self.histories is not None:
+            reads, writes = self.histories
+            found = writes.race(at, numbers, writes.ordered(at, numbers, clock))
+            if found is not None:
+                watcher.race(found, "writes")
+            reads.add(at, numbers, reads.ordered(at, numbers, clock), site, clock.now)
+        if self.written is not None and not (there := self.written[at]).all():
+            watcher.uninitialised(np.flatnonzero(~there))
+        return self.data[at]
+
+    def store(
+        self, at: Array, value: Any, numbers: Array, clock: Clock, site: int, watcher: Watcher
+    ) -> None:
+        """Set the elements `at`; of several threads at one element the last wins."""
+        assert self.histories is not None
+        reads, writes = self.histories
+        for history, verb in ((writes, "writes"), (reads, "reads")):
+            found = history.race(at, numbers, history.ordered(at, numbers, clock))
+            if found is not None:
+                watcher.race(found, verb)
+        found = writes.add_writes(at, numbers, site, clock.now)
+        if found is not None:
+            watcher.race(found, "writes")
+        self.data[at] = value
+        if self.written is not None:
+            self.written[at] = True
+
+    @staticmethod
+    def fresh(size: int, dtype: str, *, per_block: bool) -> Memory:
+        """Memory that nobody has written yet."""
+        return Memory(uninitialised((size,), dtype), np.zeros(size, bool), per_block)
+
+
+@dataclass(slots=True)
+class LocalMemory:
+    """Registers: one array per element with an entry for each thread that runs."""
+
+    data: Array
+    written: Array
+
+    @staticmethod
+    def fresh(size: int, threads: int, dtype: str) -> LocalMemory:
+        """Registers that nobody has written yet."""
+        return LocalMemory(uninitialised((size, threads), dtype), np.zeros((size, threads), bool))

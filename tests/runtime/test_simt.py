@@ -1,0 +1,143 @@
+"""The SIMT interpreter: right programs run right, wrong ones are reported where they are wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relaxlab.codegen.cuda.lower import lower_launches
+from relaxlab.ir import expr
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.runtime.simt import SimtReport, simt_device_kernel, simt_prim_func
+from tests.runtime import simt_programs as programs
+
+RNG = np.random.default_rng(7)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype("float32")
+
+
+def run(func: PrimFunc, *args: object, **options: object) -> SimtReport:
+    return simt_prim_func(func, args, name="f", **options)  # type: ignore[arg-type]
+
+
+def problem_of(report: SimtReport, kind: str):
+    found = [p for p in report.problems if p.kind == kind]
+    assert found, str(report)
+    return found[0]
+
+
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 1000, 40000])
+def test_vector_add(n: int):
+    a, b, c = floats(n), floats(n), np.zeros(n, "float32")
+    report = run(programs.vector_add, a, b, c)
+    assert report.check().ok
+    np.testing.assert_array_equal(c, a + b)
+    assert sum(launch.geometry.blocks for launch in report.launches) == -(-n // 64)
+
+
+@pytest.mark.parametrize(("n", "m", "k"), [(1, 1, 1), (16, 16, 16), (17, 33, 5), (40, 7, 50)])
+def test_tiled_matmul(n: int, m: int, k: int):
+    a, b, c = floats(n, k), floats(k, m), np.zeros((n, m), "float32")
+    report = run(programs.tiled_matmul, a, b, c).check()
+    expected = np.zeros((n, m), "float32")
+    for i in range(-(-k // 16) * 16):  # in the order of the program, zeros included
+        expected += a[:, i, None] * b[i] if i < k else 0
+    np.testing.assert_array_equal(c, expected)
+    assert report.launches[0].barriers == 2 * -(-k // 16)
+
+
+def test_reductions():
+    a = floats(5, 128)
+    b = np.zeros(5, "float32")
+    run(programs.tree_sum, a, b).check()
+    np.testing.assert_allclose(b, a.sum(1), rtol=1e-5)
+    a, b = floats(5, 32), np.zeros((5, 32), "float32")
+    run(programs.shuffle_sum, a, b).check()
+    np.testing.assert_allclose(b, np.repeat(a.sum(1)[:, None], 32, 1), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["transpose", "transpose_padded", "transpose_naive"])
+@pytest.mark.parametrize("shape", [(1, 1), (32, 32), (33, 70), (100, 5)])
+def test_transposes(name: str, shape: tuple[int, int]):
+    a, b = floats(*shape), np.zeros(shape[::-1], "float32")
+    run(getattr(programs, name), a, b).check()
+    np.testing.assert_array_equal(b, a.T)
+
+
+def test_off_by_one():
+    a, b, c = floats(100), floats(100), np.zeros(100, "float32")
+    report = run(programs.vector_add_off_by_one, a, b, c)
+    assert {p.kind for p in report.problems} == {"out of bounds"}
+    problem = report.problems[0]
+    assert (problem.buffer, problem.index, problem.count) == ("A", (100,), 1)
+    assert str(problem.threads[0]) == "thread (36, 0, 0) of block (1, 0, 0)"
+    assert {p.buffer for p in report.problems} == {"A", "B", "C"}
+    np.testing.assert_array_equal(c, a + b)  # the rest is right
+    assert "reads A[100], outside of its shape (100,)" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("tiled_matmul", [(40, 40), (40, 40), (40, 40)]),
+        ("tree_sum", [(3, 128), (3,)]),
+        ("transpose", [(40, 70), (70, 40)]),
+    ],
+)
+def test_every_barrier_is_needed(name: str, shapes: list[tuple[int, ...]]):
+    func = getattr(programs, name)
+    kernel = lower_launches(func, name)
+    assert programs.barriers(kernel) >= 1
+    for which in range(programs.barriers(kernel)):
+        args = [floats(*s) for s in shapes]
+        broken = programs.change_barrier(kernel, which, None)
+        problem = problem_of(simt_device_kernel(func, broken, args), "data race")
+        assert problem.threads[0] != problem.threads[1]
+        assert problem.threads[0].block == problem.threads[1].block
+        assert problem.site is not None and problem.other is not None
+        assert problem.site.write or problem.other.write
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_barrier_that_only_some_threads_reach(which: int):
+    kernel = lower_launches(programs.tiled_matmul, "matmul")
+    tx = next(a.var for a in kernel.launches[0].axes if a.name == "threadIdx.x")
+    broken = programs.change_barrier(kernel, which, expr.LT(tx, expr.const(3)))
+    args = [floats(16, 16) for _ in range(3)]
+    report = simt_device_kernel(programs.tiled_matmul, broken, args)
+    problem = problem_of(report, "barrier divergence")
+    missing, waiting = problem.threads
+    assert (missing.index[0], waiting.index[0]) == (3, 0)
+    assert "48 of 256 threads do" in problem.message
+    assert "if tx < 3" in str(problem) or "tvm_storage_sync" in str(problem)
+
+
+def test_a_barrier_that_whole_blocks_skip_is_fine():
+    kernel = lower_launches(programs.transpose, "transpose")
+    bx = next(a.var for a in kernel.launches[0].axes if a.name == "blockIdx.x")
+    broken = programs.change_barrier(kernel, 0, expr.LT(bx, expr.const(1)))
+    args = [floats(32, 64), np.zeros((64, 32), "float32")]
+    report = simt_device_kernel(programs.transpose, broken, args)
+    assert {p.kind for p in report.problems} == {"data race"}
+    assert problem_of(report, "data race").threads[0].block == (1, 0, 0)
+
+
+def test_blocks_that_add_to_one_element_race():
+    a, b = floats(4, 32), np.zeros(1, "float32")
+    problem = problem_of(run(programs.everybody_counts, a, b), "data race")
+    assert problem.threads[0].block != problem.threads[1].block
+    assert "blocks run in any order" in problem.message
+    run(programs.everybody_counts, a[:1], b).check()
+
+
+def test_the_text_of_a_report():
+    kernel = programs.change_barrier(lower_launches(programs.transpose, "transpose"), 0, None)
+    args = [floats(32, 32), np.zeros((32, 32), "float32")]
+    text = str(simt_device_kernel(programs.transpose, kernel, args))
+    assert text.startswith("transpose: ")
+    assert "transpose_kernel: 1 block of 256 threads (grid (1, 1, 1), block (32, 8, 1))" in text
+    assert "data race: thread (" in text
+    assert "in block 'B' (" in text and "in block 'S' (" in text
+    assert "simt_programs.py:" in text
