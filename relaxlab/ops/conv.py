@@ -15,7 +15,17 @@ from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
 from relaxlab.ops.datatype import dtype_attr
 from relaxlab.ops.define import TypesOf, attr, common_dtype, define, fail, params, tensor_arg
-from relaxlab.ops.layouts import SPATIAL, Layout, Window, layout_attr, paddings, per_dimension
+from relaxlab.ops.layouts import (
+    SPATIAL,
+    Layout,
+    Window,
+    layout_attr,
+    paddings,
+    pads_of,
+    per_dimension,
+    transposition,
+    tuple_of,
+)
 from relaxlab.ops.reduce import narrow
 from relaxlab.ops.shapes import Shape, differ, impossible, simplify
 
@@ -180,21 +190,6 @@ def _slid(x: Array, starts: tuple[int, ...], strides: Any, counts: Any) -> Array
     return x[(..., *cut)]
 
 
-def _tuple_of(value: Any, count: int) -> tuple[int, ...]:
-    items = value if isinstance(value, tuple) else (value,)
-    return items * count if len(items) == 1 else items
-
-
-def _pads_of(value: Any, count: int) -> list[tuple[int, int]]:
-    items = value if isinstance(value, tuple) else (value,)
-    items = items if len(items) == 2 * count else _tuple_of(items, count) * 2
-    return list(zip(items[:count], items[count:], strict=True))
-
-
-def _order(layout: str | None, letters: str) -> list[int]:
-    return [letters.index(c) for c in letters] if layout is None else [*map(layout.index, letters)]
-
-
 def _wide_pair(data: Array, weight: Array, out_dtype: str | None) -> tuple[Array, Array, Any]:
     out = numpy_dtype(out_dtype) if out_dtype else data.dtype
     wide = np.dtype(scalar.accumulator_of(out.name))
@@ -217,9 +212,12 @@ def _conv_reference(
     dims = data.ndim - 2
     letters, kernel = f"NC{SPATIAL[dims]}", f"OI{SPATIAL[dims]}"
     x, w, out = _wide_pair(data, weight, out_dtype)
-    x, w = x.transpose(_order(data_layout, letters)), w.transpose(_order(kernel_layout, kernel))
-    x = np.pad(x, [(0, 0), (0, 0), *_pads_of(padding, dims)])
-    strides, dilation = _tuple_of(strides, dims), _tuple_of(dilation, dims)
+    x, w = (
+        x.transpose(transposition(data_layout, letters)),
+        w.transpose(transposition(kernel_layout, kernel)),
+    )
+    x = np.pad(x, [(0, 0), (0, 0), *pads_of(padding, dims)])
+    strides, dilation = tuple_of(strides, dims), tuple_of(dilation, dims)
     rows = zip(x.shape[2:], w.shape[2:], strides, dilation, strict=True)
     counts = [(e - (k - 1) * d - 1) // s + 1 for e, k, s, d in rows]
     x = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
@@ -230,7 +228,7 @@ def _conv_reference(
         part = _slid(x, starts, strides, counts)
         y += np.einsum("ngc...,goc->ngo...", part, w[(..., *k)])
     y = y.reshape(y.shape[0], y.shape[1] * y.shape[2], *counts)
-    return y.transpose(np.argsort(_order(out_layout or data_layout, letters))).astype(out)
+    return y.transpose(np.argsort(transposition(out_layout or data_layout, letters))).astype(out)
 
 
 # --- Transposed convolution -------------------------------------------------------------------
@@ -310,12 +308,12 @@ def _transpose_reference(
     dims = data.ndim - 2
     letters, kernel = f"NC{SPATIAL[dims]}", f"OI{SPATIAL[dims]}"
     x, w, out = _wide_pair(data, weight, out_dtype)
-    kernel_order = _order(kernel_layout or f"IO{SPATIAL[dims]}", kernel)
-    x, w = x.transpose(_order(data_layout, letters)), w.transpose(kernel_order)
-    strides, dilation = _tuple_of(strides, dims), _tuple_of(dilation, dims)
+    kernel_order = transposition(kernel_layout or f"IO{SPATIAL[dims]}", kernel)
+    x, w = x.transpose(transposition(data_layout, letters)), w.transpose(kernel_order)
+    strides, dilation = tuple_of(strides, dims), tuple_of(dilation, dims)
     rows = zip(x.shape[2:], w.shape[2:], strides, dilation, strict=True)
     full = [(e - 1) * s + (k - 1) * d + 1 for e, k, s, d in rows]
-    pads, more = _pads_of(padding, dims), _tuple_of(output_padding, dims)
+    pads, more = pads_of(padding, dims), tuple_of(output_padding, dims)
     x = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
     w = w.reshape(w.shape[0], groups, w.shape[1] // groups, *w.shape[2:])
     extents = [f + m for f, m in zip(full, more, strict=True)]
@@ -327,7 +325,7 @@ def _transpose_reference(
     y = y.reshape(y.shape[0], y.shape[1] * y.shape[2], *extents)
     cut = [slice(a, e - b) for e, (a, b) in zip(extents, pads, strict=True)]
     y = y[(..., *cut)]
-    return y.transpose(np.argsort(_order(out_layout or data_layout, letters))).astype(out)
+    return y.transpose(np.argsort(transposition(out_layout or data_layout, letters))).astype(out)
 
 
 def _define(dims: int) -> None:

@@ -182,6 +182,96 @@ define(
 )
 
 
+# --- eye, hamming_window ----------------------------------------------------------------------
+
+
+def _eye_infer(call: graph.Call, tys: TypesOf) -> Type:
+    rows = expr.as_expr(attr(call, "n"))
+    columns = attr(call, "m")
+    return TensorType((rows, rows if columns is None else expr.as_expr(columns)), dtype_attr(call))
+
+
+def _eye_like_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x = tensor_arg(call, tys, 0)
+    if x.ndim not in (-1, 2):
+        raise fail(call, f"x must have two dimensions, is {x}")
+    return TensorType(x.shape, dtype_attr(call) or x.dtype, 2)
+
+
+def _eye_emit(call: graph.Call, out: TensorType, *_: Arg) -> te.Tensor:
+    assert out.shape is not None and out.dtype is not None
+    one, zero = expr.const(1, out.dtype), expr.const(0, out.dtype)
+    k = expr.as_expr(attr(call, "k"))
+    return te.compute(out.shape, lambda i, j: expr.Select(expr.EQ(j, i + k), one, zero), "T_eye")
+
+
+define(
+    "eye",
+    params("", n=REQUIRED, m=None, k=0, dtype="float32"),
+    _eye_infer,
+    emit=_eye_emit,
+    reference=lambda n, m=None, k=0, dtype="float32": np.eye(n, m, k, numpy_dtype(dtype)),
+)
+define(
+    "eye_like",
+    params("x", k=0, dtype=None),
+    _eye_like_infer,
+    emit=_eye_emit,
+    reference=lambda x, k=0, dtype=None: np.eye(
+        *x.shape, k, numpy_dtype(dtype) if dtype else x.dtype
+    ),
+)
+
+
+def _hamming_infer(call: graph.Call, tys: TypesOf) -> Type:
+    dtype = dtype_attr(call)
+    if dtype is not None and not is_float(dtype):
+        raise fail(call, f"dtype must be floating point, is {dtype}")
+    size = expr.as_expr(attr(call, "window_size"))
+    if isinstance(size, expr.IntImm) and size.value < 0:
+        raise fail(call, f"window_size must be at least 0, is {size}")
+    return TensorType((size,), dtype)
+
+
+def _hamming_emit(call: graph.Call, out: TensorType) -> te.Tensor:
+    """alpha - beta * cos(2 pi i / period); a window of one element is 1."""
+    assert out.shape is not None and out.dtype is not None
+    dtype = scalar.accumulator_of(out.dtype)
+    (size,) = out.shape
+    period = at_least(size if attr(call, "periodic") else size - 1, expr.const(1))
+    alpha, beta = (expr.const(float(attr(call, n)), dtype) for n in ("alpha", "beta"))
+
+    def element(i: PrimExpr) -> PrimExpr:
+        turn = expr.Div(scalar.cast(i, dtype), scalar.cast(period, dtype))
+        angle = expr.Mul(turn, expr.const(2 * math.pi, dtype))
+        value = expr.Sub(alpha, expr.Mul(beta, scalar.call("cos", angle)))
+        whole = expr.Select(expr.EQ(size, expr.const(1)), expr.const(1.0, dtype), value)
+        return scalar.cast(whole, out.dtype or dtype)
+
+    return te.compute(out.shape, element, "T_hamming_window")
+
+
+def _hamming(
+    window_size: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    dtype: str = "float32",
+) -> Array:
+    period = max(window_size if periodic else window_size - 1, 1)
+    values = alpha - beta * np.cos(2 * np.pi * np.arange(window_size) / period)
+    return (np.ones(1) if window_size == 1 else values).astype(numpy_dtype(dtype))
+
+
+define(
+    "hamming_window",
+    params("", window_size=REQUIRED, periodic=True, alpha=0.54, beta=0.46, dtype="float32"),
+    _hamming_infer,
+    emit=_hamming_emit,
+    reference=_hamming,
+)
+
+
 # --- tril, triu -------------------------------------------------------------------------------
 
 

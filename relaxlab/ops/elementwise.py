@@ -315,6 +315,17 @@ binary("left_shift", _node(expr.ShiftLeft), np.left_shift, "integer")
 binary("right_shift", _node(expr.ShiftRight), np.right_shift, "integer")
 
 
+def _log_add_exp(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """max + log(1 + exp(min - max)); equal infinities have no difference."""
+    top = expr.Max(a, b)
+    gap = scalar.negative(scalar.call("abs", expr.Sub(a, b)))
+    sum_ = expr.Add(top, scalar.call("log1p", scalar.call("exp", gap)))
+    return expr.Select(expr.EQ(a, b), expr.Add(a, expr.const(math.log(2), a.dtype)), sum_)
+
+
+binary("log_add_exp", _in_float32(_log_add_exp), np.logaddexp, "floating point")
+
+
 # --- Three arguments --------------------------------------------------------------------------
 
 
@@ -362,4 +373,65 @@ define(
     reference=in_float32(
         lambda x, min, max: np.maximum(np.minimum(x, x.dtype.type(max)), x.dtype.type(min))
     ),
+)
+
+
+# --- masked_fill, ewise_fma -------------------------------------------------------------------
+
+
+def _masked_fill_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x, mask = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
+    require_dtype(call, mask, DTYPE_TESTS["bool"], "bool", 1)
+    return broadcast_types(call, x.dtype, x, mask)
+
+
+def _masked_fill_emit(
+    call: graph.Call, out: TensorType, x: te.Tensor, mask: te.Tensor
+) -> te.Tensor:
+    value = scalar.cast(expr.as_expr(attr(call, "value")), x.dtype)
+    return broadcast_compute(
+        "T_masked_fill", lambda v, hidden: expr.Select(hidden, value, v), out, x, mask
+    )
+
+
+define(
+    "masked_fill",
+    params("x mask", value=REQUIRED),
+    _masked_fill_infer,
+    emit=_masked_fill_emit,
+    reference=lambda x, mask, value: np.where(mask, x.dtype.type(value), x),
+)
+
+
+def _fma_infer(call: graph.Call, tys: TypesOf) -> Type:
+    operands, dtype = operand_types(call, tys)
+    if len(operands) != 3:
+        raise fail(call, f"takes 3 arguments, got {len(operands)}")
+    for i, operand in enumerate(operands):
+        require_dtype(call, operand, DTYPE_TESTS["a number"], "a number", i)
+    return broadcast_types(call, dtype, *operands)
+
+
+def _fma_emit(call: graph.Call, out: TensorType, a: Arg, b: Arg, c: Arg) -> te.Tensor:
+    def element(x: PrimExpr, y: PrimExpr, z: PrimExpr) -> PrimExpr:
+        wide = expr.Add(expr.Mul(scalar.wide(x), scalar.wide(y)), scalar.wide(z))
+        return scalar.cast(wide, x.dtype)
+
+    arguments = (_typed(v, out.dtype) for v in (a, b, c))
+    return broadcast_compute("T_ewise_fma", element, out, *arguments)
+
+
+def _fma(x1: Any, x2: Any, x3: Any) -> Array:
+    first = next(x for x in (x1, x2, x3) if isinstance(x, np.ndarray))
+    with np.errstate(all="ignore"):
+        result = in_float32(lambda a, b, c: a * b + c)(*(_weak(x, first) for x in (x1, x2, x3)))
+    return result.astype(first.dtype)
+
+
+define(
+    "ewise_fma",
+    params("x1 x2 x3"),
+    _fma_infer,
+    emit=_fma_emit,
+    reference=_fma,
 )

@@ -93,3 +93,24 @@ class Window:
     def padded(self) -> bool:
         """Whether places outside of the input may be read."""
         return bool(self.before or self.after)
+
+
+# --- The same for references --------------------------------------------------------------------
+
+
+def tuple_of(value: Any, count: int) -> tuple[int, ...]:
+    """A number for each of `count` dimensions."""
+    items = value if isinstance(value, tuple) else (value,)
+    return items * count if len(items) == 1 else items
+
+
+def pads_of(value: Any, count: int) -> list[tuple[int, int]]:
+    """(before, after) of each dimension; see `paddings`."""
+    items = value if isinstance(value, tuple) else (value,)
+    items = items if len(items) == 2 * count else tuple_of(items, count) * 2
+    return list(zip(items[:count], items[count:], strict=True))
+
+
+def transposition(layout: str | None, letters: str) -> list[int]:
+    """The axes of `layout` (`letters` itself when None) in the order of `letters`."""
+    return [(layout or letters).index(c) for c in letters]

@@ -12,7 +12,7 @@ from relaxlab.ir import expr, graph
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.op_table import REQUIRED
-from relaxlab.ir.types import TensorType, Type
+from relaxlab.ir.types import TensorType, TupleType, Type
 from relaxlab.ops import scalar, te
 from relaxlab.ops.define import (
     Builder,
@@ -39,7 +39,7 @@ from relaxlab.ops.reduce import (
     reduction,
     variance_compute,
 )
-from relaxlab.ops.shapes import differ, show
+from relaxlab.ops.shapes import ONE, differ, impossible, show
 
 Array = np.ndarray[Any, Any]
 
@@ -126,6 +126,90 @@ _activation(
     ),
     beta=1.0,
     threshold=20.0,
+)
+
+
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
+
+
+def _selu(x: PrimExpr) -> PrimExpr:
+    below = (scalar.call("exp", x) - 1.0) * SELU_ALPHA
+    return expr.Select(expr.GT(x, _c(0, x)), x, below) * SELU_SCALE
+
+
+_activation(
+    "selu",
+    _selu,
+    lambda x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(np.minimum(x, 0))),
+)
+
+
+def _prelu_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x, alpha = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
+    require_dtype(call, x, is_float, "floating point")
+    common_dtype(call, x, alpha)
+    if alpha.ndim not in (-1, 1):
+        raise fail(call, f"alpha must have one dimension, is {alpha}")
+    if x.ndim >= 0:
+        axis = normal_axis(call, attr(call, "axis"), x.ndim)
+        if x.shape is not None and alpha.shape is not None and alpha.shape[0] != ONE:
+            extent = x.shape[axis]
+            if differ(call, extent, alpha.shape[0], "the slopes and the channels"):
+                raise fail(call, f"{alpha.shape[0]} slopes do not fit {extent} channels")
+    return x
+
+
+def _prelu_emit(call: graph.Call, out: TensorType, x: te.Tensor, alpha: te.Tensor) -> te.Tensor:
+    axis = normal_axis(call, attr(call, "axis"), x.ndim)
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        value = scalar.wide(x[i])
+        slope = scalar.wide(alpha[te.ZERO if alpha.shape[0] == ONE else i[axis]])
+        slanted = expr.Select(expr.GT(value, _c(0, value)), value, value * slope)
+        return scalar.cast(slanted, x.dtype)
+
+    return te.compute(x.shape, element, "T_prelu")
+
+
+def _prelu(data: Array, alpha: Array, axis: int = 1) -> Array:
+    slope = alpha.reshape([-1 if d == axis % data.ndim else 1 for d in range(data.ndim)])
+    return np.where(data > 0, data, data * slope)
+
+
+define(
+    "nn.prelu",
+    params("data alpha", axis=1),
+    _prelu_infer,
+    emit=_prelu_emit,
+    reference=in_float32(_prelu),
+)
+
+
+# --- dropout ----------------------------------------------------------------------------------
+
+
+def _dropout_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x = tensor_arg(call, tys, 0)
+    require_dtype(call, x, is_float, "floating point")
+    rate = attr(call, "rate")
+    if not 0 <= rate < 1:
+        raise fail(call, f"rate must be in [0, 1), is {rate}")
+    return TupleType((x, x))
+
+
+def _dropout_emit(call: graph.Call, out: Type, x: te.Tensor) -> tuple[te.Tensor, ...]:
+    one = expr.const(1, x.dtype)
+    kept = te.compute(x.shape, lambda *i: x[i], "T_dropout")
+    return kept, te.compute(x.shape, lambda *_: one, "T_dropout_mask")
+
+
+# Programs are for inference, where dropout keeps everything: (data, a mask of ones).
+define(
+    "nn.dropout",
+    params("data", rate=0.5),
+    _dropout_infer,
+    emit=_dropout_emit,
+    reference=lambda data, rate=0.5: (data.copy(), np.ones_like(data)),
 )
 
 
@@ -367,39 +451,78 @@ def _pad_widths(call: graph.Call, ndim: int) -> list[tuple[PrimExpr, PrimExpr]]:
     return list(zip(values[::2], values[1::2], strict=True))
 
 
+PAD_MODES = ("constant", "reflect", "replicate", "circular")
+
+
 def _pad_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
-    if attr(call, "pad_mode") != "constant":
-        raise fail(call, f"pad_mode {attr(call, 'pad_mode')!r} is not known", 'use "constant"')
+    mode = attr(call, "pad_mode")
+    if mode not in PAD_MODES:
+        raise fail(call, f"pad_mode {mode!r} is not known", f"use one of {PAD_MODES}")
     if x.shape is None:
         return x
     widths = _pad_widths(call, x.ndim)
+    for d, pair in zip(x.shape, widths, strict=True):
+        _check_width(call, mode, d, pair)
     return TensorType(
         tuple(d + before + after for d, (before, after) in zip(x.shape, widths, strict=True)),
         x.dtype,
     )
 
 
+def _check_width(
+    call: graph.Call, mode: str, extent: PrimExpr, pair: tuple[PrimExpr, PrimExpr]
+) -> None:
+    """What is read again must exist: less than the extent where it is reflected, at most the
+    extent where it wraps around, one element where it is repeated."""
+    for width in () if mode == "constant" else pair:
+        if width == expr.const(0):
+            continue
+        least = {"reflect": width + 1, "circular": width, "replicate": ONE}[mode]
+        claim = f"{extent} elements are too few for {mode} padding by {width}"
+        if impossible(call, expr.GE(extent, least), claim):
+            raise fail(call, claim)
+
+
+def _padded_place(mode: str, v: PrimExpr, extent: PrimExpr) -> PrimExpr:
+    """The element that stands at `v`, counted from the first element of the tensor."""
+    if mode == "replicate":
+        return scalar.clamp(v, 0, extent - 1)
+    last = extent - 1 if mode == "reflect" else extent
+    before = scalar.negative(v) if mode == "reflect" else v + extent
+    after = last * 2 - v if mode == "reflect" else v - extent
+    rest = expr.Select(expr.GE(v, extent), after, v)
+    return expr.Select(expr.LT(v, expr.const(0)), before, rest)
+
+
 def _pad_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
     assert out.shape is not None
     widths = _pad_widths(call, x.ndim)
     fill = scalar.cast(expr.as_expr(attr(call, "pad_value")), x.dtype)
+    mode = attr(call, "pad_mode")
 
     def element(*i: PrimExpr) -> PrimExpr:
         inside: list[PrimExpr] = []
         at: list[PrimExpr] = []
         for v, d, (before, after) in zip(i, x.shape, widths, strict=True):
-            at.append(v - before)
+            padded = (before, after) != (expr.const(0), expr.const(0))
+            moved = mode != "constant" and padded
+            at.append(_padded_place(mode, v - before, d) if moved else v - before)
             inside += [] if before == expr.const(0) else [expr.LE(before, v)]
             inside += [] if after == expr.const(0) else [expr.LT(v, before + d)]
         value = x[tuple(at)]
-        return scalar.if_then_else(expr.all_of(inside), value, fill) if inside else value
+        if mode != "constant" or not inside:
+            return value
+        return scalar.if_then_else(expr.all_of(inside), value, fill)
 
     return te.compute(out.shape, element, "T_pad")
 
 
 def _pad(data: Array, pad_width: Any, pad_mode: str = "constant", pad_value: float = 0) -> Array:
     pairs = [(pad_width[2 * d], pad_width[2 * d + 1]) for d in range(data.ndim)]
+    if pad_mode != "constant":
+        mode: Any = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[pad_mode]
+        return np.pad(data, pairs, mode)
     return np.pad(data, pairs, constant_values=data.dtype.type(pad_value))
 
 

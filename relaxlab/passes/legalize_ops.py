@@ -70,7 +70,8 @@ class _Legalizer:
     def block(self, name: str, blk: graph.BindingBlock) -> graph.BindingBlock:
         var = graph.DataflowVar if isinstance(blk, graph.DataflowBlock) else graph.Var
         flat = [x for b in blk.bindings for x in _spread_tuples(b, var)]
-        return with_bindings(blk, [self.binding(name, b) for b in flat])
+        lowered = [self.binding(name, b) for b in flat]
+        return with_bindings(blk, [x for b in lowered for x in _named_single(b, var)])
 
     def binding(self, name: str, b: graph.Binding) -> graph.Binding:
         if not isinstance(b, graph.VarBinding) or not isinstance(b.value, graph.Call):
@@ -162,6 +163,17 @@ def _spread_tuples(b: graph.Binding, var: type[graph.Var]) -> list[graph.Binding
     if not reads:
         return [b]
     return [*reads, replace(b, value=replace(call, args=tuple(args)))]
+
+
+def _named_single(b: graph.Binding, var: type[graph.Var]) -> list[graph.Binding]:
+    """A lowered call with one output is that tensor: where a tuple of one is wanted (`split` into
+    one part), it is built from it."""
+    call, out = b.value, b.var.ty
+    one = isinstance(out, types.TupleType) and len(out.fields) == 1
+    if not one or not isinstance(call, graph.Call) or call.op != graph.Op("call_tir"):
+        return [b]
+    field = var(f"{b.var.name}_0", call.ty_args[0])
+    return [graph.VarBinding(call, field), replace(b, value=graph.Tuple((field,)))]
 
 
 def _view(call: graph.Call, out: types.Type | None) -> graph.Expr | None:

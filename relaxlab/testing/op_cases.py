@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from relaxlab.testing.op_cases_conv import conv
+from relaxlab.testing.op_cases_conv import conv, pool
+from relaxlab.testing.op_cases_index import rearrange
+from relaxlab.testing.op_cases_nn import activations, losses, norms, quantize, scalars
 from relaxlab.testing.op_check import OpCase, Scalar, Shape, Symbol, T
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -239,6 +241,7 @@ def manipulate() -> list[OpCase]:
         OpCase("stack", ((T("n"), T("n"), T("n")),), {"axis": -1}),
         OpCase("split", (T("n", 6),), {"indices_or_sections": 3, "axis": 1}),
         OpCase("split", (T("n", 7),), {"indices_or_sections": 3, "axis": 1}),
+        OpCase("split", (T("n", 7),), {"indices_or_sections": 1, "axis": 1}),
         OpCase("split", (T("n", 7),), {"indices_or_sections": (2, 3), "axis": -1}),
         OpCase("split", (T("n"),), {"indices_or_sections": 2}, evens),
         OpCase("split", (T("n"),), {"indices_or_sections": 3}, evens),
@@ -384,5 +387,12 @@ FAMILIES = {
     "index": index,
     "search_sort": search_sort,
     "conv": conv,
+    "pool": pool,
+    "scalars": scalars,
+    "activations": activations,
+    "norms": norms,
+    "losses": losses,
+    "quantize": quantize,
+    "rearrange": rearrange,
 }
 """Functions giving the cases of each family."""

@@ -62,3 +62,62 @@ def _transposed(n: tuple[dict[str, int], ...], hw: tuple[dict[str, int], ...]) -
         OpCase(op, (T("n", 2, 3, 3, dtype="float16"), T(2, 2, 2, 2, dtype="float16")), sizes=n),
         OpCase("nn.conv3d_transpose", (T("n", 2, 2, 2, 2), T(2, 1, 2, 1, 2)), {"strides": 2}, n),
     ]  # fmt: skip
+
+
+def pool() -> list[OpCase]:
+    """Pooling and its gradients."""
+    hw = ({"h": 5, "w": 6}, {"h": 3, "w": 4}, {"h": 8, "w": 3})
+    n = ({"n": 2}, {"n": 1}, {"n": 0})
+    window = {"pool_size": (3, 2), "strides": 2, "padding": (1, 0, 1, 1)}
+    last = {"layout": "NHWC", "out_layout": "NCHW"}
+    dilated = {"pool_size": 2, "dilation": (2, 1), "padding": 1, "strides": (1, 3)}
+    cases: list[OpCase] = []
+    for op in ("nn.max_pool2d", "nn.avg_pool2d"):
+        cases += [
+            OpCase(op, (T(1, 2, "h", "w"),), {"pool_size": 2}, hw),
+            OpCase(op, (T(2, 1, "h", "w"),), window, hw),
+            OpCase(op, (T(1, 1, "h", "w"),), {**window, "ceil_mode": True}, hw),
+            OpCase(op, (T(1, "h", "w", 2),), {**dilated, **last}, hw),
+            *(OpCase(op, (T("n", 2, 4, 3, dtype=d),), window, n) for d in (*HALVES, "float64")),
+        ]
+    for include in (False, True):
+        counted = {**window, "count_include_pad": include, "ceil_mode": True}
+        cases.append(OpCase("nn.avg_pool2d", (T(1, 1, "h", "w"),), counted, hw))
+    bytes_ = T("n", 2, 4, 3, dtype="int8", low=-99, high=99)
+    cases.append(OpCase("nn.max_pool2d", (bytes_,), window, n))
+    for op in ("nn.max_pool1d", "nn.avg_pool1d"):
+        cases.append(OpCase(op, (T("n", 3, 7),), {"pool_size": 3, "strides": 2, "padding": 1}, n))
+    for op in ("nn.max_pool3d", "nn.avg_pool3d"):
+        cases.append(OpCase(op, (T("n", 2, 3, 2, 4),), {"pool_size": 2, "padding": (1, 0, 0)}, n))
+    return cases + _adaptive(n, hw) + _pool_backward(hw)
+
+
+def _adaptive(n: tuple[dict[str, int], ...], hw: tuple[dict[str, int], ...]) -> list[OpCase]:
+    op = "nn.adaptive_avg_pool2d"
+    return [
+        OpCase("nn.adaptive_avg_pool1d", (T("n", 2, 7),), {"output_size": 3}, n),
+        OpCase(op, (T(2, 1, "h", "w"),), {"output_size": (1, 1)}, hw),
+        OpCase(op, (T(1, 2, "h", "w"),), {"output_size": (4, 3)}, hw),
+        OpCase(op, (T(1, "h", "w", 2),), {"output_size": 2, "layout": "NHWC"}, hw),
+        OpCase(op, (T("n", 2, 4, 6),), {"output_size": 2}, n),
+        OpCase(op, (T("n", 2, 3, 5, dtype="float16"),), {}, n),
+        OpCase("nn.adaptive_avg_pool3d", (T("n", 1, 3, 4, 2),), {"output_size": (2, 2, 1)}, n),
+    ]
+
+
+def _pool_backward(hw: tuple[dict[str, int], ...]) -> list[OpCase]:
+    last = {"layout": "NHWC"}
+    even = {"pool_size": 2, "strides": 2}
+    odd = {"pool_size": (3, 2), "strides": (2, 1), "padding": 1, "dilation": (1, 2)}
+    cases: list[OpCase] = []
+    for op in ("grad.max_pool2d_backward", "grad.avg_pool2d_backward"):
+        cases += [
+            OpCase(op, (T("n", 2, 2, 3), T("n", 2, 4, 6)), even, ({"n": 2}, {"n": 0})),
+            OpCase(op, (T(1, 3, 5, 2), T(1, 5, 5, 2)), {**odd, **last}, ({},)),
+            OpCase(op, (T(2, 1, 2, 2), T(2, 1, 3, 4)), {**even, "ceil_mode": True}, ({},)),
+        ]
+    same = T(1, 1, 4, 4, values=(1.0,))
+    cases.append(OpCase("grad.max_pool2d_backward", (T(1, 1, 2, 2), same), even, ({},)))
+    padded = {**even, "padding": 1, "count_include_pad": True}
+    cases.append(OpCase("grad.avg_pool2d_backward", (T(1, 1, 3, 3), T(1, 1, 4, 4)), padded, ({},)))
+    return cases
