@@ -14,6 +14,7 @@ from relaxlab.ops import (  # noqa: F401
     create,
     datatype,
     elementwise,
+    gather,
     grad,
     index,
     linalg,
@@ -26,6 +27,7 @@ from relaxlab.ops import (  # noqa: F401
     qdq,
     rearrange,
     reduce,
+    scatter,
     search_sort,
 )
 from relaxlab.ops.define import Builder, builder

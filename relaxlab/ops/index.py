@@ -248,7 +248,7 @@ def _gather_elements_emit(
     def element(*i: PrimExpr) -> PrimExpr:
         index = wrapped_index(scalar.cast(at[i], "int64"), x.shape[axis])
         places = [
-            index if d == axis else _inside(v, at.shape[d], x.shape[d]) for d, v in enumerate(i)
+            index if d == axis else nearest(v, at.shape[d], x.shape[d]) for d, v in enumerate(i)
         ]
         return x[tuple(places)]
 
@@ -261,7 +261,7 @@ def wrapped_index(index: PrimExpr, extent: PrimExpr) -> PrimExpr:
     return scalar.clamp(from_end, 0, extent - 1)
 
 
-def _inside(index: PrimExpr, extent: PrimExpr, limit: PrimExpr) -> PrimExpr:
+def nearest(index: PrimExpr, extent: PrimExpr, limit: PrimExpr) -> PrimExpr:
     """`index`, below `extent`, moved below `limit` unless it is there already."""
     if prove(expr.LE(extent, limit)) is True:
         return index

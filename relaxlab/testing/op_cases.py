@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from relaxlab.testing.op_cases_conv import conv, pool
-from relaxlab.testing.op_cases_index import rearrange
+from relaxlab.testing.op_cases_index import gather, rearrange, scatter
 from relaxlab.testing.op_cases_nn import activations, losses, norms, quantize, scalars
 from relaxlab.testing.op_check import OpCase, Scalar, Shape, Symbol, T
 
@@ -394,5 +394,7 @@ FAMILIES = {
     "losses": losses,
     "quantize": quantize,
     "rearrange": rearrange,
+    "gather": gather,
+    "scatter": scatter,
 }
 """Functions giving the cases of each family."""

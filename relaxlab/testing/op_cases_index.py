@@ -59,3 +59,85 @@ def _made() -> list[OpCase]:
         OpCase("hamming_window", (), {"window_size": n, "periodic": False, "alpha": 0.5}, windows),
         OpCase("hamming_window", (), {"window_size": n, "dtype": "float16"}, windows),
     ]
+
+
+def gather() -> list[OpCase]:
+    """Reading at places that tensors name."""
+    whole = {"dtype": "int64", "low": -2, "high": 1}
+    return [
+        OpCase("gather_nd", (T(3, 2, "n"), T("m", 2, **whole)), {}, PAIRS),
+        OpCase("gather_nd", (T(2, 3), T("n", 4, 1, dtype="int32", low=0, high=1))),
+        OpCase("gather_nd", (T("n", 2, 3), T("n", 4, 1, **whole)), {"batch_dims": 1}),
+        OpCase("gather_nd", (T("n", 2, dtype="float16"), T("n", 2, 1, **whole)), {"batch_dims": 1}),
+        OpCase("gather_nd", (T(2, 2, dtype="bool"), T(2, **whole)), {}, ({},)),
+        OpCase("index_tensor", (T(2, 3, "n"), (T("m", **whole), T("m", **whole))), {}, PAIRS),
+        OpCase("index_tensor", (T(2, 4), (T("n", 1, **whole), T(3, **whole)))),
+        OpCase("index_tensor", (T(2, "n", dtype="int8"), (T(2, 2, **whole),))),
+    ]
+
+
+def scatter() -> list[OpCase]:
+    """Writing at places that tensors name."""
+    far = {"dtype": "int64", "low": -5, "high": 4}
+    cases: list[OpCase] = []
+    for reduction in ("update", "add", "mul", "max", "min", "mean"):
+        attrs = {"reduction": reduction}
+        cases += [
+            OpCase(
+                "scatter_elements",
+                (T(4, "n"), T(6, "n", **far), T(6, "n")),
+                attrs,
+            ),
+            OpCase(
+                "scatter_nd",
+                (T(3, 2, "n"), T(4, 2, dtype="int32", low=-3, high=2), T(4, "n")),
+                attrs,
+            ),
+            OpCase(
+                "scatter_elements",
+                (T("n", 4, dtype="int32", low=-9, high=9), T("n", 5, **far),
+                 T("n", 5, dtype="int32", low=-9, high=9)),
+                {"axis": -1, **attrs},
+            ),
+            OpCase(
+                "scatter_elements",
+                (T("n", 3, dtype="float16"), T("n", 4, **far), T("n", 4, dtype="float16")),
+                {"axis": 1, **attrs},
+            ),
+        ]  # fmt: skip
+    return cases + _points(far) + _slices()
+
+
+def _points(far: dict[str, object]) -> list[OpCase]:
+    near = {"dtype": "int64", "low": -2, "high": 1}
+    adding = {"accumulate": True}
+    return [
+        OpCase("scatter_elements", (T(5, 4), T("n", "m", **near), T("n", "m")), {}, PAIRS),
+        OpCase("scatter_elements", (T(3, 4), T(3, "n", **far), T(3, "n")), {"axis": 1}),
+        OpCase("scatter_nd", (T(9), T("n", 1, **far), T("n")), {"reduction": "add"}),
+        OpCase("scatter_nd", (T(2, 2, dtype="bool"), T("n", 2, **near), T("n", dtype="bool"))),
+        OpCase("scatter_nd", (T("n", 2), T(3, 2, 1, **far), T(3, 2, 2)), {}, SOME),
+        OpCase("index_put", (T(2, 3, "n"), (T(4, **near), T(4, **near)), T(4, "n"))),
+        OpCase("index_put", (T(2, 2), (T("n", 1, **near), T(3, **near)), T("n", 3)), adding),
+        OpCase("index_put", (T(2, "n", dtype="int8"), (T(5, **near),), T(dtype="int8"))),
+        OpCase("index_put", (T(2, "n", dtype="bfloat16"), (T(5, **near),),
+                             T(5, 1, dtype="bfloat16")), adding),
+        OpCase("grad.take_backward", (T("n", 3), T(4, 3), T("n", **far)), {"axis": 0}),
+        OpCase("grad.take_backward", (T(2, "n", 2), T(2, 5), T("n", 2, **far)), {"axis": -1}),
+        OpCase("grad.take_backward", (T("n"), T("m"), T("n", dtype="int32", low=0, high=2)), {},
+               ({"n": 5, "m": 3}, {"n": 0, "m": 4})),
+        OpCase("grad.take_backward",
+               (T("n", dtype="float16"), T(3, dtype="float16"), T("n", **far)), {"axis": 0}),
+    ]  # fmt: skip
+
+
+def _slices() -> list[OpCase]:
+    a, b = Symbol("a"), Symbol("b")
+    op, two = "slice_scatter", ({"n": 3}, {"n": 1})
+    return [
+        OpCase(op, (T(5, "n"), T(2, "n")), {"start": 1, "end": 3}),
+        OpCase(op, (T("n", 8), T("n", 3)), {"start": -7, "end": 100, "step": 3, "axis": -1}, two),
+        OpCase(op, (T("n", 3, dtype="int8"), T("n", 3, dtype="int8")), {"start": 0, "end": 99}),
+        OpCase(op, (T(6), T("c")), {"start": a, "end": b},
+               ({"a": 1, "b": 4, "c": 3}, {"a": 4, "b": 9, "c": 2}, {"a": 3, "b": 2, "c": 0})),
+    ]  # fmt: skip
