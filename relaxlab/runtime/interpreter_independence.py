@@ -154,7 +154,7 @@ class _Body:
                     raise _Dependent
                 self.enter(stmt)
                 self.run(stmt.body)
-            case loops.Evaluate(expr.Call(op="prefetch")):
+            case loops.Evaluate(expr.Call(op="prefetch") | expr.StringImm()):  # without effect
                 pass
             case loops.SeqStmt(stmts):
                 for s in stmts:

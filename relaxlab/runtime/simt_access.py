@@ -23,7 +23,7 @@ SECTOR = 32
 BANKS = 32
 WORD = 4
 """Bytes of a bank's word."""
-WIDTHS = (2, 4, 8, 16)
+WIDEST = 16
 """Bytes that one thread can load or store with one instruction."""
 
 
@@ -72,26 +72,29 @@ class _Instruction:
 def _instructions(access: Access) -> Iterator[_Instruction]:
     """The instructions that an access becomes.
 
-    The elements of a thread are one instruction where they lie side by side, aligned, and make
-    2, 4, 8 or 16 bytes for every thread; else there is one instruction per element.
+    The elements of a thread are moved by up to 16 bytes at once where they lie side by side and
+    aligned in every thread; else there is one instruction per element.
     """
     threads, offsets, size = access.threads, access.offsets, access.itemsize
     first = np.flatnonzero(np.diff(threads, prepend=-1))
     counts = np.diff(first, append=len(threads))
     nth = np.arange(len(threads)) - np.repeat(first, counts)
-    width = int(counts[0]) * size
-    side_by_side = (counts == counts[0]).all() and (
-        offsets == np.repeat(offsets[first], counts) + nth * size
-    ).all()
-    if side_by_side and width in WIDTHS and not (offsets[first] % width).any():
-        steps = [(threads[first], offsets[first])]
-    else:
+    many = int(counts[0])
+    width = min(many * size, WIDEST)
+    wide = (
+        width & (width - 1) == 0
+        and many * size % width == 0
+        and (counts == many).all()
+        and (offsets == np.repeat(offsets[first], counts) + nth * size).all()
+        and not (offsets[first] % width).any()
+    )
+    if not wide:
         width = size
-        steps = [(threads[nth == n], offsets[nth == n]) for n in range(int(counts.max()))]
-    for who, where in steps:
-        for warp in np.unique(who // WARP):
-            here = who // WARP == warp
-            yield _Instruction(who[here] % WARP, where[here], width)
+    for n in range(0, int(counts.max()), width // size):
+        here = nth == n
+        for warp in np.unique(threads[here] // WARP):
+            mine = here & (threads // WARP == warp)
+            yield _Instruction(threads[mine] % WARP, offsets[mine], width)
 
 
 def sectors(access: Access) -> tuple[int, int]:
