@@ -8,6 +8,7 @@ import numpy as np
 
 from relaxlab.codegen.artifact import Artifact, CheckInfo, FunctionInfo, PackedInfo, TypeTree
 from relaxlab.codegen.llvm import jit
+from relaxlab.codegen.llvm.blas import FUNCTIONS, blas_functions
 from relaxlab.codegen.llvm.host import HostEmitter, emit_entry, words_of_type
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.codegen.llvm.support import support_functions, symbol_of
@@ -39,6 +40,7 @@ def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[s
         constants += function.constants
         packed_in += [function] * (len(packed) - len(packed_in))
         texts.append(emit_entry(function, _runs_kernels(program, function), declarations))
+    texts += blas_functions(declarations)
     facts = {
         "checks": tuple(checks),
         "packed": tuple(_packed_info(f, p) for f, p in zip(packed_in, packed, strict=True)),
@@ -83,7 +85,7 @@ def _called_kernels(program: host.HostProgram) -> set[str]:
 
 
 def _runs_kernels(program: host.HostProgram, function: host.HostFunction) -> bool:
-    """Whether a call reaches a kernel: only then is a team of threads worth starting."""
+    """Whether a call reaches a kernel or BLAS: only then is a team of threads worth starting."""
     seen: set[str] = set()
     work = [function]
     while work:
@@ -91,6 +93,8 @@ def _runs_kernels(program: host.HostProgram, function: host.HostFunction) -> boo
         seen.add(f.name)
         for i in host.walk_instrs(f.instrs):
             if isinstance(i, host.CallKernel):
+                return True
+            if isinstance(i, host.CallPacked) and i.function in FUNCTIONS:
                 return True
             if isinstance(i, host.CallFunction) and isinstance(i.function, str):
                 work += [program.functions[i.function]] if i.function not in seen else []

@@ -17,6 +17,7 @@ from relaxlab.passes.fuse_tir import fuse_tir
 from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.lift_transform_params import lift_transform_params
 from relaxlab.passes.lift_workspace import lift_workspace
+from relaxlab.passes.lower_to_libraries import lower_to_libraries
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.plan_memory import plan_memory
 from relaxlab.passes.rewrite_layouts import rewrite_layouts
@@ -32,6 +33,7 @@ GRAPH_PASSES: tuple[Pass, ...] = (
     canonicalize,
     fold_constant,
     dead_code_elimination,
+    lower_to_libraries,
     legalize_ops,
     specialize_loop_functions,
     canonicalize,
@@ -49,7 +51,10 @@ MEMORY_PASSES: tuple[Pass, ...] = (lift_workspace, expand_calls, plan_memory)
 
 def cpu_pipeline(target: Target | None = None) -> Pipeline:
     """The default: the module is ready for `lower_shapes` afterwards. `target` None: this
-    machine."""
+    machine.
+
+    Library calls are off: `cpu_pipeline().with_options("lower_to_libraries", use=BLAS)`.
+    """
     scheduled = schedule_kernels.with_options(target=target)
     # Repacking and weight transformations are loop functions of their own: schedule them, too.
     weights = (rewrite_layouts, lift_transform_params, scheduled)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import threading
 from bisect import bisect_left
+import os
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from relaxlab.runtime.arguments import (
     view_memory,
     word_to_scalar,
 )
+from relaxlab.runtime.blas import GEMM, load_blas
 from relaxlab.runtime.openmp import default_threads, load_openmp
 from relaxlab.runtime.packed import get_func
 
@@ -34,6 +37,14 @@ _free.argtypes, _free.restype = [ctypes.c_void_p], None
 
 class CheckFailed(ValueError):
     """A run-time check failed: a `match_cast`, a signature's claim, a declared bound."""
+
+
+class Code(Protocol):
+    """Machine code in this process."""
+
+    def address(self, symbol: str) -> int:
+        """The address of a function. Raises KeyError."""
+        ...
 
 
 class Executable:
@@ -53,11 +64,15 @@ class Executable:
         threads: int | None = None,
         *,
         from_cache: bool = False,
+        code: Code | None = None,
     ) -> None:
+        """code: where the machine code is; None: the artifact's own is loaded."""
         load_openmp()
+        if set(artifact.externs) & set(GEMM.values()):
+            load_blas()
         self.artifact, self.target, self.from_cache = artifact, target, from_cache
         self.threads = default_threads() if threads is None else threads
-        self._code = LoadedObject(artifact.code, target, artifact.externs)
+        self._code = code or LoadedObject(artifact.code, target, artifact.externs)
         self._lock, self._busy = threading.RLock(), False
         self._data = [_frozen(c) for c in artifact.constants]
         self._constants = (ctypes.c_int64 * max(1, len(artifact.constants)))()
@@ -88,6 +103,22 @@ class Executable:
         if count < 1:
             raise ValueError(f"threads must be at least 1, got {count}")
         self._threads = count
+
+    def export(self, path: str | os.PathLike[str], *, bound: bool = False) -> tuple[Path, ...]:
+        """Write a shared library with a C interface, `path` ending in .so, and its header.
+
+        Beside it comes `<name>.params` with the program's constants and, if `bound`, with the
+        arrays given to `bind`: the C functions then lack those parameters, except for arrays that
+        are updated in place and what is bound before them, which the C program gives. Returns the
+        paths of the files. The library serves processors that have what this target has; `load`
+        brings it back.
+
+        Raises ExportError for a program that needs Python or has no C form, where there is no C
+        compiler, or when the files cannot be written; nothing is left half-written then.
+        """
+        from relaxlab.runtime.export import export
+
+        return export(self, path, bound=bound)
 
     def arena_bytes(self) -> int:
         """Bytes of planned memory held now."""
@@ -202,6 +233,19 @@ class NativeFunction:
             written = [a for i, a in enumerate(kept, len(self._tensors) - len(kept))
                        if i in self._written]  # fmt: skip
             self._bound_spans = sorted(map(_span, written))
+
+    @property
+    def first_bound(self) -> int:
+        """The number of the first parameter that `bind` gave; how many there are if none."""
+        return self._open
+
+    def bound_array(self, leaf: int) -> np.ndarray[Any, Any] | None:
+        """The bound tensor that is leaf number `leaf` of all parameters, if it is one."""
+        return self._bound_leaves.get(leaf)
+
+    def bound_words(self, at: int, count: int) -> tuple[int, ...]:
+        """Words of bound arguments."""
+        return tuple(self._in[at : at + count])
 
     def _require_apart(self, arrays: list[np.ndarray[Any, Any]], first: int) -> None:
         """Nothing updated in place shares memory with another argument. The arrays are those of

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relaxlab.ir.op_table import op_row
+from relaxlab.runtime import blas
 
 PackedFunc = Callable[..., Any]
 
@@ -23,7 +24,11 @@ def _tuples(value: Any) -> Any:
     return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
 
 
-_FUNCS: dict[str, PackedFunc] = {"relaxlab.operator": run_operator}
+_FUNCS: dict[str, PackedFunc] = {
+    "relaxlab.operator": run_operator,
+    "relaxlab.blas.matmul": blas.matmul,
+    "relaxlab.blas.matmul_bias": blas.matmul_bias,
+}
 
 
 def register_func(name: str, fn: PackedFunc, *, override: bool = False) -> PackedFunc:

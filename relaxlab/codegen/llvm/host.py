@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from relaxlab.codegen.artifact import CheckInfo
 from relaxlab.codegen.check_messages import check_info, literal
 from relaxlab.codegen.llvm.arithmetic import binary, cast
+from relaxlab.codegen.llvm.blas import FUNCTIONS, call_blas
 from relaxlab.codegen.llvm.builder import Builder, Value, float_value, int_value, llvm_type
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
 from relaxlab.codegen.llvm.statements import Team, barrier
@@ -410,7 +411,10 @@ class HostEmitter:
             word = self.load_value(mine, returned, word)
 
     def call_packed(self, i: host.CallPacked) -> None:
-        """Thread 0 calls back into Python with the arguments as words."""
+        """Thread 0 calls back into Python with the arguments as words; BLAS is called directly."""
+        if i.function in FUNCTIONS:
+            call_blas(self, i)
+            return
         leaves = [r for a in i.args if isinstance(a, int | tuple) for r in host.leaves(a)]
         scalars = [a for a in i.args if isinstance(a, expr.PrimExpr)]
         out = [] if i.dst is None else [i.dst]

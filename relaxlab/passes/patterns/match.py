@@ -107,13 +107,13 @@ class Match:
             value = self.scope.definitions[value]
         return value
 
-    def leaking(self) -> graph.Var | None:
-        """A member other than the root whose value something outside the match reads."""
-        for v in self.members:
-            outside = [r for r in self.scope.readers.get(v, ()) if r not in self.members]
-            if v is not self.root and (outside or self.scope.escapes(v)):
-                return v
-        return None
+    def leaking(self) -> tuple[graph.Var, ...]:
+        """The members other than the root whose values something outside the match reads."""
+        return tuple(v for v in self.members if v is not self.root and self._read_elsewhere(v))
+
+    def _read_elsewhere(self, var: graph.Var) -> bool:
+        outside = [r for r in self.scope.readers.get(var, ()) if r not in self.members]
+        return bool(outside) or self.scope.escapes(var)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,34 @@
+"""Lower what registered patterns match to calls of library functions; the rest stays generated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaxlab.ir.module import Module
+from relaxlab.passes.base import module_pass
+from relaxlab.passes.blas_patterns import BLAS
+from relaxlab.passes.libraries import library_pattern
+from relaxlab.passes.patterns.rewrite import rewrite_matches
+
+__all__ = ["BLAS", "lower_to_libraries"]
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryOptions:
+    """`use`: the names of the registered pairs that are on, the first that fits wins."""
+
+    use: tuple[str, ...] = ()
+
+
+@module_pass("lower_to_libraries", LibraryOptions, needs=("normalize",))
+def lower_to_libraries(mod: Module, options: LibraryOptions) -> Module:
+    """Replace what the chosen pairs of `passes.libraries` match by library calls.
+
+    This is partial lowering (the paper's section 4.6): library calls, operators that become loop
+    functions and loop functions of the user's are one program under one memory plan. What a pair
+    matches but its library cannot do is noted with the reason, and stays as it is.
+    Raises KeyError for a name that nothing is registered under.
+    """
+    for one in [library_pattern(name) for name in options.use]:
+        mod = rewrite_matches(mod, one.pattern, one.lower, f"lower_to_libraries: {one.name}")
+    return mod
