@@ -291,7 +291,7 @@ def _float_division(s: Scope, e: expr.BinaryOp) -> tuple[str, int]:
 
 _MATH = (
     "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh "
-    "asinh acosh atanh erf floor ceil round trunc fabs pow atan2 fmod fma"
+    "asinh acosh atanh erf floor ceil round rint trunc fabs pow atan2 fmod fma"
 ).split()
 _RENAMED = {"nearbyint": "rint", "abs": "fabs"}
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from relaxlab.codegen.cuda.bind_threads import bind_threads
 from relaxlab.codegen.cuda.launch import DeviceKernel, Launch
 from relaxlab.codegen.cuda.synchronise import synchronise
-from relaxlab.codegen.cuda.thread_loops import comment, is_sync
+from relaxlab.codegen.cuda.thread_loops import comment, is_sync, thread_loops
 from relaxlab.codegen.cuda.thread_reduction import lower_thread_reductions
 from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.codegen.lower_blocks import lower_blocks
@@ -97,17 +97,27 @@ def _loads(e: PrimExpr) -> bool:
 
 
 def _give(buffer: Buffer, nests: list[tuple[PrimExpr, Stmt]], first: int, name: str) -> None:
-    """Allocate a shared or local buffer in the one nest that uses it."""
+    """Allocate a shared or local buffer in the one nest that uses it. Nests for a single block of
+    threads that share one become one."""
     users = [i for i in range(first, len(nests)) if _uses(nests[i][1], buffer)]
-    if len(users) > 1:
+    if not users:
+        return
+    start, stop = users[0], users[-1] + 1
+    conditions = {c for c, _ in nests[start:stop]}
+    if len(conditions) > 1 or (
+        stop - start > 1 and any(_has_grid(n) for _, n in nests[start:stop])
+    ):
         raise CodegenError(
             f"the {buffer.scope} buffer {buffer.name!r} of {name!r} is used by several kernels; "
             "give it the scope 'global'"
         )
-    for i in users:
-        condition, nest = nests[i]
-        holder = Block(f"{buffer.name}_scope", (), (), (), nest, alloc_buffers=(buffer,))
-        nests[i] = (condition, BlockRealize((), TRUE, holder))
+    nest = seq(*(n for _, n in nests[start:stop]))
+    holder = Block(f"{buffer.name}_scope", (), (), (), nest, alloc_buffers=(buffer,))
+    nests[start:stop] = [(conditions.pop(), BlockRealize((), TRUE, holder))]
+
+
+def _has_grid(nest: Stmt) -> bool:
+    return any((loop.thread or "").startswith("blockIdx") for loop in thread_loops(nest))
 
 
 def _uses(s: Stmt, buffer: Buffer) -> bool:

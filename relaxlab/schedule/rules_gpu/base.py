@@ -1,0 +1,113 @@
+"""The list of rules and what they share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.loops import Block, Buffer, PrimFunc
+from relaxlab.ir.node import walk
+from relaxlab.ir.target import Target
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.rules.base import Rule, constant, extent_of, is_scheduled
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
+from relaxlab.tracing import note
+
+THREADS = 256
+"""Threads of a block, where there is enough to do."""
+WARP = 32
+SHARED_BYTES = 48 * 1024
+"""Shared memory of a block that every GPU has."""
+
+
+def schedule_kernel(name: str, func: PrimFunc, target: Target) -> PrimFunc:
+    """The kernel scheduled by the first rule that fits; a scheduled kernel stays as it is."""
+    if is_scheduled(func):
+        note("schedule_kernels", name, "already scheduled by hand", applied=False)
+        return func
+    for rule_name, rule in rules():
+        try:
+            result = rule(func, target)
+        except ScheduleError as e:
+            note("schedule_kernels", name, f"the rule {rule_name} does not fit: {e}", applied=False)
+            continue
+        if result is None:
+            continue
+        problem = _problem_of_private_buffers(result)
+        if problem is None:
+            note("schedule_kernels", name, f"scheduled by the rule {rule_name}")
+            return result
+        note("schedule_kernels", name, f"not by the rule {rule_name}: {problem}", applied=False)
+    raise AssertionError("the rule fallback fits everything")
+
+
+def rules() -> tuple[tuple[str, Rule], ...]:
+    """(name, rule), in the order in which they are tried."""
+    from relaxlab.schedule.rules_gpu import attention, elementwise, fallback, matmul, rows
+
+    return (
+        ("elementwise", elementwise.apply),
+        ("attention", attention.apply),
+        ("matmul", matmul.apply),
+        ("rows", rows.apply),
+        ("fallback", fallback.apply),
+    )
+
+
+def _problem_of_private_buffers(func: PrimFunc) -> str | None:
+    """What keeps shared and private buffers from fitting; None if nothing does."""
+    total = 0
+    for buffer in (b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers):
+        if buffer.scope == "global":
+            continue
+        sizes = [constant(d) for d in buffer.shape]
+        if any(size is None for size in sizes):
+            return f"the size of {buffer.name} is not constant"
+        if buffer.scope == "shared":
+            total += bytes_of(buffer.dtype) * math.prod(size or 0 for size in sizes)
+    if total > SHARED_BYTES:
+        return f"a block would take {total} bytes of shared memory"
+    return None
+
+
+def threads_for(sch: Schedule, loop: LoopRV, most: int = THREADS) -> int:
+    """Threads for a loop: as many as iterations in full warps, up to `most`."""
+    extent = constant(extent_of(sch, loop))
+    return most if extent is None else min(most, max(WARP, -(-extent // WARP) * WARP))
+
+
+def fused(sch: Schedule, nest: Sequence[LoopRV]) -> LoopRV:
+    """One loop of a perfect nest."""
+    return sch.fuse(*nest) if len(nest) > 1 else nest[0]
+
+
+def bind_flat(sch: Schedule, nest: Sequence[LoopRV], vector: int = 1) -> None:
+    """Spread a perfect nest over blocks of threads, `vector` neighbours per thread."""
+    loop = fused(sch, nest)
+    per_block = threads_for(sch, loop)
+    if vector > 1:
+        block, thread, lane = sch.split(loop, factors=[None, per_block, vector])
+        sch.vectorize(lane)
+    else:
+        block, thread = sch.split(loop, factors=[None, per_block])
+    sch.bind(block, "blockIdx.x")
+    sch.bind(thread, "threadIdx.x")
+
+
+def found_block(sch: Schedule, rv: BlockRV) -> Block:
+    """The block a handle stands for."""
+    block = sch.get(rv)
+    assert isinstance(block, Block)
+    return block
+
+
+def is_parameter(func: PrimFunc, buffer: Buffer) -> bool:
+    """Whether the buffer is an argument of the function."""
+    return any(p is buffer for p in func.params)
+
+
+def extents_of(block: Block) -> list[PrimExpr]:
+    """The extents of the block's axes."""
+    return [it.dom.extent for it in block.iter_vars]

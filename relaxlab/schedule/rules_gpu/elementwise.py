@@ -1,0 +1,54 @@
+"""Kernels without reductions: everything inlined into the last block, a few neighbours per thread.
+
+Injective kernels (gathers, transposes, slices) are among them. Each thread computes neighbours
+along the last axis, as many as 16 bytes hold, so that dense operands move by wide accesses.
+"""
+
+from __future__ import annotations
+
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.loops import Block, For, PrimFunc, While
+from relaxlab.ir.node import walk
+from relaxlab.ir.target import Target
+from relaxlab.schedule.rules.base import blocks_of, constant, inline_producers, is_spatial
+from relaxlab.schedule.rules_gpu.base import bind_flat, extents_of
+from relaxlab.schedule.rules_gpu.fallback import bind_outer
+from relaxlab.schedule.schedule import Schedule
+
+ACCESS_BYTES = 16
+"""The widest access of a thread."""
+
+
+def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+    """Inline, then spread each remaining block over all its points."""
+    blocks = blocks_of(func)
+    if not blocks or not all(is_spatial(b) for b in blocks):
+        return None
+    sch = Schedule(func)
+    inline_producers(sch)
+    for block in blocks_of(sch.func):
+        nest = sch.get_loops(sch.get_block(block.name))
+        if not nest:
+            continue
+        if _keeps_state(block):
+            bind_outer(sch, block)
+        else:
+            bind_flat(sch, nest, _neighbours(block))
+    return sch.func
+
+
+def _keeps_state(block: Block) -> bool:
+    """Whether one iteration loops or has buffers of its own."""
+    loops_inside = any(isinstance(n, For | While) for n in walk(block.body))
+    return loops_inside or bool(block.alloc_buffers)
+
+
+def _neighbours(block: Block) -> int:
+    """Elements per thread: of the widest dtype as many as an access holds, if they divide a
+    constant last axis."""
+    dtypes = [r.buffer.dtype for r in (*block.reads, *block.writes)]
+    count = ACCESS_BYTES // max(bytes_of(d) for d in dtypes)
+    last = constant(extents_of(block)[-1]) if block.iter_vars else None
+    while count > 1 and last is not None and last % count:
+        count //= 2
+    return count

@@ -1,0 +1,154 @@
+"""Row kernels: softmax, norms, sums over trailing axes. A block of threads works on one row.
+
+All blocks share their leading axes, the row. A reduction gives each thread every n-th element, and
+the threads' partial results are combined across threads; spatial axes are spread over the threads.
+Intermediates of a row stay in registers (one value per row) or in shared memory.
+"""
+
+from __future__ import annotations
+
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.loops import Block, Buffer, PrimFunc
+from relaxlab.ir.target import Target
+from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.rules.base import (
+    block_loops,
+    blocks_of,
+    constant,
+    extent_of,
+    inline_producers,
+    is_spatial,
+)
+from relaxlab.schedule.rules_gpu.base import (
+    SHARED_BYTES,
+    THREADS,
+    WARP,
+    found_block,
+    fused,
+    is_parameter,
+)
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
+
+
+def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+    """Fits kernels whose reductions all run over trailing axes of a common row."""
+    sch = Schedule(func)
+    inline_producers(sch, keep=_read_by_reductions(func))
+    blocks = blocks_of(sch.func)
+    rank = _row_rank(blocks)
+    if rank is None:
+        return None
+    spatial, _ = block_loops(sch, sch.get_block(blocks[0].name))
+    rows = spatial[:rank]
+    for block in blocks[1:]:
+        if rows:
+            sch.reverse_compute_at(sch.get_block(block.name), rows[-1])
+    schedule_rows(sch, [b.name for b in blocks], rows)
+    return compact_buffers(sch.func)
+
+
+def schedule_rows(sch: Schedule, names: list[str], rows: list[LoopRV]) -> None:
+    """Bind the loops `rows`, which hold all blocks, and what is inside them."""
+    threads = _threads(sch, names, len(rows))
+    left = SHARED_BYTES
+    for name in names[:-1]:
+        left -= keep_near(sch, name, len(rows), left)
+    for name in names:
+        _inside_row(sch, name, rows, threads)
+    if rows:
+        sch.bind(fused(sch, rows), "blockIdx.x")
+
+
+def _read_by_reductions(func: PrimFunc) -> list[str]:
+    """Producers that several blocks read are worth storing."""
+    blocks = blocks_of(func)
+    readers: dict[Buffer, int] = {}
+    for block in blocks:
+        for region in block.reads:
+            readers[region.buffer] = readers.get(region.buffer, 0) + 1
+    return [b.name for b in blocks if is_spatial(b) and readers.get(b.writes[0].buffer, 0) > 1]
+
+
+def _row_rank(blocks: list[Block]) -> int | None:
+    """How many leading axes all blocks share; None where there is no reduction or no row."""
+    reductions = [b for b in blocks if not is_spatial(b)]
+    if not reductions:
+        return None
+    rank = min(sum(it.kind == "spatial" for it in b.iter_vars) for b in reductions)
+    first = [it.dom.extent for it in blocks[0].iter_vars[:rank]]
+    for block in blocks:
+        spatial = [it for it in block.iter_vars if it.kind == "spatial"]
+        while rank and [it.dom.extent for it in spatial[:rank]] != first[:rank]:
+            rank -= 1
+    whole = all(it.kind != "spatial" for b in reductions for it in b.iter_vars)
+    return rank if rank or whole else None
+
+
+def keep_near(sch: Schedule, name: str, rank: int, room: int) -> int:
+    """Keep an intermediate of a row in registers, or in shared memory if it fits into `room`
+    bytes; returns the bytes taken."""
+    rv = sch.get_block(name)
+    buffer = found_block(sch, rv).writes[0].buffer
+    if is_parameter(sch.func, buffer):
+        return 0
+    size = bytes_of(buffer.dtype)
+    inner = [constant(extent_of(sch, loop)) for loop in block_loops(sch, rv)[0][rank:]]
+    if all(extent == 1 for extent in inner):
+        sch.set_scope(rv, 0, "local")
+        return 0
+    for dim in buffer.shape[rank:]:
+        size *= constant(dim) or room + 1
+    if size > room:
+        return 0
+    sch.set_scope(rv, 0, "shared")
+    return size
+
+
+def _threads(sch: Schedule, names: list[str], rank: int) -> int:
+    """Threads per row: as many as the longest axis asks for; a power of two."""
+    longest = 1
+    for name in names:
+        spatial, reduce = block_loops(sch, sch.get_block(name))
+        size = 1
+        for loop in reduce or spatial[rank:]:
+            size *= constant(extent_of(sch, loop)) or THREADS
+        longest = max(longest, size)
+    threads = WARP
+    while threads < min(longest, THREADS):
+        threads *= 2
+    return threads
+
+
+def _inside_row(sch: Schedule, name: str, rows: list[LoopRV], threads: int) -> None:
+    """Spread one block of a row over the threads."""
+    rv = sch.get_block(name)
+    spatial, reduce = block_loops(sch, rv)
+    inner = [loop for loop in spatial[len(rows) :] if constant(extent_of(sch, loop)) != 1]
+    if inner:
+        if reduce:
+            sch.reorder(*inner, *reduce)
+        _, thread = sch.split(fused(sch, inner), factors=[None, threads])
+        sch.bind(thread, "threadIdx.x")
+        if reduce:
+            sch.decompose_reduction(rv, reduce[0])
+    elif reduce:
+        _across_threads(sch, rv, rows, reduce, threads)
+
+
+def _across_threads(
+    sch: Schedule, rv: BlockRV, rows: list[LoopRV], reduce: list[LoopRV], threads: int
+) -> None:
+    """Partial results per thread, then a reduction across the threads."""
+    buffer = found_block(sch, rv).writes[0].buffer
+    _, thread = sch.split(fused(sch, reduce), factors=[None, threads])
+    partial = sch.rfactor(thread, buffer.ndim)
+    sch.set_scope(partial, 0, "local")
+    if rows and sch.get(rows[-1]) not in [sch.get(loop) for loop in sch.get_loops(rv)]:
+        sch.reverse_compute_at(rv, rows[-1])
+    _, inside = block_loops(sch, partial)
+    if inside:
+        sch.reorder(thread, *inside)
+        sch.decompose_reduction(partial, inside[0])
+    sch.bind(thread, "threadIdx.x")
+    *_, last = sch.get_loops(rv)
+    sch.bind(last, "threadIdx.x")
