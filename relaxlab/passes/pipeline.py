@@ -13,6 +13,7 @@ from relaxlab.passes.eliminate_common_subexpr import eliminate_common_subexpr
 from relaxlab.passes.expand_calls import expand_calls
 from relaxlab.passes.fold_constant import fold_constant
 from relaxlab.passes.fuse_ops import fuse_ops
+from relaxlab.passes.fuse_ops_by_pattern import fuse_ops_by_pattern, merge_composites
 from relaxlab.passes.fuse_tir import fuse_tir
 from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.lift_transform_params import lift_transform_params
@@ -33,12 +34,14 @@ GRAPH_PASSES: tuple[Pass, ...] = (
     canonicalize,
     fold_constant,
     dead_code_elimination,
+    fuse_ops_by_pattern,
     lower_to_libraries,
     legalize_ops,
     specialize_loop_functions,
     canonicalize,
     dead_code_elimination,
     annotate_pattern_kind,
+    merge_composites,
     fuse_ops,
     fuse_tir,
     dead_code_elimination,
@@ -53,7 +56,8 @@ def cpu_pipeline(target: Target | None = None) -> Pipeline:
     """The default: the module is ready for `lower_shapes` afterwards. `target` None: this
     machine.
 
-    Library calls are off: `cpu_pipeline().with_options("lower_to_libraries", use=BLAS)`.
+    Library calls and fusion by patterns are off until they are given theirs:
+    `cpu_pipeline().with_options("lower_to_libraries", use=BLAS)`.
     """
     scheduled = schedule_kernels.with_options(target=target)
     # Repacking and weight transformations are loop functions of their own: schedule them, too.

@@ -1,0 +1,150 @@
+"""Group what patterns match into functions, beside the grouping by kinds of `fuse_ops`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from relaxlab.ir import graph
+from relaxlab.ir.equal import structural_key
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import Attrs, replace
+from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.bindings import all_bindings, map_blocks, tir_call, use_counts, with_bindings
+from relaxlab.passes.outline import outline_bindings
+from relaxlab.passes.patterns import Match, Pattern
+from relaxlab.passes.patterns.match import BlockScope, Matcher, NearestMiss
+from relaxlab.tracing import note
+
+
+@dataclass(frozen=True, slots=True)
+class FusionPattern:
+    """What becomes a function with the attribute `Composite` = `name`. `check` may refuse a match
+    with a reason."""
+
+    name: str
+    pattern: Pattern
+    check: Callable[[Match], str | None] | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class PatternFusionOptions:
+    """`patterns`: the earlier ones take first."""
+
+    patterns: tuple[FusionPattern, ...] = ()
+
+
+@module_pass("fuse_ops_by_pattern", PatternFusionOptions, needs=("normalize",))
+def fuse_ops_by_pattern(mod: Module, options: PatternFusionOptions) -> Module:
+    """Outline what matches as private functions with the attribute `Composite`; equal groups share
+    a function. Nothing but the last value of a match may be read outside of it.
+
+    The calls in a group are lowered like others; `merge_composites` then makes it one kernel.
+    """
+    if not options.patterns:
+        return mod
+    state = _Grouping(mod, options.patterns)
+    updates: dict[str, graph.Function] = {}
+    for name, fn in mod.graph_functions().items():
+        if "Composite" not in fn.attrs and not fn.attrs.get("primitive"):
+            uses = use_counts(fn)
+            updates[name] = map_blocks(fn, lambda b, n=name, u=uses: state.block(n, b, u))
+    for one in options.patterns:
+        if one.name not in state.matched:
+            text = f"matched nothing; {state.misses[one.name]}"
+            note("fuse_ops_by_pattern", one.name, text, applied=False)
+    return mod.with_functions({**updates, **state.outlined})
+
+
+@dataclass(slots=True)
+class _Grouping:
+    mod: Module
+    patterns: tuple[FusionPattern, ...]
+    outlined: dict[str, graph.Function] = field(default_factory=dict[str, graph.Function])
+    by_key: dict[str, str] = field(default_factory=dict[str, str])
+    misses: dict[str, NearestMiss] = field(default_factory=dict[str, NearestMiss])
+    matched: set[str] = field(default_factory=set[str])
+
+    def block(
+        self, name: str, blk: graph.BindingBlock, uses: dict[graph.Var, int]
+    ) -> graph.BindingBlock:
+        scope = BlockScope(self.mod, blk, uses)
+        taken: set[graph.Var] = set()
+        calls: dict[graph.Var, graph.Call] = {}
+        for one in self.patterns:
+            miss = self.misses.setdefault(one.name, NearestMiss())
+            matcher = Matcher(scope, miss, name)
+            for b in blk.bindings:
+                found = matcher.at(one.pattern, b.var)
+                if found is None:
+                    continue
+                self.matched.add(one.name)
+                reason = self.refusal(one, found, scope, taken)
+                members = ", ".join(f"`{v.name}`" for v in found.members)
+                text = reason or f"{one.name}: {members} become one function"
+                note("fuse_ops_by_pattern", f"{name}.{b.var.name}", text, applied=reason is None)
+                if reason is None:
+                    taken |= set(found.members)
+                    calls[b.var] = self.outline(one, found, scope)
+        kept: list[graph.Binding] = []
+        for b in blk.bindings:
+            if b.var in calls:
+                b = replace(b, value=calls[b.var])  # type: ignore[call-arg]
+            elif b.var in taken:
+                continue
+            kept.append(b)
+        return with_bindings(blk, kept)
+
+    def refusal(
+        self, one: FusionPattern, found: Match, scope: BlockScope, taken: set[graph.Var]
+    ) -> str | None:
+        for v in found.members:
+            if v in taken:
+                return f"{one.name}: `{v.name}` is in a group already"
+        for v in found.leaking():
+            return f"{one.name}: `{v.name}` is read outside the group, too"
+        stale = scope.overwritten(found.members, scope.position[found.root])
+        if stale is not None:
+            return f"{one.name}: what `{stale.name}` reads is overwritten in between"
+        return one.check(found) if one.check is not None else None
+
+    def outline(self, one: FusionPattern, found: Match, scope: BlockScope) -> graph.Call:
+        members = [scope.bindings[scope.position[v]] for v in found.members]
+        attrs = Attrs(Composite=one.name)
+        fn, args = outline_bindings(members, [found.root], attrs)  # type: ignore[arg-type]
+        key = structural_key(fn)
+        if key not in self.by_key:
+            hint = "fused_" + "".join(c if c.isalnum() else "_" for c in one.name)
+            name = Module.of({**dict(self.mod.functions), **self.outlined}).fresh_name(hint)
+            self.by_key[key] = name
+            self.outlined[name] = fn
+        return graph.Call(graph.GlobalVar(self.by_key[key]), args)
+
+
+@module_pass("merge_composites", needs=("normalize",))
+def merge_composites(mod: Module, _: NoOptions) -> Module:
+    """Make kernels of `Composite` functions: one whose body has become calls of loop functions gets
+    the attribute `primitive`, which `fuse_tir` turns into one loop function."""
+    updates: dict[str, graph.Function] = {}
+    for name, fn in mod.graph_functions().items():
+        if "Composite" not in fn.attrs or fn.attrs.get("primitive"):
+            continue
+        reason = _not_a_kernel(fn)
+        note("merge_composites", name, reason or "is one kernel", applied=reason is None)
+        if reason is None:
+            updates[name] = replace(fn, attrs=fn.attrs.with_(primitive=True))
+    return mod.with_functions(updates)
+
+
+def _not_a_kernel(fn: graph.Function) -> str | None:
+    """Why the body cannot be one loop function."""
+    for b in all_bindings(fn):
+        call = tir_call(b.value)
+        if call is None or len(call.outs) != 1 or call.inplace:
+            return f"`{b.var.name}` is no call of a loop function with one result"
+        if any(not isinstance(a, graph.Var) for a in call.args):
+            return f"`{b.var.name}` reads a constant"
+    return None if isinstance(fn.body.body, graph.Var) else "its result is a tuple"
