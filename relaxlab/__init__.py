@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from relaxlab.passes.base import Pipeline
     from relaxlab.runtime.build import compile, trace
     from relaxlab.runtime.executable import Executable
+    from relaxlab.runtime.exported import load
     from relaxlab.runtime.interpreter import interpret
     from relaxlab.runtime.packed import register_func
     from relaxlab.runtime.simt import SimtError, SimtReport, simt
@@ -45,6 +46,7 @@ _HOME = {
     "assert_structural_equal": "relaxlab.ir.equal",
     "compile": "relaxlab.runtime.build",
     "interpret": "relaxlab.runtime.interpreter",
+    "load": "relaxlab.runtime.exported",
     "parse": "relaxlab.script",
     "register_func": "relaxlab.runtime.packed",
     "simt": "relaxlab.runtime.simt",
@@ -66,6 +68,7 @@ __all__ = [
     "assert_structural_equal",
     "compile",
     "interpret",
+    "load",
     "parse",
     "register_func",
     "simt",

@@ -10,7 +10,7 @@ import ctypes
 import math
 import struct
 import sys
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,6 +98,15 @@ def count_words(tree: TypeTree) -> int:
     if tree.kind == "tuple":
         return sum(count_words(f) for f in tree.fields)
     return {"tensor": 1 + tree.ndim, "shape": tree.ndim, "scalar": 1}[tree.kind]
+
+
+def leaves_of(name: str, tree: TypeTree) -> Iterator[tuple[str, TypeTree]]:
+    """The tensors, shapes and scalars of a value, with the names that messages give them."""
+    if tree.kind != "tuple":
+        yield name, tree
+        return
+    for i, part in enumerate(tree.fields):
+        yield from leaves_of(f"{name}[{i}]", part)
 
 
 def count_leaves(tree: TypeTree) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from bisect import bisect_left
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from relaxlab.runtime.arguments import (
     OwnedBlock,
     count_leaves,
     count_words,
+    leaves_of,
     make_filler,
     overlap,
     view_memory,
@@ -234,18 +235,19 @@ class NativeFunction:
                        if i in self._written]  # fmt: skip
             self._bound_spans = sorted(map(_span, written))
 
-    @property
-    def first_bound(self) -> int:
-        """The number of the first parameter that `bind` gave; how many there are if none."""
-        return self._open
-
-    def bound_array(self, leaf: int) -> np.ndarray[Any, Any] | None:
-        """The bound tensor that is leaf number `leaf` of all parameters, if it is one."""
-        return self._bound_leaves.get(leaf)
-
-    def bound_words(self, at: int, count: int) -> tuple[int, ...]:
-        """Words of bound arguments."""
-        return tuple(self._in[at : at + count])
+    def bound_leaves(self) -> dict[int, np.ndarray[Any, Any] | tuple[int, ...]]:
+        """What `bind` gave, by the number of the leaf among those of all parameters: arrays, and
+        the words of shapes and scalars."""
+        found: dict[int, np.ndarray[Any, Any] | tuple[int, ...]] = {}
+        arrays = iter(self._bound_values)
+        at = leaf = 0
+        for position, (name, tree) in enumerate(self.info.params):
+            for _, ty in leaves_of(name, tree):
+                end = at + count_words(ty)
+                if position >= self._open:
+                    found[leaf] = next(arrays) if ty.kind == "tensor" else tuple(self._in[at:end])
+                at, leaf = end, leaf + 1
+        return found
 
     def _require_apart(self, arrays: list[np.ndarray[Any, Any]], first: int) -> None:
         """Nothing updated in place shares memory with another argument. The arrays are those of
@@ -350,25 +352,10 @@ def _span(array: np.ndarray[Any, Any]) -> tuple[int, int]:
 
 def _tensor_leaves(info: FunctionInfo) -> tuple[list[str], frozenset[int]]:
     """Names of all tensors among the parameters, and the numbers of those that are updated."""
-    names: list[str] = []
-    written: set[int] = set()
-    leaf = 0
-
-    def visit(name: str, tree: TypeTree) -> None:
-        nonlocal leaf
-        if tree.kind == "tuple":
-            for i, field in enumerate(tree.fields):
-                visit(f"{name}[{i}]", field)
-            return
-        if tree.kind == "tensor":
-            if leaf in info.written:
-                written.add(len(names))
-            names.append(name)
-        leaf += 1
-
-    for name, tree in info.params:
-        visit(name, tree)
-    return names, frozenset(written)
+    leaves = [leaf for name, tree in info.params for leaf in leaves_of(name, tree)]
+    tensors = [i for i, (_, tree) in enumerate(leaves) if tree.kind == "tensor"]
+    written = (number for number, i in enumerate(tensors) if i in info.written)
+    return [leaves[i][0] for i in tensors], frozenset(written)
 
 
 _OWNED, _KERNEL_FAILED = CONTEXT.index("owned"), CONTEXT.index("kernel_failed")

@@ -15,7 +15,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
-_SYMBOLS = ("GOMP_parallel", "GOMP_barrier", "omp_get_thread_num", "omp_get_num_threads")
+SYMBOLS = ("GOMP_parallel", "GOMP_barrier", "omp_get_thread_num", "omp_get_num_threads")
+"""What compiled programs call."""
 
 
 class OpenMPNotFound(ImportError):
@@ -46,10 +47,10 @@ def load_openmp() -> str:
     for path in candidates():
         try:
             library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-            functions = [getattr(library, name) for name in _SYMBOLS]
+            functions = [getattr(library, name) for name in SYMBOLS]
         except (OSError, AttributeError):
             continue
-        for name, function in zip(_SYMBOLS, functions, strict=True):
+        for name, function in zip(SYMBOLS, functions, strict=True):
             address = ctypes.cast(function, ctypes.c_void_p).value
             assert address is not None
             add_symbol(name, address)
