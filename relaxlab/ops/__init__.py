@@ -27,6 +27,7 @@ from relaxlab.ops import (  # noqa: F401
     qdq,
     rearrange,
     reduce,
+    sampling,
     scatter,
     search_sort,
 )

@@ -218,6 +218,13 @@ define(
     emit=_attention_emit,
     reference=_attention,
 )
+define(
+    "nn.attention_bias",
+    params("query key value bias", scale=None, causal_mask=None, window_size=None),
+    _attention_infer,
+    emit=_attention_emit,
+    reference=_attention,
+)
 
 
 # --- rope -------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ from relaxlab.ir.loops import Buffer, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import OpRow, register_op
 from relaxlab.ir.types import ShapeType, TensorType, TupleType, Type
+from relaxlab.ops import te
 from relaxlab.ops.define import TypesOf, attr, define, fail, params, require_dtype, tensor_arg
-from relaxlab.ops.shapes import prove_equal, show
+from relaxlab.ops.shapes import product, prove_equal, show
 
 
 def _stated_type(call: graph.Call) -> Type:
@@ -184,6 +185,27 @@ define(
     params("shape"),
     _shape_to_tensor_infer,
     reference=lambda shape: np.array(shape, np.int64),
+)
+
+
+# --- size -------------------------------------------------------------------------------------
+
+
+def _size_infer(call: graph.Call, tys: TypesOf) -> Type:
+    tensor_arg(call, tys, 0)
+    return TensorType((), "int64")
+
+
+def _size_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
+    return te.compute((), lambda: product(x.shape), "T_size")
+
+
+define(
+    "size",
+    params("x"),
+    _size_infer,
+    emit=_size_emit,
+    reference=lambda x: np.asarray(x.size, np.int64),
 )
 
 

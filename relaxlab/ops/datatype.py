@@ -31,9 +31,16 @@ def _astype_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
     return te.compute(x.shape, lambda *i: scalar.cast(x[i], dtype), "T_cast")
 
 
-def _astype(x: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+def _astype(x: np.ndarray[Any, Any], dtype: str = "float32") -> np.ndarray[Any, Any]:
     with np.errstate(invalid="ignore", over="ignore"):
         return x.astype(numpy_dtype(dtype))
 
 
 define("astype", params("x", dtype=REQUIRED), _astype_infer, emit=_astype_emit, reference=_astype)
+define(
+    "wrap_param",
+    params("data", dtype="float32"),
+    _astype_infer,
+    emit=_astype_emit,
+    reference=_astype,
+)

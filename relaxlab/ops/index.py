@@ -219,6 +219,41 @@ define(
 )
 
 
+# --- dynamic_strided_slice --------------------------------------------------------------------
+
+
+def _dynamic_slice_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x = tensor_arg(call, tys, 0)
+    for i in range(1, 4):
+        bounds = tensor_arg(call, tys, i)
+        require_dtype(call, bounds, is_int, "integer", i)
+        known = bounds.shape[0] if bounds.shape else None
+        fits = known is None or x.ndim < 0 or prove(expr.EQ(known, expr.const(x.ndim))) is not False
+        if bounds.ndim not in (-1, 1) or not fits:
+            raise fail(call, f"argument {i} must have one entry per dimension of {x}, is {bounds}")
+    return TensorType(None, x.dtype, x.ndim)
+
+
+def _dynamic_slice(x: Array, begin: Array, end: Array, strides: Array) -> Array:
+    cut: list[slice] = []
+    for extent, b, e, s in zip(x.shape, begin, end, strides, strict=True):
+        if s == 0:
+            raise ValueError("a stride is 0")
+        # An end before the first element of a descending slice has no spelling in Python.
+        last = None if s < 0 and e + (extent if e < 0 else 0) < 0 else int(e)
+        cut.append(slice(int(b), last, int(s)))
+    return x[tuple(cut)].copy()
+
+
+# The bounds are data, so the extents are known at run time only: no loops, see `nonzero` below.
+define(
+    "dynamic_strided_slice",
+    params("x begin end strides"),
+    _dynamic_slice_infer,
+    reference=_dynamic_slice,
+)
+
+
 # --- gather_elements, gather_nd ---------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Sorting, the largest k, unique elements, and drawing from distributions."""
+"""Sorting and what rests on it: the largest k, medians, unique elements, searching."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph, loops
-from relaxlab.ir.dtypes import is_float, is_int, numpy_dtype
+from relaxlab.ir.dtypes import is_float, numpy_dtype
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import TensorType, TupleType, Type
 from relaxlab.ops import scalar, te
@@ -17,15 +17,19 @@ from relaxlab.ops.datatype import dtype_attr
 from relaxlab.ops.define import (
     TypesOf,
     attr,
+    common_dtype,
     define,
     fail,
+    normal_axes,
     normal_axis,
     params,
     require_dtype,
     tensor_arg,
     tensor_like,
 )
-from relaxlab.ops.shapes import ONE, differ, impossible
+from relaxlab.ops.manipulate import reshape_compute
+from relaxlab.ops.reduce import reduced_type
+from relaxlab.ops.shapes import ONE, impossible, product
 
 Array = np.ndarray[Any, Any]
 Buffers = dict[te.Tensor, loops.Buffer]
@@ -175,10 +179,11 @@ def _sort_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
 def _argsort_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
     axis = normal_axis(call, attr(call, "axis"), x.ndim)
     order = argsort_compute(x, axis, attr(call, "descending"))
-    return _as_dtype(order, attr(call, "dtype"))
+    return as_dtype(order, attr(call, "dtype"))
 
 
-def _as_dtype(x: te.Tensor, dtype: str) -> te.Tensor:
+def as_dtype(x: te.Tensor, dtype: str) -> te.Tensor:
+    """`x` converted, or itself."""
     if x.dtype == dtype:
         return x
     return te.compute(x.shape, lambda *i: scalar.cast(x[i], dtype), "T_cast")
@@ -311,62 +316,141 @@ define(
 )
 
 
-# --- Sampling ---------------------------------------------------------------------------------
+# --- median -----------------------------------------------------------------------------------
 
 
-def _multinomial_infer(call: graph.Call, tys: TypesOf) -> Type:
-    prob, uniform, rows = (tensor_arg(call, tys, i) for i in range(3))
-    require_dtype(call, prob, is_float, "floating point")
-    require_dtype(call, uniform, is_float, "floating point", 1)
-    require_dtype(call, rows, is_int, "integer", 2)
-    for i, t in enumerate((prob, uniform, rows)):
-        if t.ndim not in (-1, 2):
-            raise fail(call, f"argument {i} must have two dimensions, is {t}")
-    for i, t in enumerate((uniform, rows), 1):
-        if t.shape is not None and differ(call, t.shape[1], ONE, "the row length and 1"):
-            raise fail(call, f"argument {i} must have shape (n, 1), is {t}")
-    pair = [t.shape[0] for t in (uniform, rows) if t.shape]
-    if len(pair) == 2 and differ(call, pair[0], pair[1], "the numbers of draws"):
-        raise fail(call, f"{uniform} and {rows} must have one row per draw")
-    return TensorType(uniform.shape, dtype_attr(call), 2)
+def _median_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x = tensor_arg(call, tys, 0)
+    require_dtype(call, x, lambda d: d != "bool", "a number")
+    axis = attr(call, "axis")
+    if isinstance(axis, tuple) and len(axis) != 1:
+        raise fail(call, f"axis must be one dimension or None, is {axis}")
+    values = reduced_type(call, x, axis, x.dtype)
+    shape = () if x.shape is None else x.shape
+    gone = normal_axes(call, axis, x.ndim) if x.ndim >= 0 else ()
+    for extent in (shape[d] for d in gone if shape):
+        if impossible(call, expr.GT(extent, te.ZERO), f"{extent} elements have no median"):
+            raise fail(call, "there is no median of 0 elements")
+    return values if axis is None else TupleType((values, tensor_like(values, "int64")))
 
 
-def _multinomial_emit(
-    call: graph.Call, out: TensorType, prob: te.Tensor, uniform: te.Tensor, rows: te.Tensor
-) -> te.Tensor:
-    assert out.shape is not None
-    from relaxlab.ops.reduce import scan_compute
-
-    sums = scan_compute(prob, 1, "float32", expr.Add, 0, False, "cumsum")
-    count = prob.shape[1]
-    v = te.reduce_axis(count, "v")
-
-    def element(i: PrimExpr, j: PrimExpr) -> te.Reduce:
-        row = scalar.clamp(scalar.cast(rows[i, j], "int64"), 0, prob.shape[0] - 1)
-        drawn = scalar.cast(uniform[i, j], "float32")
-        total = sums[row, count - 1]
-        # The first class whose running sum exceeds the draw; the last one when none does.
-        missed = expr.And(LE(sums[row, v.var], drawn * total), LT(v.var, count - 1))
-        return te.te_sum(expr.Select(missed, ONE, te.ZERO), v)
-
-    classes = te.compute(out.shape, element, "T_multinomial")
-    return _as_dtype(classes, attr(call, "dtype"))
+def _median_emit(call: graph.Call, out: Type, x: te.Tensor) -> te.Tensor | tuple[te.Tensor, ...]:
+    """The element at (n - 1) // 2 in sorted order, or the NaN at the end of it."""
+    keep = bool(attr(call, "keepdims"))
+    if attr(call, "axis") is None:
+        shape = (ONE,) * x.ndim if keep else ()
+        flat = reshape_compute(x, (product(x.shape),))
+        values, _ = _median_along(flat, 0, shape, lambda i, place: (place,))
+        return values
+    (axis,) = normal_axes(call, attr(call, "axis"), x.ndim)
+    after = axis + 1 if keep else axis
+    assert isinstance(out, TupleType) and isinstance(out.fields[0], TensorType)
+    assert out.fields[0].shape is not None
+    return _median_along(
+        x, axis, out.fields[0].shape, lambda i, place: (*i[:axis], place, *i[after:])
+    )
 
 
-def _multinomial(
-    prob: Array, uniform_sample: Array, sample_indices: Array, dtype: str = "int64"
+def _median_along(
+    x: te.Tensor,
+    axis: int,
+    shape: tuple[PrimExpr, ...],
+    at: Callable[[tuple[PrimExpr, ...], PrimExpr], tuple[PrimExpr, ...]],
+) -> tuple[te.Tensor, te.Tensor]:
+    order, last = argsort_compute(x, axis, False), x.shape[axis] - 1
+
+    def index(*i: PrimExpr) -> PrimExpr:
+        middle = order[at(i, last // 2)]
+        if not is_float(x.dtype):
+            return middle
+        final = order[at(i, last)]
+        return expr.Select(scalar.isnan(x[at(i, final)]), final, middle)
+
+    places = te.compute(shape, index, "T_median_index")
+    return te.compute(shape, lambda *i: x[at(i, places[i])], "T_median"), places
+
+
+def _median(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
+    values = x.reshape(-1) if axis is None else x
+    (along,) = axis if isinstance(axis, tuple) else (axis or 0,)
+    order = _argsort(values, along, dtype="int64")
+    count = values.shape[along]
+    middle, last = (np.take(order, [k], along) for k in ((count - 1) // 2, count - 1))
+    if x.dtype.kind not in "iu":
+        final = np.take_along_axis(values, last, along)
+        middle = np.where(np.isnan(final), last, middle)
+    found = np.take_along_axis(values, middle, along)
+    if axis is None:
+        return found.reshape((1,) * x.ndim if keepdims else ())
+    pair = (found, middle)
+    return pair if keepdims else tuple(np.squeeze(t, along) for t in pair)
+
+
+# The lower of the two middle elements, NaN when there is one. Along an axis: (values, indices).
+define(
+    "median",
+    params("x", axis=None, keepdims=False),
+    _median_infer,
+    emit=_median_emit,
+    reference=_median,
+)
+
+
+# --- bucketize --------------------------------------------------------------------------------
+
+
+def _bucketize_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x, ends = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
+    common_dtype(call, x, ends)
+    require_dtype(call, x, lambda d: d != "bool", "a number")
+    if ends.ndim not in (-1, 1):
+        raise fail(call, f"boundaries must have one dimension, is {ends}")
+    return tensor_like(x, "int32" if attr(call, "out_int32") else "int64")
+
+
+def _bucketize_emit(call: graph.Call, out: TensorType, x: te.Tensor, ends: te.Tensor) -> te.Tensor:
+    """Binary search: the number of boundaries below (`right`: not above) each element."""
+    below: Any = LE if attr(call, "right") else LT
+    dims = x.ndim
+
+    def body(row: Rows, b: Buffers) -> loops.Stmt:
+        low, high = (loops.BufferLoad(b[state], (*row[:dims], expr.const(k))) for k in range(2))
+        value = loops.BufferLoad(b[x], row[:dims])
+
+        def put(k: int, to: PrimExpr) -> loops.Stmt:
+            return loops.BufferStore(b[state], to, (*row[:dims], expr.const(k)))
+
+        middle = expr.Var("middle")
+        end = loops.BufferLoad(b[ends], (middle,))
+        passed: PrimExpr = below(end, value)
+        if is_float(x.dtype):
+            passed = expr.Or(passed, scalar.isnan(value))
+        halve = loops.LetStmt(
+            middle,
+            (low + high) // 2,
+            loops.IfThenElse(passed, put(0, middle + 1), put(1, middle)),
+        )
+        return loops.seq(put(0, te.ZERO), put(1, ends.shape[0]), loops.While(LT(low, high), halve))
+
+    outputs = [("T_bucketize_state", (*x.shape, expr.const(2)), "int64")]
+    (state,) = te.compute_rows(x.shape, outputs, [x, ends], body, "T_bucketize")
+    assert out.dtype is not None
+    dtype = out.dtype
+    return te.compute(x.shape, lambda *i: scalar.cast(state[(*i, te.ZERO)], dtype), "T_bucketize")
+
+
+def _bucketize(
+    input_tensor: Array, boundaries: Array, out_int32: bool = False, right: bool = False
 ) -> Array:
-    rows = np.clip(sample_indices[:, 0].astype(np.int64), 0, prob.shape[0] - 1)
-    sums = np.cumsum(prob.astype(np.float32), axis=1, dtype=np.float32)[rows]
-    drawn = uniform_sample.astype(np.float32) * sums[:, -1:]
-    classes = (sums[:, :-1] <= drawn).sum(1, keepdims=True)
-    return classes.astype(numpy_dtype(dtype))
+    wide = (t.astype(scalar.accumulator_of(t.dtype.name)) for t in (boundaries, input_tensor))
+    found = np.searchsorted(*wide, side="right" if right else "left")
+    return np.asarray(found, np.int32 if out_int32 else np.int64)
 
 
 define(
-    "multinomial_from_uniform",
-    params("prob uniform_sample sample_indices", dtype="int64"),
-    _multinomial_infer,
-    emit=_multinomial_emit,
-    reference=_multinomial,
+    "bucketize",
+    params("input_tensor boundaries", out_int32=False, right=False),
+    _bucketize_infer,
+    emit=_bucketize_emit,
+    reference=_bucketize,
 )

@@ -430,6 +430,7 @@ def _row_region(
     same block axis, all of the others."""
     places = [n.indices for n in walk(body) if isinstance(n, access) and n.buffer is buffer]
     inner = {n.loop_var for n in walk(body) if isinstance(n, loops.For)}
+    inner |= {n.var for n in walk(body) if isinstance(n, loops.LetStmt)}
     ranges: list[loops.Range] = []
     for d, extent in enumerate(buffer.shape):
         seen = {p[d] for p in places}

@@ -96,6 +96,7 @@ def _ternary() -> list[OpCase]:
         ),
         OpCase("astype", (T("n", low=-9, high=9),), {"dtype": "int32"}),
         OpCase("astype", (T("n", dtype="bool"),), {"dtype": "float32"}),
+        OpCase("wrap_param", (T("n", dtype="float16"),)),
     ]  # fmt: skip
 
 
@@ -146,6 +147,7 @@ def _attention() -> list[OpCase]:
         OpCase(op, (q, k, v, T(2, 4, "n", "m")), {}, lengths),
         OpCase(op, (q, k, v, T(1, 1, 1, "m")), {"causal_mask": "BottomRight"}, lengths),
         *(OpCase(op, tuple(T("n", 3, 2, 4, dtype=d) for _ in range(3)), {}) for d in FLOATS),
+        OpCase("nn.attention_bias", (q, k, v, T(2, 4, 1, "m")), {"window_size": 3}, lengths),
     ]  # fmt: skip
 
 
@@ -267,6 +269,7 @@ def create() -> list[OpCase]:
         OpCase("zeros", (Shape("n", 3),), {"dtype": "float32"}),
         OpCase("ones", (Shape(2, "n"),), {"dtype": "bool"}),
         OpCase("zeros_like", (T("n", 3, dtype="bfloat16"),)),
+        OpCase("size", (T("n", 3, dtype="int8"),)),
         OpCase("ones_like", (T("n"),), {"dtype": "int64"}),
         OpCase("arange", (), {"start": Symbol("n")}),
         OpCase("arange", (), {"start": Symbol("n"), "end": Symbol("m")}, ahead),
@@ -368,12 +371,57 @@ def search_sort() -> list[OpCase]:
         OpCase("topk", (T(6, "n"),), {"k": 4, "axis": 0, "ret_type": "indices", "dtype": "int64"}),
         OpCase("topk", (nans,), {"k": 4}, ({},)),
     ]
+    return cases + _medians() + _buckets()
+
+
+def _medians() -> list[OpCase]:
+    nans = T(9, values=(3.0, np.nan, -1.0, 3.0, np.inf, np.nan, -np.inf, 0.0, -0.0))
+    some = {"n": 4}, {"n": 1}, {"n": 7}
+    return [
+        OpCase("median", (T("n", 4),), {"axis": (1,)}),
+        OpCase("median", (T(2, "n", 3),), {"axis": 1, "keepdims": True}, some),
+        OpCase("median", (T("n", 3, dtype="int32", low=0, high=4),), {"axis": 0}, some),
+        OpCase("median", (T("n", 2, dtype="float16"),), {}, some),
+        OpCase("median", (T("n", 2),), {"keepdims": True}, some),
+        OpCase("median", (nans,), {}, ({},)),
+        OpCase("median", (T(2, 3, values=(1.0, np.nan, 0.0, 2.0, -1.0, 5.0)),), {"axis": 1}, ({},)),
+    ]
+
+
+def _buckets() -> list[OpCase]:
+    ends = T(4, values=(-1.0, 0.0, 0.5, 1.5))
+    op, flags = "bucketize", {"out_int32": True, "right": True}
+    return [
+        *(OpCase(op, (T("n", 14, values=SPECIAL), ends), {"right": r}) for r in (False, True)),
+        OpCase(op, (T("n", dtype="int32"), T(3, dtype="int32", values=(-1, 0, 2))), flags),
+        OpCase(op, (T(), T("n", values=(0.0,))), {}),
+        OpCase(op, (T("n", dtype="bfloat16"), T(2, dtype="bfloat16", values=(0.0, 1.0)))),
+    ]
+
+
+def sampling() -> list[OpCase]:
+    """Temperature, top-p and top-k, drawing."""
+    cases: list[OpCase] = []
     prob = T(3, 6, low=0, high=1)
     uniform = T("n", 1, low=0, high=1)
     rows = T("n", 1, dtype="int64", low=0, high=2)
     op = "multinomial_from_uniform"
     cases.append(OpCase(op, (prob, uniform, rows)))
     cases.append(OpCase(op, (prob, T("n", 1, values=(0.0, 1.0)), rows), {"dtype": "int32"}))
+    heat = T("n", 1, values=(0.0, 0.7, 3.0))
+    op = "softmax_with_temperature"
+    cases += [
+        OpCase(op, (T("n", 6, low=-9, high=9), heat)),
+        OpCase(op, (T(1, "n", values=(2.0, 5.0, 5.0)), T(1, 1, values=0.0)), {}, SOME),
+        OpCase(op, (T("n", 5, dtype="float16"), T("n", 1, dtype="float16", low=1))),
+    ]
+    op, share = "renormalize_top_p_top_k", T("n", 1, values=(0.9, 0.3, 0.0, 1.0))
+    limits = T("n", 1, dtype="int32", values=(0, 3, 4, 99, 1))
+    cases += [
+        OpCase(op, (T("n", 7, low=0, high=1), share, limits)),
+        OpCase(op, (T(2, "n", values=0.25), T(2, 1, values=0.5), T(2, 1, dtype="int64")), {}, SOME),
+        OpCase(op, (T("n", 5, dtype="bfloat16", low=0, high=1), share, limits)),
+    ]
     return cases
 
 
@@ -386,6 +434,7 @@ FAMILIES = {
     "reduce": reduce,
     "index": index,
     "search_sort": search_sort,
+    "sampling": sampling,
     "conv": conv,
     "pool": pool,
     "scalars": scalars,
