@@ -1,11 +1,16 @@
 """Blocks away: a loop function becomes plain loops over buffers.
 
 Block axes are replaced by their bindings, predicates and reduction inits become conditionals,
-and match buffers become accesses of the buffer they view.
+and match buffers become accesses of the buffer they view. Reductions that may be over nothing
+are initialised apart first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import cast
+
+from relaxlab.codegen.separate_inits import separate_inits
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import IntImm, PrimExpr, Var, all_of, binary
 from relaxlab.ir.loops import Buffer, Stmt, seq
@@ -24,10 +29,12 @@ def lower_blocks(body: Stmt) -> tuple[Stmt, tuple[Buffer, ...]]:
             return _lower(n, allocated, visit)
         return map_children(n, visit)
 
-    return visit(body), tuple(allocated)  # type: ignore[return-value]
+    return cast("Stmt", visit(separate_inits(body))), tuple(allocated)
 
 
-def _lower(realize: loops.BlockRealize, allocated: list[Buffer], visit) -> Stmt:  # type: ignore
+def _lower(
+    realize: loops.BlockRealize, allocated: list[Buffer], visit: Callable[[Node], Node]
+) -> Stmt:
     block = realize.block
     allocated.extend(block.alloc_buffers)
     bindings: dict[Var, PrimExpr] = {
@@ -49,10 +56,8 @@ def _lower(realize: loops.BlockRealize, allocated: list[Buffer], visit) -> Stmt:
     body = substitute(body, bindings)
     for match in reversed(block.match_buffers):
         body = _inline_match(body, substitute(match, bindings))
-    body = visit(body)
-    if realize.predicate != TRUE:
-        body = loops.IfThenElse(realize.predicate, body)
-    return body
+    body = cast("Stmt", visit(body))
+    return body if realize.predicate == TRUE else loops.IfThenElse(realize.predicate, body)
 
 
 def _inline_match(body: Stmt, match: loops.MatchBufferRegion) -> Stmt:

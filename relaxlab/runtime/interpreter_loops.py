@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.codegen.separate_inits import separate_inits
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_float, lanes_of, numpy_dtype
 from relaxlab.ir.intrinsics import INTRINSICS
@@ -401,7 +402,7 @@ def compile_loops(
         if isinstance(p, loops.Buffer) and lanes_of(p.dtype) != 1:
             raise ExecutionError(f"buffer {p.name} of vectors ({p.dtype}) is not supported")
     writer.put(0, f"def kernel({', '.join(names.values())}):")
-    writer.stmt(func.body, _Scope(names), 1)
+    writer.stmt(separate_inits(func.body), _Scope(names), 1)
     writer.put(1, "return None")
     namespace: dict[str, Any] = {**helpers.NAMES, **writer.constants}
     exec(compile("\n".join(writer.lines), "<loop function>", "exec"), namespace)

@@ -1,0 +1,172 @@
+"""Reductions that may be over nothing are initialised before their loops.
+
+A block's `init` runs where its reduce axes are at their first value. If an axis may be empty that
+point may not exist, and yet the sum of nothing is 0: where the axes are not proved to have a
+first value, `init` becomes a nest of its own, before the outermost loop that carries the reduction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr, loops
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import Block, BlockRealize, Buffer, For, IfThenElse, LetStmt, Stmt
+from relaxlab.ir.node import Node, map_children, replace, walk
+from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.schedule.tree import conjuncts
+
+Path = tuple[Stmt, ...]
+"""The statements around a place, outermost first; of an `if` only the branch that is taken."""
+
+
+def separate_inits(body: Stmt) -> Stmt:
+    """`body` with the initialisations of possibly empty reductions separated.
+
+    Where a loop runs over spatial and reduce axes at once, or a condition mentions both, the
+    elements to initialise are not those of a nest; there an assertion refuses empty reductions.
+    """
+    before: dict[For, list[Stmt]] = {}
+
+    def visit(n: Node, path: Path) -> Node:
+        if not isinstance(n, Stmt):
+            return n
+        if isinstance(n, IfThenElse):
+            new = replace(
+                n, then_case=visit(n.then_case, (*path, replace(n, else_case=None))),
+                else_case=n.else_case and visit(n.else_case, (*path, _negated(n))),
+            )  # fmt: skip
+            return n if _same_branches(n, new) else new
+        new = map_children(n, lambda c: visit(c, (*path, n)))
+        if isinstance(new, BlockRealize) and new.block.init is not None:
+            return _separate(new, path, before)
+        if isinstance(new, loops.SeqStmt) and new is not n:
+            return loops.seq(*new.stmts)
+        if isinstance(n, For) and n in before:
+            return loops.seq(*before.pop(n), new)  # type: ignore[arg-type]
+        return new
+
+    return visit(body, ())  # type: ignore[return-value]
+
+
+def _negated(n: IfThenElse) -> IfThenElse:
+    assert n.else_case is not None
+    return IfThenElse(expr.Not(n.condition), n.else_case)
+
+
+def _same_branches(a: IfThenElse, b: IfThenElse) -> bool:
+    return a.then_case is b.then_case and a.else_case is b.else_case
+
+
+def _separate(realize: BlockRealize, path: Path, before: dict[For, list[Stmt]]) -> BlockRealize:
+    block = realize.block
+    pairs = [(it, v) for it, v in zip(block.iter_vars, realize.iter_values, strict=True)
+             if it.kind == "reduce"]  # fmt: skip
+    claims = [expr.binary(expr.GE, it.dom.extent, expr.const(1)) for it, _ in pairs]
+    analyzer = Analyzer()
+    unsure = [claim for claim in claims if not analyzer.prove(claim)]
+    if not unsure:
+        return realize
+    bindings = _bindings(path)
+    carried = {v for _, value in pairs for v in symbols_in(substitute(value, bindings))}
+    loops_ = [s for s in path if isinstance(s, For) and s.loop_var in carried]
+    if not loops_:
+        return realize
+    inner = path[path.index(loops_[0]) :]
+    nest = _init_nest(realize, inner, {s.loop_var for s in loops_})
+    if nest is not None:
+        before.setdefault(loops_[0], []).append(nest)
+        return replace(realize, block=replace(block, init=None))
+    claim = substitute(expr.all_of(unsure), bindings)
+    if not _defined(inner) & set(symbols_in(claim)):
+        message = (
+            f"the reduction in block {block.name!r} is over nothing, and its elements cannot be "
+            "initialised apart because a loop or a condition mixes spatial and reduce axes"
+        )
+        before.setdefault(loops_[0], []).append(loops.AssertStmt(claim, message))
+    return realize
+
+
+def _bindings(path: Sequence[Stmt]) -> dict[Var, PrimExpr]:
+    """Axes of blocks, let variables and loops of one iteration in terms of the other loops; not
+    what is read from memory."""
+    table: dict[Var, PrimExpr] = {}
+    for s in path:
+        found: list[tuple[Var, PrimExpr]] = []
+        if isinstance(s, BlockRealize):
+            axes = (it.var for it in s.block.iter_vars)
+            found = list(zip(axes, s.iter_values, strict=True))
+        elif isinstance(s, LetStmt):
+            found = [(s.var, s.value)]
+        elif isinstance(s, For) and s.extent == expr.const(1):
+            found = [(s.loop_var, s.min)]
+        table |= {var: substitute(v, table) for var, v in found if not _reads_memory(v)}
+    return table
+
+
+def _reads_memory(e: PrimExpr) -> bool:
+    return any(isinstance(n, loops.BufferLoad) for n in walk(e))
+
+
+def _defined(path: Sequence[Stmt]) -> set[Var]:
+    """The variables that these statements define."""
+    found = {s.loop_var for s in path if isinstance(s, For)}
+    found |= {s.var for s in path if isinstance(s, LetStmt)}
+    return found | {it.var for s in path if isinstance(s, Block) for it in s.iter_vars}
+
+
+def _init_nest(realize: BlockRealize, inner: Path, carried: set[Var]) -> Stmt | None:
+    """The initialisation over all loops of `inner` that do not carry the reduction; None where
+    that is not what is to be initialised."""
+    bindings = _bindings(inner)
+    conditions = _spatial_conditions([*inner, realize], bindings, carried)
+    block = realize.block
+    if conditions is None or block.init is None:
+        return None
+    kept = [i for i, it in enumerate(block.iter_vars) if it.kind != "reduce"]
+    used = _buffers(block.init)
+    init = replace(
+        block, iter_vars=tuple(block.iter_vars[i] for i in kept), reads=(), body=block.init,
+        init=None, alloc_buffers=(),
+        match_buffers=tuple(m for m in block.match_buffers if m.buffer in used),
+    )  # fmt: skip
+    values = tuple(realize.iter_values[i] for i in kept)
+    nest: Stmt = substitute(BlockRealize(values, expr.all_of(conditions), init), bindings)
+    fresh: dict[Var, PrimExpr] = {it.var: Var(it.var.name) for it in init.iter_vars}
+    for loop in reversed([s for s in inner if isinstance(s, For)]):
+        if loop.loop_var in carried or loop.loop_var not in symbols_in(nest):
+            continue
+        nest = replace(loop, min=substitute(loop.min, bindings),
+                       extent=substitute(loop.extent, bindings), body=nest)  # fmt: skip
+        fresh[loop.loop_var] = Var(loop.loop_var.name)
+    nest = substitute(nest, fresh)
+    gone = {it.var for it in block.iter_vars} | _defined(inner)
+    inside = {b for s in inner if isinstance(s, Block) for b in s.alloc_buffers}
+    inside |= {m.buffer for s in inner if isinstance(s, Block) for m in s.match_buffers}
+    outside = not gone & set(symbols_in(nest)) and not inside & _buffers(nest)
+    return nest if outside else None
+
+
+def _spatial_conditions(
+    path: Sequence[Stmt], bindings: dict[Var, PrimExpr], carried: set[Var]
+) -> list[PrimExpr] | None:
+    """The conditions on the way that hold for an element, whatever is summed into it; None if
+    some cannot be told apart."""
+    found: list[PrimExpr] = []
+    own = {s.loop_var for s in path if isinstance(s, For)} - carried
+    for s in path:
+        whole = s.predicate if isinstance(s, BlockRealize) else None
+        whole = s.condition if isinstance(s, IfThenElse) else whole
+        for part in conjuncts(whole) if whole is not None else ():
+            condition = substitute(part, bindings)
+            mentioned = set(symbols_in(condition))
+            if _reads_memory(condition) or (mentioned & carried and mentioned & own):
+                return None
+            if not mentioned & carried:
+                found.append(condition)
+    return found
+
+
+def _buffers(n: Node) -> set[Buffer]:
+    return {b for b in walk(n) if isinstance(b, Buffer)}

@@ -1,0 +1,76 @@
+"""Reductions of arrays without elements, through all executors, by every rule and without rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.passes.base import Pipeline
+from relaxlab.passes.lower_shapes import lower_shapes
+from relaxlab.passes.pipeline import GRAPH_PASSES, MEMORY_PASSES, cpu_pipeline
+from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.script import ir as I
+from relaxlab.script import relax as R
+
+
+@I.ir_module
+class Reductions:
+    @R.function
+    def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("k", "m"), "float32")):
+        with R.dataflow():
+            a = R.sum(x, axis=[1])
+            b = R.max(x, axis=[1])
+            c = R.mean(x, axis=[1])
+            d = R.matmul(x, w)
+            e = R.nn.softmax(x, axis=-1)
+            f = R.sum(x, axis=[0])
+            g = R.sum(x)
+            h = R.prod(x, axis=[0, 1])
+            i = R.min(x, axis=[0])
+            j = R.variance(x, axis=[1])
+            k = R.nn.relu(R.add(R.matmul(R.exp(x), w), R.sum(w, axis=[0])))
+            q = R.sum(R.astype(x, "int32"), axis=[1])
+            R.output(a, b, c, d, e, f, g, h, i, j, k, q)
+        return (a, b, c, d, e, f, g, h, i, j, k, q)
+
+
+@np.errstate(all="ignore")
+def expected(x: Any, w: Any) -> list[Any]:
+    inf = np.float32(np.inf)
+    high = x.max(1, keepdims=True, initial=-inf)
+    e = np.exp(x - high)
+    count = np.float32(x.shape[1])
+    mean = x.sum(1) / count
+    return [
+        x.sum(1), high[:, 0], mean, x @ w, e / e.sum(1, keepdims=True), x.sum(0), x.sum(),
+        x.prod(), x.min(0, initial=inf), np.square(x - mean[:, None]).sum(1) / count,
+        np.maximum(np.exp(x) @ w + w.sum(0), 0), x.astype("int32").sum(1, dtype="int32"),
+    ]  # fmt: skip
+
+
+def runner(name: str) -> Any:
+    if name == "interpreter":
+        return lambda *args: rl.interpret(Reductions, "main", *args)
+    unscheduled = Pipeline((*GRAPH_PASSES, *MEMORY_PASSES))
+    passes = unscheduled if "unscheduled" in name else cpu_pipeline()
+    if "native" in name:
+        return rl.compile(Reductions, pipeline=passes)["main"]
+    vm = VirtualMachine(lower_shapes(passes.run(Reductions).result))
+    return lambda *args: vm.run("main", *args)
+
+
+EXECUTORS = ["interpreter", "unscheduled vm", "vm", "unscheduled native", "native"]
+SIZES = [(3, 0, 4), (0, 0, 0), (0, 5, 3), (3, 5, 0), (1, 0, 1), (17, 0, 33), (4, 40, 6)]
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_executors_agree_with_numpy(executor: str) -> None:
+    run = runner(executor)
+    for n, k, m in SIZES:
+        rng = np.random.default_rng(n + k + m)
+        x, w = (rng.standard_normal(s).astype("float32") for s in ((n, k), (k, m)))
+        for got, want in zip(run(x, w), expected(x, w), strict=True):
+            np.testing.assert_allclose(got, want, 1e-4, 1e-5, err_msg=f"{n}, {k}, {m}")
