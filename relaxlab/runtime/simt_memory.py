@@ -16,6 +16,9 @@ import numpy as np
 from relaxlab.codegen.cuda.launch import WARP
 from relaxlab.runtime.arrays import Array, uninitialised
 
+_SITE_BITS = 20
+_SITE_MASK = (1 << _SITE_BITS) - 1
+
 
 @dataclass(slots=True)
 class Clock:
@@ -43,16 +46,30 @@ class Race:
 
 
 class History:
-    """Which threads read, or wrote, each element, and at which site and time the last did."""
+    """Which threads read, or wrote, each element, and when the last did.
 
-    __slots__ = ("high", "low", "per_block", "site", "time")
+    `low` and `high` are accesses by the first and the last thread: the thread's number and the
+    access's site in one integer, -1 before the first access.
+    """
+
+    __slots__ = ("high", "low", "per_block", "time")
 
     def __init__(self, size: int, per_block: bool) -> None:
         self.per_block = per_block
         self.low = np.full(size, -1, np.int64)
         self.high = np.full(size, -1, np.int64)
         self.time = np.full(size, -1, np.int64)
-        self.site = np.zeros(size, np.int32)
+
+    def race(self, at: Array, numbers: Array, clock: Clock, before: Array | None) -> Race | None:
+        """The accesses of elements `at` by the threads `numbers` that race with what is
+        remembered; `before` is what `ordered` said."""
+        if before is None:
+            return None
+        bad = np.flatnonzero(~before)
+        me, low, high = numbers[bad], self.low[at[bad]], self.high[at[bad]]
+        far_low, far_high = (_distance(x >> _SITE_BITS, me, clock.threads) for x in (low, high))
+        other = np.where(far_high > far_low, high, low)
+        return Race(bad, other >> _SITE_BITS, other & _SITE_MASK)
 
     def ordered(self, at: Array, numbers: Array, clock: Clock) -> Array | None:
         """Where all that is remembered of elements `at` comes before an access by the threads
@@ -61,7 +78,7 @@ class History:
         latest = int(time.max(initial=-1))
         if latest < 0 or (self.per_block and latest < clock.blocks.min()):
             return None
-        low, high = self.low[at], self.high[at]
+        low, high = self.low[at] >> _SITE_BITS, self.high[at] >> _SITE_BITS
         blocks, threads = np.divmod(numbers, clock.threads)
         start = blocks * clock.threads
         inside = (low >= start) & (high < start + clock.threads)
@@ -73,38 +90,38 @@ class History:
         before |= time < 0
         return None if before.all() else before
 
-    def race(self, at: Array, numbers: Array, ordered: Array | None) -> Race | None:
-        """The accesses by the threads `numbers` that race with what is remembered."""
-        if ordered is None:
-            return None
-        bad = np.flatnonzero(~ordered)
-        low, high = self.low[at[bad]], self.high[at[bad]]
-        other = np.where(low == numbers[bad], high, low)
-        return Race(bad, other, self.site[at[bad]])
-
-    def add(self, at: Array, numbers: Array, ordered: Array | None, site: int, now: int) -> None:
+    def add(self, at: Array, numbers: Array, before: Array | None, site: int, now: int) -> None:
         """Remember reads. Of several threads at one element the first gives `low` and the last
         `high`: numbers ascend, and the last of several assignments to an element stays."""
-        low = high = numbers
-        if ordered is not None:
-            low = np.where(ordered, low, np.minimum(self.low[at], low))
-            high = np.where(ordered, high, np.maximum(self.high[at], high))
+        low = high = (numbers << _SITE_BITS) + site
+        if before is not None:
+            low = np.where(before, low, np.minimum(self.low[at], low))
+            high = np.where(before, high, np.maximum(self.high[at], high))
         self.low[at[::-1]] = low[::-1]
         self.high[at] = high
         self.time[at] = now
-        self.site[at] = site
 
     def add_writes(self, at: Array, numbers: Array, site: int, now: int) -> Race | None:
         """Remember writes, which are ordered or were reported; the race of threads that write
         one element with this very access."""
-        self.low[at] = self.high[at] = numbers
+        self.low[at] = self.high[at] = (numbers << _SITE_BITS) + site
         self.time[at] = now
-        self.site[at] = site
-        last = self.high[at]
+        last = self.high[at] >> _SITE_BITS
         if np.array_equal(last, numbers):
             return None
         bad = np.flatnonzero(last != numbers)
-        return Race(bad, last[bad], np.full(len(bad), site, np.int32))
+        return Race(bad, last[bad], np.full(len(bad), site))
+
+
+def _distance(a: Array, b: Array, threads: int) -> Array:
+    """How far apart threads are: 0 for one thread, 1 in a warp, 2 in a block, 3 beyond.
+
+    Of the threads remembered of an element the farthest is not ordered if any is not: what the
+    near ones did may have been ordered since by a barrier, which did not bind the far one.
+    """
+    block = a // threads == b // threads
+    warp = block & (a % threads // WARP == b % threads // WARP)
+    return 3 - block.astype(int) - warp - (a == b)
 
 
 class Watcher(Protocol):
@@ -139,7 +156,7 @@ class Memory:
         """The elements `at`, read by the threads `numbers`, which ascend."""
         if self.histories is not None:
             reads, writes = self.histories
-            found = writes.race(at, numbers, writes.ordered(at, numbers, clock))
+            found = writes.race(at, numbers, clock, writes.ordered(at, numbers, clock))
             if found is not None:
                 watcher.race(found, "writes")
             reads.add(at, numbers, reads.ordered(at, numbers, clock), site, clock.now)
@@ -154,7 +171,7 @@ class Memory:
         assert self.histories is not None
         reads, writes = self.histories
         for history, verb in ((writes, "writes"), (reads, "reads")):
-            found = history.race(at, numbers, history.ordered(at, numbers, clock))
+            found = history.race(at, numbers, clock, history.ordered(at, numbers, clock))
             if found is not None:
                 watcher.race(found, verb)
         found = writes.add_writes(at, numbers, site, clock.now)
