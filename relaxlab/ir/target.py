@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import re
 import sys
 from dataclasses import dataclass, field
 from functools import cache
@@ -11,9 +12,11 @@ from functools import cache
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A CPU to generate code for. `vector_bits` is the width of its widest vector registers.
+    """A machine to generate code for: a CPU, or a GPU (kind `cuda`), whose `cpu` is then its
+    architecture (`sm_90`) or empty for that of the GPU that is there.
 
-    `Target.host()` describes this machine.
+    `vector_bits` is the width of the widest vector registers; a GPU's thread moves 128 bits at
+    once. `Target.host()` describes this machine, `Target.cuda()` a GPU.
     """
 
     kind: str = "cpu"
@@ -49,6 +52,13 @@ class Target:
         """The machine this process runs on."""
         return _host()
 
+    @staticmethod
+    def cuda(arch: str = "") -> Target:
+        """A GPU of architecture `arch`, such as `sm_80`. Raises ValueError for anything else."""
+        if arch and not re.fullmatch(r"sm_\d+a?", arch):
+            raise ValueError(f"{arch!r} is no architecture of CUDA; write for example 'sm_80'")
+        return Target("cuda", "nvptx64-nvidia-cuda", arch)
+
 
 _VECTOR_BITS = (("avx512f", 512), ("avx2", 256))
 
@@ -74,9 +84,13 @@ def _may_use_tiles() -> bool:
 
 
 def parse_target(target: str | Target) -> Target:
-    """`"cpu"` means the host. Raises ValueError for anything not known."""
+    """`"cpu"` means the host, `"cuda"` the GPU that is there, `"cuda:sm_90"` one of that
+    architecture. Raises ValueError for anything not known."""
     if isinstance(target, Target):
         return target
+    kind, _, arch = target.partition(":")
+    if kind == "cuda":
+        return Target.cuda(arch)
     if target == "cpu":
         return Target.host()
-    raise ValueError(f"unknown target {target!r}; known: 'cpu'")
+    raise ValueError(f"unknown target {target!r}; known: 'cpu', 'cuda', 'cuda:sm_80' and its like")

@@ -65,6 +65,17 @@ def cpu_pipeline(target: Target | None = None) -> Pipeline:
     return Pipeline((*GRAPH_PASSES, scheduled, *weights, *MEMORY_PASSES))
 
 
+def cuda_pipeline(target: Target | None = None) -> Pipeline:
+    """The default for GPUs: kernels are bound to blocks and threads. `target` None: any GPU."""
+    scheduled = schedule_kernels.with_options(target=target or Target.cuda())
+    return Pipeline((*GRAPH_PASSES, scheduled, lift_transform_params, scheduled, *MEMORY_PASSES))
+
+
+def default_pipeline(target: Target) -> Pipeline:
+    """The default for the target's kind."""
+    return cuda_pipeline(target) if target.kind == "cuda" else cpu_pipeline(target)
+
+
 def run_pipeline(mod: Module, target: Target | None = None) -> Trace:
     """Run the default pipeline; the trace's `result` is the lowered module."""
-    return cpu_pipeline(target).run(mod)
+    return default_pipeline(target or Target.host()).run(mod)

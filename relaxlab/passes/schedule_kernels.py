@@ -11,7 +11,10 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.target import Target
 from relaxlab.passes.base import module_pass
-from relaxlab.schedule.rules import schedule_kernel
+from relaxlab.schedule import rules, rules_gpu
+
+IS_SCHEDULED = "tir.is_scheduled"
+"""The attribute of a loop function that needs no schedule any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +26,20 @@ class ScheduleOptions:
 
 @module_pass("schedule_kernels", ScheduleOptions)
 def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
-    """Each unscheduled loop function becomes what the first fitting rule makes of it."""
+    """Each loop function becomes what the first fitting rule makes of it, once: it has the
+    attribute `tir.is_scheduled` afterwards."""
     target = options.target or Target.host()
+    schedule_kernel = rules_gpu.schedule_kernel if target.kind == "cuda" else rules.schedule_kernel
     weights = _weight_params(mod)
     updates: dict[str, PrimFunc] = {}
     for name, f in mod.items():
-        if isinstance(f, PrimFunc):
+        if isinstance(f, PrimFunc) and not f.attrs.get(IS_SCHEDULED):
             told = f
             if weights.get(name):
                 told = replace(f, attrs=f.attrs.with_(weight_params=tuple(sorted(weights[name]))))
             new = schedule_kernel(name, told, target)
-            plain = replace(new, attrs=new.attrs.with_(weight_params=None))
-            updates[name] = f if new is told else plain
+            done = new.attrs.with_(**{"weight_params": None, IS_SCHEDULED: True})
+            updates[name] = replace(new, attrs=done)
     return mod.with_functions(updates)
 
 

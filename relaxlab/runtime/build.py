@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal, overload
+
 from relaxlab.codegen.artifact import Artifact
+from relaxlab.codegen.cuda.program import generate_cuda
 from relaxlab.codegen.program import compile_program
 from relaxlab.ir import expr, graph
 from relaxlab.ir.equal import structural_key
@@ -12,10 +15,39 @@ from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.lower_shapes import lower_shapes
-from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.runtime.cache import artifact_key, cached
+from relaxlab.runtime.cuda import CudaExecutable
 from relaxlab.runtime.executable import Executable
 from relaxlab.tracing import Trace
+
+
+@overload
+def compile(
+    mod: Module,
+    target: Literal["cpu"] = "cpu",
+    *,
+    threads: int | None = None,
+    pipeline: Pipeline | None = None,
+    use_cache: bool = True,
+) -> Executable: ...
+
+
+@overload
+def compile(
+    mod: Module, target: Literal["cuda"], *, pipeline: Pipeline | None = None
+) -> CudaExecutable: ...
+
+
+@overload
+def compile(
+    mod: Module,
+    target: str | Target,
+    *,
+    threads: int | None = None,
+    pipeline: Pipeline | None = None,
+    use_cache: bool = True,
+) -> Any: ...
 
 
 def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
@@ -25,19 +57,22 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     threads: int | None = None,
     pipeline: Pipeline | None = None,
     use_cache: bool = True,
-) -> Executable:
+) -> Executable | CudaExecutable:
     """Compile a module to native code.
 
-    target: "cpu" (this machine) or a `Target`. threads: how many a call uses, the caller's
-    included; None: all cores this process may use. pipeline: the passes to run; None: the default,
-    `relaxlab.passes.pipeline.cpu_pipeline(target)`. use_cache: look for the compiled program on
-    disk first and keep it there (a pipeline given by hand is never cached).
+    target: "cpu" (this machine), "cuda" (the GPU that is there, see `CudaExecutable`), "cuda:sm_90"
+    or a `Target`. threads: how many a call uses, the caller's included; None: all cores this
+    process may use. pipeline: the passes to run; None: the default,
+    `relaxlab.passes.pipeline.default_pipeline(target)`. use_cache: look for the compiled program on
+    disk first and keep it there (neither a GPU's nor one of a pipeline given by hand is cached).
 
     Raises DiagnosticError for an ill-formed module, PassFailed (with the trace so far) for a
     failing pass.
     """
     chosen = parse_target(target)
-    passes = pipeline or cpu_pipeline(chosen)
+    passes = pipeline or default_pipeline(chosen)
+    if chosen.kind == "cuda":
+        return CudaExecutable(generate_cuda(lower_shapes(passes.run(mod).result)), chosen)
 
     def build() -> Artifact:
         return compile_program(lower_shapes(passes.run(mod).result), chosen, _bounds(mod))
@@ -52,7 +87,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
 
 def trace(mod: Module, target: str | Target = "cpu", pipeline: Pipeline | None = None) -> Trace:
     """Run the passes and return the trace: every module in between, and why."""
-    return (pipeline or cpu_pipeline(parse_target(target))).run(mod)
+    return (pipeline or default_pipeline(parse_target(target))).run(mod)
 
 
 def _names(mod: Module) -> list[str]:

@@ -18,8 +18,9 @@ from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, types
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.passes import host
-from relaxlab.runtime.arrays import Array, ExecutionError, as_array, dtype_name, uninitialised
+from relaxlab.runtime.arrays import Array, ExecutionError, dtype_name
 from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.memory import DeviceMemory, HostMemory
 from relaxlab.runtime.packed import get_func
 
 Kernel = Callable[[Sequence[Array], Sequence[int]], None]
@@ -81,14 +82,17 @@ class VirtualMachine:
     >>> vm.run("main", x)                                                 # doctest: +SKIP
     >>> vm.start("main", x); vm.step(); vm.frames[-1].registers           # doctest: +SKIP
 
-    `kernels` replaces loop functions, by name, with callables. `profile` lists the cost of each
+    `kernels` replaces loop functions, by name, with callables. `memory` is where tensors are kept;
+    functions outside the program get NumPy arrays in any case. `profile` lists the cost of each
     instruction executed since the machine was made.
     """
 
     program: host.HostProgram
     kernels: Mapping[str, Kernel] = field(default_factory=lambda: dict[str, Kernel]())
+    memory: HostMemory | DeviceMemory = field(default_factory=HostMemory)
     frames: list[Frame] = field(default_factory=lambda: list[Frame]())
     result: Any = None
+    _constants: dict[tuple[str, int], Any] = field(default_factory=dict[tuple[str, int], Any])
     _costs: dict[int, Cost] = field(default_factory=lambda: dict[int, Cost]())
 
     # --- Running ------------------------------------------------------------------------------
@@ -113,7 +117,7 @@ class VirtualMachine:
         fn = self.program.functions[name]
         if len(args) != len(fn.params):
             raise ExecutionError(f"`{name}` takes {len(fn.params)} arguments, got {len(args)}")
-        given = [_argument(fn, p, a) for p, a in zip(fn.params, args, strict=True)]
+        given = [_argument(self.memory, fn, p, a) for p, a in zip(fn.params, args, strict=True)]
         self._enter(fn, given, None)
 
     def step(self) -> Step | None:
@@ -170,14 +174,14 @@ class VirtualMachine:
         regs, symbols = frame.registers, frame.symbols
         match instr:
             case host.MatchShape():
-                _match(frame, instr)
+                _match(frame, instr, self.memory.array)
             case host.ComputeScalar(symbol, value):
                 symbols[symbol] = evaluate(value, symbols)
             case host.Require(condition, got, _):
                 if not evaluate(condition, symbols):
                     raise ExecutionError(instr.text(evaluate(got, symbols)))
             case host.LoadConst(dst, index):
-                regs[dst] = frame.function.constants[index]
+                regs[dst] = self._constant(frame.function, index)
             case host.LoadFunction(dst, function):
                 regs[dst] = self.program.functions[function]
             case host.MakeShape(dst, dims):
@@ -185,19 +189,17 @@ class VirtualMachine:
             case host.MakeScalar(dst, value):
                 regs[dst] = evaluate(value, symbols)
             case host.AllocStorage(dst, size):
-                regs[dst] = uninitialised((evaluate(size, symbols),), "uint8")
+                regs[dst] = self.memory.empty((evaluate(size, symbols),), "uint8")
             case host.Alloc(dst, _):
                 shape, dtype = _tensor_type(frame, dst)
-                regs[dst] = uninitialised(shape, dtype)
+                regs[dst] = self.memory.empty(shape, dtype)
             case host.View(dst, base, offset):
-                regs[dst] = _view(frame, dst, base, evaluate(offset, symbols))
+                regs[dst] = _view(self.memory, frame, dst, base, evaluate(offset, symbols))
             case host.CallKernel(function, buffers, scalars):
                 values = [evaluate(s, symbols) for s in scalars]
                 self._kernel(function, [regs[b] for b in buffers], values)
-            case host.CallPacked(function, args, dst):
-                result = get_func(function)(*(_packed_arg(frame, a) for a in args))
-                if dst is not None:
-                    regs[dst] = _packed_result(frame, dst, result, function)
+            case host.CallPacked():
+                self._packed(frame, instr)
             case host.CallFunction(function, args, dst):
                 callee = regs[function] if isinstance(function, int) else function
                 fn = self.program.functions[callee] if isinstance(callee, str) else callee
@@ -207,10 +209,37 @@ class VirtualMachine:
             case host.Unpack(dst, value, what):
                 _unpack(frame, dst, regs[value], what)
             case host.If():
-                yes = bool(regs[instr.condition])
+                yes = bool(self.memory.to_host(regs[instr.condition]))
                 instrs = instr.then_instrs if yes else instr.else_instrs
                 value = instr.then_value if yes else instr.else_value
                 frame.blocks.append(_Block(instrs, 0, value, instr.dst))
+
+    def _constant(self, fn: host.HostFunction, index: int) -> Any:
+        key = (fn.name, index)
+        if key not in self._constants:
+            self._constants[key] = self.memory.constant(fn.constants[index])
+        return self._constants[key]
+
+    def _packed(self, frame: Frame, call: host.CallPacked) -> None:
+        """Call a function outside the program. In destination-passing calls it writes into its
+        arguments."""
+        mine = [_packed_arg(frame, a) for a in call.args]
+        theirs = [_map_arrays(a, self.memory.array, self.memory.to_host) for a in mine]
+        result = get_func(call.function)(*theirs)
+        if call.dst is not None:
+            frame.registers[call.dst] = self._packed_result(frame, call, result)
+            return
+        for given, own in zip(theirs, mine, strict=True):
+            if isinstance(own, self.memory.array):
+                self.memory.give_back(given, own)
+
+    def _packed_result(self, frame: Frame, call: host.CallPacked, result: Any) -> Any:
+        assert call.dst is not None
+        ty = frame.function.registers[call.dst].ty
+        if not isinstance(ty, types.TensorType):
+            return _map_arrays(result, np.ndarray, self.memory.constant)
+        where = f"the result of `{call.function}`, called in `{frame.function.name}`,"
+        return self.memory.tensor(np.asarray(result, order="C"), where, False)
 
     def _call(self, frame: Frame, fn: Any, args: list[Any], dst: host.Value) -> None:
         if isinstance(fn, host.HostFunction):
@@ -238,7 +267,9 @@ class VirtualMachine:
 # --- Values ---------------------------------------------------------------------------------------
 
 
-def _argument(fn: host.HostFunction, param: host.HostParam, value: Any) -> Any:
+def _argument(
+    memory: HostMemory | DeviceMemory, fn: host.HostFunction, param: host.HostParam, value: Any
+) -> Any:
     """An argument as the machine keeps it: arrays, tuples, numbers; checked as far as its kind."""
 
     def convert(at: host.Value, ty: types.Type, v: Any, what: str) -> Any:
@@ -250,21 +281,10 @@ def _argument(fn: host.HostFunction, param: host.HostParam, value: Any) -> Any:
             rows = zip(at, ty.fields, v, strict=True)  # type: ignore[reportUnknownArgumentType]
             return tuple(convert(a, t, x, f"{what}[{i}]") for i, (a, t, x) in enumerate(rows))
         if isinstance(ty, types.TensorType):
-            return _tensor(v, where, at in fn.written)
+            return memory.tensor(v, where, at in fn.written)
         return tuple(v) if isinstance(v, list) else v  # type: ignore[reportUnknownArgumentType]
 
     return convert(param.value, param.ty, value, param.name)
-
-
-def _tensor(value: Any, where: str, written: bool) -> Array:
-    if isinstance(value, tuple | list | str) or value is None or callable(value):
-        raise ExecutionError(f"{where} must be an array, got a {type(value).__name__}")
-    array = as_array(value)
-    if not array.flags.c_contiguous:
-        raise ExecutionError(f"{where} is not contiguous; pass np.ascontiguousarray(x)")
-    if written and not array.flags.writeable:
-        raise ExecutionError(f"{where} is updated in place but is read-only; pass a copy")
-    return array
 
 
 def _assign(frame: Frame, dst: host.Value, value: Any) -> None:
@@ -287,12 +307,11 @@ def _packed_arg(frame: Frame, arg: host.PackedArg) -> Any:
     return arg if isinstance(arg, str) else _read(frame, arg)
 
 
-def _packed_result(frame: Frame, dst: int, result: Any, name: str) -> Any:
-    ty = frame.function.registers[dst].ty
-    if not isinstance(ty, types.TensorType):
-        return result
-    where = f"the result of `{name}`, called in `{frame.function.name}`,"
-    return _tensor(np.asarray(result, order="C"), where, False)
+def _map_arrays(value: Any, array: type[Any], fn: Callable[[Any], Any]) -> Any:
+    """`fn` applied to the arrays of a value that may be a tuple."""
+    if isinstance(value, tuple):
+        return tuple(_map_arrays(v, array, fn) for v in value)  # type: ignore
+    return fn(value) if isinstance(value, array) else value
 
 
 def _unpack(frame: Frame, dst: tuple[host.Value, ...], value: Any, what: str) -> None:
@@ -309,7 +328,7 @@ def _tensor_type(frame: Frame, reg: int) -> tuple[tuple[int, ...], str]:
     return tuple(evaluate(d, frame.symbols) for d in ty.shape), ty.dtype
 
 
-def _view(frame: Frame, dst: int, base: int, offset: int) -> Array:
+def _view(memory: HostMemory | DeviceMemory, frame: Frame, dst: int, base: int, offset: int) -> Any:
     shape, dtype = _tensor_type(frame, dst)
     kind = numpy_dtype(dtype)
     size = kind.itemsize * int(np.prod(shape, dtype=np.int64))
@@ -321,14 +340,15 @@ def _view(frame: Frame, dst: int, base: int, offset: int) -> Array:
         )
     part = data[offset : offset + size]
     if isinstance(frame.function.registers[base].ty, types.ObjectType):
-        part[...] = 0xFF  # planned memory holds nothing yet: NaN, or -1, shows a read too early
+        memory.forget(part)
     return part.view(kind).reshape(shape)
 
 
-def _match(frame: Frame, m: host.MatchShape) -> None:
+def _match(frame: Frame, m: host.MatchShape, array: type[Any]) -> None:
     value = frame.registers[m.value]
     frame.registers[m.dst] = value
-    for axis, (dim, check) in enumerate(zip(_dimensions(value, m), m.dims or (), strict=False)):
+    dims = _dimensions(value, m, array)
+    for axis, (dim, check) in enumerate(zip(dims, m.dims or (), strict=False)):
         if isinstance(check, host.BindDim):
             frame.symbols[check.symbol] = dim
         elif isinstance(check, host.CheckDim):
@@ -337,10 +357,10 @@ def _match(frame: Frame, m: host.MatchShape) -> None:
                 raise ExecutionError(m.dim_message(axis, dim, expected))
 
 
-def _dimensions(value: Any, m: host.MatchShape) -> tuple[Any, ...]:
+def _dimensions(value: Any, m: host.MatchShape, array: type[Any]) -> tuple[Any, ...]:
     """The dimensions to match, after checking kind, dtype and rank."""
     if m.kind == "tensor":
-        if not isinstance(value, np.ndarray):
+        if not isinstance(value, array):
             raise ExecutionError(f"{m.what} must be a tensor, is a {type(value).__name__}")
         if m.dtype is not None and dtype_name(value) != m.dtype:
             raise ExecutionError(m.dtype_message(dtype_name(value)))

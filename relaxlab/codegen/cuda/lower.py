@@ -131,14 +131,14 @@ def _launch(
         nest = synchronise(nest)
     nest, agreed = lower_thread_reductions(nest, name)
     body, allocated = lower_blocks(_commented(nest))
-    body = simplify_indices(body, _sizes(func))
+    body = simplify_indices(body, sizes_of(func))
     wrong = next((b for b in allocated if b.scope == "global"), None)
     if wrong is not None:
         raise CodegenError(
             f"{name!r} allocates {wrong.name!r} in main memory inside of its loops; give it the "
             "scope 'shared' or 'local'"
         )
-    axes, body, renamed = bind_threads(body, allocated, agreed, _sizes(func), name)
+    axes, body, renamed = bind_threads(body, allocated, agreed, sizes_of(func), name)
     used = set(_buffers(body))
     buffers = tuple(b for b in _main_memory(func, body) if b in used)
     mentioned = (body, *(a.extent for a in axes), *(d for b in buffers for d in b.shape))
@@ -180,7 +180,7 @@ def _buffers(body: Stmt) -> Iterator[Buffer]:
     return (n.buffer for n in walk(body) if isinstance(n, BufferLoad | BufferStore))
 
 
-def _sizes(func: PrimFunc) -> Sequence[Var]:
+def sizes_of(func: PrimFunc) -> Sequence[Var]:
     """The symbols that are sizes of arrays; a scalar parameter that is none may be negative."""
     dims = tuple(d for buffer in func.buffers for d in buffer.shape)
     return [v for v in symbols_in(dims) if v in dims or v not in func.params]

@@ -1,0 +1,63 @@
+"""The kernels of a lowered program as CUDA C."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from relaxlab.codegen.cuda.kernel import KernelSource, emit_kernel
+from relaxlab.codegen.cuda.launch import DeviceKernel
+from relaxlab.codegen.cuda.lower import lower_launches, sizes_of
+from relaxlab.codegen.cuda.prelude import prelude
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.passes import host
+
+
+@dataclass(frozen=True, slots=True)
+class CudaProgram:
+    """A program for a GPU: host functions, which a virtual machine runs, and per loop function its
+    launches and their CUDA functions. `source` is all of them as one file."""
+
+    program: host.HostProgram
+    kernels: dict[str, DeviceKernel]
+    functions: dict[str, tuple[KernelSource, ...]]
+    source: str
+
+
+def generate_cuda(program: host.HostProgram) -> CudaProgram:
+    """CUDA C for all loop functions that the program calls.
+
+    Raises CodegenError for a loop function that CUDA cannot express.
+    """
+    called = {
+        i.function
+        for f in program.functions.values()
+        for i in host.walk_instrs(f.instrs)
+        if isinstance(i, host.CallKernel)
+    }
+    kernels, functions, source = cuda_of({n: program.kernels[n] for n in sorted(called)})
+    return CudaProgram(program, kernels, functions, source)
+
+
+def cuda_of(
+    funcs: dict[str, PrimFunc],
+) -> tuple[dict[str, DeviceKernel], dict[str, tuple[KernelSource, ...]], str]:
+    """Launches and CUDA functions of loop functions, and one source with all of them."""
+    kernels: dict[str, DeviceKernel] = {}
+    functions: dict[str, tuple[KernelSource, ...]] = {}
+    taken: set[str] = set()
+    for name, func in funcs.items():
+        kernel = lower_launches(func, name)
+        launches = tuple(replace(x, name=_fresh(x.name, taken)) for x in kernel.launches)
+        kernels[name] = replace(kernel, launches=launches)
+        functions[name] = tuple(emit_kernel(x, sizes_of(func)) for x in launches)
+    code = "\n".join(k.code for sources in functions.values() for k in sources)
+    return kernels, functions, f"{prelude(code)}\n{code}"
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    chosen, count = name, 0
+    while chosen in taken:
+        count += 1
+        chosen = f"{name}_{count}"
+    taken.add(chosen)
+    return chosen

@@ -1,0 +1,114 @@
+"""Where a virtual machine keeps tensors: in NumPy arrays, or in CuPy arrays on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.runtime.arrays import Array, ExecutionError, as_array, uninitialised
+
+
+class HostMemory:
+    """NumPy arrays. What nobody wrote yet shows: NaN, or bytes 0x5A."""
+
+    array: type[Any] = np.ndarray
+
+    def tensor(self, value: Any, where: str, written: bool) -> Any:
+        """An argument as an array of this memory. Raises ExecutionError, naming it as `where`,
+        for one that does not fit."""
+        array = host_array(value, where)
+        if written and not array.flags.writeable:
+            raise ExecutionError(f"{where} is updated in place but is read-only; pass a copy")
+        return array
+
+    def constant(self, array: Array) -> Any:
+        """A constant of the program."""
+        return array
+
+    def empty(self, shape: Sequence[int], dtype: str) -> Any:
+        """A new array."""
+        return uninitialised(shape, dtype)
+
+    def forget(self, part: Any) -> None:
+        """Planned memory holds nothing yet: NaN, or -1, shows a read too early."""
+        part[...] = 0xFF
+
+    def to_host(self, array: Any) -> Array:
+        """The array for a function outside the program."""
+        return array
+
+    def give_back(self, host: Array, array: Any) -> None:
+        """What such a function left in the array it was given for `array`."""
+
+
+@dataclass(slots=True)
+class DeviceMemory:
+    """Arrays of the module `xp`, which is CuPy (or NumPy, in its place, where there is no GPU)."""
+
+    xp: Any
+
+    @property
+    def array(self) -> type[Any]:
+        """The type of the arrays."""
+        return self.xp.ndarray
+
+    def tensor(self, value: Any, where: str, written: bool) -> Any:
+        """Arrays of the device as they are, others copied there. An argument that is updated in
+        place must be there already. Raises ExecutionError for one that does not fit."""
+        if isinstance(value, self.xp.ndarray):
+            if not value.flags.c_contiguous:
+                raise ExecutionError(f"{where} is not contiguous; pass cupy.ascontiguousarray(x)")
+            return self._aligned(value, where, written)
+        if written:
+            raise ExecutionError(
+                f"{where} is updated in place, so it must be in the GPU's memory; "
+                "pass cupy.asarray(x)"
+            )
+        return self.xp.asarray(host_array(value, where))
+
+    def _aligned(self, value: Any, where: str, written: bool) -> Any:
+        """Kernels access up to 16 bytes at once: an array that starts elsewhere is copied."""
+        address = getattr(value.data, "ptr", 0)  # CuPy's
+        if address % 16 == 0:
+            return value
+        if written:
+            raise ExecutionError(
+                f"{where} is updated in place, but does not start at a multiple of 16 bytes; "
+                "pass an array of its own, not a part of one"
+            )
+        return value.copy()
+
+    def constant(self, array: Array) -> Any:
+        """A constant, copied to the device."""
+        return self.xp.asarray(array)
+
+    def empty(self, shape: Sequence[int], dtype: str) -> Any:
+        """A new array, not initialised."""
+        if any(d < 0 for d in shape):
+            raise ExecutionError(f"cannot allocate an array of shape {tuple(shape)}")
+        return self.xp.empty(tuple(shape), numpy_dtype(dtype))
+
+    def forget(self, part: Any) -> None:
+        """Nothing: planned memory keeps what it held."""
+
+    def to_host(self, array: Any) -> Array:
+        """A copy in NumPy."""
+        return self.xp.asnumpy(array) if hasattr(self.xp, "asnumpy") else np.array(array)
+
+    def give_back(self, host: Array, array: Any) -> None:
+        """Copy what a function left in a copy back to the device."""
+        array[...] = self.xp.asarray(host)
+
+
+def host_array(value: Any, where: str) -> Array:
+    """An argument as a dense NumPy array. Raises ExecutionError naming it as `where`."""
+    if isinstance(value, tuple | list | str) or value is None or callable(value):
+        raise ExecutionError(f"{where} must be an array, got a {type(value).__name__}")
+    array = as_array(value)
+    if not array.flags.c_contiguous:
+        raise ExecutionError(f"{where} is not contiguous; pass np.ascontiguousarray(x)")
+    return array
