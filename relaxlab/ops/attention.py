@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,23 @@ def _attention_emit(
     v: te.Tensor,
     bias: te.Tensor | None = None,
 ) -> te.Tensor:
+    shift = k.shape[1] - q.shape[1]
+
+    def seen(i: PrimExpr, j: PrimExpr) -> PrimExpr:
+        return visible(attr(call, "causal_mask"), attr(call, "window_size"), i, j, shift)
+
+    return _attention_compute(call, q, k, v, bias, seen)
+
+
+def _attention_compute(
+    call: graph.Call,
+    q: te.Tensor,
+    k: te.Tensor,
+    v: te.Tensor,
+    bias: te.Tensor | None,
+    is_seen: Callable[[PrimExpr, PrimExpr], PrimExpr],
+) -> te.Tensor:
+    """softmax(q k^T * scale + bias) v, where query `i` sees the keys `j` with `is_seen(i, j)`."""
     batch, rows, heads, depth = q.shape
     length = k.shape[1]
     group = divide_exactly((heads,), k.shape[2:3])
@@ -132,7 +150,7 @@ def _attention_emit(
         if bias is not None:
             at = broadcast_index((b, h, i, j), bias.shape, shape)
             value = expr.Add(value, scalar.wide(bias[at]))
-        seen = visible(attr(call, "causal_mask"), attr(call, "window_size"), i, j, length - rows)
+        seen = is_seen(i, j)
         if seen == te.TRUE:
             return value
         return expr.Select(seen, value, te.lowest(accumulator))
@@ -224,6 +242,101 @@ define(
     _attention_infer,
     emit=_attention_emit,
     reference=_attention,
+)
+
+
+# --- attention_var_len ------------------------------------------------------------------------
+
+
+def _var_len_infer(call: graph.Call, tys: TypesOf) -> Type:
+    """The sequences lie one after the other: the batch size of the tensors is 1."""
+    starts = [tensor_arg(call, tys, i) for i in range(3, len(tys))]
+    for i, t in enumerate(starts, 3):
+        require_dtype(call, t, is_int, "integer", i)
+        wanted = 1 - (i % 2 == 0)  # seqstart, then max_seqlen
+        if t.ndim not in (-1, wanted):
+            raise fail(call, f"argument {i} must have {wanted} dimensions, is {t}")
+    if len(starts) > 2 and starts[0].shape and starts[2].shape:
+        counts = (starts[0].shape[0], starts[2].shape[0])
+        if differ(call, *counts, "the numbers of sequences of queries and keys"):
+            raise fail(call, f"seqstart_q has {counts[0]} entries, seqstart_k {counts[1]}")
+    result = _attention_infer(call, tys[:3])
+    q = tensor_arg(call, tys, 0)
+    if q.shape is not None and differ(call, q.shape[0], ONE, "the batch size and 1"):
+        raise fail(call, f"queries must be (1, total length, heads, head_dim), is {q}")
+    return result
+
+
+def _var_len_emit(
+    call: graph.Call,
+    out: TensorType,
+    q: te.Tensor,
+    k: te.Tensor,
+    v: te.Tensor,
+    seqstart_q: te.Tensor,
+    max_seqlen_q: te.Tensor,
+    seqstart_k: te.Tensor | None = None,
+    max_seqlen_k: te.Tensor | None = None,
+) -> te.Tensor:
+    """Attention over all keys, of which a query sees those of its own sequence."""
+    starts_k = seqstart_q if seqstart_k is None else seqstart_k
+    batch = seqstart_q.shape[0] - 1
+    r = te.reduce_axis(batch, "r")
+
+    def ended(i: PrimExpr) -> te.Reduce:
+        past = expr.LE(scalar.cast(seqstart_q[r.var + 1], "int64"), i)
+        return te.te_sum(expr.Select(past, ONE, te.ZERO), r)
+
+    owner = te.compute((q.shape[1],), ended, "T_sequence")
+
+    def at(starts: te.Tensor, sequence: PrimExpr) -> PrimExpr:
+        return scalar.cast(starts[sequence], "int64")
+
+    def seen(i: PrimExpr, j: PrimExpr) -> PrimExpr:
+        sequence = expr.binary(expr.Min, owner[i], batch - 1)
+        (first_q, end_q), (first_k, end_k) = (
+            (at(t, sequence), at(t, sequence + 1)) for t in (seqstart_q, starts_k)
+        )
+        shift = (end_k - first_k) - (end_q - first_q)
+        mask, window = attr(call, "causal_mask"), attr(call, "window_size")
+        inside = [expr.GE(j, first_k), expr.LT(j, end_k), expr.GE(i, first_q), expr.LT(i, end_q)]
+        return expr.all_of([*inside, visible(mask, window, i - first_q, j - first_k, shift)])
+
+    return _attention_compute(call, q, k, v, None, seen)
+
+
+def _var_len(
+    queries: Array,
+    keys: Array,
+    values: Array,
+    seqstart_q: Array,
+    max_seqlen_q: Array,
+    seqstart_k: Array | None = None,
+    max_seqlen_k: Array | None = None,
+    **attrs: Any,
+) -> Array:
+    starts = seqstart_q, seqstart_q if seqstart_k is None else seqstart_k
+    result = np.zeros((*queries.shape[:3], values.shape[3]), queries.dtype)
+    bounds = [list(zip(s[:-1], s[1:], strict=True)) for s in starts]
+    for (a, b), (c, d) in zip(*bounds, strict=True):
+        part = _attention(queries[:, a:b], keys[:, c:d], values[:, c:d], **attrs)
+        result[:, a:b] = part
+    return result
+
+
+# queries: (1, total length, heads, head_dim); sequence s has the positions from seqstart[s] to
+# seqstart[s + 1]. The longest lengths are not needed here.
+define(
+    "nn.attention_var_len",
+    params(
+        "queries keys values seqstart_q max_seqlen_q seqstart_k? max_seqlen_k?",
+        scale=None,
+        causal_mask=None,
+        window_size=None,
+    ),
+    _var_len_infer,
+    emit=_var_len_emit,
+    reference=_var_len,
 )
 
 

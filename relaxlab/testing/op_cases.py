@@ -147,8 +147,30 @@ def _attention() -> list[OpCase]:
         OpCase(op, (q, k, v, T(2, 4, "n", "m")), {}, lengths),
         OpCase(op, (q, k, v, T(1, 1, 1, "m")), {"causal_mask": "BottomRight"}, lengths),
         *(OpCase(op, tuple(T("n", 3, 2, 4, dtype=d) for _ in range(3)), {}) for d in FLOATS),
+        *_ragged(),
         OpCase("nn.attention_bias", (q, k, v, T(2, 4, 1, "m")), {"window_size": 3}, lengths),
     ]  # fmt: skip
+
+
+def _ragged() -> list[OpCase]:
+    def starts(*values: int) -> T:
+        return T(len(values), dtype="int32", values=values)
+
+    longest = T(dtype="int32", low=5, high=5)
+    q, k, v = T(1, "n", 2, 4), T(1, "n", 1, 4), T(1, "n", 1, 3)
+    nine = ({"n": 9},)
+    op, last = "nn.attention_var_len", {"causal_mask": "BottomRight", "window_size": 3}
+    return [
+        OpCase(op, (q, k, v, starts(0, 4, 4, 9), longest), {}, nine),
+        OpCase(op, (q, k, v, starts(0, 1, 6, 8), longest, starts(0, 3, 5, 9), longest), last, nine),
+        OpCase(op, (q, k, v, starts(0, 5, 9), longest), {"causal_mask": "TopLeft"}, nine),
+        OpCase(
+            op,
+            (*(T(1, "n", 2, 4, dtype="float16") for _ in range(3)), starts(0, 2, 9), longest),
+            {"scale": 0.7},
+            nine,
+        ),
+    ]
 
 
 def _rope() -> list[OpCase]:
