@@ -8,8 +8,9 @@ go as far out as possible, into the sequence that holds both accesses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from dataclasses import replace as replace_access
 
 from relaxlab.codegen.cuda.thread_loops import (
     SYNC,
@@ -18,7 +19,7 @@ from relaxlab.codegen.cuda.thread_loops import (
     reduces_across,
     thread_loops,
 )
-from relaxlab.ir.expr import Var
+from relaxlab.ir.expr import Var, const
 from relaxlab.ir.loops import (
     BlockRealize,
     Buffer,
@@ -41,9 +42,12 @@ Threads = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class _Access:
+    """`place` is the block or statement: in another turn of a loop it writes other elements."""
+
     buffer: Buffer
     write: bool
     threads: Threads
+    place: Node
 
 
 def synchronise(nest: Stmt) -> Stmt:
@@ -110,6 +114,8 @@ class _Synchroniser:
         self, s: For | While, threads: Threads, pending: list[_Access]
     ) -> tuple[Stmt, list[_Access]]:
         body, after = self.child(s.body, threads, pending)
+        if isinstance(s, For) and s.extent == const(1):
+            return replace(s, body=body), after
         carried = [self._of_an_earlier_turn(a, threads) for a in after]
         if self._conflict(carried, self._accesses(body, threads)):
             body, after = self.child(body, threads, carried)
@@ -121,11 +127,13 @@ class _Synchroniser:
         mine = {
             axis: v if outside.get(axis) is v else ("earlier", v) for axis, v in a.threads.items()
         }
-        return _Access(a.buffer, a.write, mine)
+        return replace_access(a, threads=mine)
 
     def _conflict(self, before: Iterable[_Access], after: list[_Access]) -> bool:
         return any(
-            a.buffer is b.buffer and (a.write or b.write) and self._exchange(a.threads, b.threads)
+            a.buffer is b.buffer
+            and (a.write != b.write or (a.write and a.place is not b.place))
+            and self._exchange(a.threads, b.threads)
             for a in before
             for b in after
         )
@@ -134,32 +142,38 @@ class _Synchroniser:
         """Whether the accesses may be by different threads."""
         return any(a.get(x) is None or a.get(x) != b.get(x) for x in self.axes)
 
-    def _accesses(self, s: Node, threads: Threads) -> list[_Access]:
+    def _accesses(self, s: Node, threads: Threads, place: Node | None = None) -> list[_Access]:
         """All accesses of memory that threads share."""
         if isinstance(s, For) and is_thread_loop(s):
-            return self._accesses(s.body, {**threads, s.thread or "": s.loop_var})
+            return self._accesses(s.body, {**threads, s.thread or "": s.loop_var}, place)
+        if place is None and (
+            isinstance(s, BufferStore) or (isinstance(s, BlockRealize) and _is_leaf(s))
+        ):
+            place = s
+        found: list[_Access] = []
+        for buffer, write in _touched(s):
+            if buffer.scope != "local" and buffer in self.written:
+                found.append(_Access(buffer, write, threads, place or s))
+        for c in children(s):
+            found += self._accesses(c, threads, place)
         if isinstance(s, BlockRealize) and reduces_across(s, _variables(threads)):
             alone = {k: v for k, v in threads.items() if k != "threadIdx.x"}
-            found = [a for c in children(s) for a in self._accesses(c, threads)]
-            return [_Access(a.buffer, a.write, alone if a.write else threads) for a in found]
-        found: list[_Access] = []
-        match s:
-            case BufferLoad(buffer):
-                self._note(found, buffer, False, threads)
-            case BufferStore(buffer):
-                self._note(found, buffer, True, threads)
-            case MatchBufferRegion(_, source):
-                self._note(found, source.buffer, False, threads)
-                self._note(found, source.buffer, True, threads)
-            case _:
-                pass
-        for c in children(s):
-            found += self._accesses(c, threads)
+            found = [replace_access(a, threads=alone) if a.write else a for a in found]
         return found
 
-    def _note(self, found: list[_Access], buffer: Buffer, write: bool, threads: Threads) -> None:
-        if buffer.scope != "local" and buffer in self.written:
-            found.append(_Access(buffer, write, threads))
+
+def _touched(n: Node) -> Iterator[tuple[Buffer, bool]]:
+    """The buffers that a node itself reads, and writes (True)."""
+    match n:
+        case BufferLoad(buffer):
+            yield buffer, False
+        case BufferStore(buffer):
+            yield buffer, True
+        case MatchBufferRegion(_, source):
+            yield source.buffer, False
+            yield source.buffer, True
+        case _:
+            pass
 
 
 def _variables(threads: Threads) -> set[Var]:
