@@ -219,7 +219,7 @@ class PrimFunc(Node):
     shapes that are not parameters are bound by the shapes passed. The outermost statement may be
     a root block; allocations of a function without blocks live in the root block too.
     Recognised attrs: `tir.noalias` (bool), `op_pattern` (int), `global_symbol` (str, set only on
-    export), `tir_var_upper_bound` (name -> int).
+    export), `tir_var_upper_bound` (name -> int), `tir.is_scheduled` (bool).
     """
 
     params: tuple[Buffer | Var, ...] = binder()

@@ -1,0 +1,86 @@
+"""What `schedule_kernels` schedules, leaves alone, and says about it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import relaxlab as rl
+from relaxlab.ir.loops import For, PrimFunc
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import walk
+from relaxlab.passes.schedule_kernels import schedule_kernels
+from relaxlab.schedule.schedule import Schedule
+from relaxlab.script import ir as I
+from relaxlab.script import relax as R
+from relaxlab.script import tir as T
+from relaxlab.testing.pass_check import check_module, compare_runs
+
+
+@I.ir_module
+class Mixed:
+    @T.prim_func
+    def double(A: T.Buffer(("n",), "float32"), B: T.Buffer(("n",), "float32")):
+        for i in T.serial(n):  # noqa: F821
+            with T.block("B"):
+                vi = T.axis.spatial(n, i)  # noqa: F821
+                B[vi] = A[vi] * T.float32(2)
+
+    @T.prim_func
+    def halve(A: T.Buffer(("n",), "float32"), B: T.Buffer(("n",), "float32")):
+        for i in T.parallel(n):  # noqa: F821
+            with T.block("B"):
+                vi = T.axis.spatial(n, i)  # noqa: F821
+                B[vi] = A[vi] * T.float32(0.5)
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), w: R.Tensor((40, 24), "float32")):
+        R.func_attr({"num_input": 1})
+        cls = Mixed
+        with R.dataflow():
+            a = R.call_tir(cls.double, (x,), out_sinfo=R.Tensor(("n",), "float32"))
+            b = R.call_tir(cls.halve, (x,), out_sinfo=R.Tensor(("n",), "float32"))
+            z: R.Tensor(("n", 40), "float32") = R.matmul(
+                R.reshape(a, (n, 1)),  # noqa: F821
+                R.ones((1, 40), "float32"),
+            )
+            y = R.matmul(z, R.add(w, w))
+            R.output(b, y)
+        return (b, y)
+
+
+def test_a_kernel_is_scheduled_once() -> None:
+    after = schedule_kernels(Mixed)
+    check_module(schedule_kernels, Mixed, after)
+    compare_runs(Mixed, after)
+    kinds = {n.kind for n in walk(after["double"]) if isinstance(n, For)}
+    assert "vectorized" in kinds
+    assert all(f.attrs["tir.is_scheduled"] for f in after.loop_functions().values())
+    assert "weight_params" not in after["double"].attrs
+    assert rl.parse(after.script())["double"].attrs == after["double"].attrs
+
+
+def test_schedules_by_hand_stay() -> None:
+    after = schedule_kernels(Mixed)
+    assert isinstance(after["halve"], PrimFunc)
+    assert after["halve"].body is Mixed["halve"].body  # type: ignore[union-attr]
+    sch = Schedule(Mixed["double"])  # type: ignore[arg-type]
+    marked = sch.func.attrs.with_(**{"tir.is_scheduled": True})
+    told = Module.of({"double": rl.ir.node.replace(sch.func, attrs=marked)})
+    assert schedule_kernels(told) is told
+
+
+def test_the_trace_says_once_and_truly_what_became_of_each_kernel() -> None:
+    trace = rl.trace(Mixed)
+    runs = [r for r in trace.passes if r.name == "schedule_kernels"]
+    assert len(runs) == 2
+    decided = {w.subject: w for w in runs[0].rewrites if w.applied or "rule" not in w.reason}
+    assert decided["halve"].reason == "already scheduled by hand"
+    assert not decided["halve"].applied
+    by_rule = {n for n, w in decided.items() if w.reason.startswith("scheduled by the rule ")}
+    assert by_rule == set(trace.result.loop_functions()) - {"halve"}
+    assert not runs[1].rewrites
+    x, w = np.ones(3, "float32"), np.ones((40, 24), "float32")
+    exe = rl.compile(Mixed)
+    b, y = exe["main"](x, *exe["main_transform_params"]((w,)))
+    np.testing.assert_array_equal(b, np.full(3, 0.5))
+    np.testing.assert_array_equal(y, np.full((3, 24), 160))
