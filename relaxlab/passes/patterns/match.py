@@ -22,10 +22,18 @@ Env: TypeAlias = Mapping[pl.Pattern, graph.Expr]
 
 
 class BlockScope:
-    """What matching must know of a block: definitions, readers, and what is overwritten when."""
+    """What matching must know of a block: definitions, readers, what is overwritten when, and the
+    upper bounds that its function declares for symbols, by their names."""
 
-    def __init__(self, mod: Module, block: graph.BindingBlock, uses: Mapping[graph.Var, int]):
+    def __init__(
+        self,
+        mod: Module,
+        block: graph.BindingBlock,
+        uses: Mapping[graph.Var, int],
+        bounds: Mapping[str, int] | None = None,
+    ) -> None:
         self.mod = mod
+        self.bounds = bounds or {}
         self.bindings: list[graph.Binding] = []
         self.position: dict[graph.Var, int] = {}
         self.definitions: dict[graph.Var, graph.Expr] = {}
@@ -100,9 +108,9 @@ class Match:
     def __contains__(self, key: pl.Pattern) -> bool:
         return key in self.values
 
-    def definition(self, key: pl.Pattern | str) -> graph.Expr:
-        """What matched, as a call or tuple where it is bound to one."""
-        value = self[key]
+    def definition(self, key: pl.Pattern | str | graph.Var) -> graph.Expr:
+        """What matched (or what a member is), as a call or tuple where it is bound to one."""
+        value = key if isinstance(key, graph.Var) else self[key]
         while isinstance(value, graph.Var) and value in self.scope.definitions:
             value = self.scope.definitions[value]
         return value

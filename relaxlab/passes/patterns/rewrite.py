@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 from relaxlab.analysis.annotate import annotate
@@ -83,7 +84,9 @@ def rewrite_matches(mod: Module, pattern: Pattern, rewriter: Rewriter, rule: str
     for name, fn in mod.graph_functions().items():
         uses = use_counts(fn)
         whole = map_blocks(fn, lambda b: b)  # neighbouring plain blocks as one
-        new = map_blocks(whole, lambda b, n=name, u=uses: state.block(n, b, u))  # type: ignore
+        bounds: Mapping[str, int] = fn.attrs.get("tir_var_upper_bound", {})
+        scope = partial(BlockScope, mod, uses=uses, bounds=bounds)
+        new = map_blocks(whole, partial(state.block, name, scope))
         if new is not whole:
             updates[name] = drop_unread(new, state.members, mod)
     if not state.matches:
@@ -112,10 +115,9 @@ class _Sweep:
     members: set[graph.Var] = field(default_factory=set[graph.Var])
 
     def block(
-        self, name: str, blk: graph.BindingBlock, uses: Mapping[graph.Var, int]
+        self, name: str, scope_of: Callable[..., BlockScope], blk: graph.BindingBlock
     ) -> graph.BindingBlock:
-        scope = BlockScope(self.mod, graph.BindingBlock(()), uses)
-        complete = BlockScope(self.mod, blk, uses)
+        scope, complete = scope_of(block=graph.BindingBlock(())), scope_of(block=blk)
         matcher = Matcher(scope, self.miss, name)
         new: list[graph.Binding] = []
         for b in blk.bindings:
@@ -209,7 +211,7 @@ def _rewrite_chains(
                     used |= set(found.members)
                     members.update(found.members)
                     changed.update(new)
-            return _with_values(blk, changed) if changed else blk
+            return with_values(blk, changed) if changed else blk
 
         new = map_blocks(fn, block)
         if new is not fn:
@@ -237,9 +239,11 @@ def _new_values(
     return result
 
 
-def _with_values(
+def with_values(
     blk: graph.BindingBlock, values: Mapping[graph.Var, graph.Expr]
 ) -> graph.BindingBlock:
+    """A block with new values for variables, and with new variables, in an order in which each
+    binding comes after what it reads. Raises ValueError for a value that depends on itself."""
     bindings = {b.var: b for b in blk.bindings}
     order: dict[graph.Var, graph.Binding] = {}
     for v, e in values.items():

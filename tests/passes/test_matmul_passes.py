@@ -1,0 +1,284 @@
+"""expand_matmul_of_sum, adjust_matmul_order, combine_parallel_matmul."""
+
+import numpy as np
+import pytest
+
+from relaxlab.analysis.well_formed import check_well_formed
+from relaxlab.passes.adjust_matmul_order import adjust_matmul_order
+from relaxlab.passes.base import Pipeline
+from relaxlab.passes.combine_parallel_matmul import combine_parallel_matmul
+from relaxlab.passes.dead_code_elimination import dead_code_elimination
+from relaxlab.passes.expand_matmul_of_sum import expand_matmul_of_sum
+from relaxlab.passes.normalize import normalize
+from relaxlab.runtime.interpreter import interpret
+from relaxlab.script import ir as I
+from relaxlab.script import parse
+from relaxlab.script import relax as R
+from relaxlab.testing.graph_programs import Programs
+from relaxlab.testing.pass_check import assert_same, check_pass, copy_value, random_arguments
+from tests.passes.matmul_programs import matmul_program
+
+
+def notes_of(one, mod):
+    (record,) = Pipeline((one,)).run(mod).passes
+    return [(w.subject, w.reason, w.applied) for w in record.rewrites]
+
+
+def test_low_rank_updates_are_not_multiplied_out():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 64), "float32"),
+            w: R.Tensor((64, 32), "float32"),
+            a: R.Tensor((64, 2), "float32"),
+            b: R.Tensor((2, 32), "float32"),
+        ):
+            with R.dataflow():
+                d = R.matmul(a, b)
+                s = R.add(w, d)
+                y = R.matmul(x, s)
+                R.output(y)
+            return y
+
+    @I.ir_module
+    class Expanded:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 64), "float32"),
+            w: R.Tensor((64, 32), "float32"),
+            a: R.Tensor((64, 2), "float32"),
+            b: R.Tensor((2, 32), "float32"),
+        ):
+            with R.dataflow():
+                d = R.matmul(a, b)
+                p = R.matmul(x, w)
+                q = R.matmul(x, d)
+                y = R.add(p, q)
+                R.output(y)
+            return y
+
+    @I.ir_module
+    class Ordered:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 64), "float32"),
+            w: R.Tensor((64, 32), "float32"),
+            a: R.Tensor((64, 2), "float32"),
+            b: R.Tensor((2, 32), "float32"),
+        ):
+            with R.dataflow():
+                p = R.matmul(x, w)
+                t = R.matmul(x, a)
+                q = R.matmul(t, b)
+                y = R.add(p, q)
+                R.output(y)
+            return y
+
+    check_pass(expand_matmul_of_sum, Before, Expanded)
+    check_pass(adjust_matmul_order, Expanded, Ordered)
+
+
+def test_the_weight_of_a_linear_is_reordered_too():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 64), "float32"),
+            a: R.Tensor((32, 2), "float32"),
+            b: R.Tensor((2, 64), "float32"),
+        ):
+            with R.dataflow():
+                w = R.matmul(a, b)
+                y = R.linear(x, w)
+                v = R.matmul(a, b)
+                vt = R.permute_dims(v)
+                z = R.matmul(x, vt)
+                R.output(y, z)
+            return (y, z)
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 64), "float32"),
+            a: R.Tensor((32, 2), "float32"),
+            b: R.Tensor((2, 64), "float32"),
+        ):
+            with R.dataflow():
+                w = R.linear(x, b)
+                y = R.linear(w, a)
+                bt = R.permute_dims(b)
+                p = R.matmul(x, bt)
+                at = R.permute_dims(a)
+                z = R.matmul(p, at)
+                R.output(y, z)
+            return (y, z)
+
+    check_pass(adjust_matmul_order, Before, Expected)
+
+
+ORDER = """
+from relaxlab.script import ir as I, relax as R
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(
+        x: R.Tensor(("n", 8), "float32"),
+        a: R.Tensor((8, 100), "float32"),
+        b: R.Tensor((100, 10), "float32"),
+    ):
+        R.func_attr({"tir_var_upper_bound": {"n": BOUND}})
+        y = R.matmul(a, b)
+        z = R.matmul(x, y)
+        return z
+"""
+
+
+def order_program(bound):
+    return normalize(parse(ORDER.replace("BOUND", str(bound))))
+
+
+def test_the_order_may_depend_on_a_symbol():
+    # Left first: 1800 n. Right first: 8000 + 80 n. They are equal at n = 4.65.
+    free = order_program(1000000)
+    assert adjust_matmul_order(free) is free
+    ((_, reason, applied),) = notes_of(adjust_matmul_order, free)
+    assert not applied and "multiplications, the other order" in reason
+    small = order_program(4)
+    assert adjust_matmul_order(small) is not small
+    large = order_program(5)
+    assert adjust_matmul_order(large) is large
+
+
+def test_sums_that_are_read_elsewhere_or_broadcast_stay():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 4), "float32"),
+            a: R.Tensor((4, 4), "float32"),
+            b: R.Tensor((4,), "float32"),
+        ):
+            s = R.add(a, a)
+            y = R.matmul(x, s)
+            z = R.matmul(y, s)
+            t = R.add(a, b)
+            u = R.matmul(z, t)
+            return u
+
+    start = normalize(Before)
+    assert notes_of(expand_matmul_of_sum, start) == [
+        ("main.y", "`s` is read elsewhere, too", False),
+        ("main.z", "`s` is read elsewhere, too", False),
+        ("main.u", "the sum broadcasts", False),
+    ]
+
+
+def test_parallel_products_become_one():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            x: R.Tensor((1, "n", 4), "float32"),
+            q: R.Tensor((4, 6), "float32"),
+            k: R.Tensor((4, "h"), "float32"),
+            b: R.Tensor((8, 4), "float32"),
+            c: R.Tensor((2, 4), "float32"),
+            bb: R.Tensor((8,), "float32"),
+            cc: R.Tensor((2,), "float32"),
+        ):
+            R.func_attr({"num_input": 1})
+            with R.dataflow():
+                e = R.exp(x)
+                y = R.matmul(e, q)
+                s = R.sin(y)
+                z = R.matmul(e, k)
+                u = R.linear(e, b, bb)
+                v = R.linear(e, c, cc)
+                other = R.linear(e, c)
+                R.output(s, z, u, v, other)
+            return (s, z, u, v, other)
+
+    start = normalize(Before)
+    after = combine_parallel_matmul(start)
+    text = after.script()
+    assert text.count("R.matmul") == 1 and text.count("R.linear") == 2
+    assert not check_well_formed(after) and combine_parallel_matmul(after) is after
+    agrees(start, after, 3)
+    assert ("main.y_all", "`y`, `z` become one product with 6 + h columns", True) in [
+        (s, r.replace("h + 6", "6 + h"), a) for s, r, a in notes_of(combine_parallel_matmul, start)
+    ]
+
+
+def test_what_is_not_combined_and_why():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 4), "float32"),
+            p: R.Tensor((4, 6), "float32"),
+            w: R.Tensor((4, 6), "float32"),
+        ):
+            R.func_attr({"num_input": 2})
+            with R.dataflow():
+                y = R.matmul(x, p)
+                z = R.matmul(x, w)
+                wt = R.exp(w)
+                u = R.matmul(x, wt)
+                R.output(y, z, u)
+            return (y, z, u)
+
+    start = normalize(Before)
+    assert combine_parallel_matmul(start) is start
+    assert notes_of(combine_parallel_matmul, start) == [
+        ("main.y", "`p` is neither a constant nor a weight", False),
+        ("main.u", "`wt` is neither a constant nor a weight", False),
+        ("main.z", "no other product of `x` fits", False),
+    ]
+
+
+# --- Random programs --------------------------------------------------------------------------
+
+ALL = (expand_matmul_of_sum, adjust_matmul_order, combine_parallel_matmul)
+
+
+def agrees(before, after, seed):
+    """Products are summed in another order: values are compared relative to their largest."""
+    rng = np.random.default_rng(seed)
+    for _ in range(2):
+        args = random_arguments(before["main"], rng, (1, 2, 3, 5, 8))
+        want = interpret(before, "main", *copy_value(args))
+        got = interpret(after, "main", *args)
+        for g, w in zip(got, want, strict=True):
+            scale = max(1.0, float(np.abs(w).max(initial=0)))
+            assert_same(g / scale, w / scale, f"the result (seed {seed})", 1e-4)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_products_keep_their_meaning(seed):
+    print("seed", seed)
+    start = matmul_program(seed)
+    mod = start
+    for one in ALL:
+        mod = one(mod)
+        assert not check_well_formed(mod)
+    agrees(start, mod, seed)
+
+
+def test_random_products_are_rewritten():
+    programs = [matmul_program(seed) for seed in range(40)]
+    counts = [sum(one(p) is not p for p in programs) for one in ALL]
+    assert min(counts) >= 2, counts
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_programs_keep_their_meaning(seed):
+    print("seed", seed)
+    start = normalize(Programs(seed).module(16))
+    mod = dead_code_elimination(start)
+    for one in ALL:
+        mod = one(mod)
+    assert not check_well_formed(mod)
+    agrees(start, mod, seed)
