@@ -137,17 +137,18 @@ def summarise(accesses: Sequence[Access]) -> list[str]:
         cost, least = count(access)
         before = sums.get(access.site, (0, 0))
         sums[access.site] = before[0] + cost, before[1] + least
-    return [_line(site, *totals) for site, totals in sums.items()]
+    width = max((len(site.buffer.name) for site in sums if site.buffer), default=0)
+    return [_line(site, *totals, width) for site, totals in sums.items()]
 
 
-def _line(site: Site, cost: int, least: int) -> str:
-    verb, ratio = "store" if site.write else "load", f"{cost / least:.3g}"
-    if _scope(site) == "global":
-        cost_text = f"{cost} sectors, {ratio} times the least"
-    else:
-        cost_text = f"{cost} rounds of shared memory, {ratio} per access"
-    name = site.buffer.name if site.buffer else "?"
-    return f"{verb} {name} {site}: {cost_text}"
+def _line(site: Site, cost: int, least: int, width: int) -> str:
+    name = site.buffer.name if site.buffer else ""
+    verb = "store" if site.write else "load"
+    unit = "sectors" if _scope(site) == "global" else "rounds of banks"
+    return (
+        f"{verb:5} {name:{width}} {cost:7} {unit:15} {cost / least:6.2f} x the least  "
+        f"{site.block or site.text}"
+    )
 
 
 def _scope(site: Site) -> str:

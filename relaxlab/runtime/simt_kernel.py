@@ -13,7 +13,7 @@ from relaxlab.codegen.cuda.launch import Launch
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.expr import Var, format_expr
-from relaxlab.ir.loops import Buffer
+from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, Evaluate, IfThenElse, SeqStmt
 from relaxlab.ir.node import Node, walk
 from relaxlab.runtime.interpreter_independence import is_independent
 from relaxlab.runtime.simt_access import Access, Site
@@ -50,7 +50,7 @@ class Kernel:
     )
     independent: dict[int, bool] = field(default_factory=dict[int, bool])
 
-    def site(self, stmt: loops.Stmt, access: loops.BufferLoad | loops.BufferStore) -> int:
+    def site(self, stmt: loops.Stmt, access: BufferLoad | BufferStore) -> int:
         """The number of an access of a statement."""
         key = id(stmt), id(access)
         if key not in self.numbers:
@@ -58,13 +58,11 @@ class Kernel:
             self.sites.append(self.describe(stmt, access))
         return self.numbers[key]
 
-    def describe(
-        self, stmt: loops.Stmt, access: loops.BufferLoad | loops.BufferStore | None = None
-    ) -> Site:
+    def describe(self, stmt: loops.Stmt, access: BufferLoad | BufferStore | None = None) -> Site:
         """What messages say about a statement, and one access of it."""
         buffer = None if access is None else access.buffer
         span = getattr(access, "span", None) or stmt.span
-        write = isinstance(access, loops.BufferStore)
+        write = isinstance(access, BufferStore)
         return Site(buffer, write, statement_text(stmt), self.block, span)
 
     def needs_of(self, e: expr.PrimExpr) -> frozenset[Var] | None:
@@ -76,11 +74,28 @@ class Kernel:
         return self.needs[key]
 
     def is_independent(self, loop: loops.For) -> bool:
-        """Whether the iterations of a loop may run at once."""
+        """Whether the iterations of a loop may run at once: statement by statement instead of one
+        iteration after the other."""
         key = id(loop)
         if key not in self.independent:
-            self.independent[key] = is_independent(loop, {})
+            self.independent[key] = is_independent(loop, {}) or self._only_stores(loop.body)
         return self.independent[key]
+
+    def _only_stores(self, body: loops.Stmt) -> bool:
+        """Whether `body` is one store, under conditions perhaps, that reads nothing it stores."""
+        stores = [n for n in walk(body) if isinstance(n, BufferStore)]
+        plain = all(
+            isinstance(n, BufferStore | IfThenElse | SeqStmt)
+            or (isinstance(n, Evaluate) and isinstance(n.value, expr.StringImm))
+            for n in walk(body)
+            if isinstance(n, loops.Stmt)
+        )
+        if not plain or len(stores) != 1:
+            return False
+        target = stores[0].buffer
+        same = self.memory.get(target, target)
+        read = {n.buffer for n in walk(body) if isinstance(n, BufferLoad)}
+        return all(self.memory.get(b, b) is not same for b in read)
 
     def report(
         self, kind: ProblemKind, site: Site, count: int, message: str, threads: Sequence[int],
@@ -126,9 +141,9 @@ def broken_limits(launch: Launch, geometry: Geometry) -> list[str]:
 def statement_text(s: loops.Stmt) -> str:
     """A statement in one line of at most 100 characters."""
     match s:
-        case loops.BufferStore(buffer, value, indices):
+        case BufferStore(buffer, value, indices):
             text = f"{buffer.name}[{', '.join(map(format_expr, indices))}] = {format_expr(value)}"
-        case loops.IfThenElse(condition):
+        case IfThenElse(condition):
             text = f"if {format_expr(condition)}"
         case loops.While(condition):
             text = f"while {format_expr(condition)}"
@@ -136,7 +151,7 @@ def statement_text(s: loops.Stmt) -> str:
             text = f"for {var.name} in range({format_expr(lo)}, {format_expr(lo + extent)})"
         case loops.LetStmt(var, value):
             text = f"{var.name} = {format_expr(value)}"
-        case loops.Evaluate(value):
+        case Evaluate(value):
             text = format_expr(value)
         case loops.AssertStmt(condition):
             text = f"assert {format_expr(condition)}"
@@ -166,4 +181,4 @@ def _needs(e: expr.PrimExpr) -> frozenset[Var] | None:
 
 def stored_buffers(body: Node) -> set[Buffer]:
     """The buffers that a statement writes."""
-    return {n.buffer for n in walk(body) if isinstance(n, loops.BufferStore)}
+    return {n.buffer for n in walk(body) if isinstance(n, BufferStore)}

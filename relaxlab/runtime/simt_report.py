@@ -133,8 +133,8 @@ class LaunchReport:
         g = self.geometry
         met = f", {self.barriers} barrier{'s' * (self.barriers != 1)}" if self.barriers else ""
         head = f"{self.kernel}: {g.blocks} block{'s' * (g.blocks != 1)} of {g.threads} threads"
-        return "\n".join([f"{head} (grid {g.grid}, block {g.block}){met}",
-                          *summarise(self.accesses)])  # fmt: skip
+        lines = [f"  {line}" for line in summarise(self.accesses)]
+        return "\n".join([f"{head} (grid {g.grid}, block {g.block}){met}", *lines])
 
 
 @dataclass(frozen=True, slots=True)
