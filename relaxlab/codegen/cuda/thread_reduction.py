@@ -90,8 +90,8 @@ class _Reduced:
         parts = conjuncts(self.realize.predicate)
         mine = [c for c in parts if self.loop.loop_var in symbols_in(c)]
         value = substitute(form.value, bindings)
-        if mine:
-            value = Call(value.dtype, "if_then_else", (all_of(mine), value, form.identity))
+        if parts:
+            value = Call(value.dtype, "if_then_else", (all_of(parts), value, form.identity))
         steps: list[Stmt] = [comment(block.name), BufferStore(own, value, (ZERO,))]
         steps += _butterfly(own, form, min(threads, WARP))
         buffers = [own]

@@ -21,26 +21,22 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc:
 def bind_outer(sch: Schedule, block: Block) -> None:
     """Bind as many of the outermost loops of the block as are independent of each other."""
     nest = sch.get_loops(sch.get_block(block.name))
-    spatial, _ = block_loops(sch, sch.get_block(block.name))
+    spatial = [sch.get(loop) for loop in block_loops(sch, sch.get_block(block.name))[0]]
     outer: list[LoopRV] = []
     for loop in nest:
         found = sch.get(loop)
         assert isinstance(found, For)
         if found.kind == "thread_binding":
             return
-        if loop not in spatial:
+        if found not in spatial:
             break
         outer.append(loop)
     while outer:
-        tried = Schedule(sch.func)
+        before = sch.func
         try:
-            bind_flat(tried, _same(tried, block, len(outer)))
+            bind_flat(sch, outer)
         except ScheduleError:
+            sch.func = before
             outer.pop()
             continue
-        bind_flat(sch, outer)
         return
-
-
-def _same(sch: Schedule, block: Block, count: int) -> list[LoopRV]:
-    return sch.get_loops(sch.get_block(block.name))[:count]

@@ -1,8 +1,168 @@
-"""Matrix products (to come)."""
+"""Matrix products: tiles in shared memory, a square of sums per thread; single rows by warps.
 
-from relaxlab.ir.loops import PrimFunc
+A block of 16 x 16 threads makes a tile of 64 x 64 results. In steps of 16 along the reduced axis
+the threads copy a slice of both operands into shared memory together, computing there what
+produces them (decoding of quantised weights, transposes), and each adds the products of its 4 x 4
+results in registers. Edges of tiles are guarded, so the number of rows may be a symbol; a version
+for a single row gives each result to a warp instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaxlab.ir.expr import Var
+from relaxlab.ir.loops import Block, PrimFunc
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
+from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.rules.base import (
+    block_loops,
+    blocks_of,
+    constant,
+    inline_producers,
+    is_spatial,
+    separate_store,
+    sum_of_products,
+)
+from relaxlab.schedule.rules.versions import guarded_versions
+from relaxlab.schedule.rules_gpu.base import WARP, found_block, fused
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
+
+SIDE = 16
+"""Threads along each side of a tile, and the depth of a slice."""
+SQUARE = 4
+"""Results per thread along each side."""
+ROWS_BY_WARPS = 2
+"""So many rows are computed a warp per result."""
+WARPS = 8
+"""Warps per block."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """The reduction block and the numbers of its row, column and reduce axes."""
+
+    name: str
+    row: int
+    col: int
+    reduce: int
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
-    return None
+    """Fits one multiply-accumulate of a matrix of rows and a matrix of columns."""
+    found = _find(func)
+    if found is None:
+        return None
+    block = next(b for b in blocks_of(func) if b.name == found.name)
+    rows = block.iter_vars[found.row].dom.extent
+    few = (constant(rows) or ROWS_BY_WARPS + 1) <= ROWS_BY_WARPS
+    return guarded_versions(
+        func,
+        [(rows, 1)] if isinstance(rows, Var) else [],
+        lambda f, fixed: _by_warps(f, found) if fixed or few else _by_tiles(f, found),
+    )
+
+
+def _find(func: PrimFunc) -> _Product | None:
+    reductions = [b for b in blocks_of(func) if not is_spatial(b)]
+    if len(reductions) != 1:
+        return None
+    block = reductions[0]
+    loads = sum_of_products(block)
+    spatial = [i for i, it in enumerate(block.iter_vars) if it.kind == "spatial"]
+    reduce = [i for i, it in enumerate(block.iter_vars) if it.kind != "spatial"]
+    if loads is None or len(reduce) != 1 or len(spatial) < 2:
+        return None
+    row, col = spatial[-2], spatial[-1]
+    row_var, col_var = block.iter_vars[row].var, block.iter_vars[col].var
+    sides = [set(symbols_in(load.indices)) for load in loads]
+    if col_var not in sides[1]:
+        sides.reverse()
+    left, right = sides
+    if row_var not in left or col_var not in right or row_var in right or col_var in left:
+        return None
+    return _Product(block.name, row, col, reduce[0])
+
+
+def _by_tiles(func: PrimFunc, found: _Product) -> PrimFunc:
+    sch = Schedule(func)
+    product = sch.get_block(found.name)
+    copies = [sch.cache_read(product, i, "shared") for i in _operands(found_block(sch, product))]
+    inline_producers(sch, keep=[found_block(sch, c).name for c in copies])
+    store = separate_store(sch, found.name)
+    nest = sch.get_loops(product)
+    row, col, depth = nest[found.row], nest[found.col], nest[found.reduce]
+    outer = [x for i, x in enumerate(nest) if i not in (found.row, found.col, found.reduce)]
+    row_tile, y, row = sch.split(row, factors=[None, SIDE, SQUARE])
+    col_tile, x, col = sch.split(col, factors=[None, SIDE, SQUARE])
+    slice_, depth = sch.split(depth, factors=[None, SIDE])
+    sch.reorder(*outer, row_tile, col_tile, slice_, y, x, depth, row, col)
+    for copy in copies:
+        sch.compute_at(copy, slice_, preserve_unit_loops=True)
+    sch.reverse_compute_at(store, col_tile, preserve_unit_loops=True)
+    init = sch.decompose_reduction(product, slice_)
+    for square in ([y, x, row, col], sch.get_loops(init)[-4:]):
+        sch.bind(square[0], "threadIdx.y")
+        sch.bind(square[1], "threadIdx.x")
+        for loop in square[2:]:
+            sch.unroll(loop)
+    for copy in copies:
+        _together(sch, copy, slice_)
+    _squares(sch, store)
+    sch.bind(fused(sch, [*outer, row_tile, col_tile]), "blockIdx.x")
+    return compact_buffers(sch.func)
+
+
+def _operands(block: Block) -> list[int]:
+    """The numbers of the regions that the block reads and does not write."""
+    return [i for i, r in enumerate(block.reads) if r.buffer is not block.writes[0].buffer]
+
+
+def _together(sch: Schedule, copy: BlockRV, outside: LoopRV) -> None:
+    """All threads of the block fill a slice, neighbours by neighbours."""
+    nest = sch.get_loops(copy)
+    inner = nest[[sch.get(n) for n in nest].index(sch.get(outside)) + 1 :]
+    _, y, x = sch.split(fused(sch, inner), factors=[None, SIDE, SIDE])
+    sch.bind(y, "threadIdx.y")
+    sch.bind(x, "threadIdx.x")
+
+
+def _squares(sch: Schedule, store: BlockRV) -> None:
+    """Each thread stores the results that it has summed."""
+    *_, row, col = sch.get_loops(store)
+    y, row = sch.split(row, factors=[SIDE, SQUARE])
+    x, col = sch.split(col, factors=[SIDE, SQUARE])
+    sch.reorder(y, x, row, col)
+    sch.bind(y, "threadIdx.y")
+    sch.bind(x, "threadIdx.x")
+    sch.unroll(row)
+    sch.vectorize(col)
+
+
+def _by_warps(func: PrimFunc, found: _Product) -> PrimFunc:
+    """A warp per result: each lane every 32nd product, then a sum across the lanes."""
+    sch = Schedule(func)
+    inline_producers(sch)
+    product = sch.get_block(found.name)
+    store = separate_store(sch, found.name)
+    *spatial, depth = sch.get_loops(product)
+    if len(spatial) != len(sch.get_loops(store)):
+        raise ScheduleError("matmul", "kernel", "what stores the results has the product's axes")
+    buffer = found_block(sch, product).writes[0].buffer
+    grid, warp = sch.split(fused(sch, spatial), factors=[None, WARPS])
+    sch.reverse_compute_at(store, warp, preserve_unit_loops=True)
+    _, lane = sch.split(depth, factors=[None, WARP])
+    partial = sch.rfactor(lane, buffer.ndim)
+    sch.set_scope(partial, 0, "local")
+    _, inside = block_loops(sch, partial)
+    if inside:
+        sch.reorder(lane, *inside)
+        sch.decompose_reduction(partial, inside[0])
+    sch.bind(lane, "threadIdx.x")
+    *_, last = sch.get_loops(product)
+    sch.bind(last, "threadIdx.x")
+    sch.bind(grid, "blockIdx.x")
+    sch.bind(warp, "threadIdx.y")
+    return compact_buffers(sch.func)
