@@ -17,6 +17,7 @@ from relaxlab.ops import (  # noqa: F401
     gather,
     grad,
     index,
+    inspect,
     linalg,
     losses,
     manipulate,

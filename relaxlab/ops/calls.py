@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,42 @@ define("call_dps_packed", params("func args"), _packed_infer)
 define("call_pure_packed", params("func *args"), _packed_infer)
 define("invoke_closure", params("closure args"), lambda c, t: _stated_type(c), pure=False)
 define("invoke_pure_closure", params("closure args"), lambda c, t: _stated_type(c))
+
+
+# --- Closures, absent values ------------------------------------------------------------------
+
+
+def _closure_infer(call: graph.Call, tys: TypesOf) -> Type:
+    if not tys or not isinstance(tys[0], types.FuncType):
+        raise fail(call, f"func must be a function, is {tys[0] if tys else 'missing'}")
+    given = tys[1] if len(tys) > 1 else None
+    if not isinstance(given, TupleType):
+        raise fail(call, f"args must be a tuple, is {given}")
+    params = tys[0].params
+    if params is not None and len(given.fields) > len(params):
+        raise fail(call, f"{len(given.fields)} values for a function of {len(params)} parameters")
+    return types.ObjectType()
+
+
+@dataclass(frozen=True, slots=True)
+class BoundFunction:
+    """A function with its first arguments, as a value."""
+
+    func: Any
+    args: tuple[Any, ...]
+
+    def __call__(self, *rest: Any) -> Any:
+        return self.func(*self.args, *rest)
+
+
+# `invoke_closure(make_closure(f, (a,)), (b,))` is f(a, b).
+define(
+    "make_closure",
+    params("func args"),
+    _closure_infer,
+    reference=BoundFunction,
+)
+define("null_value", params(""), lambda c, t: types.ObjectType(), reference=lambda: None)
 
 
 # --- Shapes as values -------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Operators that allocate memory: what `expand_calls` and `plan_memory` write."""
+"""Operators on memory: what `expand_calls` and `plan_memory` write, and views of tensors."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.ir import graph, types
+from relaxlab.ir import expr, graph, types
 from relaxlab.ir.dtypes import numpy_dtype
-from relaxlab.ir.types import ObjectType, TensorType, Type
-from relaxlab.ops.define import TypesOf, define, fail, params
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.types import ObjectType, PrimType, TensorType, TupleType, Type
+from relaxlab.ops.define import Builder, TypesOf, builder, define, fail, params, tensor_arg
+from relaxlab.ops.manipulate import shape_arg
+from relaxlab.ops.shapes import impossible, product
 
 Array = np.ndarray[Any, Any]
+
+
+def __getattr__(name: str) -> Builder:
+    return builder(f"memory.{name}")
 
 
 def _tensor(call: graph.Call, tys: TypesOf, shape_at: int) -> Type:
@@ -61,4 +68,65 @@ define(
     lambda c, t: _tensor(c, t, 2),
     reference=_part,
     pure=False,
+)
+for _name in ("kill_storage", "kill_tensor"):
+    define(
+        f"memory.{_name}",
+        params("object"),
+        lambda c, t: TupleType(()),
+        reference=lambda x: (),
+        pure=False,
+    )
+
+
+# --- Views ------------------------------------------------------------------------------------
+
+
+def _view_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x, shape = tensor_arg(call, tys, 0), shape_arg(call, tys, 1)
+    dtype = x.dtype
+    if len(call.args) > 2:
+        if not isinstance(call.args[2], graph.DataTypeImm):
+            raise fail(call, "dtype must be a data type", 'write R.dtype("int32")')
+        dtype = call.args[2].value
+    offset: PrimExpr | None = expr.const(0)
+    if len(tys) > 3:
+        if not isinstance(tys[3], PrimType) or tys[3].dtype != "int64":
+            raise fail(call, f"relative_byte_offset must be an int64 scalar, is {tys[3]}")
+        offset = tys[3].value
+    if x.shape is not None and shape.values is not None and x.dtype and dtype and offset:
+        have = product(x.shape) * numpy_dtype(x.dtype).itemsize
+        need = offset + product(shape.values) * numpy_dtype(dtype).itemsize
+        claim = f"the view ends at byte {need}, the tensor has {have}"
+        inside = expr.And(expr.GE(offset, expr.const(0)), expr.LE(need, have))
+        if impossible(call, inside, claim):
+            raise fail(call, claim)
+    return TensorType(shape.values, dtype, shape.ndim)
+
+
+def _view(
+    data: Array, shape: tuple[int, ...], dtype: str | None = None, relative_byte_offset: int = 0
+) -> Array:
+    kind = numpy_dtype(dtype) if dtype else data.dtype
+    start = int(relative_byte_offset)
+    end = start + int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+    if not 0 <= start <= end <= raw.size:
+        raise ValueError(f"bytes {start} to {end} do not lie in a tensor of {raw.size} bytes")
+    return raw[start:end].copy().view(kind).reshape(shape)
+
+
+# The bytes of a tensor under another shape and dtype, from an offset on. Values never change, so
+# that a copy is as good as the memory itself.
+define(
+    "memory.view",
+    params("data shape dtype? relative_byte_offset?"),
+    _view_infer,
+    reference=_view,
+)
+define(
+    "memory.ensure_zero_offset",
+    params("data"),
+    lambda c, t: tensor_arg(c, t, 0),
+    reference=lambda data: data,
 )

@@ -17,6 +17,7 @@ import numpy as np
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, types
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ops.calls import BoundFunction
 from relaxlab.passes import host
 from relaxlab.runtime.arrays import Array, ExecutionError, dtype_name
 from relaxlab.runtime.interpreter import interpret_prim_func
@@ -242,6 +243,8 @@ class VirtualMachine:
         return self.memory.tensor(np.asarray(result, order="C"), where, False)
 
     def _call(self, frame: Frame, fn: Any, args: list[Any], dst: host.Value) -> None:
+        while isinstance(fn, BoundFunction):
+            fn, args = fn.func, [*fn.args, *args]
         if isinstance(fn, host.HostFunction):
             if len(args) != len(fn.params):
                 raise ExecutionError(
