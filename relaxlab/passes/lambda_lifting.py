@@ -1,0 +1,197 @@
+"""Local functions become functions of the module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from relaxlab.ir import expr, graph, types
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import Node, map_children, replace, walk
+from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.patterns.rewrite import normalized
+from relaxlab.tracing import note
+
+
+@module_pass("lambda_lifting", needs=("normalize",))
+def lambda_lifting(mod: Module, _: NoOptions) -> Module:
+    """Make each local function a private function of the module. What it captures, variables and
+    symbols, is passed by its calls as further arguments; `invoke_closure` becomes a plain call.
+
+    A function that is used as a value (passed on, returned) and captures something stays: whoever
+    calls the value could not pass what it captures.
+    """
+    lifter = _Lifter(mod)
+    updates = {name: lifter.top(name, fn) for name, fn in mod.graph_functions().items()}
+    changed = mod.with_functions({**updates, **lifter.lifted})
+    return normalized(changed) if changed is not mod else mod
+
+
+@dataclass(frozen=True, slots=True)
+class _Lifted:
+    """How a local function is called now: by name, with what it captured."""
+
+    name: str
+    captured: tuple[graph.Expr, ...]
+
+    def call(self, call: graph.Call, args: tuple[graph.Expr, ...]) -> graph.Call:
+        return replace(
+            call, op=graph.GlobalVar(self.name), args=(*args, *self.captured), ty_args=()
+        )
+
+
+@dataclass(slots=True)
+class _Lifter:
+    mod: Module
+    lifted: dict[str, graph.Function] = field(default_factory=dict[str, graph.Function])
+
+    def top(self, name: str, fn: graph.Function) -> graph.Function:
+        known = set(symbols_in(fn.params))
+        body = self.sequence(name, fn.body, {}, known)
+        return fn if body is fn.body else replace(fn, body=body)
+
+    def sequence(
+        self, path: str, seq: graph.SeqExpr, env: Mapping[graph.Var, _Lifted], known: set[expr.Var]
+    ) -> graph.SeqExpr:
+        """`seq` without local functions that can be lifted. `known`: the symbols in scope."""
+        env, known = dict(env), set(known)
+        blocks: list[graph.BindingBlock] = []
+        for at, blk in enumerate(seq.blocks):
+            new: list[graph.Binding] = []
+            for i, b in enumerate(blk.bindings):
+                if isinstance(b, graph.MatchCast):
+                    known |= set(symbols_in(b.ty))
+                if not isinstance(b.value, graph.Function):
+                    new.append(_with_value(b, self.expression(path, b.value, env, known)))
+                    continue
+                rest = (blk.bindings[i + 1 :], *(x.bindings for x in seq.blocks[at + 1 :]))
+                later = graph.SeqExpr(tuple(graph.BindingBlock(r) for r in rest), seq.body)
+                lifted = self.function(path, b, b.value, later, env, known)
+                if isinstance(lifted, _Lifted):
+                    env[b.var] = lifted
+                else:
+                    new.append(_with_value(b, lifted))
+            same = len(new) == len(blk.bindings) and all(
+                x is y for x, y in zip(new, blk.bindings, strict=True)
+            )
+            if new:
+                blocks.append(blk if same else replace(blk, bindings=tuple(new)))
+        result = self.expression(path, seq.body, env, known)
+        if result is seq.body and [*map(id, blocks)] == [*map(id, seq.blocks)]:
+            return seq
+        return replace(seq, blocks=tuple(blocks), body=result)
+
+    def expression(
+        self, path: str, e: graph.Expr, env: Mapping[graph.Var, _Lifted], known: set[expr.Var]
+    ) -> graph.Expr:
+        return _with_calls(e, env, lambda seq: self.sequence(path, seq, env, known))
+
+    def function(
+        self,
+        path: str,
+        b: graph.Binding,
+        fn: graph.Function,
+        later: graph.SeqExpr,
+        env: Mapping[graph.Var, _Lifted],
+        known: set[expr.Var],
+    ) -> _Lifted | graph.Function:
+        """What the local function `b.var` becomes; itself where it must stay."""
+        var, name = b.var, f"{path}_{b.var.name}"
+        name = Module.of({**dict(self.mod.functions), **self.lifted}).fresh_name(name)
+        inner = known | set(symbols_in(fn.params))
+        body = self.sequence(name, fn.body, env, inner)
+        new = fn if body is fn.body else replace(fn, body=body)
+        captured = tuple(v for v in _free_vars(new) if v is not var)
+        symbols = tuple(s for s in symbols_in(new) if s in known)
+        as_value = _used_as_value(var, later) or _used_as_value(var, new.body)
+        where = f"{path}.{var.name}"
+        text = ", ".join(f"`{v.name}`" for v in (*captured, *symbols))
+        if as_value and text:
+            reason = f"it is used as a value and captures {text}"
+            note("lambda_lifting", where, reason, applied=False)
+            return new
+        shape = (graph.ShapeExpr(symbols),) if symbols else ()
+        self.lifted[name] = self.outlined(new, _Lifted(name, (*captured, *shape)), var)
+        note("lambda_lifting", where, f"is `{name}`{', which is given ' + text if text else ''}")
+        return _Lifted(name, (*captured, *shape))
+
+    def outlined(self, fn: graph.Function, place: _Lifted, var: graph.Var) -> graph.Function:
+        """The function of the module: `fn` with parameters for what it captures."""
+        values: dict[graph.Var, graph.Expr] = {}
+        params = list(fn.params)
+        for e in place.captured:
+            if isinstance(e, graph.ShapeExpr):
+                params.append(graph.Var("symbols", types.ShapeType(e.values)))
+            elif isinstance(e, graph.Var):
+                values[e] = graph.Var(e.name, e.ty)
+                params.append(values[e])  # type: ignore[arg-type]
+        body = substitute(_with_calls(fn.body, {var: place}, None), values=values)
+        new = replace(fn, params=tuple(params), body=body, private=True)
+        return substitute(new, symbols={s: replace(s) for s in symbols_in(new)})
+
+
+def _with_value(b: graph.Binding, value: graph.Expr) -> graph.Binding:
+    return b if value is b.value else replace(b, value=value)  # type: ignore[call-arg]
+
+
+E = TypeVar("E", bound=graph.Expr)
+
+
+def _with_calls(
+    e: E,
+    env: Mapping[graph.Var, _Lifted],
+    sequence: Callable[[graph.SeqExpr], graph.SeqExpr] | None,
+) -> E:
+    """An expression with the functions in `env` called by name; `sequence` is how the sequences in
+    it are treated (None: like everything else)."""
+
+    def visit(n: Node) -> Node:
+        match n:
+            case graph.SeqExpr() if sequence is not None:
+                return sequence(n)
+            case graph.Call(graph.Var() as callee, args) if callee in env:
+                return env[callee].call(n, tuple(map(visit, args)))  # type: ignore[arg-type]
+            case graph.Call(
+                graph.Op("invoke_closure" | "invoke_pure_closure"),
+                (graph.Var() as callee, graph.Tuple(args)),
+            ) if callee in env:
+                return env[callee].call(n, tuple(map(visit, args)))  # type: ignore[arg-type]
+            case graph.Var() if n in env:
+                return graph.GlobalVar(env[n].name)
+            case _:
+                return map_children(n, visit)
+
+    return visit(e)  # type: ignore[return-value]
+
+
+def _free_vars(fn: graph.Function) -> list[graph.Var]:
+    """The variables that a function reads but does not define, in order."""
+    bound: set[graph.Var] = set()
+    found: dict[graph.Var, None] = {}
+    for n in walk(fn):
+        if isinstance(n, graph.Function):
+            bound |= set(n.params)
+        elif isinstance(n, graph.Binding):
+            bound.add(n.var)
+        elif isinstance(n, graph.Var):
+            found[n] = None
+    return [v for v in found if v not in bound]
+
+
+def _used_as_value(var: graph.Var, seq: graph.SeqExpr) -> bool:
+    """Whether a function is used other than by calling it."""
+    uses = sum(n is var for n in walk(seq))
+    calls = 0
+    for n in walk(seq):
+        match n:
+            case graph.Call(callee) if callee is var:
+                calls += 1
+            case graph.Call(
+                graph.Op("invoke_closure" | "invoke_pure_closure"), (callee, graph.Tuple())
+            ) if callee is var:
+                calls += 1
+            case _:
+                pass
+    return uses > calls
