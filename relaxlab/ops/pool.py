@@ -452,7 +452,16 @@ def _define(dims: int) -> None:
     for name, emit in (("max", _max_backward_emit), ("avg", _avg_backward_emit)) * (dims == 2):
         define(
             f"grad.{name}_pool2d_backward",
-            params("output_grad data", **window, count_include_pad=False, **layout),
+            params(
+                "output_grad data",
+                pool_size=(1, 1),
+                strides=(1, 1),
+                padding=(0, 0, 0, 0),
+                dilation=(1, 1),
+                ceil_mode=False,
+                count_include_pad=False,
+                **layout,
+            ),
             _backward_infer,
             emit=emit,
             reference=_backward_reference(name == "max"),

@@ -42,6 +42,7 @@ LT, LE, GE = expr.LT, expr.LE, expr.GE
 
 def _precedes(a: PrimExpr, b: PrimExpr, descending: bool) -> PrimExpr:
     """Whether `a` must come before `b`; NaN counts as the largest, as in NumPy."""
+    a, b = scalar.wide(a), scalar.wide(b)
     if descending:
         a, b = b, a
     less: PrimExpr = LT(a, b)
@@ -415,13 +416,13 @@ def _bucketize_emit(call: graph.Call, out: TensorType, x: te.Tensor, ends: te.Te
 
     def body(row: Rows, b: Buffers) -> loops.Stmt:
         low, high = (loops.BufferLoad(b[state], (*row[:dims], expr.const(k))) for k in range(2))
-        value = loops.BufferLoad(b[x], row[:dims])
+        value = scalar.wide(loops.BufferLoad(b[x], row[:dims]))
 
         def put(k: int, to: PrimExpr) -> loops.Stmt:
             return loops.BufferStore(b[state], to, (*row[:dims], expr.const(k)))
 
         middle = expr.Var("middle")
-        end = loops.BufferLoad(b[ends], (middle,))
+        end = scalar.wide(loops.BufferLoad(b[ends], (middle,)))
         passed: PrimExpr = below(end, value)
         if is_float(x.dtype):
             passed = expr.Or(passed, scalar.isnan(value))

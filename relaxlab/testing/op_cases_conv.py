@@ -107,7 +107,7 @@ def _adaptive(n: tuple[dict[str, int], ...], hw: tuple[dict[str, int], ...]) -> 
 
 def _pool_backward(hw: tuple[dict[str, int], ...]) -> list[OpCase]:
     last = {"layout": "NHWC"}
-    even = {"pool_size": 2, "strides": 2}
+    even = {"pool_size": (2, 2), "strides": (2, 2)}
     odd = {"pool_size": (3, 2), "strides": (2, 1), "padding": 1, "dilation": (1, 2)}
     cases: list[OpCase] = []
     for op in ("grad.max_pool2d_backward", "grad.avg_pool2d_backward"):

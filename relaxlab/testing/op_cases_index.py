@@ -117,6 +117,7 @@ def _points(far: dict[str, object]) -> list[OpCase]:
         OpCase("scatter_nd", (T(9), T("n", 1, **far), T("n")), {"reduction": "add"}),
         OpCase("scatter_nd", (T(2, 2, dtype="bool"), T("n", 2, **near), T("n", dtype="bool"))),
         OpCase("scatter_nd", (T("n", 2), T(3, 2, 1, **far), T(3, 2, 2)), {}, SOME),
+        OpCase("index_put", (T(2, 3), (T("n", **near), T("n", **near)), T("n"))),
         OpCase("index_put", (T(2, 3, "n"), (T(4, **near), T(4, **near)), T(4, "n"))),
         OpCase("index_put", (T(2, 2), (T("n", 1, **near), T(3, **near)), T("n", 3)), adding),
         OpCase("index_put", (T(2, "n", dtype="int8"), (T(5, **near),), T(dtype="int8"))),

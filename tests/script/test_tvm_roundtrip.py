@@ -56,7 +56,10 @@ def operators() -> Module:
 
 
 # Operators that the TVM release lacks, or (one_hot) takes with other kinds of arguments.
-NOT_IN_TVM = {"log2", "log10", "log1p", "nn.rope", "one_hot"}
+NOT_IN_TVM = {
+    "log2", "log10", "log1p", "nn.rope", "one_hot", "masked_fill", "softmax_with_temperature",
+    "renormalize_top_p_top_k",
+}  # fmt: skip
 
 
 def calls() -> Module:
