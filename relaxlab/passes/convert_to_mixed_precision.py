@@ -1,0 +1,121 @@
+"""Compute products in half precision, and what lies between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaxlab.ir import graph, types
+from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import Attrs, map_children, replace
+from relaxlab.passes.base import module_pass
+from relaxlab.passes.bindings import leaf_type
+from relaxlab.passes.shadows import Shadows, with_shadows
+from relaxlab.tracing import note
+
+RULE = "convert_to_mixed_precision"
+
+PRODUCTS = frozenset(
+    "matmul linear einsum nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose "
+    "nn.conv3d_transpose".split()
+)
+"""Worth converting operands for: they accumulate in float32 whatever their operands are."""
+
+FOLLOWERS = frozenset(
+    "abs add broadcast_to clip concat expand_dims flatten flip maximum minimum multiply negative "
+    "nn.leakyrelu nn.pad nn.relu permute_dims repeat reshape split squeeze stack strided_slice "
+    "subtract take tile where".split()
+)
+"""Computed in half precision where their operands are: they move elements, or round once."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionOptions:
+    """`dtype`: "float16" or "bfloat16"."""
+
+    dtype: str = "float16"
+
+
+@module_pass(RULE, PrecisionOptions, needs=("normalize",))
+def convert_to_mixed_precision(mod: Module, options: PrecisionOptions) -> Module:
+    """Convert the float32 operands of products to `dtype`; their results stay in it through what
+    only moves or combines elements, and become float32 again for everything else (norms, softmax,
+    exponentials, sums, results of functions). Signatures do not change.
+
+    Values that leave the range of `dtype` (65504 in float16) become infinite. Raises ValueError
+    for another dtype.
+    """
+    if options.dtype not in ("float16", "bfloat16"):
+        raise ValueError(f"{RULE}: dtype must be float16 or bfloat16, is {options.dtype}")
+
+    def convert(e: graph.Expr, _: types.TensorType) -> graph.Expr:
+        if isinstance(e, graph.Constant):
+            return graph.Constant(e.data.astype(numpy_dtype(options.dtype)))
+        return _cast(e, options.dtype)
+
+    return with_shadows(mod, convert, lambda e, _: _cast(e, "float32"), "_half", _binding)
+
+
+def _cast(e: graph.Expr, dtype: str) -> graph.Call:
+    return graph.Call(graph.Op("astype"), (e,), Attrs(dtype=dtype))
+
+
+def _binding(name: str, b: graph.Binding, shadows: Shadows) -> bool:
+    value = b.value
+    if not isinstance(b, graph.VarBinding):
+        return False
+    if isinstance(value, graph.TupleGetItem) and shadows.has(value.tuple_value):
+        source = shadows.known[value.tuple_value]  # type: ignore[index]
+        shadows.bind(b, replace(value, tuple_value=source))
+        return True
+    if not isinstance(value, graph.Call) or not isinstance(value.op, graph.Op):
+        return False
+    op = value.op.name
+    if op not in PRODUCTS and op not in FOLLOWERS:
+        return False
+    where = f"{name}.{b.var.name}: {op}"
+    floats = [e for e in _tensors(value) if _is_float32(e)]
+    if not floats or not _is_float32_result(b.var.ty):
+        return False
+    if op in PRODUCTS and value.attrs.get("out_dtype") is not None:
+        note(RULE, where, f"its result is stated to be {value.attrs['out_dtype']}", applied=False)
+        return False
+    apart = [e for e in floats if not shadows.has(e) and not _is_scalar(e)]
+    if op in FOLLOWERS and (apart or all(_is_scalar(e) for e in floats)):
+        if len(apart) < len(floats):
+            text = f"`{getattr(apart[0], 'name', 'a constant')}` is in float32" if apart else ""
+            note(RULE, where, text or "its operands are constants", applied=False)
+        return False
+
+    def visit(e: graph.Expr) -> graph.Expr:
+        ty = leaf_type(e)
+        if isinstance(e, graph.Tuple):
+            return map_children(e, visit)  # type: ignore[arg-type]
+        return shadows.of(e, ty) if _is_float32(e) else e  # type: ignore[arg-type]
+
+    args = tuple(visit(a) for a in value.args)
+    reason = f"{len(apart)} operands are converted" if apart else "its operands are in it"
+    note(RULE, where, f"in half precision: {reason}")
+    shadows.bind(b, replace(value, args=args))
+    return True
+
+
+def _tensors(call: graph.Call) -> list[graph.Expr]:
+    """The tensor operands, fields of tuples included."""
+    fields = [f for a in call.args for f in (a.fields if isinstance(a, graph.Tuple) else (a,))]
+    return [f for f in fields if isinstance(leaf_type(f), types.TensorType)]
+
+
+def _is_float32(e: graph.Expr) -> bool:
+    ty = leaf_type(e)
+    return isinstance(ty, types.TensorType) and ty.dtype == "float32"
+
+
+def _is_float32_result(ty: types.Type | None) -> bool:
+    if isinstance(ty, types.TupleType):
+        return all(map(_is_float32_result, ty.fields))
+    return isinstance(ty, types.TensorType) and ty.dtype == "float32"
+
+
+def _is_scalar(e: graph.Expr) -> bool:
+    return isinstance(e, graph.Constant) and e.data.ndim == 0
