@@ -21,6 +21,7 @@ from relaxlab.schedule.rules.base import (
     block_loops,
     blocks_of,
     constant,
+    extent_of,
     inline_producers,
     is_spatial,
     separate_store,
@@ -83,6 +84,8 @@ def _find(func: PrimFunc) -> _Product | None:
     left, right = sides
     if row_var not in left or col_var not in right or row_var in right or col_var in left:
         return None
+    if constant(block.iter_vars[col].dom.extent) == 1:
+        return None
     return _Product(block.name, row, col, reduce[0])
 
 
@@ -95,8 +98,9 @@ def _by_tiles(func: PrimFunc, found: _Product) -> PrimFunc:
     nest = sch.get_loops(product)
     row, col, depth = nest[found.row], nest[found.col], nest[found.reduce]
     outer = [x for i, x in enumerate(nest) if i not in (found.row, found.col, found.reduce)]
-    row_tile, y, row = sch.split(row, factors=[None, SIDE, SQUARE])
-    col_tile, x, col = sch.split(col, factors=[None, SIDE, SQUARE])
+    rows, cols = (_per_thread(constant(extent_of(sch, loop))) for loop in (row, col))
+    row_tile, y, row = sch.split(row, factors=[None, SIDE, rows])
+    col_tile, x, col = sch.split(col, factors=[None, SIDE, cols])
     slice_, depth = sch.split(depth, factors=[None, SIDE])
     sch.reorder(*outer, row_tile, col_tile, slice_, y, x, depth, row, col)
     for copy in copies:
@@ -110,7 +114,7 @@ def _by_tiles(func: PrimFunc, found: _Product) -> PrimFunc:
             sch.unroll(loop)
     for copy in copies:
         _together(sch, copy, slice_)
-    _squares(sch, store)
+    _squares(sch, store, rows, cols)
     sch.bind(fused(sch, [*outer, row_tile, col_tile]), "blockIdx.x")
     return compact_buffers(sch.func)
 
@@ -129,11 +133,16 @@ def _together(sch: Schedule, copy: BlockRV, outside: LoopRV) -> None:
     sch.bind(x, "threadIdx.x")
 
 
-def _squares(sch: Schedule, store: BlockRV) -> None:
+def _per_thread(extent: int | None) -> int:
+    """Results per thread along a side: fewer where a tile would be wider than the product."""
+    return SQUARE if extent is None else min(SQUARE, -(-extent // SIDE))
+
+
+def _squares(sch: Schedule, store: BlockRV, rows: int, cols: int) -> None:
     """Each thread stores the results that it has summed."""
     *_, row, col = sch.get_loops(store)
-    y, row = sch.split(row, factors=[SIDE, SQUARE])
-    x, col = sch.split(col, factors=[SIDE, SQUARE])
+    y, row = sch.split(row, factors=[SIDE, rows])
+    x, col = sch.split(col, factors=[SIDE, cols])
     sch.reorder(y, x, row, col)
     sch.bind(y, "threadIdx.y")
     sch.bind(x, "threadIdx.x")
