@@ -13,6 +13,8 @@ stand-in made on the spot, so that neither its development files nor its symbols
 from __future__ import annotations
 
 import ctypes
+import errno
+import hashlib
 import json
 import os
 import platform
@@ -71,6 +73,9 @@ def export(exe: Executable, path: str | os.PathLike[str], *, bound: bool) -> tup
     try:
         with tempfile.TemporaryDirectory(dir=library.parent, prefix=f".{library.name}.") as work:
             written = _write(exe, Path(work), library, plans, arrays)
+            taken = [file for file in written if file.is_dir()]
+            if taken:
+                raise IsADirectoryError(errno.EISDIR, f"{taken[0].name} is a folder")
             for file in written:
                 os.replace(Path(work) / file.name, file)
     except OSError as e:
@@ -88,13 +93,14 @@ def _write(
     """Make all files in the folder `work`; returns where they belong, the library last."""
     params, header = path.with_suffix(".params"), path.with_suffix(".h")
     layout = write_params(work / params.name, arrays) if arrays else layout_of(arrays)
-    description = _description(exe, plans, params.name if arrays else None, layout.crc)
+    code = compile_shared(exe.artifact.bitcode, exe.target)
+    description = _description(exe, plans, code, params.name if arrays else None, layout.crc)
     library = Library(
         path.stem, exe.artifact, exe.target, plans, len(arrays), layout.crc, description
     )
     (work / header.name).write_text(header_text(library), encoding="utf-8")
     (work / "library.c").write_text(source_text(library), encoding="utf-8")
-    (work / "code.o").write_bytes(compile_shared(exe.artifact.bitcode, exe.target))
+    (work / "code.o").write_bytes(code)
     _link(work, path.name, library.prefix)
     return (*([params] if arrays else []), header, path)
 
@@ -207,7 +213,9 @@ def _identity(array: Array) -> tuple[Any, ...]:
     return (address, array.dtype.name, array.shape) if array.size else (id(array),)
 
 
-def _description(exe: Executable, plans: Sequence[Plan], params: str | None, crc: int) -> str:
+def _description(
+    exe: Executable, plans: Sequence[Plan], code: bytes, params: str | None, crc: int
+) -> str:
     """What `relaxlab.load` must know, as JSON."""
     stored = {
         plan.info.name: [
@@ -222,6 +230,7 @@ def _description(exe: Executable, plans: Sequence[Plan], params: str | None, crc
         "format": FORMAT,
         "context": CONTEXT,
         "block_header": BLOCK_HEADER,
+        "code": hashlib.sha256(code).hexdigest(),
         "target": target,
         "params": params,
         "params_crc": crc,

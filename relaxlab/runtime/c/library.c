@@ -198,7 +198,7 @@ static char *params_path(void) {
 static int check_params(const context *c, const char *path) {
     const struct header *h = (const struct header *)c->params;
     uint64_t entries = (uint64_t)N_STORED * sizeof(struct array);
-    if (c->params_size < sizeof *h || memcmp(h->magic, "RLPARAMS", 8) || h->version != 1)
+    if (memcmp(h->magic, "RLPARAMS", 8) || h->version != 1)
         return fail(RELAXLAB_FILE, "%s is not a parameter file of version 1", path);
     if (h->size != c->params_size)
         return fail(RELAXLAB_FILE, "%s has %zu bytes instead of %" PRIu64 ": it was cut off", path,
@@ -221,18 +221,17 @@ static int map_params(context *c, const char *path) {
         return status;
     }
     size_t size = (size_t)facts.st_size;
-    void *data = size ? mmap(NULL, size, PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
-    int status = RELAXLAB_OK;
-    if (data == MAP_FAILED) {
-        status = size ? fail(RELAXLAB_FILE, "cannot map %s: %s", path, strerror(errno))
-                      : fail(RELAXLAB_FILE, "%s is empty", path);
-    } else {
-        c->params = data;
-        c->params_size = size;
-        status = check_params(c, path);
+    if (size < sizeof(struct header)) {
+        close(file);
+        return fail(RELAXLAB_FILE, "%s is too short to be a parameter file", path);
     }
+    void *data = mmap(NULL, size, PROT_READ, MAP_SHARED, file, 0);
+    int error = errno;
     close(file);
-    return status;
+    if (data == MAP_FAILED) return fail(RELAXLAB_FILE, "cannot map %s: %s", path, strerror(error));
+    c->params = data;
+    c->params_size = size;
+    return check_params(c, path);
 }
 
 int API(verify)(context *c) {
@@ -439,7 +438,8 @@ static int check_small(const struct function *f, const struct leaf *leaf,
         add(&m, "must be a shape of %d integers: an int64 tensor of shape (%d,)", leaf->ndim,
             leaf->ndim);
     else
-        add(&m, "must be a scalar: a tensor of dtype %s with 0 dimensions", leaf->type);
+        add(&m, "must be a scalar: a tensor of dtype %s with 0 dimensions",
+            dtype_names[leaf->dtype]);
     return RELAXLAB_ARGUMENT;
 }
 
