@@ -1,0 +1,171 @@
+"""Compute convolutions, and what lies between them, in another layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from relaxlab.ir import expr, graph, types
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import Attrs, replace
+from relaxlab.ops.define import attr
+from relaxlab.passes.base import module_pass
+from relaxlab.passes.bindings import leaf_type
+from relaxlab.passes.shadows import Shadows, with_shadows
+from relaxlab.tracing import note
+
+RULE = "convert_layout"
+DATA, KERNEL = "NCHW", "OIHW"
+"""The layouts that programs are written in."""
+
+ELEMENTWISE = frozenset(
+    "abs add astype ceil clip divide erf exp floor log maximum minimum multiply negative "
+    "nn.dropout nn.gelu nn.gelu_tanh nn.leakyrelu nn.relu nn.relu6 nn.selu nn.silu nn.softplus "
+    "power round rsqrt sigmoid sign sqrt square subtract tanh".split()
+)
+POOLS = ("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d")
+REDUCTIONS = ("sum", "mean", "max", "min")
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutOptions:
+    """`data` and `kernel`: the layouts for `nn.conv2d`, such as NHWC and OHWI."""
+
+    data: str = "NHWC"
+    kernel: str = "OHWI"
+
+
+@module_pass(RULE, LayoutOptions, needs=("normalize",))
+def convert_layout(mod: Module, options: LayoutOptions) -> Module:
+    """Convert `nn.conv2d` in NCHW to the layout `data` (and its weight to `kernel`). Elementwise
+    operators, pooling, `concat`, `split` and reductions that keep their dimensions follow; the
+    rest reads values in their own layout. Signatures do not change; weights are transposed by
+    calls that `lift_transform_params` can move out of the program.
+
+    Raises ValueError for a layout that is no order of the letters NCHW (OIHW).
+    """
+    for given, letters in ((options.data, DATA), (options.kernel, KERNEL)):
+        if sorted(given) != sorted(letters):
+            raise ValueError(f"{RULE}: {given!r} must have each of the letters {letters!r} once")
+    if options.data == DATA:
+        return mod
+    forth, back = _axes(DATA, options.data), _axes(options.data, DATA)
+
+    def convert(e: graph.Expr, ty: types.TensorType) -> graph.Expr:
+        missing = 4 - ty.ndim
+        wide = e if not missing else _call("expand_dims", (e,), axis=tuple(range(missing)))
+        return _call("permute_dims", (wide,), axes=forth)
+
+    def restore(e: graph.Expr, ty: types.TensorType) -> graph.Expr:
+        return _call("permute_dims", (e,), axes=back)
+
+    rewrite = _Rewrite(options)
+    return with_shadows(mod, convert, restore, f"_{options.data.lower()}", rewrite.binding)
+
+
+def _axes(source: str, target: str) -> tuple[int, ...]:
+    return tuple(source.index(c) for c in target)
+
+
+def _call(op: str, args: tuple[graph.Expr, ...], **attrs: Any) -> graph.Call:
+    return graph.Call(graph.Op(op), args, Attrs(attrs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewrite:
+    options: LayoutOptions
+
+    def binding(self, name: str, b: graph.Binding, shadows: Shadows) -> bool:
+        value = b.value
+        if not isinstance(b, graph.VarBinding):
+            return False
+        if isinstance(value, graph.TupleGetItem) and shadows.has(value.tuple_value):
+            source = shadows.known[value.tuple_value]  # type: ignore[index]
+            shadows.bind(b, replace(value, tuple_value=source))
+            return True
+        if not isinstance(value, graph.Call) or not isinstance(value.op, graph.Op):
+            return False
+        new = self.call(value, b.var.ty, shadows)
+        if new is None or isinstance(new, str):
+            if new:
+                note(RULE, f"{name}.{b.var.name}: {value.op.name}", new, applied=False)
+            return False
+        note(RULE, f"{name}.{b.var.name}: {value.op.name}", f"in {self.options.data}")
+        shadows.bind(b, new)
+        return True
+
+    def call(
+        self, call: graph.Call, out: types.Type | None, shadows: Shadows
+    ) -> graph.Call | str | None:
+        """The call in the other layout; why it stays, where that is worth saying."""
+        assert isinstance(call.op, graph.Op)
+        op = call.op.name
+        if op == "nn.conv2d":
+            return self.conv(call, shadows)
+        operands = [
+            f for a in call.args for f in (a.fields if isinstance(a, graph.Tuple) else (a,))
+        ]
+        if not any(shadows.has(e) for e in operands):
+            return None
+        if op in POOLS and attr(call, "layout") == DATA and attr(call, "out_layout") is None:
+            return self.given(call, shadows, layout=self.options.data)
+        if op in ELEMENTWISE and all(shadows.has(e) or _is_small(e) for e in operands):
+            return self.given(call, shadows)
+        if op in ("concat", "split") and all(shadows.has(e) for e in operands):
+            axis = attr(call, "axis")
+            return self.given(call, shadows, axis=self.axis(axis)) if axis is not None else None
+        if op in REDUCTIONS and attr(call, "keepdims") and attr(call, "axis") is not None:
+            given: int | tuple[int, ...] = attr(call, "axis")
+            axes = given if isinstance(given, tuple) else (given,)
+            return self.given(call, shadows, axis=tuple(self.axis(a) for a in axes))
+        return f"reads `{next(_name(e) for e in operands if shadows.has(e))}` in {DATA}"
+
+    def axis(self, axis: int) -> int:
+        """Where an axis lies in the other layout."""
+        return self.options.data.index(DATA[axis])
+
+    def conv(self, call: graph.Call, shadows: Shadows) -> graph.Call | str | None:
+        layouts = [attr(call, k) for k in ("data_layout", "kernel_layout")]
+        result = attr(call, "out_layout") or layouts[0]
+        if layouts[0] == self.options.data:
+            return None
+        if layouts != [DATA, KERNEL] or result != DATA:
+            return f"it is written in {layouts[0]} and {layouts[1]}"
+        data, kernel = call.args
+        ty = leaf_type(data)
+        assert isinstance(ty, types.TensorType)
+        if ty.ndim != 4:
+            return "the rank of the data is not known"
+        turned = _call("permute_dims", (kernel,), axes=_axes(KERNEL, self.options.kernel))
+        attrs = call.attrs.with_(
+            data_layout=self.options.data, kernel_layout=self.options.kernel, out_layout=None
+        )
+        return replace(call, args=(shadows.of(data, ty), turned), attrs=attrs)
+
+    def given(self, call: graph.Call, shadows: Shadows, **attrs: Any) -> graph.Call:
+        """The call on shadows, with some attributes changed."""
+
+        def visit(e: graph.Expr) -> graph.Expr:
+            if isinstance(e, graph.Tuple):
+                return replace(e, fields=tuple(map(visit, e.fields)))
+            ty = leaf_type(e)
+            if not isinstance(ty, types.TensorType) or ty.ndim == 0:
+                return e
+            return shadows.of(e, ty)
+
+        args = tuple(map(visit, call.args))
+        return replace(call, args=args, attrs=call.attrs.with_(**attrs))
+
+
+def _is_small(e: graph.Expr) -> bool:
+    """Whether converting costs next to nothing: at most one dimension is not 1 (a bias)."""
+    ty = leaf_type(e)
+    if not isinstance(ty, types.TensorType):
+        return True  # a scalar
+    if ty.shape is None or ty.ndim > 4:
+        return False
+    return sum(not (isinstance(d, expr.IntImm) and d.value == 1) for d in ty.shape) <= 1
+
+
+def _name(e: graph.Expr) -> str:
+    return str(getattr(e, "name", "a constant"))
