@@ -89,14 +89,19 @@ class _Run:
 
     record: Triple | None
     launches: list[LaunchReport] = field(default_factory=list[LaunchReport])
+    lowered: dict[loops.PrimFunc, DeviceKernel] = field(
+        default_factory=dict[loops.PrimFunc, DeviceKernel]
+    )
     problems: Problems = field(default_factory=Problems)
 
     def report(self, name: str, result: Any = None) -> SimtReport:
         return SimtReport(name, tuple(self.launches), tuple(self.problems.found.values()), result)
 
     def prim_func(self, func: loops.PrimFunc, args: Sequence[Any], *, name: str = "") -> None:
-        label = name or str(func.attrs.get("global_symbol", "main"))
-        self.device_kernel(func, lower_launches(func, label), args)
+        if func not in self.lowered:
+            label = name or str(func.attrs.get("global_symbol", "main"))
+            self.lowered[func] = lower_launches(func, label)
+        self.device_kernel(func, self.lowered[func], args)
 
     def device_kernel(
         self, func: loops.PrimFunc, kernel: DeviceKernel, args: Sequence[Any]

@@ -375,6 +375,8 @@ class Team:
         if p.spread:
             raise ExecutionError("threads cannot meet inside of a vectorized loop")
         groups = -(-self.threads // size)
+        if p.whole:
+            return np.ones((self.count, groups), bool)
         group = self._blocks(p) * groups + p.lanes % self.threads // size
         here = np.bincount(group, minlength=self.count * groups).reshape(self.count, groups)
         all_of_them = np.full(groups, size)
@@ -400,12 +402,14 @@ class Team:
     def _shuffle(self, e: expr.Call, p: Points) -> Any:
         """The value of another thread of the warp."""
         self._meet(p, WARP, "shuffle divergence")
-        value, mask = (p.spread_out(self.value(a, p)) for a in e.args)
+        value, mask = p.spread_out(self.value(e.args[0], p)), self.value(e.args[1], p)
+        if p.whole and self.threads % WARP == 0 and 0 <= np.min(mask) and np.max(mask) < WARP:
+            return value[p.lanes ^ mask]
         position = np.full(self.count * self.threads, -1)
         position[p.lanes] = np.arange(len(p))
         thread = p.lanes % self.threads
         partner = thread - thread % WARP + (thread % WARP ^ mask)
-        exists = partner < self.threads
+        exists = (partner < self.threads) & (partner // WARP == thread // WARP)
         source = np.where(exists, position[p.lanes + np.where(exists, partner - thread, 0)], -1)
         alone = np.flatnonzero(source < 0)
         if not len(alone):
