@@ -64,7 +64,9 @@ def _entropy_emit(call: graph.Call, out: TensorType, a: te.Tensor, b: te.Tensor)
 
 def _entropy(predictions: Array, labels: Array) -> Array:
     batch = predictions.shape[0] if predictions.ndim > 1 else 1
-    return np.asarray(-(predictions * labels).sum(dtype=predictions.dtype) / np.float32(batch))
+    total = (predictions * labels).sum(dtype=predictions.dtype)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(-total / predictions.dtype.type(batch))
 
 
 # -sum(predictions * labels) / batch size; predictions are logarithms of probabilities.

@@ -143,7 +143,9 @@ def _batch_norm(
 
 def _mean(x: Array, axes: tuple[int, ...]) -> Array:
     """The mean, NaN for no elements."""
-    return np.sum(x, axis=axes, keepdims=True) / x.dtype.type(math.prod(x.shape[a] for a in axes))
+    count = x.dtype.type(math.prod(x.shape[a] for a in axes))
+    with np.errstate(invalid="ignore"):
+        return np.sum(x, axis=axes, keepdims=True) / count
 
 
 def _channel(t: Array, x: Array, axis: int) -> Array:

@@ -32,7 +32,18 @@ from relaxlab.ops.define import (
 from relaxlab.ops.gather import depth_of, named_points
 from relaxlab.ops.index import nearest
 from relaxlab.ops.reduce import narrow
-from relaxlab.ops.shapes import ONE, Shape, broadcast_index, broadcast_types, differ, prove, show
+from relaxlab.ops.shapes import (
+    ONE,
+    Shape,
+    at_least,
+    at_most,
+    broadcast_index,
+    broadcast_types,
+    differ,
+    prove,
+    show,
+    simplify,
+)
 
 Array = np.ndarray[Any, Any]
 Indices = tuple[PrimExpr, ...]
@@ -441,13 +452,13 @@ def _slice(call: graph.Call, extent: PrimExpr) -> tuple[PrimExpr, PrimExpr, int]
     step = attr(call, "step")
     if not isinstance(step, int) or step < 1:
         raise fail(call, f"step must be an int of at least 1, is {step}")
-    count = (end - start + (step - 1)) // step
-    return start, expr.binary(expr.Max, count, 0), step
+    count = simplify((end - start + (step - 1)) // step)
+    return start, at_least(count, te.ZERO), step
 
 
 def _bound(value: PrimExpr, extent: PrimExpr) -> PrimExpr:
     negative = isinstance(value, expr.IntImm) and value.value < 0
-    return scalar.clamp(extent + value if negative else value, 0, extent)
+    return at_least(at_most(extent + value if negative else value, extent), te.ZERO)
 
 
 def _slice_infer(call: graph.Call, tys: TypesOf) -> Type:

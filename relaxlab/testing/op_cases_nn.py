@@ -5,7 +5,7 @@ from __future__ import annotations
 from relaxlab.testing.op_check import OpCase, Scalar, Symbol, T
 
 HALVES = ("float16", "bfloat16")
-BATCHES = ({"n": 2}, {"n": 1}, {"n": 5})
+BATCHES = ({"n": 2}, {"n": 1}, {"n": 5}, {"n": 0})
 
 
 def activations() -> list[OpCase]:
