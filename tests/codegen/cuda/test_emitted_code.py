@@ -1,0 +1,96 @@
+"""The CUDA C of one use of every third operator, compiled as C++ and run on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxlab.codegen.cuda.program import CudaProgram, generate_cuda
+from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.expr import IntImm
+from relaxlab.ir.module import Module
+from relaxlab.passes.lower_shapes import lower_shapes
+from relaxlab.passes.pipeline import cuda_pipeline
+from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.script.parser import parse
+from relaxlab.testing.op_cases import FAMILIES
+from relaxlab.testing.op_check import CaseProgram, compare, concrete_call
+from tests.codegen.cuda.on_cpu import COMPILER, CpuCuda
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
+ONE_EACH = {case.op: case for family in FAMILIES.values() for case in reversed(family())}
+
+
+def _kernels(cuda: CudaProgram, code: CpuCuda) -> dict[str, Callable[..., None]]:
+    def kernel(name: str) -> Callable[..., None]:
+        def run(buffers: Sequence[Any], scalars: Sequence[int]) -> None:
+            failed = code.run(cuda.kernels[name], cuda.functions[name], buffers, scalars)
+            assert failed == 0, name
+
+        return run
+
+    return {name: kernel(name) for name in cuda.kernels}
+
+
+def test_operators(tmp_path: Path) -> None:
+    cases = {f"case{i}": c for i, c in enumerate(list(ONE_EACH.values())[::3])}
+    functions = {n: CaseProgram(c, c.sizes[0], symbolic=True).function() for n, c in cases.items()}
+    program = lower_shapes(cuda_pipeline().run(Module.of(functions)).result)
+    cuda = generate_cuda(program)
+    machine = VirtualMachine(program, _kernels(cuda, CpuCuda(cuda.source, tmp_path)))
+    for name, case in cases.items():
+        for seed, env in enumerate(case.sizes[:2]):
+            arrays, expected = concrete_call(case, env, seed)
+            got = machine.run(name, *arrays, tuple(env.values()))
+            results = got if isinstance(got, tuple | list) else (got,)
+            for result, want in zip(results, expected, strict=True):
+                compare(np.asarray(result), want, f"{case} with {dict(env)}, seed={seed}")
+
+
+PRODUCTS = """
+from relaxlab.script import ir as I, relax as R
+@I.ir_module
+class M:
+    @R.function
+    def halves(x: R.Tensor(("n", 70), "float16"), w: R.Tensor((70, 72), "float16")):
+        return R.matmul(x, w)
+
+    @R.function
+    def brains(x: R.Tensor((2, "n", 70), "bfloat16"), w: R.Tensor((2, 70, 20), "bfloat16")):
+        return R.nn.relu(R.matmul(x, w))
+
+    @R.function
+    def floats(x: R.Tensor(("n", 100), "float32"), w: R.Tensor((72, 100), "float32")):
+        return R.nn.softmax(R.linear(x, w))
+
+    @R.function
+    def columns(x: R.Tensor(("n", 300), "float32")):
+        return R.sum(x, axis=[0]), R.argmax(x, axis=0), R.max(x)
+"""
+
+
+def test_products_and_reductions(tmp_path: Path) -> None:
+    """Tiles, warps and reductions across several warps, at sizes with edges and without."""
+    mod = parse(PRODUCTS)
+    cuda = generate_cuda(lower_shapes(cuda_pipeline().run(mod).result))
+    machine = VirtualMachine(cuda.program, _kernels(cuda, CpuCuda(cuda.source, tmp_path)))
+    rng = np.random.default_rng(0)
+    for name in cuda.program.functions:
+        for n in (1, 64, 67):
+            params = cuda.program.functions[name].params
+            args = [random_tensor(rng, p.ty, n) for p in params]
+            got, want = machine.run(name, *args), interpret(mod, name, *args)
+            pairs = zip(got, want, strict=True) if isinstance(got, tuple) else [(got, want)]
+            for a, b in pairs:
+                compare(np.asarray(a), np.asarray(b), f"{name}, n={n}")
+
+
+def random_tensor(rng: np.random.Generator, ty: Any, n: int) -> np.ndarray[Any, Any]:
+    """Small numbers of the type, its symbols being `n`."""
+    shape = [d.value if isinstance(d, IntImm) else n for d in ty.shape]
+    return rng.uniform(-0.5, 0.5, shape).astype(numpy_dtype(ty.dtype))

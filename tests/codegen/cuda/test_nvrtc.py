@@ -1,0 +1,69 @@
+"""Every kernel of the operators' cases and of the model, compiled by NVRTC without a GPU."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from relaxlab.codegen.cuda import nvrtc
+from relaxlab.codegen.cuda.program import cuda_of
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.module import Module
+from relaxlab.ir.target import Target
+from relaxlab.models.llama import Llama
+from relaxlab.models.loader import open_model
+from relaxlab.passes.base import Pipeline
+from relaxlab.passes.pipeline import GRAPH_PASSES, cuda_pipeline
+from relaxlab.passes.schedule_kernels import schedule_kernels
+from relaxlab.testing.op_cases import FAMILIES
+from relaxlab.testing.op_check import CaseProgram
+
+pytestmark = pytest.mark.skipif(
+    not nvrtc.is_available(), reason="needs the wheels nvidia-cuda-nvrtc-cu12 and -runtime-cu12"
+)
+ARCHS = ("sm_80", "sm_90")
+SCHEDULED = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target.cuda())))
+
+
+def compiled_everywhere(kernels: dict[str, PrimFunc]) -> list[nvrtc.Compiled]:
+    """The kernels as one source, for each architecture; both compilers run side by side."""
+    _, functions, source = cuda_of(kernels)
+    with ThreadPoolExecutor(len(ARCHS)) as pool:
+        results = list(pool.map(lambda arch: nvrtc.compile_cuda(source, arch), ARCHS))
+    names = {k.name for ks in functions.values() for k in ks}
+    for result in results:
+        assert set(result.resources) == names
+        assert all(f".entry {n}(" in result.ptx for n in names)
+    return results
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_operators(family: str) -> None:
+    cases = {f"case{i}": c for i, c in enumerate(FAMILIES[family]())}
+    functions = {n: CaseProgram(c, c.sizes[0], symbolic=True).function() for n, c in cases.items()}
+    mod = SCHEDULED.run(Module.of(functions)).result
+    for result in compiled_everywhere(mod.loop_functions()):
+        assert max(r.spill_stores for r in result.resources.values()) <= 64
+        assert max(r.registers for r in result.resources.values()) <= 128
+
+
+def test_the_model() -> None:
+    checkpoint = open_model("tiny")
+    llama = Llama(checkpoint.config, checkpoint.formats, max_context=256)
+    module, _ = llama.build(bounds={"s": 128, "p": 256})
+    mod = cuda_pipeline().run(module).result
+    for result in compiled_everywhere(mod.loop_functions()):
+        assert not any(r.spill_stores or r.spill_loads for r in result.resources.values())
+        tiles = [r for n, r in result.resources.items() if "linear_kernel1" in n]
+        assert tiles and all(r.shared == 2 * 64 * 16 * 4 for r in tiles)
+
+
+def test_a_wrong_source_is_refused_with_the_log() -> None:
+    with pytest.raises(nvrtc.NvrtcError, match=r"sm_80:\n.*undefined"):
+        nvrtc.compile_cuda('extern "C" __global__ void f() { g(); }', "sm_80")
+
+
+def test_an_unknown_architecture_is_refused() -> None:
+    with pytest.raises(nvrtc.NvrtcError, match="sm_999"):
+        nvrtc.compile_cuda('extern "C" __global__ void f() {}', "sm_999")
