@@ -145,6 +145,59 @@ def test_mistakes_get_one_message(capsys, tmp_path):
     assert "show.py: No such file" in fails(capsys, "show", str(tmp_path / "show.py"))
 
 
+def test_errors_of_the_compiler_get_one_message(capsys, script, monkeypatch):
+    from relaxlab.codegen.llvm.expressions import CodegenError
+    from relaxlab.codegen.llvm.host import UnsupportedHost
+    from relaxlab.passes.base import PassFailed
+    from relaxlab.runtime.arrays import ExecutionError
+    from relaxlab.schedule.error import ScheduleError
+    from relaxlab.tracing import Trace
+
+    errors = [
+        CodegenError("local buffer 'acc' of 'f' has the size ['n'], which is not constant"),
+        UnsupportedHost("a value of type R.Object"),
+        PassFailed("fuse_tir", "the result is not well-formed", Trace(None, ())),
+        ScheduleError("split", "loop i", "the factors are positive"),
+        ExecutionError("loop function 'f': integer division by zero"),
+    ]
+    for error in errors:
+
+        def failing(*_, error=error, **__):
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr("relaxlab.cli.show.cpu_pipeline", failing)
+            patch.setattr("relaxlab.models.generate.TextGenerator.load", failing)
+            for argv in (("show", str(script)), (*TINY, "--prompt", "a")):
+                assert fails(capsys, *argv) == f"relaxlab: {error}\n"
+
+
+@pytest.mark.parametrize("bug", [ValueError, KeyError, AssertionError])
+def test_bugs_keep_their_traceback(bug, script, monkeypatch):
+    def failing():
+        raise bug("zip() argument 2 is longer than argument 1")
+
+    monkeypatch.setattr("relaxlab.cli.show.cpu_pipeline", failing)
+    with pytest.raises(bug):
+        main(["show", str(script)])
+
+
+@pytest.mark.parametrize("depth", [900, 5000])
+def test_programs_that_are_nested_too_deeply(depth, capsys, script):
+    script.write_text(SCRIPT.replace("T.float32(2)", "T.float32(2)" + " + x[vi]" * depth))
+    assert "nested too deeply" in fails(capsys, "show", str(script))
+
+
+def test_texts_that_are_not_utf_8(capsys, script):
+    script.write_bytes(b"\xff\xfe")
+    assert f"{script} is not a text in UTF-8" in fails(capsys, "show", str(script))
+    read = start(*TINY, "--prompt", "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    read.stdin.buffer.write(b"a \xff b")
+    out, err = read.communicate(timeout=60)
+    assert read.returncode == 2 and out == ""
+    assert err.startswith("relaxlab: ") and err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "argv", [(), ("bake",), ("generate",), ("generate", "--prompt", "a", "--threads", "0")]
 )

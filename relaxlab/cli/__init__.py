@@ -16,7 +16,7 @@ FAILED = 2
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; the exit code: 0, 2 after an error (one message on stderr), 130 after
-    Ctrl-C."""
+    Ctrl-C. A bug of ours raises what it raises."""
     try:
         options = build_parser().parse_args(argv)
         return _run(options)
@@ -31,15 +31,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     try:
         return options.run(options)
-    except BrokenPipeError:
-        raise
     except DiagnosticError as error:
         print(str(error).lstrip("\n"), file=sys.stderr)
         return FAILED
-    except (ValueError, OSError, ImportError, MemoryError) as error:
-        # Bad input, a missing file or package, too large a model: the message says what to do.
+    except Exception as error:
+        if isinstance(error, BrokenPipeError) or not _is_expected(error):
+            raise
         print(f"relaxlab: {_message(error)}", file=sys.stderr)
         return FAILED
+
+
+def _is_expected(error: Exception) -> bool:
+    """Whether the message is for who runs the command. The classes of our own are all raised on
+    purpose and say what to do; of the others, only a missing file or package, too little memory
+    or a text that is not UTF-8 are not bugs."""
+    ours = type(error).__module__.partition(".")[0] == "relaxlab"
+    return ours or isinstance(error, OSError | ImportError | MemoryError | UnicodeDecodeError)
 
 
 def _message(error: Exception) -> str:

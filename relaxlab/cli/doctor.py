@@ -59,8 +59,9 @@ def _findings() -> Iterator[Finding]:
 def _attempt(check: Callable[[], Finding]) -> Finding:
     try:
         return check()
-    except (ImportError, OSError, RuntimeError, ValueError) as error:
-        return Finding(check.__name__.strip("_"), str(error), ok=False)
+    except Exception as error:  # whatever is wrong with this machine, it is to be reported
+        text = f"{type(error).__name__}: {error}"
+        return Finding(check.__name__.strip("_"), text, ok=False)
 
 
 def _version(package: str) -> str | None:

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 DESCRIPTION = "Compile machine-learning programs for this machine, and look at how it is done."
 
 
+class UsageError(ValueError):
+    """An argument that only looks right to the parser of the command line."""
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The parser; parsed options have `run`, the function of the subcommand."""
     parser = argparse.ArgumentParser(prog="relaxlab", description=DESCRIPTION)
@@ -94,7 +98,7 @@ def _sampling(parser: argparse.ArgumentParser) -> None:
 
 
 def sampler_of(options: argparse.Namespace) -> Sampler:
-    """The sampler that the options describe. ValueError for one out of range."""
+    """The sampler that the options describe. SamplingError for one out of range."""
     from relaxlab.models.sampling import Sampler
 
     if options.greedy:

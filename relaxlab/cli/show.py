@@ -7,6 +7,7 @@ import ast
 from pathlib import Path
 
 import relaxlab.script
+from relaxlab.cli.options import UsageError
 from relaxlab.ir.module import Module
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.bindings import all_bindings
@@ -17,15 +18,25 @@ from relaxlab.tracing import Trace
 def run(options: argparse.Namespace) -> int:
     """Print what `FILE.py[:NAME]` defines. The file is read, never executed."""
     path, name = _split(options.file)
-    text = path.read_text(encoding="utf-8")
+    try:
+        return _show(path, name, options.after)
+    except RecursionError:
+        raise UsageError(f"{path}: this program is nested too deeply to be compiled") from None
+
+
+def _show(path: Path, name: str | None, after: str | None) -> int:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not a text in UTF-8: {error}") from None
     module = relaxlab.script.parse(_only(text, name), check=True, name=str(path))
     shown = _part(module, name)
     pipeline: Pipeline = cpu_pipeline()
-    if options.after:
-        _require_pass(options.after, pipeline)
+    if after:
+        _require_pass(after, pipeline)
     trace = pipeline.run(module)
-    if options.after:
-        print(_script(trace.find(options.after).after))
+    if after:
+        print(_script(trace.find(after).after))
         return 0
     for title, body in (
         ("script", _script(shown)),
@@ -51,7 +62,7 @@ def _only(text: str, name: str | None) -> str:
     that positions stay; unchanged when there is no such definition."""
     try:
         body = ast.parse(text).body
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError):
         return text  # the script parser says what is wrong
     definitions = (ast.ClassDef, ast.FunctionDef)
     wanted = [n for n in body if isinstance(n, definitions) and n.name == name]
@@ -80,7 +91,7 @@ def _script(module: Module) -> str:
 def _require_pass(name: str, pipeline: Pipeline) -> None:
     names = list(dict.fromkeys(p.name for p in pipeline.passes))
     if name not in names:
-        raise ValueError(f"no pass is called {name!r}; they are: {', '.join(names)}")
+        raise UsageError(f"no pass is called {name!r}; they are: {', '.join(names)}")
 
 
 def _types(trace: Trace, shown: Module) -> str:

@@ -8,13 +8,17 @@ from typing import Any
 import numpy as np
 
 
+class SamplingError(ValueError):
+    """A setting out of range, or logits that nothing can be drawn from."""
+
+
 @dataclass(slots=True)
 class Sampler:
     """Draws token ids. With `temperature` 0 it is greedy: the most likely token, the lowest id on a
     tie. Otherwise logits are divided by `temperature`, the `top_k` most likely are kept (0 keeps
     all), then the fewest whose probability reaches `top_p`, and one is drawn.
 
-    The same `seed` gives the same draws. ValueError for an argument out of range.
+    The same `seed` gives the same draws. SamplingError for an argument out of range.
     """
 
     temperature: float = 0.0
@@ -25,23 +29,23 @@ class Sampler:
 
     def __post_init__(self) -> None:
         if not (0 <= self.temperature < float("inf")):
-            raise ValueError(f"temperature must be a finite number >= 0, is {self.temperature}")
+            raise SamplingError(f"temperature must be a finite number >= 0, is {self.temperature}")
         if self.top_k < 0:
-            raise ValueError(f"top_k must be >= 0 (0 keeps every token), is {self.top_k}")
+            raise SamplingError(f"top_k must be >= 0 (0 keeps every token), is {self.top_k}")
         if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must lie in (0, 1], is {self.top_p}")
+            raise SamplingError(f"top_p must lie in (0, 1], is {self.top_p}")
         if self.seed < 0:
-            raise ValueError(f"seed must be >= 0, is {self.seed}")
+            raise SamplingError(f"seed must be >= 0, is {self.seed}")
         self._rng = np.random.default_rng(self.seed)
 
     def __call__(self, logits: np.ndarray[Any, Any]) -> int:
-        """One token id from float logits (vocab_size,); ValueError if they are not one non-empty
-        row, or hold NaN or +inf."""
+        """One token id from float logits (vocab_size,); SamplingError if they are not one
+        non-empty row, or hold NaN or +inf."""
         if logits.ndim != 1 or not logits.size:
-            raise ValueError(f"logits must be one non-empty row, got shape {logits.shape}")
+            raise SamplingError(f"logits must be one non-empty row, got shape {logits.shape}")
         best = int(logits.argmax())  # NaN counts as the largest
         if not logits[best] < np.inf or logits[best] == -np.inf:
-            raise ValueError(f"logits[{best}] is {logits[best]}: nothing can be drawn from them")
+            raise SamplingError(f"logits[{best}] is {logits[best]}: nothing can be drawn from them")
         if self.temperature == 0:
             return best
         return self._draw(logits)

@@ -168,24 +168,24 @@ class Tokenizer:
         Control tokens written out in the text, such as ``<|im_end|>``, count as such only with
         `parse_special`: wanted for a rendered chat template, not for text from outside. `add_bos`
         overrides whether the ids start with `bos_id`. Like the models' own tokenizers, a byte that
-        the vocabulary has no token for is left out. ValueError if the text holds lone surrogates.
+        the vocabulary has no token for is left out. TokenizerError if the text has lone surrogates.
         """
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise ValueError(f"the text is not valid Unicode: {error}") from None
+            raise TokenizerError(f"the text is not valid Unicode: {error}") from None
         self._pipeline.encode_special_tokens = not parse_special
         ids = self._pipeline.encode(text, add_special_tokens=False).ids
         first = self.add_bos if add_bos is None else add_bos
         if not first:
             return ids
         if self.bos_id is None:
-            raise ValueError("this tokenizer has no token for the beginning of a text")
+            raise TokenizerError("this tokenizer has no token for the beginning of a text")
         return [self.bos_id, *ids]
 
     def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
         """Text of `ids`, without control tokens unless told otherwise; bytes that are not UTF-8
-        become U+FFFD. ValueError for an id outside the vocabulary."""
+        become U+FFFD. TokenizerError for an id outside the vocabulary."""
         stream = self.stream(skip_special=skip_special)
         return "".join([stream.step(i) for i in ids]) + stream.finish()
 
@@ -201,7 +201,7 @@ class Tokenizer:
 
     def _checked(self, id: int) -> int:
         if not 0 <= id < len(self._tokens):
-            raise ValueError(f"token id {id} is not in the vocabulary of {len(self._tokens)}")
+            raise TokenizerError(f"token id {id} is not in the vocabulary of {len(self._tokens)}")
         return id
 
 
