@@ -93,9 +93,10 @@ class Aliases:
         match value:
             case graph.If(_, yes, no):
                 for branch in (yes, no):
-                    for b in all_bindings(branch):
+                    for b in all_bindings(branch):  # those of inner branches are among them
                         self.note(b)
-                        yield from self.overwritten(b.value)
+                        if not isinstance(b.value, graph.If):
+                            yield from self.overwritten(b.value)
             case graph.Call(graph.GlobalVar(name), args):
                 yield from (self.cell(args[i]) for i in self.summary.overwriting.get(name, ()))
             case _:
