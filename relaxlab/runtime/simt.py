@@ -46,12 +46,13 @@ enough that a value per thread stays in cache."""
 def simt(mod: Module, name: str = "main", *args: Any, record: Triple | None = None) -> SimtReport:
     """Run a function of `mod` like `interpret`, its loop functions on simulated GPU threads.
 
-    A loop function must be scheduled for a GPU (see the section "CUDA" of docs/architecture.md);
-    it stores into its arguments. What a graph function returns is the report's `result`. The
-    report has all problems: data races between threads of a block and between blocks, barriers
-    and warp shuffles that not all threads reach, accesses outside of their buffers, reads of
-    shared or local memory that nobody wrote. A read outside of a buffer or of unwritten memory
-    gives NaN (0x5A bytes for integers), a write outside of a buffer is dropped.
+    A loop function is bound to blocks and threads as the section "CUDA" of docs/architecture.md
+    says (one that is not runs as one thread); it stores into its arguments. What a graph function
+    returns is the report's `result`. The report has all problems: data races between threads of a
+    block and between blocks, barriers and warp shuffles that not all threads reach, accesses
+    outside of their buffers, reads of shared or local memory that nobody wrote. A read outside of
+    a buffer or of unwritten memory gives NaN (0x5A bytes for integers), a write outside of a
+    buffer is dropped.
 
     `record` is a block index (x, y, z): what the threads of that block touch in each launch is
     kept in the report, with the sectors and bank conflicts that it costs. Raises ExecutionError

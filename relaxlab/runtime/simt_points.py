@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir.expr import Var
+from relaxlab.ir.loops import Stmt
 from relaxlab.runtime.arrays import Array
 
 
@@ -20,10 +21,11 @@ class Points:
     """Points in ascending order of their threads.
 
     `lanes` are the numbers of the threads among those that run together; `whole` says that they
-    are all of them, once each. `pick` says which points of `parent` these are (None: the same).
+    are all of them, once each. `pick` says which points of `parent` these are (None: the same),
+    `cause` which condition or loop last kept only some.
     """
 
-    __slots__ = ("bound", "lanes", "parent", "pick", "spread", "values", "whole")
+    __slots__ = ("bound", "cause", "lanes", "parent", "pick", "spread", "values", "whole")
 
     def __init__(
         self,
@@ -41,6 +43,7 @@ class Points:
         self.pick = pick
         self.whole = whole
         self.spread = spread
+        self.cause: Stmt | None = None if parent is None else parent.cause
         self.values: dict[Hashable, Any] = {**bound}
 
     def __len__(self) -> int:
@@ -50,9 +53,11 @@ class Points:
         """The same points with more variables."""
         return Points(self.lanes, bound, self, whole=self.whole, spread=self.spread)
 
-    def narrow(self, pick: Array) -> Points:
-        """Those at the ascending positions `pick`."""
-        return Points(self.lanes[pick], {}, self, pick, spread=self.spread)
+    def narrow(self, pick: Array, cause: Stmt | None = None) -> Points:
+        """Those at the ascending positions `pick`, which the statement `cause` leaves."""
+        points = Points(self.lanes[pick], {}, self, pick, spread=self.spread)
+        points.cause = cause or self.cause
+        return points
 
     def fan_out(self, var: Var, values: Array) -> Points:
         """Every point once for each of the values of a vectorized loop's variable."""

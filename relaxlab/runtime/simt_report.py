@@ -137,7 +137,7 @@ class LaunchReport:
         return "\n".join([f"{head} (grid {g.grid}, block {g.block}){met}", *lines])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SimtReport:
     """What running a function on simulated threads showed.
 
@@ -160,7 +160,7 @@ class SimtReport:
             raise SimtError(self)
         return self
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         many = len(self.problems)
         verdict = f"{many} problem{'s' * (many != 1)}" if many else "no problems"
         lines = [f"{self.name}: {verdict}"]

@@ -20,7 +20,7 @@ from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, Stmt
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
 from relaxlab.runtime.simt_access import Access
-from relaxlab.runtime.simt_kernel import Kernel
+from relaxlab.runtime.simt_kernel import Kernel, statement_text
 from relaxlab.runtime.simt_memory import Clock, LocalMemory, Memory, Race
 from relaxlab.runtime.simt_points import Points
 from relaxlab.runtime.simt_report import ProblemKind, Thread
@@ -124,7 +124,7 @@ class Team:
         else:
             for n in range(int(extent.max(initial=0))):
                 at = np.flatnonzero(n < extent)
-                inner = p.narrow(at)
+                inner = p.narrow(at, s)
                 start = low[at] if isinstance(low, np.ndarray) else low
                 self.execute(s.body, inner.bind({s.loop_var: start + kind(n)}))
 
@@ -137,7 +137,7 @@ class Team:
             if isinstance(where, np.ndarray) and not where.all():
                 at = np.flatnonzero(where)
                 if len(at):
-                    self.execute(case, p.narrow(at))
+                    self.execute(case, p.narrow(at, s))
             elif np.all(where):
                 self.execute(case, p)
 
@@ -146,7 +146,7 @@ class Team:
             self.stmt = s
             holds = self.value(s.condition, p)
             if isinstance(holds, np.ndarray):
-                p = p.narrow(np.flatnonzero(holds))
+                p = p.narrow(np.flatnonzero(holds), s)
             if not len(p) or not np.any(holds):
                 return
             self.execute(s.body, p)
@@ -395,6 +395,8 @@ class Team:
                 f"{away} does not come to the {what} where {there} waits; {len(waiting)} of "
                 f"{len(members)} threads do"
             )
+            if p.cause is not None:
+                text += f", those for which `{statement_text(p.cause)}` goes on"
             site = self.kernel.describe(self.stmt)
             self.kernel.report(kind, site, len(partial), text, numbers)
         return here == all_of_them
@@ -403,7 +405,7 @@ class Team:
         """The value of another thread of the warp."""
         self._meet(p, WARP, "shuffle divergence")
         value, mask = p.spread_out(self.value(e.args[0], p)), self.value(e.args[1], p)
-        if p.whole and self.threads % WARP == 0 and 0 <= np.min(mask) and np.max(mask) < WARP:
+        if p.whole and self.threads % WARP == 0 and np.min(mask) >= 0 and np.max(mask) < WARP:
             return value[p.lanes ^ mask]
         position = np.full(self.count * self.threads, -1)
         position[p.lanes] = np.arange(len(p))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+import relaxlab as rl
 from relaxlab.codegen.cuda.lower import lower_launches
 from relaxlab.ir import expr
 from relaxlab.ir.loops import PrimFunc
+from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.simt import SimtReport, simt_device_kernel, simt_prim_func
+from relaxlab.script import tir as T
 from tests.runtime import simt_programs as programs
 
 RNG = np.random.default_rng(7)
@@ -111,7 +116,7 @@ def test_a_barrier_that_only_some_threads_reach(which: int):
     missing, waiting = problem.threads
     assert (missing.index[0], waiting.index[0]) == (3, 0)
     assert "48 of 256 threads do" in problem.message
-    assert "if tx < 3" in str(problem) or "tvm_storage_sync" in str(problem)
+    assert "those for which `if tx < 3` goes on" in problem.message
 
 
 def test_a_barrier_that_whole_blocks_skip_is_fine():
@@ -130,6 +135,120 @@ def test_blocks_that_add_to_one_element_race():
     assert problem.threads[0].block != problem.threads[1].block
     assert "blocks run in any order" in problem.message
     run(programs.everybody_counts, a[:1], b).check()
+
+
+@T.prim_func
+def several_things(a: T.handle, b: T.handle, k: T.int64):
+    A, B = T.match_buffer(a, (64,), "int64"), T.match_buffer(b, (64,), "int64")
+    for bx in T.thread_binding(2, thread="blockIdx.x"):
+        with T.block("scratch"):
+            S = T.alloc_buffer((32,), "int64", scope="shared")
+            own = T.alloc_buffer((2,), "int64", scope="local")
+            for tx in T.thread_binding(32, thread="threadIdx.x"):
+                with T.block("first"):
+                    own[0] = A[bx * 32 + tx]
+                    if tx >= k:
+                        own[1] = 0
+                    while own[0] % 2 == 0:
+                        own[0] = own[0] // 2
+                    if tx < 30:
+                        S[tx] = own[0]
+                with T.block("second"):
+                    assert own[0] != 7, "seven"
+                    for _i in range(tx % 3):
+                        own[0] = own[0] + 100
+                    B[bx * 32 + tx] = T.truncdiv(S[tx] + own[1], A[bx * 32 + tx] - 9) + own[0]
+
+
+def test_what_one_thread_alone_can_do_wrong():
+    a = np.arange(1, 65)
+    b = np.zeros(64, "int64")
+    report = run(several_things, a, b, 4)
+    found = {(p.kind, p.buffer, p.index): p for p in report.problems}
+    missing = found["uninitialised read", "S", (30,)]
+    assert (missing.count, missing.threads[0].index, missing.site.block) == (
+        4,
+        (30, 0, 0),
+        "second",
+    )
+    assert found["uninitialised read", "own", (1,)].count == 8
+    zero = found["division by zero", "", ()]
+    assert zero.threads[0].index == (8, 0, 0) and "9" in zero.site.text
+    assert found["assertion failed", "", ()].message.endswith("seven")
+    assert found["assertion failed", "", ()].count == 4  # 7, 14, 28, 56
+    assert len(found) == 4
+    odd = a // (a & -a)
+    right = np.arange(64) % 32
+    right = (right >= 4) & (right < 30) & (a != 9)
+    with np.errstate(divide="ignore"):
+        expected = np.trunc(odd / (a - 9)) + odd + 100 * (np.arange(64) % 32 % 3)
+    np.testing.assert_array_equal(b[right], expected[right])
+
+
+def test_arguments():
+    a, b, c = floats(65), floats(65), np.zeros(65, "float32")
+    with pytest.raises(ExecutionError, match="takes 3 arguments, got 2"):
+        run(programs.vector_add, a, b)
+    with pytest.raises(ExecutionError, match="dimension 0 of C is 65, expected n = 64"):
+        run(programs.vector_add, a[:64], b[:64], c)
+    with pytest.raises(ExecutionError, match="A and C overlap in part"):
+        run(programs.vector_add, a[:64], b[:64], a[1:])
+    with pytest.raises(ExecutionError, match="C is written but the array is read-only"):
+        c.flags.writeable = False
+        run(programs.vector_add, a, b, c)
+
+
+def test_one_array_for_two_parameters_is_one_memory():
+    a = floats(64, 64)
+    b = a.copy()
+    run(programs.vector_add, a[0], a[1], a[0]).check()
+    np.testing.assert_array_equal(a[0], b[0] + b[1])
+    problem = problem_of(run(programs.transpose_naive, a, a), "data race")
+    assert (problem.site.buffer.name, problem.other.buffer.name) == ("B", "A")
+
+
+def test_strided_arguments():
+    a, b = floats(40, 66)[:, ::2], np.zeros((33, 80), "float32")
+    run(programs.transpose, a, b[:, ::2]).check()
+    np.testing.assert_array_equal(b[:, ::2], a.T)
+    assert not b[:, 1::2].any()
+
+
+def test_limits_of_a_launch():
+    kernel = lower_launches(programs.vector_add, "add")
+    launch = kernel.launches[0]
+    axes = tuple(replace(a, extent=expr.const(2048)) if a.name == "threadIdx.x" else a
+                 for a in launch.axes)  # fmt: skip
+    wide = replace(kernel, launches=(replace(launch, axes=axes),))
+    report = simt_device_kernel(programs.vector_add, wide, [floats(5) for _ in range(3)])
+    assert "a block has 2048 threads, 1024 at most are possible" in str(report)
+
+
+def test_a_shuffle_with_a_thread_that_is_not_there():
+    kernel = lower_launches(programs.shuffle_sum, "sum")
+    launch = kernel.launches[0]
+    axes = tuple(replace(a, extent=expr.const(24)) if a.name == "threadIdx.x" else a
+                 for a in launch.axes)  # fmt: skip
+    short = replace(kernel, launches=(replace(launch, axes=axes),))
+    args = [floats(2, 32), np.zeros((2, 32), "float32")]
+    problem = problem_of(
+        simt_device_kernel(programs.shuffle_sum, short, args), "shuffle divergence"
+    )
+    assert (problem.threads[0].index, problem.count) == (
+        (8, 0, 0),
+        32,
+    )  # 8 to 15 by 16, 16 to 23 by 8
+
+
+def test_a_module_and_its_errors():
+    mod = rl.Module.of({"off": programs.vector_add_off_by_one, "add": programs.vector_add})
+    a, b, c = floats(3), floats(3), np.zeros(3, "float32")
+    assert rl.simt(mod, "add", a, b, c).ok
+    with pytest.raises(KeyError, match="no function named 'sub'"):
+        rl.simt(mod, "sub", a, b, c)
+    with pytest.raises(rl.SimtError, match="out of bounds") as error:
+        rl.simt(mod, "off", a, b, c).check()
+    assert error.value.report.problems[0].kernel == "off_kernel"
 
 
 def test_the_text_of_a_report():
