@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
 from typing import TypeVar
 
 from relaxlab.ir import expr, graph, types
@@ -18,10 +19,8 @@ from relaxlab.tracing import note
 @module_pass("lambda_lifting", needs=("normalize",))
 def lambda_lifting(mod: Module, _: NoOptions) -> Module:
     """Make each local function a private function of the module. What it captures, variables and
-    symbols, is passed by its calls as further arguments; `invoke_closure` becomes a plain call.
-
-    A function that is used as a value (passed on, returned) and captures something stays: whoever
-    calls the value could not pass what it captures.
+    symbols, becomes its first parameters, which its calls pass; `invoke_closure` becomes a plain
+    call. Where it is used as a value (passed on, returned), `make_closure` binds what it captures.
     """
     lifter = _Lifter(mod)
     updates = {name: lifter.top(name, fn) for name, fn in mod.graph_functions().items()}
@@ -31,14 +30,16 @@ def lambda_lifting(mod: Module, _: NoOptions) -> Module:
 
 @dataclass(frozen=True, slots=True)
 class _Lifted:
-    """How a local function is called now: by name, with what it captured."""
+    """How a local function is called now: by name, with what it captured; `value` is what stands
+    for it elsewhere."""
 
     name: str
     captured: tuple[graph.Expr, ...]
+    value: graph.Expr
 
     def call(self, call: graph.Call, args: tuple[graph.Expr, ...]) -> graph.Call:
         return replace(
-            call, op=graph.GlobalVar(self.name), args=(*args, *self.captured), ty_args=()
+            call, op=graph.GlobalVar(self.name), args=(*self.captured, *args), ty_args=()
         )
 
 
@@ -68,11 +69,9 @@ class _Lifter:
                     continue
                 rest = (blk.bindings[i + 1 :], *(x.bindings for x in seq.blocks[at + 1 :]))
                 later = graph.SeqExpr(tuple(graph.BindingBlock(r) for r in rest), seq.body)
-                lifted = self.function(path, b, b.value, later, env, known)
-                if isinstance(lifted, _Lifted):
-                    env[b.var] = lifted
-                else:
-                    new.append(_with_value(b, lifted))
+                env[b.var] = lifted = self.function(path, b, b.value, later, env, known)
+                if lifted.value is b.var:
+                    new.append(_with_value(b, _closure(lifted)))
             same = len(new) == len(blk.bindings) and all(
                 x is y for x, y in zip(new, blk.bindings, strict=True)
             )
@@ -96,8 +95,8 @@ class _Lifter:
         later: graph.SeqExpr,
         env: Mapping[graph.Var, _Lifted],
         known: set[expr.Var],
-    ) -> _Lifted | graph.Function:
-        """What the local function `b.var` becomes; itself where it must stay."""
+    ) -> _Lifted:
+        """What the local function `b.var` becomes."""
         var, name = b.var, f"{path}_{b.var.name}"
         name = Module.of({**dict(self.mod.functions), **self.lifted}).fresh_name(name)
         inner = known | set(symbols_in(fn.params))
@@ -105,31 +104,36 @@ class _Lifter:
         new = fn if body is fn.body else replace(fn, body=body)
         captured = tuple(v for v in _free_vars(new) if v is not var)
         symbols = tuple(s for s in symbols_in(new) if s in known)
-        as_value = _used_as_value(var, later) or _used_as_value(var, new.body)
-        where = f"{path}.{var.name}"
-        text = ", ".join(f"`{v.name}`" for v in (*captured, *symbols))
-        if as_value and text:
-            reason = f"it is used as a value and captures {text}"
-            note("lambda_lifting", where, reason, applied=False)
-            return new
         shape = (graph.ShapeExpr(symbols),) if symbols else ()
-        self.lifted[name] = self.outlined(new, _Lifted(name, (*captured, *shape)), var)
-        note("lambda_lifting", where, f"is `{name}`{', which is given ' + text if text else ''}")
-        return _Lifted(name, (*captured, *shape))
+        lifted = _Lifted(name, (*captured, *shape), graph.GlobalVar(name))
+        if lifted.captured and _used_as_value(var, later):
+            lifted = replace_fields(lifted, value=var)
+        self.lifted[name] = self.outlined(new, lifted, var)
+        text = ", ".join(f"`{v.name}`" for v in (*captured, *symbols))
+        reason = f"is `{name}`{', which is given ' + text if text else ''}"
+        note("lambda_lifting", f"{path}.{var.name}", reason)
+        return lifted
 
     def outlined(self, fn: graph.Function, place: _Lifted, var: graph.Var) -> graph.Function:
         """The function of the module: `fn` with parameters for what it captures."""
         values: dict[graph.Var, graph.Expr] = {}
-        params = list(fn.params)
+        params: list[graph.Var] = []
         for e in place.captured:
             if isinstance(e, graph.ShapeExpr):
                 params.append(graph.Var("symbols", types.ShapeType(e.values)))
             elif isinstance(e, graph.Var):
-                values[e] = graph.Var(e.name, e.ty)
-                params.append(values[e])  # type: ignore[arg-type]
-        body = substitute(_with_calls(fn.body, {var: place}, None), values=values)
-        new = replace(fn, params=tuple(params), body=body, private=True)
+                params.append(graph.Var(e.name, e.ty))
+                values[e] = params[-1]
+        inside = place if not place.captured else replace_fields(place, value=_closure(place))
+        body = substitute(_with_calls(fn.body, {var: inside}, None), values=values)
+        new = replace(fn, params=(*params, *fn.params), body=body, private=True)
         return substitute(new, symbols={s: replace(s) for s in symbols_in(new)})
+
+
+def _closure(lifted: _Lifted) -> graph.Call:
+    """The function as a value: with what it captured."""
+    args = (graph.GlobalVar(lifted.name), graph.Tuple(lifted.captured))
+    return graph.Call(graph.Op("make_closure"), args)
 
 
 def _with_value(b: graph.Binding, value: graph.Expr) -> graph.Binding:
@@ -159,7 +163,7 @@ def _with_calls(
             ) if callee in env:
                 return env[callee].call(n, tuple(map(visit, args)))  # type: ignore[arg-type]
             case graph.Var() if n in env:
-                return graph.GlobalVar(env[n].name)
+                return env[n].value
             case _:
                 return map_children(n, visit)
 

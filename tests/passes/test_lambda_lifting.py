@@ -132,11 +132,11 @@ def test_local_functions_are_lifted(text):
 def test_what_is_captured_becomes_parameters():
     after = lambda_lifting(module(CAPTURES))
     fn = after["main_inner"]
-    assert fn.private and [p.name for p in fn.params] == ["y", "w", "e", "symbols"]
+    assert fn.private and [p.name for p in fn.params] == ["w", "e", "symbols", "y"]
     after = lambda_lifting(module(SYMBOLS))
     assert [str(p.ty) for p in after["main_inner"].params] == [
-        "R.Tensor((m,), 'float32')",
         "R.Shape([n])",
+        "R.Tensor((m,), 'float32')",
     ]
 
 
@@ -169,20 +169,47 @@ VALUES = """
 
 def test_functions_that_are_values():
     start = module(VALUES)
-    trace = Pipeline((lambda_lifting,)).run(start)
-    after = trace.result
-    assert not check_well_formed(after)
-    assert len(local_functions(after)) == 1 and "main_free" in after
-    notes = [(w.subject, w.reason, w.applied) for w in trace.passes[0].rewrites]
-    assert notes == [
-        ("main.free", "is `main_free`", True),
-        ("main.bound", "it is used as a value and captures `x`", False),
-    ]
+    after = lambda_lifting(start)
+    assert not check_well_formed(after) and not local_functions(after)
+    assert after.script().count("R.make_closure") == 1  # `free` captures nothing
     x = np.ones(4, "float32")
     free, bound, a = interpret(after, "main", x)
     assert_same(free(x), np.exp(x), "free")
     assert_same(bound(x), x + x, "bound")
     assert_same(a, np.exp(x), "a")
+
+
+HIGHER = """
+    @R.function
+    def twice(f: R.Object, x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        y = R.invoke_pure_closure(f, (x,), sinfo_args=(R.Tensor((n,), "float32"),))
+        z = R.invoke_pure_closure(f, (y,), sinfo_args=(R.Tensor((n,), "float32"),))
+        return z
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        cls = Module
+        e = R.exp(x)
+
+        @R.function
+        def shift(y: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+            return R.add(R.sin(y), e)
+
+        r = cls.twice(shift, x)
+        return r
+"""
+
+
+def test_a_closure_runs_in_the_virtual_machine():
+    start = module(HIGHER)
+    after = lambda_lifting(start)
+    assert not check_well_formed(after) and not local_functions(after)
+    compare_runs(start, after)
+    program = Pipeline((*GRAPH_PASSES, *MEMORY_PASSES)).run(after).result
+    x = np.linspace(0, 1, 5, dtype="float32")
+    got = VirtualMachine(lower_shapes(program)).run("main", x)
+    assert_same(got, interpret(start, "main", x), "the result")
 
 
 # --- Random programs --------------------------------------------------------------------------
