@@ -13,9 +13,6 @@ for activations does not grow with them.
 
 from __future__ import annotations
 
-import contextlib
-import math
-import mmap
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +29,11 @@ from relaxlab.models.loader import Checkpoint, ModelError, open_model
 from relaxlab.models.sampling import Sampler
 from relaxlab.runtime.build import compile
 from relaxlab.runtime.executable import Executable
-from relaxlab.runtime.large_pages import in_large_pages
+from relaxlab.runtime.large_pages import (
+    in_large_pages,
+    return_free_memory,
+    zeros_in_large_pages,
+)
 from relaxlab.schedule.tile_intrinsics import has_tiles
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -42,8 +43,8 @@ Progress: TypeAlias = Callable[[str], None]
 CHUNK = 512
 """Positions read at once at most."""
 
-DEFAULT_CONTEXT = 8192
-"""Positions kept at most unless asked for more; memory is used only for those in use."""
+DEFAULT_CONTEXT = 4096
+"""Positions kept at most unless asked for more: SmolLM2-135M's keys and values take 0.1 GB."""
 
 
 class PromptError(ValueError):
@@ -174,7 +175,8 @@ class TextGenerator:
         report("reading the weights")
         weights = _prepared(executable, checkpoint.weights(llama, names))
         shapes = nn.KVCache.shapes(config.num_kv_heads, config.head_dim, llama.max_context)
-        cache = [_paged_zeros((1, *s), kv_dtype) for _ in range(config.num_layers) for s in shapes]
+        caches = ((1, *s) for _ in range(config.num_layers) for s in shapes)
+        cache = zeros_in_large_pages(caches, kv_dtype)
         end = time.perf_counter()
         times = LoadTimes(opened - start + end - compiled, compiled - opened)
         return TextGenerator(checkpoint, executable, cache, weights, context, times)
@@ -336,17 +338,9 @@ def _prepared(executable: Executable, weights: list[Array]) -> Sequence[Array]:
     if "transform_params" in executable:
         weights = list(executable["transform_params"](tuple(weights)))
     weights.reverse()
-    return in_large_pages(weights.pop() for _ in range(len(weights)))
-
-
-def _paged_zeros(shape: tuple[int, ...], dtype: str) -> Array:
-    """Zeros whose pages take memory once they are written to. NumPy would ask for huge pages, of
-    which the first positions of a cache touch all."""
-    memory = mmap.mmap(-1, math.prod(shape) * np.dtype(dtype).itemsize)
-    if hasattr(mmap, "MADV_NOHUGEPAGE"):
-        with contextlib.suppress(OSError):  # a kernel without huge pages
-            memory.madvise(mmap.MADV_NOHUGEPAGE)
-    return np.frombuffer(memory, dtype).reshape(shape)
+    kept = in_large_pages(weights.pop() for _ in range(len(weights)))
+    return_free_memory()
+    return kept
 
 
 def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

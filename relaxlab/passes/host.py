@@ -168,10 +168,12 @@ class MakeScalar:
 
 @dataclass(frozen=True, slots=True)
 class AllocStorage:
-    """dst = `size` bytes, aligned to 64, that live until the function returns."""
+    """dst = `size` bytes, aligned to 64, that live until the function returns. With `per_thread`
+    each thread of the team has its own."""
 
     dst: int
     size: expr.PrimExpr
+    per_thread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +197,15 @@ class View:
 class CallKernel:
     """Run the loop function `function` on tensors, its outputs among them.
 
-    `scalars` are the values of `kernel_symbols` of the function, in that order.
+    `scalars` are the values of `kernel_symbols` of the function, in that order. `alone`: every
+    thread runs all of it by itself, since it writes only memory that each has its own of; else
+    the team shares the work and meets at its end.
     """
 
     function: str
     buffers: tuple[int, ...]
     scalars: tuple[expr.PrimExpr, ...]
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.unify import solve_for
 from relaxlab.ir import expr, loops, types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.bindings import known_shape
 from relaxlab.passes.host import kernel_symbols
@@ -43,6 +44,28 @@ def unproved_dimensions(
 ) -> tuple[tuple[int, int, expr.PrimExpr], ...]:
     """(argument, axis, expected size) of each dimension not proved to be what is declared."""
     return _unproved(func, tuple(map(known_shape, given)), tuple(scalars))
+
+
+@lru_cache(maxsize=1024)
+def written_buffers(func: loops.PrimFunc) -> frozenset[int]:
+    """Positions of the buffers that a loop function stores to, through views too."""
+    views = {
+        m.buffer: m.source.buffer
+        for n in walk(func.body)
+        if isinstance(n, loops.Block)
+        for m in n.match_buffers
+    }
+    found: set[loops.Buffer] = set()
+    for n in walk(func.body):
+        if isinstance(n, loops.BufferStore):
+            found.add(n.buffer)
+        elif isinstance(n, loops.Block):
+            found.update(r.buffer for r in n.writes)
+    for b in list(found):
+        while b in views:
+            b = views[b]
+            found.add(b)
+    return frozenset(i for i, b in enumerate(func.buffers) if b in found)
 
 
 # The layers of a model make the same calls over and over: both answers are remembered.

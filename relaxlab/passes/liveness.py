@@ -8,9 +8,12 @@ from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.module import Module
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.bindings import vars_in
+from relaxlab.passes.kernel_calls import written_buffers
 
 ALIASING = ("reshape",)
 """Operators whose result is a view of their argument."""
+PER_THREAD = graph.StringImm("local")
+"""The scope of an allocation of which every thread has a copy."""
 
 
 @dataclass(slots=True)
@@ -63,6 +66,8 @@ class _Walker:
         self.fields: dict[graph.Var, list[frozenset[graph.Var]]] = {}
         self.entry = set(symbols_in(fn.params))
         self.at = 0
+        self.per_thread: set[graph.Var] = set()
+        self.read_alone: set[graph.Var] = set()
 
     def sequence(self, seq: graph.SeqExpr) -> None:
         for block in seq.blocks:
@@ -80,9 +85,12 @@ class _Walker:
         self.at += 1
         for v in vars_in(value):
             self.use(v, position)
-        if _is_alloc(value) and isinstance(b, graph.VarBinding):
+        self.wait(value, position)
+        if is_allocation(value) and isinstance(b, graph.VarBinding):
             self.result.intervals[var] = Interval(b, position, position)
             self.roots[var] = frozenset((var,))
+            if is_per_thread(value):
+                self.per_thread.add(var)
         elif self.may_share(value):
             self.roots[var] = self.roots_in(value)
             if isinstance(value, graph.Tuple):
@@ -91,6 +99,31 @@ class _Walker:
             for s in symbols_in(b.ty):
                 if s not in self.entry:
                     self.result.defined.setdefault(s, b)
+
+    def wait(self, value: graph.Expr, position: int) -> None:
+        """What a thread reads by itself is in use until all threads meet: at the end of the next
+        call that is not each thread's own."""
+        if not isinstance(value, graph.Call) or is_allocation(value):
+            return
+        self.read_alone.update(r for v in vars_in(value) for r in self.roots.get(v, ()))
+        if not self.runs_alone(value):
+            for root in self.read_alone:
+                self.result.intervals[root].end = position
+            self.read_alone.clear()
+
+    def runs_alone(self, call: graph.Call) -> bool:
+        """Whether every thread runs this call by itself, into memory of its own."""
+        match call:
+            case graph.Call(graph.GlobalVar(name), args):
+                func = self.mod.get(name)
+                if not isinstance(func, loops.PrimFunc):
+                    return False
+                made = {r for i in written_buffers(func) for r in self.roots_in(args[i])}
+                return bool(made) and made <= self.per_thread
+            case graph.Call(graph.Op(name)):
+                return name in ALIASING
+            case _:
+                return False
 
     def may_share(self, value: graph.Expr) -> bool:
         match value:
@@ -116,5 +149,11 @@ class _Walker:
             self.result.intervals[root].escapes = reason
 
 
-def _is_alloc(value: graph.Expr) -> bool:
+def is_allocation(value: graph.Expr) -> bool:
+    """Whether the expression makes a tensor's memory."""
     return isinstance(value, graph.Call) and value.op == graph.Op("builtin.alloc_tensor")
+
+
+def is_per_thread(value: graph.Expr) -> bool:
+    """Whether it makes memory of which every thread has a copy."""
+    return isinstance(value, graph.Call) and value.args[-1] == PER_THREAD

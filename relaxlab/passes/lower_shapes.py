@@ -17,13 +17,13 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import Attrs, walk
+from relaxlab.ir.node import Attrs
 from relaxlab.ir.op_table import find_op
 from relaxlab.passes import host
 from relaxlab.passes.bindings import known_shape, leaf_type
 from relaxlab.passes.fusion_rules import product
-from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions
-from relaxlab.passes.liveness import liveness_of
+from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions, written_buffers
+from relaxlab.passes.liveness import PER_THREAD, liveness_of
 from relaxlab.passes.match_types import Claim, Symbols, match_claims
 
 Values = dict[graph.Var, host.Value]
@@ -51,6 +51,7 @@ class _Lowerer:
     symbols: Symbols = field(default_factory=Symbols)
     instrs: list[host.Instr] = field(default_factory=lambda: [])
     escaping: set[graph.Var] = field(default_factory=lambda: set())
+    per_thread: set[int] = field(default_factory=lambda: set())
 
     # --- Registers and values -----------------------------------------------------------------
 
@@ -280,13 +281,15 @@ class _Lowerer:
             case "memory.alloc_storage":
                 dst = self.register(var.name, types.ObjectType())
                 assert isinstance(args[0], graph.ShapeExpr)
-                self.emit(host.AllocStorage(dst, args[0].values[0]))
+                own = args[2] == PER_THREAD
+                self.emit(host.AllocStorage(dst, args[0].values[0], own))
+                if own:
+                    self.per_thread.add(dst)
                 return dst
             case "memory.alloc_tensor":
                 assert isinstance(args[1], graph.PrimValue)
                 dst = self.register(var.name, ty)
-                self.emit(host.View(dst, self.leaf(args[0]), args[1].value))
-                return dst
+                return self.view_at(dst, self.leaf(args[0]), args[1].value)
             case "reshape" if known_shape(leaf_type(args[0])) and known_shape(ty) is not None:
                 return self.view(var, args[0], ty)
             case "shape_of" if isinstance(ty, types.ShapeType) and ty.values is not None:
@@ -308,8 +311,12 @@ class _Lowerer:
         if Analyzer.for_shapes((have, want)).prove_equal(have, want) is not True:
             text = f"`{var.name}` of `{self.name}`: a reshape to {want} elements, given {have}"
             self.emit(host.Require(expr.EQ(have, want), have, text))
-        dst = self.register(var.name, ty)
-        self.emit(host.View(dst, base, expr.const(0)))
+        return self.view_at(self.register(var.name, ty), base, expr.const(0))
+
+    def view_at(self, dst: int, base: int, offset: expr.PrimExpr) -> int:
+        self.emit(host.View(dst, base, offset))
+        if base in self.per_thread:
+            self.per_thread.add(dst)
         return dst
 
     def reference(self, var: graph.Var, e: graph.Call, name: str) -> host.Value:
@@ -386,7 +393,9 @@ class _Lowerer:
             reg, ndim = buffers[at], len(checks)
             self.emit(host.MatchShape(reg, reg, "tensor", what[at], ndim=ndim, dims=tuple(checks)))
         values = tuple(symbols[s] for s in host.kernel_symbols(func))
-        self.emit(host.CallKernel(name, tuple(buffers), values))
+        written = {buffers[i] for i in written_buffers(func)}
+        alone = bool(written) and written <= self.per_thread
+        self.emit(host.CallKernel(name, tuple(buffers), values, alone))
 
     def shaped(self, reg: int, what: str) -> int:
         """A tensor register of known shape: one that is not gets symbols for its dimensions."""
@@ -468,7 +477,7 @@ def _plain(value: Any) -> Any:
 
 def _mark_written(functions: dict[str, host.HostFunction], mod: Module) -> None:
     """Fill in `written`, through calls, until nothing changes."""
-    stores = {name: _written_buffers(f) for name, f in mod.loop_functions().items()}
+    stores = {name: written_buffers(f) for name, f in mod.loop_functions().items()}
     changed = True
     while changed:
         changed = False
@@ -477,27 +486,6 @@ def _mark_written(functions: dict[str, host.HostFunction], mod: Module) -> None:
             if written != fn.written:
                 functions[name] = replace(fn, written=written)
                 changed = True
-
-
-def _written_buffers(func: loops.PrimFunc) -> frozenset[int]:
-    """Positions of the buffers that a loop function stores to, through views too."""
-    views = {
-        m.buffer: m.source.buffer
-        for n in walk(func.body)
-        if isinstance(n, loops.Block)
-        for m in n.match_buffers
-    }
-    found: set[loops.Buffer] = set()
-    for n in walk(func.body):
-        if isinstance(n, loops.BufferStore):
-            found.add(n.buffer)
-        elif isinstance(n, loops.Block):
-            found.update(r.buffer for r in n.writes)
-    for b in list(found):
-        while b in views:
-            b = views[b]
-            found.add(b)
-    return frozenset(i for i, b in enumerate(func.buffers) if b in found)
 
 
 def _written_params(
@@ -522,7 +510,7 @@ def _written_params(
                 share(dst, value)
             case host.If():
                 share(i.dst, i.then_value, i.else_value)
-            case host.CallKernel(function, buffers, _):
+            case host.CallKernel(function, buffers):
                 written |= {r for k in stores[function] for r in root.get(buffers[k], ())}
             case host.CallFunction(str(function), args, dst):
                 callee = functions[function]

@@ -21,6 +21,7 @@ from relaxlab.passes.lift_workspace import lift_workspace
 from relaxlab.passes.lower_to_libraries import lower_to_libraries
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.plan_memory import plan_memory
+from relaxlab.passes.replicate_small_kernels import replicate_small_kernels
 from relaxlab.passes.rewrite_layouts import rewrite_layouts
 from relaxlab.passes.schedule_kernels import schedule_kernels
 from relaxlab.passes.specialize_loop_functions import specialize_loop_functions
@@ -48,7 +49,12 @@ GRAPH_PASSES: tuple[Pass, ...] = (
 )
 """From operators to fused loop functions."""
 
-MEMORY_PASSES: tuple[Pass, ...] = (lift_workspace, expand_calls, plan_memory)
+MEMORY_PASSES: tuple[Pass, ...] = (
+    lift_workspace,
+    expand_calls,
+    replicate_small_kernels,
+    plan_memory,
+)
 """From calls of loop functions to explicit, planned memory."""
 
 

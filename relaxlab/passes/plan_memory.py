@@ -20,7 +20,13 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import all_bindings, map_blocks, replace_body, with_bindings
 from relaxlab.passes.expand_calls import DEVICE, SCOPE
-from relaxlab.passes.liveness import Interval, Liveness, liveness_of
+from relaxlab.passes.liveness import (
+    PER_THREAD,
+    Interval,
+    Liveness,
+    is_per_thread,
+    liveness_of,
+)
 from relaxlab.tracing import note
 
 ALIGN = 64
@@ -53,9 +59,11 @@ class Placement:
 @dataclass(frozen=True, slots=True)
 class Arena:
     """One storage: allocated at entry (`after` None) or after the `match_cast` that binds the last
-    symbol that its size needs. `apart` is the size of its tensors without reuse."""
+    symbol that its size needs. `apart` is the size of its tensors without reuse. With the scope
+    `local` there is one for each thread."""
 
     after: graph.MatchCast | None
+    scope: graph.Expr
     size: expr.PrimExpr
     apart: expr.PrimExpr
     placements: tuple[Placement, ...]
@@ -88,14 +96,17 @@ def memory_plan_of(fn: graph.Function, mod: Module, *, use_bounds: bool = True) 
     """The plan for the allocations of an expanded function."""
     live = liveness_of(fn, mod)
     bounds: Mapping[str, int] = fn.attrs.get("tir_var_upper_bound", {}) if use_bounds else {}
-    groups: dict[graph.MatchCast | None, list[Interval]] = {}
+    groups: dict[tuple[graph.MatchCast | None, graph.Expr], list[Interval]] = {}
     unplanned: list[tuple[graph.Var, str]] = []
     for interval in live.intervals.values():
         if interval.escapes is not None:
             unplanned.append((interval.var, interval.escapes))
         else:
-            groups.setdefault(_known_after(interval, live), []).append(interval)
-    arenas = tuple(_arena(after, items, bounds) for after, items in groups.items())
+            scope = PER_THREAD if is_per_thread(interval.binding.value) else SCOPE
+            groups.setdefault((_known_after(interval, live), scope), []).append(interval)
+    arenas = tuple(
+        _arena(after, scope, items, bounds) for (after, scope), items in groups.items()
+    )
     return MemoryPlan(arenas, tuple(unplanned))
 
 
@@ -110,7 +121,10 @@ def _known_after(interval: Interval, live: Liveness) -> graph.MatchCast | None:
 
 
 def _arena(
-    after: graph.MatchCast | None, items: list[Interval], bounds: Mapping[str, int]
+    after: graph.MatchCast | None,
+    scope: graph.Expr,
+    items: list[Interval],
+    bounds: Mapping[str, int],
 ) -> Arena:
     sizes = _sizes(items, bounds)
     if any(factors for _, factors in sizes):  # a symbol without a bound: keep all sizes symbolic
@@ -129,7 +143,7 @@ def _arena(
             placed[i.var] = Placement(i.var, i.start, i.end, size, offset, reuses)
         base = base + unit * total
         apart = apart + unit * sum(units for _, units in members)
-    return Arena(after, base, apart, tuple(placed[i.var] for i in items))
+    return Arena(after, scope, base, apart, tuple(placed[i.var] for i in items))
 
 
 def _sizes(items: list[Interval], bounds: Mapping[str, int]) -> list[tuple[int, Factors]]:
@@ -219,14 +233,14 @@ def _under(
 def _apply(fn: graph.Function, plan: MemoryPlan) -> graph.Function:
     if not plan.arenas:
         return fn
-    storages: dict[graph.MatchCast | None, graph.VarBinding] = {}
+    storages: dict[graph.MatchCast | None, list[graph.Binding]] = {}
     tensors: dict[graph.Var, graph.Call] = {}
     for k, arena in enumerate(plan.arenas):
         var = graph.Var(f"storage{k}" if k else "storage", types.ObjectType())
         size = graph.ShapeExpr((arena.size,))
-        args = (size, DEVICE, SCOPE, graph.DataTypeImm("uint8"))
+        args = (size, DEVICE, arena.scope, graph.DataTypeImm("uint8"))
         call = graph.Call(graph.Op("memory.alloc_storage"), args)
-        storages[arena.after] = graph.VarBinding(call, var)
+        storages.setdefault(arena.after, []).append(graph.VarBinding(call, var))
         tensors |= {p.var: _tensor_at(var, p) for p in arena.placements}
 
     def block(blk: graph.BindingBlock) -> graph.BindingBlock:
@@ -235,14 +249,14 @@ def _apply(fn: graph.Function, plan: MemoryPlan) -> graph.Function:
             call = tensors.get(b.var)
             new.append(b if call is None else replace(b, value=call))  # type: ignore[call-arg]
             if isinstance(b, graph.MatchCast) and b in storages:
-                new.append(storages[b])
+                new += storages[b]
         return with_bindings(blk, new)
 
     planned = map_blocks(fn, block)
     if None not in storages:
         return planned
     first, *rest = planned.body.blocks
-    first = replace(first, bindings=(storages[None], *first.bindings))
+    first = replace(first, bindings=(*storages[None], *first.bindings))
     return replace_body(planned, replace(planned.body, blocks=(first, *rest)))
 
 
@@ -258,7 +272,8 @@ def _explain(name: str, plan: MemoryPlan) -> None:
         for p in arena.placements:
             over = f", where {' and '.join(p.reuses)} lay" if p.reuses else ""
             note("plan_memory", f"{name}.{p.var.name}", f"{p.size} bytes at {p.offset}{over}")
-        reason = f"an arena of {arena.size} bytes; without reuse {arena.apart}"
+        each = " for each thread" if arena.scope == PER_THREAD else ""
+        reason = f"an arena of {arena.size} bytes{each}; without reuse {arena.apart}"
         note("plan_memory", name, reason)
     for var, reason in plan.unplanned:
         note("plan_memory", f"{name}.{var.name}", f"allocated apart: {reason}", applied=False)

@@ -49,6 +49,8 @@ class _Rewriter:
         self.changed = changed
         self.made: dict[str, loops.PrimFunc] = {}
         self.names: dict[str, str] = {}
+        # Layers call the same functions with matrices of the same shape over and over.
+        self.known: dict[object, tuple[str, loops.PrimFunc, types.Type]] = {}
 
     def block(self, name: str, blk: graph.BindingBlock) -> graph.BindingBlock:
         kind = graph.DataflowVar if isinstance(blk, graph.DataflowBlock) else graph.Var
@@ -78,15 +80,22 @@ class _Rewriter:
         ty = leaf_type(arg)
         shape = known_shape(ty)
         assert shape is not None and isinstance(ty, types.TensorType) and ty.dtype is not None
-        func, new_shape = relayout_function(shape, ty.dtype, index_map)
+        key = (shape, ty.dtype, id(index_map))
+        if key not in self.known:
+            func, new_shape = relayout_function(shape, ty.dtype, index_map)
+            self.known[key] = self.name(func), func, types.TensorType(new_shape, ty.dtype)
+        name, func, out = self.known[key]
+        symbols = tuple(p for p in func.params if isinstance(p, expr.Var))
+        return TirCall(name, (arg,), symbols, (out,))
+
+    def name(self, func: loops.PrimFunc) -> str:
+        """The name of a relayout function, the same for equal ones."""
         key = structural_key(func)
         if key not in self.names:
             taken = Module.of({**dict(self.mod.functions), **self.made})
             self.names[key] = taken.fresh_name("relayout")
             self.made[self.names[key]] = func
-        symbols = tuple(p for p in func.params if isinstance(p, expr.Var))
-        out = types.TensorType(new_shape, ty.dtype)
-        return TirCall(self.names[key], (arg,), symbols, (out,))
+        return self.names[key]
 
 
 def relayout_function(

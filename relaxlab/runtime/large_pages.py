@@ -1,12 +1,14 @@
 """Arrays in memory with large pages.
 
-A model's weights are read front to back once per token. With 4 KB pages the page tables limit how
-far ahead a core can ask for memory; with 2 MB pages, where the system grants them, it reads
-several times faster (see benchmarks/NOTES.md).
+A model's weights and cached keys and values are read front to back once per token. With 4 KB pages
+the page tables limit how far ahead a core can ask for memory; with 2 MB pages, where the system
+grants them, it reads several times faster (see benchmarks/NOTES.md).
 """
 
 from __future__ import annotations
 
+import ctypes
+import math
 import mmap
 from collections.abc import Iterable
 from typing import Any
@@ -37,6 +39,25 @@ def in_large_pages(arrays: Iterable[Array]) -> list[Array]:
         result.append(place)
         used += -(-size // ALIGN) * ALIGN
     return result
+
+
+def zeros_in_large_pages(shapes: Iterable[tuple[int, ...]], dtype: str) -> list[Array]:
+    """Arrays of zeros, one after the other. A page takes memory once it is written to."""
+    itemsize = np.dtype(dtype).itemsize
+    sizes = [(shape, -(-math.prod(shape) * itemsize // ALIGN) * ALIGN) for shape in shapes]
+    region = _region(sum(size for _, size in sizes))
+    result: list[Array] = []
+    for shape, size in sizes:
+        used, region = region[: math.prod(shape) * itemsize], region[size:]
+        result.append(used.view(dtype).reshape(shape))
+    return result
+
+
+def return_free_memory() -> None:
+    """Give memory that was freed back to the system, where the C library keeps it (glibc)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(ctypes.c_size_t(0))
 
 
 def _region(size: int) -> Array:

@@ -21,7 +21,7 @@ from relaxlab.codegen.llvm.blas import FUNCTIONS, call_blas
 from relaxlab.codegen.llvm.builder import Builder, Value, float_value, int_value, llvm_type
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
 from relaxlab.codegen.llvm.statements import Team, barrier
-from relaxlab.codegen.llvm.support import CONTEXT, TOO_MUCH, symbol_of
+from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, TOO_MUCH, symbol_of
 from relaxlab.ir import expr, types
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.node import Node, rewrite
@@ -259,16 +259,16 @@ class HostEmitter:
                 self.regs[dst] = Reg(dims=[self.scalar(d) for d in dims])
             case host.MakeScalar(dst, value):
                 self.regs[dst] = Reg(scalar=self.scalar(value))
-            case host.AllocStorage(dst, size):
-                self.regs[dst] = Reg(self.storage(i, self.storage_bytes(size)))
+            case host.AllocStorage(dst):
+                self.regs[dst] = Reg(self.storage(i))
             case host.Alloc(dst, _):
                 self.regs[dst] = Reg()
                 size = self.bytes(dst)
                 self.regs[dst] = Reg(self.allocate(size))
             case host.View(dst, base, offset):
                 self.view(dst, base, offset)
-            case host.CallKernel(function, buffers, scalars):
-                self.kernel(function, buffers, scalars)
+            case host.CallKernel():
+                self.kernel(i)
             case host.CallFunction():
                 self.call_function(i)
             case host.CallPacked():
@@ -331,8 +331,23 @@ class HostEmitter:
             return ty.shape[axis]
         return None
 
-    def storage(self, i: host.AllocStorage, size: str) -> str:
-        """Planned memory: kept between calls of an entry function, grown when too small."""
+    def storage(self, i: host.AllocStorage) -> str:
+        """Planned memory; where each thread has its own, this thread's part of it."""
+        size = self.storage_bytes(i.size)
+        if not i.per_thread:
+            return self.planned(i, size)
+        # Threads that write keep off each other's cache lines and the ones prefetched with them.
+        padded = self.b.emit(f"add i64 {size}, {2 * BLOCK_HEADER}")
+        whole, overflow = self.checked_product(
+            Value("int64", padded), Value("int64", "%threads", nonneg=True)
+        )
+        total = self.b.emit(f"select i1 {overflow.text}, i64 {TOO_MUCH}, i64 {whole.text}")
+        start = self.planned(i, total)
+        offset = self.b.emit(f"mul i64 {padded}, %thread")
+        return self.b.emit(f"getelementptr inbounds i8, ptr {start}, i64 {offset}", "p")
+
+    def planned(self, i: host.AllocStorage, size: str) -> str:
+        """Memory kept between calls of an entry function, grown when too small."""
         if not self.is_entry:
             return self.allocate(size)
         self.arenas.append(i)
@@ -364,13 +379,12 @@ class HostEmitter:
             address = self.b.emit(f"getelementptr inbounds i8, ptr {address}, i64 {by.text}", "p")
         self.regs[dst] = Reg(address)
 
-    def kernel(
-        self, function: str, buffers: tuple[int, ...], scalars: tuple[expr.PrimExpr, ...]
-    ) -> None:
-        args = [("ptr", self.regs[r].address) for r in buffers]
-        values = [self.scalar(e) for e in scalars]
+    def kernel(self, i: host.CallKernel) -> None:
+        function = i.function
+        args = [("ptr", self.regs[r].address) for r in i.buffers]
+        values = [self.scalar(e) for e in i.scalars]
         args += [(v.ty, v.text or "") for v in values]
-        args += _TEAM_ARGS
+        args += [("i64", "0"), ("i64", "1")] if i.alone else _TEAM_ARGS
         failures = self.failures[function]
         if not failures:
             self.b.call(symbol_of(function), "void", args)
