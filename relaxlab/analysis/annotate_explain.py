@@ -16,31 +16,33 @@ from relaxlab.tracing import note
 def explain_lost_shape(
     function: str, var: graph.Var, value: graph.Expr, ty: Type, analyzer: Analyzer
 ) -> None:
-    """Note it when a call of an operator on tensors of known shape gives an unknown shape."""
-    if not isinstance(value, graph.Call) or not isinstance(value.op, graph.Op):
+    """Note it when a shape is unknown although all that it comes from is known: the result of an
+    operator, of a function (its signature says no more), or of two branches."""
+    if not isinstance(ty, TensorType) or ty.shape is not None:
         return
-    if value.ty_args or not _lost(ty):
+    match value:
+        case graph.Call(graph.Op(name), args) if not value.ty_args:
+            source, reason = f"R.{name} of", "its shape depends on the values"
+        case graph.Call(graph.GlobalVar(name), args):
+            source, reason = f"{name} of", f"the signature of {name} says no more"
+        case graph.If(_, yes, no):
+            args, source, reason = (yes.body, no.body), "one of", "which one is not known"
+        case _:
+            return
+    known = [t for a in args for t in _tensors(a)]
+    if not known or any(t.shape is None for t in known):
         return
-    args = [t for a in value.args for t in _tensors(a)]
-    if not args or any(t.shape is None for t in args):
-        return
-    texts = " and ".join(dict.fromkeys(map(str, args)))
-    open_pair = _unproved_pair(args, analyzer)
-    if open_pair is None:
-        why = "its shape depends on the values"
-    else:
-        why = f"whether {open_pair[0]} equals {open_pair[1]} is not known"
+    texts = " and ".join(dict.fromkeys(map(str, known)))
+    operator = isinstance(value, graph.Call) and isinstance(value.op, graph.Op)
+    pair = _unproved_pair(known, analyzer) if operator else None
+    if pair is not None:
+        reason = f"whether {pair[0]} equals {pair[1]} is not known"
+    remedy = _remedy(var.name, ty, known, like_first=pair is not None)
     note(
-        "deduce",
-        f"{function}.{var.name}",
-        f"R.{value.op.name} of {texts} gives only {ty}: {why}; "
-        f"a match_cast brings it back: {_remedy(var.name, ty, args, open_pair is not None)}",
+        "deduce", f"{function}.{var.name}",
+        f"{source} {texts} gives only {ty}: {reason}; a match_cast brings it back: {remedy}",
         applied=False,
-    )
-
-
-def _lost(ty: Type) -> bool:
-    return isinstance(ty, TensorType) and ty.shape is None
+    )  # fmt: skip
 
 
 def _tensors(a: graph.Expr) -> Iterable[TensorType]:
@@ -66,15 +68,15 @@ def _unproved_pair(
     return None
 
 
-def _remedy(name: str, ty: Type, args: list[TensorType], like_first: bool) -> str:
-    assert isinstance(ty, TensorType)
-    if like_first:
-        ranked = [a for a in args if a.ndim == ty.ndim]
-        claim: Type = TensorType(ranked[0].shape, ty.dtype) if ranked else ty
+def _remedy(name: str, ty: TensorType, known: list[TensorType], like_first: bool) -> str:
+    """A line that can be added to the program as it is."""
+    ranked = [t.shape for t in known if t.ndim == ty.ndim and t.shape is not None]
+    if like_first and ranked:
+        dims = [f'"{d}"' if symbols_in(d) else str(d) for d in ranked[0]]
     elif ty.ndim >= 0:
-        used = {s.name for a in args for s in symbols_in(a)}
-        fresh = [s for s in "mkpqrstuvw" if s not in used]
-        claim = TensorType(tuple(expr.Var(fresh[i]) for i in range(ty.ndim)), ty.dtype)
+        dims = [f'"{name}_{i}"' for i in range(ty.ndim)]  # new symbols, of no other dimension
     else:
-        claim = ty
-    return f"{name} = R.match_cast({name}, {claim})"
+        dims = ["..."]
+    shape = f"({dims[0]},)" if len(dims) == 1 else f"({', '.join(dims)})"
+    dtype = f', "{ty.dtype}"' if ty.dtype else ""
+    return f"{name} = R.match_cast({name}, R.Tensor({shape}{dtype}))"
