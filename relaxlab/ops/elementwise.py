@@ -382,7 +382,19 @@ define(
 def _masked_fill_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, mask = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
     require_dtype(call, mask, DTYPE_TESTS["bool"], "bool", 1)
+    value = attr(call, "value")
+    if x.dtype is not None and isinstance(value, int | float) and not _holds(x.dtype, value):
+        raise fail(call, f"{x.dtype} cannot hold the value {value}")
     return broadcast_types(call, x.dtype, x, mask)
+
+
+def _holds(dtype: str, value: float) -> bool:
+    """Whether a value may fill a tensor: floats are rounded, integers must be exact."""
+    if is_float(dtype):
+        return True
+    low, high = te.lowest(dtype), te.highest(dtype)
+    assert isinstance(low, expr.IntImm) and isinstance(high, expr.IntImm)
+    return value == value // 1 and low.value <= value <= high.value
 
 
 def _masked_fill_emit(

@@ -255,6 +255,8 @@ def _einsum_extents(
 def _einsum_infer(call: graph.Call, tys: TypesOf) -> Type:
     fields = tensor_tuple_arg(call, tys, 0)
     dtype = common_dtype(call, *fields)
+    if dtype == "bool":
+        raise fail(call, "takes numbers, not bool", "convert with R.astype")
     if any(f.ndim < 0 for f in fields):
         return TensorType(None, dtype)
     inputs, output = _einsum_labels(call, [f.ndim for f in fields])
