@@ -65,12 +65,8 @@ class M:
         return R.nn.relu(R.matmul(x, w))
 
     @R.function
-    def floats(x: R.Tensor(("n", 100), "float32"), w: R.Tensor((72, 100), "float32")):
-        return R.nn.softmax(R.linear(x, w))
-
-    @R.function
-    def columns(x: R.Tensor(("n", 300), "float32")):
-        return R.sum(x, axis=[0]), R.argmax(x, axis=0), R.max(x)
+    def rows(x: R.Tensor(("n", 300), "float32")):
+        return R.nn.softmax(x), R.argmax(x, axis=1), R.max(x)
 """
 
 
@@ -81,7 +77,7 @@ def test_products_and_reductions(tmp_path: Path) -> None:
     machine = VirtualMachine(cuda.program, _kernels(cuda, CpuCuda(cuda.source, tmp_path)))
     rng = np.random.default_rng(0)
     for name in cuda.program.functions:
-        for n in (1, 64, 67):
+        for n in (1, 67):
             params = cuda.program.functions[name].params
             args = [random_tensor(rng, p.ty, n) for p in params]
             got, want = machine.run(name, *args), interpret(mod, name, *args)

@@ -1,0 +1,153 @@
+"""Which rule schedules which kernel for a GPU, and what comes out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from relaxlab.codegen.cuda.lower import lower_launches
+from relaxlab.ir.expr import IntImm
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.module import Module
+from relaxlab.ir.target import Target
+from relaxlab.models.llama import Llama
+from relaxlab.models.loader import open_model
+from relaxlab.passes.base import Pipeline
+from relaxlab.passes.pipeline import GRAPH_PASSES, cuda_pipeline
+from relaxlab.passes.schedule_kernels import schedule_kernels
+from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.simt import simt
+from relaxlab.schedule.rules_gpu import rules
+from relaxlab.script.parser import parse
+from relaxlab.testing.op_cases import FAMILIES
+from relaxlab.testing.op_check import CaseProgram, compare, concrete_call
+from relaxlab.tracing import Trace
+
+SCHEDULED = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target.cuda())))
+
+PROGRAM = """
+from relaxlab.script import ir as I, relax as R, tir as T
+@I.ir_module
+class M:
+    @R.function
+    def main(
+        x: R.Tensor(("n", 96), "float32"),
+        w: R.Tensor((80, 96), "float32"),
+        q: R.Tensor((1, "n", 2, 16), "float32"),
+    ):
+        with R.dataflow():
+            a = R.nn.gelu(x) + R.const(1.0, "float32")
+            b = R.nn.softmax(a)
+            c = R.linear(b, w)
+            d = R.argsort(c)
+            e = R.nn.attention(q, q, q)
+            R.output(a, b, c, d, e)
+        return a, b, c, d, e
+"""
+
+
+def rule_of(trace: Trace) -> dict[str, str]:
+    notes = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.rewrites]
+    return {w.subject: w.reason.removeprefix("scheduled by the rule ") for w in notes if w.applied}
+
+
+def test_rules_by_kind() -> None:
+    found = rule_of(SCHEDULED.run(parse(PROGRAM)))
+    kinds = {name.split("_")[-1]: rule for name, rule in found.items()}
+    assert kinds == {
+        "add": "elementwise", "softmax": "rows", "linear": "matmul", "argsort": "elementwise",
+        "attention": "attention",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [1, 3, 70])
+def test_the_threads_compute_what_the_program_says(n: int) -> None:
+    mod = parse(PROGRAM)
+    rng = np.random.default_rng(n)
+    shapes = [(n, 96), (80, 96), (1, n, 2, 16)]
+    args = [rng.normal(size=s).astype("float32") for s in shapes]
+    report = simt(SCHEDULED.run(mod).result, "main", *args).check()
+    for got, want in zip(report.result, interpret(mod, "main", *args), strict=True):
+        if want.dtype == np.float32:
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+        else:  # the order of sums that differ in the last bit
+            assert (np.sort(got) == np.sort(want)).all()
+
+
+def test_symbolic_rows_have_a_version_for_one_row() -> None:
+    mod = SCHEDULED.run(parse(PROGRAM)).result
+    kernel = lower_launches(mod.loop_functions()["linear"], "linear")
+    single, several = kernel.launches
+    assert str(single.condition) == "n == 1" and not single.shared
+    assert [str(d) for d in single.extents("threadIdx")] == ["32", "8", "1"]
+    assert [str(d) for d in several.extents("threadIdx")] == ["16", "16", "1"]
+    assert {b.name for b in several.shared} == {"B_shared", "A_shared"} or len(several.shared) == 2
+    (sums,) = several.local
+    assert [str(d) for d in sums.shape] == ["4", "4"]
+
+
+def test_scores_of_bounded_length_stay_in_shared_memory() -> None:
+    text = PROGRAM.replace('(1, "n", 2, 16)', "(1, 40, 2, 16)")
+    mod = SCHEDULED.run(parse(text)).result
+    (launch,) = lower_launches(mod.loop_functions()["attention"], "attention").launches
+    assert sum(math.prod(d.value for d in b.shape if isinstance(d, IntImm)) for b in launch.shared)
+    assert not [b for b in launch.buffers if b not in mod.loop_functions()["attention"].buffers]
+
+
+def test_no_kernel_of_the_model_is_left_to_the_fallback() -> None:
+    checkpoint = open_model("tiny")
+    llama = Llama(checkpoint.config, checkpoint.formats, max_context=256)
+    module, _ = llama.build(bounds={"s": 128, "p": 256})
+    found = rule_of(cuda_pipeline().run(module))
+    assert set(found.values()) == {"elementwise", "rows", "matmul", "attention"}
+    assert {r for name, r in found.items() if "linear" in name} == {"matmul"}
+
+
+ONE_THREAD = {"index_put"}
+"""Operators in which a later update may overwrite an earlier one, wherever it is."""
+
+
+def test_every_kernel_of_the_operators_is_bound_to_threads() -> None:
+    """One use of each; kernels of one thread compute one result, or have an order to keep."""
+    cases = {case.op: case for family in FAMILIES.values() for case in reversed(family())}
+    functions = {
+        f"case{i}": CaseProgram(c, c.sizes[0], symbolic=True).function()
+        for i, c in enumerate(cases.values())
+    }
+    mod = SCHEDULED.run(Module.of(functions)).result
+    alone = {
+        name
+        for name, func in mod.loop_functions().items()
+        for launch in lower_launches(func, name).launches
+        if {str(e) for e in launch.extents("threadIdx")} == {"1"} and _results(func) > 1
+    }
+    assert alone == ONE_THREAD
+
+
+def _results(func: PrimFunc) -> int:
+    shape = func.buffers[-1].shape
+    return math.prod(d.value if isinstance(d, IntImm) else 2 for d in shape)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_operators_on_threads(family: str) -> None:
+    """One use of each operator on the SIMT interpreter against its reference."""
+    ones = {case.op: case for case in reversed(FAMILIES[family]())}
+    cases = {f"case{i}": c for i, c in enumerate(ones.values())}
+    functions = {n: CaseProgram(c, c.sizes[0], symbolic=True).function() for n, c in cases.items()}
+    mod = SCHEDULED.run(Module.of(functions)).result
+    for name, case in cases.items():
+        for seed, env in enumerate(case.sizes[:2]):
+            arrays, expected = concrete_call(case, env, seed)
+            got = simt(mod, name, *arrays, tuple(env.values())).check().result
+            results = got if isinstance(got, tuple | list) else (got,)
+            for result, want in zip(results, expected, strict=True):
+                compare(np.asarray(result), want, f"{case} with {dict(env)}, seed={seed}")
+
+
+def test_rules_are_tried_from_the_particular_to_the_general() -> None:
+    assert [name for name, _ in rules()] == [
+        "elementwise", "attention", "matmul", "rows", "fallback",
+    ]  # fmt: skip
