@@ -48,6 +48,10 @@ class Kernel:
     needs: dict[int, frozenset[Var] | None] = field(
         default_factory=dict[int, "frozenset[Var] | None"]
     )
+    place_needs: dict[int, frozenset[Var] | None] = field(
+        default_factory=dict[int, "frozenset[Var] | None"]
+    )
+    constants: dict[int, Any] = field(default_factory=dict[int, Any])
     independent: dict[int, bool] = field(default_factory=dict[int, bool])
 
     def site(self, stmt: loops.Stmt, access: BufferLoad | BufferStore) -> int:
@@ -72,6 +76,25 @@ class Kernel:
         if key not in self.needs:
             self.needs[key] = _needs(e)
         return self.needs[key]
+
+    def needs_of_all(
+        self, access: BufferLoad | BufferStore, indices: tuple[expr.PrimExpr, ...]
+    ) -> frozenset[Var] | None:
+        """The variables that the place of an access depends on; None as in `needs_of`."""
+        key = id(access)
+        if key not in self.place_needs:
+            each = [self.needs_of(i) for i in indices]
+            known = [n for n in each if n is not None]
+            needs = frozenset[Var]().union(*known) if len(known) == len(each) else None
+            self.place_needs[key] = needs
+        return self.place_needs[key]
+
+    def constant(self, e: expr.IntImm | expr.FloatImm) -> Any:
+        """The NumPy scalar of a constant."""
+        key = id(e)
+        if key not in self.constants:
+            self.constants[key] = np.asarray(e.value).astype(numpy_dtype(e.dtype))[()]
+        return self.constants[key]
 
     def is_independent(self, loop: loops.For) -> bool:
         """Whether the iterations of a loop may run at once: statement by statement instead of one

@@ -25,8 +25,8 @@ class Clock:
     """When the threads of each block that runs, and of each of its warps, met last.
 
     `now` counts meetings; `blocks` (one entry per block) and `warps` (blocks x warps) hold its
-    value after the last one of each. `first` is the number of the first block that runs,
-    `threads` how many a block has.
+    value after the last one of each, `oldest` the least of `blocks`. `first` is the number of the
+    first block that runs, `threads` how many a block has.
     """
 
     first: int
@@ -34,6 +34,7 @@ class Clock:
     blocks: Array
     warps: Array
     now: int = 0
+    oldest: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class History:
         `numbers` now; None if everywhere."""
         time = self.time[at]
         latest = int(time.max(initial=-1))
-        if latest < 0 or (self.per_block and latest < clock.blocks.min()):
+        if latest < 0 or (self.per_block and latest < clock.oldest):
             return None
         low, high = self.low[at] >> _SITE_BITS, self.high[at] >> _SITE_BITS
         blocks, threads = np.divmod(numbers, clock.threads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
@@ -164,8 +165,10 @@ class SimtReport:
         many = len(self.problems)
         verdict = f"{many} problem{'s' * (many != 1)}" if many else "no problems"
         lines = [f"{self.name}: {verdict}"]
-        for launch in self.launches:
-            lines += [f"  {line}" for line in str(launch).splitlines()]
+        for text, count in Counter(map(str, self.launches)).items():
+            head, *rest = text.splitlines()
+            lines += [f"  {head}{f', {count} times' if count > 1 else ''}"]
+            lines += [f"  {line}" for line in rest]
         for problem in self.problems:
             lines += ["", *str(problem).splitlines()]
         return "\n".join(lines)

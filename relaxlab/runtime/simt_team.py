@@ -24,7 +24,7 @@ from relaxlab.runtime.simt_kernel import Kernel, statement_text
 from relaxlab.runtime.simt_memory import Clock, LocalMemory, Memory, Race
 from relaxlab.runtime.simt_points import Points
 from relaxlab.runtime.simt_report import ProblemKind, Thread
-from relaxlab.runtime.simt_values import BINARY, DIVISIONS, constant, divide, intrinsic
+from relaxlab.runtime.simt_values import BINARY, DIVISIONS, divide, intrinsic
 
 _WHOLE_NUMBERS = "iu"
 
@@ -131,15 +131,16 @@ class Team:
     def _if(self, s: loops.IfThenElse, p: Points) -> None:
         self.stmt = s
         holds = self.value(s.condition, p)
-        for case, where in ((s.then_case, holds), (s.else_case, np.logical_not(holds))):
+        for case, wanted in ((s.then_case, True), (s.else_case, False)):
             if case is None:
                 continue
-            if isinstance(where, np.ndarray) and not where.all():
-                at = np.flatnonzero(where)
-                if len(at):
-                    self.execute(case, p.narrow(at, s))
-            elif np.all(where):
-                self.execute(case, p)
+            if not isinstance(holds, np.ndarray):
+                if holds == wanted:
+                    self.execute(case, p)
+                continue
+            at = np.flatnonzero(holds if wanted else ~holds)
+            if len(at):
+                self.execute(case, p if len(at) == len(p) else p.narrow(at, s))
 
     def _while(self, s: loops.While, p: Points) -> None:
         while True:
@@ -185,7 +186,7 @@ class Team:
             case Var(name):
                 return p.value(e, frozenset((e,)), lambda _: self._unbound(name))
             case expr.IntImm() | expr.FloatImm():
-                return p.value(e, frozenset(), lambda _: constant(e))
+                return self.kernel.constant(e)
             case expr.BinaryOp():
                 needs = self.kernel.needs_of(e)
                 if needs is None:
@@ -254,14 +255,12 @@ class Team:
         self, buffer: Buffer, access: BufferLoad | BufferStore,
         indices: tuple[PrimExpr, ...], p: Points,
     ) -> Any:  # fmt: skip
-        """The number of the element in the buffer; -1 outside of the buffer."""
-        needs: set[Var] = set()
-        for i in indices:
-            own = self.kernel.needs_of(i)
-            if own is None:
-                return self._flat(buffer, indices, p)
-            needs |= own
-        return p.value(id(access), frozenset(needs), lambda q: self._flat(buffer, indices, q))
+        """The number of the element in the buffer, an int where all points have the same; -1
+        outside of the buffer."""
+        needs = self.kernel.needs_of_all(access, indices)
+        if needs is None:
+            return self._flat(buffer, indices, p)
+        return p.value(id(access), needs, lambda q: self._flat(buffer, indices, q))
 
     def _flat(self, buffer: Buffer, indices: tuple[PrimExpr, ...], p: Points) -> Any:
         shape = self._shape(buffer)
@@ -269,21 +268,28 @@ class Team:
             raise ExecutionError(
                 f"{buffer.name} has {len(shape)} dimensions but {len(indices)} indices"
             )
-        flat: Any = np.int64(0)
-        outside: Any = np.False_
+        flat: Any = 0
+        outside: Any = False
         for i, extent in zip(indices, shape, strict=True):
-            index = np.asarray(self.value(i, p)).astype(np.int64, copy=False)[()]
-            if index.min() < 0 or index.max() >= extent:
-                outside = outside | (index < 0) | (index >= extent)
+            index = self.value(i, p)
+            if not isinstance(index, np.ndarray):
+                index = int(index)
+                outside = outside | (not 0 <= index < extent)
+            else:
+                index = index.astype(np.int64, copy=False)
+                if index.min() < 0 or index.max() >= extent:
+                    outside = outside | (index < 0) | (index >= extent)
             flat = flat * extent + index
-        return np.where(outside, np.int64(-1), flat)[()] if np.any(outside) else flat
+        if outside is False:
+            return flat
+        return -1 if outside is True else np.where(outside, np.int64(-1), flat)
 
     def _inside(
         self, access: BufferLoad | BufferStore, buffer: Buffer, indices: tuple[PrimExpr, ...],
         flat: Any, p: Points,
     ) -> tuple[Array | None, Points, Any]:  # fmt: skip
         """The points whose access stays in the buffer (positions, or None: all) and theirs."""
-        if flat.min() >= 0:
+        if (flat.min() if isinstance(flat, np.ndarray) else flat) >= 0:
             return None, p, flat
         outside = np.flatnonzero(p.spread_out(flat) < 0)
         index = tuple(int(p.spread_out(self.value(i, p))[outside[0]]) for i in indices)
@@ -314,16 +320,14 @@ class Team:
             return local.data[where].copy()
         memory, at = self._memory(e.buffer, flat, p)
         self._record(e, at, p)
-        if memory.histories is None and memory.written is None and not np.ndim(flat):
-            return memory.data[flat]
+        if memory.histories is None and memory.written is None:
+            return memory.data[flat]  # only ever read
         numbers, watcher = self._numbers(p), _Watcher(self, e, at, p)
         return memory.load(at, numbers, self.clock, watcher.site, watcher)
 
     def _registers(self, flat: Any, p: Points) -> Any:
         """The index of the elements of a local buffer."""
-        if p.whole:
-            return flat if not np.ndim(flat) else (flat, p.lanes)
-        return (flat, p.lanes)
+        return flat if p.whole and isinstance(flat, int) else (flat, p.lanes)
 
     def _memory(self, buffer: Buffer, flat: Any, p: Points) -> tuple[Memory, Array]:
         """The memory of a main or shared buffer, and the elements in it."""
@@ -367,6 +371,7 @@ class Team:
         self.clock.warps[np.broadcast_to(met, self.clock.warps.shape)] = self.clock.now
         if scope == "shared":
             self.clock.blocks[met[:, 0]] = self.clock.now
+            self.clock.oldest = int(self.clock.blocks.min())
             self.barriers += met[:, 0]
 
     def _meet(self, p: Points, size: int, kind: ProblemKind) -> Array:

@@ -28,11 +28,6 @@ DIVISIONS: dict[type[expr.PrimExpr], str] = {
 }  # fmt: skip
 
 
-def constant(e: expr.IntImm | expr.FloatImm) -> Any:
-    """The NumPy scalar of a constant."""
-    return np.asarray(e.value).astype(numpy_dtype(e.dtype))[()]
-
-
 def divide(e: expr.BinaryOp, a: Any, b: Any) -> Any:
     """One of the divisions; for integers `b` is not zero."""
     prefix = "float_" if is_float(e.dtype) else ""

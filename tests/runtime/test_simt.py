@@ -185,6 +185,31 @@ def test_what_one_thread_alone_can_do_wrong():
     np.testing.assert_array_equal(b[right], expected[right])
 
 
+@T.prim_func
+def scatter_rows(i: T.handle, b: T.handle):
+    n = T.int64()
+    I, B = T.match_buffer(i, (n, 5), "int64"), T.match_buffer(b, (n, 5), "int64")
+    for bx in T.thread_binding(n, thread="blockIdx.x"):
+        with T.block("row"):
+            to = T.alloc_buffer((1,), "int64", scope="local")
+            for tx in T.thread_binding(1, thread="threadIdx.x"):
+                to[0] = 0
+                for step in range(5):
+                    B[bx, to[0]] = step
+                    to[0] = I[bx, to[0]]
+
+
+def test_an_index_that_is_loaded_is_loaded_every_time():
+    chains = np.stack([RNG.permutation(np.arange(1, 5)) for _ in range(20)])
+    follow, expected = np.zeros((20, 5), np.int64), np.zeros((20, 5), np.int64)
+    for row, chain in enumerate(chains):
+        follow[row, [0, *chain[:-1]]] = chain
+        expected[row, chain] = np.arange(1, 5)
+    got = np.zeros((20, 5), np.int64)
+    run(scatter_rows, follow, got).check()
+    np.testing.assert_array_equal(got, expected)
+
+
 def test_arguments():
     a, b, c = floats(65), floats(65), np.zeros(65, "float32")
     with pytest.raises(ExecutionError, match="takes 3 arguments, got 2"):
