@@ -188,15 +188,15 @@ def test_what_one_thread_alone_can_do_wrong():
 @T.prim_func
 def scatter_rows(i: T.handle, b: T.handle):
     n = T.int64()
-    I, B = T.match_buffer(i, (n, 5), "int64"), T.match_buffer(b, (n, 5), "int64")
+    N, B = T.match_buffer(i, (n, 5), "int64"), T.match_buffer(b, (n, 5), "int64")
     for bx in T.thread_binding(n, thread="blockIdx.x"):
         with T.block("row"):
             to = T.alloc_buffer((1,), "int64", scope="local")
-            for tx in T.thread_binding(1, thread="threadIdx.x"):
+            for _tx in T.thread_binding(1, thread="threadIdx.x"):
                 to[0] = 0
                 for step in range(5):
                     B[bx, to[0]] = step
-                    to[0] = I[bx, to[0]]
+                    to[0] = N[bx, to[0]]
 
 
 def test_an_index_that_is_loaded_is_loaded_every_time():
