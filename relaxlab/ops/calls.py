@@ -152,12 +152,12 @@ define("invoke_pure_closure", params("closure args"), lambda c, t: _stated_type(
 
 
 def _closure_infer(call: graph.Call, tys: TypesOf) -> Type:
-    if not tys or not isinstance(tys[0], types.FuncType):
-        raise fail(call, f"func must be a function, is {tys[0] if tys else 'missing'}")
-    given = tys[1] if len(tys) > 1 else None
+    func, given = (tys[i] if i < len(tys) else None for i in range(2))
+    if not isinstance(func, types.FuncType):
+        raise fail(call, f"func must be a function, is {func}")
     if not isinstance(given, TupleType):
         raise fail(call, f"args must be a tuple, is {given}")
-    params = tys[0].params
+    params = func.params
     if params is not None and len(given.fields) > len(params):
         raise fail(call, f"{len(given.fields)} values for a function of {len(params)} parameters")
     return types.ObjectType()

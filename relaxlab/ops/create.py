@@ -218,7 +218,7 @@ define(
     _eye_like_infer,
     emit=_eye_emit,
     reference=lambda x, k=0, dtype=None: np.eye(
-        *x.shape, k, numpy_dtype(dtype) if dtype else x.dtype
+        x.shape[0], x.shape[1], k, numpy_dtype(dtype) if dtype else x.dtype
     ),
 )
 

@@ -366,7 +366,7 @@ def _avg_backward_emit(
     data, result = _layouts(call, 2)
     _, _, *extents = data.take(x.shape)
 
-    def share(window: Indices, _: Indices) -> PrimExpr:
+    def share(window: Indices, _at: Indices) -> PrimExpr:
         _, _, *spatial = result.take(window)
         value = scalar.wide(grad[window])
         count = _window_count(call, spatial, extents, _windows(call, 2))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.testing.op_check import OpCase, Shape, Symbol, T
 
@@ -108,7 +110,7 @@ def scatter() -> list[OpCase]:
     return cases + _points(far) + _slices()
 
 
-def _points(far: dict[str, object]) -> list[OpCase]:
+def _points(far: dict[str, Any]) -> list[OpCase]:
     near = {"dtype": "int64", "low": -2, "high": 1}
     adding = {"accumulate": True}
     return [
