@@ -6,6 +6,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -167,10 +168,9 @@ def _cupy() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # CuPy warns about the CUDA installations it looks for
         try:
-            import cupy
+            return import_module("cupy")
         except ImportError:
             return None
-    return cupy
 
 
 def _device_arch() -> str:

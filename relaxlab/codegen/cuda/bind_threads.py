@@ -124,7 +124,7 @@ class _Guards:
         if isinstance(s, For) and is_thread_loop(s):
             return replace(s, body=self.once(s.body, missing - {s.thread or ""}))
         if missing and not _is_comment(s) and self._closed(s):
-            first = [
+            first: list[PrimExpr] = [
                 expr.EQ(self.axes[a].var, const(0))
                 for a in sorted(missing)
                 if self.axes[a].extent != const(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -59,7 +59,7 @@ class _Writer:
         self.lines.append("  " * self.depth + text if text else "")
 
     @contextmanager
-    def braces(self, head: str) -> Iterator[None]:
+    def braces(self, head: str) -> Generator[None]:
         self.put(f"{head} {{")
         self.depth += 1
         yield
@@ -159,7 +159,7 @@ class _Writer:
                 raise CodegenError(f"no CUDA row for {type(s).__name__} in {self.launch.name!r}")
 
     @contextmanager
-    def assuming(self, condition: expr.PrimExpr) -> Iterator[None]:
+    def assuming(self, condition: expr.PrimExpr) -> Generator[None]:
         with self.an.assuming(condition):
             yield
 

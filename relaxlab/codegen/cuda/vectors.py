@@ -27,7 +27,7 @@ from relaxlab.ir.loops import (
     Stmt,
     seq,
 )
-from relaxlab.ir.node import Node, children
+from relaxlab.ir.node import Node, children, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.tree import conjuncts
 
@@ -134,8 +134,9 @@ def _eager_loads(e: Node) -> Iterator[BufferLoad]:
 def _together(access: BufferLoad | BufferStore, lane: Var, lanes: int, an: Analyzer) -> bool:
     """Whether the lanes access neighbours, the first at a multiple of the access's size."""
     buffer: Buffer = access.buffer
-    if buffer.scope != "global" or any(isinstance(n, BufferLoad) for i in access.indices
-                                       for n in _eager_loads(i)):  # fmt: skip
+    if buffer.scope != "global" or any(
+        isinstance(n, BufferLoad) for i in access.indices for n in walk(i)
+    ):
         return False
     size = bytes_of(buffer.dtype)
     unit = min(lanes, ACCESS_BYTES // size)
