@@ -53,6 +53,8 @@ class Pass:
         return dataclasses.replace(self, options=dataclasses.replace(self.options, **changes))
 
     def __str__(self) -> str:
+        if type(self.options).__str__ is not object.__str__:  # options that say it better
+            return f"{self.name}({self.options})"
         shown = [
             f"{f.name}={getattr(self.options, f.name)}"
             for f in dataclasses.fields(self.options)

@@ -1,5 +1,6 @@
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from relaxlab.ir.diagnostics import Diagnostic
@@ -12,10 +13,12 @@ from relaxlab.passes.base import (
     find_pass,
     module_pass,
 )
+from relaxlab.passes.bind_params import bind_params
 from relaxlab.passes.expand_calls import expand_calls
 from relaxlab.passes.fuse_ops import fuse_ops
 from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.normalize import normalize
+from relaxlab.passes.patterns import is_const, is_op, rewrite_call, wildcard
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.passes.plan_memory import plan_memory
 from relaxlab.script import ir as I
@@ -93,6 +96,15 @@ def test_a_pipeline_prints_its_passes_and_options():
         "  1 normalize",
         "  2 test_rename(amount=3)",
         "  3 test_rename",
+    ]
+
+
+def test_options_may_print_themselves():
+    weights = bind_params.with_options(params={"w": np.zeros((1000, 1000))})
+    swap = rewrite_call(is_op("add")(wildcard(), is_const(0.0)), lambda call, m: None, "no_zero")
+    assert str(Pipeline((weights, swap), None)).splitlines() == [
+        "  1 bind_params(main: w)",
+        '  2 no_zero(is_op("add")(wildcard(), is_const(0.0)))',
     ]
 
 

@@ -8,7 +8,13 @@ import relaxlab as rl
 from relaxlab import ops
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.module import Module
+from relaxlab.passes.adjust_matmul_order import adjust_matmul_order
 from relaxlab.passes.base import Pipeline
+from relaxlab.passes.combine_parallel_matmul import combine_parallel_matmul
+from relaxlab.passes.expand_matmul_of_sum import expand_matmul_of_sum
+from relaxlab.passes.fuse_ops_by_pattern import FusionPattern
+from relaxlab.passes.inline_functions import inline_functions
+from relaxlab.passes.lambda_lifting import lambda_lifting
 from relaxlab.passes.libraries import library_call, register_library
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.lower_to_libraries import BLAS, lower_to_libraries
@@ -21,7 +27,8 @@ from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
 from relaxlab.testing.graph_programs import Programs
-from relaxlab.testing.pass_check import assert_same, check_pass, random_arguments
+from relaxlab.testing.pass_check import assert_same, check_pass, copy_value, random_arguments
+from tests.passes.matmul_programs import matmul_program
 
 pytest.importorskip("scipy_openblas64")
 WITH_BLAS = lower_to_libraries.with_options(use=BLAS)
@@ -174,6 +181,25 @@ def test_random_programs_keep_their_meaning(seed):
     for _ in range(2):
         args = random_arguments(mod["main"], rng)
         assert_same(vm.run("main", *args), interpret(mod, "main", *args), f"seed {seed}", 1e-4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_native_code_with_everything_switched_on(seed):
+    print("seed", seed)
+    graph_passes = (lambda_lifting, inline_functions, expand_matmul_of_sum)
+    graph_passes = (*graph_passes, adjust_matmul_order, combine_parallel_matmul)
+    fusion = FusionPattern("two_step", is_op("add")(is_op("exp") | is_op("matmul"), ...))
+    pipeline = PIPELINE.before("fuse_ops_by_pattern", *graph_passes)
+    pipeline = pipeline.with_options("fuse_ops_by_pattern", patterns=(fusion,))
+    for mod in (normalize(Programs(seed).module(16)), matmul_program(seed)):
+        exe = rl.compile(mod, pipeline=pipeline, threads=2)
+        rng = np.random.default_rng(seed)
+        for _ in range(3):
+            args = random_arguments(mod["main"], rng, (1, 2, 3, 8))
+            want = interpret(mod, "main", *copy_value(args))
+            for g, w in zip(exe["main"](*args), want, strict=True):
+                scale = max(1.0, float(np.abs(w).max(initial=0)))
+                assert_same(g / scale, w / scale, f"seed {seed}", 1e-3)
 
 
 # --- Decisions --------------------------------------------------------------------------------

@@ -24,6 +24,9 @@ from relaxlab.ir.op_table import find_op
 Dim: TypeAlias = "int | expr.PrimExpr | None"
 """A dimension that a shape must have; None: any."""
 
+WhyNot: TypeAlias = Callable[[graph.Expr, types.Type | None], "str | None"]
+"""What is wrong with a value (variables looked through) and its type; None: nothing."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
@@ -284,7 +287,7 @@ class WherePattern(Pattern):
 
     a: Pattern
     says: str
-    why_not: Callable[[graph.Expr, types.Type | None], str | None]
+    why_not: WhyNot
 
     def __str__(self) -> str:
         return f"{self.a}.{self.says}"

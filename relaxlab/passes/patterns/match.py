@@ -192,8 +192,8 @@ class Matcher:
                 return self._failed(env, f"`{show(e)}` is {a}")
             case pl.NamedPattern(a):
                 return self._match(a, e, env)
-            case pl.WherePattern(a, says, why_not):
-                return self._where(self._match(a, e, env), e, says, why_not)
+            case pl.WherePattern(a, _, why_not):
+                return self._where(self._match(a, e, env), e, why_not)
             case pl.SameShapePattern(a, other):
                 return self._same_shape(self._match(a, e, env), e, other)
             case pl.CallPattern() | pl.TuplePattern() | pl.TupleGetItemPattern():
@@ -207,11 +207,9 @@ class Matcher:
             e = self.scope.definitions[e]
         return e
 
-    def _where(
-        self, found: Iterator[Env], e: graph.Expr, says: str, why_not: object
-    ) -> Iterator[Env]:
+    def _where(self, found: Iterator[Env], e: graph.Expr, why_not: pl.WhyNot) -> Iterator[Env]:
         for env in found:
-            reason: str | None = why_not(self.value(e), type_of(e))  # type: ignore[operator]
+            reason = why_not(self.value(e), leaf_type(e))
             if reason is None:
                 yield env
             else:
@@ -221,7 +219,7 @@ class Matcher:
         for env in found:
             if other not in env:
                 yield from self._failed(env, f"{other} is compared with before it matched")
-            elif same_shape(type_of(e), type_of(env[other])):
+            elif same_shape(leaf_type(e), leaf_type(env[other])):
                 yield env
             else:
                 text = f"`{show(e)}` and `{show(env[other])}` do not provably have one shape"
@@ -292,11 +290,6 @@ class Matcher:
 
 def _looks_inside(p: pl.Pattern) -> bool:
     return isinstance(p, pl.CallPattern | pl.TuplePattern | pl.TupleGetItemPattern | pl.OpPattern)
-
-
-def type_of(e: graph.Expr) -> types.Type | None:
-    """The type of a leaf expression."""
-    return leaf_type(e)
 
 
 def same_shape(a: types.Type | None, b: types.Type | None) -> bool:

@@ -39,7 +39,8 @@ class RewriteOptions:
     rewriter: Callable[..., object] = field(compare=False)
 
     def __str__(self) -> str:
-        return str(self.pattern)
+        parts = (self.pattern,) if isinstance(self.pattern, Pattern) else self.pattern
+        return "; ".join(map(str, parts))
 
 
 def rewrite_call(pattern: Pattern, rewriter: Rewriter, name: str = "rewrite_call") -> Pass:
@@ -57,7 +58,7 @@ def rewrite_call(pattern: Pattern, rewriter: Rewriter, name: str = "rewrite_call
         assert isinstance(options.pattern, Pattern)
         return rewrite_matches(mod, options.pattern, rewriter, name)
 
-    return Pass(name, run, RewriteOptions(pattern, rewriter))
+    return Pass(name, run, RewriteOptions(pattern, rewriter), ("normalize",))
 
 
 def rewrite_bindings(
@@ -74,7 +75,7 @@ def rewrite_bindings(
     def run(mod: Module, _: RewriteOptions) -> Module:
         return _rewrite_chains(mod, given, rewriter, name)
 
-    return Pass(name, run, RewriteOptions(given, rewriter))
+    return Pass(name, run, RewriteOptions(given, rewriter), ("normalize",))
 
 
 def rewrite_matches(mod: Module, pattern: Pattern, rewriter: Rewriter, rule: str) -> Module:
