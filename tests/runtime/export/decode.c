@@ -1,7 +1,7 @@
-/* Run an exported language model: read a prompt at once, then decode token by token, and write the
- * logits after each call.
+/* Run an exported language model and write the logits after each call.
  *
- * decode OUT THREADS PROMPT ID...   PROMPT: how many of the ids are the prompt
+ * decode OUT THREADS PROMPT ID...   PROMPT: how many of the ids are read at once, by `prefill` (0
+ *                                   if the model has none); the rest are decoded one by one
  *                                   OUT: float32 (calls, VOCABULARY), raw
  *
  * The sizes of the model and the name of its header come from the compiler's command line. */
@@ -55,8 +55,10 @@ int main(int argc, char **argv) {
     };
     make_cache(args + 2);
     relaxlab_tensor logits;
+#ifdef MODEL_PREFILL_ARGS
     require(model_prefill(context, args, MODEL_PREFILL_ARGS, &logits, 1), "prefill");
     write_logits(out, context, &logits);
+#endif
     args[0].shape[1] = 1;
     for (past = prompt; past < count; past++) {
         args[0].data = ids + past;
