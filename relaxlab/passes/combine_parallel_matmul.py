@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.module import Module
+from relaxlab.ir.node import replace
 from relaxlab.ops.define import builder
 from relaxlab.passes.base import NoOptions, module_pass
-from relaxlab.passes.bindings import leaf_type, map_blocks, use_counts
-from relaxlab.passes.patterns.match import BlockScope, same_dims
-from relaxlab.passes.patterns.rewrite import normalized, with_values
+from relaxlab.passes.bindings import leaf_type, map_blocks, with_bindings
+from relaxlab.passes.patterns.match import same_dims
+from relaxlab.passes.patterns.rewrite import normalized
 from relaxlab.tracing import note
 
 RULE = "combine_parallel_matmul"
@@ -18,33 +20,36 @@ RULE = "combine_parallel_matmul"
 
 @module_pass(RULE, needs=("normalize",))
 def combine_parallel_matmul(mod: Module, _: NoOptions) -> Module:
-    """x @ w1, x @ w2, … become parts of x @ concat(w1, w2, …), in dataflow blocks; `linear` and
-    its bias likewise.
+    """x @ w1, x @ w2, … in one block become parts of x @ concat(w1, w2, …), which stands where the
+    first of them stood; `linear` and its bias likewise.
 
     The weights are matrices of one height: constants, or parameters (with the attribute
-    `num_input`, those after the inputs). Together with `lift_transform_params` they are
-    concatenated once.
+    `num_input`, those after the inputs), or their transposes. Together with
+    `lift_transform_params` they are concatenated once.
     """
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
-        uses = use_counts(fn)
         weights = set(fn.params[fn.attrs.get("num_input", 0) :])
-
-        def block(
-            blk: graph.BindingBlock, name: str = name, uses: dict[graph.Var, int] = uses,
-            weights: set[graph.Var] = weights,
-        ) -> graph.BindingBlock:  # fmt: skip
-            if not isinstance(blk, graph.DataflowBlock) or BlockScope(mod, blk, uses).writes:
-                return blk
-            values: dict[graph.Var, graph.Expr] = {}
-            for group in _groups(name, blk, weights):
-                values |= _combined(name, group)
-            return with_values(blk, values) if values else blk
-
-        new = map_blocks(fn, block)
-        if new is not fn:
+        whole = map_blocks(fn, lambda b: b)  # neighbouring plain blocks as one
+        new = map_blocks(whole, partial(_block, name, weights))
+        if new is not whole:
             updates[name] = new
     return normalized(mod.with_functions(updates)) if updates else mod
+
+
+def _block(name: str, weights: set[graph.Var], blk: graph.BindingBlock) -> graph.BindingBlock:
+    kind = graph.DataflowVar if isinstance(blk, graph.DataflowBlock) else graph.Var
+    first: dict[graph.Var, graph.Binding] = {}
+    values: dict[graph.Var, graph.Expr] = {}
+    for group in _groups(name, blk, weights):
+        product, parts = _combined(name, group, kind)
+        first[group[0][0]] = product
+        values |= parts
+    new: list[graph.Binding] = []
+    for b in blk.bindings:
+        new += [first[b.var]] if b.var in first else []
+        new.append(replace(b, value=values[b.var]) if b.var in values else b)  # type: ignore
+    return with_bindings(blk, new)
 
 
 Product = tuple[graph.Var, graph.Call]
@@ -53,11 +58,18 @@ Product = tuple[graph.Var, graph.Call]
 def _groups(name: str, blk: graph.BindingBlock, weights: set[graph.Var]) -> list[list[Product]]:
     """Calls that differ in their weights alone, two or more together."""
     groups: list[list[Product]] = []
+    turned = {
+        b.var: b.value
+        for b in blk.bindings
+        if isinstance(b.value, graph.Call)
+        and b.value.op == graph.Op("permute_dims")
+        and _is_weight(b.value.args[0], weights)
+    }
     for b in blk.bindings:
         call = b.value
         if not isinstance(call, graph.Call) or call.op not in (MATMUL, LINEAR):
             continue
-        reason = _unsuited(call, weights)
+        reason = _unsuited(call, weights | set(turned))
         if reason is not None:
             note(RULE, f"{name}.{b.var.name}", reason, applied=False)
             continue
@@ -72,7 +84,13 @@ def _groups(name: str, blk: graph.BindingBlock, weights: set[graph.Var]) -> list
             v, call = group[0]
             text = f"no other product of `{getattr(call.args[0], 'name', '')}` fits"
             note(RULE, f"{name}.{v.name}", text, applied=False)
-    return [g for g in groups if len(g) > 1]
+    # A transpose may stand after the first product: it is written anew where it is read.
+    return [[(v, _inlined(c, turned)) for v, c in g] for g in groups if len(g) > 1]
+
+
+def _inlined(call: graph.Call, values: dict[graph.Var, graph.Call]) -> graph.Call:
+    args = (values.get(a, a) if isinstance(a, graph.Var) else a for a in call.args[1:])
+    return replace(call, args=(call.args[0], *args))
 
 
 MATMUL, LINEAR = graph.Op("matmul"), graph.Op("linear")
@@ -80,8 +98,7 @@ MATMUL, LINEAR = graph.Op("matmul"), graph.Op("linear")
 
 def _unsuited(call: graph.Call, weights: set[graph.Var]) -> str | None:
     for w in call.args[1:]:
-        known = isinstance(w, graph.Constant) or w in weights
-        if not known:
+        if not _is_weight(w, weights):
             return f"`{getattr(w, 'name', '')}` is neither a constant nor a weight"
         if _shape(w) is None:
             return "the shape of a weight is not known"
@@ -92,6 +109,10 @@ def _unsuited(call: graph.Call, weights: set[graph.Var]) -> str | None:
     if len(call.args) == 3 and not same_dims(_shape(call.args[2]) or (), (out,)):
         return "the bias is broadcast"
     return None
+
+
+def _is_weight(e: graph.Expr, weights: set[graph.Var]) -> bool:
+    return isinstance(e, graph.Constant) or e in weights
 
 
 def _together(a: graph.Call, b: graph.Call) -> bool:
@@ -105,26 +126,35 @@ def _together(a: graph.Call, b: graph.Call) -> bool:
     return same_dims(one[axis : axis + 1], other[axis : axis + 1]) and len(dtypes) == 1
 
 
-def _combined(name: str, group: Sequence[Product]) -> dict[graph.Var, graph.Expr]:
+def _combined(
+    name: str, group: Sequence[Product], kind: type[graph.Var]
+) -> tuple[graph.Binding, dict[graph.Var, graph.Expr]]:
+    """The binding of the one product, and what each of the group is a part of it."""
     first = group[0][1]
     axis = 1 if first.op == MATMUL else 0
-    widths = [(_shape(c.args[1]) or ())[axis] for _, c in group]
-    parts: list[graph.Expr] = [_concat([c.args[1] for _, c in group], axis)]
+    widths = [_width(v) for v, _ in group]
+    operands: list[graph.Expr] = [_concat([c.args[1] for _, c in group], axis)]
     if len(first.args) == 3:
-        parts.append(_concat([c.args[2] for _, c in group], 0))
-    whole = graph.DataflowVar(f"{group[0][0].name}_all")
-    values: dict[graph.Var, graph.Expr] = {
-        whole: graph.Call(first.op, (first.args[0], *parts), first.attrs)
-    }
+        operands.append(_concat([c.args[2] for _, c in group], 0))
+    whole = kind(f"{group[0][0].name}_all")
+    product = graph.VarBinding(replace(first, args=(first.args[0], *operands)), whole)
+    parts: dict[graph.Var, graph.Expr] = {}
     start: expr.PrimExpr = expr.const(0)
     for (v, _), width in zip(group, widths, strict=True):
         end = start + width
         cut = builder("strided_slice")
-        values[v] = cut(whole, axes=[-1], begin=[start], end=[end], assume_inbound=True)
+        parts[v] = cut(whole, axes=[-1], begin=[start], end=[end], assume_inbound=True)
         start = end
     names = ", ".join(f"`{v.name}`" for v, _ in group)
     note(RULE, f"{name}.{whole.name}", f"{names} become one product with {start} columns")
-    return values
+    return product, parts
+
+
+def _width(v: graph.Var) -> expr.PrimExpr:
+    """The columns of a product."""
+    shape = _shape(v)
+    assert shape is not None
+    return shape[-1]
 
 
 def _concat(items: list[graph.Expr], axis: int) -> graph.Expr:

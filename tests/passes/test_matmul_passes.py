@@ -212,6 +212,42 @@ def test_parallel_products_become_one():
     ]
 
 
+def test_transposed_weights_are_combined_in_plain_blocks_too():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 4), "float32"),
+            q: R.Tensor((6, 4), "float32"),
+            k: R.Tensor((2, 4), "float32"),
+        ):
+            qt = R.permute_dims(q)
+            y = R.matmul(x, qt)
+            kt = R.permute_dims(k)
+            z = R.matmul(x, kt)
+            return (y, z)
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 4), "float32"),
+            q: R.Tensor((6, 4), "float32"),
+            k: R.Tensor((2, 4), "float32"),
+        ):
+            qt = R.permute_dims(q)
+            a = R.permute_dims(q)
+            b = R.permute_dims(k)
+            w = R.concat((a, b), axis=1)
+            p = R.matmul(x, w)
+            y = R.strided_slice(p, axes=[-1], begin=[0], end=[6], assume_inbound=True)
+            kt = R.permute_dims(k)
+            z = R.strided_slice(p, axes=[-1], begin=[6], end=[8], assume_inbound=True)
+            return (y, z)
+
+    check_pass(combine_parallel_matmul, Before, Expected)
+
+
 def test_what_is_not_combined_and_why():
     @I.ir_module
     class Before:
