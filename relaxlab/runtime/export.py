@@ -44,6 +44,7 @@ from relaxlab.runtime.export_source import (
     c_identifier,
     header_text,
     source_text,
+    taken_names,
 )
 from relaxlab.runtime.openmp import SYMBOLS
 from relaxlab.runtime.params_file import MAX_NDIM, layout_of, write_params
@@ -133,7 +134,8 @@ def _check(exe: Executable, path: Path) -> None:
     if unknown:
         raise ExportError(
             f"the program calls the C function `{unknown[0]}`, which is in none of the libraries "
-            "that an exported one uses (libc, libm, libgomp); replace the call by a loop function"
+            "that an exported one uses (libc, libm, libgomp); replace the call by a loop function; "
+            "for BLAS, compile without it"
         )
     _check_names(artifact, c_identifier(path.stem))
 
@@ -155,14 +157,18 @@ def _is_known(function: str) -> bool:
 
 
 def _check_names(artifact: Artifact, prefix: str) -> None:
-    seen: dict[str, str] = {}
+    seen, taken = dict[str, str](), taken_names()
     for info in artifact.functions:
         name = c_identifier(info.name)
         other = seen.setdefault(name, info.name)
-        if name in RESERVED or other != info.name:
-            taken = f"`{other}`" if other != info.name else "the library's own interface"
+        if other != info.name:
             raise ExportError(
-                f"`{info.name}` would become {prefix}_{name} in C, the name of {taken}; rename it"
+                f"`{other}` and `{info.name}` would both become {name} in C; rename one of them"
+            )
+        if name in RESERVED or f"{prefix}_{name}" in taken:
+            raise ExportError(
+                f"`{info.name}` would become {prefix}_{name} in C, a name that the library itself "
+                "uses; rename the function or the library"
             )
         for what, tree in (*info.params, ("the result", info.result)):
             for leaf, ty in leaves_of(what, tree):

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from relaxlab import __version__
 from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
 from relaxlab.ir.dtypes import bytes_of
@@ -100,7 +99,6 @@ def header_text(library: Library) -> str:
     return _fill(
         "library.h",
         library,
-        version=__version__,
         cpu=library.target.cpu,
         guard=library.prefix.upper(),
         max_ndim=str(MAX_NDIM),
@@ -119,8 +117,17 @@ def source_text(library: Library) -> str:
     return _fill("library.c", library, tables=_tables(library), functions=functions)
 
 
+def taken_names() -> set[str]:
+    """Names that the library's own C text uses."""
+    return set(re.findall(r"\w+", _template("library.c")))
+
+
+def _template(name: str) -> str:
+    return files("relaxlab.runtime").joinpath("c", name).read_text(encoding="utf-8")
+
+
 def _fill(template: str, library: Library, **parts: str) -> str:
-    text = files("relaxlab.runtime").joinpath("c", template).read_text(encoding="utf-8")
+    text = _template(template)
     parts |= {"stem": library.stem, "prefix": library.prefix}
     return re.sub(r"@(\w+)@", lambda m: parts[m[1]], text)
 

@@ -5,6 +5,8 @@ Each does its work in thread 0 and publishes the result to the team.
 
 from __future__ import annotations
 
+import string
+
 CONTEXT = ("axis", "got", "expected", "callback", "args", "out", "constants", "owned", "publish",
            "arenas", "packed", "failed", "kernel_failed")  # fmt: skip
 """Names of the context's words. axis, got, expected: details of the failed check. owned: a linked
@@ -128,4 +130,5 @@ def support_functions(declarations: dict[str, str]) -> list[str]:
 
 def symbol_of(name: str) -> str:
     """The linker symbol of a function: unique, and never one of the C library's."""
-    return "rl." + "".join(c if c.isalnum() or c == "_" else f".{ord(c):x}" for c in name)
+    plain = f"{string.ascii_letters}{string.digits}_"
+    return "rl." + "".join(c if c in plain else f".{ord(c):x}" for c in name)

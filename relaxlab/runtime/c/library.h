@@ -1,4 +1,5 @@
-/* @stem@.h: the C interface of @stem@.so, written by relaxlab @version@ for @cpu@.
+/* @stem@.h: the C interface of @stem@.so, written by relaxlab for processors
+ * like @cpu@.
  *
  * Every function that returns int returns RELAXLAB_OK or the kind of failure; @prefix@_error() then
  * has the message. A context is used by one call at a time; contexts are independent of each other.

@@ -1,0 +1,195 @@
+"""C programs that use exported libraries: language models, sanitizers, the examples of the page."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.models.config import LlamaConfig
+from relaxlab.models.generate import TextGenerator
+from relaxlab.models.llama import Llama
+from relaxlab.models.loader import open_model
+from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.export import ExportError, find_compiler
+from relaxlab.runtime.params_file import read_params
+from tests.runtime.test_executable import Memory
+
+
+def compiler() -> list[str]:
+    """The C compiler, or a skip that says that there is none."""
+    try:
+        return find_compiler()
+    except ExportError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def needs_compiler() -> None:
+    compiler()
+
+
+@pytest.fixture(scope="module")
+def plain() -> Executable:
+    return rl.compile(Memory, use_cache=False, threads=2)
+
+
+SOURCES = Path(__file__).parent / "export"
+STRICT = ["-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-std=c11"]
+
+
+def compile_c(source: Path, library: Path, *flags: str) -> Path:
+    """Build a C program that uses a library; its header is found beside it."""
+    program = library.with_suffix(".exe")
+    search = [f"-I{library.parent}", f"-Wl,-rpath,{library.parent}"]
+    command = [*compiler(), *flags, str(source), str(library), *search, "-o", str(program)]
+    subprocess.run(command, check=True)
+    return program
+
+
+def outside(program: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """Run a program where nothing of this Python can be found, and the machine may be busy."""
+    return subprocess.run(
+        [str(program), *args], cwd="/", env={"OMP_WAIT_POLICY": "passive"}, capture_output=True,
+        text=True, timeout=300,
+    )  # fmt: skip
+
+
+def logits_in_c(
+    folder: Path, exe: Executable, config: LlamaConfig, prompt: int, ids: list[int]
+) -> None:
+    """Export a model with its weights, run it in C with one and two threads, and compare with what
+    Python gets from the executable, bit for bit. `prompt` ids are read at once."""
+    params, header, library = exe.export(folder / "model.so", bound=True)
+    assert params.stat().st_size > 0
+    positions = exe["decode"].info.params[3][1].dims[2]  # of the values of the first layer
+    sizes = {
+        "MODEL_HEADER": f'"{header.name}"', "LAYERS": config.num_layers, "POSITIONS": positions,
+        "HEADS": config.num_kv_heads, "HEAD_DIM": config.head_dim, "VOCABULARY": config.vocab_size,
+    }  # fmt: skip
+    program = compile_c(
+        SOURCES / "decode.c", library, *STRICT, *(f"-D{k}={v}" for k, v in sizes.items())
+    )
+    want = [exe["prefill"](np.array([ids[:prompt]], "int32"), (0,))[0]] if prompt else []
+    for past in range(prompt, len(ids)):
+        want.append(exe["decode"](np.array([[ids[past]]], "int32"), (past,))[0])
+    for threads in ("1", "2"):
+        out = folder / f"logits{threads}"
+        done = outside(program, str(out), threads, str(prompt), *map(str, ids))
+        assert (done.returncode, done.stderr) == (0, "")
+        got = np.fromfile(out, "float32").reshape(-1, config.vocab_size)
+        np.testing.assert_array_equal(got, want)
+
+
+def empty_cache(exe: Executable, config: LlamaConfig) -> list[np.ndarray[Any, Any]]:
+    params = exe["decode"].info.params[2 : 2 + 2 * config.num_layers]
+    return [np.zeros(tree.dims, tree.dtype) for _, tree in params]
+
+
+def test_small_model_in_c(tmp_path: Path) -> None:
+    """Two functions that share their weights and their cache."""
+    generator = TextGenerator.load("tiny", threads=2)
+    ids = np.random.default_rng(3).integers(0, 300, 20).tolist()
+    config = generator.checkpoint.config
+    logits_in_c(tmp_path, generator.executable, config, 15, ids)
+    stored = read_params(tmp_path / "model.params")
+    assert len({name.split(".")[0] for name, _ in stored}) == 1
+    again = rl.load(tmp_path / "model.so")
+    got = again["prefill"](np.array([ids], "int32"), (0,), *empty_cache(again, config))
+    np.testing.assert_array_equal(got[0], generator.logits(ids))
+
+
+def test_smollm2_in_c(tmp_path: Path) -> None:
+    try:
+        checkpoint = open_model("smollm2-135m")
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    model = Llama(checkpoint.config, checkpoint.formats, max_context=64)
+    module, names = model.build(methods=["decode"])
+    exe = rl.compile(module, threads=2)
+    weights = exe["decode_transform_params"](tuple(checkpoint.weights(model, names)))
+    exe["decode"].bind(*empty_cache(exe, checkpoint.config), *weights)
+    ids = checkpoint.tokenizer.encode("The capital of France is Paris, and that of Italy is")
+    logits_in_c(tmp_path, exe, checkpoint.config, 0, ids)
+    last = np.fromfile(tmp_path / "logits2", "float32")[-checkpoint.config.vocab_size :]
+    assert checkpoint.tokenizer.decode([int(last.argmax())]) == " Rome"
+
+
+def test_what_a_library_loads(plain: Executable, tmp_path: Path) -> None:
+    """Nothing but the C library and the OpenMP runtime."""
+    plain.export(tmp_path / "model.so")
+    source = tmp_path / "libraries.c"
+    source.write_text("""
+        #include <link.h>
+        #include <stdio.h>
+        #include "model.h"
+        static int show(struct dl_phdr_info *info, size_t size, void *data) {
+            (void)size, (void)data;
+            return puts(info->dlpi_name) < 0;
+        }
+        int main(void) {
+            model_context *context;
+            if (model_open(NULL, &context)) return 1;
+            model_close(context);
+            return dl_iterate_phdr(show, NULL);
+        }
+    """)
+    done = outside(compile_c(source, tmp_path / "model.so", "-D_GNU_SOURCE"))
+    names = {Path(line).name.partition(".so")[0] for line in done.stdout.split()}
+    allowed = {"linux-vdso", "ld-linux-x86-64", "ld-linux-aarch64", "libc", "libm", "libdl"}
+    assert done.returncode == 0
+    assert {"model", "libgomp"} <= names <= allowed | {"model", "libgomp", "libpthread"}
+
+
+def test_header_is_cpp_too(plain: Executable, tmp_path: Path) -> None:
+    plain.export(tmp_path / "model.so")
+    source = tmp_path / "use.cpp"
+    source.write_text('#include "model.h"\nint main() { model_close(nullptr); }\n')
+    if subprocess.run([*compiler(), "-x", "c++", "-E", os.devnull], capture_output=True).returncode:
+        pytest.skip("the C compiler does not know C++")
+    assert outside(compile_c(source, tmp_path / "model.so", "-Werror")).returncode == 0
+
+
+def test_sanitizers_find_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Addresses, undefined behaviour and leaks, with the library's C part instrumented."""
+    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"]
+    probe = [*compiler(), *flags, "-x", "c", "-", "-o", str(tmp_path / "probe")]
+    built = subprocess.run(probe, input="int main(void) { return 0; }", text=True,
+                           capture_output=True)  # fmt: skip
+    if built.returncode or outside(tmp_path / "probe").returncode:
+        pytest.skip("the C compiler has no sanitizers")
+    monkeypatch.setenv("CC", shlex.join([*compiler(), *flags]))
+    exe = rl.compile(Memory, use_cache=False)
+    exe["update"].bind(np.int64(3))
+    exe.export(tmp_path / "model.so", bound=True)
+    done = outside(compile_c(SOURCES / "memory.c", tmp_path / "model.so", *STRICT))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "argument `x` of `several` has 2 dimensions (2, 2), expected " \
+        "R.Tensor((n,), 'float32')\n"  # fmt: skip
+
+
+def test_the_page(tmp_path: Path) -> None:
+    """The examples of docs/export.md, in order, in one folder."""
+    text = (Path(__file__).parents[2] / "docs/export.md").read_text("utf-8")
+    blocks = re.findall(r"^```(python|c|sh)\n(.*?)^```", text, re.M | re.S)
+    assert [kind for kind, _ in blocks] == ["python", "c", "sh", "python", "python"]
+    (tmp_path / "page.py").write_text("\n".join(code for kind, code in blocks if kind == "python"))
+    (tmp_path / "use.c").write_text(blocks[1][1])
+    done = subprocess.run(
+        [sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "[[4. 4.]]\n")
+    cc = "cc() { command " + shlex.join(compiler()) + ' "$@"; }\n'
+    done = subprocess.run(
+        ["sh", "-e", "-c", cc + blocks[2][1]],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert f"prints `{done.stdout.strip()}`" in text
