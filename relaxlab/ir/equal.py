@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import struct
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -24,6 +25,11 @@ _NAMED = (graph.GlobalVar, graph.ExternFunc, graph.Op)
 
 def _same_arrays(a: NDArray[Any], b: NDArray[Any]) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def _float_bits(value: float) -> bytes:
+    """A zero has a sign, and a NaN equals itself."""
+    return struct.pack("<d", value)
 
 
 class StructuralMismatch(AssertionError):
@@ -73,8 +79,8 @@ class _Matcher:
         if isinstance(a, np.ndarray):
             same = _same_arrays(cast("NDArray[Any]", a), b)
             return None if same else _report(path, a, b)
-        if isinstance(a, float) and a != a and b != b:
-            return None
+        if isinstance(a, float):
+            return None if _float_bits(a) == _float_bits(b) else _report(path, a, b)
         return None if a == b else _report(path, a, b)
 
     def _first(self, pairs: Iterable[tuple[str, Any, Any]]) -> str | None:
@@ -178,7 +184,7 @@ def structural_key(root: Any) -> str:
 
     def feed(value: Any) -> None:
         if isinstance(value, _NAMED):
-            digest.update(f"{type(value).__name__}:{value.name};".encode())
+            digest.update(f"{type(value).__name__}:{value.name!r};".encode())
         elif isinstance(value, Atom):
             known = value in numbers
             number = numbers[value] if known else numbers.setdefault(value, next(fresh))
@@ -206,13 +212,16 @@ def structural_key(root: Any) -> str:
             for item in value:  # type: ignore
                 feed(item)
         elif isinstance(value, Attrs):
+            digest.update(f"<{len(value)};".encode())
             for k, v in value.items():
-                digest.update(f"{k}=".encode())
+                feed(k)
                 feed(v)
         elif isinstance(value, np.ndarray):
             array = cast("NDArray[Any]", value)
             digest.update(f"{array.dtype}{array.shape};".encode())
             digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+        elif isinstance(value, float):
+            digest.update(b"float" + _float_bits(value))
         else:
             digest.update(f"{value!r};".encode())
 

@@ -34,6 +34,9 @@ from relaxlab.ops import (  # noqa: F401
 )
 from relaxlab.ops.define import Builder, builder
 
+OPERATORS = frozenset(op_names())
+"""The operators of this package: their rows are part of the compiler."""
+
 
 def __getattr__(name: str) -> Builder:
     return builder(name)

@@ -7,12 +7,14 @@ from typing import Any, Literal, overload
 from relaxlab.codegen.artifact import Artifact
 from relaxlab.codegen.cuda.program import generate_cuda
 from relaxlab.codegen.program import compile_program
-from relaxlab.ir import expr, graph
+from relaxlab.ir import graph
 from relaxlab.ir.equal import structural_key
 from relaxlab.ir.graph import Function
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target, parse_target
+from relaxlab.ops import OPERATORS
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import default_pipeline
@@ -64,7 +66,8 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     or a `Target`. threads: how many a call uses, the caller's included; None: all cores this
     process may use. pipeline: the passes to run; None: the default,
     `relaxlab.passes.pipeline.default_pipeline(target)`. use_cache: look for the compiled program on
-    disk first and keep it there (neither a GPU's nor one of a pipeline given by hand is cached).
+    disk first and keep it there (not a GPU's, nor where a pipeline given by hand or operators
+    registered by others had a part in it: no key tells theirs apart).
 
     Raises DiagnosticError for an ill-formed module, PassFailed (with the trace so far) for a
     failing pass.
@@ -77,7 +80,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     def build() -> Artifact:
         return compile_program(lower_shapes(passes.run(mod).result), chosen, _bounds(mod))
 
-    if pipeline is None and use_cache:
+    if pipeline is None and use_cache and _has_only_our_operators(mod):
         key = artifact_key(structural_key(mod), chosen, _names(mod))
         artifact, from_cache = cached(key, build)
     else:
@@ -90,10 +93,16 @@ def trace(mod: Module, target: str | Target = "cpu", pipeline: Pipeline | None =
     return (pipeline or default_pipeline(parse_target(target))).run(mod)
 
 
+def _has_only_our_operators(mod: Module) -> bool:
+    graphs = mod.graph_functions().values()
+    return all(n.name in OPERATORS for f in graphs for n in walk(f) if isinstance(n, graph.Op))
+
+
 def _names(mod: Module) -> list[str]:
     """Names that messages at run time mention; the structure of a module leaves them out."""
     graphs = list(mod.graph_functions().values())
-    names = [n.name for f in graphs for n in walk(f) if isinstance(n, graph.Var | expr.Var)]
+    names = [n.name for f in graphs for n in walk(f) if isinstance(n, graph.Var)]
+    names += [s.name for f in graphs for s in symbols_in(f)]
     return [*names, *(str(p.ty) for f in graphs for p in f.params)]
 
 

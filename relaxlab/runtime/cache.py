@@ -1,20 +1,23 @@
 """Compiled programs kept on disk.
 
-One file per program under its key. Files are written under a temporary name and renamed, so two
-processes never see half a file; a damaged file is deleted and rebuilt; a folder that cannot be
-written to costs only the caching.
+One file per program under its key, which it ends with. Files are written under a temporary name
+and renamed, so two processes never see half a file; a damaged file is deleted and rebuilt; a folder
+that cannot be written to costs only the caching.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from relaxlab.codegen.artifact import Artifact, ArtifactError
 from relaxlab.ir.target import Target
@@ -32,29 +35,38 @@ def cache_dir() -> Path:
 
 @cache
 def compiler_version() -> str:
-    """A digest of the compiler's own source and of LLVM's version: any change makes new keys."""
-    import llvmlite
+    """A digest of the compiler's own source and of the versions of Python, LLVM and NumPy (which
+    folds constants): any change makes new keys."""
+    import llvmlite.binding as llvm
 
-    digest = hashlib.sha256(f"{llvmlite.__version__}{sys.version_info[:2]}".encode())
+    packages = [version(name) for name in ("llvmlite", "numpy", "ml_dtypes")]
     root = Path(__file__).parents[1]
-    for path in sorted(root.rglob("*.py")):
-        digest.update(str(path.relative_to(root)).encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    sources = [
+        (str(path.relative_to(root)), hashlib.sha256(path.read_bytes()).hexdigest())
+        for path in sorted(root.rglob("*.py"))
+    ]
+    return _digest([sys.version_info[:2], llvm.llvm_version_info, packages, sources])
+
+
+def _digest(parts: Any) -> str:
+    """JSON says where a part ends, so that different parts never read the same."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def artifact_key(module_key: str, target: Target, options: Iterable[str]) -> str:
     """The key of a program: its structure, the machine, the options and the compiler."""
-    parts = [module_key, target.triple, target.cpu, target.feature_string(), *options]
-    text = "\n".join([*parts, compiler_version()])
-    return hashlib.sha256(text.encode()).hexdigest()
+    machine = [target.kind, target.triple, target.cpu, sorted(target.features)]
+    return _digest([module_key, machine, list(options), compiler_version()])
 
 
 def load(key: str) -> Artifact | None:
     """The cached program, or None. A damaged entry is removed."""
     path = cache_dir() / f"{key}.rlx"
     try:
-        return Artifact.from_bytes(path.read_bytes())
+        data = path.read_bytes()
+        if not data.endswith(key.encode()):
+            raise ArtifactError("the file is cut off, or was moved here from another name")
+        return Artifact.from_bytes(data[: -len(key)])
     except OSError:
         return None
     except (ArtifactError, ValueError, KeyError, TypeError) as e:
@@ -72,7 +84,7 @@ def store(key: str, artifact: Artifact) -> bool:
         handle, name = tempfile.mkstemp(dir=folder, suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as f:
-                f.write(artifact.to_bytes())
+                f.write(artifact.to_bytes() + key.encode())
             os.replace(name, folder / f"{key}.rlx")
         except BaseException:
             Path(name).unlink(missing_ok=True)

@@ -11,6 +11,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -205,7 +206,7 @@ def test_any_truncation_is_noticed(length: int) -> None:
         Artifact.from_bytes(data + b"x")
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "text", "folder"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "text", "moved", "folder"])
 def test_damaged_entries_are_rebuilt(folder: Path, damage: str) -> None:
     rl.compile(MODULE)
     (entry,) = entries(folder)
@@ -216,6 +217,11 @@ def test_damaged_entries_are_rebuilt(folder: Path, damage: str) -> None:
     elif damage == "folder":
         entry.unlink()
         entry.mkdir()
+    elif damage == "moved":  # whole, but that of another program
+        other = rl.compile(rl.parse(PLAIN.replace("R.add", "R.subtract")))
+        assert not other.from_cache
+        (moved,) = (e for e in entries(folder) if e != entry)
+        moved.replace(entry)
     else:
         entry.write_bytes({"cut": data[:-7], "empty": b"", "text": b"hello\n"}[damage])
     exe = rl.compile(MODULE)
@@ -296,6 +302,23 @@ def test_two_processes_at_once(folder: Path) -> None:
     for c in children:
         c.join(60)
     assert results == [EXPECTED] * 2
+    assert [e.suffix for e in entries(folder)] == [".rlx"]
+
+
+def test_threads_at_once(folder: Path) -> None:
+    """Some find a damaged entry, some none, some a good one: all get the program."""
+    rl.compile(MODULE)
+    (entry,) = entries(folder)
+    whole = entry.read_bytes()
+
+    def work(number: int) -> list[Any]:
+        if number % 3 == 0:
+            entry.write_bytes(whole[: len(whole) // 2])
+        return run(rl.compile(MODULE))
+
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(work, range(24))) == [EXPECTED] * 24
+    assert run(rl.compile(MODULE)) == EXPECTED
     assert [e.suffix for e in entries(folder)] == [".rlx"]
 
 
