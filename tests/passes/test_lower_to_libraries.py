@@ -288,3 +288,10 @@ def test_without_the_wheel_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr(blas, "import_module", missing)
     with pytest.raises(blas.BlasNotFound, match=r"pip install relaxlab\[blas\]"):
         blas.load_blas.__wrapped__()
+
+
+def test_blas_itself_uses_one_thread():
+    """Its share is what each thread of the program's team computes."""
+    from relaxlab.runtime.blas import load_blas
+
+    assert load_blas().scipy_openblas_get_num_threads64_() == 1

@@ -306,3 +306,27 @@ def test_some_random_program_is_rewritten():
         changed += after is not start
         assert sum(1 for _ in walk(after)) > 0
     assert changed >= 5
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_random_chains_keep_their_meaning(seed):
+    print("seed", seed)
+    start = normalize(Programs(seed).module(16))
+    first = wildcard().where(lambda e: isinstance(e, graph.Call), "a call").has_dtype("float32")
+    second = is_op("add") | is_op("multiply") | is_op("subtract")
+    count = 0
+
+    def split(match, bindings):
+        nonlocal count
+        count += 1
+        new = graph.DataflowVar("new")
+        return {
+            match[second]: ops.add(new, match.definition(second)),
+            new: ops.multiply(match[first], 0.0),
+            match[first]: ops.negative(ops.negative(match.definition(first))),
+        }
+
+    after = rewrite_bindings(first >> second, split)(start)
+    assert (count > 0) == (after is not start)
+    assert not check_well_formed(after)
+    compare_runs(start, after, seed=seed, runs=2)
