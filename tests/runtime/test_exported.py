@@ -303,3 +303,17 @@ def test_processors_without_what_the_code_needs(tmp_path: Path) -> None:
     assert error.value.message == (
         f"this library is for processors like {host.cpu}; this one lacks {missing}"
     )
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="features are those of x86-64")
+def test_code_for_an_older_processor(tmp_path: Path) -> None:
+    features = frozenset("ssse3 sse4.1 sse4.2 popcnt avx avx2 fma f16c bmi bmi2".split())
+    if not features <= Target.host().features:
+        pytest.skip("this processor is older")
+    target = Target("cpu", Target.host().triple, "haswell", features)
+    path = rl.compile(Cached, target, use_cache=False).export(tmp_path / "cached.so")[-1]
+    assert "for processors\n * like haswell." in path.with_suffix(".h").read_text()
+    w = np.ones(4, "float32")
+    exe = rl.load(path)
+    assert (exe.target.cpu, exe.target.features) == ("haswell", features)
+    same(exe["main"](w, w.copy(), w), np.full(4, 3))
