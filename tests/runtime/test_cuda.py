@@ -17,6 +17,8 @@ from relaxlab.runtime.memory import DeviceMemory
 from relaxlab.runtime.packed import register_func
 from relaxlab.runtime.vm import VirtualMachine
 from relaxlab.script.parser import parse
+from relaxlab.testing.graph_programs import Programs
+from relaxlab.testing.pass_check import assert_same, random_arguments
 
 PROGRAM = """
 from relaxlab.script import ir as I, relax as R, tir as T
@@ -110,6 +112,18 @@ def test_simulation_computes_what_the_program_says(exe: CudaExecutable) -> None:
     x, w = arguments()
     got = exe.simulate("main", x, w)
     np.testing.assert_allclose(got, rl.interpret(parse(PROGRAM), "main", x, w), rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(2000, 2006))
+def test_random_programs(seed: int) -> None:
+    mod = Programs(seed).module()
+    main = rl.trace(mod, "cuda").passes[0].after["main"]
+    exe = rl.compile(mod, target="cuda")
+    rng = np.random.default_rng(seed)
+    for _ in range(2):
+        args = random_arguments(main, rng)
+        want = rl.interpret(mod, "main", *args)
+        assert_same(exe.simulate("main", *args), want, f"seed {seed}", 1e-4)
 
 
 def test_the_host_side_on_arrays_that_are_not_numpys(exe: CudaExecutable) -> None:

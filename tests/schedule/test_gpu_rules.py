@@ -139,7 +139,7 @@ def test_operators_on_threads(family: str) -> None:
     functions = {n: CaseProgram(c, c.sizes[0], symbolic=True).function() for n, c in cases.items()}
     mod = SCHEDULED.run(Module.of(functions)).result
     for name, case in cases.items():
-        for seed, env in enumerate(case.sizes[:2]):
+        for seed, env in enumerate(case.sizes[:1]):
             arrays, expected = concrete_call(case, env, seed)
             got = simt(mod, name, *arrays, tuple(env.values())).check().result
             results = got if isinstance(got, tuple | list) else (got,)

@@ -204,6 +204,8 @@ def _convert(s: Scope, value: PrimExpr, to: str) -> tuple[str, int]:
         if value.dtype not in (*_HALF, "float32"):
             inner = f"(float)({inner})"
         return f"{c_type(to)}({inner})", ATOM
+    if to == "float32" and value.dtype in _HALF:
+        return _wide(s, value, UNARY), UNARY
     return f"({c_type(to)}){_wide(s, value, UNARY)}", UNARY
 
 

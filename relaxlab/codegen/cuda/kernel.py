@@ -219,7 +219,7 @@ class _Writer:
         for load in v.loads:
             text = self.vector_of(load.buffer, count)
             name = self.s.fresh(f"{self.s.names[load.buffer]}_vec")
-            at = text_of(self.s, v.start(load, s), 9)
+            at = text_of(self.s, self.an.simplify(v.start(load, s)), 9)
             pointer = f"{self.s.names[load.buffer]} + {at}"
             self.put(f"const {text} {name} = *reinterpret_cast<const {text}*>({pointer});")
             self.s.vectors[load] = f"{name}.lane[{lane}]"
@@ -242,7 +242,8 @@ class _Writer:
         for load in v.loads:
             del self.s.vectors[load]
         if name:
-            pointer = f"{self.s.names[buffer]} + {text_of(self.s, v.start(store, s), 9)}"
+            at = text_of(self.s, self.an.simplify(v.start(store, s)), 9)
+            pointer = f"{self.s.names[buffer]} + {at}"
             self.put(f"*reinterpret_cast<{text}*>({pointer}) = {name};")
 
     @staticmethod

@@ -160,7 +160,8 @@ def _by_warps(func: PrimFunc, found: _Product) -> PrimFunc:
     if len(spatial) != len(sch.get_loops(store)):
         raise ScheduleError("matmul", "kernel", "what stores the results has the product's axes")
     buffer = found_block(sch, product).writes[0].buffer
-    grid, warp = sch.split(fused(sch, spatial), factors=[None, WARPS])
+    *outer, col = spatial
+    col, warp = sch.split(col, factors=[None, WARPS])
     sch.reverse_compute_at(store, warp, preserve_unit_loops=True)
     _, lane = sch.split(depth, factors=[None, WARP])
     partial = sch.rfactor(lane, buffer.ndim)
@@ -172,6 +173,6 @@ def _by_warps(func: PrimFunc, found: _Product) -> PrimFunc:
     sch.bind(lane, "threadIdx.x")
     *_, last = sch.get_loops(product)
     sch.bind(last, "threadIdx.x")
-    sch.bind(grid, "blockIdx.x")
     sch.bind(warp, "threadIdx.y")
+    sch.bind(fused(sch, [*outer, col]), "blockIdx.x")
     return compact_buffers(sch.func)

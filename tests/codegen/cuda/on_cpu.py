@@ -11,24 +11,25 @@ import ctypes
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from relaxlab.codegen.cuda.kernel import KernelSource
 from relaxlab.codegen.cuda.launch import DeviceKernel
+from relaxlab.codegen.cuda.program import CudaProgram
 from relaxlab.ir.expr import Var
 from relaxlab.runtime.cuda import grid_and_block
 
 COMPILER = shutil.which("g++")
 
 HEADER = """\
-#include <barrier>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <immintrin.h>
 #include <memory>
+#include <pthread.h>
 #include <thread>
 #include <vector>
 using std::exp;
@@ -42,7 +43,13 @@ using std::exp;
 struct Index { unsigned x, y, z; };
 static thread_local Index threadIdx, blockIdx;
 static thread_local unsigned number;
-using Barrier = std::barrier<>;
+// C++'s own barrier spins before it sleeps, which takes long with 256 threads on few cores.
+struct Barrier {
+  pthread_barrier_t all;
+  explicit Barrier(unsigned count) { pthread_barrier_init(&all, nullptr, count); }
+  ~Barrier() { pthread_barrier_destroy(&all); }
+  void arrive_and_wait() { pthread_barrier_wait(&all); }
+};
 static Barrier* block_barrier;
 static std::vector<std::unique_ptr<Barrier>> warp_barriers;
 static unsigned char exchange[1024][8];
@@ -155,3 +162,16 @@ class CpuCuda:
                 args.append(ctypes.byref(failed))
             getattr(self.library, f"launch_{source.name}")(dims, *args)
         return failed.value
+
+
+def kernels_on_cpu(cuda: CudaProgram, code: CpuCuda) -> dict[str, Callable[..., None]]:
+    """The kernels of a program as a virtual machine calls them."""
+
+    def kernel(name: str) -> Callable[..., None]:
+        def run(buffers: Sequence[Any], scalars: Sequence[int]) -> None:
+            failed = code.run(cuda.kernels[name], cuda.functions[name], buffers, scalars)
+            assert failed == 0, name
+
+        return run
+
+    return {name: kernel(name) for name in cuda.kernels}
