@@ -188,6 +188,13 @@ def test_ruff_has_no_complaints() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
+def test_pyright_has_no_complaints() -> None:
+    """Strictly typed: the compiler's core; see pyproject.toml."""
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "-p", str(ROOT)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
 def test_the_package_knows_no_notebook() -> None:
     """Only the room `lab` may import what belongs to a notebook."""
     notebook = {"IPython", "ipywidgets", "anywidget", "graphviz"}

@@ -51,10 +51,15 @@ def _buffers_in(n: Node) -> set[Buffer]:
     return found
 
 
+def _by_all(*values: Node) -> Iterator[tuple[Who, Node]]:
+    for value in values:
+        yield "all", value
+
+
 def _work(stmt: Stmt) -> Iterator[tuple[Who, Node]]:
     """The pieces of work, and who does each."""
     if isinstance(stmt, For) and stmt.kind == "parallel":
-        yield from (("all", e) for e in (stmt.min, stmt.extent))
+        yield from _by_all(stmt.min, stmt.extent)
         yield "divided", stmt.body
         return
     if not _divides(stmt):
@@ -65,7 +70,7 @@ def _work(stmt: Stmt) -> Iterator[tuple[Who, Node]]:
             for part in stmts:
                 yield from _work(part)
         case For(_, low, extent, _, body):
-            yield from (("all", e) for e in (low, extent))
+            yield from _by_all(low, extent)
             yield from _work(body)
         case LetStmt(_, value, body):
             yield "all", value
@@ -76,7 +81,7 @@ def _work(stmt: Stmt) -> Iterator[tuple[Who, Node]]:
             if else_case is not None:
                 yield from _work(else_case)
         case BlockRealize(values, predicate, block):
-            yield from (("all", e) for e in (*values, predicate))
+            yield from _by_all(*values, predicate)
             if block.init is not None:
                 yield "first", block.init
             yield from _work(block.body)

@@ -13,11 +13,14 @@ def check_info(function: host.HostFunction, instr: host.MatchShape | host.Requir
     """What to say when a check of `function` fails: per dimension, or once."""
     if isinstance(instr, host.Require):
         return CheckInfo(function.name, (_open(lambda got, _: instr.text(got)),))
+    match = instr
+
+    def message(axis: int) -> str:
+        return _open(lambda got, want: match.dim_message(axis, got, want))
+
     messages = tuple(
-        _open(lambda got, want, a=axis: instr.dim_message(a, got, want))
-        if isinstance(dim, host.CheckDim)
-        else ""
-        for axis, dim in enumerate(instr.dims or ())
+        message(axis) if isinstance(dim, host.CheckDim) else ""
+        for axis, dim in enumerate(match.dims or ())
     )
     return CheckInfo(function.name, messages)
 

@@ -7,6 +7,7 @@ buffer becomes registers only if its indices are constants once its loops are un
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
@@ -25,6 +26,9 @@ def simplify_indices(stmt: Stmt, sizes: Sequence[Var]) -> Stmt:
         if symbol.dtype == "int64":
             an.bind_shape(symbol)
     return _Simplifier(an).stmt(stmt)
+
+
+AnyNode = TypeVar("AnyNode", bound=Node)
 
 
 class _Simplifier:
@@ -65,7 +69,7 @@ class _Simplifier:
         e = self.loads(e)
         return self.an.simplify(e) if e.dtype == "int64" else e
 
-    def loads(self, n: Node) -> Node:  # type: ignore[override]
+    def loads(self, n: AnyNode) -> AnyNode:
         """An expression with the indices inside it simplified."""
         if isinstance(n, BufferLoad):
             return replace(n, indices=tuple(self.index(i) for i in n.indices))

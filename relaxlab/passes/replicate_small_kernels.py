@@ -104,7 +104,7 @@ def _candidates(
     bindings = list(all_bindings(fn))
     roots = _Roots(bindings)
     shared = {v for v, i in live.intervals.items() if i.escapes is not None}
-    written: dict[graph.Var, int] = {}
+    written: dict[graph.Expr, int] = {}
     overwritten: set[graph.Expr] = set()
     for b in bindings:
         match b.value:

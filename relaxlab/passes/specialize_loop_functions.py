@@ -48,7 +48,7 @@ class _Copies:
         callee = self.copy(call.callee, constants)
         values = ", ".join(f"{s.name} = {v}" for s, v in constants)
         note("specialize_loop_functions", f"{caller}.{b.var.name}", f"{callee}: {values}")
-        new = replace(call, callee=callee).build()
+        new = TirCall(callee, call.args, call.symbols, call.outs, call.inplace).build()
         return replace(b, value=replace(new, span=b.value.span))
 
     def constants(self, call: TirCall) -> tuple[tuple[expr.Var, expr.PrimExpr], ...]:

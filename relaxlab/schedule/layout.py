@@ -46,7 +46,16 @@ from relaxlab.schedule.tree import (
     walk_stmts,
 )
 
-MapLike = IndexMap | Callable[..., object]
+_E = PrimExpr
+MapLike = (
+    IndexMap
+    | Callable[[_E], object]
+    | Callable[[_E, _E], object]
+    | Callable[[_E, _E, _E], object]
+    | Callable[[_E, _E, _E, _E], object]
+    | Callable[[_E, _E, _E, _E, _E], object]
+)
+"""An index map, or a function from the old indices to the new ones."""
 
 
 def as_index_map(index_map: MapLike, ndim: int) -> IndexMap:

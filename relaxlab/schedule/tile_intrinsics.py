@@ -28,6 +28,7 @@ SIZE = 32
 """Rows, columns and products of one intrinsic."""
 FEATURES = frozenset({"amx-tile", "amx-bf16", "avx512bf16"})
 ZERO, ONE = const(0), const(1)
+Axes = tuple[Var, ...]
 _QUARTERS = tuple((row, col) for row in (0, 1) for col in (0, 1))
 
 
@@ -49,13 +50,13 @@ def _function(params: tuple[Buffer, ...], body: loops.Stmt, reads: tuple[Buffer,
 def _described(
     params: tuple[Buffer, ...],
     extents: tuple[int, ...],
-    body: Callable[..., BufferStore],
-    reads: tuple[Callable[..., BufferLoad], ...] = (),
+    body: Callable[[Axes], BufferStore],
+    reads: tuple[Callable[[Axes], BufferLoad], ...] = (),
 ) -> PrimFunc:
     """One block over axes of these extents; the third, if there is one, is summed over."""
-    axes = [Var(f"v{name}") for name in "ijk"[: len(extents)]]
+    axes = tuple(Var(f"v{name}") for name in "ijk"[: len(extents)])
     outer = [Var(name) for name in "ijk"[: len(extents)]]
-    store = body(*axes)
+    store = body(axes)
 
     def element(access: BufferLoad | BufferStore) -> BufferRegion:
         return BufferRegion(access.buffer, tuple(Range(i, ONE) for i in access.indices))
@@ -66,14 +67,14 @@ def _described(
             loops.IterVar(v, Range(ZERO, const(e)), "reduce" if at == 2 else "spatial")
             for at, (v, e) in enumerate(zip(axes, extents, strict=True))
         ),
-        tuple(element(read(*axes)) for read in reads),
+        tuple(element(read(axes)) for read in reads),
         (element(store),),
         store,
     )
     nest: loops.Stmt = loops.BlockRealize(tuple(outer), expr.IntImm(1, "bool"), block)
     for var, extent in reversed(list(zip(outer, extents, strict=True))):
         nest = loops.For(var, ZERO, const(extent), "serial", nest)
-    return _function(params, nest, tuple(read(*axes).buffer for read in reads))
+    return _function(params, nest, tuple(read(axes).buffer for read in reads))
 
 
 def _address(buffer: Buffer, *index: int) -> PrimExpr:
@@ -100,7 +101,7 @@ def _matrix(name: str) -> Buffer:
 def _zero() -> None:
     c = _matrix("C")
     zero = const(0.0, "float32")
-    desc = _described((c,), (SIZE, SIZE), lambda i, j: BufferStore(c, zero, (i, j)))
+    desc = _described((c,), (SIZE, SIZE), lambda at: BufferStore(c, zero, at))
     impl = loops.seq(*(_instruction("tilezero", t) for t in range(4)))
     TensorIntrin.register("tile_zero", desc, _function((c,), impl, ()), FEATURES)
 
@@ -110,18 +111,20 @@ def _dot() -> None:
     a = Buffer("A", (const(SIZE), const(SIZE)), "bfloat16")
     b = Buffer("B", (const(2), const(16), const(16), const(2)), "bfloat16")
 
-    def left(i: Var, j: Var, k: Var) -> BufferLoad:
+    def left(at: Axes) -> BufferLoad:
+        i, _, k = at
         return BufferLoad(a, (i, k))
 
-    def right(i: Var, j: Var, k: Var) -> BufferLoad:
+    def right(at: Axes) -> BufferLoad:
+        _, j, k = at
         return BufferLoad(b, (j // 16, k // 2, j % 16, k % 2))
 
-    def total(i: Var, j: Var, k: Var) -> BufferLoad:
-        return BufferLoad(c, (i, j))
+    def total(at: Axes) -> BufferLoad:
+        return BufferLoad(c, at[:2])
 
-    def update(i: Var, j: Var, k: Var) -> BufferStore:
-        product = Cast("float32", left(i, j, k)) * Cast("float32", right(i, j, k))
-        return BufferStore(c, total(i, j, k) + product, (i, j))
+    def update(at: Axes) -> BufferStore:
+        product = Cast("float32", left(at)) * Cast("float32", right(at))
+        return BufferStore(c, total(at) + product, at[:2])
 
     desc = _described((c, a, b), (SIZE, SIZE, SIZE), update, (total, left, right))
     rows = (_instruction("tileloadd64", 4 + h, _address(a, 16 * h, 0), _stride(a)) for h in (0, 1))
@@ -138,12 +141,10 @@ def _dot() -> None:
 def _store() -> None:
     d, c = _matrix("D"), _matrix("C")
 
-    def value(i: Var, j: Var) -> BufferLoad:
-        return BufferLoad(c, (i, j))
+    def value(at: Axes) -> BufferLoad:
+        return BufferLoad(c, at)
 
-    desc = _described(
-        (d, c), (SIZE, SIZE), lambda i, j: BufferStore(d, value(i, j), (i, j)), (value,)
-    )
+    desc = _described((d, c), (SIZE, SIZE), lambda at: BufferStore(d, value(at), at), (value,))
     stores = (
         _instruction("tilestored64", 2 * row + col, _address(d, 16 * row, 16 * col), _stride(d))
         for row, col in _QUARTERS
@@ -157,11 +158,11 @@ def _round() -> None:
     a = Buffer("A", (const(2), const(16)), "float32")
     b = Buffer("B", (const(16), const(2)), "bfloat16")
 
-    def number(i: Var, j: Var) -> BufferLoad:
-        return BufferLoad(a, (j, i))
+    def number(at: Axes) -> BufferLoad:
+        return BufferLoad(a, at[::-1])
 
-    def rounded(i: Var, j: Var) -> BufferStore:
-        return BufferStore(b, Cast("bfloat16", number(i, j)), (i, j))
+    def rounded(at: Axes) -> BufferStore:
+        return BufferStore(b, Cast("bfloat16", number(at)), at)
 
     lanes, sixteen = Ramp(ZERO, ONE, 32), expr.Broadcast(const(16), 32)
     halves = (BufferLoad(a, (const(half), Ramp(ZERO, ONE, 16))) for half in (1, 0))

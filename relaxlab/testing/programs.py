@@ -356,13 +356,15 @@ class GraphPrograms(Scalars):
             lambda: self._function_call(depth),
         ]
         made = rng.choice(makers)()
-        is_item = isinstance(made, graph.TupleGetItem)
-        if is_item and not isinstance(made.tuple_value.ty, types.TupleType | None):
-            return made.tuple_value
-        if is_item and made.tuple_value.ty is not None:
-            fields = made.tuple_value.ty.fields
-            return graph.TupleGetItem(made.tuple_value, 0) if fields else made.tuple_value
-        return made
+        if not isinstance(made, graph.TupleGetItem):
+            return made
+        match made.tuple_value:
+            case graph.Var(_, types.TupleType(fields)):
+                return graph.TupleGetItem(made.tuple_value, 0) if fields else made.tuple_value
+            case graph.Var(_, None):
+                return made
+            case whole:
+                return whole
 
     def _array(self) -> np.ndarray:
         shape = tuple(self.rng.randint(0, 3) for _ in range(self.rng.randint(0, 3)))

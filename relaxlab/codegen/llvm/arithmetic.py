@@ -294,7 +294,8 @@ def _floor(b: Builder, cls: type[Any], x: Value, y: Value, unsigned: bool) -> Va
     is_div = cls is expr.FloorDiv
     if unsigned:
         text = b.emit(f"{'udiv' if is_div else 'urem'} {x.ty} {xt}, {yt}")
-        multiple = x.multiple // y.const if is_div and _divides(x, y) else 1  # type: ignore
+        divisor = _divisor(x, y)
+        multiple = x.multiple // divisor if is_div and divisor else 1
         return Value(x.dtype, text, nonneg=True, multiple=multiple)
     rem = b.emit(f"srem {x.ty} {xt}, {yt}")
     zero = b.widen(int_value(0, element_of(x.dtype)), x.lanes)
@@ -313,8 +314,11 @@ def _floor(b: Builder, cls: type[Any], x: Value, y: Value, unsigned: bool) -> Va
     return Value(x.dtype, picked, nonneg=y.nonneg)
 
 
-def _divides(x: Value, y: Value) -> bool:
-    return isinstance(y.const, int) and y.const > 0 and x.multiple % y.const == 0
+def _divisor(x: Value, y: Value) -> int | None:
+    """The constant y, where x is known to be a multiple of it."""
+    if isinstance(y.const, int) and y.const > 0 and x.multiple % y.const == 0:
+        return y.const
+    return None
 
 
 def cast(b: Builder, v: Value, to: str) -> Value:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -109,8 +109,8 @@ class Builder:
     """Collects the instructions of one LLVM function and the declarations it needs."""
 
     declarations: dict[str, str]
-    lines: list[str] = field(default_factory=list)
-    allocas: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=lambda: list[str]())
+    allocas: list[str] = field(default_factory=lambda: list[str]())
     counter: int = 0
     block: str = "entry"
 
@@ -163,7 +163,7 @@ class Builder:
         return self.emit(f"call {ret} @{symbol}({actual})")
 
     @contextmanager
-    def when(self, cond: str) -> Iterator[None]:
+    def when(self, cond: str) -> Generator[None, None, None]:
         """Emit the body under a branch on an i1."""
         then, done = self.label("then"), self.label("endif")
         self.branch(cond, then, done)

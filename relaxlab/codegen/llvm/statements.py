@@ -7,7 +7,7 @@ barrier after each. Results therefore do not depend on the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -67,7 +67,7 @@ def emit_team(s: Scope, team: Team, stmt: loops.Stmt) -> None:
 
 
 @contextmanager
-def _unit(s: Scope, team: Team) -> Iterator[None]:
+def _unit(s: Scope, team: Team) -> Generator[None, None, None]:
     """Work that ends when the whole team is done with it; if a thread had to leave it, all of
     them leave the kernel."""
     s.leave, s.left = s.builder.label("leave"), False

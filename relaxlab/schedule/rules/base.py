@@ -14,7 +14,7 @@ from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferLoad, BufferSto
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.ir.target import Target
-from relaxlab.schedule import intrinsics, tile_intrinsics  # noqa: F401 - they are registered
+from relaxlab.schedule import intrinsics, tile_intrinsics
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.tracing import note
@@ -125,9 +125,13 @@ def _combiner(block: Block) -> str | None:
     body = block.body
     if not isinstance(body, BufferStore):
         return None
-    kinds = {expr.Add: ("add", ("float32", "int32")), expr.Max: ("max", ("float32",))}
-    name, dtypes = kinds.get(type(body.value), ("", ()))
-    return name if body.buffer.dtype in dtypes else None
+    match body.value:
+        case expr.Add() if body.buffer.dtype in ("float32", "int32"):
+            return "add"
+        case expr.Max() if body.buffer.dtype == "float32":
+            return "max"
+        case _:
+            return None
 
 
 def weight_params(func: PrimFunc) -> tuple[int, ...]:
@@ -186,6 +190,9 @@ def written_outside(func: PrimFunc, buffer: Buffer) -> bool:
     """Whether the buffer is a parameter."""
     return any(p is buffer for p in func.params)
 
+
+REGISTERED = (intrinsics, tile_intrinsics)
+"""The files whose tensor intrinsics the rules use: importing them registers those."""
 
 RULES: list[tuple[str, Rule]] = []
 """(name, rule), tried in order; filled by `schedule_kernel` on first use."""
