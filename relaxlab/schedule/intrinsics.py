@@ -2,7 +2,7 @@
 
 `reduce_OP_DTYPE_L` folds L lanes into one value, `C = C op A[0] op A[1] …`, pairwise.
 `dot4_u8s8_L` computes, for L lanes n, `C[n] += sum over k < 4 of A[n, k] * B[k]` with unsigned A
-and signed B: x86's vpdpbusd (AVX-512 VNNI, AVX-VNNI).
+and signed B: x86's vpdpbusd (AVX-512 VNNI, AVX-VNNI), Arm's usdot (I8MM).
 """
 
 from __future__ import annotations
@@ -66,12 +66,13 @@ def _dot4_impl(lanes: int, instruction: str) -> PrimFunc:
     bytes_of_a = BufferLoad(a, (expr.FloorDiv(flat, four), expr.FloorMod(flat, four)))
     bytes_of_b = BufferLoad(b, (Ramp(ZERO, const(1), 4),))
     ints = f"int32x{lanes}"
-    words: tuple[PrimExpr, ...] = (
-        StringImm(instruction),
-        BufferLoad(c, acc),
-        Call(ints, "reinterpret", (bytes_of_a,)),
-        Broadcast(Call("int32", "reinterpret", (bytes_of_b,)), lanes),
-    )
+    of_a: PrimExpr = bytes_of_a
+    of_b: PrimExpr = Broadcast(Call("int32", "reinterpret", (bytes_of_b,)), lanes)
+    if "aarch64" in instruction:  # takes bytes, x86's take words of four
+        of_b = Call(f"int8x{4 * lanes}", "reinterpret", (of_b,))
+    else:
+        of_a = Call(ints, "reinterpret", (of_a,))
+    words: tuple[PrimExpr, ...] = (StringImm(instruction), BufferLoad(c, acc), of_a, of_b)
     update = BufferStore(c, Call(ints, "llvm_intrin", words), acc)
     return PrimFunc((a, b, c), _block(update, a, b, c))
 
@@ -79,6 +80,7 @@ def _dot4_impl(lanes: int, instruction: str) -> PrimFunc:
 _DOT4 = (
     (16, "llvm.x86.avx512.vpdpbusd.512", frozenset({"avx512vnni"})),
     (8, "llvm.x86.avx512.vpdpbusd.256", frozenset({"avxvnni"})),
+    (4, "llvm.aarch64.neon.usdot.v4i32.v16i8", frozenset({"neon", "i8mm"})),
 )
 for _lanes, _instruction, _features in _DOT4:
     TensorIntrin.register(
