@@ -101,8 +101,9 @@ def _batched(pattern: Pattern) -> Pattern:
     return pattern.where(several, "a product with one right matrix per batch")
 
 
-ROW = is_op("add")(PRODUCT, BIAS) | is_op("add")(BIAS, PRODUCT) | is_op("linear")(A, B, BIAS)
+ROW = BIAS.has_rank(1)
+WITH_ROW = is_op("add")(PRODUCT, ROW) | is_op("add")(ROW, PRODUCT) | is_op("linear")(A, B, ROW)
 
-register_library("blas.matmul_bias", ROW, _matmul_bias)
+register_library("blas.matmul_bias", WITH_ROW, _matmul_bias)
 register_library("blas.batch_matmul", _batched(MATMUL), _matmul)
 register_library("blas.matmul", (MATMUL & ~_batched(wildcard())) | LINEAR, _matmul)
