@@ -131,7 +131,7 @@ def test_a_sample_of_all_operators():
     print(f"seed {seed}")
     rng = random.Random(seed)
     for cases in FAMILIES.values():
-        for case in rng.sample(cases(), 4):
+        for case in rng.sample(cases(), 3):
             print(case)
             check_op(case, rng.choice(list(case.sizes)), symbolic=True, run=gpu_run)
 
