@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class _Instruction:
+class Instruction:
     """What one instruction does for one warp: a byte offset for each of `lanes`, the threads of
     the warp that take part, and how many bytes each of them moves."""
 
@@ -69,7 +70,7 @@ class _Instruction:
     width: int
 
 
-def _instructions(access: Access) -> Iterator[_Instruction]:
+def instructions(access: Access) -> Iterator[Instruction]:
     """The instructions that an access becomes.
 
     The elements of a thread are moved by up to 16 bytes at once where they lie side by side and
@@ -94,7 +95,7 @@ def _instructions(access: Access) -> Iterator[_Instruction]:
         here = nth == n
         for warp in np.unique(threads[here] // WARP):
             mine = here & (threads // WARP == warp)
-            yield _Instruction(threads[mine] % WARP, offsets[mine], width)
+            yield Instruction(threads[mine] % WARP, offsets[mine], width)
 
 
 def sectors(access: Access) -> tuple[int, int]:
@@ -104,7 +105,7 @@ def sectors(access: Access) -> tuple[int, int]:
     Each instruction of each warp counts by itself, as if nothing were cached.
     """
     moved = least = 0
-    for one in _instructions(access):
+    for one in instructions(access):
         ends = np.concatenate([one.offsets, one.offsets + one.width - 1])
         moved += len(np.unique(ends // SECTOR))
         least += -(-len(np.unique(one.offsets)) * one.width // SECTOR)
@@ -119,7 +120,7 @@ def bank_conflicts(access: Access) -> tuple[int, int]:
     want the same word are one. Accesses of 8 and 16 bytes are served per half and quarter warp.
     """
     served = least = 0
-    for one in _instructions(access):
+    for one in instructions(access):
         together = WARP // max(1, one.width // WORD)
         for group in np.unique(one.lanes // together):
             offsets = one.offsets[one.lanes // together == group]
@@ -129,25 +130,41 @@ def bank_conflicts(access: Access) -> tuple[int, int]:
     return served, least
 
 
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a load or store cost a block altogether: `count` of `unit`, of which `least` would do
+    if it were perfectly coalesced or free of bank conflicts."""
+
+    unit: Literal["sectors", "rounds of banks"]
+    count: int
+    least: int
+
+
+def costs(accesses: Sequence[Access]) -> dict[Site, Cost]:
+    """What each load and store of a program cost, in the order in which they came."""
+    found: dict[Site, Cost] = {}
+    for access in accesses:
+        if _scope(access.site) == "global":
+            unit, (count, least) = "sectors", sectors(access)
+        else:
+            unit, (count, least) = "rounds of banks", bank_conflicts(access)
+        before = found.get(access.site, Cost(unit, 0, 0))
+        found[access.site] = Cost(unit, before.count + count, before.least + least)
+    return found
+
+
 def summarise(accesses: Sequence[Access]) -> list[str]:
     """One line per load and store of the program: what main or shared memory did for it."""
-    sums: dict[Site, tuple[int, int]] = {}
-    for access in accesses:
-        count = sectors if _scope(access.site) == "global" else bank_conflicts
-        cost, least = count(access)
-        before = sums.get(access.site, (0, 0))
-        sums[access.site] = before[0] + cost, before[1] + least
-    width = max((len(site.buffer.name) for site in sums if site.buffer), default=0)
-    return [_line(site, *totals, width) for site, totals in sums.items()]
+    found = costs(accesses)
+    width = max((len(site.buffer.name) for site in found if site.buffer), default=0)
+    return [_line(site, cost, width) for site, cost in found.items()]
 
 
-def _line(site: Site, cost: int, least: int, width: int) -> str:
+def _line(site: Site, cost: Cost, width: int) -> str:
     name = site.buffer.name if site.buffer else ""
-    verb = "store" if site.write else "load"
-    unit = "sectors" if _scope(site) == "global" else "rounds of banks"
     return (
-        f"{verb:5} {name:{width}} {cost:7} {unit:15} {cost / least:6.2f} x the least  "
-        f"{site.block or site.text}"
+        f"{'store' if site.write else 'load':5} {name:{width}} {cost.count:7} {cost.unit:15} "
+        f"{cost.count / cost.least:6.2f} x the least  {site.block or site.text}"
     )
 
 

@@ -276,6 +276,21 @@ def test_a_module_and_its_errors():
     assert error.value.report.problems[0].kernel == "off_kernel"
 
 
+@T.prim_func
+def doubled(a: T.Buffer((8,), "float32"), b: T.Buffer((8,), "float32")):
+    for i in range(8):
+        with T.block("B"):
+            v = T.axis.spatial(8, i)
+            b[v] = a[v] * T.float32(2)
+
+
+def test_a_function_that_is_not_bound_runs_as_one_thread():
+    a, b = floats(8), np.zeros(8, "float32")
+    (launch,) = run(doubled, a, b).check().launches
+    assert (launch.geometry.blocks, launch.geometry.threads) == (1, 1)
+    np.testing.assert_array_equal(b, 2 * a)
+
+
 def test_the_text_of_a_report():
     kernel = programs.change_barrier(lower_launches(programs.transpose, "transpose"), 0, None)
     args = [floats(32, 32), np.zeros((32, 32), "float32")]

@@ -9,7 +9,7 @@ from relaxlab.ir.expr import const
 from relaxlab.ir.loops import Buffer
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.simt import simt_prim_func
-from relaxlab.runtime.simt_access import Access, Site, bank_conflicts, sectors
+from relaxlab.runtime.simt_access import Access, Cost, Site, bank_conflicts, costs, sectors
 from relaxlab.script import tir as T
 from tests.runtime import simt_programs as programs
 
@@ -83,21 +83,16 @@ def test_masked_vectors_go_element_by_element():
     assert bank_conflicts(one) == (3, 3)
 
 
-def degrees(report, shared: str) -> dict[str, float]:
-    found: dict[str, list[int]] = {}
-    for a in report.launches[0].accesses:
-        if a.site.buffer.name == shared:
-            total = found.setdefault("store" if a.site.write else "load", [0, 0])
-            for i, n in enumerate(bank_conflicts(a)):
-                total[i] += n
-    return {verb: n / least for verb, (n, least) in found.items()}
-
-
-@pytest.mark.parametrize(("name", "load"), [("transpose", 32.0), ("transpose_padded", 1.0)])
-def test_padding_a_tile_ends_its_conflicts(name: str, load: float):
+@pytest.mark.parametrize(("name", "load"), [("transpose", 32), ("transpose_padded", 1)])
+def test_padding_a_tile_ends_its_conflicts(name: str, load: int):
     a, b = np.ones((64, 64), "float32"), np.zeros((64, 64), "float32")
     report = simt_prim_func(getattr(programs, name), [a, b], record=(1, 1, 0)).check()
-    assert degrees(report, "S") == {"store": 1.0, "load": load}
+    found = costs(report.launches[0].accesses)
+    tile = {x.write: c for x, c in found.items() if x.buffer and x.buffer.name == "S"}
+    assert tile == {
+        True: Cost("rounds of banks", 32, 32),
+        False: Cost("rounds of banks", 32 * load, 32),
+    }
     for one in report.launches[0].accesses:
         if one.site.buffer and one.site.buffer.scope == "global":
             assert sectors(one) == (32, 32)  # 256 threads move 1024 bytes
