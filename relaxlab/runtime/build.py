@@ -70,11 +70,13 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     registered by others had a part in it: no key tells theirs apart).
 
     Raises DiagnosticError for an ill-formed module, PassFailed (with the trace so far) for a
-    failing pass.
+    failing pass, ValueError for an unknown target.
     """
     chosen = parse_target(target)
     passes = pipeline or default_pipeline(chosen)
     if chosen.kind == "cuda":
+        if threads is not None:
+            raise ValueError("threads are of CPUs; a GPU's are chosen by the kernels' schedules")
         return CudaExecutable(generate_cuda(lower_shapes(passes.run(mod).result)), chosen)
 
     def build() -> Artifact:

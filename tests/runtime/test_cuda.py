@@ -177,6 +177,8 @@ def test_calls_on_a_gpu(exe: CudaExecutable) -> None:
 
 
 def test_targets() -> None:
+    with pytest.raises(ValueError, match="threads are of CPUs"):
+        rl.compile(parse(PROGRAM), target="cuda:sm_90", threads=2)
     assert parse_target("cuda") == Target.cuda()
     assert parse_target("cuda:sm_90").cpu == "sm_90"
     with pytest.raises(ValueError, match="'ampere' is no architecture of CUDA"):

@@ -173,28 +173,29 @@ def _without_loops(body: Stmt) -> Stmt:
 
 
 def _require_common_barriers(body: Stmt, axes: Mapping[str, ThreadAxis], name: str) -> None:
-    """Barriers are where all threads of the block come by."""
+    """Barriers are where all threads of the block come by, shuffles where all lanes of a warp do:
+    those have neighbouring numbers along x."""
     mine = {a.var for a in axes.values() if a.name.startswith("threadIdx")}
-    if not mine:
-        return
+    lanes = {a.var for a in axes.values() if a.name == "threadIdx.x"}
 
-    def visit(s: Node, differ: PrimExpr | None) -> None:
-        if is_sync(s) and differ is not None:
+    def visit(s: Node, under: tuple[PrimExpr, ...]) -> None:
+        what, apart = ("a barrier", mine) if is_sync(s) else ("a shuffle", lanes)
+        exchanges = is_sync(s) or (isinstance(s, BufferStore) and has_shuffle(s))
+        wrong = next((t for t in under if exchanges and apart & set(symbols_in(t))), None)
+        if wrong is not None:
             raise CodegenError(
-                f"a barrier of {name!r} is under {differ}, which differs between the threads of a "
-                "block; move what shares memory out of the condition"
+                f"{what} of {name!r} is under {wrong}, which differs between the threads that "
+                "take part; move it out of the condition"
             )
-        tests: list[PrimExpr] = []
         match s:
             case IfThenElse(condition) | While(condition):
-                tests = [condition]
+                under = (*under, condition)
             case For(_, low, extent):
-                tests = [low, extent]
+                under = (*under, low, extent)
             case _:
                 pass
-        differ = differ or next((t for t in tests if mine & set(symbols_in(t))), None)
         for c in children(s):
             if isinstance(c, Stmt):
-                visit(c, differ)
+                visit(c, under)
 
-    visit(body, None)
+    visit(body, ())

@@ -160,6 +160,31 @@ def test_what_is_outside_of_thread_loops_happens_once() -> None:
     ]  # fmt: skip
 
 
+def test_threads_fill_shared_memory_together() -> None:
+    """A loop over an axis that is bound already is the thread itself."""
+    func = function("""
+    def f(X: T.Buffer((4, 64), "float32"), Y: T.Buffer((4, 64), "float32")):
+        for b in T.thread_binding(4, thread="blockIdx.x"):
+            for t in T.thread_binding(64, thread="threadIdx.x"):
+                with T.block("part"):
+                    vb, vt = T.axis.remap("SS", [b, t])
+                    S = T.alloc_buffer((64,), "float32", scope="shared")
+                    for u in T.thread_binding(64, thread="threadIdx.x"):
+                        with T.block("fill"):
+                            v = T.axis.spatial(64, u)
+                            S[v] = X[vb, v]
+                    with T.block("use"):
+                        T.reads(S[0:64])
+                        T.writes(Y[vb, vt])
+                        Y[vb, vt] = S[63 - vt]
+    """)
+    (launch,) = lower_launches(func, "f").launches
+    assert emit_kernel(launch).code.count("__syncthreads") == 1
+    x, y = np.arange(256, dtype="float32").reshape(4, 64), np.zeros((4, 64), "float32")
+    simt_prim_func(func, [x, y]).check()
+    np.testing.assert_array_equal(y, x[:, ::-1])
+
+
 def test_an_unscheduled_function_is_run_by_one_thread() -> None:
     kernel = lowered("""
     def f(X: T.Buffer((8,), "float32"), Y: T.Buffer((8,), "float32")):
@@ -193,7 +218,13 @@ def test_slices_that_are_filled_again_wait_for_their_readers() -> None:
 
 
 REFUSED = {
-    "differs between the threads": """
+    "a shuffle of 'f' is under tx < 16, which differs": """
+    def f(X: T.Buffer((32,), "float32"), Y: T.Buffer((32,), "float32")):
+        for t in T.thread_binding(32, thread="threadIdx.x"):
+            if t < 16:
+                Y[t] = T.warp_shuffle_xor(X[t], T.int32(1))
+    """,
+    "a barrier of 'f' is under tx < 32, which differs": """
     def f(X: T.Buffer((64,), "float32"), Y: T.Buffer((64,), "float32")):
         S = T.alloc_buffer((64,), "float32", scope="shared")
         for t in T.thread_binding(64, thread="threadIdx.x"):
