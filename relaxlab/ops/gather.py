@@ -22,7 +22,14 @@ from relaxlab.ops.define import (
     tensor_tuple_arg,
 )
 from relaxlab.ops.index import wrapped_index
-from relaxlab.ops.shapes import Shape, broadcast_index, broadcast_types, differ, show
+from relaxlab.ops.shapes import (
+    Shape,
+    broadcast_index,
+    broadcast_types,
+    differ,
+    reads_nothing,
+    show,
+)
 
 Array = np.ndarray[Any, Any]
 Indices = tuple[PrimExpr, ...]
@@ -59,6 +66,8 @@ def _gather_infer(call: graph.Call, tys: TypesOf) -> Type:
     for a, b in zip(x.shape[:batch], at.shape[:batch], strict=True):
         if differ(call, a, b, "the batch dimensions of data and indices"):
             raise fail(call, f"the batch dimensions of {show(x.shape)} and {show(at.shape)} differ")
+    if reads_nothing(call, x.shape[batch : batch + depth], at.shape[:-1]):
+        raise fail(call, f"there is nothing to read in {show(x.shape)}")
     return TensorType((*at.shape[:-1], *x.shape[batch + depth :]), x.dtype)
 
 
@@ -129,6 +138,8 @@ def _index_infer(call: graph.Call, tys: TypesOf) -> Type:
         return TensorType(None, x.dtype)
     if x.shape is None or points.shape is None:
         return TensorType(None, x.dtype, points.ndim + x.ndim - depth)
+    if reads_nothing(call, x.shape[:depth], points.shape):
+        raise fail(call, f"there is nothing to read in {show(x.shape)}")
     return TensorType((*points.shape, *x.shape[depth:]), x.dtype)
 
 

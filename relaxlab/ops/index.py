@@ -24,7 +24,16 @@ from relaxlab.ops.define import (
     require_dtype,
     tensor_arg,
 )
-from relaxlab.ops.shapes import Shape, at_least, at_most, impossible, prove, show, simplify
+from relaxlab.ops.shapes import (
+    Shape,
+    at_least,
+    at_most,
+    impossible,
+    prove,
+    reads_nothing,
+    show,
+    simplify,
+)
 
 Array = np.ndarray[Any, Any]
 Indices = tuple[PrimExpr, ...]
@@ -49,6 +58,8 @@ def _take_infer(call: graph.Call, tys: TypesOf) -> Type:
     axis = normal_axis(call, 0 if axis is None else axis, x.ndim)
     if x.shape is None or place.shape is None:
         return TensorType(None, x.dtype, x.ndim - 1 + place.ndim)
+    if reads_nothing(call, (x.shape[axis],), place.shape):
+        raise fail(call, f"there is nothing to read along dimension {axis} of {show(x.shape)}")
     return TensorType((*x.shape[:axis], *place.shape, *x.shape[axis + 1 :]), x.dtype)
 
 

@@ -38,7 +38,16 @@ from relaxlab.ops.layouts import (
     tuple_of,
 )
 from relaxlab.ops.reduce import narrow
-from relaxlab.ops.shapes import ONE, Shape, differ, impossible, prove_equal, simplify
+from relaxlab.ops.shapes import (
+    ONE,
+    Shape,
+    at_most,
+    differ,
+    impossible,
+    prove,
+    prove_equal,
+    simplify,
+)
 
 Array = np.ndarray[Any, Any]
 Indices = tuple[PrimExpr, ...]
@@ -61,13 +70,18 @@ def _windows(call: graph.Call, dims: int) -> tuple[Window, ...]:
 
 
 def _pooled_extent(call: graph.Call, extent: PrimExpr, w: Window) -> PrimExpr:
-    """With `ceil_mode` the last window may reach past the padding."""
+    """With `ceil_mode` the last window may reach past the padding, but must start before it."""
     rest = simplify(extent + (w.before + w.after) - w.span)
     claim = f"the padded extent of {extent} is smaller than the window's {w.span}"
     if impossible(call, expr.GE(rest, te.ZERO), claim):
         raise fail(call, claim)
-    slack = w.stride - 1 if attr(call, "ceil_mode") else 0
-    return simplify((rest + slack) // w.stride + 1)
+    if not attr(call, "ceil_mode"):
+        return simplify(rest // w.stride + 1)
+    reaching = simplify((rest + (w.stride - 1)) // w.stride + 1)
+    starting = simplify((extent + (w.before - 1)) // w.stride + 1)
+    if prove(expr.GE(w.span, expr.const(w.after + w.stride))) is True:
+        return reaching  # whose last window starts at the last element at the latest
+    return at_most(reaching, starting)
 
 
 def _pool_infer(
@@ -194,7 +208,9 @@ def _pool_places(x: Array, attrs: dict[str, Any]) -> list[list[tuple[list[int], 
     result: list[list[tuple[list[int], int]]] = []
     for e, k, s, d, (a, b) in zip(x.shape[2:], sizes, strides, dilations, pads, strict=True):
         rest = e + a + b - (k - 1) * d - 1
-        outputs = (math.ceil if attrs.get("ceil_mode", False) else math.floor)(rest / s) + 1
+        outputs = rest // s + 1
+        if attrs.get("ceil_mode", False):
+            outputs = min(math.ceil(rest / s), (e + a - 1) // s) + 1
         rows: list[tuple[list[int], int]] = []
         for o in range(outputs):
             at = [o * s - a + i * d for i in range(k)]

@@ -47,6 +47,19 @@ def differ(call: graph.Call, a: PrimExpr, b: PrimExpr, what: str) -> bool:
     return equal is False
 
 
+def reads_nothing(call: graph.Call, extents: Shape, points: Shape) -> bool:
+    """Whether elements at `points` are read along dimensions of which one has none; where that
+    depends on the symbols it is checked at run time."""
+    none_read = [expr.EQ(d, expr.const(0)) for d in points if d != ONE]
+    for extent in extents:
+        condition: PrimExpr = expr.GE(extent, ONE)
+        for none in none_read:
+            condition = expr.Or(condition, none)
+        if impossible(call, condition, f"there is nothing to read along a dimension of {extent}"):
+            return True
+    return False
+
+
 def simplify(dim: PrimExpr) -> PrimExpr:
     """A dimension in its shortest form."""
     if isinstance(dim, expr.IntImm | expr.Var):
