@@ -157,13 +157,16 @@ def _tensor_filler(where: str, tree: TypeTree, at: int, written: bool) -> Filler
 
 
 def as_array(value: Any, where: str, tree: TypeTree) -> np.ndarray[Any, Any]:
-    """A NumPy view of an array of another library, through DLPack, without a copy."""
+    """A plain NumPy view of an array of a subclass or, through DLPack, of another library; without
+    a copy."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArgumentError(f"{where} has masked elements; pass x.filled(value)")
     if isinstance(value, np.ndarray):
-        return value  # type: ignore[reportUnknownVariableType]
-    if hasattr(value, "__dlpack__"):
+        return np.asarray(value)  # what a subclass says of itself need not be so
+    if getattr(value, "__dlpack__", None) is not None:
         try:
             return np.from_dlpack(value)
-        except (BufferError, RuntimeError, TypeError) as e:
+        except Exception as e:  # whatever the other library raises
             raise ArgumentError(f"{where}: {_describe(value)} cannot be viewed: {e}") from e
     raise ArgumentError(
         f"{where} must be an array of type {tree.text}, got {_describe(value)}; "
@@ -254,10 +257,13 @@ def view_memory(
     view keeps it alive."""
     kind = numpy_dtype(dtype)
     count = math.prod(dims)
+    if count == 0:
+        try:
+            return np.empty(dims, kind)
+        except ValueError:
+            raise MemoryError(f"the empty result of shape {dims} is too large for NumPy") from None
     if owner is not None:
         start = address - owner.__array_interface__["data"][0]
         return owner[start : start + count * kind.itemsize].view(kind).reshape(dims)
-    if count == 0:
-        return np.empty(dims, kind)
     raw = (ctypes.c_uint8 * (count * kind.itemsize)).from_address(address)
     return np.frombuffer(raw, kind).reshape(dims)

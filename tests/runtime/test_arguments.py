@@ -178,6 +178,50 @@ def test_dlpack(exe: Executable) -> None:
         exe["main"](Foreign(np.ones((4, 3), "float32").T), F4)
 
 
+class Lying(np.ndarray[Any, Any]):
+    """Says that it is larger than it is, and elsewhere."""
+
+    shape = property(lambda self: (1 << 30, 4))  # type: ignore[assignment]
+
+    @property
+    def __array_interface__(self) -> Any:
+        return {"data": (8, False), "strides": None, "shape": self.shape, "typestr": "<f4"}
+
+
+def test_subclasses_are_taken_for_the_arrays_that_they_are(exe: Executable) -> None:
+    lying = F4.copy().view(Lying)
+    np.testing.assert_array_equal(exe["main"](lying, F4), F4 * 2)
+    np.testing.assert_array_equal(exe["main"](F4.view(np.matrix), F4), F4 * 2)
+    masked = np.ma.masked_array(F4, F4 > 5)
+    with pytest.raises(ArgumentError, match="`y` of `main` has masked elements; pass x.filled"):
+        exe["main"](F4, masked)
+
+
+class Broken(Foreign):
+    def __init__(self, problem: Any) -> None:
+        self.problem = problem
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if isinstance(self.problem, Exception):
+            raise self.problem
+        return self.problem
+
+    def __dlpack_device__(self) -> Any:
+        return (1, 0)
+
+
+@pytest.mark.parametrize("problem", [ValueError("no"), KeyError("no"), AttributeError("no"), 5])
+def test_whatever_another_library_does(exe: Executable, problem: Any) -> None:
+    with pytest.raises(ArgumentError, match="`x` of `main`: a Broken cannot be viewed"):
+        exe["main"](Broken(problem), F4)
+
+
+def test_empty_results_that_numpy_has_no_shape_for(exe: Executable) -> None:
+    with pytest.raises(MemoryError, match=r"\(0, 4611686018427387904\) is too large"):
+        exe["rows"]((0, 1 << 62))
+    assert exe["rows"]((0, 5)).shape == (0, 5)
+
+
 @pytest.mark.parametrize(
     ("dtype", "values"),
     [
