@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
-from relaxlab.ir.node import replace, walk
-from relaxlab.ir.substitute import substitute
+from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, PrimFunc
+from relaxlab.ir.node import Node, replace, rewrite, walk
+from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.rules.base import (
@@ -144,7 +145,64 @@ def _schedule(func: PrimFunc, parts: _Parts, target: Target, rows: int) -> PrimF
     split_vector(sch, feature, lanes, unroll=True)
     if rows > 1:
         sch.unroll(row)
-    return compact_buffers(sch.func)
+    done = compact_buffers(sch.func)
+    return _without_masked_steps(done, parts.score, vectors * lanes) if rows > 1 else done
+
+
+def _without_masked_steps(func: PrimFunc, score: str, step: int) -> PrimFunc:
+    """Loops over positions stop after the last one that the mask leaves to any row of the tile.
+
+    The mask is `position <= limit(row)` with a limit that does not fall from row to row; a masked
+    score is minus infinity, its weight zero, and neither changes a maximum or a sum.
+    """
+    realize = next(
+        n for n in walk(func.body) if isinstance(n, BlockRealize) and n.block.name == score
+    )
+    *_, row, position = realize.block.iter_vars
+    limit = _mask_limit(realize.block, position.var)
+    an = Analyzer.for_shapes(*symbols_in(func))
+    if limit is None or not an.prove(
+        expr.LE(limit, substitute(limit, {row.var: row.var + 1}))
+    ):
+        return func
+    length = position.dom.extent
+    inner = {n.loop_var: n.extent - 1 for n in walk(func.body) if _is_unrolled(n)}
+    last = substitute(realize.iter_values[-2], inner)
+    end = substitute(limit, {row.var: last}) + 1
+    parallel = next(n for n in walk(func.body) if isinstance(n, For) and n.kind == "parallel")
+    shorter: dict[Var, PrimExpr] = {}
+    for loop in (n for n in walk(parallel.body) if isinstance(n, For)):
+        if constant(loop.extent) is not None:
+            continue
+        for count in (1, step):
+            if an.prove_equal(loop.extent, (length + (count - 1)) // count):
+                stop = (end + (count - 1)) // count
+                shorter[loop.loop_var] = expr.Min(loop.extent, stop)
+                break
+        else:
+            return func
+
+    def shortened(n: Node) -> Node | None:
+        if isinstance(n, For) and n.loop_var in shorter:
+            return replace(n, extent=shorter[n.loop_var])
+        return None
+
+    return replace(func, body=rewrite(func.body, shortened))
+
+
+def _is_unrolled(n: Node) -> bool:
+    return isinstance(n, For) and n.kind == "unrolled"
+
+
+def _mask_limit(block: Block, position: Var) -> PrimExpr | None:
+    """`limit` where the block stores `select(position <= limit, score, -inf)`."""
+    match block.body:
+        case BufferStore(_, expr.Select(expr.LE(at, limit), _, expr.FloatImm(value))) if (
+            at == position and value == float("-inf") and position not in symbols_in(limit)
+        ):
+            return limit
+        case _:
+            return None
 
 
 def _score_tile(
