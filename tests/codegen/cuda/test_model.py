@@ -26,23 +26,24 @@ Call = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def exe() -> CudaExecutable:
-    return rl.compile(_model()[0], target="cuda")
+    return rl.compile(model()[0], target="cuda")
 
 
-def _model() -> tuple[Any, list[Any], list[Any]]:
+def model() -> tuple[Any, list[Any], list[Any]]:
     """The module, the weights and empty caches."""
     checkpoint = open_model("tiny")
     config = checkpoint.config
-    model = Llama(config, checkpoint.formats, max_context=CONTEXT)
-    module, names = model.build(methods=("prefill", "decode"), batch=1)
+    llama = Llama(config, checkpoint.formats, max_context=CONTEXT)
+    module, names = llama.build(methods=("prefill", "decode"), batch=1)
     shapes = nn.KVCache.shapes(config.num_kv_heads, config.head_dim, CONTEXT)
     cache = [np.zeros((1, *s), "float32") for _ in range(config.num_layers) for s in shapes]
-    return module, checkpoint.weights(model, names), cache
+    return module, checkpoint.weights(llama, names), cache
 
 
-def check(call: Call) -> None:
-    """A prompt of seven tokens, then one more."""
-    _, weights, cache = _model()
+def check(call: Call, place: Call = lambda array: array) -> None:
+    """A prompt of seven tokens, then one more. `place` puts caches and weights where they stay."""
+    _, weights, cache = model()
+    weights, cache = [place(w) for w in weights], [place(c) for c in cache]
     ids = open_model("tiny").tokenizer.encode("What is two plus three?")[:8]
     want = LlamaNumpy.from_gguf(read_gguf(tiny.path())).logits(ids)
     first = call("prefill", np.array([ids[:7]], np.int32), (0,), *cache, *weights)
