@@ -226,9 +226,13 @@ class NativeFunction:
         kept: list[Any] = []
         first = len(self.info.params) - len(last)
         with self._exe._lock:
+            words = type(self._in).from_buffer_copy(self._in)
             for filler, value in zip(self._fillers[first:], last, strict=True):
-                filler(value, self._in, kept)
+                filler(value, words, kept)
             self._require_apart(kept, len(self._tensors) - len(kept))
+            # At no moment, whatever interrupts this, do words point to what nobody holds.
+            self._bound_values = [*self._bound_values, *kept]
+            ctypes.memmove(self._in, words, ctypes.sizeof(words))
             self._bound_values, self._open = kept, first
             self._bound_at = {_span(a)[0]: a for a in kept}
             written = [a for i, a in enumerate(kept, len(self._tensors) - len(kept))

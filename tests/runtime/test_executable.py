@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -349,6 +350,18 @@ def test_updates_through_dlpack(memory: Executable) -> None:
     assert np.shares_memory(new, cache) and cache[7] == 1
 
 
+@I.ir_module
+class Three:
+    @R.function
+    def main(
+        x: R.Tensor(("n",), "float32"),
+        y: R.Tensor(("n",), "float32"),
+        z: R.Tensor(("n",), "float32"),
+    ):
+        w = R.add(R.multiply(x, R.multiply(y, y)), z)
+        return w
+
+
 def test_bound_arguments() -> None:
     exe = build(Checked)
     main = exe["symbol"]
@@ -365,6 +378,39 @@ def test_bound_arguments() -> None:
     assert main(np.zeros(3, "float32")).tolist() == [[4]] * 3
     main.bind()
     assert main(np.zeros(1, "float32"), np.ones((1, 1), "float32")).tolist() == [[2]]
+
+
+def test_a_refused_bind_leaves_what_was_bound() -> None:
+    exe = rl.compile(Three, use_cache=False)
+    main = exe["main"]
+    main.bind(np.full(4, 2, "float32"), np.full(4, 3, "float32"))
+    for wrong in (np.ones(4), np.ones((4, 1), "float32"), None):
+        with pytest.raises(ArgumentError, match="`z` of `main`"):
+            main.bind(np.full(4, 90, "float32"), wrong)
+        gc.collect()
+        junk = [np.full(4, 7, "float32") for _ in range(100)]
+        assert main(np.ones(4, "float32")).tolist() == [7] * 4
+        del junk
+
+
+@pytest.mark.parametrize("where", ["view_memory", "_free_blocks", "OwnedBlock"])
+def test_an_interrupt_between_the_lines(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Ctrl-C anywhere in a call the next one computes and reports as ever."""
+    exe = rl.compile(Three, use_cache=False)
+    main = exe["main"]
+    x, wrong = np.ones(4, "float32"), np.ones(3, "float32")
+
+    def interrupt(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    for args in ((x, x, x), (x, x, wrong)):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"relaxlab.runtime.executable.{where}", interrupt)
+            with suppress(KeyboardInterrupt, CheckFailed):
+                main(*args)
+        assert main(x, x, x).tolist() == [2] * 4
+        with pytest.raises(CheckFailed, match="parameter `z` of `main` is 3, expected n = 4"):
+            main(x, x, wrong)
 
 
 def test_bound_arrays_that_are_updated_stay_apart() -> None:
