@@ -30,7 +30,7 @@ def test_operators(family: str) -> None:
 def test_the_tiny_model_at_every_stage() -> None:
     checkpoint = open_model("tiny")
     model = Llama(checkpoint.config, checkpoint.formats, max_context=24)
-    mod, _ = model.build(methods=("main",), batch="b")
+    mod, _ = model.build(methods=("prefill",), batch="b")
     trace = run_pipeline(mod)
     stages = [mod] + [record.after for record in trace.passes if record.changed]
     assert len(stages) > 5
