@@ -72,7 +72,10 @@ def _fold(b: graph.VarBinding, limit: int) -> graph.Expr | None:
             values = [_value(a) for a in args]
             if any(v is None for v in values) or not _small(b, args, limit):
                 return None
-            return _constants(_evaluate(row, b.value, values), b.var.ty)
+            value = _evaluate(row, b.value, values)
+            if isinstance(b.var.ty, types.TensorType) and b.var.ty.dtype and _numbers(args):
+                value = np.asarray(value).astype(numpy_dtype(b.var.ty.dtype))
+            return _constants(value, b.var.ty)
         case _:
             return None
 
@@ -92,6 +95,11 @@ def _value(e: graph.Expr) -> Any:
             return None if any(i is None for i in items) else tuple(items)
         case _:
             return None
+
+
+def _numbers(args: tuple[graph.Expr, ...]) -> bool:
+    """Whether some argument is a scalar, which as a Python number has no dtype of its own."""
+    return any(isinstance(a, graph.PrimValue) for a in args)
 
 
 def _small(b: graph.VarBinding, args: tuple[graph.Expr, ...], limit: int) -> bool:

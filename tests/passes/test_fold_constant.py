@@ -1,5 +1,7 @@
 import numpy as np
+import pytest
 
+import relaxlab as rl
 from relaxlab.passes.fold_constant import fold_constant
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
@@ -81,3 +83,17 @@ def check_input(mod):
     check_module(fold_constant, start, fold_constant(start))
     compare_runs(start, fold_constant(start))
     return start
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int32", "bool"])
+@pytest.mark.parametrize(
+    "call", ["R.full((2,), {})", 'R.one_hot(R.const([1], "int64"), {}, {}, 2)']
+)
+def test_scalars_keep_their_dtype(call: str, dtype: str) -> None:
+    value = call.replace("{}", f"R.prim_value(T.{dtype}(1))")
+    mod = rl.parse(
+        "from relaxlab.script import relax as R, tir as T\n"
+        f"@R.function\ndef main():\n    z = {value}\n    return z\n"
+    )
+    got = rl.compile(mod, use_cache=False)["main"]()
+    assert got.dtype == dtype and got.all()
