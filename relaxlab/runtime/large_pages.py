@@ -7,6 +7,7 @@ grants them, it reads several times faster (see benchmarks/NOTES.md).
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import mmap
@@ -17,6 +18,8 @@ import numpy as np
 
 PAGE = 2 << 20
 ALIGN = 64
+MOST_AT_ONCE = 128 << 20
+"""Bytes of zeros that may all be taken at once: half of a small model's other memory."""
 
 Array = np.ndarray[Any, Any]
 
@@ -42,10 +45,12 @@ def in_large_pages(arrays: Iterable[Array]) -> list[Array]:
 
 
 def zeros_in_large_pages(shapes: Iterable[tuple[int, ...]], dtype: str) -> list[Array]:
-    """Arrays of zeros, one after the other. A page takes memory once it is written to."""
+    """Arrays of zeros, one after the other. A page takes memory once it is written to, so arrays
+    of which only the first part may ever be used get large pages up to `MOST_AT_ONCE` only."""
     itemsize = np.dtype(dtype).itemsize
     sizes = [(shape, -(-math.prod(shape) * itemsize // ALIGN) * ALIGN) for shape in shapes]
-    region = _region(sum(size for _, size in sizes))
+    total = sum(size for _, size in sizes)
+    region = _region(total, large=total <= MOST_AT_ONCE)
     result: list[Array] = []
     for shape, size in sizes:
         used, region = region[: math.prod(shape) * itemsize], region[size:]
@@ -60,12 +65,13 @@ def return_free_memory() -> None:
         trim(ctypes.c_size_t(0))
 
 
-def _region(size: int) -> Array:
+def _region(size: int, large: bool = True) -> Array:
     """At least `size` bytes, aligned to a large page; unused pages take no memory."""
     total = -(-size // PAGE) * PAGE + PAGE
     if hasattr(mmap, "MADV_HUGEPAGE"):  # Linux grants large pages to private memory only
         memory = mmap.mmap(-1, total, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        memory.madvise(mmap.MADV_HUGEPAGE)
+        with contextlib.suppress(OSError):  # a kernel without large pages
+            memory.madvise(mmap.MADV_HUGEPAGE if large else mmap.MADV_NOHUGEPAGE)
     else:
         memory = mmap.mmap(-1, total)
     whole = np.frombuffer(memory, np.uint8)
