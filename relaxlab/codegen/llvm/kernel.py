@@ -111,7 +111,7 @@ def lower_loops(body: loops.Stmt, sizes: Sequence[expr.Var]) -> loops.Stmt:
 
 def _sizes(func: loops.PrimFunc) -> list[expr.Var]:
     """The symbols that are sizes of arrays; a scalar parameter that is none may be negative."""
-    dims = [d for buffer in func.buffers for d in buffer.shape]
+    dims = tuple(d for buffer in func.buffers for d in buffer.shape)
     return [v for v in symbols_in(dims) if v in dims or v not in func.params]
 
 
