@@ -292,11 +292,14 @@ def _call_extern(s: Scope, e: expr.Call) -> Value:
 
 def _reinterpret(s: Scope, e: expr.Call) -> Value:
     v = emit_expr(s, e.args[0])
-    if llvm_type(e.dtype) == v.ty:
-        return Value(e.dtype, s.builder.materialise(v))
+    dtype = e.dtype
+    if lanes_of(dtype) == 1 == lanes_of(e.args[0].dtype):  # lanes come from a vectorized loop
+        dtype = with_lanes(dtype, v.lanes)
+    if llvm_type(dtype) == v.ty:
+        return Value(dtype, s.builder.materialise(v))
     how = "ptrtoint" if v.ty == "ptr" else "bitcast"
-    text = s.builder.emit(f"{how} {v.ty} {s.builder.materialise(v)} to {llvm_type(e.dtype)}")
-    return Value(e.dtype, text)
+    text = s.builder.emit(f"{how} {v.ty} {s.builder.materialise(v)} to {llvm_type(dtype)}")
+    return Value(dtype, text)
 
 
 def _address_of(s: Scope, e: expr.Call) -> Value:

@@ -109,9 +109,11 @@ def reduce_by_lanes(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int
     if row and sch.get(row[-1]) not in [sch.get(loop) for loop in sch.get_loops(rv)]:
         with suppress(ScheduleError):  # then the lanes of a row live as long as its loop's body
             sch.reverse_compute_at(rv, row[-1])
-    sch.reorder(*inner, spatial[-1])
-    init = sch.decompose_reduction(partial, inner[0])
-    for one in (partial, init):
+    blocks = [partial]
+    if inner:  # else there is one vector: nothing is summed before the lanes are
+        sch.reorder(*inner, spatial[-1])
+        blocks.append(sch.decompose_reduction(partial, inner[0]))
+    for one in blocks:
         sch.vectorize(block_loops(sch, one)[0][-1])
     combine = _combiner(block)
     if combine is not None:
