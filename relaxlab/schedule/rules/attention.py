@@ -166,10 +166,11 @@ def _without_masked_steps(func: PrimFunc, score: str, step: int) -> PrimFunc:
     ):
         return func
     length = position.dom.extent
-    inner = {n.loop_var: n.extent - 1 for n in walk(func.body) if _is_unrolled(n)}
+    loops = [n for n in walk(func.body) if isinstance(n, For)]
+    inner = {n.loop_var: n.extent - 1 for n in loops if n.kind == "unrolled"}
     last = substitute(realize.iter_values[-2], inner)
     end = substitute(limit, {row.var: last}) + 1
-    parallel = next(n for n in walk(func.body) if isinstance(n, For) and n.kind == "parallel")
+    parallel = next(n for n in loops if n.kind == "parallel")
     shorter: dict[Var, PrimExpr] = {}
     for loop in (n for n in walk(parallel.body) if isinstance(n, For)):
         if constant(loop.extent) is not None:
@@ -188,10 +189,6 @@ def _without_masked_steps(func: PrimFunc, score: str, step: int) -> PrimFunc:
         return None
 
     return replace(func, body=rewrite(func.body, shortened))
-
-
-def _is_unrolled(n: Node) -> bool:
-    return isinstance(n, For) and n.kind == "unrolled"
 
 
 def _mask_limit(block: Block, position: Var) -> PrimExpr | None:
