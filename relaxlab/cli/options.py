@@ -76,15 +76,17 @@ def _model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=_positive, metavar="K", help="default: all cores")
     parser.add_argument(
         "--activations", choices=("float32", "q8", "q16"), default="float32",
-        help="q8, q16: quantised to 8 or 15 bits, for integer products",
+        help="q8, q16: quantised to 8 or 15 bits, for integer products; with q8, prompts are read "
+        "in bfloat16 where the processor has matrix tiles",
     )  # fmt: skip
     parser.add_argument(
-        "--kv-dtype", choices=("float32", "float16"), default="float32",
-        help="dtype of the cached keys and values",
+        "--kv-dtype", choices=("float32", "float16"),
+        help="dtype of the cached keys and values; default: float16 with q8, else float32",
     )  # fmt: skip
     parser.add_argument(
-        "--max-context", type=_positive, metavar="N", help="positions kept; default: the model's"
-    )
+        "--max-context", type=_positive, metavar="N",
+        help="positions kept; default: the model's own, 4096 at most",
+    )  # fmt: skip
     parser.add_argument("--no-cache", action="store_true", help="compile anew, keep nothing")
 
 
