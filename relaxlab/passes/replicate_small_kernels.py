@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from relaxlab.ir import expr, graph, loops
+from relaxlab.ir.dtypes import is_int
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import Node, children, replace
+from relaxlab.ir.node import Node, children, replace, walk
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import all_bindings, map_blocks, vars_in, with_bindings
 from relaxlab.passes.expand_calls import ALLOC_TENSOR
@@ -47,7 +48,8 @@ def replicate_small_kernels(mod: Module, options: ReplicateOptions) -> Module:
 
 def stores_of(func: loops.PrimFunc) -> int | None:
     """How many elements a scheduled loop function stores; None where that depends on its
-    arguments, or where it does what must happen once (calls out, checks)."""
+    arguments, or where it does what concerns the team: calls out, and what may fail (one thread
+    would report what another has not come to)."""
     total = 0
 
     def visit(n: Node, times: int) -> bool:
@@ -63,11 +65,22 @@ def stores_of(func: loops.PrimFunc) -> int | None:
                 times *= extent.value
             case loops.BufferStore():
                 total += times
+                if any(_may_fail(e) for e in walk(n)):
+                    return False
             case _:
                 pass
         return all(visit(c, times) for c in children(n) if not isinstance(c, expr.PrimExpr))
 
     return total if visit(func.body, 1) else None
+
+
+def _may_fail(e: Node) -> bool:
+    """Division of integers by what is not a constant."""
+    match e:
+        case expr.FloorDiv(_, b) | expr.FloorMod(_, b) | expr.Div(_, b) | expr.Mod(_, b):
+            return is_int(b.dtype) and not isinstance(b, expr.IntImm)
+        case _:
+            return False
 
 
 Small = dict[str, tuple[frozenset[int], int]]

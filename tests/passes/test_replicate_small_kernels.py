@@ -11,6 +11,7 @@ from relaxlab.ir.target import Target
 from relaxlab.passes import host
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.runtime.executable import CheckFailed
 
 WIDTH = 64
 
@@ -97,6 +98,46 @@ class Module:
             R.output(a, b)
         return (a, b)
 """
+
+
+DIVIDING = """
+from relaxlab.script import ir as I, relax as R, tir as T
+
+@I.ir_module
+class Module:
+    @T.prim_func
+    def divide(x: T.Buffer((4,), "int32"), y: T.Buffer((4,), "int32"), z: T.Buffer((4,), "int32")):
+        for i, j in T.grid(4, 4):  # sums are not fused with each other
+            with T.block("divide"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                with T.init():
+                    z[vi] = 0
+                z[vi] = z[vi] + x[vj] // y[vj]
+
+    @R.function
+    def main(x: R.Tensor((4,), "int32"), y: R.Tensor((4,), "int32")):
+        cls = Module
+        with R.dataflow():
+            a = R.call_tir(cls.divide, (x, y), R.Tensor((4,), "int32"))
+            b = R.call_tir(cls.divide, (y, a), R.Tensor((4,), "int32"))
+            c = R.call_tir(cls.divide, (b, y), R.Tensor((4,), "int32"))
+            R.output(c)
+        return c
+"""
+
+
+def test_what_may_fail_is_done_together():
+    """All threads agree on what failed: none may be ahead of another."""
+    function = lowered(DIVIDING)
+    calls = [i for i in function.instrs if isinstance(i, host.CallKernel)]
+    assert len(calls) == 3 and not any(i.alone for i in calls)
+    exe = rl.compile(rl.parse(DIVIDING), threads=3, use_cache=False)
+    one, zero = np.ones(4, np.int32), np.zeros(4, np.int32)
+    for x, y in ((one, zero), (zero, one)):
+        for _ in range(20):
+            with pytest.raises(CheckFailed, match="division by zero"):
+                exe["main"](x, y)
+    np.testing.assert_array_equal(np.asarray(exe["main"](one, one)), zero)
 
 
 def test_what_is_returned_is_shared():

@@ -351,6 +351,8 @@ def test_an_interrupted_compilation(folder: Path, stage: str, kind: signal.Signa
     child = subprocess.Popen(
         [sys.executable, "-c", program, stage], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
+        # a test run in the background may itself ignore the signal
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
     assert child.stdin is not None and child.stdout is not None and child.stderr is not None
     child.stdin.write(PLAIN)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.private_buffers import shared_private_buffer
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, PrimFunc
+from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, BufferStore, For, PrimFunc
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.ir.target import Target
@@ -188,11 +188,6 @@ def block_loops(sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], list[LoopR
     return spatial, reduce
 
 
-def written_outside(func: PrimFunc, buffer: Buffer) -> bool:
-    """Whether the buffer is a parameter."""
-    return any(p is buffer for p in func.params)
-
-
 REGISTERED = (intrinsics, tile_intrinsics)
 """The files whose tensor intrinsics the rules use: importing them registers those."""
 
@@ -202,10 +197,26 @@ RULES: list[tuple[str, Rule]] = []
 
 def schedule_kernel(name: str, func: PrimFunc, target: Target) -> PrimFunc:
     """The kernel scheduled by the first rule that fits; a scheduled kernel stays as it is."""
+    scheduled = first_that_fits(name, func, target, _rules(), _problem_of_private_buffers)
+    if scheduled is not None:
+        return scheduled
+    note("schedule_kernels", name, "left as it is, with its private buffers in main memory")
+    return _with_buffers_in_main_memory(func)
+
+
+def first_that_fits(
+    name: str,
+    func: PrimFunc,
+    target: Target,
+    rules: Iterable[tuple[str, Rule]],
+    problem_of: Callable[[PrimFunc], str | None],
+) -> PrimFunc | None:
+    """The kernel scheduled by the first of the rules that fits and whose result has no problem; a
+    scheduled kernel stays as it is."""
     if is_scheduled(func):
         note("schedule_kernels", name, "already scheduled by hand", applied=False)
         return func
-    for rule_name, rule in _rules():
+    for rule_name, rule in rules:
         try:
             result = rule(func, target)
         except ScheduleError as e:
@@ -213,13 +224,12 @@ def schedule_kernel(name: str, func: PrimFunc, target: Target) -> PrimFunc:
             continue
         if result is None:
             continue
-        problem = _problem_of_private_buffers(result)
+        problem = problem_of(result)
         if problem is None:
             note("schedule_kernels", name, f"scheduled by the rule {rule_name}")
             return result
         note("schedule_kernels", name, f"not by the rule {rule_name}: {problem}", applied=False)
-    note("schedule_kernels", name, "left as it is, with its private buffers in main memory")
-    return _with_buffers_in_main_memory(func)
+    return None
 
 
 def _with_buffers_in_main_memory(func: PrimFunc) -> PrimFunc:

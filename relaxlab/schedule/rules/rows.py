@@ -33,10 +33,10 @@ LOCAL_BYTES = 64 * 1024
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     """Fits kernels whose reductions all run over trailing axes of a common row."""
     sch = Schedule(func)
-    inline_producers(sch, keep=_read_by_reductions(func))
+    inline_producers(sch, keep=read_more_than_once(func))
     blocks = blocks_of(sch.func)
-    rank = _row_rank(blocks)
-    if rank is None:
+    rank = row_rank(blocks)
+    if rank is None or (rank == 0 and len(blocks) > 1):
         return None
     try:
         rows = _gather_rows(sch, blocks, rank)
@@ -51,8 +51,8 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     return compact_buffers(sch.func)
 
 
-def _read_by_reductions(func: PrimFunc) -> list[str]:
-    """Producers that a reduction over another axis reads more than once are worth storing."""
+def read_more_than_once(func: PrimFunc) -> list[str]:
+    """Producers that several blocks read: they are worth storing."""
     blocks = blocks_of(func)
     readers: dict[Buffer, int] = {}
     for block in blocks:
@@ -61,8 +61,8 @@ def _read_by_reductions(func: PrimFunc) -> list[str]:
     return [b.name for b in blocks if is_spatial(b) and readers.get(b.writes[0].buffer, 0) > 1]
 
 
-def _row_rank(blocks: list[Block]) -> int | None:
-    """How many leading axes all blocks share; None if there is no reduction."""
+def row_rank(blocks: list[Block]) -> int | None:
+    """How many leading axes all blocks share; None where there is no reduction."""
     reductions = [b for b in blocks if not is_spatial(b)]
     if not reductions:
         return None
@@ -72,7 +72,7 @@ def _row_rank(blocks: list[Block]) -> int | None:
         spatial = [it for it in block.iter_vars if it.kind == "spatial"]
         while rank and [it.dom.extent for it in spatial[:rank]] != first[:rank]:
             rank -= 1
-    return rank if rank or len(blocks) == 1 else None
+    return rank
 
 
 def _gather_rows(sch: Schedule, blocks: list[Block], rank: int) -> list[LoopRV]:

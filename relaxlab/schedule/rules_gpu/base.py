@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.loops import Block, Buffer, PrimFunc
+from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
-from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.rules.base import Rule, constant, extent_of, is_scheduled
+from relaxlab.schedule.rules.base import Rule, constant, extent_of, first_that_fits
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
-from relaxlab.tracing import note
 
 THREADS = 256
 """Threads of a block, where there is enough to do."""
@@ -24,23 +22,9 @@ SHARED_BYTES = 48 * 1024
 
 def schedule_kernel(name: str, func: PrimFunc, target: Target) -> PrimFunc:
     """The kernel scheduled by the first rule that fits; a scheduled kernel stays as it is."""
-    if is_scheduled(func):
-        note("schedule_kernels", name, "already scheduled by hand", applied=False)
-        return func
-    for rule_name, rule in rules():
-        try:
-            result = rule(func, target)
-        except ScheduleError as e:
-            note("schedule_kernels", name, f"the rule {rule_name} does not fit: {e}", applied=False)
-            continue
-        if result is None:
-            continue
-        problem = _problem_of_private_buffers(result)
-        if problem is None:
-            note("schedule_kernels", name, f"scheduled by the rule {rule_name}")
-            return result
-        note("schedule_kernels", name, f"not by the rule {rule_name}: {problem}", applied=False)
-    raise AssertionError("the rule fallback fits everything")
+    scheduled = first_that_fits(name, func, target, rules(), _problem_of_private_buffers)
+    assert scheduled is not None, "the rule fallback fits everything"
+    return scheduled
 
 
 def rules() -> tuple[tuple[str, Rule], ...]:
@@ -101,11 +85,6 @@ def found_block(sch: Schedule, rv: BlockRV) -> Block:
     block = sch.get(rv)
     assert isinstance(block, Block)
     return block
-
-
-def is_parameter(func: PrimFunc, buffer: Buffer) -> bool:
-    """Whether the buffer is an argument of the function."""
-    return any(p is buffer for p in func.params)
 
 
 def extents_of(block: Block) -> list[PrimExpr]:

@@ -8,7 +8,7 @@ Intermediates of a row stay in registers (one value per row) or in shared memory
 from __future__ import annotations
 
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.loops import Block, Buffer, PrimFunc
+from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.rules.base import (
@@ -19,24 +19,25 @@ from relaxlab.schedule.rules.base import (
     inline_producers,
     is_spatial,
 )
+from relaxlab.schedule.rules.rows import read_more_than_once, row_rank
 from relaxlab.schedule.rules_gpu.base import (
     SHARED_BYTES,
     THREADS,
     WARP,
     found_block,
     fused,
-    is_parameter,
 )
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
+from relaxlab.schedule.scope import is_output
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     """Fits kernels whose reductions all run over trailing axes of a common row."""
     sch = Schedule(func)
-    inline_producers(sch, keep=_read_by_reductions(func))
+    inline_producers(sch, keep=read_more_than_once(func))
     blocks = blocks_of(sch.func)
-    rank = _row_rank(blocks)
-    if rank is None:
+    rank = row_rank(blocks)
+    if rank is None or (rank == 0 and not _sums_everything(blocks)):
         return None
     spatial, _ = block_loops(sch, sch.get_block(blocks[0].name))
     rows = spatial[:rank]
@@ -45,6 +46,11 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
             sch.reverse_compute_at(sch.get_block(block.name), rows[-1])
     schedule_rows(sch, [b.name for b in blocks], rows)
     return compact_buffers(sch.func)
+
+
+def _sums_everything(blocks: list[Block]) -> bool:
+    """Whether no reduction has an axis that it is not over."""
+    return all(it.kind != "spatial" for b in blocks if not is_spatial(b) for it in b.iter_vars)
 
 
 def schedule_rows(sch: Schedule, names: list[str], rows: list[LoopRV]) -> None:
@@ -59,37 +65,12 @@ def schedule_rows(sch: Schedule, names: list[str], rows: list[LoopRV]) -> None:
         sch.bind(fused(sch, rows), "blockIdx.x")
 
 
-def _read_by_reductions(func: PrimFunc) -> list[str]:
-    """Producers that several blocks read are worth storing."""
-    blocks = blocks_of(func)
-    readers: dict[Buffer, int] = {}
-    for block in blocks:
-        for region in block.reads:
-            readers[region.buffer] = readers.get(region.buffer, 0) + 1
-    return [b.name for b in blocks if is_spatial(b) and readers.get(b.writes[0].buffer, 0) > 1]
-
-
-def _row_rank(blocks: list[Block]) -> int | None:
-    """How many leading axes all blocks share; None where there is no reduction or no row."""
-    reductions = [b for b in blocks if not is_spatial(b)]
-    if not reductions:
-        return None
-    rank = min(sum(it.kind == "spatial" for it in b.iter_vars) for b in reductions)
-    first = [it.dom.extent for it in blocks[0].iter_vars[:rank]]
-    for block in blocks:
-        spatial = [it for it in block.iter_vars if it.kind == "spatial"]
-        while rank and [it.dom.extent for it in spatial[:rank]] != first[:rank]:
-            rank -= 1
-    whole = all(it.kind != "spatial" for b in reductions for it in b.iter_vars)
-    return rank if rank or whole else None
-
-
 def keep_near(sch: Schedule, name: str, rank: int, room: int) -> int:
     """Keep an intermediate of a row in registers, or in shared memory if it fits into `room`
     bytes; returns the bytes taken."""
     rv = sch.get_block(name)
     buffer = found_block(sch, rv).writes[0].buffer
-    if is_parameter(sch.func, buffer):
+    if is_output(buffer, sch.func):
         return 0
     size = bytes_of(buffer.dtype)
     inner = [constant(extent_of(sch, loop)) for loop in block_loops(sch, rv)[0][rank:]]
