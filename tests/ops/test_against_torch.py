@@ -1,6 +1,6 @@
 """The NumPy references against PyTorch, on random and odd sizes and several dtypes.
 
-PyTorch lives in an environment of its own (`make bench-env`); the tests are skipped only when
+PyTorch lives in an environment of its own (`make reference-env`); the tests are skipped only when
 that environment is missing. RELAXLAB_SEED draws other sizes and values.
 """
 
@@ -20,7 +20,7 @@ from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.testing.op_check import Env, OpCase, Shape, T, compare, concrete_call
 
 ROOT = pathlib.Path(__file__).parents[2]
-PYTHON = pathlib.Path(os.environ.get("RELAXLAB_TORCH_PYTHON", ROOT / ".venv-bench/bin/python"))
+PYTHON = ROOT / ".venv-reference/bin/python"
 SEED = int(os.environ.get("RELAXLAB_SEED", "11"))
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 17)
 ALL = ("float32", "float64", "float16", "bfloat16")
@@ -213,7 +213,7 @@ def ask_torch(
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray[Any, Any]]:
     """PyTorch's results of all cases, from one process."""
     if not PYTHON.exists():
-        pytest.skip(f"{PYTHON} does not exist; `make bench-env` makes it")
+        pytest.skip(f"{PYTHON} does not exist; `make reference-env` makes it")
     cases = [case for family in FAMILIES for case in drawn(family)]
     inputs = [concrete_call(case, env, SEED)[0] for case, env, _ in cases]
     folder = tmp_path_factory.mktemp("torch")
