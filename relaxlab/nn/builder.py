@@ -144,10 +144,15 @@ class FunctionBuilder:
         fields = (graph.TupleGetItem(result.var, i) for i in range(len(outs)))
         return tuple(self.emit(f, f"{name}_{i}") for i, f in enumerate(fields))
 
-    def finish(self, result: Tensor, attrs: Attrs) -> graph.Function:
-        """The function that returns `result`."""
-        output = graph.Var(self._unique("result"), result.var.ty)
-        bindings = (*self._bindings, graph.VarBinding(result.var, output))
+    def finish(self, result: Tensor | Sequence[Tensor], attrs: Attrs) -> graph.Function:
+        """The function that returns `result`: a tensor, or a tuple of several."""
+        if isinstance(result, Tensor):
+            value, ty = result.var, result.var.ty
+        else:
+            value = graph.Tuple(tuple(t.var for t in result))
+            ty = types.TupleType(tuple(t.type for t in result))
+        output = graph.Var(self._unique("result"), ty)
+        bindings = (*self._bindings, graph.VarBinding(value, output))
         body = graph.SeqExpr((graph.DataflowBlock(bindings),), output)
         return graph.Function(tuple(self._params), body, output.ty, attrs=attrs)
 

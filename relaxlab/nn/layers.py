@@ -89,8 +89,8 @@ FLOAT32 = Precision()
 
 
 class Linear(Module):
-    """y = x @ W.T for x float32 (m, in_features), in a `Precision`; plain weights are multiplied
-    in float32 in any case."""
+    """y = x @ W.T (+ bias) for x float32 (m, in_features), in a `Precision`; plain weights are
+    multiplied in float32 in any case."""
 
     def __init__(
         self,
@@ -100,12 +100,18 @@ class Linear(Module):
         format: str = "F32",
         precision: Precision = FLOAT32,
         weight: Weight | None = None,
+        bias: bool = False,
     ) -> None:
         """`weight` shares the matrix of another layer."""
         self.weight = weight or Weight(out_features, in_features, format)
+        self.bias = Parameter((out_features,)) if bias else None
         self.precision = precision
 
     def forward(self, x: Tensor) -> Tensor:
+        y = self._product(x)
+        return y if self.bias is None else y + x.builder.weight(self.bias)
+
+    def _product(self, x: Tensor) -> Tensor:
         w, activations = self.weight, self.precision.of(x.shape[0])
         if activations == "float32" or w.format in PLAIN_DTYPES:
             return x.op("linear", w.dense(x.builder))
@@ -146,6 +152,8 @@ class MergedLinear(Module):
         parts: Mapping[str, int],
         formats: Mapping[str, str],
         precision: Precision = FLOAT32,
+        *,
+        bias: bool = False,
     ) -> None:
         """`parts` gives each part's number of output features, `formats` its weight format."""
         self.parts = dict(parts)
@@ -162,6 +170,7 @@ class MergedLinear(Module):
                     sum(parts[p] for p in group),
                     format=formats[group[0]],
                     precision=precision,
+                    bias=bias,
                 )
                 for group in self.groups
             ]

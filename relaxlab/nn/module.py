@@ -50,8 +50,9 @@ class Module:
 
         `methods` gives, per method, the specification of each argument; a list of specifications
         becomes that many parameters. Every function takes those parameters (attribute
-        `num_input` says how many), then all weights in the order of the returned names. `bounds`
-        are upper bounds of symbols (attribute `tir_var_upper_bound`).
+        `num_input` says how many), then all weights in the order of the returned names; a method
+        returns a tensor, or a sequence of tensors that becomes a tuple. `bounds` are upper bounds
+        of symbols (attribute `tir_var_upper_bound`).
         """
         weights = self.named_parameters()
         module = ModuleBuilder()

@@ -75,6 +75,33 @@ def test_plain_weights_ignore_quantised_activations():
     assert_structural_equal(plain, export(nn.Linear(8, 4), ("n", 8))[0])
 
 
+def test_biases_are_added_whatever_the_precision(rng):
+    x, bias = rng.normal(size=(3, 64)).astype(np.float32), np.arange(6, dtype=np.float32)
+    fields, w = stored("Q8_0", rng.normal(size=(6, 64)).astype(np.float32))
+    for precision in (nn.FLOAT32, nn.Precision("q16", "q16")):
+        layer = nn.Linear(64, 6, format="Q8_0", precision=precision, bias=True)
+        mod, names = export(layer, ("n", 64))
+        y = interpret(mod, "main", x, *arrays_for(names, {**fields, "bias": bias}))
+        np.testing.assert_allclose(y, x @ w.T + bias, rtol=1e-2, atol=1e-2)
+    merged = nn.MergedLinear(64, {"a": 2, "b": 4}, {"a": "F32", "b": "Q8_0"}, bias=True)
+    shapes = {n: p.shape for n, p in merged.named_parameters().items() if n.endswith("bias")}
+    assert shapes == {"linears.0.bias": (2,), "linears.1.bias": (4,)}
+
+
+def test_methods_may_return_several_tensors(rng):
+    class Both(nn.Module):
+        def main(self, x):
+            return [x + x, x.op("nn.relu")]
+
+    mod, _ = Both().export({"main": {"x": nn.spec.Tensor(("n", 3))}})
+    assert not check_well_formed(mod)
+    assert_structural_equal(parse(print_module(mod)), mod)
+    x = rng.normal(size=(4, 3)).astype(np.float32)
+    twice, positive = interpret(mod, "main", x)
+    np.testing.assert_array_equal(twice, 2 * x)
+    np.testing.assert_array_equal(positive, np.maximum(x, 0))
+
+
 def test_norms(rng):
     x = rng.normal(size=(3, 16)).astype(np.float32)
     weight, bias = rng.normal(size=(2, 16)).astype(np.float32)
