@@ -35,7 +35,7 @@ LEAVES = (
     graph.DataTypeImm,
 )
 
-LOOP_CALLS = (graph.Op("call_tir"), graph.Op("call_tir_inplace"))
+LOOP_CALLS = tuple(map(graph.Op, ("call_tir", "call_tir_inplace", "call_tir_with_grad")))
 
 
 def annotate(mod: Module) -> tuple[Module, list[Diagnostic]]:

@@ -13,6 +13,7 @@ from relaxlab.ops import (  # noqa: F401
     conv,
     create,
     datatype,
+    devices,
     elementwise,
     gather,
     grad,

@@ -10,7 +10,7 @@ import numpy as np
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.loops import Buffer, PrimFunc
 from relaxlab.ir.module import Module
-from relaxlab.ir.op_table import OpRow, register_op
+from relaxlab.ir.op_table import REQUIRED, OpRow, register_op
 from relaxlab.ir.types import ShapeType, TensorType, TupleType, Type
 from relaxlab.ops import te
 from relaxlab.ops.define import TypesOf, attr, define, fail, params, require_dtype, tensor_arg
@@ -28,6 +28,22 @@ def _packed_infer(call: graph.Call, tys: TypesOf) -> Type:
     if not call.args or not isinstance(call.args[0], graph.ExternFunc):
         raise fail(call, "the first argument must be the name of a registered function")
     return _stated_type(call)
+
+
+def _inplace_packed_infer(call: graph.Call, tys: TypesOf) -> Type:
+    result = _packed_infer(call, tys)
+    indices: tuple[int, ...] = attr(call, "inplace_indices")
+    if len(indices) != len(call.ty_args):
+        raise fail(call, f"inplace_indices {indices} must have one entry per result")
+    if max(indices) < 0:
+        raise fail(call, "no argument is overwritten", "write R.call_pure_packed")
+    for i, out in zip(indices, call.ty_args, strict=True):
+        if not -1 <= i < len(call.args) - 1:
+            raise fail(call, f"inplace_indices names argument {i}, there are {len(call.args) - 1}")
+        given = tys[i + 1]
+        if i >= 0 and not (isinstance(given, TensorType) and isinstance(out, TensorType)):
+            raise fail(call, f"argument {i}, which is overwritten, must be a tensor, is {given}")
+    return result
 
 
 # --- call_tir ---------------------------------------------------------------------------------
@@ -142,8 +158,26 @@ register_op(
         _inplace_infer,
     )
 )
+# `te_grad_name` names the gradient that differentiation is to use; `legalize_ops` drops it.
+register_op(
+    OpRow(
+        "call_tir_with_grad",
+        (
+            *params("gvar args", te_grad_name=REQUIRED),
+            *params("tir_vars?", te_grad_kwargs=None),
+        ),
+        _tir_infer,
+    )
+)
 define("call_dps_packed", params("func args"), _packed_infer)
 define("call_pure_packed", params("func *args"), _packed_infer)
+# A registered function with its arguments in a tuple, as `call_tir` has them.
+define("call_py_func", params("func args"), _packed_infer)
+# Registered functions get no context: there is no virtual machine to give them.
+define("call_builtin_with_ctx", params("func args"), _packed_infer, pure=False)
+define(
+    "call_inplace_packed", params("func *args", inplace_indices=REQUIRED), _inplace_packed_infer
+)
 define("invoke_closure", params("closure args"), lambda c, t: _stated_type(c), pure=False)
 define("invoke_pure_closure", params("closure args"), lambda c, t: _stated_type(c))
 
@@ -185,6 +219,10 @@ define("null_value", params(""), lambda c, t: types.ObjectType(), reference=lamb
 
 
 # --- Shapes as values -------------------------------------------------------------------------
+
+
+def _same(x: Any) -> Any:
+    return x
 
 
 def _shape_of_infer(call: graph.Call, tys: TypesOf) -> Type:
@@ -244,6 +282,12 @@ define(
     emit=_size_emit,
     reference=lambda x: np.asarray(x.size, np.int64),
 )
+
+
+# --- Marks ------------------------------------------------------------------------------------
+
+# The same value; what depends on it is not computed by `transform_params`.
+define("builtin.stop_lift_params", params("x"), lambda c, t: tensor_arg(c, t, 0), reference=_same)
 
 
 # --- Effects ----------------------------------------------------------------------------------

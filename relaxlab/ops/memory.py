@@ -69,14 +69,38 @@ define(
     reference=_part,
     pure=False,
 )
-for _name in ("kill_storage", "kill_tensor"):
+for _name in ("memory.kill_storage", "memory.kill_tensor", "vm.kill_object"):
     define(
-        f"memory.{_name}",
+        _name,
         params("object"),
         lambda c, t: TupleType(()),
         reference=lambda x: (),
         pure=False,
     )
+
+# --- What TVM lowers to for its virtual machine -----------------------------------------------
+
+
+def _vm_storage(shape: tuple[int, ...], _: int, dtype: str, __: str = "global") -> Array:
+    return _storage((int(np.prod(shape, dtype=np.int64)) * numpy_dtype(dtype).itemsize,))
+
+
+define(
+    "vm.alloc_storage",
+    params("shape runtime_device_index dtype storage_scope?"),
+    lambda c, t: ObjectType(),
+    reference=_vm_storage,
+    pure=False,
+)
+define(
+    "vm.alloc_tensor",
+    params("storage offset shape dtype runtime_device_index?"),
+    lambda c, t: _tensor(c, t, 2),
+    reference=_part,
+    pure=False,
+)
+# The loop function's scalar arguments are a shape, the last of `args`.
+define("vm.call_tir_dyn", params("func args"), lambda c, t: TupleType(()), pure=False)
 
 
 # --- Views ------------------------------------------------------------------------------------

@@ -99,6 +99,10 @@ class Aliases:
                             yield from self.overwritten(b.value)
             case graph.Call(graph.GlobalVar(name), args):
                 yield from (self.cell(args[i]) for i in self.summary.overwriting.get(name, ()))
+            case graph.Call(graph.Op("call_inplace_packed"), (_, *rest)):
+                indices: tuple[int, ...] = value.attrs["inplace_indices"]
+                args: tuple[graph.Expr, ...] = tuple(rest)
+                yield from (self.cell(args[i]) for i in indices if i >= 0)
             case _:
                 call = tir_call(value)
                 if call is not None:
@@ -187,7 +191,7 @@ def is_pure(value: graph.Expr, mod: Module) -> bool:
     """Whether evaluating `value` has no effect, so that it may be dropped. (A function that
     overwrites its arguments has one, though it may be declared pure.)"""
     match value:
-        case graph.Call(graph.Op("call_tir_inplace")):
+        case graph.Call(graph.Op("call_tir_inplace" | "call_inplace_packed")):
             return False
         case graph.Call(graph.Op(name)):
             row = find_op(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import replace
+from relaxlab.ir.node import Attrs, replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import known_shape, map_blocks, replace_body, tir_call
@@ -36,7 +36,7 @@ GRAPH_LEVEL = (
 
 @module_pass("expand_calls", needs=("normalize",), ends=GRAPH_LEVEL)
 def expand_calls(mod: Module, _: NoOptions) -> Module:
-    """Expand `call_tir`, `call_tir_inplace` and `call_dps_packed` into allocations and calls.
+    """Expand `call_tir`, `call_dps_packed` and their in-place forms into allocations and calls.
 
     An output that overwrites an argument becomes that argument.
     """
@@ -80,8 +80,35 @@ def _binding(b: graph.Binding) -> list[graph.Binding]:
         case graph.Call(graph.Op("call_dps_packed"), (callee, packed, *_)):
             args = packed.fields if isinstance(packed, graph.Tuple) else (packed,)
             return _allocated(b, callee, args, value.ty_args, (-1,) * len(value.ty_args), ())
+        case graph.Call(graph.Op("call_inplace_packed"), (callee, *args)):
+            return _overwriting(b, value, callee, tuple(args))
+        case graph.Call(graph.Op("builtin.stop_lift_params"), (same,)):
+            return [replace(b, value=same)]
         case _:
             return [b]
+
+
+def _overwriting(
+    b: graph.VarBinding, call: graph.Call, callee: graph.Expr, args: tuple[graph.Expr, ...]
+) -> list[graph.Binding]:
+    """A packed call that overwrites arguments: they are its results then. What else it returns
+    are new tensors, for which it returns all results as a tuple."""
+    indices: tuple[int, ...] = call.attrs["inplace_indices"]
+    attrs = Attrs(overwrites=tuple(sorted({i for i in indices if i >= 0})))
+    made = min(indices) < 0
+    out = types.TupleType(call.ty_args) if made else VOID
+    packed = graph.Call(callee, args, attrs, (out,), span=call.span)
+    whole = graph.Var(f"{b.var.name}_packed" if made else "_", out)
+    new: list[graph.Binding] = [graph.VarBinding(packed, whole, span=b.span)]
+    results: list[graph.Expr] = []
+    for k, (i, ty) in enumerate(zip(indices, call.ty_args, strict=True)):
+        if i >= 0:
+            results.append(args[i])
+            continue
+        results.append(field := graph.Var(f"{b.var.name}_{k}", ty))
+        new.append(graph.VarBinding(graph.TupleGetItem(whole, k), field, span=b.span))
+    value = results[0] if len(results) == 1 else graph.Tuple(tuple(results))
+    return [*new, graph.VarBinding(value, b.var, span=b.span)]
 
 
 def _allocated(

@@ -216,11 +216,13 @@ class CallPacked:
     (`unique`, `print`) by its NumPy reference; its first two arguments are the operator's name and
     its attributes as JSON.
     `dst` None: the result is dropped; in destination-passing calls the outputs are the last args.
+    `overwrites`: the tensors among the arguments that it updates in place.
     """
 
     function: str
     args: tuple[PackedArg, ...]
     dst: int | None
+    overwrites: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

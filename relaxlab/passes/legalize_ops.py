@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,7 @@ class _Legalizer:
         if row is None:
             return b
         subject = f"{name}.{b.var.name}: {row.name}"
-        value = _shape_value(b.value) if row.name == "shape_of" else None
+        value = _SPELLED[row.name](b.value) if row.name in _SPELLED else None
         if row.name in VIEWS:
             value = _view(b.value, b.var.ty)
         elif row.lower is not None:
@@ -190,6 +190,25 @@ def _view(call: graph.Call, out: types.Type | None) -> graph.Expr | None:
 def _shape_value(call: graph.Call) -> graph.Expr | None:
     shape = known_shape(leaf_type(call.args[0]))
     return None if shape is None else graph.ShapeExpr(shape)
+
+
+def _without_gradient(call: graph.Call) -> graph.Expr:
+    return graph.Call(graph.Op("call_tir"), call.args, ty_args=call.ty_args)
+
+
+def _packed(call: graph.Call) -> graph.Expr:
+    callee, given = call.args
+    args = given.fields if isinstance(given, graph.Tuple) else (given,)
+    ty_args = call.ty_args if len(call.ty_args) == 1 else (types.TupleType(call.ty_args),)
+    return graph.Call(graph.Op("call_pure_packed"), (callee, *args), ty_args=ty_args)
+
+
+_SPELLED: Mapping[str, Callable[[graph.Call], graph.Expr | None]] = {
+    "shape_of": _shape_value,
+    "call_tir_with_grad": _without_gradient,
+    "call_py_func": _packed,
+}
+"""Operators that are another way to say something."""
 
 
 def _tensors(e: graph.Expr) -> list[graph.Expr]:

@@ -120,6 +120,8 @@ def _lift(
 
 
 def _movable(value: graph.Expr, mod: Module) -> bool:
+    if isinstance(value, graph.Call) and value.op == graph.Op("builtin.stop_lift_params"):
+        return False
     return isinstance(value, graph.Call | graph.Tuple | graph.TupleGetItem) and is_pure(value, mod)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.op_table import find_op
@@ -266,7 +267,7 @@ class _Lowerer:
                     return self.extern(var, callee.name, e.args)
                 return self.function(var, name, e.args)
             case graph.ExternFunc(name):
-                return self.extern(var, name, e.args)
+                return self.extern(var, name, e.args, e.attrs.get("overwrites", ()))
             case _:
                 return self.function(var, self.leaf(e.op), e.args)
 
@@ -286,7 +287,14 @@ class _Lowerer:
                 if own:
                     self.per_thread.add(dst)
                 return dst
-            case "memory.alloc_tensor":
+            case "vm.alloc_storage":
+                assert isinstance(args[0], graph.ShapeExpr)
+                assert isinstance(args[2], graph.DataTypeImm)
+                dst = self.register(var.name, types.ObjectType())
+                size = product((*args[0].values, expr.const(bytes_of(args[2].value))))
+                self.emit(host.AllocStorage(dst, size))
+                return dst
+            case "memory.alloc_tensor" | "vm.alloc_tensor":
                 assert isinstance(args[1], graph.PrimValue)
                 dst = self.register(var.name, ty)
                 return self.view_at(dst, self.leaf(args[0]), args[1].value)
@@ -294,12 +302,18 @@ class _Lowerer:
                 return self.view(var, args[0], ty)
             case "shape_of" if isinstance(ty, types.ShapeType) and ty.values is not None:
                 return self.value(graph.ShapeExpr(ty.values))
+            case "memory.kill_storage" | "memory.kill_tensor" | "vm.kill_object":
+                return ()  # memory is reused by plan and given back when the function returns
             case "call_pure_packed":
                 assert isinstance(args[0], graph.ExternFunc)
                 return self.extern(var, args[0].name, args[1:])
+            case "call_builtin_with_ctx":
+                assert isinstance(args[0], graph.ExternFunc)
+                return self.extern(var, args[0].name, _fields(args[1]))
+            case "vm.call_tir_dyn":
+                return self.dynamic_kernel(e)
             case "invoke_closure" | "invoke_pure_closure":
-                packed = args[1].fields if isinstance(args[1], graph.Tuple) else args[1:]
-                return self.function(var, self.leaf(args[0]), packed)
+                return self.function(var, self.leaf(args[0]), _fields(args[1]))
             case _:
                 return self.reference(var, e, name)
 
@@ -337,18 +351,30 @@ class _Lowerer:
             case _:
                 return self.value(e)
 
-    def extern(self, var: graph.Var, name: str, args: tuple[graph.Expr, ...]) -> host.Value:
-        return self.packed_call(var, name, tuple(map(self.argument, args)))
+    def extern(
+        self,
+        var: graph.Var,
+        name: str,
+        args: tuple[graph.Expr, ...],
+        overwrites: tuple[int, ...] = (),
+    ) -> host.Value:
+        return self.packed_call(var, name, tuple(map(self.argument, args)), overwrites)
 
     def packed_call(
-        self, var: graph.Var, name: str, args: tuple[host.PackedArg, ...]
+        self,
+        var: graph.Var,
+        name: str,
+        args: tuple[host.PackedArg, ...],
+        overwrites: tuple[int, ...] = (),
     ) -> host.Value:
         ty = var.ty or types.ObjectType()
+        written = tuple(args[i] for i in overwrites)
+        regs = tuple(r for r in written if isinstance(r, int))
         if isinstance(ty, types.TupleType) and not ty.fields:
-            self.emit(host.CallPacked(name, args, None))
+            self.emit(host.CallPacked(name, args, None, regs))
             return ()
         dst = self.register(var.name, _unchecked(ty))
-        self.emit(host.CallPacked(name, args, dst))
+        self.emit(host.CallPacked(name, args, dst, regs))
         return self.claimed(dst, ty, f"the result `{var.name}` of `{name}` in `{self.name}`")
 
     def function(
@@ -397,6 +423,17 @@ class _Lowerer:
         alone = bool(written) and written <= self.per_thread
         self.emit(host.CallKernel(name, tuple(buffers), values, alone))
 
+    def dynamic_kernel(self, e: graph.Call) -> host.Value:
+        """A loop function whose scalar arguments are a shape, the last argument."""
+        callee, (*tensors, shape) = e.args[0], _fields(e.args[1])
+        func = self.mod.get(callee.name) if isinstance(callee, graph.GlobalVar) else None
+        if not isinstance(func, loops.PrimFunc) or not isinstance(shape, graph.ShapeExpr):
+            text = "R.vm.call_tir_dyn takes a loop function, its tensors, and a shape written there"
+            raise self.error("E0503", text, e)
+        assert isinstance(callee, graph.GlobalVar)
+        self.kernel(callee.name, func, (*tensors, *map(graph.PrimValue, shape.values)))
+        return ()
+
     def shaped(self, reg: int, what: str) -> int:
         """A tensor register of known shape: one that is not gets symbols for its dimensions."""
         ty = self.type_of(reg)
@@ -410,6 +447,10 @@ class _Lowerer:
         value = self.claimed(reg, types.TensorType(dims, ty.dtype), what)
         assert isinstance(value, int)
         return value
+
+
+def _fields(e: graph.Expr) -> tuple[graph.Expr, ...]:
+    return e.fields if isinstance(e, graph.Tuple) else (e,)
 
 
 def _says_nothing_new(known: types.Type, claim: types.Type) -> bool:
@@ -510,6 +551,8 @@ def _written_params(
                 share(dst, value)
             case host.If():
                 share(i.dst, i.then_value, i.else_value)
+            case host.CallPacked(overwrites=overwrites):
+                written |= {r for x in overwrites for r in root.get(x, ())}
             case host.CallKernel(function, buffers):
                 written |= {r for k in stores[function] for r in root.get(buffers[k], ())}
             case host.CallFunction(str(function), args, dst):

@@ -15,12 +15,14 @@ from relaxlab.passes.fold_constant import fold_constant
 from relaxlab.passes.fuse_ops import fuse_ops
 from relaxlab.passes.fuse_ops_by_pattern import fuse_ops_by_pattern, merge_composites
 from relaxlab.passes.fuse_tir import fuse_tir
+from relaxlab.passes.lambda_lifting import lambda_lifting
 from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.lift_transform_params import lift_transform_params
 from relaxlab.passes.lift_workspace import lift_workspace
 from relaxlab.passes.lower_to_libraries import lower_to_libraries
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.plan_memory import plan_memory
+from relaxlab.passes.realize_devices import realize_devices
 from relaxlab.passes.replicate_small_kernels import replicate_small_kernels
 from relaxlab.passes.rewrite_layouts import rewrite_layouts
 from relaxlab.passes.schedule_kernels import schedule_kernels
@@ -29,6 +31,8 @@ from relaxlab.tracing import Trace
 
 GRAPH_PASSES: tuple[Pass, ...] = (
     normalize,
+    lambda_lifting,
+    realize_devices,
     canonicalize,
     check_inplace_calls,
     eliminate_common_subexpr,
@@ -74,7 +78,8 @@ def cpu_pipeline(target: Target | None = None) -> Pipeline:
 def cuda_pipeline(target: Target | None = None) -> Pipeline:
     """The default for GPUs: kernels are bound to blocks and threads. `target` None: any GPU."""
     scheduled = schedule_kernels.with_options(target=target or Target.cuda())
-    return Pipeline((*GRAPH_PASSES, scheduled, lift_transform_params, scheduled, *MEMORY_PASSES))
+    passes = (*GRAPH_PASSES, scheduled, lift_transform_params, scheduled, *MEMORY_PASSES)
+    return Pipeline(passes).with_options("realize_devices", kind="cuda")
 
 
 def default_pipeline(target: Target) -> Pipeline:

@@ -230,11 +230,20 @@ class _Frame:
 
     def call(self, e: graph.Call) -> Any:
         match e.op:
-            case graph.Op("call_tir" | "call_tir_inplace" | "call_dps_packed"):
+            case graph.Op(
+                "call_tir" | "call_tir_inplace" | "call_tir_with_grad" | "call_dps_packed"
+            ):
                 return self.destination_passing(e)
             case graph.Op("call_pure_packed"):
                 return self.claimed(e, self.eval(e.args[0])(*map(self.eval, e.args[1:])))
-            case graph.Op("invoke_closure" | "invoke_pure_closure"):
+            case graph.Op("call_inplace_packed"):
+                return self.overwriting(e)
+            case graph.Op("vm.call_tir_dyn"):
+                *tensors, shape = self.eval(e.args[1])
+                return self.claimed(e, self.eval(e.args[0])(*tensors, *shape))
+            case graph.Op(
+                "invoke_closure" | "invoke_pure_closure" | "call_py_func" | "call_builtin_with_ctx"
+            ):
                 return self.claimed(e, self.eval(e.args[0])(*self.eval(e.args[1])))
             case graph.Op(name):
                 return self.operator(e, name)
@@ -281,6 +290,15 @@ class _Frame:
         self.eval(callee)(*inputs, *fresh, *symbols)
         result = outputs[0] if len(outputs) == 1 else tuple(outputs)
         return self.claimed(e, result)
+
+    def overwriting(self, e: graph.Call) -> Any:
+        """Call a packed function; the results that lie in arguments are those arguments."""
+        fn, *args = map(self.eval, e.args)
+        indices: tuple[int, ...] = e.attrs["inplace_indices"]
+        result = fn(*args)
+        made = result if len(indices) > 1 and min(indices) < 0 else (None,) * len(indices)
+        fields = tuple(args[i] if i >= 0 else m for i, m in zip(indices, made, strict=True))
+        return self.claimed(e, fields[0] if len(fields) == 1 else fields)
 
     def allocate(self, ty: Type) -> Array:
         if not isinstance(ty, TensorType) or ty.shape is None or ty.dtype is None:

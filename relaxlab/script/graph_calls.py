@@ -252,27 +252,36 @@ def _tensors(cx: Context, arg: Arg, *, split: bool) -> tuple[graph.Expr, tuple[P
     return (one if is_tuple else graph.Tuple((one,), span=cx.span(arg.node))), ()
 
 
+_ATTRIBUTES = {
+    "call_tir_inplace": "inplace_indices ",
+    "call_tir_with_grad": "te_grad_name te_grad_kwargs? ",
+}
+_EXTERN = ("call_dps_packed", "call_py_func")
+
+
 def _out_typed(name: str) -> Callable[[Context, Arguments], graph.Call]:
-    inplace = "inplace_indices " if name == "call_tir_inplace" else ""
+    given_attrs = _ATTRIBUTES.get(name, "")
 
     def handler(cx: Context, c: Arguments) -> graph.Call:
         for old in ("out_sinfo", "out_struct_info"):
             if old in c.kwargs:
                 c.kwargs["out_ty"] = c.kwargs.pop(old)
-        a = c.bind(f"func args {inplace}out_ty tir_vars?")
+        order = f"out_ty {given_attrs}" if name == "call_tir_with_grad" else f"{given_attrs}out_ty "
+        a = c.bind(f"func args {order}tir_vars?")
         func, args, out = a["func"], a["args"], a["out_ty"]
         assert func is not None and args is not None and out is not None
-        callee = _callee(cx, func, extern=name == "call_dps_packed")
+        callee = _callee(cx, func, extern=name in _EXTERN)
         symbols = a["tir_vars"]
         tensors, extra = _tensors(cx, args, split=symbols is None)
         if symbols is not None:
             extra = dimensions(cx, symbols)
         attrs: dict[str, Any] = {}
-        given = a.get("inplace_indices")
-        if given is not None:
-            many = is_sequence(given.value)
-            indices = elements(given) if many else [given]
-            attrs["inplace_indices"] = [constant_int(cx, i, "an index") for i in indices]
+        for key in given_attrs.replace("?", "").split():
+            given = a[key]
+            if key == "inplace_indices" and given is not None:
+                attrs[key] = _indices(cx, given)
+            elif given is not None:
+                attrs[key] = attribute_value(cx, given.value, given.node)
         operands = [callee, tensors]
         if extra:
             operands.append(graph.ShapeExpr(extra, span=cx.span((symbols or args).node)))
@@ -280,6 +289,11 @@ def _out_typed(name: str) -> Callable[[Context, Arguments], graph.Call]:
         return graph.Call(graph.Op(name), tuple(operands), Attrs(attrs), tys, span=cx.span(c.node))
 
     return handler
+
+
+def _indices(cx: Context, given: Arg) -> list[int]:
+    items = elements(given) if is_sequence(given.value) else [given]
+    return [constant_int(cx, i, "an index") for i in items]
 
 
 def _callee(cx: Context, arg: Arg, *, extern: bool) -> graph.Expr:
@@ -305,19 +319,25 @@ def _call_packed(cx: Context, c: Arguments) -> graph.Call:
     return call_value(cx, graph.ExternFunc(name, span=cx.span(c.args[0].node)), rest)
 
 
-def _call_pure_packed(cx: Context, c: Arguments) -> graph.Call:
-    if not c.args:
-        c.wrong("needs the name of the function", c.node)
-    callee = _callee(cx, c.args[0], extern=True)
-    rest = Arguments(cx, c.node, c.name, c.args[1:], c.kwargs)
-    inner = call_value(cx, callee, rest)
-    return graph.Call(
-        graph.Op("call_pure_packed"),
-        (callee, *inner.args),
-        inner.attrs,
-        inner.ty_args,
-        span=inner.span,
-    )
+def _packed_with(name: str) -> Callable[[Context, Arguments], graph.Call]:
+    """Operators that are given the name of a registered function, then its arguments."""
+
+    def handler(cx: Context, c: Arguments) -> graph.Call:
+        if not c.args:
+            c.wrong("needs the name of the function", c.node)
+        callee = _callee(cx, c.args[0], extern=True)
+        indices = c.kwargs.pop("inplace_indices", None)
+        rest = Arguments(cx, c.node, c.name, c.args[1:], c.kwargs)
+        inner = call_value(cx, callee, rest)
+        attrs = inner.attrs
+        if name == "call_inplace_packed":
+            if indices is None:
+                c.wrong("needs inplace_indices: which argument each result overwrites", c.node)
+            attrs = Attrs(inplace_indices=_indices(cx, indices))
+        args = (callee, *inner.args)
+        return graph.Call(graph.Op(name), args, attrs, inner.ty_args, span=inner.span)
+
+    return handler
 
 
 # --- Values -------------------------------------------------------------------------------------
@@ -424,7 +444,11 @@ _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
     "call_tir_inplace": _out_typed("call_tir_inplace"),
     "call_dps_packed": _out_typed("call_dps_packed"),
     "call_packed": _call_packed,
-    "call_pure_packed": _call_pure_packed,
+    "call_tir_with_grad": _out_typed("call_tir_with_grad"),
+    "call_py_func": _out_typed("call_py_func"),
+    "call_pure_packed": _packed_with("call_pure_packed"),
+    "call_inplace_packed": _packed_with("call_inplace_packed"),
+    "call_builtin_with_ctx": _packed_with("call_builtin_with_ctx"),
     "const": _const,
     "shape": _shape,
     "prim_value": _prim_value,

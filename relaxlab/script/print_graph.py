@@ -189,7 +189,11 @@ def _types(w: Writer, tys: tuple[types.Type, ...], path: str, brackets: str) -> 
     return texts[0] if len(texts) == 1 else f"{brackets[0]}{', '.join(texts)}{brackets[1]}"
 
 
-_OUT_TYPED = ("call_tir", "call_tir_inplace", "call_dps_packed")
+_OUT_TYPED = (
+    "call_tir", "call_tir_inplace", "call_tir_with_grad", "call_dps_packed", "call_py_func",
+)  # fmt: skip
+_NAMED = ("call_pure_packed", "call_inplace_packed", "call_builtin_with_ctx")
+"""Operators whose first argument is the name of a registered function."""
 
 
 def _call(w: Writer, e: graph.Call, path: str) -> str:
@@ -198,8 +202,8 @@ def _call(w: Writer, e: graph.Call, path: str) -> str:
     match e.op:
         case graph.Op(name) if name in _OUT_TYPED:
             return _call_tir(w, name, e, args, path)
-        case graph.Op("call_pure_packed"):
-            head = "R.call_pure_packed"
+        case graph.Op(name) if name in _NAMED:
+            head = f"R.{name}"
             args = [_callee_name(e.args[0], args[0]), *args[1:]]
         case graph.Op(name):
             head = f"R.{name}"

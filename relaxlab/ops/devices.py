@@ -1,0 +1,44 @@
+"""Which device a value is on (`R.hint_on_device`, `R.to_vdevice`).
+
+A program runs on one device, its target's, so both keep the value; `realize_devices` refuses a
+device that is another.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from relaxlab.ir import graph
+from relaxlab.ir.types import Type
+from relaxlab.ops.define import TypesOf, attr, define, fail, params, tensor_arg
+
+KINDS = {"cpu": "cpu", "llvm": "cpu", "cuda": "cuda", "gpu": "cuda"}
+"""Names of devices, and the kind of target that runs there."""
+
+
+def device_kind(call: graph.Call) -> str:
+    """The kind of target that a call names: `"cuda:0"` is the first GPU. Raises for a device that
+    is not known, or not the first of its kind."""
+    name = next(iter(call.attrs.values()))
+    found = re.fullmatch(r"(\w+)(?::(\d+))?(?::(\w+))?", name) if isinstance(name, str) else None
+    if found is None or found[1] not in KINDS:
+        known = ", ".join(KINDS)
+        raise fail(call, f"{name!r} is no device", f"write one of {known}, as 'cuda:0'")
+    if int(found[2] or 0) > 0:
+        raise fail(call, f"{name!r} is a second device; a program runs on one", "write index 0")
+    return KINDS[found[1]]
+
+
+def _infer(call: graph.Call, tys: TypesOf) -> Type:
+    attr(call, "device" if call.op == graph.Op("hint_on_device") else "dst_vdevice")
+    device_kind(call)
+    return tensor_arg(call, tys, 0)
+
+
+def _reference(data: Any, **_: Any) -> Any:
+    return data
+
+
+define("hint_on_device", params("data", device="cpu"), _infer, reference=_reference)
+define("to_vdevice", params("data", dst_vdevice="cpu"), _infer, reference=_reference)
