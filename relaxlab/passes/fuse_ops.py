@@ -48,7 +48,7 @@ class FuseOptions:
     max_group: int = 64
 
 
-@module_pass("fuse_ops", FuseOptions)
+@module_pass("fuse_ops", FuseOptions, needs=("annotate_pattern_kind",))
 def fuse_ops(mod: Module, options: FuseOptions) -> Module:
     """Outline groups of `call_tir` bindings as private functions with the attribute `primitive`.
 

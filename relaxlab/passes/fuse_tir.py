@@ -23,7 +23,7 @@ from relaxlab.tracing import note
 TRUE = expr.const(True)
 
 
-@module_pass("fuse_tir")
+@module_pass("fuse_tir", needs=("normalize",))
 def fuse_tir(mod: Module, _: NoOptions) -> Module:
     """Replace each `primitive` function by a loop function of the same name that runs the blocks
     of its calls in order; intermediate values are allocated in its root block. Calls of it become

@@ -22,7 +22,7 @@ from relaxlab.passes.effects import is_pure, overwritten_vars
 from relaxlab.tracing import note
 
 
-@module_pass("lift_transform_params")
+@module_pass("lift_transform_params", needs=("normalize",))
 def lift_transform_params(mod: Module, _: NoOptions) -> Module:
     """Split functions with the attribute `num_input`: pure calls on weights (the parameters after
     the first `num_input`) and constants alone move to a function from the tuple of weights to the

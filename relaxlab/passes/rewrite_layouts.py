@@ -23,7 +23,7 @@ Rewrites = tuple[tuple[int, IndexMap], ...]
 """Parameter numbers with the map from the old to the new indices."""
 
 
-@module_pass("rewrite_layouts")
+@module_pass("rewrite_layouts", needs=("schedule_kernels",))
 def rewrite_layouts(mod: Module, _: NoOptions) -> Module:
     """Where a loop function has the attribute `layout_rewrites`, pairs of parameter and index map,
     call a relayout of the argument first, and drop the attribute.

@@ -5,6 +5,7 @@ import pytest
 
 from relaxlab.ir.diagnostics import Diagnostic
 from relaxlab.ir.module import Module
+from relaxlab.passes.annotate_pattern_kind import annotate_pattern_kind
 from relaxlab.passes.base import (
     NoOptions,
     PassFailed,
@@ -129,11 +130,21 @@ def test_impossible_orders_are_refused_with_the_way_out():
     assert str(error.value).splitlines()[1:] == [
         "  `legalize_ops` (pass 1) needs `normalize` before it, which is pass 3: swap them",
         "  `expand_calls` (pass 2) needs `normalize` before it, which is pass 3: swap them",
+        "  `fuse_ops` (pass 4) needs `annotate_pattern_kind` before it, which is missing: add it",
         "  `fuse_ops` (pass 4) comes after `expand_calls` (pass 2), which leaves nothing for it: "
         "move it to the front",
     ]
     with pytest.raises(PipelineError, match="needs `expand_calls` before it, which is missing"):
         cpu_pipeline().without("expand_calls")
+
+
+def test_what_scheduling_and_fusion_need():
+    with pytest.raises(PipelineError, match="`fuse_ops` .* needs `annotate_pattern_kind`"):
+        cpu_pipeline().without("annotate_pattern_kind")
+    with pytest.raises(PipelineError, match="`rewrite_layouts` .* needs `schedule_kernels`"):
+        cpu_pipeline().without("schedule_kernels")
+    with pytest.raises(PipelineError, match="annotate_pattern_kind.*, which is pass 2: swap them"):
+        Pipeline((fuse_ops, annotate_pattern_kind))
 
 
 def test_a_pipeline_may_continue_where_another_stopped():
