@@ -105,6 +105,8 @@ def nn() -> list[OpCase]:
     cases: list[OpCase] = []
     for op in ("relu", "relu6", "gelu", "gelu_tanh", "silu", "leakyrelu", "softplus"):
         cases += [OpCase(f"nn.{op}", (T("n", 3, dtype=d, low=-6, high=6),)) for d in FLOATS]
+    far = (-1e10, -300.0, -5.6, -5.0, 5.6, 300.0, 1e10)
+    cases += [OpCase(op, (T(7, values=far),), sizes=({},)) for op in ("nn.gelu", "nn.gelu_tanh")]
     cases.append(OpCase("nn.leakyrelu", (T("n"),), {"alpha": 0.2}))
     cases.append(
         OpCase("nn.softplus", (T("n", low=-50, high=50),), {"beta": 2.0, "threshold": 10.0})

@@ -202,8 +202,8 @@ def _tanh(m: _Math, x: Value) -> Value:
     return m.call("copysign", result, x)
 
 
-# erf(x) = x * P(x^2) / Q(x^2) on [-3.92, 3.92] (beyond, it is 1 in float32); the rational
-# approximation Eigen and XLA publish for float32.
+# erf(x) = x * P(x^2) / Q(x^2) on [-3.92, 3.92]; the rational approximation Eigen and XLA publish
+# for float32. Beyond it erf is 1 in float32, and has to be: gelu multiplies 1 + erf(x) by x.
 _ERF_P = [-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06,
           -5.69250639462346e-05, -7.34990630326855e-04, -2.95459980854025e-03,
           -1.60960333262415e-02]  # fmt: skip
@@ -212,10 +212,11 @@ _ERF_Q = [-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03,
 
 
 def _erf(m: _Math, x: Value) -> Value:
-    c = m.clamp(x, -3.9, 3.9)
+    c = m.clamp(x, -3.92, 3.92)
     z = m.mul(c, c)
-    result = m.mul(c, m.div(m.poly(z, _ERF_P), m.poly(z, _ERF_Q)))
-    return m.keep_nan(x, m.clamp(result, -1.0, 1.0))
+    result = m.clamp(m.mul(c, m.div(m.poly(z, _ERF_P), m.poly(z, _ERF_Q))), -1.0, 1.0)
+    inside = m.op(expr.LT, m.call("fabs", x), 3.92)
+    return m.keep_nan(x, m.select(inside, result, m.call("copysign", m.num(1.0), x)))
 
 
 _SIN_POLY = [-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1]
