@@ -183,6 +183,30 @@ def test_divisions_by_constants(dtype: str) -> None:
                 same(out, function(a, a.dtype.type(d)))
 
 
+HASHES: dict[str, Callable[[PrimExpr], PrimExpr]] = {
+    "linear": lambda i: (i * 6364136223846793005 + 1442695040888963407) // 3,
+    "top bits": lambda i: expr.FloorMod(i * ((1 << 62) + 1), expr.const(1 << 61)),
+    "divided": lambda i: (i * (1 << 62)) // (1 << 62),
+    "sum": lambda i: (i + ((1 << 63) - 9)) // 5,
+    "two factors": lambda i: (i * (1 << 40) * 3000000000) // 7,
+}
+
+
+@pytest.mark.parametrize("lanes", [1, LANES])
+@pytest.mark.parametrize("name", HASHES)
+def test_hashes_of_loop_variables_wrap(name: str, lanes: int) -> None:
+    outer, lane = expr.Var("i"), expr.Var("j")
+    index = outer * lanes + lane
+    buffer = loops.Buffer("C", (expr.const(COUNT),), "int64")
+    body: loops.Stmt = loops.BufferStore(buffer, HASHES[name](index), (index,))
+    kind = "vectorized" if lanes > 1 else "serial"
+    body = loops.For(lane, expr.const(0), expr.const(lanes), kind, body)
+    body = loops.For(outer, expr.const(0), expr.const(COUNT // lanes), "serial", body)
+    kernels = Kernels(Module.of({"hash": loops.PrimFunc((buffer,), body)}))
+    with np.errstate(over="ignore"):
+        kernels.agree("hash", [np.zeros(COUNT, "int64")])
+
+
 # --- Conversions ----------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relaxlab.codegen.llvm.builder import (
+    LARGEST_SIZE,
     Builder,
     Value,
     float_value,
@@ -166,7 +167,7 @@ def _index_vector(b: Builder, cls: type[Any], x: Value, y: Value) -> Value | Non
             total = binary(b, expr.Add, x.base, int_value(xo[0]))
             return _make_index(binary(b, cls, total, divisor), (0,) * lanes)
         c = divisor.const
-        if not isinstance(c, int) or c <= 0 or x.base.multiple % c:
+        if not x.index or not isinstance(c, int) or c <= 0 or x.base.multiple % c:
             return None
         if cls is expr.FloorDiv:
             base, offsets = binary(b, cls, x.base, divisor), tuple(o // c for o in xo)
@@ -178,12 +179,14 @@ def _index_vector(b: Builder, cls: type[Any], x: Value, y: Value) -> Value | Non
 
 
 def _make_index(base: Value, offsets: tuple[int, ...]) -> Value:
-    nonneg = base.nonneg and min(offsets) >= 0
     dtype = with_lanes("int64", len(offsets))
     if isinstance(base.const, int) and base.const != 0:
         offsets = tuple(o + base.const for o in offsets)
         base = int_value(0)
-    return Value(dtype, None, base=base, offsets=offsets, nonneg=nonneg, index=base.index)
+    offsets = tuple(_wrap(o, "int64") for o in offsets)
+    index = base.index and max(map(abs, offsets)) <= LARGEST_SIZE
+    nonneg = base.nonneg and min(offsets) >= 0 and (index or base.const == 0)
+    return Value(dtype, None, base=base, offsets=offsets, nonneg=nonneg, index=index)
 
 
 def index_vector(base: Value, lanes: int, stride: int = 1) -> Value:

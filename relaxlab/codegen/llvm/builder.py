@@ -41,8 +41,8 @@ class Value:
     const: the number, for scalar constants.  splat: the number in all lanes of a vector constant.
     base, offsets: set for index vectors.
     multiple: a number that is known to divide it.  nonneg: known not to be negative.
-    index: made of sizes, loop variables and constants alone, so that arithmetic on it does not
-    overflow; data may.
+    index: made of sizes, loop variables and small constants alone, so that arithmetic on it does
+    not overflow; data may, and so may what hashes a loop variable.
     """
 
     dtype: str
@@ -64,6 +64,10 @@ class Value:
         return llvm_type(self.dtype)
 
 
+LARGEST_SIZE = 1 << 31
+"""Constants up to here are taken for sizes; what a larger one is multiplied by may overflow."""
+
+
 def int_value(value: int, dtype: str = "int64") -> Value:
     """An integer constant."""
     if dtype == "bool":
@@ -72,7 +76,8 @@ def int_value(value: int, dtype: str = "int64") -> Value:
     bits = bits_of(dtype)
     signed = (value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
     kept = value % (1 << bits) if is_uint(dtype) else signed
-    return Value(dtype, str(signed), kept, multiple=abs(kept), nonneg=kept >= 0, index=True)
+    index = abs(kept) <= LARGEST_SIZE
+    return Value(dtype, str(signed), kept, multiple=abs(kept), nonneg=kept >= 0, index=index)
 
 
 def float_value(value: float, dtype: str) -> Value:
