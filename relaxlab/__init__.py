@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from relaxlab.ir.target import Target
     from relaxlab.passes.base import Pipeline
     from relaxlab.runtime.build import compile, trace
+    from relaxlab.runtime.check import CheckReport, check
     from relaxlab.runtime.executable import Executable
     from relaxlab.runtime.exported import load
     from relaxlab.runtime.interpreter import interpret
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "CheckReport": "relaxlab.runtime.check",
     "Diagnostic": "relaxlab.ir.diagnostics",
     "DiagnosticError": "relaxlab.ir.diagnostics",
     "Executable": "relaxlab.runtime.executable",
@@ -44,6 +46,7 @@ _HOME = {
     "Target": "relaxlab.ir.target",
     "Trace": "relaxlab.tracing",
     "assert_structural_equal": "relaxlab.ir.equal",
+    "check": "relaxlab.runtime.check",
     "compile": "relaxlab.runtime.build",
     "interpret": "relaxlab.runtime.interpreter",
     "load": "relaxlab.runtime.exported",
@@ -55,6 +58,7 @@ _HOME = {
 }
 
 __all__ = [
+    "CheckReport",
     "Diagnostic",
     "DiagnosticError",
     "Executable",
@@ -66,6 +70,7 @@ __all__ = [
     "Target",
     "Trace",
     "assert_structural_equal",
+    "check",
     "compile",
     "interpret",
     "load",

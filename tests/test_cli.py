@@ -295,3 +295,22 @@ def test_help_is_quick():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_check_agrees(script, capsys):
+    assert main(["check", str(script), "--runs", "1", "--seed", "3"]) == 0
+    assert capsys.readouterr().out.startswith("`main`: ")
+    assert main(["check", f"{script}:Program", "--runs", "1"]) == 0
+
+
+def test_check_differs(script, capsys, monkeypatch):
+    monkeypatch.setattr("relaxlab.passes.fuse_tir.merge_calls", lambda fn, mod: mod["double"])
+    assert main(["check", str(script), "--runs", "1"]) == 1
+    out = capsys.readouterr().out
+    assert "`main` goes wrong in pass 17, fuse_tir\n  rewrite   fused_double_exp: " in out
+
+
+def test_check_refuses(tmp_path, capsys):
+    path = tmp_path / "empty.py"
+    path.write_text("from relaxlab.script import ir as I\n@I.ir_module\nclass M:\n    pass\n")
+    assert "no public graph function" in fails(capsys, "check", str(path))

@@ -25,6 +25,7 @@ def build_parser() -> argparse.ArgumentParser:
     _chat(_command(commands, "chat", "talk with a language model"))
     _demo(_command(commands, "demo", "compile a model and let it answer a question"))
     _show(_command(commands, "show", "print a script, its types, and what the passes do to it"))
+    _check(_command(commands, "check", "compare what a script computes before and after each pass"))
     _command(commands, "doctor", "check this machine, and say what is missing and how to get it")
     return parser
 
@@ -62,10 +63,21 @@ def _demo(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(parser: argparse.ArgumentParser) -> None:
+    _script(parser)
+    parser.add_argument("--after", metavar="PASS", help="print the module after that pass instead")
+
+
+def _check(parser: argparse.ArgumentParser) -> None:
+    _script(parser)
+    parser.add_argument("--target", default="cpu", metavar="TARGET", help="cpu (default) or cuda")
+    parser.add_argument("--runs", type=_positive, default=4, metavar="K", help="default: 4")
+    parser.add_argument("--seed", type=int, default=0, help="of the first run; then one more each")
+
+
+def _script(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE.py[:NAME]", help="the script; NAME: a class or function in it"
     )
-    parser.add_argument("--after", metavar="PASS", help="print the module after that pass instead")
 
 
 def _model(parser: argparse.ArgumentParser) -> None:

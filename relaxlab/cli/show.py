@@ -16,20 +16,26 @@ from relaxlab.tracing import Trace
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what `FILE.py[:NAME]` defines. The file is read, never executed."""
-    path, name = _split(options.file)
+    """Print what `FILE.py[:NAME]` defines."""
     try:
-        return _show(path, name, options.after)
+        return _show(*read_script(options.file), options.after)
     except RecursionError:
-        raise UsageError(f"{path}: this program is nested too deeply to be compiled") from None
+        raise UsageError(
+            f"{options.file}: this program is nested too deeply to be compiled"
+        ) from None
 
 
-def _show(path: Path, name: str | None, after: str | None) -> int:
+def read_script(argument: str) -> tuple[Module, str | None]:
+    """The module that `FILE.py[:NAME]` defines, and NAME. The file is read, never executed."""
+    path, name = _split(argument)
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not a text in UTF-8: {error}") from None
-    module = relaxlab.script.parse(_only(text, name), check=True, name=str(path))
+    return relaxlab.script.parse(_only(text, name), check=True, name=str(path)), name
+
+
+def _show(module: Module, name: str | None, after: str | None) -> int:
     shown = _part(module, name)
     pipeline: Pipeline = cpu_pipeline()
     if after:

@@ -10,7 +10,7 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import all_bindings, map_blocks, replace_body, with_bindings
-from relaxlab.tracing import note
+from relaxlab.tracing import decide
 
 
 @module_pass("canonicalize", needs=("normalize",))
@@ -57,17 +57,18 @@ def _once(name: str, fn: graph.Function) -> graph.Function:
         var = b.var
         if isinstance(source, graph.DataflowVar) and not isinstance(var, graph.DataflowVar):
             # The block's output takes over the definition of the value it copies.
-            if source not in local:
+            if source not in local or not _take(name, var, source):
                 continue
             local.discard(source)
             renamed = replace(var, ty=source.ty)
             aliases.values[source] = aliases.values[var] = renamed
             if source in aliases.defined:
                 aliases.defined[renamed] = aliases.defined[source]
-        else:
+        elif _take(name, var, source):
             aliases.values[var] = source
+        else:
+            continue
         dropped.add(b)
-        note("canonicalize", f"{name}.{var.name}", f"is {_name_of(source)}")
     if not dropped:
         return fn
     values = {var: aliases.resolve(var) for var in aliases.values}
@@ -77,6 +78,11 @@ def _once(name: str, fn: graph.Function) -> graph.Function:
 
     kept = map_blocks(fn, block)
     return replace_body(kept, substitute(kept.body, values=values))
+
+
+def _take(name: str, var: graph.Var, source: graph.Expr) -> bool:
+    """Whether `source` is to stand for `var`."""
+    return decide("canonicalize", f"{name}.{var.name}", f"is {_name_of(source)}")
 
 
 def _name_of(e: graph.Expr) -> str:

@@ -13,7 +13,7 @@ from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import leaf_type, map_blocks, with_bindings
 from relaxlab.passes.patterns.match import same_dims
 from relaxlab.passes.patterns.rewrite import normalized
-from relaxlab.tracing import note
+from relaxlab.tracing import decide, note
 
 RULE = "combine_parallel_matmul"
 
@@ -42,7 +42,11 @@ def _block(name: str, weights: set[graph.Var], blk: graph.BindingBlock) -> graph
     first: dict[graph.Var, graph.Binding] = {}
     values: dict[graph.Var, graph.Expr] = {}
     for group in _groups(name, blk, weights):
-        product, parts = _combined(name, group, kind)
+        product, parts, columns = _combined(group, kind)
+        names = ", ".join(f"`{v.name}`" for v, _ in group)
+        reason = f"{names} become one product with {columns} columns"
+        if not decide(RULE, f"{name}.{product.var.name}", reason):
+            continue
         first[group[0][0]] = product
         values |= parts
     new: list[graph.Binding] = []
@@ -127,9 +131,9 @@ def _together(a: graph.Call, b: graph.Call) -> bool:
 
 
 def _combined(
-    name: str, group: Sequence[Product], kind: type[graph.Var]
-) -> tuple[graph.Binding, dict[graph.Var, graph.Expr]]:
-    """The binding of the one product, and what each of the group is a part of it."""
+    group: Sequence[Product], kind: type[graph.Var]
+) -> tuple[graph.VarBinding, dict[graph.Var, graph.Expr], expr.PrimExpr]:
+    """The binding of the one product, what each of the group is a part of it, and its columns."""
     first = group[0][1]
     axis = 1 if first.op == MATMUL else 0
     widths = [_width(v) for v, _ in group]
@@ -145,9 +149,7 @@ def _combined(
         cut = builder("strided_slice")
         parts[v] = cut(whole, axes=[-1], begin=[start], end=[end], assume_inbound=True)
         start = end
-    names = ", ".join(f"`{v.name}`" for v, _ in group)
-    note(RULE, f"{name}.{whole.name}", f"{names} become one product with {start} columns")
-    return product, parts
+    return product, parts, start
 
 
 def _width(v: graph.Var) -> expr.PrimExpr:

@@ -12,7 +12,7 @@ from relaxlab.ops.define import attr
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import leaf_type
 from relaxlab.passes.shadows import Shadows, with_shadows
-from relaxlab.tracing import note
+from relaxlab.tracing import decide, note
 
 RULE = "convert_layout"
 DATA, KERNEL = "NCHW", "OIHW"
@@ -90,9 +90,10 @@ class _Rewrite:
             if new:
                 note(RULE, f"{name}.{b.var.name}: {value.op.name}", new, applied=False)
             return False
-        note(RULE, f"{name}.{b.var.name}: {value.op.name}", f"in {self.options.data}")
-        shadows.bind(b, new)
-        return True
+        done = decide(RULE, f"{name}.{b.var.name}: {value.op.name}", f"in {self.options.data}")
+        if done:
+            shadows.bind(b, new)
+        return done
 
     def call(
         self, call: graph.Call, out: types.Type | None, shadows: Shadows

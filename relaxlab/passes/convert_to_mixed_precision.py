@@ -11,7 +11,7 @@ from relaxlab.ir.node import Attrs, map_children, replace
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import leaf_type
 from relaxlab.passes.shadows import Shadows, with_shadows
-from relaxlab.tracing import note
+from relaxlab.tracing import decide, note
 
 RULE = "convert_to_mixed_precision"
 
@@ -93,9 +93,10 @@ def _binding(name: str, b: graph.Binding, shadows: Shadows) -> bool:
             return map_children(e, visit)  # type: ignore[arg-type]
         return shadows.of(e, ty) if _is_float32(e) else e  # type: ignore[arg-type]
 
-    args = tuple(visit(a) for a in value.args)
     reason = f"{len(apart)} operands are converted" if apart else "its operands are in it"
-    note(RULE, where, f"in half precision: {reason}")
+    if not decide(RULE, where, f"in half precision: {reason}"):
+        return False
+    args = tuple(visit(a) for a in value.args)
     shadows.bind(b, replace(value, args=args))
     return True
 

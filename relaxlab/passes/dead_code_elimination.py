@@ -8,7 +8,7 @@ from relaxlab.ir.node import walk
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import map_blocks, use_counts, with_bindings
 from relaxlab.passes.effects import is_pure
-from relaxlab.tracing import note
+from relaxlab.tracing import decide
 
 
 @module_pass("dead_code_elimination", needs=("normalize",))
@@ -35,9 +35,7 @@ def _once(name: str, fn: graph.Function, mod: Module) -> graph.Function:
 
     def live(b: graph.Binding) -> bool:
         dead = isinstance(b, graph.VarBinding) and not uses[b.var] and is_pure(b.value, mod)
-        if dead:
-            note("dead_code_elimination", f"{name}.{b.var.name}", "nobody reads it")
-        return not dead
+        return not (dead and _drop(f"{name}.{b.var.name}", "nobody reads it"))
 
     return map_blocks(fn, lambda blk: with_bindings(blk, [b for b in blk.bindings if live(b)]))
 
@@ -57,6 +55,8 @@ def _drop_unreachable(mod: Module) -> Module:
         reached.add(name)
         pending += [n.name for n in walk(mod[name]) if isinstance(n, graph.GlobalVar)]
     dead = [name for name in mod if name not in reached]
-    for name in dead:
-        note("dead_code_elimination", name, "no public function reaches it")
-    return mod.without(*dead)
+    return mod.without(*(n for n in dead if _drop(n, "no public function reaches it")))
+
+
+def _drop(subject: str, reason: str) -> bool:
+    return decide("dead_code_elimination", subject, reason)

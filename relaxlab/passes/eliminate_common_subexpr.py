@@ -12,7 +12,7 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import expr_key, replace_body, with_bindings
 from relaxlab.passes.effects import is_pure, overwritten_vars
-from relaxlab.tracing import note
+from relaxlab.tracing import decide
 
 
 @module_pass("eliminate_common_subexpr", needs=("normalize",))
@@ -82,7 +82,8 @@ class _Eliminator:
             known[key] = b.var
             return key, b
         reason = f"is computed as {first.name}"
-        note("eliminate_common_subexpr", f"{self.name}.{b.var.name}", reason)
+        if not decide("eliminate_common_subexpr", f"{self.name}.{b.var.name}", reason):
+            return None, b
         if isinstance(b.var, graph.DataflowVar) or not isinstance(first, graph.DataflowVar):
             same[b.var] = first  # otherwise the copy carries the value out of the block
         return None, replace(b, value=first)

@@ -12,6 +12,7 @@ from relaxlab.ir.node import Attrs, replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import known_shape, map_blocks, replace_body, tir_call
+from relaxlab.tracing import decide
 
 VOID = types.TupleType(())
 ALLOC_TENSOR = graph.Op("builtin.alloc_tensor")
@@ -40,15 +41,15 @@ def expand_calls(mod: Module, _: NoOptions) -> Module:
 
     An output that overwrites an argument becomes that argument.
     """
-    updates = {name: _function(fn) for name, fn in mod.graph_functions().items()}
+    updates = {name: _function(name, fn) for name, fn in mod.graph_functions().items()}
     return mod.with_functions(updates)
 
 
-def _function(fn: graph.Function) -> graph.Function:
+def _function(name: str, fn: graph.Function) -> graph.Function:
     local: dict[graph.Var, graph.Expr] = {}
 
     def block(blk: graph.BindingBlock) -> graph.BindingBlock:
-        new = [x for b in blk.bindings for x in _binding(b)]
+        new = [x for b in blk.bindings for x in _binding(name, b)]
         flow = isinstance(blk, graph.DataflowBlock)
         if not flow and all(a is b for a, b in zip(new, blk.bindings, strict=False)):
             return blk
@@ -66,18 +67,22 @@ def _function(fn: graph.Function) -> graph.Function:
     return replace_body(expanded, substitute(expanded.body, values=local))
 
 
-def _binding(b: graph.Binding) -> list[graph.Binding]:
+def _binding(name: str, b: graph.Binding) -> list[graph.Binding]:
     if not isinstance(b, graph.VarBinding):
         return [b]
-    value = b.value
+    value, subject = b.value, f"{name}.{b.var.name}"
     call = tir_call(value)
     if call is not None:
+        if not decide("expand_calls", subject, f"`{call.callee}` writes into memory given to it"):
+            return [b]
         extra = tuple(graph.PrimValue(s) for s in call.symbols)
         kept = call.inplace or (-1,) * len(call.outs)
         callee: graph.Expr = graph.GlobalVar(call.callee)
         return _allocated(b, callee, call.args, call.outs, kept, extra)
     match value:
         case graph.Call(graph.Op("call_dps_packed"), (callee, packed, *_)):
+            if not decide("expand_calls", subject, "what it calls writes into memory given to it"):
+                return [b]
             args = packed.fields if isinstance(packed, graph.Tuple) else (packed,)
             return _allocated(b, callee, args, value.ty_args, (-1,) * len(value.ty_args), ())
         case graph.Call(graph.Op("call_inplace_packed"), (callee, *args)):

@@ -15,7 +15,7 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import known_shape, map_blocks, replace_body, with_bindings
 from relaxlab.passes.effects import overwritten_vars
-from relaxlab.tracing import note
+from relaxlab.tracing import decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,11 @@ def _function(name: str, fn: graph.Function, limit: int, apart: set[graph.Var]) 
             folded: graph.Expr | None = None
             if isinstance(new, graph.VarBinding) and new.var not in apart:
                 folded = _fold(new, limit)
-            if folded is None:
+            subject, reason = f"{name}.{b.var.name}", "all its arguments are constants"
+            if folded is None or not decide("fold_constant", subject, reason):
                 kept.append(new)
                 continue
-            var = b.var
-            note("fold_constant", f"{name}.{var.name}", "all its arguments are constants")
-            values[var] = folded
+            values[b.var] = folded
         return with_bindings(blk, kept)
 
     new = map_blocks(fn, block)

@@ -38,7 +38,7 @@ from relaxlab.passes.fusion_rules import (
     shape_of_group,
     why_not,
 )
-from relaxlab.tracing import note
+from relaxlab.tracing import decide, note
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +140,10 @@ class _Block:
             readers = self.readers.get(c.var, [])
             if len(readers) < 2 or self.escapes(c) or not split.isdisjoint(readers):
                 continue
-            if self._is_decode(c, readers):
+            reason = f"copied for its {len(readers)} readers: it is cheap to repeat, and what "
+            reason += "it reads has fewer bytes than its value"
+            if self._is_decode(c, readers) and decide("fuse_ops", self.label(c), reason):
                 split.add(c)
-                reason = f"copied for its {len(readers)} readers: it is cheap to repeat, and what "
-                note("fuse_ops", self.label(c), reason + "it reads has fewer bytes than its value")
                 for i, reader in enumerate(readers):
                     copy = replace(c.var, name=f"{c.var.name}_{i}") if i else c.var
                     copies.setdefault(reader, []).append((c, copy))
@@ -189,8 +189,9 @@ class _Block:
             parts = [groups[x] for x in (c, *self._between(c, target), target)]
             merged = tuple(sorted({m for g in parts for m in g}, key=lambda m: m.index))
             reason = self._refusal(merged)
-            note("fuse_ops", subject, reason or describe(merged), applied=reason is None)
-            if reason is None:
+            if reason is not None:
+                note("fuse_ops", subject, reason, applied=False)
+            elif decide("fuse_ops", subject, describe(merged)):
                 groups.update(dict.fromkeys(merged, merged))
         return self._rebuild(groups)
 

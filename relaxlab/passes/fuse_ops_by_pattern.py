@@ -14,7 +14,7 @@ from relaxlab.passes.bindings import all_bindings, map_blocks, tir_call, use_cou
 from relaxlab.passes.outline import outline_bindings
 from relaxlab.passes.patterns import Match, Pattern
 from relaxlab.passes.patterns.match import BlockScope, Matcher, NearestMiss
-from relaxlab.tracing import note
+from relaxlab.tracing import decide, note
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,12 @@ class _Grouping:
                 self.matched.add(one.name)
                 reason = self.refusal(one, found, scope, taken)
                 members = ", ".join(f"`{v.name}`" for v in found.members)
-                text = reason or f"{one.name}: {members} become one function"
-                note("fuse_ops_by_pattern", f"{name}.{b.var.name}", text, applied=reason is None)
-                if reason is None:
+                subject = f"{name}.{b.var.name}"
+                if reason is not None:
+                    note("fuse_ops_by_pattern", subject, reason, applied=False)
+                elif decide(
+                    "fuse_ops_by_pattern", subject, f"{one.name}: {members} become one function"
+                ):
                     taken |= set(found.members)
                     calls[b.var] = self.outline(one, found, scope)
         kept: list[graph.Binding] = []
@@ -133,8 +136,9 @@ def merge_composites(mod: Module, _: NoOptions) -> Module:
         if "Composite" not in fn.attrs or fn.attrs.get("primitive"):
             continue
         reason = _not_a_kernel(fn)
-        note("merge_composites", name, reason or "is one kernel", applied=reason is None)
-        if reason is None:
+        if reason is not None:
+            note("merge_composites", name, reason, applied=False)
+        elif decide("merge_composites", name, "is one kernel"):
             updates[name] = replace(fn, attrs=fn.attrs.with_(primitive=True))
     return mod.with_functions(updates)
 

@@ -18,7 +18,7 @@ from relaxlab.passes.bindings import (
     with_bindings,
 )
 from relaxlab.passes.kernel_calls import argument_symbols
-from relaxlab.tracing import note
+from relaxlab.tracing import decide
 
 TRUE = expr.const(True)
 
@@ -30,25 +30,27 @@ def fuse_tir(mod: Module, _: NoOptions) -> Module:
     `call_tir`; the shape parameter of a group becomes trailing scalar parameters.
     """
     groups = {n: f for n, f in mod.graph_functions().items() if f.attrs.get("primitive")}
-    if not groups:
-        return mod
-    merged = {name: merge_calls(fn, mod) for name, fn in groups.items()}
-    for name, func in merged.items():
+    merged: dict[str, loops.PrimFunc] = {}
+    for name, fn in groups.items():
+        func = merge_calls(fn, mod)
         blocks = sum(isinstance(n, loops.Block) and bool(n.iter_vars) for n in walk(func.body))
-        note("fuse_tir", name, f"one loop function with {blocks} blocks")
+        if decide("fuse_tir", name, f"one loop function with {blocks} blocks"):
+            merged[name] = func
+    if not merged:
+        return mod
 
     def binding(b: graph.Binding) -> graph.Binding:
         value = b.value
         if not isinstance(value, graph.Call) or not isinstance(value.op, graph.GlobalVar):
             return b
-        if value.op.name not in groups:
+        if value.op.name not in merged:
             return b
         return replace(b, value=_as_tir(value, groups[value.op.name], b.var.ty))
 
     def block(blk: graph.BindingBlock) -> graph.BindingBlock:
         return with_bindings(blk, [binding(b) for b in blk.bindings])
 
-    graphs = {n: map_blocks(f, block) for n, f in mod.graph_functions().items() if n not in groups}
+    graphs = {n: map_blocks(f, block) for n, f in mod.graph_functions().items() if n not in merged}
     return mod.with_functions({**graphs, **merged})
 
 

@@ -16,7 +16,7 @@ from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import all_bindings, leaf_type, map_blocks
 from relaxlab.passes.effects import is_pure
 from relaxlab.passes.patterns.rewrite import normalized
-from relaxlab.tracing import note
+from relaxlab.tracing import decide, note
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,12 @@ class _Inliner:
             return None
         callee = call.op.name
         reason = self.refusal(callee, dataflow)
-        note("inline_functions", f"{self.name}.{b.var.name}: {callee}", reason or "inlined",
-             applied=reason is None)  # fmt: skip
-        return None if reason else _inlined(b, call, self.done[callee], dataflow)
+        subject = f"{self.name}.{b.var.name}: {callee}"
+        if reason is not None:
+            note("inline_functions", subject, reason, applied=False)
+        elif decide("inline_functions", subject, "inlined"):
+            return _inlined(b, call, self.done[callee], dataflow)
+        return None
 
     def refusal(self, callee: str, dataflow: bool) -> str | None:
         fn = self.done.get(callee)

@@ -16,7 +16,7 @@ from relaxlab.ir.op_table import OpRow, find_op
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, map_blocks, with_bindings
-from relaxlab.tracing import note
+from relaxlab.tracing import decide, note
 
 VIEWS = ("reshape", "flatten", "expand_dims", "squeeze", "nn.batch_flatten")
 """Operators that keep the elements in order: every one becomes `reshape`, which copies nothing."""
@@ -85,9 +85,15 @@ class _Legalizer:
         value = _SPELLED[row.name](b.value) if row.name in _SPELLED else None
         if row.name in VIEWS:
             value = _view(b.value, b.var.ty)
+        if value is b.value:
+            return b
+        if value is not None:
+            reason = f"is {'a view' if row.name in VIEWS else 'known'}"
+            if not decide("legalize_ops", subject, reason):
+                return b
         elif row.lower is not None:
             value = self.lower(row, b.value, b.var.ty, subject)
-        if value is None or value is b.value:
+        if value is None:
             return b
         return replace(b, value=replace(value, span=b.value.span))
 
@@ -113,7 +119,8 @@ class _Legalizer:
             found = self.register(row, func, tensors, scalars, symbols)
             self.by_call[key] = found
         here = dict(zip(found.symbols, symbols, strict=True))
-        note("legalize_ops", subject, f"lowered to {found.callee}")
+        if not decide("legalize_ops", subject, f"lowered to {found.callee}"):
+            return None
         return TirCall(
             found.callee,
             tuple(tensors[i] for i in found.kept),

@@ -19,7 +19,7 @@ from relaxlab.passes.bindings import (
     with_bindings,
 )
 from relaxlab.passes.effects import is_pure, overwritten_vars
-from relaxlab.tracing import note
+from relaxlab.tracing import decide
 
 
 @module_pass("lift_transform_params", needs=("normalize",))
@@ -112,10 +112,14 @@ def _lift(
             if not _movable(b.value, mod):
                 continue
             read = list(vars_in(b.value))
-            if all(v in free for v in read) and known.issuperset(symbols_in((b.value, b.var))):
+            if not (
+                all(v in free for v in read) and known.issuperset(symbols_in((b.value, b.var)))
+            ):
+                continue
+            subject = f"{name}.{b.var.name}"
+            if decide("lift_transform_params", subject, "depends only on weights"):
                 value = substitute(b.value, values=free)
                 free[b.var] = table[b.var] = transform.bind(value, b.var)
-                note("lift_transform_params", f"{name}.{b.var.name}", "depends only on weights")
     return table
 
 

@@ -11,7 +11,7 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import TirCall, leaf_type, map_blocks, tir_call, with_bindings
 from relaxlab.passes.kernel_calls import argument_symbols
-from relaxlab.tracing import note
+from relaxlab.tracing import decide
 
 
 @module_pass("lift_workspace", needs=("normalize",))
@@ -25,10 +25,10 @@ def lift_workspace(mod: Module, _: NoOptions) -> Module:
     for name, func in mod.loop_functions().items():
         workspaces = _shared(func)
         if workspaces:
-            lifted[name] = _lift(func, workspaces)
-            for b in lifted[name][1]:
-                dims = ", ".join(map(str, b.shape))
-                note("lift_workspace", name, f"the caller allocates {b.name}: ({dims}) {b.dtype}")
+            new, added = _lift(func, workspaces)
+            said = (f"{b.name}: ({', '.join(map(str, b.shape))}) {b.dtype}" for b in added)
+            if decide("lift_workspace", name, f"the caller allocates {', '.join(said)}"):
+                lifted[name] = new, added
     if not lifted:
         return mod
 

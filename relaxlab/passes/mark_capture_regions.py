@@ -16,7 +16,7 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import leaf_type
-from relaxlab.tracing import note
+from relaxlab.tracing import decide, note
 
 RULE = "mark_capture_regions"
 
@@ -84,8 +84,8 @@ class _Regions:
         if len(kernels) < 2:
             note(RULE, self.name, f"{text}: a capture of one kernel gains nothing", applied=False)
             return
-        note(RULE, self.name, text)
-        yield kernels[0], kernels[-1] + 1
+        if decide(RULE, self.name, text):
+            yield kernels[0], kernels[-1] + 1
 
     def step(self, b: graph.Binding) -> _Step:
         if not isinstance(b, graph.VarBinding):

@@ -27,7 +27,7 @@ from relaxlab.passes.liveness import (
     is_per_thread,
     liveness_of,
 )
-from relaxlab.tracing import note
+from relaxlab.tracing import decide, note
 
 ALIGN = 64
 """Bytes; every tensor starts at a multiple of this."""
@@ -87,8 +87,7 @@ def plan_memory(mod: Module, options: PlanOptions) -> Module:
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
         plan = memory_plan_of(fn, mod, use_bounds=options.use_bounds)
-        _explain(name, plan)
-        updates[name] = _apply(fn, plan)
+        updates[name] = _apply(fn, plan, _chosen(name, plan))
     return mod.with_functions(updates)
 
 
@@ -230,8 +229,8 @@ def _under(
 # --- Rewriting --------------------------------------------------------------------------------
 
 
-def _apply(fn: graph.Function, plan: MemoryPlan) -> graph.Function:
-    if not plan.arenas:
+def _apply(fn: graph.Function, plan: MemoryPlan, chosen: set[graph.Var]) -> graph.Function:
+    if not chosen:
         return fn
     storages: dict[graph.MatchCast | None, list[graph.Binding]] = {}
     tensors: dict[graph.Var, graph.Call] = {}
@@ -241,7 +240,7 @@ def _apply(fn: graph.Function, plan: MemoryPlan) -> graph.Function:
         args = (size, DEVICE, arena.scope, graph.DataTypeImm("uint8"))
         call = graph.Call(graph.Op("memory.alloc_storage"), args)
         storages.setdefault(arena.after, []).append(graph.VarBinding(call, var))
-        tensors |= {p.var: _tensor_at(var, p) for p in arena.placements}
+        tensors |= {p.var: _tensor_at(var, p) for p in arena.placements if p.var in chosen}
 
     def block(blk: graph.BindingBlock) -> graph.BindingBlock:
         new: list[graph.Binding] = []
@@ -267,16 +266,21 @@ def _tensor_at(storage: graph.Var, p: Placement) -> graph.Call:
     return graph.Call(graph.Op("memory.alloc_tensor"), args)
 
 
-def _explain(name: str, plan: MemoryPlan) -> None:
+def _chosen(name: str, plan: MemoryPlan) -> set[graph.Var]:
+    """The tensors that get their place in an arena; notes what is decided."""
+    chosen: set[graph.Var] = set()
     for arena in plan.arenas:
         for p in arena.placements:
             over = f", where {' and '.join(p.reuses)} lay" if p.reuses else ""
-            note("plan_memory", f"{name}.{p.var.name}", f"{p.size} bytes at {p.offset}{over}")
+            reason = f"{p.size} bytes at {p.offset}{over}"
+            if decide("plan_memory", f"{name}.{p.var.name}", reason):
+                chosen.add(p.var)
         each = " for each thread" if arena.scope == PER_THREAD else ""
         reason = f"an arena of {arena.size} bytes{each}; without reuse {arena.apart}"
         note("plan_memory", name, reason)
     for var, reason in plan.unplanned:
         note("plan_memory", f"{name}.{var.name}", f"allocated apart: {reason}", applied=False)
+    return chosen
 
 
 def bytes_planned(fn: graph.Function) -> expr.PrimExpr:

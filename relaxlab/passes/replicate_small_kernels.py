@@ -19,7 +19,7 @@ from relaxlab.passes.bindings import all_bindings, map_blocks, vars_in, with_bin
 from relaxlab.passes.expand_calls import ALLOC_TENSOR
 from relaxlab.passes.kernel_calls import written_buffers
 from relaxlab.passes.liveness import ALIASING, PER_THREAD, is_allocation, liveness_of
-from relaxlab.tracing import note
+from relaxlab.tracing import decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,13 @@ Small = dict[str, tuple[frozenset[int], int]]
 
 
 def _function(name: str, fn: graph.Function, mod: Module, small: Small) -> graph.Function:
-    found = dict(_candidates(fn, mod, small))
+    found: set[graph.Var] = set()
+    for var, size in dict(_candidates(fn, mod, small)).items():
+        reason = f"filled by every thread for itself: {size} stores are cheaper than a barrier"
+        if decide("replicate_small_kernels", f"{name}.{var.name}", reason):
+            found.add(var)
     if not found:
         return fn
-    for var, size in found.items():
-        reason = f"filled by every thread for itself: {size} stores are cheaper than a barrier"
-        note("replicate_small_kernels", f"{name}.{var.name}", reason)
 
     def block(blk: graph.BindingBlock) -> graph.BindingBlock:
         return with_bindings(blk, [_local(b) if b.var in found else b for b in blk.bindings])

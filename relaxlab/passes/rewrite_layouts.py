@@ -17,7 +17,7 @@ from relaxlab.passes.bindings import (
     tir_call,
     with_bindings,
 )
-from relaxlab.tracing import note
+from relaxlab.tracing import decide, note
 
 Rewrites = tuple[tuple[int, IndexMap], ...]
 """Parameter numbers with the map from the old to the new indices."""
@@ -31,7 +31,12 @@ def rewrite_layouts(mod: Module, _: NoOptions) -> Module:
     The relayout of a weight depends on nothing else, so `lift_transform_params` then moves it out
     of the function. Elements that the map leaves unused are zero.
     """
-    changed = {n: f for n, f in mod.loop_functions().items() if f.attrs.get("layout_rewrites")}
+    changed = {
+        n: f
+        for n, f in mod.loop_functions().items()
+        if (rewrites := f.attrs.get("layout_rewrites"))
+        and decide("rewrite_layouts", n, f"its callers repack {len(rewrites)} arguments")
+    }
     if not changed:
         return mod
     state = _Rewriter(mod, changed)

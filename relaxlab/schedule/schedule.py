@@ -29,6 +29,7 @@ from relaxlab.schedule import split_fuse_reorder as _loops
 from relaxlab.schedule import tensorize as _tensorize
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.trace import Instruction, Ref, Value, from_json, to_json
+from relaxlab.tracing.limit import after_step, before_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +343,9 @@ class Schedule:
     def _step(self, name: str, args: dict[str, Any], run: Callable[[], Any]) -> Any:
         """Run one primitive, record it and give handles to what it returned."""
         before = self.func
+        changes = not name.startswith("get_")
+        if changes:
+            before_step(before)
         try:
             result = run()
         except ScheduleError as error:
@@ -352,6 +356,8 @@ class Schedule:
         if self.func is not before:
             self._credit(len(self.trace))
         self.trace.append(Instruction(name, values, names))
+        if changes:
+            after_step(str(self.trace[-1]))
         if isinstance(result, list):
             return handles
         return handles[0] if handles else None

@@ -10,19 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.analysis.evaluate import evaluate
 from relaxlab.analysis.well_formed import check_well_formed
-from relaxlab.ir import expr, graph, types
+from relaxlab.ir import graph
 from relaxlab.ir.diagnostics import DiagnosticError
-from relaxlab.ir.dtypes import is_float, numpy_dtype
+from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.module import Module
-from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.base import Pass
 from relaxlab.passes.normalize import normalize
+from relaxlab.runtime.check_inputs import SIZES, copy_value, random_arguments
 from relaxlab.runtime.interpreter import interpret
 
-SIZES = (1, 2, 3, 5, 7, 16, 17)
+__all__ = ["assert_same", "check_module", "check_pass", "compare_runs", "copy_value",
+           "random_arguments"]  # fmt: skip
+
 TOLERANCE = 1e-5
 
 
@@ -79,47 +80,6 @@ def compare_runs(
         want, got = interpret(a, name, *args), interpret(b, name, *theirs)
         assert_same(got, want, f"the result (seed {seed})")
         assert_same(theirs, args, f"what was written to the arguments (seed {seed})")
-
-
-def random_arguments(
-    fn: graph.Function, rng: np.random.Generator, sizes: Sequence[int] = SIZES
-) -> tuple[Any, ...]:
-    """Arguments for a function's parameters; symbols get random values from `sizes`, at most their
-    declared bounds. Integers are small and not negative, so that they can be indices."""
-    bounds = fn.attrs.get("tir_var_upper_bound", {})
-    env = {
-        s: min(int(rng.choice(sizes)), bounds.get(s.name, 1 << 30)) for s in symbols_in(fn.params)
-    }
-    return tuple(random_value(p.ty, env, rng) for p in fn.params)
-
-
-def random_value(ty: types.Type | None, env: dict[expr.Var, int], rng: np.random.Generator) -> Any:
-    """A random value of a type, given its symbols' values."""
-    match ty:
-        case types.TensorType(shape, dtype):
-            assert dtype is not None
-            dims = shape if shape is not None else (expr.const(3),) * max(ty.ndim, 0)
-            size = tuple(evaluate(d, env) for d in dims)
-            if is_float(dtype):
-                return rng.uniform(-1, 1, size).astype(numpy_dtype(dtype))
-            high = 2 if dtype == "bool" else 3
-            return rng.integers(0, high, size).astype(numpy_dtype(dtype))
-        case types.ShapeType(values) if values is not None:
-            return tuple(evaluate(v, env) for v in values)
-        case types.PrimType(dtype, value):
-            number = evaluate(value, env) if value is not None else int(rng.integers(1, 4))
-            return numpy_dtype(dtype).type(number)
-        case types.TupleType(fields):
-            return tuple(random_value(f, env, rng) for f in fields)
-        case _:
-            raise TypeError(f"no random value of type {ty}")
-
-
-def copy_value(value: Any) -> Any:
-    """A copy that shares no array."""
-    if isinstance(value, tuple):
-        return tuple(copy_value(v) for v in value)
-    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def assert_same(got: Any, want: Any, what: str, tolerance: float = TOLERANCE) -> None:

@@ -18,7 +18,7 @@ from relaxlab.passes.effects import is_pure
 from relaxlab.passes.patterns.chains import find_chains
 from relaxlab.passes.patterns.language import Chain, Pattern
 from relaxlab.passes.patterns.match import BlockScope, Match, Matcher, NearestMiss, show
-from relaxlab.tracing import note
+from relaxlab.tracing import decide, note
 
 Rewriter: TypeAlias = Callable[[graph.Call, Match], "graph.Expr | str | None"]
 """Given the call that matched, the expression to put in its place (calls may be nested); the call
@@ -150,9 +150,11 @@ class _Sweep:
             reason = result if isinstance(result, str) else "the rewriter left it"
             note(self.rule, at, reason, applied=False)
             return b
-        self.members.update(found.members)
         inner = ", ".join(f"`{v.name}`" for v in found.members[:-1])
-        note(self.rule, at, f"matched{' with ' + inner if inner else ''}: now {describe(result)}")
+        text = f"matched{' with ' + inner if inner else ''}: now {describe(result)}"
+        if not decide(self.rule, at, text):
+            return b
+        self.members.update(found.members)
         return replace_node(b, value=result)
 
 
@@ -236,8 +238,7 @@ def _new_values(
         note(rule, at, reason, applied=False)
         return None
     text = ", ".join(f"`{v.name}` is {describe(e)}" for v, e in result.items())
-    note(rule, at, f"matched: now {text}")
-    return result
+    return result if decide(rule, at, f"matched: now {text}") else None
 
 
 def with_values(

@@ -28,6 +28,7 @@ from relaxlab.schedule.rules.base import (
 )
 from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import LoopRV, Schedule
+from relaxlab.tracing.limit import as_step
 
 ROWS = 8
 """Query rows per tile."""
@@ -149,6 +150,7 @@ def _schedule(func: PrimFunc, parts: _Parts, target: Target, rows: int) -> PrimF
     return _without_masked_steps(done, parts.score, vectors * lanes) if rows > 1 else done
 
 
+@as_step
 def _without_masked_steps(func: PrimFunc, score: str, step: int) -> PrimFunc:
     """Loops over positions stop after the last one that the mask leaves to any row of the tile.
 

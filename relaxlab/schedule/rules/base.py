@@ -17,7 +17,8 @@ from relaxlab.ir.target import Target
 from relaxlab.schedule import intrinsics, tile_intrinsics
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
-from relaxlab.tracing import note
+from relaxlab.tracing import decide, note
+from relaxlab.tracing.limit import Stopped
 
 Rule = Callable[[PrimFunc, Target], PrimFunc | None]
 STACK_BYTES = 1 << 20
@@ -219,6 +220,9 @@ def first_that_fits(
     for rule_name, rule in rules:
         try:
             result = rule(func, target)
+        except Stopped as stop:
+            chosen = decide("schedule_kernels", name, f"begun by the rule {rule_name}")
+            return stop.state if chosen else func
         except ScheduleError as e:
             note("schedule_kernels", name, f"the rule {rule_name} does not fit: {e}", applied=False)
             continue
@@ -226,8 +230,8 @@ def first_that_fits(
             continue
         problem = problem_of(result)
         if problem is None:
-            note("schedule_kernels", name, f"scheduled by the rule {rule_name}")
-            return result
+            chosen = decide("schedule_kernels", name, f"scheduled by the rule {rule_name}")
+            return result if chosen else func
         note("schedule_kernels", name, f"not by the rule {rule_name}: {problem}", applied=False)
     return None
 

@@ -8,6 +8,7 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.loops import Buffer, PrimFunc
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
+from relaxlab.tracing.limit import Stopped
 
 
 def guarded_versions(
@@ -20,10 +21,10 @@ def guarded_versions(
     `schedule(func, fixed)` schedules one version; `fixed` says that a symbol was given a value.
     All versions must change the layouts of the parameters alike.
     """
-    general = schedule(func, False)
+    general = _scheduled(schedule, func, False)
     body: loops.Stmt = general.body
     for symbol, value in reversed(cases):
-        fixed = schedule(substitute(func, {symbol: expr.const(value)}), True)
+        fixed = _scheduled(schedule, substitute(func, {symbol: expr.const(value)}), True)
         same = {
             a: b
             for a, b in zip(fixed.params, general.params, strict=True)
@@ -32,3 +33,13 @@ def guarded_versions(
         version = substitute(fixed.body, buffers=same)
         body = loops.IfThenElse(expr.EQ(symbol, expr.const(value)), version, body)
     return replace(general, body=body)
+
+
+def _scheduled(
+    schedule: Callable[[PrimFunc, bool], PrimFunc], func: PrimFunc, fixed: bool
+) -> PrimFunc:
+    """One version; as far as it came where the number of steps is limited."""
+    try:
+        return schedule(func, fixed)
+    except Stopped as stop:
+        return stop.state

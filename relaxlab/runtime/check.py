@@ -1,0 +1,395 @@
+"""`check`: run a program before and after every pass, and find what changed its meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from relaxlab.analysis.well_formed import check_well_formed
+from relaxlab.ir import graph
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.module import Module
+from relaxlab.ir.target import Target, parse_target
+from relaxlab.passes.base import Pass, PassFailed, Pipeline
+from relaxlab.passes.pipeline import default_pipeline
+from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.check_bisect import Culprit, find_culprit
+from relaxlab.runtime.check_compare import Difference, Tolerance, coarsest, difference, movement
+from relaxlab.runtime.check_inputs import SIZES, copy_value, nudged, random_arguments
+from relaxlab.runtime.check_kernels import find_wrong_kernel
+from relaxlab.runtime.check_stages import (
+    Interpreter,
+    Stage,
+    arguments_for,
+    host_stages,
+    same_parameters,
+    transform_names,
+)
+from relaxlab.runtime.interpreter_check import Symbols, match_value, to_value
+
+TRIES = 20
+"""Draws of arguments per run, until the program accepts one."""
+
+Inputs = Callable[[np.random.Generator], tuple[Any, ...]]
+
+
+class CheckError(ValueError):
+    """A program, or a function of it, that `check` can say nothing about; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The first place where a program goes wrong.
+
+    `stage` is where (a pass with its number in the pipeline, the virtual machine, native code,
+    simulated GPU threads); `culprit` the pass's rewrite, or what else could be found out (the loop
+    function that native code computes differently). `problem` is a `Difference`, or in words what
+    failed. `before` and `after` are the modules on both sides.
+    """
+
+    function: str
+    stage: str
+    pass_name: str | None
+    culprit: Culprit | str | None
+    symbols: tuple[tuple[str, int], ...]
+    seed: int
+    problem: Difference | str
+    before: Module = field(repr=False)
+    after: Module | None = field(repr=False)
+
+    def __str__(self) -> str:
+        values = ", ".join(f"{name} = {value}" for name, value in self.symbols) or "no symbols"
+        lines = [
+            f"`{self.function}` goes wrong in {self.stage}",
+            f"  rewrite   {self.culprit or 'not one alone'}",
+            f"  problem   {self.problem}",
+            f"  with      {values}",
+            f"  again     relaxlab.check(mod, {self.function!r}, seed={self.seed}, runs=1)",
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What `check` found: nothing (`ok`), or `finding`. `left_out` says, in words, what was not
+    compared."""
+
+    functions: tuple[str, ...]
+    stages: int
+    runs: int
+    seed: int
+    finding: Finding | None = None
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything compared agrees."""
+        return self.finding is None
+
+    def __str__(self) -> str:
+        names = ", ".join(f"`{n}`" for n in self.functions)
+        last = self.seed + self.runs - 1
+        seeds = f"seed {self.seed}" if self.runs == 1 else f"seeds {self.seed} to {last}"
+        lines = [f"{names}: {self.stages} forms agree with the interpreter ({seeds})"]
+        if self.finding is not None:
+            lines = [str(self.finding)]
+        return "\n".join([*lines, *(f"  note      {text}" for text in self.left_out)])
+
+
+def check(
+    mod: Module,
+    name: str | None = None,
+    *,
+    target: str | Target = "cpu",
+    pipeline: Pipeline | None = None,
+    seed: int = 0,
+    runs: int = 4,
+    sizes: Sequence[int] = SIZES,
+    inputs: Inputs | None = None,
+) -> CheckReport:
+    """Compare what a program computes before and after every pass, on random arguments.
+
+    name: the function to call; None: every public graph function. pipeline: the passes; None: the
+    target's default. Run i draws values of the symbols from `sizes` (at most their declared bounds)
+    and arguments with the seed `seed + i`; `inputs` makes arguments from a generator instead. After
+    the passes come the virtual machine and native code (on GPUs: simulated threads). The reference
+    is the interpreter on the program as given; arguments that it refuses are drawn again. What is
+    the same is said in `relaxlab.runtime.check_compare.Tolerance`.
+
+    The report names the first form that differs, fails or is ill-formed, and the one rewrite of the
+    pass with which it does. A pass that changes a function's parameters in a way that arguments do
+    not show (`bind_params`) starts anew: what comes after it is compared with its own result.
+
+    Raises CheckError for a function whose arguments cannot be drawn, or whose results change from
+    call to call; DiagnosticError for a program that is wrong in itself.
+    """
+    chosen = parse_target(target)
+    checker = _Checker(mod, chosen, pipeline or default_pipeline(chosen), seed, runs, sizes, inputs)
+    return checker.report(_names(mod, name))
+
+
+def _names(mod: Module, name: str | None) -> list[str]:
+    if name is None:
+        found = [n for n, f in mod.graph_functions().items() if not f.private]
+        if not found:
+            raise CheckError("the module has no public graph function to call")
+        return found
+    if not isinstance(mod.get(name), graph.Function):
+        raise CheckError(f"the module has no graph function {name!r}")
+    return [name]
+
+
+class _Stop(Exception):  # noqa: N818
+    def __init__(self, finding: Finding) -> None:
+        super().__init__()
+        self.finding = finding
+
+
+@dataclass(slots=True)
+class _Checker:
+    mod: Module
+    target: Target
+    pipeline: Pipeline
+    seed: int
+    runs: int
+    sizes: Sequence[int]
+    inputs: Inputs | None
+    interpreter: Interpreter = field(default_factory=Interpreter)
+    stages: list[Stage] = field(default_factory=list[Stage])
+    left_out: list[str] = field(default_factory=list[str])
+
+    def report(self, names: list[str]) -> CheckReport:
+        checked: list[str] = []
+        finding: Finding | None = None
+        try:
+            self.lower()
+            for name in names:
+                try:
+                    self.function(name)
+                    checked.append(name)
+                except CheckError as reason:
+                    if len(names) == 1:
+                        raise
+                    self.left_out.append(str(reason))
+            if not checked:
+                raise CheckError("; ".join(self.left_out))
+        except _Stop as stop:
+            finding = stop.finding
+        return CheckReport(
+            tuple(checked), len(self.stages), self.runs, self.seed, finding, tuple(self.left_out)
+        )
+
+    # --- The forms of the program -------------------------------------------------------------
+
+    def lower(self) -> None:
+        """Run the passes, and what comes after them."""
+        mod = self.mod
+        for number, one in enumerate(self.pipeline.passes, 1):
+            before, mod = mod, self.run_pass(number, one, mod)
+            if mod is not before:
+                title = f"pass {number}, {one.name}"
+                run = self.interpreter.module(mod)
+                self.stages.append(Stage(title, number, one, before, mod, run))
+        if not any(p.name == "expand_calls" for p in self.pipeline.passes):
+            self.left_out.append("not compiled: the pipeline stops before `expand_calls`")
+            return
+        try:
+            stages, left_out = host_stages(mod, self.target, len(self.pipeline.passes) + 1)
+        except DiagnosticError:
+            raise
+        except Exception as error:
+            raise self.failed("code generation", None, mod, error) from error
+        self.stages += stages
+        self.left_out += left_out
+
+    def run_pass(self, number: int, one: Pass, mod: Module) -> Module:
+        try:
+            return _one_pass(self.pipeline, one).run(mod).result
+        except DiagnosticError:  # about the program, which is the user's
+            raise
+        except Exception as error:
+            raise self.failed(f"pass {number}, {one.name}", one, mod, error) from error
+
+    def failed(self, stage: str, one: Pass | None, before: Module, error: Exception) -> _Stop:
+        """The finding for a pass that raises, or leaves an ill-formed module."""
+
+        def wrong(make: Callable[[], Module]) -> bool:
+            try:
+                return bool(list((self.pipeline.check or check_well_formed)(make())))
+            except Exception:  # noqa: BLE001  the failure that is being looked for
+                return True
+
+        culprit = find_culprit(one, before, wrong) if one else None
+        text = str(error) if isinstance(error, PassFailed) else f"{type(error).__name__}: {error}"
+        pass_name = one.name if one else None
+        return _Stop(Finding("", stage, pass_name, culprit, (), self.seed, text, before, None))
+
+    # --- Running ------------------------------------------------------------------------------
+
+    def function(self, name: str) -> None:
+        """Compare all forms of one function. Raises _Stop with what is wrong."""
+        for start, stages in self.segments(name):
+            reference = self.interpreter.module(start)
+            for run in range(self.runs):
+                case = self.draw(name, start, reference, self.seed + run)
+                for stage in stages:
+                    self.compare(case, stage)
+
+    def segments(self, name: str) -> Iterator[tuple[Module, list[Stage]]]:
+        """The forms between which the function's parameters stay the same."""
+        start, stages = self.mod, list[Stage]()
+        for stage in self.stages:
+            if _renewed(start, stage.after, name):
+                yield start, stages
+                what = f"`{name}` is not compared across {stage.title}: it changes the parameters"
+                self.left_out.append(what)
+                start, stages = stage.after, []
+            else:
+                stages.append(stage)
+        yield start, stages
+
+    def draw(self, name: str, mod: Module, reference: Any, seed: int) -> _Case:
+        """Arguments that the program accepts, and what it makes of them."""
+        fn = mod[name]
+        assert isinstance(fn, graph.Function)
+        rng = np.random.default_rng(seed)
+        reason: Exception = ValueError()
+        for _ in range(TRIES):
+            try:
+                args = self.inputs(rng) if self.inputs else random_arguments(fn, rng, self.sizes)
+                args = _values(args, fn)
+                given = copy_value(args)
+                result = reference(name, given)
+                again = copy_value(args)
+                if difference(reference(name, again), result, "the result", _EXACT) is not None:
+                    raise CheckError(f"`{name}` gives another result each time it is called")
+                moved = _moved(reference, name, args, (result, given), rng)
+            except ExecutionError as error:
+                reason = error
+                continue
+            return _Case(name, fn, seed, args, result, given, moved)
+        raise CheckError(
+            f"`{name}` accepts none of {TRIES} random arguments (seed {seed}): {reason}; give it "
+            "some that fit by `inputs`"
+        )
+
+    def compare(self, case: _Case, stage: Stage) -> None:
+        problem = self.problem(case, stage)
+        if problem is None:
+            return
+        culprit: Culprit | str | None = None
+        if stage.one is None:
+            args = arguments_for(stage, case.name, case.fn, case.args)
+            culprit = find_wrong_kernel(stage, self.target, case.name, args)
+        else:
+            one = stage.one
+
+            def wrong(make: Callable[[], Module]) -> bool:
+                try:
+                    made = make()
+                except Exception:  # noqa: BLE001  a half-done pass may fail in its own way
+                    return False
+                tried = replace(stage, after=made, run=self.interpreter.module(made))
+                return self.problem(case, tried) is not None
+
+            culprit = find_culprit(one, stage.before, wrong)
+        symbols = _symbols(case.fn, case.args)
+        pass_name = stage.one.name if stage.one else None
+        raise _Stop(
+            Finding(
+                case.name, stage.title, pass_name, culprit, symbols, case.seed, problem,
+                stage.before, stage.after,
+            )  # fmt: skip
+        )
+
+    def problem(self, case: _Case, stage: Stage) -> Difference | str | None:
+        """What is wrong with what a stage computes."""
+        try:
+            args = arguments_for(stage, case.name, case.fn, case.args)
+            result = stage.run(case.name, args)
+        except Exception as error:  # noqa: BLE001  whatever it is: the reference computed a result
+            return f"{type(error).__name__}: {error}"
+        u = coarsest(self.mod, stage.after)
+        tolerance = Tolerance(u, self.interpreter.length, case.moved[0])
+        found = difference(result, case.result, "the result", tolerance)
+        if found is not None:
+            return found
+        count = min(len(args), len(case.written))
+        if not same_parameters(case.fn, _function(stage.after, case.name)):
+            count = case.fn.attrs.get("num_input", count)
+        tolerance = replace(tolerance, moved=case.moved[1])
+        mine = tuple(_arrays(args[:count]))
+        return difference(mine, tuple(_arrays(case.written[:count])), "the arguments", tolerance)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One call: the result and the arguments afterwards, and how far both move when the arguments
+    are nudged."""
+
+    name: str
+    fn: graph.Function
+    seed: int
+    args: tuple[Any, ...]
+    result: Any
+    written: tuple[Any, ...]
+    moved: tuple[tuple[float, ...], tuple[float, ...]]
+
+
+_EXACT = Tolerance(0.0, 0, ())
+
+
+def _function(mod: Module, name: str) -> graph.Function:
+    fn = mod[name]
+    assert isinstance(fn, graph.Function)
+    return fn
+
+
+def _one_pass(pipeline: Pipeline, one: Pass) -> Pipeline:
+    return Pipeline((one,), pipeline.check or check_well_formed)
+
+
+def _values(args: tuple[Any, ...], fn: graph.Function) -> tuple[Any, ...]:
+    if len(args) != len(fn.params):
+        raise CheckError(f"there are {len(fn.params)} parameters, `inputs` gave {len(args)}")
+    return tuple(to_value(a, p.ty) for a, p in zip(args, fn.params, strict=True))
+
+
+def _renewed(start: Module, after: Module, name: str) -> bool:
+    """Whether the function takes other arguments now, which its old ones do not tell."""
+    old, new = start.get(name), after.get(name)
+    if not isinstance(old, graph.Function) or not isinstance(new, graph.Function):
+        return False
+    return not same_parameters(old, new) and not any(n in after for n in transform_names(name))
+
+
+def _moved(
+    reference: Any, name: str, args: tuple[Any, ...], results: tuple[Any, Any],
+    rng: np.random.Generator,
+) -> tuple[tuple[float, ...], tuple[float, ...]]:  # fmt: skip
+    """How far the result and the arguments afterwards move with inputs nudged by one rounding."""
+    other = nudged(args, rng)
+    try:
+        result = reference(name, other)
+    except ExecutionError:
+        return (), ()
+    written = tuple(_arrays(results[1]))
+    return movement(results[0], result), movement(written, tuple(_arrays(other)))
+
+
+def _arrays(value: Any) -> Iterator[Any]:
+    if isinstance(value, tuple):
+        for v in value:  # type: ignore[reportUnknownVariableType]
+            yield from _arrays(v)
+    elif isinstance(value, np.ndarray):
+        yield value
+
+
+def _symbols(fn: graph.Function, args: tuple[Any, ...]) -> tuple[tuple[str, int], ...]:
+    symbols = Symbols()
+    pairs = [(a, p) for a, p in zip(args, fn.params, strict=True) if p.ty is not None]
+    symbols.bind([d for a, p in pairs for d in match_value(a, p.ty, p.name)])  # type: ignore
+    return tuple((s.name, v) for s, v in symbols.values.items())

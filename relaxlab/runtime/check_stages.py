@@ -1,0 +1,156 @@
+"""The forms a program takes on its way to machine code, each as something that can be run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from relaxlab.analysis.evaluate import evaluate
+from relaxlab.codegen.cuda.program import generate_cuda
+from relaxlab.codegen.llvm.host import UnsupportedHost
+from relaxlab.codegen.program import compile_program
+from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.equal import structural_equal
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import walk
+from relaxlab.ir.target import Target
+from relaxlab.passes.base import Pass
+from relaxlab.passes.lower_shapes import lower_shapes
+from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.check_inputs import copy_value
+from relaxlab.runtime.cuda import simulated
+from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.interpreter import bind_parameters, interpret_prim_func
+from relaxlab.runtime.interpreter_graph import Machine
+from relaxlab.runtime.vm import VirtualMachine
+
+Runner = Callable[[str, tuple[Any, ...]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A form of the program: `run` calls a function of it. `before` and `one` are the module it
+    was made from and the pass, for what a pass made; `after` is the module that has the program's
+    functions with their parameters."""
+
+    title: str
+    number: int
+    one: Pass | None
+    before: Module
+    after: Module
+    run: Runner
+
+
+@dataclass(slots=True)
+class Interpreter:
+    """Runs modules on NumPy, and remembers the longest reduction of the loop functions it ran."""
+
+    length: int = 1
+    _reductions: dict[loops.PrimFunc, list[tuple[expr.PrimExpr, ...]]] = field(
+        default_factory=dict[loops.PrimFunc, list[tuple[expr.PrimExpr, ...]]]
+    )
+
+    def module(self, mod: Module) -> Runner:
+        """Calls functions of a module."""
+        return lambda name, args: Machine(mod, self.run_loops).call(name, args)
+
+    def run_loops(self, func: loops.PrimFunc, args: Sequence[Any], *, name: str = "") -> None:
+        """A loop function; where its schedule changed the layout of parameters that callers have
+        not repacked yet (see the pass `rewrite_layouts`), it is given repacked copies."""
+        args = _repacked(func, args)
+        if func not in self._reductions:
+            self._reductions[func] = _reductions(func)
+        if self._reductions[func]:
+            sizes = bind_parameters(func, args)
+            for extents in self._reductions[func]:
+                known = [evaluate(e, sizes) for e in extents if _is_known(e, sizes)]
+                self.length = max(self.length, math.prod(known))
+        interpret_prim_func(func, args, name=name)
+
+
+def _reductions(func: loops.PrimFunc) -> list[tuple[expr.PrimExpr, ...]]:
+    blocks = (n for n in walk(func.body) if isinstance(n, loops.Block))
+    axes = (tuple(i.dom.extent for i in b.iter_vars if i.kind == "reduce") for b in blocks)
+    return [a for a in axes if a]
+
+
+def _is_known(e: expr.PrimExpr, sizes: dict[expr.Var, Any]) -> bool:
+    return all(v in sizes for v in walk(e) if isinstance(v, expr.Var))
+
+
+def _repacked(func: loops.PrimFunc, args: Sequence[Any]) -> list[Any]:
+    given = list(args)
+    for at, index_map in func.attrs.get("layout_rewrites", ()):
+        old = given[at]
+        grid = dict(zip(index_map.initial_indices, np.indices(old.shape), strict=True))
+        places = tuple(np.broadcast_to(evaluate(e, grid), old.shape)
+                       for e in index_map.final_indices)  # fmt: skip
+        shape = index_map.map_shape(tuple(map(expr.const, old.shape)))
+        given[at] = np.zeros([evaluate(d, {}) for d in shape], old.dtype)
+        given[at][places] = old
+    return given
+
+
+def host_stages(mod: Module, target: Target, number: int) -> tuple[list[Stage], tuple[str, ...]]:
+    """What comes after the passes: the virtual machine, and native code or simulated threads; and
+    what cannot be compared, in words."""
+    program = lower_shapes(mod)
+
+    def stage(title: str, run: Runner) -> Stage:
+        return Stage(title, number, None, mod, mod, run)
+
+    if target.kind == "cuda":
+        kernels = simulated(generate_cuda(program))
+        simt = VirtualMachine(program, kernels)
+        return [
+            stage("the virtual machine", _machine(VirtualMachine(program))),
+            stage("simulated GPU threads", _machine(simt)),
+        ], ()
+    machine = stage("the virtual machine", _machine(VirtualMachine(program)))
+    try:
+        exe = Executable(compile_program(program, target), target)
+    except UnsupportedHost as reason:
+        return [machine], (f"not compared with native code: {reason}",)
+    return [machine, stage("native code", lambda name, args: exe[name](*args))], ()
+
+
+def _machine(vm: VirtualMachine) -> Runner:
+    return lambda name, args: vm.run(name, *args)
+
+
+def same_parameters(a: graph.Function, b: graph.Function) -> bool:
+    """Whether two functions take the same arguments."""
+    one, other = (types.TupleType(tuple(p.ty or types.ObjectType() for p in f.params))
+                  for f in (a, b))  # fmt: skip
+    return len(a.params) == len(b.params) and structural_equal(one, other, map_free_vars=True)
+
+
+def arguments_for(
+    stage: Stage, name: str, original: graph.Function, args: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """Copies of arguments for the function as it is at a stage: where its weights were transformed
+    by `lift_transform_params`, the transformed ones.
+
+    Raises ExecutionError where its parameters have changed in another way.
+    """
+    here = stage.after.get(name)
+    if not isinstance(here, graph.Function):
+        raise ExecutionError(f"the function `{name}` is gone")
+    given = copy_value(args)
+    if same_parameters(here, original):
+        return given
+    inputs = original.attrs.get("num_input")
+    transform = next((n for n in transform_names(name) if n in stage.after), None)
+    if inputs is None or transform is None:
+        raise ExecutionError(f"the parameters of `{name}` have changed")
+    weights = stage.run(transform, (given[inputs:],))
+    return (*given[:inputs], *weights)
+
+
+def transform_names(name: str) -> tuple[str, str]:
+    """What `lift_transform_params` calls the function that it makes for function `name`."""
+    return f"{name}_transform_params", "transform_params"

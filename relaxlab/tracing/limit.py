@@ -1,0 +1,121 @@
+"""Making only the first few of a pass's rewrites, or of a schedule's steps: what a bisection needs.
+
+The idea is that of LLVM's `-opt-bisect-limit` and MLIR's debug counters: whoever makes a rewrite
+asks first (`decide`), and the answers turn from yes to no at a number that can be set from outside.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from relaxlab.tracing.record import Rewrite, note
+
+
+@dataclass(slots=True)
+class Rewrites:
+    """The rewrites made so far, at most `most` (None: no limit)."""
+
+    most: int | None = None
+    made: list[Rewrite] = field(default_factory=list[Rewrite])
+
+
+_REWRITES: contextvars.ContextVar[Rewrites | None] = contextvars.ContextVar(
+    "relaxlab_rewrites", default=None
+)
+
+
+@contextmanager
+def first_rewrites(count: int | None) -> Iterator[Rewrites]:
+    """Passes run inside the block make their first `count` rewrites (None: all) and leave the
+    others out. Gives the list of those made."""
+    rewrites = Rewrites(count)
+    token = _REWRITES.set(rewrites)
+    try:
+        yield rewrites
+    finally:
+        _REWRITES.reset(token)
+
+
+def decide(rule: str, subject: str, reason: str) -> bool:
+    """Whether to make a rewrite that the running pass could leave out; records it as `note` does.
+
+    The answer is yes unless `first_rewrites` allows no more. A pass asks right before each rewrite
+    that stands for itself: it must give a valid module whichever of them are left out.
+    """
+    limit = _REWRITES.get()
+    if limit is not None:
+        if limit.most is not None and len(limit.made) >= limit.most:
+            note(rule, subject, f"only the first {limit.most} rewrites are made", applied=False)
+            return False
+        limit.made.append(Rewrite(rule, subject, reason))
+    note(rule, subject, reason)
+    return True
+
+
+class Stopped(Exception):  # noqa: N818  nothing went wrong
+    """`first_steps` allows no more steps; `state` is what those before have made."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__("the limit on steps is reached")
+        self.state = state
+
+
+@dataclass(slots=True)
+class Steps:
+    """The steps made so far, at most `most`."""
+
+    most: int | None = None
+    made: list[str] = field(default_factory=list[str])
+
+
+_STEPS: contextvars.ContextVar[Steps | None] = contextvars.ContextVar(
+    "relaxlab_steps", default=None
+)
+
+
+@contextmanager
+def first_steps(count: int | None) -> Iterator[Steps]:
+    """Schedules made inside the block stop after `count` steps in all (None: never); what they
+    have made by then is their result. Gives the list of the steps."""
+    steps = Steps(count)
+    token = _STEPS.set(steps)
+    try:
+        yield steps
+    finally:
+        _STEPS.reset(token)
+
+
+def before_step(state: Any) -> None:
+    """Called before each step with what there is now. Raises Stopped where it is one too many."""
+    steps = _STEPS.get()
+    if steps is not None and steps.most is not None and len(steps.made) >= steps.most:
+        raise Stopped(state)
+
+
+def after_step(text: str) -> None:
+    """Called after each step that succeeded, with what it was."""
+    steps = _STEPS.get()
+    if steps is not None:
+        steps.made.append(text)
+
+
+S = TypeVar("S")
+P = ParamSpec("P")
+
+
+def as_step(function: Callable[Concatenate[S, P], S]) -> Callable[Concatenate[S, P], S]:
+    """A function from state to state as one step, under its own name."""
+
+    @wraps(function)
+    def run(state: S, *args: P.args, **kwargs: P.kwargs) -> S:
+        before_step(state)
+        result = function(state, *args, **kwargs)
+        after_step(function.__name__.lstrip("_"))
+        return result
+
+    return run
