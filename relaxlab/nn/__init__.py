@@ -14,6 +14,7 @@
 
 from relaxlab.nn import spec
 from relaxlab.nn.attention import Attention, KVCache, RotaryEmbedding
+from relaxlab.nn.bidirectional import CrossAttention, SelfAttention
 from relaxlab.nn.builder import FunctionBuilder, ModuleBuilder, Parameter, Tensor
 from relaxlab.nn.layers import (
     FLOAT32,
@@ -33,6 +34,7 @@ __all__ = [
     "FLOAT32",
     "Activations",
     "Attention",
+    "CrossAttention",
     "Embedding",
     "FunctionBuilder",
     "GatedMLP",
@@ -47,6 +49,7 @@ __all__ = [
     "Precision",
     "RMSNorm",
     "RotaryEmbedding",
+    "SelfAttention",
     "Tensor",
     "Weight",
     "spec",

@@ -365,7 +365,7 @@ def _layer_norm_emit(
 ) -> te.Tensor:
     axes = _norm_axes(call, x.ndim)
     mean = mean_compute(x, axes, False)
-    variance = variance_compute(x, axes, False)
+    variance = variance_compute(x, axes, False, mean)
     epsilon = expr.const(float(attr(call, "epsilon")), mean.dtype)
     center, with_scale = attr(call, "center"), attr(call, "scale")
 

@@ -84,8 +84,11 @@ def _batch_emit(
     others = tuple(d for d in range(x.ndim) if d != axis)
     training = attr(call, "training")
     epsilon, momentum = float(attr(call, "epsilon")), float(attr(call, "momentum"))
-    builders = (mean_compute, variance_compute)
-    now = tuple(build(x, others, False) for build in builders) if training else old
+    if training:
+        average = mean_compute(x, others, False)
+        now = (average, variance_compute(x, others, False, average))
+    else:
+        now = old
 
     def element(*i: PrimExpr) -> PrimExpr:
         mean, variance = (scalar.wide(t[i[axis]]) for t in now)
@@ -187,7 +190,8 @@ def _instance_emit(
 ) -> te.Tensor:
     channel = normal_axis(call, attr(call, "channel_axis"), x.ndim)
     axes = normal_axes(call, attr(call, "axes"), x.ndim, "axes")
-    mean, variance = (build(x, axes, False) for build in (mean_compute, variance_compute))
+    mean = mean_compute(x, axes, False)
+    variance = variance_compute(x, axes, False, mean)
 
     def element(*i: PrimExpr) -> PrimExpr:
         row = tuple(v for d, v in enumerate(i) if d not in axes)

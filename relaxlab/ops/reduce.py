@@ -151,14 +151,17 @@ def mean_compute(x: te.Tensor, gone: tuple[int, ...], keep: bool) -> te.Tensor:
     return te.compute(total.shape, lambda *i: expr.Div(total[i], count), "T_mean")
 
 
-def variance_compute(x: te.Tensor, gone: tuple[int, ...], keep: bool) -> te.Tensor:
-    """The mean of the squared distances from the mean (two passes over `x`)."""
-    mean = mean_compute(x, gone, True)
+def variance_compute(
+    x: te.Tensor, gone: tuple[int, ...], keep: bool, mean: te.Tensor | None = None
+) -> te.Tensor:
+    """The mean of the squared distances from the mean (two passes over `x`); `mean` (without the
+    axes `gone`) is computed unless it is given."""
+    mean = mean_compute(x, gone, False) if mean is None else mean
     axes = reduce_axes(x, gone)
 
     def element(*i: PrimExpr) -> te.Reduce:
         at = joined(i, axes, gone, keep)
-        centre = mean[tuple(expr.const(0) if d in gone else v for d, v in enumerate(at))]
+        centre = mean[tuple(v for d, v in enumerate(at) if d not in gone)]
         distance = expr.Sub(scalar.wide(x[at]), centre)
         return te.te_sum(expr.Mul(distance, distance), *axes)
 

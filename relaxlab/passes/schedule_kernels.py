@@ -1,18 +1,25 @@
-"""Schedule every loop function by rule, telling the rules which parameters are weights."""
+"""Schedule every loop function by rule, telling the rules which parameters are weights and how
+large symbols get."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from relaxlab.ir import graph
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr, graph
 from relaxlab.ir.graph import Call, Constant, GlobalVar, Op
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import replace, walk
+from relaxlab.ir.node import Attrs, replace, walk
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
+from relaxlab.ir.types import TensorType
 from relaxlab.passes.base import module_pass
 from relaxlab.schedule import rules, rules_gpu
 
+BOUNDS = "tir_var_upper_bound"
 IS_SCHEDULED = "tir.is_scheduled"
 """The attribute of a loop function that needs no schedule any more."""
 
@@ -30,16 +37,18 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
     attribute `tir.is_scheduled` afterwards."""
     target = options.target or Target.host()
     schedule_kernel = rules_gpu.schedule_kernel if target.kind == "cuda" else rules.schedule_kernel
-    weights = _weight_params(mod)
+    weights, bounds = _weight_params(mod), _upper_bounds(mod)
     updates: dict[str, PrimFunc] = {}
     for name, f in mod.items():
         if isinstance(f, PrimFunc) and not f.attrs.get(IS_SCHEDULED):
-            told = f
+            told: dict[str, Any] = {}
             if weights.get(name):
-                told = replace(f, attrs=f.attrs.with_(weight_params=tuple(sorted(weights[name]))))
-            new = schedule_kernel(name, told, target)
-            done = new.attrs.with_(**{"weight_params": None, IS_SCHEDULED: True})
-            updates[name] = replace(new, attrs=done)
+                told["weight_params"] = tuple(sorted(weights[name]))
+            if bounds.get(name):
+                told[BOUNDS] = Attrs({**bounds[name], **f.attrs.get(BOUNDS, {})})
+            new = schedule_kernel(name, replace(f, attrs=f.attrs.with_(**told)), target)
+            forget = {"weight_params": None, BOUNDS: f.attrs.get(BOUNDS), IS_SCHEDULED: True}
+            updates[name] = replace(new, attrs=new.attrs.with_(**forget))
     return mod.with_functions(updates)
 
 
@@ -57,3 +66,46 @@ def _weight_params(mod: Module) -> dict[str, set[int]]:
                 case _:
                     pass
     return found
+
+
+def _upper_bounds(mod: Module) -> dict[str, dict[str, int]]:
+    """Per loop function, how large its symbols get at most, by the bounds that the graph functions
+    declare for theirs; symbols that some call does not bound are left out."""
+    found: dict[str, dict[str, int]] = {}
+    for f in mod.graph_functions().values():
+        declared: Mapping[str, int] = f.attrs.get(BOUNDS, {})
+        for call in walk(f):
+            match call:
+                case Call(
+                    Op("call_tir" | "call_tir_inplace"), (GlobalVar(name), graph.Tuple(args), *_)
+                ):
+                    callee = mod[name]
+                    assert isinstance(callee, PrimFunc)
+                    mine = _bounds_in_call(callee, args, declared)
+                    known = found.get(name, mine)
+                    found[name] = {n: max(mine[n], known[n]) for n in mine if n in known}
+                case _:
+                    pass
+    return found
+
+
+def _bounds_in_call(
+    callee: PrimFunc, args: tuple[graph.Expr, ...], declared: Mapping[str, int]
+) -> dict[str, int]:
+    """Upper bounds of the symbols that are dimensions of the callee's parameters, by name."""
+    found: dict[expr.Var, int] = {}
+    for buffer, arg in zip(callee.buffers, args, strict=False):
+        ty = arg.ty if isinstance(arg, graph.Var) else None
+        shape = (ty.shape if isinstance(ty, TensorType) else None) or ()
+        for dim, actual in zip(buffer.shape, shape, strict=False):
+            upper = Analyzer.for_shapes(actual, upper=declared).upper_bound(actual)
+            if isinstance(dim, expr.Var) and upper is not None:
+                found[dim] = min(upper, found.get(dim, upper))
+    by_name: dict[str, int] = {}
+    unknown: set[str] = set()
+    for symbol in symbols_in(tuple(b.shape for b in callee.buffers)):
+        if symbol in found:
+            by_name[symbol.name] = max(found[symbol], by_name.get(symbol.name, 0))
+        else:
+            unknown.add(symbol.name)
+    return {name: upper for name, upper in by_name.items() if name not in unknown}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import relaxlab as rl
 from relaxlab.ir.loops import For, PrimFunc
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import walk
+from relaxlab.ir.node import Attrs, walk
 from relaxlab.passes.schedule_kernels import schedule_kernels
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.script import ir as I
@@ -67,6 +68,44 @@ def test_schedules_by_hand_stay() -> None:
     marked = sch.func.attrs.with_(**{"tir.is_scheduled": True})
     told = Module.of({"double": rl.ir.node.replace(sch.func, attrs=marked)})
     assert schedule_kernels(told) is told
+
+
+@pytest.mark.parametrize(("bound", "size"), [({"n": 40, "m": 50}, 91), ({"n": 40}, None)])
+def test_rules_are_told_how_large_symbols_get(
+    monkeypatch: pytest.MonkeyPatch, bound: dict[str, int], size: int | None
+) -> None:
+    """`k` of `double` is n + 1 in one call, n + m + 1 in the other."""
+
+    @I.ir_module
+    class Bounded:
+        @T.prim_func
+        def double(A: T.Buffer(("k",), "float32"), B: T.Buffer(("k",), "float32")):
+            for i in T.serial(k):  # noqa: F821
+                with T.block("B"):
+                    vi = T.axis.spatial(k, i)  # noqa: F821
+                    B[vi] = A[vi] * T.float32(2)
+
+        @R.function
+        def main(x: R.Tensor(("n + 1",), "float32"), y: R.Tensor(("n + m + 1",), "float32")):
+            cls = Bounded
+            with R.dataflow():
+                a = R.call_tir(cls.double, (x,), out_sinfo=R.Tensor(("n + 1",), "float32"))
+                b = R.call_tir(cls.double, (y,), out_sinfo=R.Tensor(("n + m + 1",), "float32"))
+                R.output(a, b)
+            return (a, b)
+
+    seen: list[object] = []
+
+    def look(name: str, func: PrimFunc, target: rl.Target) -> PrimFunc:
+        seen.append(func.attrs.get("tir_var_upper_bound"))
+        return func
+
+    main = Bounded["main"]
+    told = rl.ir.node.replace(main, attrs=main.attrs.with_(tir_var_upper_bound=Attrs(bound)))
+    monkeypatch.setattr("relaxlab.schedule.rules.schedule_kernel", look)
+    after = schedule_kernels(Bounded.with_functions({"main": told}))
+    assert seen == [None if size is None else Attrs(k=size)]
+    assert "tir_var_upper_bound" not in after["double"].attrs
 
 
 def test_the_trace_says_once_and_truly_what_became_of_each_kernel() -> None:

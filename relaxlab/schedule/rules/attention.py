@@ -18,6 +18,7 @@ from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
@@ -88,11 +89,16 @@ def _named(func: PrimFunc, name: str) -> Block:
 
 
 def _with_bounded_rows(func: PrimFunc) -> PrimFunc | None:
-    """Intermediates get constant row lengths: an axis that indexes a dimension of a parameter
-    directly is no longer than that dimension."""
+    """Intermediates get constant row lengths: what the symbols' upper bounds allow, or the size of
+    a dimension of a parameter that an axis indexes directly."""
     bounds: dict[PrimExpr, int] = {}
+    an = shape_analyzer(func)
     params = set(func.buffers)
     for block in blocks_of(func):
+        for it in block.iter_vars:
+            upper = an.upper_bound(it.dom.extent)
+            if upper is not None:
+                bounds[it.dom.extent] = upper
         extents = {it.var: it.dom.extent for it in block.iter_vars}
         for load in walk(block.body):
             if not isinstance(load, BufferLoad) or load.buffer not in params:
