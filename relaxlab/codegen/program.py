@@ -9,7 +9,14 @@ import numpy as np
 from relaxlab.codegen.artifact import Artifact, CheckInfo, FunctionInfo, PackedInfo, TypeTree
 from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.llvm.blas import FUNCTIONS, blas_functions
-from relaxlab.codegen.llvm.host import HostEmitter, emit_entry, words_of_type
+from relaxlab.codegen.llvm.closures import (
+    UnsupportedHost,
+    closure_texts,
+    has_functions,
+    loaded_functions,
+    words_of_type,
+)
+from relaxlab.codegen.llvm.host import HostEmitter, emit_entry
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.codegen.llvm.support import support_functions, symbol_of
 from relaxlab.ir import expr
@@ -30,6 +37,7 @@ def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[s
     arenas: list[host.AllocStorage] = []
     constants: list[np.ndarray[Any, Any]] = []
     called = _called_functions(program)
+    offered = [f.name for f in _offered(program, called)]
     packed_in: list[host.HostFunction] = []
     for function in program.functions.values():
         emitter = HostEmitter(
@@ -39,7 +47,9 @@ def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[s
         texts.append(emitter.emit())
         constants += function.constants
         packed_in += [function] * (len(packed) - len(packed_in))
-        texts.append(emit_entry(function, _runs_kernels(program, function), declarations))
+        if function.name in offered:
+            texts.append(emit_entry(function, _runs_kernels(program, function), declarations))
+    texts += closure_texts(program, declarations)
     texts += blas_functions(declarations)
     facts = {
         "checks": tuple(checks),
@@ -61,7 +71,7 @@ def compile_program(
     """
     text, facts = program_text(program, target)
     code, bitcode = jit.compile_object(text, target)
-    infos = tuple(_function_info(f) for f in program.functions.values())
+    infos = tuple(map(_function_info, _offered(program, _called_functions(program))))
     planned = {
         f.name: _planned(f, (bounds or {}).get(f.name, {})) for f in program.functions.values()
     }
@@ -73,6 +83,22 @@ def _planned(function: host.HostFunction, bounds: dict[str, int]) -> int | None:
         return function.planned_bytes(bounds)
     except KeyError:
         return None
+
+
+def _offered(program: host.HostProgram, called: set[str]) -> list[host.HostFunction]:
+    """The functions that can be called from outside; those that take or return functions are for
+    other functions of the program."""
+    found: list[host.HostFunction] = []
+    for f in program.functions.values():
+        reason = has_functions(f)
+        if reason is None:
+            found.append(f)
+        elif not f.private and f.name not in called:
+            raise UnsupportedHost(
+                f"{reason}: natively functions are passed between functions of a program alone; "
+                "call it from another one, or run it in the virtual machine"
+            )
+    return found
 
 
 def _called_kernels(program: host.HostProgram) -> set[str]:
@@ -96,13 +122,14 @@ def _runs_kernels(program: host.HostProgram, function: host.HostFunction) -> boo
                 return True
             if isinstance(i, host.CallPacked) and i.function in FUNCTIONS:
                 return True
-            if isinstance(i, host.CallFunction) and isinstance(i.function, str):
-                work += [program.functions[i.function]] if i.function not in seen else []
+            named = isinstance(i, host.CallFunction | host.LoadFunction)
+            if named and isinstance(i.function, str) and i.function not in seen:
+                work.append(program.functions[i.function])
     return False
 
 
 def _called_functions(program: host.HostProgram) -> set[str]:
-    return {
+    return loaded_functions(program) | {
         i.function
         for f in program.functions.values()
         for i in host.walk_instrs(f.instrs)

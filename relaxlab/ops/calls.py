@@ -187,11 +187,11 @@ define("invoke_pure_closure", params("closure args"), lambda c, t: _stated_type(
 
 def _closure_infer(call: graph.Call, tys: TypesOf) -> Type:
     func, given = (tys[i] if i < len(tys) else None for i in range(2))
-    if not isinstance(func, types.FuncType):
+    if not isinstance(func, types.FuncType | types.ObjectType):
         raise fail(call, f"func must be a function, is {func}")
     if not isinstance(given, TupleType):
         raise fail(call, f"args must be a tuple, is {given}")
-    params = func.params
+    params = func.params if isinstance(func, types.FuncType) else None
     if params is not None and len(given.fields) > len(params):
         raise fail(call, f"{len(given.fields)} values for a function of {len(params)} parameters")
     return types.ObjectType()

@@ -151,6 +151,15 @@ class LoadFunction:
 
 
 @dataclass(frozen=True, slots=True)
+class MakeClosure:
+    """dst = the function in register `function` with its first arguments given"""
+
+    dst: int
+    function: int
+    args: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MakeShape:
     """dst = the shape value `dims`"""
 
@@ -265,8 +274,9 @@ class If:
 
 
 Instr: TypeAlias = (
-    MatchShape | ComputeScalar | Require | LoadConst | LoadFunction | MakeShape | MakeScalar
-    | AllocStorage | Alloc | View | CallKernel | CallPacked | CallFunction | Pack | Unpack | If
+    MatchShape | ComputeScalar | Require | LoadConst | LoadFunction | MakeClosure | MakeShape
+    | MakeScalar | AllocStorage | Alloc | View | CallKernel | CallPacked | CallFunction | Pack
+    | Unpack | If
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from typing import TypeVar
@@ -49,7 +49,7 @@ class _Lifter:
     lifted: dict[str, graph.Function] = field(default_factory=dict[str, graph.Function])
 
     def top(self, name: str, fn: graph.Function) -> graph.Function:
-        known = set(symbols_in(fn.params))
+        known = _defined_by(fn.params)
         body = self.sequence(name, fn.body, {}, known)
         return fn if body is fn.body else replace(fn, body=body)
 
@@ -99,7 +99,7 @@ class _Lifter:
         """What the local function `b.var` becomes."""
         var, name = b.var, f"{path}_{b.var.name}"
         name = Module.of({**dict(self.mod.functions), **self.lifted}).fresh_name(name)
-        inner = known | set(symbols_in(fn.params))
+        inner = known | _defined_by(fn.params)
         body = self.sequence(name, fn.body, env, inner)
         new = fn if body is fn.body else replace(fn, body=body)
         captured = tuple(v for v in _free_vars(new) if v is not var)
@@ -128,6 +128,19 @@ class _Lifter:
         body = substitute(_with_calls(fn.body, {var: inside}, None), values=values)
         new = replace(fn, params=(*params, *fn.params), body=body, private=True)
         return substitute(new, symbols={s: replace(s) for s in symbols_in(new)})
+
+
+def _defined_by(params: tuple[graph.Var, ...]) -> set[expr.Var]:
+    """The symbols that parameters bring into scope: those of function types stay in there."""
+
+    def outside(ty: types.Type | None) -> Iterator[types.Type]:
+        if isinstance(ty, types.TupleType):
+            for f in ty.fields:
+                yield from outside(f)
+        elif ty is not None and not isinstance(ty, types.FuncType):
+            yield ty
+
+    return {s for p in params for ty in outside(p.ty) for s in symbols_in(ty)}
 
 
 def _closure(lifted: _Lifted) -> graph.Call:

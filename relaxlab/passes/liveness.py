@@ -12,6 +12,8 @@ from relaxlab.passes.kernel_calls import written_buffers
 
 ALIASING = ("reshape",)
 """Operators whose result is a view of their argument."""
+CLOSURES = ("make_closure", "invoke_closure", "invoke_pure_closure")
+"""Operators whose result may hold on to their arguments."""
 PER_THREAD = graph.StringImm("local")
 """The scope of an allocation of which every thread has a copy."""
 
@@ -130,7 +132,7 @@ class _Walker:
             case graph.Call(graph.GlobalVar(name)):
                 return not isinstance(self.mod.get(name), loops.PrimFunc)
             case graph.Call(graph.Op(name)):
-                return name in ALIASING or name.startswith("call_")
+                return name in ALIASING or name in CLOSURES or name.startswith("call_")
             case _:
                 return True
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from relaxlab.passes.bindings import known_shape, leaf_type
 from relaxlab.passes.fusion_rules import product
 from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions, written_buffers
 from relaxlab.passes.liveness import PER_THREAD, liveness_of
+from relaxlab.passes.mark_written import mark_written
 from relaxlab.passes.match_types import Claim, Symbols, match_claims
 
 Values = dict[graph.Var, host.Value]
@@ -37,7 +38,7 @@ def lower_shapes(mod: Module) -> host.HostProgram:
     operator without loops or reference).
     """
     functions = {n: _Lowerer(n, f, mod).lower() for n, f in mod.graph_functions().items()}
-    _mark_written(functions, mod)
+    mark_written(functions, mod)
     return host.HostProgram(functions, mod.loop_functions())
 
 
@@ -312,6 +313,11 @@ class _Lowerer:
                 return self.extern(var, args[0].name, _fields(args[1]))
             case "vm.call_tir_dyn":
                 return self.dynamic_kernel(e)
+            case "make_closure":
+                given = self.arguments(_name_of_function(args[0]), _fields(args[1]))
+                dst = self.register(var.name, types.FuncType(None, types.ObjectType()))
+                self.emit(host.MakeClosure(dst, self.leaf(args[0]), given))
+                return dst
             case "invoke_closure" | "invoke_pure_closure":
                 return self.function(var, self.leaf(args[0]), _fields(args[1]))
             case _:
@@ -380,17 +386,29 @@ class _Lowerer:
     def function(
         self, var: graph.Var, callee: str | int, args: tuple[graph.Expr, ...]
     ) -> host.Value:
-        fn = self.mod.get(callee) if isinstance(callee, str) else None
+        given = self.arguments(callee if isinstance(callee, str) else None, args)
+        ty = var.ty or types.ObjectType()
+        if isinstance(callee, str):
+            dst = self.nest(var.name, ty)
+            self.emit(host.CallFunction(callee, given, dst))
+            return dst
+        dst = self.nest(var.name, _ranks(ty))
+        self.emit(host.CallFunction(callee, given, dst))
+        return self.claimed(dst, ty, f"the result `{var.name}` of a call in `{self.name}`")
+
+    def arguments(
+        self, callee: str | None, args: tuple[graph.Expr, ...]
+    ) -> tuple[host.Value, ...]:
+        """The first arguments of a function, nested as its parameters are if it is known."""
+        fn = self.mod.get(callee) if callee is not None else None
         given: list[host.Value] = []
         for i, a in enumerate(args):
             value = self.value(a)
-            if isinstance(fn, graph.Function):
+            if isinstance(fn, graph.Function) and i < len(fn.params):
                 ty = fn.params[i].ty or types.ObjectType()
                 value = self.fitted(value, ty, f"argument {i} of `{callee}`")
             given.append(value)
-        dst = self.nest(var.name, var.ty or types.ObjectType())
-        self.emit(host.CallFunction(callee, tuple(given), dst))
-        return dst
+        return tuple(given)
 
     def fitted(self, value: host.Value, ty: types.Type, what: str) -> host.Value:
         """`value` nested as a parameter of type `ty` is; the callee checks the rest itself."""
@@ -498,6 +516,17 @@ def _unchecked(ty: types.Type) -> types.Type:
             return ty
 
 
+def _ranks(ty: types.Type) -> types.Type:
+    """What a function value is trusted to return: nothing is said about dimensions."""
+    if isinstance(ty, types.TupleType):
+        return types.TupleType(tuple(map(_ranks, ty.fields)))
+    return _unchecked(ty)
+
+
+def _name_of_function(e: graph.Expr) -> str | None:
+    return e.name if isinstance(e, graph.GlobalVar) else None
+
+
 def _outline(ty: types.Type) -> types.Type:
     """The tuples of a type, with nothing said about their fields."""
     if isinstance(ty, types.TupleType):
@@ -511,57 +540,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(v) for v in value]  # type: ignore[reportUnknownVariableType]
     return value
-
-
-# --- Which parameters are written -------------------------------------------------------------
-
-
-def _mark_written(functions: dict[str, host.HostFunction], mod: Module) -> None:
-    """Fill in `written`, through calls, until nothing changes."""
-    stores = {name: written_buffers(f) for name, f in mod.loop_functions().items()}
-    changed = True
-    while changed:
-        changed = False
-        for name, fn in functions.items():
-            written = _written_params(fn, functions, stores)
-            if written != fn.written:
-                functions[name] = replace(fn, written=written)
-                changed = True
-
-
-def _written_params(
-    fn: host.HostFunction,
-    functions: dict[str, host.HostFunction],
-    stores: dict[str, frozenset[int]],
-) -> frozenset[int]:
-    params = {r for p in fn.params for r in host.leaves(p.value)}
-    root: dict[int, set[int]] = {r: {r} for r in params}
-    written: set[int] = set()
-
-    def share(dst: host.Value, *sources: host.Value) -> None:
-        found = {r for s in sources for x in host.leaves(s) for r in root.get(x, ())}
-        for d in host.leaves(dst):
-            root.setdefault(d, set()).update(found)
-
-    for i in host.walk_instrs(fn.instrs):
-        match i:
-            case host.MatchShape(value=value, dst=dst) | host.View(dst=dst, base=value):
-                share(dst, value)
-            case host.Pack(dst, value) | host.Unpack(dst, value, _):
-                share(dst, value)
-            case host.If():
-                share(i.dst, i.then_value, i.else_value)
-            case host.CallPacked(overwrites=overwrites):
-                written |= {r for x in overwrites for r in root.get(x, ())}
-            case host.CallKernel(function, buffers):
-                written |= {r for k in stores[function] for r in root.get(buffers[k], ())}
-            case host.CallFunction(str(function), args, dst):
-                callee = functions[function]
-                theirs = [r for p in callee.params for r in host.leaves(p.value)]
-                mine = [r for a in args for r in host.leaves(a)]
-                pairs = zip(theirs, mine, strict=True)
-                written |= {r for t, m in pairs if t in callee.written for r in root.get(m, ())}
-                share(dst, *args)
-            case _:
-                pass
-    return frozenset(written & params)

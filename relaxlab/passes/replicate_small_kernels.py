@@ -134,6 +134,9 @@ def _candidates(
                 pass
             case _:
                 shared.update(r for v in vars_in(b.value) for r in roots.of(v))  # type: ignore
+                if isinstance(b.value, graph.Call):
+                    indices: tuple[int, ...] = b.value.attrs.get("overwrites", ())
+                    overwritten.update(r for at in indices for r in roots.of(b.value.args[at]))
     for b in bindings:
         match b.value:
             case graph.Call(graph.GlobalVar(callee), args) if callee in small:

@@ -185,6 +185,8 @@ class VirtualMachine:
                 regs[dst] = self._constant(frame.function, index)
             case host.LoadFunction(dst, function):
                 regs[dst] = self.program.functions[function]
+            case host.MakeClosure(dst, function, args):
+                regs[dst] = BoundFunction(regs[function], tuple(_read(frame, a) for a in args))
             case host.MakeShape(dst, dims):
                 regs[dst] = tuple(evaluate(d, symbols) for d in dims)
             case host.MakeScalar(dst, value):

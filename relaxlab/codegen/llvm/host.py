@@ -11,7 +11,7 @@ and the result is 0, or the number of the check that failed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from relaxlab.codegen.artifact import CheckInfo
@@ -19,6 +19,14 @@ from relaxlab.codegen.check_messages import check_info, literal
 from relaxlab.codegen.llvm.arithmetic import binary, cast
 from relaxlab.codegen.llvm.blas import FUNCTIONS, call_blas
 from relaxlab.codegen.llvm.builder import Builder, Value, float_value, int_value, llvm_type
+from relaxlab.codegen.llvm.closures import (
+    UnsupportedHost,
+    call_closure,
+    function_value,
+    leaf_codes,
+    make_closure,
+    words_of_type,
+)
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
 from relaxlab.codegen.llvm.statements import Team, barrier
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, TOO_MUCH, symbol_of
@@ -28,10 +36,6 @@ from relaxlab.ir.node import Node, rewrite
 from relaxlab.passes import host
 
 _TEAM_ARGS = [("i64", "%thread"), ("i64", "%threads")]
-
-
-class UnsupportedHost(Exception):
-    """The host function needs the virtual machine (values of unknown type, closures)."""
 
 
 @dataclass(slots=True)
@@ -127,6 +131,8 @@ class HostEmitter:
                     self.regs[reg] = Reg(dims=[self.size(base, word + i) for i in range(ndim)])
                 case types.PrimType(dtype):
                     self.regs[reg] = Reg(scalar=self.unpack_scalar(self.read(base, word), dtype))
+                case types.FuncType() | types.ObjectType():
+                    self.regs[reg] = Reg(self.pointer(self.read(base, word)))
                 case _:
                     raise UnsupportedHost(f"`{self.function.registers[reg].name}` has type {ty}")
             word += words_of_type(ty)
@@ -147,6 +153,8 @@ class HostEmitter:
                 case types.ShapeType():
                     for i, d in enumerate(self.dims(reg)):
                         self.write(base, word + i, d.text or "")
+                case types.FuncType() | types.ObjectType():
+                    self.write(base, word, held.address, "ptr")
                 case _:
                     assert held.scalar is not None
                     self.write(base, word, self.pack_scalar(held.scalar))
@@ -255,6 +263,10 @@ class HostEmitter:
                 table = self.pointer(self.context("constants"))
                 address = self.pointer(self.read(table, self.first_constant + index))
                 self.regs[dst] = Reg(address, [int_value(d) for d in data.shape])
+            case host.LoadFunction(dst, name):
+                self.regs[dst] = Reg(function_value(name))
+            case host.MakeClosure(dst):
+                self.regs[dst] = Reg(make_closure(self, i))
             case host.MakeShape(dst, dims):
                 self.regs[dst] = Reg(dims=[self.scalar(d) for d in dims])
             case host.MakeScalar(dst, value):
@@ -399,8 +411,11 @@ class HostEmitter:
 
     def call_function(self, i: host.CallFunction) -> None:
         if not isinstance(i.function, str):
-            raise UnsupportedHost(f"a call of a function value in `{self.function.name}`")
+            call_closure(self, i)
+            return
         callee = self.program.functions[i.function]
+        self.require_same(i.args, callee, [p.value for p in callee.params])
+        self.require_same([i.dst], callee, [callee.result])
         count_in = sum(words_of_type(self.type_of(r)) for a in i.args for r in host.leaves(a))
         count_out = sum(words_of_type(callee.registers[r].ty) for r in host.leaves(callee.result))
         given, returned = self.b.alloca(max(1, count_in), "i64"), self.b.alloca(
@@ -412,17 +427,26 @@ class HostEmitter:
         args = [("ptr", "%ctx"), ("ptr", given), ("ptr", returned)]
         args += [("i64", "%thread"), ("i64", "%threads")]
         code = self.b.call(symbol_of(callee.name), "i64", args)
+        self.return_failure(code)
+        self.load_value(i.dst, returned, 0)
+
+    def return_failure(self, code: str) -> None:
+        """Return what a called function returned unless that is 0."""
         good, bad = self.b.label("ok"), self.b.label("failed")
         self.b.branch(self.b.emit(f"icmp eq i64 {code}, 0"), good, bad)
         self.b.place(bad)
         self.b.raw(f"ret i64 {code}")
         self.b.place(good)
-        word = 0
-        for mine, theirs in zip(host.leaves(i.dst), host.leaves(callee.result), strict=True):
-            ours, ty = self.type_of(mine), callee.registers[theirs].ty
-            if words_of_type(ours) != words_of_type(ty):
-                raise UnsupportedHost(f"a result of `{callee.name}` of type {ty} used as {ours}")
-            word = self.load_value(mine, returned, word)
+
+    def require_same(
+        self, mine: Iterable[host.Value], other: host.HostFunction, theirs: Iterable[host.Value]
+    ) -> None:
+        """Refuse values that look different in words on the two sides of a call or a branch."""
+        if leaf_codes(self.function, mine) != leaf_codes(other, theirs):
+            raise UnsupportedHost(
+                f"`{self.function.name}` and `{other.name}` know different ranks or kinds of a "
+                "value that one gets from the other"
+            )
 
     def call_packed(self, i: host.CallPacked) -> None:
         """Thread 0 calls back into Python with the arguments as words; BLAS is called directly."""
@@ -432,6 +456,10 @@ class HostEmitter:
         leaves = [r for a in i.args if isinstance(a, int | tuple) for r in host.leaves(a)]
         scalars = [a for a in i.args if isinstance(a, expr.PrimExpr)]
         out = [] if i.dst is None else [i.dst]
+        for ty in map(self.type_of, (*leaves, *out)):
+            if isinstance(ty, types.FuncType | types.ObjectType):
+                text = f"`{i.function}`, called in `{self.function.name}`, takes or returns {ty}"
+                raise UnsupportedHost(text)
         count = sum(words_of_type(self.type_of(r)) for r in (*leaves, *out)) + len(scalars)
         table = self.b.alloca(max(1, count), "i64")
         number = len(self.packed)
@@ -477,8 +505,7 @@ class HostEmitter:
             b.place(label)
             saved = dict(self.scope.values)
             self.instrs(instrs)
-            if sum(words_of_type(self.type_of(r)) for r in host.leaves(value)) != count:
-                raise UnsupportedHost(f"branches of different rank in `{self.function.name}`")
+            self.require_same([value], self.function, [i.dst])
             self.store_value(value, merged, 0)
             self.scope.values = saved
             b.jump(done)
@@ -500,19 +527,6 @@ def _on_floats(e: Node) -> Node | None:
     if isinstance(e, expr.IntImm) and e.dtype == "int64":
         return expr.FloatImm(float(e.value), "float64")
     return expr.Cast("float64", e) if isinstance(e, expr.Var) else None
-
-
-def words_of_type(ty: types.Type) -> int:
-    """Words that a value of this type takes. Raises UnsupportedHost for one of unknown rank."""
-    match ty:
-        case types.TensorType(ndim=ndim) if ndim >= 0:
-            return 1 + ndim
-        case types.ShapeType(ndim=ndim) if ndim >= 0:
-            return ndim
-        case types.PrimType():
-            return 1
-        case _:
-            raise UnsupportedHost(f"a value of type {ty}")
 
 
 def emit_entry(function: host.HostFunction, parallel: bool, declarations: dict[str, str]) -> str:

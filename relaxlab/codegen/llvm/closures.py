@@ -1,0 +1,244 @@
+"""Functions as values: records of an address and of the arguments that are given already.
+
+A record is four words, `RECORD`, then the words of the given arguments. The record of a function
+without any is a constant of the program; others belong to the call, like its results. What is
+given and wanted is compared when a function value is called, since types need not say it: a
+*layout* has a number per tensor, shape, scalar or function (`leaf_code`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from relaxlab.codegen.artifact import CheckInfo
+from relaxlab.codegen.check_messages import literal
+from relaxlab.codegen.llvm.builder import Value, int_value
+from relaxlab.codegen.llvm.statements import Team, barrier
+from relaxlab.codegen.llvm.support import symbol_of
+from relaxlab.ir import types
+from relaxlab.passes import host
+
+if TYPE_CHECKING:
+    from relaxlab.codegen.llvm.host import HostEmitter
+
+RECORD = ("code", "words", "leaves", "layout")
+"""The address of the function, how many words and how many leaves are given, and its layout: the
+numbers of leaves of all parameters and of the result, then their codes."""
+
+
+class UnsupportedHost(Exception):
+    """The host function needs the virtual machine (values of unknown type or rank)."""
+
+
+def words_of_type(ty: types.Type) -> int:
+    """Words that a value of this type takes. Raises UnsupportedHost for one of unknown rank."""
+    match ty:
+        case types.TensorType(ndim=ndim) if ndim >= 0:
+            return 1 + ndim
+        case types.ShapeType(ndim=ndim) if ndim >= 0:
+            return ndim
+        case types.PrimType() | types.FuncType() | types.ObjectType():
+            return 1
+        case _:
+            raise UnsupportedHost(f"a value of type {ty}")
+
+
+def leaf_code(ty: types.Type) -> int:
+    """Equal for two types whose values look the same in words."""
+    match ty:
+        case types.TensorType(_, dtype, ndim) if ndim >= 0:
+            return 1 << 48 | _dtype_code(dtype) << 8 | ndim
+        case types.ShapeType(ndim=ndim) if ndim >= 0:
+            return 2 << 48 | ndim
+        case types.PrimType(dtype):
+            return 3 << 48 | _dtype_code(dtype) << 8
+        case types.FuncType() | types.ObjectType():  # what is of no known type is a function
+            return 4 << 48
+        case _:
+            raise UnsupportedHost(f"a value of type {ty}")
+
+
+def _dtype_code(dtype: str | None) -> int:
+    return zlib.crc32((dtype or "").encode())
+
+
+def leaf_codes(function: host.HostFunction, values: Iterable[host.Value]) -> list[int]:
+    """The codes of values of a function."""
+    return [leaf_code(function.registers[r].ty) for v in values for r in host.leaves(v)]
+
+
+def has_functions(function: host.HostFunction) -> str | None:
+    """A parameter or result that is a function, which no caller outside the program can give or
+    take; None where there is none."""
+    named = [(f"parameter `{p.name}`", p.value) for p in function.params]
+    for what, value in (*named, ("the result", function.result)):
+        for r in host.leaves(value):
+            ty = function.registers[r].ty
+            if isinstance(ty, types.FuncType | types.ObjectType):
+                return f"{what} of `{function.name}` has type {ty}"
+    return None
+
+
+def loaded_functions(program: host.HostProgram) -> set[str]:
+    """The functions that are used as values."""
+    instrs = (i for f in program.functions.values() for i in host.walk_instrs(f.instrs))
+    return {i.function for i in instrs if isinstance(i, host.LoadFunction)}
+
+
+def closure_texts(program: host.HostProgram, declarations: dict[str, str]) -> list[str]:
+    """Constants for the functions used as values, and what calls of them need."""
+    texts: list[str] = []
+    for name in sorted(loaded_functions(program)):
+        f, symbol = program.functions[name], symbol_of(name)
+        given = leaf_codes(f, [p.value for p in f.params])
+        returned = leaf_codes(f, [f.result])
+        layout = [len(given), len(returned), *given, *returned]
+        texts.append(
+            f"@{symbol}.layout = private constant {_words(layout)}\n"
+            f"@{symbol}.value = private constant {{ ptr, i64, i64, ptr }} "
+            f"{{ ptr @{symbol}, i64 0, i64 0, ptr @{symbol}.layout }}\n"
+        )
+    if "relaxlab_fits" in declarations:
+        texts.append(_FITS)
+        declarations["llvm.memcpy.p0.p0.i64"] = (
+            "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
+        )
+    return texts
+
+
+def _words(values: list[int]) -> str:
+    return f"[{len(values)} x i64] [{', '.join(f'i64 {v}' for v in values)}]"
+
+
+def function_value(name: str) -> str:
+    """The address of the record of a function without given arguments."""
+    return f"@{symbol_of(name)}.value"
+
+
+def make_closure(e: HostEmitter, i: host.MakeClosure) -> str:
+    """The address of a new record: that of `i.function` with more arguments given."""
+    source = e.regs[i.function].address
+    codes = leaf_codes(e.function, i.args)
+    what = "is given arguments that it does not take"
+    _require(e, i.function, source, codes, -1, f"{what}: {_types(e, i.args)}")
+    old, leaves = e.read(source, RECORD.index("words")), e.read(source, RECORD.index("leaves"))
+    count = sum(words_of_type(e.type_of(r)) for a in i.args for r in host.leaves(a))
+    words = e.b.emit(f"add i64 {old}, {count}")
+    bytes_ = _bytes(e, e.b.emit(f"add i64 {words}, {len(RECORD)}"))
+    record = e.allocate(bytes_)
+
+    def fill() -> None:
+        e.write(record, RECORD.index("code"), e.read(source, RECORD.index("code")))
+        e.write(record, RECORD.index("words"), words)
+        e.write(record, RECORD.index("leaves"), e.b.emit(f"add i64 {leaves}, {len(codes)}"))
+        e.write(record, RECORD.index("layout"), e.read(source, RECORD.index("layout")))
+        _store(e, source, old, _given(e, record), i.args)
+
+    e.only_thread_0(fill)
+    barrier(e.scope, Team())
+    return record
+
+
+def call_closure(e: HostEmitter, i: host.CallFunction) -> None:
+    """Call the function that a register holds."""
+    assert isinstance(i.function, int)
+    record = e.regs[i.function].address
+    codes, returned = leaf_codes(e.function, i.args), leaf_codes(e.function, [i.dst])
+    wanted = f"{_types(e, i.args)} to {_types(e, [i.dst])}"
+    text = f"is called as a function from {wanted}, which it is not"
+    _require(e, i.function, record, [*codes, *returned], len(returned), text)
+    old = e.read(record, RECORD.index("words"))
+    count = sum(words_of_type(e.type_of(r)) for a in i.args for r in host.leaves(a))
+    words = e.b.emit(f"add i64 {old}, {max(1, count)}")
+    block = e.b.emit(f"alloca i64, i64 {words}, align 64", "p")
+    _store(e, record, old, block, i.args)
+    out = e.b.alloca(max(1, sum(words_of_type(e.type_of(r)) for r in host.leaves(i.dst))), "i64")
+    code = e.pointer(e.read(record, RECORD.index("code")))
+    args = f"ptr %ctx, ptr {block}, ptr {out}, i64 %thread, i64 %threads"
+    e.return_failure(e.b.emit(f"call i64 {code}({args})"))
+    e.load_value(i.dst, out, 0)
+
+
+def _store(
+    e: HostEmitter, source: str, old: str, block: str, args: tuple[host.Value, ...]
+) -> None:
+    """The `old` words given in the record `source`, then `args`, into `block`."""
+    copied = [("ptr", block), ("ptr", _given(e, source)), ("i64", _bytes(e, old)), ("i1", "false")]
+    e.b.call("llvm.memcpy.p0.p0.i64", "void", copied)
+    rest = e.b.emit(f"getelementptr i64, ptr {block}, i64 {old}", "p")
+    word = 0
+    for arg in args:
+        word = e.store_value(arg, rest, word)
+
+
+def _given(e: HostEmitter, record: str) -> str:
+    return e.b.emit(f"getelementptr i64, ptr {record}, i64 {len(RECORD)}", "p")
+
+
+def _bytes(e: HostEmitter, words: str) -> str:
+    return e.b.emit(f"mul i64 {words}, 8")
+
+
+def _require(
+    e: HostEmitter, reg: int, record: str, codes: list[int], results: int, text: str
+) -> None:
+    """Stop unless the function value takes and returns this; `results` -1: arguments alone, of
+    which there may be more."""
+    table = e.b.alloca(max(1, len(codes)), "i64")
+    for word, code in enumerate(codes):
+        e.write(table, word, str(code))
+    count = len(codes) - max(0, results)
+    args = [("ptr", record), ("ptr", table), ("i64", str(count)), ("i64", str(results))]
+    ok = e.b.call("relaxlab_fits", "i1", args)
+    message = f"`{e.function.registers[reg].name}` in `{e.function.name}` {text}"
+    info = CheckInfo(e.function.name, (literal(message),))
+    e.fail_unless(ok, info, 0, int_value(0), Value("int64", "0"))
+
+
+def _types(e: HostEmitter, values: Iterable[host.Value]) -> str:
+    return f"({', '.join(str(e.type_of(r)) for v in values for r in host.leaves(v))})"
+
+
+_FITS = """define i1 @relaxlab_fits(ptr %closure, ptr %codes, i64 %n, i64 %results) #0 {
+entry:
+  %leaves_at = getelementptr i64, ptr %closure, i64 2
+  %have = load i64, ptr %leaves_at
+  %layout_at = getelementptr i64, ptr %closure, i64 3
+  %layout = load ptr, ptr %layout_at
+  %params = load i64, ptr %layout
+  %outs_at = getelementptr i64, ptr %layout, i64 1
+  %outs = load i64, ptr %outs_at
+  %taken = add i64 %have, %n
+  %whole = icmp sge i64 %results, 0
+  %all_given = icmp eq i64 %taken, %params
+  %same_results = icmp eq i64 %results, %outs
+  %exact = and i1 %all_given, %same_results
+  %room = icmp ule i64 %taken, %params
+  %counts = select i1 %whole, i1 %exact, i1 %room
+  %more = select i1 %whole, i64 %results, i64 0
+  %total = add i64 %n, %more
+  %start = add i64 %have, 2
+  %from = getelementptr i64, ptr %layout, i64 %start
+  br i1 %counts, label %loop, label %no
+loop:
+  %i = phi i64 [ 0, %entry ], [ %after, %next ]
+  %done = icmp eq i64 %i, %total
+  br i1 %done, label %yes, label %body
+body:
+  %mine_at = getelementptr i64, ptr %codes, i64 %i
+  %mine = load i64, ptr %mine_at
+  %theirs_at = getelementptr i64, ptr %from, i64 %i
+  %theirs = load i64, ptr %theirs_at
+  %equal = icmp eq i64 %mine, %theirs
+  %after = add i64 %i, 1
+  br i1 %equal, label %next, label %no
+next:
+  br label %loop
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+"""
