@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.node import NO_ATTRS, Atom, Attrs, Node, field_names, map_children, replace, walk
 
@@ -155,6 +156,24 @@ def known_shape(ty: types.Type | None) -> tuple[expr.PrimExpr, ...] | None:
     if isinstance(ty, types.TensorType) and ty.dtype is not None:
         return ty.shape
     return None
+
+
+def same_shape(a: types.Type | None, b: types.Type | None) -> bool:
+    """Whether two tensor types provably have the same dimensions."""
+    if not isinstance(a, types.TensorType) or not isinstance(b, types.TensorType):
+        return False
+    return a.shape is not None and b.shape is not None and same_dims(a.shape, b.shape)
+
+
+def same_dims(given: tuple[expr.PrimExpr, ...], wanted: Sequence[expr.PrimExpr | None]) -> bool:
+    """Whether dimensions provably equal the wanted ones (None: any)."""
+    if len(given) != len(wanted):
+        return False
+    analyzer = Analyzer.for_shapes(given, tuple(w for w in wanted if w is not None))
+    return all(
+        w is None or g == w or analyzer.prove_equal(g, w) is True
+        for g, w in zip(given, wanted, strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True)

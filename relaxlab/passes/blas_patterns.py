@@ -9,10 +9,10 @@ without batch dimensions is the same for all of them.
 from __future__ import annotations
 
 from relaxlab.ir import expr, graph, types
-from relaxlab.passes.bindings import leaf_type
+from relaxlab.passes.bindings import leaf_type, same_dims
 from relaxlab.passes.libraries import library_call, register_library
 from relaxlab.passes.patterns import Match, Pattern, is_op, wildcard
-from relaxlab.passes.patterns.match import same_dims, show
+from relaxlab.passes.patterns.match import show
 
 DTYPES = ("float32", "float64")
 BLAS = ("blas.matmul_bias", "blas.batch_matmul", "blas.matmul")

@@ -10,8 +10,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ops.define import builder
 from relaxlab.passes.base import NoOptions, module_pass
-from relaxlab.passes.bindings import leaf_type, map_blocks, with_bindings
-from relaxlab.passes.patterns.match import same_dims
+from relaxlab.passes.bindings import leaf_type, map_blocks, same_dims, with_bindings
 from relaxlab.passes.patterns.rewrite import normalized
 from relaxlab.tracing import decide, note
 

@@ -6,9 +6,8 @@ from relaxlab.ir import graph
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.passes.base import NoOptions, module_pass
-from relaxlab.passes.bindings import leaf_type
+from relaxlab.passes.bindings import leaf_type, same_shape
 from relaxlab.passes.patterns import Match, is_op, wildcard
-from relaxlab.passes.patterns.match import same_shape
 from relaxlab.passes.patterns.rewrite import rewrite_matches
 
 X, A, B = wildcard(), wildcard(), wildcard()

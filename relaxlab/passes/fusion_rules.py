@@ -16,7 +16,7 @@ from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
-from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, tir_call
+from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, same_shape, tir_call
 from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions
 
 COSTLY = frozenset(
@@ -209,11 +209,11 @@ class _Kernel:
 
     def refusal(self, u: Call, v: Call, at: int) -> str | None:
         """Why `v` cannot compute its argument number `at`, the value of `u`, itself."""
-        assert v.facts is not None
+        assert u.tir is not None and v.tir is not None and v.facts is not None
         if u in self.after:
             if v.kind > PatternKind.BROADCAST:
                 return f"{v.callee} does more than map each element of {u.callee}"
-            if not same_shape(u, v):
+            if not same_shape(u.tir.outs[0], v.tir.outs[0]):
                 return f"{v.callee} reads elements of {u.callee} more than once"
             return None
         chain = self.chain(u)
@@ -256,13 +256,3 @@ def bytes_in(ty: types.Type | None) -> expr.PrimExpr:
     shape = known_shape(ty)
     assert shape is not None and isinstance(ty, types.TensorType) and ty.dtype is not None
     return product(shape) * bytes_of(ty.dtype)
-
-
-def same_shape(u: Call, v: Call) -> bool:
-    """Whether both values provably have the same dimensions."""
-    assert u.tir is not None and v.tir is not None
-    a, b = known_shape(u.tir.outs[0]), known_shape(v.tir.outs[0])
-    if a is None or b is None or len(a) != len(b):
-        return False
-    analyzer = Analyzer.for_shapes((a, b))
-    return all(analyzer.prove_equal(x, y) is True for x, y in zip(a, b, strict=True))

@@ -19,7 +19,9 @@ from typing import TypeAlias
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.subtype import Verdict, check_subtype
 from relaxlab.ir import expr, graph, types
+from relaxlab.ir.node import node
 from relaxlab.ir.op_table import find_op
+from relaxlab.passes.bindings import same_dims
 
 Dim: TypeAlias = "int | expr.PrimExpr | None"
 """A dimension that a shape must have; None: any."""
@@ -28,9 +30,33 @@ WhyNot: TypeAlias = Callable[[graph.Expr, types.Type | None], "str | None"]
 """What is wrong with a value (variables looked through) and its type; None: nothing."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Pattern:
+class Link:
+    """What can be part of a chain: a pattern for a call, or a chain, which is read by its last
+    call and reads by its first."""
+
+    __slots__ = ()
+
+    def used_by(self, other: Link) -> Chain:
+        """The value of this call is read by `other` (`a >> b`)."""
+        return _join(self, other, False)
+
+    def only_used_by(self, other: Link) -> Chain:
+        """The value of this call is read by `other` and nothing else (`a ^ b`)."""
+        return _join(self, other, True)
+
+    def __rshift__(self, other: Link) -> Chain:
+        return self.used_by(other)
+
+    def __xor__(self, other: Link) -> Chain:
+        return self.only_used_by(other)
+
+
+@node
+class Pattern(Link):
     """Base of the patterns."""
+
+    def __str__(self) -> str:
+        return _text(self)
 
     def __call__(self, *args: Pattern | EllipsisType) -> CallPattern:
         """A call of what this pattern matches; `...` stands for any (further) arguments."""
@@ -44,20 +70,6 @@ class Pattern:
 
     def __invert__(self) -> Pattern:
         return NotPattern(self)
-
-    def used_by(self, other: Pattern | Chain) -> Chain:
-        """The value of this call is read by `other` (`a >> b`)."""
-        return _join(self, other, False)
-
-    def only_used_by(self, other: Pattern | Chain) -> Chain:
-        """The value of this call is read by `other` and nothing else (`a ^ b`)."""
-        return _join(self, other, True)
-
-    def __rshift__(self, other: Pattern | Chain) -> Chain:
-        return self.used_by(other)
-
-    def __xor__(self, other: Pattern | Chain) -> Chain:
-        return self.only_used_by(other)
 
     def named(self, name: str) -> Pattern:
         """The same, captured under a name: `match["x"]`."""
@@ -99,12 +111,10 @@ class Pattern:
 
         def why_not(_: graph.Expr, ty: types.Type | None) -> str | None:
             got = ty.shape if isinstance(ty, types.TensorType) else None
-            if got is None or len(got) != len(wanted):
+            if got is None:
                 return f"its type is {ty}, not of shape {_dims(wanted)}"
-            analyzer = Analyzer.for_shapes(got)
-            for a, b in zip(got, wanted, strict=True):
-                if b is not None and analyzer.prove_equal(a, b) is not True:
-                    return f"its shape is {_dims(got)}, not {_dims(wanted)}"
+            if not same_dims(got, wanted):
+                return f"its shape is {_dims(got)}, not {_dims(wanted)}"
             return None
 
         return WherePattern(self, f"has_shape({_dims(wanted)})", why_not)
@@ -134,76 +144,55 @@ class Pattern:
         return SameShapePattern(self, other)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Wildcard(Pattern):
     """Anything."""
 
-    def __str__(self) -> str:
-        return "wildcard()"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class OpPattern(Pattern):
     """An operator; not applied to arguments, any call of it."""
 
     name: str
 
-    def __str__(self) -> str:
-        return f'is_op("{self.name}")'
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class VarPattern(Pattern):
     """A variable (of the given name); `dataflow`: one that only its block sees."""
 
     name: str | None = None
     dataflow: bool = False
 
-    def __str__(self) -> str:
-        return f"{'is_dfv' if self.dataflow else 'is_var'}({self.name or ''})"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class GlobalVarPattern(Pattern):
     """A function of the module (of the given name)."""
 
     name: str | None = None
 
-    def __str__(self) -> str:
-        return f"is_gv({self.name or ''})"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class ExternPattern(Pattern):
     """A function from outside the module (of the given name)."""
 
     name: str | None = None
 
-    def __str__(self) -> str:
-        return f"extern({self.name or ''})"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class ConstPattern(Pattern):
     """A constant (a scalar of the given value)."""
 
     value: float | None = None
 
-    def __str__(self) -> str:
-        return f"is_const({'' if self.value is None else self.value})"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class ShapePattern(Pattern):
     """A shape value with these dimensions."""
 
     dims: tuple[expr.PrimExpr | None, ...]
 
-    def __str__(self) -> str:
-        return f"is_shape({_dims(self.dims)})"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class CallPattern(Pattern):
     """A call; `rest`: further arguments may follow."""
 
@@ -211,77 +200,55 @@ class CallPattern(Pattern):
     args: tuple[Pattern, ...]
     rest: bool = False
 
-    def __str__(self) -> str:
-        return f"{self.op}({_list(self.args, self.rest)})"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class TuplePattern(Pattern):
     """A tuple; `rest`: further fields may follow."""
 
     fields: tuple[Pattern, ...]
     rest: bool = False
 
-    def __str__(self) -> str:
-        return f"is_tuple({_list(self.fields, self.rest)})"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class TupleGetItemPattern(Pattern):
     """A field (number `index`) of a tuple."""
 
     tuple_value: Pattern
     index: int | None = None
 
-    def __str__(self) -> str:
-        at = "" if self.index is None else f", {self.index}"
-        return f"is_tuple_get_item({self.tuple_value}{at})"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class OrPattern(Pattern):
     """The first alternative, or else the second."""
 
     a: Pattern
     b: Pattern
 
-    def __str__(self) -> str:
-        return f"({self.a} | {self.b})"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class AndPattern(Pattern):
     """Both at once."""
 
     a: Pattern
     b: Pattern
 
-    def __str__(self) -> str:
-        return f"({self.a} & {self.b})"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class NotPattern(Pattern):
     """Anything that the other does not match."""
 
     a: Pattern
 
-    def __str__(self) -> str:
-        return f"~{self.a}"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class NamedPattern(Pattern):
     """What the other matches, under a name."""
 
     a: Pattern
     name: str
 
-    def __str__(self) -> str:
-        return f"{self.a}.named({self.name!r})"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class WherePattern(Pattern):
     """A condition on a value and its type: `why_not` says what is wrong, or None."""
 
@@ -289,42 +256,22 @@ class WherePattern(Pattern):
     says: str
     why_not: WhyNot
 
-    def __str__(self) -> str:
-        return f"{self.a}.{self.says}"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class SameShapePattern(Pattern):
     """A tensor with the shape of another match."""
 
     a: Pattern
     other: Pattern
 
-    def __str__(self) -> str:
-        return f"{self.a}.has_same_shape_as({self.other})"
-
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(Link):
     """Calls of one block of which each reads the value before it; `only[i]`: nothing else reads
     the value of `patterns[i]`. Chains that share a pattern object describe one graph."""
 
     patterns: tuple[Pattern, ...]
     only: tuple[bool, ...]
-
-    def used_by(self, other: Pattern | Chain) -> Chain:
-        """The last call's value is read by (the first of) `other` (`>>`)."""
-        return _join(self, other, False)
-
-    def only_used_by(self, other: Pattern | Chain) -> Chain:
-        """The last call's value is read by (the first of) `other` alone (`^`)."""
-        return _join(self, other, True)
-
-    def __rshift__(self, other: Pattern | Chain) -> Chain:
-        return self.used_by(other)
-
-    def __xor__(self, other: Pattern | Chain) -> Chain:
-        return self.only_used_by(other)
 
     def __str__(self) -> str:
         text = str(self.patterns[0])
@@ -333,9 +280,18 @@ class Chain:
         return text
 
 
-def _join(a: Pattern | Chain, b: Pattern | Chain, only: bool) -> Chain:
-    left = a if isinstance(a, Chain) else Chain((a,), ())
-    right = b if isinstance(b, Chain) else Chain((b,), ())
+def _chain_of(link: Link) -> Chain:
+    match link:
+        case Chain():
+            return link
+        case Pattern():
+            return Chain((link,), ())
+        case _:
+            raise TypeError(f"a chain is made of patterns, not of {link!r}")
+
+
+def _join(a: Link, b: Link, only: bool) -> Chain:
+    left, right = _chain_of(a), _chain_of(b)
     return Chain((*left.patterns, *right.patterns), (*left.only, only, *right.only))
 
 
@@ -425,6 +381,45 @@ def split_rest(args: tuple[Pattern | EllipsisType, ...]) -> tuple[tuple[Pattern,
 
 
 # --- Text and facts ---------------------------------------------------------------------------
+
+
+def _text(p: Pattern) -> str:
+    """A pattern as it is written."""
+    match p:
+        case Wildcard():
+            return "wildcard()"
+        case OpPattern(name):
+            return f'is_op("{name}")'
+        case VarPattern(name, dataflow):
+            return f"{'is_dfv' if dataflow else 'is_var'}({name or ''})"
+        case GlobalVarPattern(name):
+            return f"is_gv({name or ''})"
+        case ExternPattern(name):
+            return f"extern({name or ''})"
+        case ConstPattern(value):
+            return f"is_const({'' if value is None else value})"
+        case ShapePattern(dims):
+            return f"is_shape({_dims(dims)})"
+        case CallPattern(op, args, rest):
+            return f"{op}({_list(args, rest)})"
+        case TuplePattern(fields, rest):
+            return f"is_tuple({_list(fields, rest)})"
+        case TupleGetItemPattern(value, index):
+            return f"is_tuple_get_item({value}{'' if index is None else f', {index}'})"
+        case OrPattern(a, b):
+            return f"({a} | {b})"
+        case AndPattern(a, b):
+            return f"({a} & {b})"
+        case NotPattern(a):
+            return f"~{a}"
+        case NamedPattern(a, name):
+            return f"{a}.named({name!r})"
+        case WherePattern(a, says):
+            return f"{a}.{says}"
+        case SameShapePattern(a, other):
+            return f"{a}.has_same_shape_as({other})"
+        case _:
+            return type(p).__name__
 
 
 def _list(items: tuple[Pattern, ...], rest: bool) -> str:

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from relaxlab.analysis.arith import Analyzer
-from relaxlab.ir import expr, graph, types
+from relaxlab.ir import graph
 from relaxlab.ir.module import Module
-from relaxlab.passes.bindings import expr_key, leaf_type, vars_in
+from relaxlab.passes.bindings import expr_key, leaf_type, same_dims, same_shape, vars_in
 from relaxlab.passes.effects import Aliases, Cell, is_pure, overlaps, summary_of
 from relaxlab.passes.patterns import language as pl
 
@@ -290,24 +289,6 @@ class Matcher:
 
 def _looks_inside(p: pl.Pattern) -> bool:
     return isinstance(p, pl.CallPattern | pl.TuplePattern | pl.TupleGetItemPattern | pl.OpPattern)
-
-
-def same_shape(a: types.Type | None, b: types.Type | None) -> bool:
-    """Whether two tensor types provably have the same dimensions."""
-    if not isinstance(a, types.TensorType) or not isinstance(b, types.TensorType):
-        return False
-    return a.shape is not None and b.shape is not None and same_dims(a.shape, b.shape)
-
-
-def same_dims(given: tuple[expr.PrimExpr, ...], wanted: Sequence[expr.PrimExpr | None]) -> bool:
-    """Whether dimensions provably equal the wanted ones (None: any)."""
-    if len(given) != len(wanted):
-        return False
-    analyzer = Analyzer.for_shapes(given, tuple(w for w in wanted if w is not None))
-    return all(
-        w is None or g == w or analyzer.prove_equal(g, w) is True
-        for g, w in zip(given, wanted, strict=True)
-    )
 
 
 def kind_of(e: graph.Expr) -> str:

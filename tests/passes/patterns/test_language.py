@@ -170,3 +170,8 @@ def test_text_of_patterns():
     assert str(is_op("exp") >> is_op("sin") ^ is_op("cos")) == (
         'is_op("exp") >> is_op("sin") ^ is_op("cos")'
     )
+
+
+def test_a_chain_is_made_of_patterns():
+    with pytest.raises(TypeError, match="made of patterns, not of 3"):
+        is_op("add") >> 3
