@@ -120,6 +120,23 @@ def k(a: T.handle, c: T.handle):
         kernels.agree("k", [a, c], n=n, m=m)
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int8", "uint8"])
+def test_indices_of_narrow_integers(dtype: str) -> None:
+    """As they come out of arrays of indices: scalars, and a vector of them."""
+    kernels = compiled(f"""
+def k(p: T.Buffer((20,), "{dtype}"), a: T.Buffer((20, 3), "float32"),
+      c: T.Buffer((20, 3), "float32")):
+    for i in range(4):
+        for j in T.vectorized(16):
+            c[p[p[i]] + 1, 1] = a[p[i], 2]
+            c[p[i + j], 0] = a[p[i + j] + 1, 2]
+""")
+    rng = np.random.default_rng(3)
+    p = rng.permutation(19).astype(dtype)
+    args = [np.append(p, p[:1]), rng.normal(size=(20, 3)), np.zeros((20, 3))]
+    kernels.agree("k", [args[0], *(x.astype("float32") for x in args[1:])])
+
+
 def test_lanes_that_collide_are_refused() -> None:
     with pytest.raises(CodegenError, match="16 lanes .* store into one element of 'C' in 'k'"):
         compiled("""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from relaxlab.codegen.cuda.prelude import C_TYPES
 from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.ir import expr
-from relaxlab.ir.dtypes import bits_of, is_float, is_int, is_uint, lanes_of
+from relaxlab.ir.dtypes import bits_of, is_float, is_int, is_uint, lanes_of, with_lanes
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Buffer, BufferLoad
 from relaxlab.ir.node import walk
@@ -146,10 +146,11 @@ def element(s: Scope, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> str:
 
 
 def flat_index(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
-    """The number of an element, row by row."""
+    """The number of an element, row by row: int64 from integers of any width."""
     index: PrimExpr = expr.const(0)
     for i, dim in zip(indices, buffer.shape, strict=True):
-        index = index * dim + i
+        wide = with_lanes("int64", lanes_of(i.dtype))
+        index = index * dim + (i if i.dtype == wide else expr.Cast(wide, i))
     return index
 
 

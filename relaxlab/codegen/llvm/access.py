@@ -44,10 +44,11 @@ class Memory:
 
 
 def linear_index(b: Builder, memory: Memory, indices: Sequence[Value]) -> Value:
-    """The element offset of `indices`."""
+    """The element offset of `indices`, int64 from integers of any width."""
     total = int_value(0)
     for index, stride in zip(indices, memory.strides, strict=True):
-        total = binary(b, expr.Add, total, binary(b, expr.Mul, index, stride))
+        wide = cast(b, index, "int64")
+        total = binary(b, expr.Add, total, binary(b, expr.Mul, wide, stride))
     return total
 
 

@@ -266,6 +266,7 @@ def _rules() -> list[tuple[str, Rule]]:
             elementwise,
             fallback,
             matmul,
+            nested,
             rows,
             tiles,
         )
@@ -276,6 +277,7 @@ def _rules() -> list[tuple[str, Rule]]:
                 ("dot_product", dot_product.apply),
                 ("tiles", tiles.apply),
                 ("attention", attention.apply),
+                ("nested", nested.apply),
                 ("matmul", matmul.apply),
                 ("rows", rows.apply),
                 ("fallback", fallback.apply),

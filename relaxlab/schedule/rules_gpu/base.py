@@ -29,11 +29,12 @@ def schedule_kernel(name: str, func: PrimFunc, target: Target) -> PrimFunc:
 
 def rules() -> tuple[tuple[str, Rule], ...]:
     """(name, rule), in the order in which they are tried."""
-    from relaxlab.schedule.rules_gpu import attention, elementwise, fallback, matmul, rows
+    from relaxlab.schedule.rules_gpu import attention, elementwise, fallback, matmul, nested, rows
 
     return (
         ("elementwise", elementwise.apply),
         ("attention", attention.apply),
+        ("nested", nested.apply),
         ("matmul", matmul.apply),
         ("rows", rows.apply),
         ("fallback", fallback.apply),
