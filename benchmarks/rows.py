@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.process import ROOT
-from relaxlab.models.config import LlamaConfig, config_from_gguf
+from relaxlab.models.config import DecoderConfig
+from relaxlab.models.families import config_from_gguf
 from relaxlab.models.gguf import GGUF, GGUFTensor, read_gguf, write_gguf
 
 CORE = Path(sys.executable)
@@ -94,7 +95,7 @@ class Work:
     """What a model asks of the machine: bytes of weights read per decoded token (the embedding
     only if it is also the output matrix), multiply-adds of a prompt of n tokens."""
 
-    config: LlamaConfig
+    config: DecoderConfig
     weights: tuple[GGUFTensor, ...]
 
     @staticmethod

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from relaxlab.models.config import LlamaConfig
+from relaxlab.models.config import DecoderConfig, Rope
 from relaxlab.models.gguf import GGUFTensor, write_gguf
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -30,7 +30,7 @@ CHAT_TEMPLATE = (
     "{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-CONFIG = LlamaConfig(
+CONFIG = DecoderConfig(
     hidden_size=128,
     num_layers=3,
     num_heads=4,
@@ -40,10 +40,8 @@ CONFIG = LlamaConfig(
     vocab_size=384,
     context_length=256,
     norm_eps=1e-5,
-    rope_theta=10000.0,
-    rope_divisors=None,
+    rope=Rope(10000.0, 32, interleaved=True),
     tied_embeddings=True,
-    interleaved_rope=True,
 )
 
 DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
@@ -200,7 +198,7 @@ class TinyLlama:
                 value = torch.randn(shape, generator=generator) * scale
             self.weights[name] = value.requires_grad_()
         positions = torch.arange(CONFIG.context_length)[:, None]
-        angle = positions * torch.from_numpy(CONFIG.inverse_frequencies())
+        angle = positions * torch.from_numpy(CONFIG.rope.inverse_frequencies())
         self.cos, self.sin = angle.cos(), angle.sin()
         self.round_weights = False
 
@@ -279,7 +277,7 @@ def metadata_of(tokenizer: Tokenizer) -> dict[str, object]:
         "llama.attention.head_count": CONFIG.num_heads,
         "llama.attention.head_count_kv": CONFIG.num_kv_heads,
         "llama.attention.layer_norm_rms_epsilon": CONFIG.norm_eps,
-        "llama.rope.freq_base": CONFIG.rope_theta,
+        "llama.rope.freq_base": CONFIG.rope.theta,
         "llama.rope.dimension_count": CONFIG.head_dim,
         "llama.vocab_size": CONFIG.vocab_size,
         "tokenizer.ggml.model": "gpt2",

@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.contestants.base import Array, Contestant
-from relaxlab.models.config import LlamaConfig, config_from_gguf
+from relaxlab.models.config import DecoderConfig
+from relaxlab.models.families import config_from_gguf
 from relaxlab.models.gguf import GGUF, read_gguf
 
 CONTEXT = 1024
@@ -54,7 +55,7 @@ class Llama:
         self.blocks = [block_weights(config, i, read) for i in range(config.num_layers)]
         shape = (config.num_layers, 2, config.num_kv_heads, CONTEXT, config.head_dim)
         self.cache = torch.zeros(shape, dtype=dtype)
-        frequencies = torch.from_numpy(config.inverse_frequencies()).double()
+        frequencies = torch.from_numpy(config.rope.inverse_frequencies()).double()
         angles = torch.arange(CONTEXT).double()[:, None] * frequencies
         self.cos, self.sin = angles.cos().to(dtype), angles.sin().to(dtype)
 
@@ -74,14 +75,14 @@ class Llama:
         return product(rms_norm(x[-1:], self.norm, config.norm_eps), self.head)[0]
 
 
-def block_weights(config: LlamaConfig, layer: int, read: Any) -> dict[str, Tensor]:
+def block_weights(config: DecoderConfig, layer: int, read: Any) -> dict[str, Tensor]:
     """The weights of a decoder block, what reads the same input merged into one matrix."""
     prefix = f"blk.{layer}."
 
     def halves(name: str, heads: int) -> Tensor:
         """Rows reordered so that rotary pairs are (i, i + head_dim / 2) instead of neighbours."""
         weight = read(prefix + name)
-        if not config.interleaved_rope:
+        if not config.rope.interleaved:
             return weight
         pairs = weight.view(heads, config.head_dim // 2, 2, -1)
         return pairs.transpose(1, 2).reshape(weight.shape)
@@ -128,7 +129,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def block(
-    config: LlamaConfig,
+    config: DecoderConfig,
     x: Tensor,
     weights: Mapping[str, Tensor],
     cache: Tensor,

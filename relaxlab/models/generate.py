@@ -24,7 +24,7 @@ import numpy as np
 from relaxlab import nn
 from relaxlab.ir.target import Target
 from relaxlab.models.chat import Message
-from relaxlab.models.llama import Llama
+from relaxlab.models.decoder import Decoder
 from relaxlab.models.loader import Checkpoint, ModelError, open_model
 from relaxlab.models.sampling import Sampler
 from relaxlab.runtime.build import compile
@@ -160,21 +160,22 @@ class TextGenerator:
         config = checkpoint.config
         length = min(CHUNK, context)
         kv_dtype = kv_dtype or ("float16" if activations == "q8" else "float32")
-        llama = Llama(
+        decoder = Decoder(
             config,
             checkpoint.formats,
-            max_context=context + length,  # what the bounds below allow stays inside the cache
+            max_context=context,
+            spare=length,
             precision=precision_for(activations, Target.host()),
             kv_dtype=kv_dtype,
         )
         opened = time.perf_counter()
         report(f"compiling {config.num_layers} layers")
-        module, names = llama.build(bounds={"s": length, "p": context})
+        module, names = decoder.build(bounds={"s": length, "p": context})
         executable = compile(module, threads=threads, use_cache=use_cache)
         compiled = time.perf_counter()
         report("reading the weights")
-        weights = _prepared(executable, checkpoint.weights(llama, names))
-        shapes = nn.KVCache.shapes(config.num_kv_heads, config.head_dim, llama.max_context)
+        weights = _prepared(executable, checkpoint.weights(decoder, names))
+        shapes = nn.KVCache.shapes(config.num_kv_heads, config.head_dim, decoder.positions)
         caches = ((1, *s) for _ in range(config.num_layers) for s in shapes)
         cache = zeros_in_large_pages(caches, kv_dtype)
         end = time.perf_counter()

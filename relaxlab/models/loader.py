@@ -13,9 +13,17 @@ import numpy as np
 
 from relaxlab.models import smollm2, tiny
 from relaxlab.models.chat import ChatTemplate
-from relaxlab.models.config import ConfigError, LlamaConfig, config_from_gguf, config_from_json
+from relaxlab.models.config import ConfigError, DecoderConfig
+from relaxlab.models.decoder import Decoder
+from relaxlab.models.families import (
+    Place,
+    config_from_gguf,
+    config_from_json,
+    family_of_gguf,
+    family_of_json,
+)
 from relaxlab.models.gguf import GGUF, read_gguf
-from relaxlab.models.llama import Llama
+from relaxlab.models.keys import keys_of_json
 from relaxlab.models.safetensors import read_safetensors
 from relaxlab.models.tokenizer import Tokenizer
 from relaxlab.models.tokenizer_json import read_tokenizer_json
@@ -25,20 +33,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 NAMED: Mapping[str, Callable[[], Path]] = {"smollm2-135m": smollm2.path, "tiny": tiny.path}
 """Models that have a name instead of a path."""
 
-_HUGGING_FACE = {
-    "token_embd": "model.embed_tokens",
-    "output_norm": "model.norm",
-    "output": "lm_head",
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
 _FORMAT_OF_DTYPE = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
@@ -55,20 +49,20 @@ class Checkpoint:
     """
 
     path: Path
-    config: LlamaConfig
+    config: DecoderConfig
     tokenizer: Tokenizer
     chat: ChatTemplate | None
     formats: Mapping[str, str] = field(repr=False)
     read: Callable[[str], dict[str, Array]] = field(repr=False)
 
-    def weights(self, model: Llama, names: Sequence[str]) -> list[Array]:
+    def weights(self, model: Decoder, names: Sequence[str]) -> list[Array]:
         """The arrays of a model's weights, in the order of `names`.
 
         Parts of merged projections are joined, quantised blocks taken apart into their fields;
         everything else is a view of the file.
         """
         sources = model.sources()
-        found: dict[str, Array] = _rotary_tables(self.config, model.max_context)
+        found = _rotary_tables(model)
         pending: dict[tuple[str, ...], dict[str, Array]] = {}
         for name in names:
             if name in found:
@@ -86,14 +80,13 @@ class Checkpoint:
         return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
 
 
-def _rotary_tables(config: LlamaConfig, positions: int) -> dict[str, Array]:
-    """Cosines and sines of every position's angles, float32 (positions, head_dim / 2)."""
-    frequencies = config.inverse_frequencies().astype(np.float64)
-    angles = np.arange(positions)[:, None] * frequencies
-    return {
-        "rotary.cos": np.cos(angles).astype(np.float32),
-        "rotary.sin": np.sin(angles).astype(np.float32),
-    }
+def _rotary_tables(model: Decoder) -> dict[str, Array]:
+    config, found = model.config, {}
+    for name, rope in (("rotary", config.rope), ("local_rotary", config.local_rope)):
+        if rope is not None:
+            cos, sin = rope.tables(model.positions, model.max_context)
+            found |= {f"{name}.cos": cos, f"{name}.sin": sin}
+    return found
 
 
 def open_model(model: str | os.PathLike[str]) -> Checkpoint:
@@ -117,18 +110,21 @@ def open_model(model: str | os.PathLike[str]) -> Checkpoint:
     _check_vocabulary(path, config, tokenizer)
     has_template = "tokenizer.chat_template" in gguf.metadata
     chat = ChatTemplate.from_gguf(gguf, tokenizer) if has_template else None
-    formats = {name: tensor.format.name for name, tensor in gguf.tensors.items()}
-    return Checkpoint(path, config, tokenizer, chat, formats, lambda n: _fields(gguf, n))
+    places = family_of_gguf(gguf).gguf_places(config, gguf)
+    formats = {ours: gguf.tensor(place.tensor).format.name for ours, place in places.items()}
+    return Checkpoint(path, config, tokenizer, chat, formats, lambda n: _fields(gguf, places[n]))
 
 
-def _fields(gguf: GGUF, name: str) -> dict[str, Array]:
-    """The stored fields of a tensor. Where they are copies, the file's pages may go: half of the
-    memory that loading takes."""
-    tensor = gguf.tensor(name)
+def _fields(gguf: GGUF, place: Place) -> dict[str, Array]:
+    """The stored fields of a weight; of a vector, float32. Where they are copies, the file's pages
+    may go: half of the memory that loading takes."""
+    tensor = gguf.tensor(place.tensor)
+    if len(tensor.shape) == 1:
+        return {"data": tensor.dequantise()[place.first : place.end]}
     found = tensor.fields()
     if not any(np.may_share_memory(array, tensor.raw) for array in found.values()):
         _forget_pages(tensor.raw)
-    return found
+    return {name: array[place.first : place.end] for name, array in found.items()}
 
 
 def _forget_pages(raw: Array) -> None:
@@ -147,7 +143,7 @@ def _forget_pages(raw: Array) -> None:
         owner.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
-def _check_vocabulary(path: Path, config: LlamaConfig, tokenizer: Tokenizer) -> None:
+def _check_vocabulary(path: Path, config: DecoderConfig, tokenizer: Tokenizer) -> None:
     # A matrix may be padded beyond the vocabulary; the reverse would read outside it.
     if tokenizer.vocab_size > config.vocab_size:
         raise ConfigError(
@@ -158,11 +154,16 @@ def _check_vocabulary(path: Path, config: LlamaConfig, tokenizer: Tokenizer) -> 
 
 def _open_folder(path: Path) -> Checkpoint:
     config = config_from_json(path / "config.json")
+    family = family_of_json(keys_of_json(path / "config.json"))
     index = path / "model.safetensors.index.json"
     file = index if index.exists() else path / "model.safetensors"
     arrays = read_safetensors(file)
-    found = {ours: _array_for(file, arrays, ours, shape)
-             for ours, shape in config.tensor_shapes().items()}  # fmt: skip
+    found: dict[str, Array] = {}
+    for ours, place in family.safetensors_places(config).items():
+        array = _array_for(file, arrays, place)[place.first : place.end]
+        if array.ndim == 1:
+            array = array.astype(np.float32)
+        found[ours] = array + family.norm_offset if ours.endswith("_norm.weight") else array
     tokenizer, template = read_tokenizer_json(path)
     _check_vocabulary(path, config, tokenizer)
     chat = None if template is None else ChatTemplate(template, tokenizer)
@@ -170,19 +171,14 @@ def _open_folder(path: Path) -> Checkpoint:
     return Checkpoint(path, config, tokenizer, chat, formats, lambda n: {"data": found[n]})
 
 
-def _array_for(file: Path, arrays: Mapping[str, Array], ours: str, shape: tuple[int, ...]) -> Array:
-    """The array for the weight that GGUF calls `ours`; ModelError when it does not fit."""
-    *block, short = ours.removesuffix(".weight").rsplit(".", 1)
-    theirs = _HUGGING_FACE[short]
-    if block:
-        theirs = f"model.layers.{block[0].removeprefix('blk.')}.{theirs}"
-    name = f"{theirs}.weight"
-    if name not in arrays:
-        raise ModelError(f"{file}: no tensor '{name}'")
-    array = arrays[name]
-    if array.shape != shape or array.dtype.name not in _FORMAT_OF_DTYPE:
+def _array_for(file: Path, arrays: Mapping[str, Array], place: Place) -> Array:
+    """The array at a place; ModelError when it does not fit."""
+    if place.tensor not in arrays:
+        raise ModelError(f"{file}: no tensor '{place.tensor}'")
+    array = arrays[place.tensor]
+    if array.shape != place.shape or array.dtype.name not in _FORMAT_OF_DTYPE:
         raise ModelError(
-            f"{file}: tensor '{name}' is {array.dtype} {array.shape}, expected {shape} in "
-            f"{', '.join(_FORMAT_OF_DTYPE)}"
+            f"{file}: tensor '{place.tensor}' is {array.dtype} {array.shape}, expected "
+            f"{place.shape} in {', '.join(_FORMAT_OF_DTYPE)}"
         )
     return array

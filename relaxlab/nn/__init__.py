@@ -13,11 +13,13 @@
 """
 
 from relaxlab.nn import spec
-from relaxlab.nn.attention import Attention, KVCache, RotaryEmbedding
+from relaxlab.nn.attention import Attention, Cache, HeadNorm, Heads, KVCache, RotaryEmbedding
 from relaxlab.nn.bidirectional import CrossAttention, SelfAttention
 from relaxlab.nn.builder import FunctionBuilder, ModuleBuilder, Parameter, Tensor
 from relaxlab.nn.layers import (
     FLOAT32,
+    MLP,
+    Activation,
     Activations,
     Embedding,
     GatedMLP,
@@ -28,16 +30,22 @@ from relaxlab.nn.layers import (
     RMSNorm,
     Weight,
 )
+from relaxlab.nn.loop_functions import Scores
 from relaxlab.nn.module import Module, ModuleList
 
 __all__ = [
     "FLOAT32",
+    "MLP",
+    "Activation",
     "Activations",
     "Attention",
+    "Cache",
     "CrossAttention",
     "Embedding",
     "FunctionBuilder",
     "GatedMLP",
+    "HeadNorm",
+    "Heads",
     "KVCache",
     "LayerNorm",
     "Linear",
@@ -49,6 +57,7 @@ __all__ = [
     "Precision",
     "RMSNorm",
     "RotaryEmbedding",
+    "Scores",
     "SelfAttention",
     "Tensor",
     "Weight",

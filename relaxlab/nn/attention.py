@@ -2,23 +2,88 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.nn import loop_functions, spec
 from relaxlab.nn.builder import Parameter, Tensor
 from relaxlab.nn.layers import Columns, Linear, MergedLinear
+from relaxlab.nn.loop_functions import Scores
 from relaxlab.nn.module import Module
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Heads `first` .. `first + count` of a tensor (b, s, total, head_dim)."""
+
+    tensor: Tensor
+    first: int
+    count: int
+
+    @property
+    def total(self) -> int:
+        """All heads of the tensor."""
+        return _constant(self.tensor.shape[2])
+
+    @property
+    def head_dim(self) -> int:
+        """Features per head."""
+        return _constant(self.tensor.shape[3])
+
+
+def _constant(extent: PrimExpr) -> int:
+    assert isinstance(extent, expr.IntImm)
+    return extent.value
+
+
+class RotaryEmbedding(Module):
+    """Turns pairs of a head's first `dims` features by an angle per position and pair.
+
+    The tables `cos` and `sin`, (positions, dims / 2), hold the angles' cosines and sines.
+    """
+
+    def __init__(self, positions: int, dims: int, *, interleaved: bool) -> None:
+        self.dims, self.interleaved = dims, interleaved
+        self.cos = Parameter((positions, dims // 2))
+        self.sin = Parameter((positions, dims // 2))
+
+    def forward(self, x: Heads, past: PrimExpr) -> Heads:
+        builder = x.tensor.builder
+        func = loop_functions.rotary(
+            x.total, x.first, x.count, x.head_dim, self.dims, self.interleaved
+        )
+        tables = [builder.weight(self.cos), builder.weight(self.sin)]
+        (y,) = builder.call_loops("rotary", func, [x.tensor, *tables], [past])
+        return Heads(y, 0, x.count)
+
+
+class Cache(Protocol):
+    """Where a layer's keys and values are kept, and what positions the new ones have."""
+
+    def rotate(self, rotary: RotaryEmbedding, x: Heads) -> Heads:
+        """The heads of the new positions, turned by their angles."""
+        ...
+
+    def append(self, k: Heads, v: Heads) -> Cache:
+        """The cache with the keys and values of the new positions."""
+        ...
+
+    def attend(self, q: Heads, scores: Scores) -> Tensor:
+        """The values (b, s, heads, head_dim) mixed for each query of the new positions, which the
+        cache has already."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class KVCache:
     """Keys (b, kv_heads, positions / 16, head_dim, 16) and values (b, kv_heads, positions,
-    head_dim) of one layer, `past` positions in use."""
+    head_dim) of one layer, `past` positions in use. New positions are written in place."""
 
     keys: Tensor
     values: Tensor
+    past: PrimExpr
 
     @staticmethod
     def shapes(heads: int, head_dim: int, positions: int) -> tuple[tuple[int, ...], ...]:
@@ -36,51 +101,56 @@ class KVCache:
     @property
     def shape(self) -> loop_functions.CacheShape:
         """Heads, features per head, positions."""
-        _, heads, positions, head_dim = self.values.shape
-        assert isinstance(heads, expr.IntImm) and isinstance(head_dim, expr.IntImm)
-        assert isinstance(positions, expr.IntImm)
-        return heads.value, head_dim.value, positions.value
+        heads, positions, head_dim = (_constant(d) for d in self.values.shape[1:])
+        return heads, head_dim, positions
+
+    def rotate(self, rotary: RotaryEmbedding, x: Heads) -> Heads:
+        """The heads of the new positions, turned by their angles."""
+        return rotary(x, self.past)
+
+    def append(self, k: Heads, v: Heads) -> KVCache:
+        """The cache with the keys and values of the new positions."""
+        func = loop_functions.append_kv(
+            k.total, k.first, v.total, v.first, self.shape, self.keys.dtype
+        )
+        keys, values = k.tensor.builder.call_loops(
+            "append_kv",
+            func,
+            [k.tensor, v.tensor, self.keys, self.values],
+            [self.past],
+            inplace=(2, 3),
+        )
+        return replace(self, keys=keys, values=values)
+
+    def attend(self, q: Heads, scores: Scores) -> Tensor:
+        """The values (b, s, heads, head_dim) mixed for each query of the new positions, which the
+        cache has already."""
+        func = loop_functions.cached_attention(
+            q.total, q.first, q.count, self.shape, self.keys.dtype, scores
+        )
+        return q.tensor.builder.call_loops(
+            "cached_attention", func, [q.tensor, self.keys, self.values], [self.past]
+        )[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Heads:
-    """Heads `first` .. `first + count` of a tensor (b, s, total, head_dim)."""
+class HeadNorm(Module):
+    """x / sqrt(mean(x^2) + eps) * weight, head by head."""
 
-    tensor: Tensor
-    first: int
-    count: int
+    def __init__(self, head_dim: int, eps: float) -> None:
+        self.weight, self.eps = Parameter((head_dim,)), eps
 
-    @property
-    def total(self) -> int:
-        """All heads of the tensor."""
-        extent = self.tensor.shape[2]
-        assert isinstance(extent, expr.IntImm)
-        return extent.value
-
-
-class RotaryEmbedding(Module):
-    """Turns pairs of features by an angle per position and pair.
-
-    The tables `cos` and `sin`, (positions, head_dim / 2), hold the angles' cosines and sines.
-    """
-
-    def __init__(self, positions: int, head_dim: int, *, interleaved: bool) -> None:
-        self.head_dim, self.interleaved = head_dim, interleaved
-        self.cos = Parameter((positions, head_dim // 2))
-        self.sin = Parameter((positions, head_dim // 2))
-
-    def forward(self, x: Heads, past: PrimExpr) -> Heads:
+    def forward(self, x: Heads) -> Heads:
         builder = x.tensor.builder
-        func = loop_functions.rotary(x.total, x.first, x.count, self.head_dim, self.interleaved)
-        tables = [builder.weight(self.cos), builder.weight(self.sin)]
-        (y,) = builder.call_loops("rotary", func, [x.tensor, *tables], [past])
+        func = loop_functions.head_norm(x.total, x.first, x.count, x.head_dim, self.eps)
+        (y,) = builder.call_loops("head_norm", func, [x.tensor, builder.weight(self.weight)])
         return Heads(y, 0, x.count)
 
 
 class Attention(Module):
-    """Causal self-attention; query heads share `kv_heads` key and value heads in equal groups.
+    """Causal self-attention; query heads share key and value heads in equal groups.
 
-    `qkv` has the parts `q`, `k` and `v`.
+    `qkv` has the parts `q`, `k` and `v`. With `norms`, queries and keys are normalised before they
+    are rotated.
     """
 
     def __init__(
@@ -89,46 +159,36 @@ class Attention(Module):
         output: Linear,
         rotary: RotaryEmbedding,
         *,
-        heads: int,
-        kv_heads: int,
+        head_dim: int,
+        scores: Scores,
+        norms: tuple[HeadNorm, HeadNorm] | None = None,
     ) -> None:
         self.qkv, self.output, self.rotary = qkv, output, rotary
-        self.heads, self.kv_heads, self.head_dim = heads, kv_heads, rotary.head_dim
+        self.head_dim, self.scores = head_dim, scores
+        self.q_norm, self.k_norm = norms or (None, None)
 
-    def forward(
-        self, x: Tensor, batch: PrimExpr, length: PrimExpr, past: PrimExpr, cache: KVCache
-    ) -> Tensor:
-        """x (batch * length, hidden): `length` new positions after `past`, which are appended to
-        `cache`; the result has the shape of x."""
+    def forward(self, x: Tensor, batch: PrimExpr, length: PrimExpr, cache: Cache) -> Tensor:
+        """x (batch * length, hidden): `length` new positions, which are appended to `cache`; the
+        result has the shape of x."""
         columns = self.qkv(x)
         split = {
             t: t.reshape(batch, length, t.shape[-1] // self.head_dim, self.head_dim)
             for t in dict.fromkeys(part.tensor for part in columns.values())
         }
         q, k, v = (self._heads(columns[n], split) for n in ("q", "k", "v"))
-        q, k = self._rotated(q, k, past)
-        dtype = cache.keys.dtype
-        append = loop_functions.append_kv(k.total, k.first, v.total, v.first, cache.shape, dtype)
-        keys, values = x.builder.call_loops(
-            "append_kv",
-            append,
-            [k.tensor, v.tensor, cache.keys, cache.values],
-            [past],
-            inplace=(2, 3),
-        )
-        attend = loop_functions.cached_attention(q.total, q.first, self.heads, cache.shape, dtype)
-        (mixed,) = x.builder.call_loops(
-            "cached_attention", attend, [q.tensor, keys, values], [past]
-        )
-        return self.output(mixed.reshape(batch * length, self.heads * self.head_dim))
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k = self._rotated(q, k, cache)
+        mixed = cache.append(k, v).attend(q, self.scores)
+        return self.output(mixed.reshape(batch * length, q.count * self.head_dim))
 
     def _heads(self, part: Columns, split: dict[Tensor, Tensor]) -> Heads:
         first, count = part.first // self.head_dim, part.count // self.head_dim
         return Heads(split[part.tensor], first, count)
 
-    def _rotated(self, q: Heads, k: Heads, past: PrimExpr) -> tuple[Heads, Heads]:
+    def _rotated(self, q: Heads, k: Heads, cache: Cache) -> tuple[Heads, Heads]:
         """Queries and keys rotated: at once where they lie side by side."""
         if q.tensor is not k.tensor:
-            return self.rotary(q, past), self.rotary(k, past)
-        both = self.rotary(Heads(q.tensor, q.first, q.count + k.count), past)
+            return cache.rotate(self.rotary, q), cache.rotate(self.rotary, k)
+        both = cache.rotate(self.rotary, Heads(q.tensor, q.first, q.count + k.count))
         return Heads(both.tensor, 0, q.count), Heads(both.tensor, q.count, k.count)

@@ -211,7 +211,7 @@ class Tensor:
     def __add__(self, other: Tensor) -> Tensor:
         return self.op("add", other)
 
-    def __mul__(self, other: Tensor) -> Tensor:
+    def __mul__(self, other: Tensor | float) -> Tensor:
         return self.op("multiply", other)
 
     def reshape(self, *dims: expr.ExprLike) -> Tensor:

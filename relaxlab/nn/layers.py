@@ -1,4 +1,4 @@
-"""The layers: linear maps of plain and quantised weights, embeddings, norms, gated MLP."""
+"""The layers: linear maps of plain and quantised weights, embeddings, norms, MLPs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ Activations: TypeAlias = Literal["float32", "bfloat16", "q8", "q16"]
 
 PARTS = {"q8": 1, "q16": 2}
 """How many 8-bit integers stand for one quantised activation."""
+
+Activation: TypeAlias = Literal["silu", "gelu", "gelu_tanh"]
+"""The nonlinearities of MLPs; `gelu_tanh` is the approximation by a tanh."""
 
 PLAIN_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 """The formats without blocks, which store one array `data`."""
@@ -217,19 +220,32 @@ class LayerNorm(Module):
         return x.op("nn.layer_norm", weight, bias, axes=-1, epsilon=self.eps)
 
 
-class GatedMLP(Module):
-    """down(silu(gate(x)) * up(x)); `gate_up` has the parts `gate` and `up`."""
+class MLP(Module):
+    """down(activation(up(x)))."""
 
-    def __init__(self, gate_up: MergedLinear, down: Linear) -> None:
-        self.gate_up, self.down = gate_up, down
+    def __init__(self, up: Linear, down: Linear, activation: Activation) -> None:
+        self.up, self.down, self.activation = up, down, activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(self.up(x).op(f"nn.{self.activation}"))
+
+
+class GatedMLP(Module):
+    """down(activation(gate(x)) * up(x)); `gate_up` has the parts `gate` and `up`."""
+
+    def __init__(
+        self, gate_up: MergedLinear, down: Linear, activation: Activation = "silu"
+    ) -> None:
+        self.gate_up, self.down, self.activation = gate_up, down, activation
 
     def forward(self, x: Tensor) -> Tensor:
         parts = self.gate_up(x)
         gate, up = parts["gate"], parts["up"]
         if gate.tensor is not up.tensor:
-            return self.down(gate.whole().op("nn.silu") * up.whole())
-        func = loop_functions.silu_gate(gate.count)
-        return self.down(x.builder.call_loops("silu_gate", func, [gate.tensor])[0])
+            return self.down(gate.whole().op(f"nn.{self.activation}") * up.whole())
+        func = loop_functions.gate(gate.count, self.activation)
+        (gated,) = x.builder.call_loops(f"{self.activation}_gate", func, [gate.tensor])
+        return self.down(gated)
 
 
 @cache

@@ -1,4 +1,5 @@
-"""Loop functions of transformer layers: rotary embedding, the KV cache, attention, gating.
+"""Loop functions of transformer layers: rotary embedding, the KV cache, attention, gating, norms
+of heads.
 
 Tensors of heads are (b, s, heads, head_dim): batch, new positions, heads. `past` positions came
 before; it is a scalar parameter, so that one loop function serves every length. A merged
@@ -10,7 +11,7 @@ Each function is built once per set of arguments; its symbols are its own.
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
@@ -27,15 +28,40 @@ KEY_BLOCK = 16
 vectors, within one page of memory."""
 
 
-@cache
-def rotary(total: int, first: int, heads: int, head_dim: int, interleaved: bool) -> loops.PrimFunc:
-    """(x (b, s, total, d), cos (c, d/2), sin (c, d/2); past) -> (b, s, heads, d): the heads from
-    `first` on, each pair of features turned by the angle of its position and pair.
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """How a score of attention is made of the product of a query and a key: multiplied by `scale`,
+    squeezed into -softcap .. softcap by a tanh, and minus infinity unless the key is one of the
+    last `window` up to the query's own position (None: all of them)."""
 
-    Pairs are (2i, 2i + 1) when `interleaved`, else (i, i + d/2).
+    scale: float
+    softcap: float | None = None
+    window: int | None = None
+
+    def of(self, product: PrimExpr, query: PrimExpr, key: PrimExpr) -> PrimExpr:
+        """The score of a product; `query` and `key` are their positions."""
+        if self.softcap is None:
+            score = product * self.scale
+        else:
+            score = scalar.call("tanh", product * (self.scale / self.softcap)) * self.softcap
+        visible: PrimExpr = expr.LE(key, query)
+        if self.window is not None:
+            visible = expr.And(visible, expr.LT(query - self.window, key))
+        return expr.Select(visible, score, expr.const(float("-inf"), "float32"))
+
+
+@cache
+def rotary(
+    total: int, first: int, heads: int, head_dim: int, dims: int, interleaved: bool
+) -> loops.PrimFunc:
+    """(x (b, s, total, d), cos (c, dims/2), sin (c, dims/2); past) -> (b, s, heads, d): the heads
+    from `first` on, each pair of their first `dims` features turned by the angle of its position
+    and pair.
+
+    Pairs are (2i, 2i + 1) when `interleaved`, else (i, i + dims/2).
     """
     b, s, c, past = (expr.Var(n) for n in ("b", "s", "c", "past"))
-    half = head_dim // 2
+    half = dims // 2
     x = te.placeholder((b, s, total, head_dim), "float32", "x")
     cos = te.placeholder((c, half), "float32", "cos")
     sin = te.placeholder((c, half), "float32", "sin")
@@ -48,7 +74,10 @@ def rotary(total: int, first: int, heads: int, head_dim: int, interleaved: bool)
         partner = scalar.if_then_else(
             is_second, x[bi, i, first + h, d - step], scalar.negative(x[bi, i, first + h, d + step])
         )
-        return here * cos[past + i, pair] + partner * sin[past + i, pair]
+        rotated = here * cos[past + i, pair] + partner * sin[past + i, pair]
+        if dims == head_dim:
+            return rotated
+        return scalar.if_then_else(expr.LT(d, expr.const(dims)), rotated, here)
 
     y = te.compute((b, s, heads, head_dim), turned, "rotary")
     return te.create_prim_func([x, cos, sin, y])
@@ -122,7 +151,7 @@ def _element(buffer: loops.Buffer, at: tuple[PrimExpr, ...]) -> loops.BufferRegi
 
 @cache
 def cached_attention(
-    total: int, first: int, heads: int, cache_shape: CacheShape, dtype: str
+    total: int, first: int, heads: int, cache_shape: CacheShape, dtype: str, scores: Scores
 ) -> loops.PrimFunc:
     """(q (b, s, total, d), keys (b, kv_heads, c / 16, d, 16), values (b, kv_heads, c, d) `dtype`;
     past) -> (b, s, heads, d): causal attention of the new positions over all past + s, reading
@@ -140,7 +169,6 @@ def cached_attention(
         for name, shape in zip(("keys", "values"), cache_shapes(cache_shape), strict=True)
     )
     d = te.reduce_axis(head_dim, "d")
-    scale, never = 1 / math.sqrt(head_dim), expr.const(float("-inf"), "float32")
 
     def product(bi: PrimExpr, h: PrimExpr, i: PrimExpr, t: PrimExpr) -> te.Reduce:
         key = scalar.cast(keys[bi, h // group, *_block(t, d.var)], "float32")
@@ -149,7 +177,7 @@ def cached_attention(
     dot = te.compute((b, heads, s, length), product, "dot")
     score = te.compute(
         (b, heads, s, length),
-        lambda bi, h, i, t: expr.Select(expr.LE(t, past + i), dot[bi, h, i, t] * scale, never),
+        lambda bi, h, i, t: scores.of(dot[bi, h, i, t], past + i, t),
         "score",
     )
     t1, t2, t3 = (te.reduce_axis(length, "t") for _ in range(3))
@@ -179,15 +207,37 @@ def cached_attention(
 
 
 @cache
-def silu_gate(width: int) -> loops.PrimFunc:
-    """x (m, 2 * width) -> (m, width): silu of the left half times the right half."""
+def head_norm(total: int, first: int, heads: int, head_dim: int, eps: float) -> loops.PrimFunc:
+    """(x (b, s, total, d), w (d)) -> (b, s, heads, d): the heads from `first` on, each divided by
+    the root of its mean square plus `eps`, times w."""
+    b, s = expr.Var("b"), expr.Var("s")
+    x = te.placeholder((b, s, total, head_dim), "float32", "x")
+    w = te.placeholder((head_dim,), "float32", "w")
+    r = te.reduce_axis(head_dim, "r")
+
+    def square(bi: PrimExpr, i: PrimExpr, h: PrimExpr) -> te.Reduce:
+        value = x[bi, i, first + h, r.var]
+        return te.te_sum(value * value, r)
+
+    squares = te.compute((b, s, heads), square, "squares")
+
+    def normed(bi: PrimExpr, i: PrimExpr, h: PrimExpr, d: PrimExpr) -> PrimExpr:
+        mean = squares[bi, i, h] * (1 / head_dim)
+        return x[bi, i, first + h, d] * scalar.call("rsqrt", mean + eps) * w[d]
+
+    y = te.compute((b, s, heads, head_dim), normed, "head_norm")
+    return te.create_prim_func([x, w, y])
+
+
+@cache
+def gate(width: int, activation: str) -> loops.PrimFunc:
+    """x (m, 2 * width) -> (m, width): the activation of the left half times the right half."""
     x = te.placeholder((expr.Var("m"), 2 * width), "float32", "x")
 
     def gated(i: PrimExpr, j: PrimExpr) -> PrimExpr:
-        gate = x[i, j]
-        return gate * scalar.call("sigmoid", gate) * x[i, width + j]
+        return scalar.ACTIVATIONS[activation](x[i, j]) * x[i, width + j]
 
-    y = te.compute((x.shape[0], width), gated, "silu_gate")
+    y = te.compute((x.shape[0], width), gated, f"{activation}_gate")
     return te.create_prim_func([x, y])
 
 

@@ -80,15 +80,6 @@ def _c(value: float, x: PrimExpr) -> PrimExpr:
     return expr.const(value, x.dtype)
 
 
-def _gelu(x: PrimExpr) -> PrimExpr:
-    return x * 0.5 * (scalar.call("erf", x * math.sqrt(0.5)) + 1.0)
-
-
-def _gelu_tanh(x: PrimExpr) -> PrimExpr:
-    inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
-    return x * 0.5 * (scalar.call("tanh", inner) + 1.0)
-
-
 def _gelu_reference(x: Array) -> Array:
     erf = np.vectorize(math.erf, otypes=[x.dtype])
     return 0.5 * x * (1 + erf(x * math.sqrt(0.5))) if x.size else x.copy()
@@ -105,13 +96,13 @@ _activation(
     lambda x: scalar.clamp(x, _c(0, x), _c(6, x)),
     lambda x: np.maximum(np.minimum(x, 6), 0),
 )
-_activation("gelu", _gelu, _gelu_reference)
+_activation("gelu", scalar.gelu, _gelu_reference)
 _activation(
     "gelu_tanh",
-    _gelu_tanh,
+    scalar.gelu_tanh,
     lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))),
 )
-_activation("silu", lambda x: x * scalar.call("sigmoid", x), lambda x: x * sigmoid(x))
+_activation("silu", scalar.silu, lambda x: x * sigmoid(x))
 _activation(
     "leakyrelu",
     lambda x, alpha: expr.Select(expr.GT(x, _c(0, x)), x, x * alpha),

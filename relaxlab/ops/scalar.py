@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
+
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import is_float, is_int, is_uint
 from relaxlab.ir.expr import ExprLike, PrimExpr
@@ -86,3 +89,27 @@ def negative(x: PrimExpr) -> PrimExpr:
     if is_int(x.dtype):
         return expr.Sub(expr.const(0, x.dtype), x)
     return expr.Mul(x, expr.const(-1, x.dtype))
+
+
+def silu(x: PrimExpr) -> PrimExpr:
+    """x * sigmoid(x)."""
+    return x * call("sigmoid", x)
+
+
+def gelu(x: PrimExpr) -> PrimExpr:
+    """x times the normal distribution's share below x."""
+    return x * 0.5 * (call("erf", x * math.sqrt(0.5)) + 1.0)
+
+
+def gelu_tanh(x: PrimExpr) -> PrimExpr:
+    """`gelu` approximated by a tanh."""
+    inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
+    return x * 0.5 * (call("tanh", inner) + 1.0)
+
+
+ACTIVATIONS: Mapping[str, Callable[[PrimExpr], PrimExpr]] = {
+    "silu": silu,
+    "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
+}
+"""The nonlinearities of MLPs."""

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.models.config import LlamaConfig, config_from_gguf
+from relaxlab.models.config import DecoderConfig
+from relaxlab.models.families import config_from_gguf
 from relaxlab.models.gguf import GGUF
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -43,7 +44,7 @@ class KVCache:
 class LlamaNumpy:
     """`weights`: float32 arrays by GGUF name, matrices (out_features, in_features)."""
 
-    config: LlamaConfig
+    config: DecoderConfig
     weights: Mapping[str, Array]
 
     @staticmethod
@@ -97,12 +98,12 @@ class LlamaNumpy:
 
     def _rotate(self, x: Array, positions: Array) -> Array:
         """Rotary embedding of x (n, heads, head_dim)."""
-        angle = positions[:, None] * self.config.inverse_frequencies().astype(np.float64)
+        angle = positions[:, None] * self.config.rope.inverse_frequencies().astype(np.float64)
         cos = np.cos(angle).astype(np.float32)[:, None, :]
         sin = np.sin(angle).astype(np.float32)[:, None, :]
         half = x.shape[-1] // 2
         out = np.empty_like(x)
-        if self.config.interleaved_rope:
+        if self.config.rope.interleaved:
             first, second = np.s_[..., 0::2], np.s_[..., 1::2]
         else:
             first, second = np.s_[..., :half], np.s_[..., half:]

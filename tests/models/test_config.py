@@ -5,12 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from relaxlab.models.config import (
-    ConfigError,
-    LlamaConfig,
-    config_from_gguf,
-    config_from_json,
-)
+from relaxlab.models.config import ConfigError, DecoderConfig, Rope
+from relaxlab.models.families import config_from_gguf, config_from_json
 from relaxlab.models.gguf import GGUFTensor, read_gguf, write_gguf
 
 METADATA = {
@@ -35,10 +31,10 @@ JSON = {
     "rms_norm_eps": 1e-5,
     "tie_word_embeddings": True,
 }
-EXPECTED = LlamaConfig(
+EXPECTED = DecoderConfig(
     hidden_size=32, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=8, ffn_size=64,
-    vocab_size=96, context_length=64, norm_eps=float(np.float32(1e-5)), rope_theta=10000.0,
-    rope_divisors=None, tied_embeddings=True, interleaved_rope=True,
+    vocab_size=96, context_length=64, norm_eps=float(np.float32(1e-5)),
+    rope=Rope(10000.0, 8, interleaved=True), tied_embeddings=True,
 )  # fmt: skip
 
 
@@ -66,29 +62,29 @@ def test_from_gguf(tmp_path):
 def test_smollm2(smollm2):
     config = config_from_gguf(smollm2)
     assert (config.num_layers, config.num_heads, config.num_kv_heads) == (30, 9, 3)
-    assert (config.head_dim, config.vocab_size, config.rope_theta) == (64, 49152, 1e5)
+    assert (config.head_dim, config.vocab_size, config.rope.theta) == (64, 49152, 1e5)
     assert config.tied_embeddings
 
 
 def test_from_json(tmp_path):
     config = open_json(tmp_path, JSON)
-    assert (config.norm_eps, config.interleaved_rope) == (1e-5, False)
+    assert (config.norm_eps, config.rope.interleaved) == (1e-5, False)
     assert config.tensor_shapes() == EXPECTED.tensor_shapes()
 
 
 def test_frequencies():
     expected = [1, 10000**-0.25, 10000**-0.5, 10000**-0.75]
-    np.testing.assert_allclose(EXPECTED.inverse_frequencies(), expected, rtol=1e-6)
+    np.testing.assert_allclose(EXPECTED.rope.inverse_frequencies(), expected, rtol=1e-6)
 
 
 def test_linear_rope_scaling(tmp_path):
     scaling = {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}
     config = config_from_gguf(open_model(tmp_path, METADATA | scaling))
     np.testing.assert_allclose(
-        config.inverse_frequencies(), EXPECTED.inverse_frequencies() / 4, rtol=1e-6
+        config.rope.inverse_frequencies(), EXPECTED.rope.inverse_frequencies() / 4, rtol=1e-6
     )
     same = open_json(tmp_path, JSON | {"rope_scaling": {"type": "linear", "factor": 4.0}})
-    assert same.rope_divisors == config.rope_divisors
+    assert same.rope.divisors == config.rope.divisors
 
 
 def test_llama3_rope_scaling(tmp_path):
@@ -96,7 +92,7 @@ def test_llama3_rope_scaling(tmp_path):
                "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}  # fmt: skip
     values = JSON | {"rope_scaling": scaling, "head_dim": 128, "rope_theta": 500000.0}
     config = open_json(tmp_path, values)
-    for freq, got in zip(500000.0 ** -(np.arange(64) / 64), config.rope_divisors, strict=True):
+    for freq, got in zip(500000.0 ** -(np.arange(64) / 64), config.rope.divisors, strict=True):
         wavelength = 2 * np.pi / freq
         if wavelength < 8192 / 4:
             expected = 1
@@ -110,7 +106,7 @@ def test_llama3_rope_scaling(tmp_path):
 
 def test_stored_rope_divisors(tmp_path):
     config = config_from_gguf(open_model(tmp_path, METADATA, {"rope_freqs.weight": (4,)}))
-    assert config.rope_divisors == (1, 1, 1, 1)
+    assert config.rope.divisors == (1, 1, 1, 1)
     with pytest.raises(ConfigError, match="3 rope divisors for 4 pairs"):
         config_from_gguf(open_model(tmp_path, METADATA, {"rope_freqs.weight": (3,)}))
 
@@ -118,7 +114,7 @@ def test_stored_rope_divisors(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"general.architecture": "mamba"}, "architecture 'mamba' is not supported"),
+        ({"general.architecture": "mamba"}, "the architecture 'mamba' is not supported; llama"),
         ({"llama.block_count": None}, "the key 'llama.block_count' is missing"),
         ({"llama.block_count": "x"}, "'llama.block_count' must be a number, is 'x'"),
         ({"llama.block_count": 0}, "num_layers must be positive"),
@@ -127,9 +123,9 @@ def test_stored_rope_divisors(tmp_path):
         ({"llama.attention.head_count": 0}, "num_heads must be positive"),
         ({"llama.attention.head_count_kv": 3}, "4 attention heads cannot share 3"),
         ({"llama.attention.layer_norm_rms_epsilon": float("nan")}, "norm_eps must be positive"),
-        ({"llama.attention.key_length": 7}, "even head_dim"),
-        ({"llama.rope.dimension_count": 4}, "partial rotary"),
-        ({"llama.rope.scaling.type": "yarn"}, "rope scaling 'yarn' is unsupported"),
+        ({"llama.attention.key_length": 7}, "an even number of features, is 7"),
+        ({"llama.rope.dimension_count": 12}, "12 rotated features in heads of 8"),
+        ({"llama.rope.scaling.type": "yarn"}, "rope scaling 'yarn' is not supported"),
     ],
 )
 def test_bad_metadata_is_named(change, message, tmp_path):
@@ -142,9 +138,9 @@ def test_bad_metadata_is_named(change, message, tmp_path):
     ("values", "message"),
     [
         ("{", "not JSON"),
-        ("[]", "model_type None"),
+        ("[]", "must hold a JSON object"),
         ({"model_type": "bert"}, "model_type 'bert'"),
-        ({"model_type": "llama"}, "config.json: the key 'hidden_size' is missing"),
+        ({"model_type": "llama"}, "config.json: the key 'vocab_size' is missing"),
         (JSON | {"rope_scaling": {"type": "yarn"}}, "rope scaling 'yarn'"),
         (JSON | {"rope_scaling": 3}, "rope_scaling must be an object"),
         (JSON | {"rope_scaling": {"type": "linear"}}, "rope_scaling: the key 'factor'"),
@@ -161,7 +157,8 @@ def test_bad_json_is_named(values, message, tmp_path):
     [
         ({}, ["blk.0.attn_q.weight"], "no tensor 'blk.0.attn_q.weight'"),
         ({"blk.0.ffn_up.weight": (32, 64)}, [], r"shape \(32, 64\), expected \(64, 32\)"),
-        ({"blk.0.attn_q.bias": (32,)}, [], "has no use for: blk.0.attn_q.bias"),
+        ({"blk.0.attn_q.bias": (32,)}, [], "no tensor 'blk.0.attn_k.bias'"),
+        ({"blk.0.attn_x.bias": (32,)}, [], "llama model has no use for: blk.0.attn_x.bias"),
     ],
 )
 def test_weights_are_checked(change, drop, message, tmp_path):

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from relaxlab.models.chat import ChatTemplate
-from relaxlab.models.config import LlamaConfig
+from relaxlab.models.config import DecoderConfig, Rope
 from relaxlab.models.tokenizer import Tokenizer
 from relaxlab.testing.llama_numpy import KVCache, LlamaNumpy
 
-CONFIG = LlamaConfig(
+CONFIG = DecoderConfig(
     hidden_size=32, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=8, ffn_size=64,
-    vocab_size=50, context_length=24, norm_eps=1e-5, rope_theta=100.0, rope_divisors=None,
-    tied_embeddings=False, interleaved_rope=True,
+    vocab_size=50, context_length=24, norm_eps=1e-5, rope=Rope(100.0, 8, True),
 )  # fmt: skip
 
 
@@ -38,7 +37,7 @@ def one_position(model: LlamaNumpy, ids: list[int]) -> np.ndarray:
     def rope(head, position):
         out = head.copy()
         for i in range(c.head_dim // 2):
-            turn = np.exp(1j * position * c.rope_theta ** (-2 * i / c.head_dim))
+            turn = np.exp(1j * position * c.rope.theta ** (-2 * i / c.head_dim))
             z = (head[2 * i] + 1j * head[2 * i + 1]) * turn
             out[2 * i], out[2 * i + 1] = z.real, z.imag
         return out
@@ -99,7 +98,7 @@ def test_both_rope_layouts_agree(model, rng):
     for name, value in weights.items():
         if name.endswith(("attn_q.weight", "attn_k.weight")):
             weights[name] = value.reshape(-1, 8, 32)[:, order].reshape(value.shape)
-    halves = LlamaNumpy(dataclasses.replace(CONFIG, interleaved_rope=False), weights)
+    halves = LlamaNumpy(dataclasses.replace(CONFIG, rope=Rope(100.0, 8)), weights)
     ids = rng.integers(50, size=9)
     np.testing.assert_allclose(halves.logits(ids), model.logits(ids), atol=1e-5)
 

@@ -6,8 +6,8 @@ import pytest
 
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
+from relaxlab.models.decoder import Decoder
 from relaxlab.models.generate import precision_for
-from relaxlab.models.llama import Llama
 from relaxlab.models.loader import open_model
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.schedule.intrinsics import dot4_lanes
@@ -18,7 +18,7 @@ def _rules(activations: str) -> dict[str, str]:
     """Rule by loop function, of the tiny model."""
     checkpoint = open_model("tiny")
     precision = precision_for(activations, Target.host())
-    llama = Llama(checkpoint.config, checkpoint.formats, max_context=256, precision=precision)
+    llama = Decoder(checkpoint.config, checkpoint.formats, max_context=256, precision=precision)
     module, _ = llama.build(bounds={"s": 128, "p": 256})
     trace = cpu_pipeline().run(module)
     assert all(isinstance(f, PrimFunc) for f in trace.result.loop_functions().values())

@@ -7,7 +7,8 @@ import pytest
 
 from relaxlab.models import tiny
 from relaxlab.models.chat import ChatError, ChatTemplate
-from relaxlab.models.config import ConfigError, config_from_gguf
+from relaxlab.models.config import ConfigError
+from relaxlab.models.families import config_from_gguf
 from relaxlab.models.gguf import GGUFError, read_gguf
 from relaxlab.models.tokenizer import Tokenizer, TokenizerError
 from relaxlab.testing.llama_numpy import LlamaNumpy

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from relaxlab.analysis.loops_check import check_loops
 from relaxlab.nn import loop_functions
+from relaxlab.nn.loop_functions import Scores
 from relaxlab.runtime.interpreter import interpret_prim_func
 
 D = 8
@@ -24,19 +27,21 @@ def test_the_shapes_of_the_cache():
     assert loop_functions.cache_shapes((3, D, 20)) == ((3, 2, D, 16), (3, 20, D))
 
 
+@pytest.mark.parametrize("dims", [D, D - 2])
 @pytest.mark.parametrize("interleaved", [True, False])
-def test_rotary_turns_pairs(rng, interleaved):
+def test_rotary_turns_pairs(rng, interleaved, dims):
     total, first, heads, past = 5, 1, 3, 4
     x = rng.normal(size=(2, 3, total, D)).astype(np.float32)
-    angle = rng.normal(size=(16, D // 2))
+    angle = rng.normal(size=(16, dims // 2))
     cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
-    func = loop_functions.rotary(total, first, heads, D, interleaved)
+    func = loop_functions.rotary(total, first, heads, D, dims, interleaved)
     y = np.empty((2, 3, heads, D), np.float32)
     interpret_prim_func(func, [x, cos, sin, y, past])
     part = x[:, :, first : first + heads]
-    a, b = (np.s_[..., 0::2], np.s_[..., 1::2])
+    a, b = (np.s_[..., 0:dims:2], np.s_[..., 1:dims:2])
     if not interleaved:
-        a, b = np.s_[..., : D // 2], np.s_[..., D // 2 :]
+        a, b = np.s_[..., : dims // 2], np.s_[..., dims // 2 : dims]
+    np.testing.assert_array_equal(y[..., dims:], part[..., dims:])
     turned = (part[a] + 1j * part[b]) * np.exp(1j * angle[past : past + 3])[None, :, None]
     np.testing.assert_allclose(y[a], turned.real, atol=1e-5)
     np.testing.assert_allclose(y[b], turned.imag, atol=1e-5)
@@ -59,14 +64,25 @@ def test_append_kv_writes_its_positions_only(rng, dtype):
     np.testing.assert_array_equal(values, want_values)
 
 
-def attention(q, keys, values, past):
+SCORES = [
+    Scores(D**-0.5),
+    Scores(0.1, softcap=2.0),
+    Scores(D**-0.5, window=1),
+    Scores(0.5, softcap=1.0, window=6),
+]
+
+
+def attention(q, keys, values, past, how=SCORES[0]):
     """Causal attention of q (b, s, heads, d) over the first past + s positions of the caches."""
     group = q.shape[2] // keys.shape[1]
     length = past + q.shape[1]
     k = np.repeat(keys[..., :length], group, axis=1).astype(np.float64)
     v = np.repeat(values[:, :, :length], group, axis=1).astype(np.float64)
-    scores = q.transpose(0, 2, 1, 3) @ k / np.sqrt(q.shape[-1])
-    seen = np.arange(length) <= past + np.arange(q.shape[1])[:, None]
+    scores = q.transpose(0, 2, 1, 3) @ k * how.scale
+    if how.softcap is not None:
+        scores = how.softcap * np.tanh(scores / how.softcap)
+    distance = past + np.arange(q.shape[1])[:, None] - np.arange(length)
+    seen = (distance >= 0) & (distance < (how.window or length))
     scores = np.where(seen, scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
@@ -75,17 +91,19 @@ def attention(q, keys, values, past):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize(("s", "past"), [(1, 0), (1, 17), (5, 0), (3, 14)])
-def test_cached_attention(rng, dtype, s, past):
+@pytest.mark.parametrize("scores", SCORES)
+def test_cached_attention(rng, dtype, s, past, scores):
     heads, kv_heads, capacity, total, first = 4, 2, 20, 6, 1
     q = rng.normal(size=(2, s, total, D)).astype(np.float32)
     keys = rng.normal(size=(2, kv_heads, D, capacity)).astype(dtype)
     values = rng.normal(size=(2, kv_heads, capacity, D)).astype(dtype)
     # What lies beyond must not be read: past and new positions end before it.
     keys[..., past + s :], values[:, :, past + s :] = np.nan, np.nan
-    func = loop_functions.cached_attention(total, first, heads, (kv_heads, D, capacity), dtype)
+    shape = (kv_heads, D, capacity)
+    func = loop_functions.cached_attention(total, first, heads, shape, dtype, scores)
     y = np.empty((2, s, heads, D), np.float32)
     interpret_prim_func(func, [q, in_blocks(keys), values, y, past])
-    want = attention(q[:, :, first : first + heads], keys, values, past)
+    want = attention(q[:, :, first : first + heads], keys, values, past, scores)
     np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-5)
 
 
@@ -94,17 +112,35 @@ def test_attention_survives_large_scores():
     keys = np.full((1, 1, D, 4), 100, np.float32)
     values = np.arange(4 * D, dtype=np.float32).reshape(1, 1, 4, D)
     y = np.empty_like(q)
-    func = loop_functions.cached_attention(1, 0, 1, (1, D, 4), "float32")
+    func = loop_functions.cached_attention(1, 0, 1, (1, D, 4), "float32", SCORES[0])
     interpret_prim_func(func, [q, in_blocks(keys), values, y, 0])
     np.testing.assert_allclose(y, attention(q, keys, values, 0), rtol=1e-5)
 
 
-def test_silu_gate(rng):
-    x = rng.normal(size=(3, 10)).astype(np.float32) * 10
+@pytest.mark.parametrize(
+    ("activation", "formula"),
+    [
+        ("silu", lambda g: g / (1 + np.exp(-g))),
+        ("gelu", lambda g: g * np.vectorize(math.erfc)(-g / np.sqrt(2)) / 2),
+        ("gelu_tanh", lambda g: g / (1 + np.exp(-np.sqrt(8 / np.pi) * (g + 0.044715 * g**3)))),
+    ],
+)
+def test_gate(rng, activation, formula):
+    x = rng.normal(size=(3, 10)).astype(np.float32) * 5
     y = np.empty((3, 5), np.float32)
-    interpret_prim_func(loop_functions.silu_gate(5), [x, y])
-    gate, up = x[:, :5], x[:, 5:]
-    np.testing.assert_allclose(y, gate / (1 + np.exp(-gate)) * up, rtol=1e-5, atol=1e-6)
+    interpret_prim_func(loop_functions.gate(5, activation), [x, y])
+    gate, up = x[:, :5].astype(np.float64), x[:, 5:]
+    np.testing.assert_allclose(y, formula(gate) * up, rtol=1e-5, atol=1e-5)
+
+
+def test_head_norm(rng):
+    x = rng.normal(size=(2, 3, 5, D)).astype(np.float32)
+    weight = rng.normal(size=D).astype(np.float32)
+    y = np.empty((2, 3, 2, D), np.float32)
+    interpret_prim_func(loop_functions.head_norm(5, 1, 2, D, 1e-2), [x, weight, y])
+    part = x[:, :, 1:3]
+    want = part / np.sqrt((part * part).mean(-1, keepdims=True) + 1e-2) * weight
+    np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-6)
 
 
 def test_last_position(rng):
@@ -117,11 +153,12 @@ def test_last_position(rng):
 def test_all_are_well_formed():
     shape = (2, D, 16)
     for func in (
-        loop_functions.rotary(5, 1, 3, D, True),
-        loop_functions.rotary(5, 1, 3, D, False),
+        loop_functions.rotary(5, 1, 3, D, D, True),
+        loop_functions.rotary(5, 1, 3, D, D // 2, False),
         loop_functions.append_kv(3, 1, 5, 3, shape, "float16"),
-        loop_functions.cached_attention(6, 1, 4, shape, "float16"),
-        loop_functions.silu_gate(5),
+        *(loop_functions.cached_attention(6, 1, 4, shape, "float16", s) for s in SCORES),
+        loop_functions.gate(5, "silu"),
+        loop_functions.head_norm(6, 1, 4, D, 1e-6),
         loop_functions.last_position(4),
     ):
         assert not check_loops("f", func)

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.models.config import LlamaConfig
+from relaxlab.models.config import DecoderConfig
+from relaxlab.models.decoder import Decoder
 from relaxlab.models.generate import TextGenerator
-from relaxlab.models.llama import Llama
 from relaxlab.models.loader import open_model
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.export import ExportError, find_compiler
@@ -64,7 +64,7 @@ def outside(program: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
 
 def logits_in_c(
-    folder: Path, exe: Executable, config: LlamaConfig, prompt: int, ids: list[int]
+    folder: Path, exe: Executable, config: DecoderConfig, prompt: int, ids: list[int]
 ) -> None:
     """Export a model with its weights, run it in C with one and two threads, and compare with what
     Python gets from the executable, bit for bit. `prompt` ids are read at once."""
@@ -89,7 +89,7 @@ def logits_in_c(
         np.testing.assert_array_equal(got, want)
 
 
-def empty_cache(exe: Executable, config: LlamaConfig) -> list[np.ndarray[Any, Any]]:
+def empty_cache(exe: Executable, config: DecoderConfig) -> list[np.ndarray[Any, Any]]:
     params = exe["decode"].info.params[2 : 2 + 2 * config.num_layers]
     return [np.zeros(tree.dims, tree.dtype) for _, tree in params]
 
@@ -113,7 +113,7 @@ def test_smollm2_in_c(tmp_path: Path) -> None:
         checkpoint = open_model("smollm2-135m")
     except FileNotFoundError as error:
         pytest.skip(str(error))
-    model = Llama(checkpoint.config, checkpoint.formats, max_context=64)
+    model = Decoder(checkpoint.config, checkpoint.formats, max_context=64)
     module, names = model.build(methods=["decode"])
     exe = rl.compile(module, threads=2)
     weights = exe["decode_transform_params"](tuple(checkpoint.weights(model, names)))

@@ -13,7 +13,7 @@ from relaxlab.ir.expr import IntImm
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
-from relaxlab.models.llama import Llama
+from relaxlab.models.decoder import Decoder
 from relaxlab.models.loader import open_model
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.pipeline import GRAPH_PASSES, cuda_pipeline
@@ -100,7 +100,7 @@ def test_scores_of_bounded_length_stay_in_shared_memory() -> None:
 
 def test_no_kernel_of_the_model_is_left_to_the_fallback() -> None:
     checkpoint = open_model("tiny")
-    llama = Llama(checkpoint.config, checkpoint.formats, max_context=256)
+    llama = Decoder(checkpoint.config, checkpoint.formats, max_context=256)
     module, _ = llama.build(bounds={"s": 128, "p": 256})
     found = rule_of(cuda_pipeline().run(module))
     assert set(found.values()) == {"elementwise", "rows", "matmul", "attention"}

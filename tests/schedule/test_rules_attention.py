@@ -16,6 +16,7 @@ from relaxlab.schedule.rules import attention
 
 HEADS, KV_HEADS, WIDTH, POSITIONS = 6, 2, 32, 160
 SHAPE = (KV_HEADS, WIDTH, POSITIONS)
+SCORES = nn.Scores(WIDTH**-0.5)
 SHORTER = "T.min((past + s + 31) // 32"
 """The bound of the shortened loops, for vectors of 16 lanes."""
 
@@ -28,7 +29,7 @@ class Attend(nn.Module):
         self.dtype = dtype
 
     def main(self, q, past, keys, values):
-        func = loop_functions.cached_attention(HEADS, 0, HEADS, SHAPE, self.dtype)
+        func = loop_functions.cached_attention(HEADS, 0, HEADS, SHAPE, self.dtype, SCORES)
         return q.builder.call_loops("attention", func, [q, keys, values], past)[0]
 
 
@@ -74,7 +75,7 @@ def test_any_number_of_positions_after_any_other(dtype):
 
 
 def test_masked_steps_are_left_out_only_where_the_mask_says_so():
-    func = loop_functions.cached_attention(HEADS, 0, HEADS, SHAPE, "float32")
+    func = loop_functions.cached_attention(HEADS, 0, HEADS, SHAPE, "float32", SCORES)
     scheduled = attention.apply(func, WIDE)
     assert scheduled is not None
     assert SHORTER in Module.of({"f": scheduled}).script()

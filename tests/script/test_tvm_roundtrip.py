@@ -18,7 +18,7 @@ import pytest
 import relaxlab.ops  # noqa: F401  (the operator table)
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.module import Module
-from relaxlab.models.llama import Llama
+from relaxlab.models.decoder import Decoder
 from relaxlab.models.loader import open_model
 from relaxlab.ops import te
 from relaxlab.passes.pipeline import run_pipeline
@@ -78,7 +78,7 @@ def calls() -> Module:
 def model() -> tuple[Module, Module]:
     """The tiny model as it is built, and after the whole pipeline."""
     checkpoint = open_model("tiny")
-    mod, _ = Llama(checkpoint.config, checkpoint.formats, max_context=24).build(
+    mod, _ = Decoder(checkpoint.config, checkpoint.formats, max_context=24).build(
         methods=("prefill",), batch="b"
     )
     return mod, run_pipeline(mod).result

@@ -7,7 +7,7 @@ import pytest
 
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.module import Module
-from relaxlab.models.llama import Llama
+from relaxlab.models.decoder import Decoder
 from relaxlab.models.loader import open_model
 from relaxlab.passes.pipeline import run_pipeline
 from relaxlab.script import parse, print_module
@@ -29,7 +29,7 @@ def test_operators(family: str) -> None:
 
 def test_the_tiny_model_at_every_stage() -> None:
     checkpoint = open_model("tiny")
-    model = Llama(checkpoint.config, checkpoint.formats, max_context=24)
+    model = Decoder(checkpoint.config, checkpoint.formats, max_context=24)
     mod, _ = model.build(methods=("prefill",), batch="b")
     trace = run_pipeline(mod)
     stages = [mod] + [record.after for record in trace.passes if record.changed]

@@ -12,8 +12,8 @@ import pytest
 import relaxlab as rl
 from relaxlab import nn
 from relaxlab.models import tiny
+from relaxlab.models.decoder import Decoder
 from relaxlab.models.gguf import read_gguf
-from relaxlab.models.llama import Llama
 from relaxlab.models.loader import open_model
 from relaxlab.runtime.cuda import CudaExecutable
 from relaxlab.runtime.vm import VirtualMachine
@@ -33,7 +33,7 @@ def model() -> tuple[Any, list[Any], list[Any]]:
     """The module, the weights and empty caches."""
     checkpoint = open_model("tiny")
     config = checkpoint.config
-    llama = Llama(config, checkpoint.formats, max_context=CONTEXT)
+    llama = Decoder(config, checkpoint.formats, max_context=CONTEXT)
     module, names = llama.build(methods=("prefill", "decode"), batch=1)
     shapes = nn.KVCache.shapes(config.num_kv_heads, config.head_dim, CONTEXT)
     cache = [np.zeros((1, *s), "float32") for _ in range(config.num_layers) for s in shapes]

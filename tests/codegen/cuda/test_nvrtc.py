@@ -11,7 +11,7 @@ from relaxlab.codegen.cuda.program import cuda_of
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
-from relaxlab.models.llama import Llama
+from relaxlab.models.decoder import Decoder
 from relaxlab.models.loader import open_model
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.pipeline import GRAPH_PASSES, cuda_pipeline
@@ -54,7 +54,7 @@ def test_the_model(name: str) -> None:
         checkpoint = open_model(name)
     except FileNotFoundError as error:
         pytest.skip(str(error))
-    llama = Llama(checkpoint.config, checkpoint.formats, max_context=256)
+    llama = Decoder(checkpoint.config, checkpoint.formats, max_context=256)
     module, _ = llama.build(bounds={"s": 128, "p": 256})
     mod = cuda_pipeline().run(module).result
     for result in compiled_everywhere(mod.loop_functions()):

@@ -1,4 +1,4 @@
-"""The Llama modules against the NumPy Llama, run by the interpreter."""
+"""The decoder of a Llama against the NumPy Llama, run by the interpreter."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from relaxlab import nn
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.models import tiny
-from relaxlab.models.config import LlamaConfig
+from relaxlab.models.config import DecoderConfig, Rope
+from relaxlab.models.decoder import Decoder
 from relaxlab.models.gguf import GGUFTensor, read_gguf, write_gguf
-from relaxlab.models.llama import Llama
 from relaxlab.models.loader import Checkpoint, ModelError, open_model
 from relaxlab.runtime.interpreter import interpret
 from relaxlab.script import parse, print_module
@@ -34,7 +34,7 @@ class Runner:
     """A model with empty caches, run by the interpreter."""
 
     def __init__(self, checkpoint: Checkpoint, batch: int = 1, **options) -> None:
-        self.model = Llama(checkpoint.config, checkpoint.formats, max_context=CONTEXT, **options)
+        self.model = Decoder(checkpoint.config, checkpoint.formats, max_context=CONTEXT, **options)
         methods = ("prefill", "decode", "all_logits")
         self.module, names = self.model.build(methods=methods, batch="b")
         self.weights = checkpoint.weights(self.model, names)
@@ -77,8 +77,8 @@ def test_the_module_is_well_formed_and_prints_as_a_script(checkpoint, activation
 
 
 def test_layers_share_their_loop_functions(checkpoint):
-    one = Llama(replace(checkpoint.config, num_layers=1), checkpoint.formats, max_context=8)
-    three = Llama(checkpoint.config, checkpoint.formats, max_context=8)
+    one = Decoder(replace(checkpoint.config, num_layers=1), checkpoint.formats, max_context=8)
+    three = Decoder(checkpoint.config, checkpoint.formats, max_context=8)
     assert one.build()[0].loop_functions().keys() == three.build()[0].loop_functions().keys()
 
 
@@ -118,12 +118,11 @@ def test_reduced_precision_stays_close(checkpoint, oracle, ids, options, toleran
     assert_close(Runner(checkpoint, **options)("all_logits", ids)[0], oracle.logits(ids), tolerance)
 
 
-def small_config(**changes) -> LlamaConfig:
+def small_config(**changes) -> DecoderConfig:
     return replace(
-        LlamaConfig(
+        DecoderConfig(
             hidden_size=64, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=16, ffn_size=96,
-            vocab_size=50, context_length=64, norm_eps=1e-5, rope_theta=1e4, rope_divisors=None,
-            tied_embeddings=False, interleaved_rope=True,
+            vocab_size=50, context_length=64, norm_eps=1e-5, rope=Rope(1e4, 16, True),
         ),
         **changes,
     )  # fmt: skip
@@ -166,7 +165,7 @@ HUGGING_FACE = {
 
 def write_folder(folder, rng):
     """A random model as Hugging Face stores it, with a byte-level tokenizer without merges."""
-    config = small_config(interleaved_rope=False, vocab_size=260)
+    config = small_config(rope=Rope(1e4, 16), vocab_size=260)
     weights = random_weights(config, rng)
     theirs = {}
     for name, values in weights.items():

@@ -1,0 +1,118 @@
+"""Reading what a model file says about its rotary embedding."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from relaxlab.models.config import ConfigError, Rope
+from relaxlab.models.keys import Keys
+
+LOCAL, GLOBAL = "sliding_attention", "full_attention"
+"""What ``config.json`` calls the layers with and without a window."""
+
+ROPE_TENSORS = ("rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight")
+"""Tensors of a GGUF file with divisors of frequencies."""
+
+
+def read_rope(
+    keys: Keys,
+    head_dim: int,
+    *,
+    interleaved: bool = False,
+    theta: float = 10000.0,
+    partial: float = 1.0,
+) -> Rope:
+    """The rotary embedding of all layers, or of those without a window.
+
+    `theta` and `partial`, the rotated share of a head's features, are what holds where the file
+    says nothing. ConfigError for a kind of scaling that is not supported.
+    """
+    found = _parameters(keys, GLOBAL)
+    theta = found.number("rope_theta", keys.number("rope_theta", theta))
+    partial = found.number("partial_rotary_factor", keys.number("partial_rotary_factor", partial))
+    dims = keys.integer("rotary_dim", int(head_dim * partial))
+    return _scaled(Rope(theta, dims, interleaved), found, keys)
+
+
+def read_local_rope(keys: Keys, head_dim: int, *, theta: float) -> Rope:
+    """The rotary embedding of the layers with a window; arguments as for `read_rope`."""
+    theta = keys.number("rope_local_base_freq", theta)
+    if keys.gguf is not None:
+        return Rope(theta, head_dim)
+    found = _parameters(keys, LOCAL)
+    return _scaled(Rope(found.number("rope_theta", theta), head_dim), found, keys)
+
+
+def _parameters(keys: Keys, layers: str) -> Keys:
+    """Where the parameters of those layers' rope are: an object of its own in ``config.json``,
+    `rope_parameters` or, as older files call it, `rope_scaling`."""
+    if keys.gguf is not None:
+        return keys
+    name = "rope_parameters" if "rope_parameters" in keys.values else "rope_scaling"
+    found = keys.child(name)
+    if LOCAL in found.values or GLOBAL in found.values:
+        return found.child(layers)
+    # Where there is one object only, it is about the layers without a window.
+    return found if layers == GLOBAL else replace(found, values={})
+
+
+def _scaled(rope: Rope, found: Keys, keys: Keys) -> Rope:
+    pairs = rope.dims // 2
+    tensors = {} if keys.gguf is None else keys.gguf.tensors
+    # Llama 3.1 and later: the converter to GGUF has evaluated the scaling, and stores divisors.
+    if "rope_freqs.weight" in tensors:
+        return replace(rope, divisors=keys.numbers("", "rope_freqs.weight"))
+    kind = found.text("rope_type", found.text("type", "default"))
+    if "rope_factors_long.weight" in tensors:
+        kind = "longrope"
+    match kind:
+        case "default" | "none":
+            return rope
+        case "linear":
+            return replace(rope, divisors=(found.number("factor"),) * pairs)
+        case "llama3":
+            return replace(rope, divisors=_llama3_divisors(rope, found))
+        case "longrope" | "su":
+            return _long_rope(rope, found, keys)
+        case _:
+            raise ConfigError(
+                f"{found.where}: rope scaling {kind!r} is not supported; "
+                "'linear', 'llama3' and 'longrope' are"
+            )
+
+
+def _llama3_divisors(rope: Rope, found: Keys) -> tuple[float, ...]:
+    """Llama 3.1's rule: frequencies that make many turns over the original context are kept, those
+    that make few are divided by the factor, and in between the two are blended."""
+    factor, low = found.number("factor"), found.number("low_freq_factor")
+    span = found.number("high_freq_factor") - low
+    if factor <= 0 or span <= 0:
+        raise ConfigError(f"{found.where}: factor and the span of freq_factors must be positive")
+    context = found.integer("original_max_position_embeddings")
+    turns = context * rope.frequencies() / (2 * np.pi)
+    keep = np.clip((turns - low) / span, 0, 1)
+    return tuple((1 / (keep + (1 - keep) / factor)).tolist())
+
+
+def _long_rope(rope: Rope, found: Keys, keys: Keys) -> Rope:
+    """LongRoPE, of Phi-3: divisors of their own for each pair, others for contexts longer than the
+    original one, and cosines and sines scaled up."""
+    longest = keys.integer("max_position_embeddings")
+    original = keys.integer(
+        "original_max_position_embeddings",
+        found.integer("original_max_position_embeddings", longest),
+    )
+    stretch = found.number("factor", longest / original)
+    scale = 1.0
+    if keys.gguf is None and stretch > 1:  # the converter to GGUF writes down the result
+        scale = math.sqrt(1 + math.log(stretch) / math.log(original))
+    return replace(
+        rope,
+        divisors=found.numbers("short_factor", "rope_factors_short.weight"),
+        long_divisors=found.numbers("long_factor", "rope_factors_long.weight"),
+        original_context=original,
+        scale=found.number("attention_factor", scale),
+    )
