@@ -1,10 +1,13 @@
-/* Read bandwidth and int8 dot product peak of this machine, by a C compiler.
+/* What this machine can do at most, by a C compiler.
 
-   limits BYTES THREADS REPEATS
+   limits BYTES THREADS REPEATS WHAT...
 
-   Sums BYTES of integers with small and with large pages, without and with software prefetch; then,
-   where the processor has vpdpbusd, multiplies bytes in registers. Prints one line per measurement:
-   its name, then a value per repetition in bytes/s or multiply-adds/s. */
+   WHAT: `read` sums BYTES of integers with small and with large pages, without and with software
+   prefetch; `copy` copies BYTES from one array in large pages to another, by memcpy, by plain and
+   by non-temporal stores; `dot` multiplies bytes in registers where the processor has vpdpbusd;
+   `fma` multiplies and adds floats in the widest vectors. Prints one line per measurement: its
+   name, then a value per repetition, in bytes/s (copies count what is read and what is written) or
+   multiply-adds/s. */
 #define _GNU_SOURCE
 #include <immintrin.h>
 #include <pthread.h>
@@ -16,13 +19,27 @@
 #include <time.h>
 
 #define MAX_THREADS 256
-#define DOTS (1L << 21)
+#define STEPS (1L << 21)
 #define AHEAD 4096 /* words from the data in use to the data that is prefetched */
+#define PAGE ((size_t)2 << 20)
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
+#define CHAINS 12 /* independent sums: latency times throughput, in registers of every width */
+
+typedef float vector __attribute__((vector_size(4 * LANES), may_alias));
+enum copying { MEMCPY, PLAIN, STREAM };
 
 static pthread_barrier_t barrier;
 static const int32_t *data;
+static int32_t *target;
 static size_t words;
 static int threads, repeats, prefetching;
+static enum copying way;
 static double (*times)[MAX_THREADS];
 static volatile int32_t sink[MAX_THREADS * 16];
 
@@ -47,6 +64,31 @@ static inline int32_t sum(const int32_t *x, size_t n, int prefetch) {
     return all;
 }
 
+static void copy(int32_t *to, const int32_t *from, size_t n) {
+    vector *t = (vector *)to;
+    const vector *f = (const vector *)from;
+    size_t count = n / LANES;
+    if (way == MEMCPY) {
+        memcpy(to, from, 4 * n);
+    } else if (way == PLAIN) {
+        for (size_t i = 0; i < count; i++) {
+            t[i] = f[i];
+            __asm__ volatile("" ::: "memory"); /* or it becomes a call of memcpy */
+        }
+    } else {
+        for (size_t i = 0; i < count; i++) {
+#if LANES == 16
+            _mm512_stream_ps((float *)(t + i), (__m512)f[i]);
+#elif LANES == 8
+            _mm256_stream_ps((float *)(t + i), (__m256)f[i]);
+#else
+            _mm_stream_ps((float *)(t + i), (__m128)f[i]);
+#endif
+        }
+        _mm_sfence();
+    }
+}
+
 static void *read_all(void *arg) {
     size_t me = (size_t)arg, part = words / threads / 128 * 128;
     for (int r = 0; r < repeats; r++) {
@@ -54,6 +96,39 @@ static void *read_all(void *arg) {
         double start = now();
         const int32_t *mine = data + me * part;
         sink[16 * me] = prefetching ? sum(mine, part, 1) : sum(mine, part, 0);
+        pthread_barrier_wait(&barrier);
+        times[r][me] = now() - start;
+    }
+    return NULL;
+}
+
+static void *copy_all(void *arg) {
+    size_t me = (size_t)arg, part = words / threads / 128 * 128;
+    for (int r = 0; r < repeats; r++) {
+        pthread_barrier_wait(&barrier);
+        double start = now();
+        copy(target + me * part, data + me * part, part);
+        pthread_barrier_wait(&barrier);
+        times[r][me] = now() - start;
+    }
+    return NULL;
+}
+
+static void *fma_all(void *arg) {
+    size_t me = (size_t)arg;
+    for (int r = 0; r < repeats; r++) {
+        vector acc[CHAINS], a, b;
+        for (int v = 0; v < LANES; v++) a[v] = 0.5f, b[v] = (float)(me + v);
+        __asm__ volatile("" : "+x"(a), "+x"(b));
+        for (int u = 0; u < CHAINS; u++) {
+            acc[u] = b;
+            __asm__ volatile("" : "+x"(acc[u])); /* so that no two chains are known to be equal */
+        }
+        pthread_barrier_wait(&barrier);
+        double start = now();
+        for (long i = 0; i < STEPS; i++)
+            for (int u = 0; u < CHAINS; u++) acc[u] = acc[u] * a + b;
+        for (int u = 0; u < CHAINS; u++) __asm__ volatile("" : "+x"(acc[u]));
         pthread_barrier_wait(&barrier);
         times[r][me] = now() - start;
     }
@@ -68,7 +143,7 @@ static void *dot_all(void *arg) {
         for (int u = 0; u < 16; u++) acc[u] = _mm512_set1_epi32(u);
         pthread_barrier_wait(&barrier);
         double start = now();
-        for (long i = 0; i < DOTS; i++)
+        for (long i = 0; i < STEPS; i++)
             for (int u = 0; u < 16; u++) acc[u] = _mm512_dpbusd_epi32(acc[u], a, b);
         pthread_barrier_wait(&barrier);
         times[r][me] = now() - start;
@@ -91,32 +166,60 @@ static void run(const char *name, void *(*body)(void *), double amount) {
     printf("\n");
 }
 
+/* BYTES of ones that begin a large page, in pages of the given kind; never freed. */
+static void *memory(size_t bytes, int large) {
+    void *start = mmap(NULL, bytes + 2 * PAGE, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED) exit(1);
+    start = (void *)(((uintptr_t)start + PAGE - 1) & ~(uintptr_t)(PAGE - 1));
+    madvise(start, bytes, large ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    return memset(start, 1, bytes);
+}
+
+static double moved(void) { return (double)(words / threads / 128 * 128 * 4 * threads); }
+
+static void measure_read(void) {
+    for (int large = 0; large < 2; large++) {
+        data = memory(4 * words, large);
+        prefetching = 0;
+        run(large ? "c_large_pages" : "c_small_pages", read_all, moved());
+        prefetching = 1;
+        run(large ? "c_large_pages_prefetch" : "c_small_pages_prefetch", read_all, moved());
+        munmap((void *)data, 4 * words);
+    }
+}
+
+static void measure_copy(void) {
+    static const char *const names[] = {"copy_memcpy", "copy_plain", "copy_stream"};
+    data = memory(4 * words, 1);
+    target = memory(4 * words, 1);
+    for (way = MEMCPY; way <= STREAM; way++) run(names[way], copy_all, 2 * moved());
+    munmap((void *)data, 4 * words);
+    munmap(target, 4 * words);
+}
+
 int main(int argc, char **argv) {
-    if (argc != 4) return 2;
-    size_t bytes = strtoull(argv[1], NULL, 10);
+    if (argc < 5) return 2;
+    words = strtoull(argv[1], NULL, 10) / 4;
     threads = atoi(argv[2]);
     repeats = atoi(argv[3]);
     if (threads < 1 || threads > MAX_THREADS || repeats < 1) return 2;
-    words = bytes / 4;
     times = malloc(repeats * sizeof *times);
     pthread_barrier_init(&barrier, NULL, threads);
-    for (int large = 0; large < 2; large++) {
-        void *memory = mmap(NULL, bytes + (4 << 20), PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (memory == MAP_FAILED) return 1;
-        char *start = (char *)(((uintptr_t)memory + (2 << 20) - 1) & ~(uintptr_t)((2 << 20) - 1));
-        madvise(start, bytes, large ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-        memset(start, 1, bytes);
-        data = (const int32_t *)start;
-        double amount = (double)(words / threads / 128 * 128 * 4 * threads);
-        prefetching = 0;
-        run(large ? "c_large_pages" : "c_small_pages", read_all, amount);
-        prefetching = 1;
-        run(large ? "c_large_pages_prefetch" : "c_small_pages_prefetch", read_all, amount);
-        munmap(memory, bytes + (4 << 20));
-    }
+    for (char **what = argv + 4; *what; what++) {
+        if (!strcmp(*what, "read")) {
+            measure_read();
+        } else if (!strcmp(*what, "copy")) {
+            measure_copy();
+        } else if (!strcmp(*what, "fma")) {
+            run("fma", fma_all, (double)LANES * CHAINS * STEPS * threads);
+        } else if (!strcmp(*what, "dot")) {
 #if defined(__AVX512VNNI__)
-    run("int8_dot", dot_all, 64.0 * 16 * DOTS * threads);
+            run("int8_dot", dot_all, 64.0 * 16 * STEPS * threads);
 #endif
+        } else {
+            return 2;
+        }
+    }
     return 0;
 }

@@ -1,7 +1,7 @@
-"""What the machine itself allows: read bandwidth, and int8 multiply-adds.
+"""What the machine itself allows: bandwidth of reading and of copying, multiply-adds.
 
-The bandwidth is measured by a loop function that relaxlab compiles, and by C (`limits.c`), which
-shows that the former is no worse than it need be.
+By C (`limits.c`). The bandwidth of reading is measured by a loop function that relaxlab compiles,
+too, which shows that it is no worse than it need be.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -63,8 +63,29 @@ class Read:
 """
 
 
+class CLimits:
+    """`limits.c`, compiled for this machine into `folder`, run on `threads` threads. `about` says
+    whether there is a C compiler; without one nothing is measured."""
+
+    def __init__(self, threads: int, folder: Path) -> None:
+        self._program = compile_c(folder)
+        self._threads = threads
+        self.about = {"c_compiler": self._program is not None}
+
+    def measure(
+        self, what: Sequence[str], size: int = 4, repeats: int = REPEATS
+    ) -> dict[str, float]:
+        """The best of some repetitions by name, see `limits.c`: bytes/s over `size` bytes, or
+        multiply-adds/s."""
+        if self._program is None:
+            return {}
+        command = [self._program, str(size), str(self._threads), str(repeats), *what]
+        lines = map(str.split, output_of(command).splitlines())
+        return {name: max(map(float, values)) for name, *values in lines}
+
+
 class Limits:
-    """Measures arrays of about `size` bytes, read by `threads` threads."""
+    """Measures arrays of about `size` bytes, read by `threads` threads, and int8 products."""
 
     def __init__(self, size: int, threads: int) -> None:
         self._main = relaxlab.compile(relaxlab.parse(_READ), threads=threads)["main"]
@@ -74,9 +95,8 @@ class Limits:
         if not np.array_equal(self._main(self._data), counting.sum(1, dtype=np.int32)):
             raise RuntimeError("the bandwidth loop computes wrong sums")
         self._folder = tempfile.TemporaryDirectory(prefix="relaxlab-limits-")
-        program = compile_c(Path(self._folder.name))
-        self._command = [program, str(size), str(threads), str(REPEATS)] if program else None
-        self.about = {"c_compiler": program is not None}
+        self._c, self._size = CLimits(threads, Path(self._folder.name)), size
+        self.about = self._c.about
 
     def measure(self) -> dict[str, float]:
         """The best of a few repetitions: bytes/s by name, and `int8_dot` in multiply-adds/s."""
@@ -86,10 +106,7 @@ class Limits:
             self._main(self._data)
             times.append(time.perf_counter() - start)
         found = {"relaxlab_large_pages_prefetch": self._data.nbytes / min(times)}
-        if self._command is not None:
-            for name, *values in map(str.split, output_of(self._command).splitlines()):
-                found[name] = max(map(float, values))
-        return found
+        return found | self._c.measure(("read", "dot"), self._size)
 
 
 def compile_c(folder: Path) -> str | None:

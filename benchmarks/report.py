@@ -106,7 +106,7 @@ def _heading(result: Result) -> str:
     )
 
 
-def _table(title: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(title: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     columns = list(zip(title, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
 
@@ -131,7 +131,7 @@ def _ratios(result: Result) -> str:
                 rows.append([f"{name} / best of {peers}", *cells])
     if not rows:
         return ""
-    return _table(["ratio in the same round: median (quartiles)", "decode", "prefill"], rows)
+    return table(["ratio in the same round: median (quartiles)", "decode", "prefill"], rows)
 
 
 def _percent(share: float | None) -> str:
@@ -154,7 +154,7 @@ def _contestants(result: Result) -> str:
         if done:
             rows.append([f"[{weights}]", *[""] * (len(title) - 1)])
             rows += [_contestant(result, name) for name in done]
-    return _table(title, rows)
+    return table(title, rows)
 
 
 def _contestant(result: Result, name: str) -> list[str]:
@@ -197,7 +197,7 @@ def _accuracy(result: Result) -> str:
         for f in result["contestants"].values()
         if "accuracy" in f
     )
-    return f"{_table(title, rows)}\n({positions} positions of a text; clear: a lead over 0.3)"
+    return f"{table(title, rows)}\n({positions} positions of a text; clear: a lead over 0.3)"
 
 
 def _limits(result: Result) -> str:

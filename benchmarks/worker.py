@@ -20,6 +20,10 @@ MODULES = {
     "OpenVINO": "contestants.openvino",
     "PyTorch": "contestants.pytorch",
     "Limits": "limits",
+    "RelaxlabKernels": "contestants.kernels.relaxlab",
+    "NumPyKernels": "contestants.kernels.numpy",
+    "PyTorchKernels": "contestants.kernels.pytorch",
+    "JAXKernels": "contestants.kernels.jax",
 }
 """Where each class is; `Limits` measures the machine instead of a model."""
 
@@ -50,6 +54,8 @@ def respond(contestant: Any, *, do: str, **request: Any) -> dict[str, Any]:
             file = request.pop("file")
             np.save(file, contestant.logits(**request))
             return {"file": file}
+        case "prepare" | "time" | "forget":  # of kernels
+            return getattr(contestant, do)(**request)
         case "measure":
             return contestant.measure()
         case "peak_rss_mb":

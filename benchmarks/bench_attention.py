@@ -1,0 +1,48 @@
+"""Causal attention of nine heads at symbolic lengths, one compilation, against PyTorch and JAX.
+
+    .venv/bin/python -m benchmarks.bench_attention --quick
+
+See README.md in this folder for what is measured.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from benchmarks.kernels import contest, program
+from benchmarks.kernels.cases import Case
+from benchmarks.kernels.table import Aim, aim_of_ratio
+
+ROWS = (contest.RELAXLAB, contest.PYTORCH, contest.JAX)
+LENGTHS = (1, 16, 64, 257, 512, 1024, 2048)
+KV_HEADS = (9, 3)
+
+
+def measure(
+    rows: Sequence[contest.Row], settings: contest.Settings, quick: bool
+) -> dict[str, Any]:
+    """Every head with keys and values of its own, then three heads sharing them."""
+    lengths = (1, 64, 257, 1024) if quick else LENGTHS
+    cases = [Case("attention", {"s": s, "kv": kv}) for kv in KV_HEADS for s in lengths]
+    return contest.run(rows, [cases], settings)
+
+
+def aims(result: Mapping[str, Any]) -> Iterable[Aim]:
+    for kv in KV_HEADS:
+
+        def wanted(case: Mapping[str, Any], kv: int = kv) -> bool:
+            return case["sizes"]["kv"] == kv
+
+        yield from aim_of_ratio(result, f"heads 9/{kv}, every length", 1.3, wanted)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; 1 if a contestant failed."""
+    title = "causal attention, 9 heads of 64, symbolic lengths"
+    return program.main("attention", title, ROWS, measure, aims, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

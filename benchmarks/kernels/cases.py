@@ -1,0 +1,174 @@
+"""The cases: what is computed, on which arrays, and how much work that is.
+
+Contestants live in environments of their own, so this module needs NumPy alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Sizes: TypeAlias = Mapping[str, int]
+
+HEADS, HEAD_DIM = 9, 64
+EPS = 1e-5
+BLOCK = 1 << 20
+"""Random numbers made; longer arrays repeat them."""
+SAMPLE = 200
+"""Rows compared with the reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One kernel at one size.
+
+    kind: a key of `KINDS`. sizes: the values of its symbols. constant: whether the last argument is
+    a weight, which may be repacked before the measurement. planned: whether the result goes into
+    memory that exists before. limit: what bounds it, "fma", "copy" or "read".
+    """
+
+    kind: str
+    sizes: Sizes
+    constant: bool = False
+    planned: bool = False
+    limit: Literal["fma", "copy", "read"] = "fma"
+
+    @property
+    def name(self) -> str:
+        """As it is called in results: unique in a run."""
+        sizes = " ".join(f"{k}={v}" for k, v in self.sizes.items())
+        return f"{self.kind}{', constant' if self.constant else ''} {sizes}"
+
+    @property
+    def work(self) -> float:
+        """Floating-point operations, or, for what memory bounds, bytes read and written."""
+        kind = KINDS[self.kind]
+        return kind.flops(self.sizes) if self.limit == "fma" else kind.bytes(self.sizes)
+
+    def request(self) -> dict[str, Any]:
+        """As a JSON object, `Case(**request)` being the way back."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is computed.
+
+    shapes: of the arguments. reference: the result in float64. flops, bytes: the work that cannot
+    be avoided: additions and multiplications of products, each argument read once and the result
+    written once.
+    """
+
+    shapes: Callable[[Sizes], list[tuple[int, ...]]]
+    reference: Callable[..., Array]
+    flops: Callable[[Sizes], float] = lambda s: math.nan
+    result: Callable[[Sizes], tuple[int, ...]] = lambda s: ()
+
+    def bytes(self, sizes: Sizes) -> float:
+        shapes = [*self.shapes(sizes), self.result(sizes)]
+        return 4.0 * sum(math.prod(shape) for shape in shapes)
+
+
+def inputs(case: Case) -> list[Array]:
+    """The float32 arguments, the same in every process."""
+    found: list[Array] = []
+    for number, shape in enumerate(KINDS[case.kind].shapes(case.sizes)):
+        size = math.prod(shape)
+        block = np.random.default_rng(number).standard_normal(min(size, BLOCK), np.float32)
+        found.append(np.resize(block, shape) if size > BLOCK else block.reshape(shape))
+    return found
+
+
+def error_of(case: Case, got: Array) -> float:
+    """The largest difference from the reference, relative to its largest value. Of many independent
+    rows some are compared."""
+    arrays = inputs(case)
+    rows = case.sizes.get("n", 0) if case.limit != "fma" else 0
+    if rows > SAMPLE:
+        chosen = np.linspace(0, rows - 1, SAMPLE).astype(int)
+        arrays = [x[chosen] if len(x) == rows else x for x in arrays]
+        got = got[chosen]
+    want = KINDS[case.kind].reference(*(x.astype(np.float64) for x in arrays))
+    if got.shape != want.shape:
+        raise ValueError(f"{case.name}: shape {got.shape} instead of {want.shape}")
+    return float(np.abs(got - want).max() / np.abs(want).max())
+
+
+# --- What is computed, in NumPy -----------------------------------------------------------------
+
+
+def _erf(x: Array) -> Array:
+    return np.vectorize(math.erf, otypes=[np.float64])(x)
+
+
+def gelu(x: Array) -> Array:
+    return x * 0.5 * (1 + _erf(x / math.sqrt(2)))
+
+
+def softmax(x: Array) -> Array:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def layer_norm(x: Array, weight: Array, bias: Array) -> Array:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + EPS) * weight + bias
+
+
+def rms_norm(x: Array, weight: Array) -> Array:
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + EPS) * weight
+
+
+def attention(q: Array, k: Array, v: Array) -> Array:
+    """Causal; q (1, s, heads, d), k and v (1, s, kv_heads, d), heads in equal groups."""
+    group = q.shape[2] // k.shape[2]
+    k, v = (np.repeat(x, group, axis=2) for x in (k, v))
+    scores = np.einsum("bihd,bjhd->bhij", q, k, optimize=True) / math.sqrt(q.shape[-1])
+    scores[..., np.triu(np.ones(scores.shape[-2:], bool), 1)] = -np.inf
+    return np.einsum("bhij,bjhd->bihd", softmax(scores), v, optimize=True)
+
+
+def _rows(s: Sizes) -> tuple[int, ...]:
+    return s["n"], s["d"]
+
+
+def _attention_shapes(s: Sizes) -> list[tuple[int, ...]]:
+    shape = (1, s["s"])
+    return [(*shape, HEADS, HEAD_DIM), *[(*shape, s.get("kv", HEADS), HEAD_DIM)] * 2]
+
+
+KINDS: Mapping[str, Kind] = {
+    "gemm": Kind(
+        lambda s: [(s["m"], s["k"]), (s["k"], s["n"])],
+        lambda a, b: a @ b,
+        flops=lambda s: 2.0 * s["m"] * s["n"] * s["k"],
+    ),
+    "matmul+bias+gelu": Kind(
+        lambda s: [(s["m"], s["k"]), (s["n"],), (s["k"], s["n"])],
+        lambda a, bias, b: gelu(a @ b + bias),
+        flops=lambda s: 2.0 * s["m"] * s["n"] * s["k"],
+    ),
+    "attention": Kind(
+        _attention_shapes,
+        attention,
+        # Two products over the positions that are not masked.
+        flops=lambda s: 2.0 * HEADS * HEAD_DIM * s["s"] * (s["s"] + 1),
+    ),
+    "softmax": Kind(lambda s: [_rows(s)], softmax, result=_rows),
+    "layer norm": Kind(lambda s: [_rows(s), (s["d"],), (s["d"],)], layer_norm, result=_rows),
+    "rms norm": Kind(lambda s: [_rows(s), (s["d"],)], rms_norm, result=_rows),
+    # A low-rank update, as of an adapted linear layer, and the norm of what it is added to.
+    "rms norm(a@b + x)": Kind(
+        lambda s: [_rows(s), (s["n"], s["r"]), (s["r"], s["d"]), (s["d"],)],
+        lambda x, a, b, weight: rms_norm(a @ b + x, weight),
+        result=_rows,
+    ),
+    "gelu(x)*x + 1": Kind(lambda s: [_rows(s)], lambda x: gelu(x) * x + 1, result=_rows),
+    "row sum": Kind(lambda s: [_rows(s)], lambda x: x.sum(-1), result=lambda s: (s["n"],)),
+    "row max": Kind(lambda s: [_rows(s)], lambda x: x.max(-1), result=lambda s: (s["n"],)),
+}

@@ -1,0 +1,210 @@
+"""Contestants take turns over cases, round after round."""
+
+from __future__ import annotations
+
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import machine
+from benchmarks.kernels.cases import KINDS, Case, error_of
+from benchmarks.limits import CLimits
+from benchmarks.process import ROOT, Worker, WorkerFailed
+
+CORE = Path(sys.executable)
+REFERENCE = ROOT / ".venv-reference" / "bin" / "python"
+PAUSE_S = 0.3
+"""Between turns: idle threads of the last contestant stop spinning."""
+CHECKED = 64 << 20
+"""Bytes: results of larger cases are not compared, they come from the same programs."""
+LEAST = 1 << 16
+"""Bytes that the bandwidth is measured with at least."""
+TOLERANCE = 1e-4
+"""Of the largest value of the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A contestant: the class of its worker and what that is given."""
+
+    name: str
+    worker: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ours(self) -> bool:
+        return self.worker == "RelaxlabKernels"
+
+    @property
+    def python(self) -> Path:
+        return CORE if self.ours else REFERENCE
+
+
+RELAXLAB = Row("relaxlab", "RelaxlabKernels")
+NUMPY = Row("NumPy", "NumPyKernels")
+PYTORCH = Row("PyTorch", "PyTorchKernels")
+COMPILED = Row("torch.compile", "PyTorchKernels", {"compiled": True})
+JAX = Row("JAX", "JAXKernels")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """threads: of every contestant. rounds: turns of each. seconds: of a case in a turn. fresh:
+    whether nothing that was compiled before this run may be found."""
+
+    threads: int = 2
+    rounds: int = 7
+    seconds: float = 0.15
+    fresh: bool = True
+
+    def quick(self) -> Settings:
+        return replace(self, rounds=2, seconds=0.05, fresh=False)
+
+
+def environment(settings: Settings, folder: Path) -> dict[str, str]:
+    """Variables of every contestant's process: as many threads for all, large pages for all."""
+    threads = dict.fromkeys(
+        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(settings.threads)
+    )
+    caches = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")} if settings.fresh else {}
+    return threads | caches | {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(
+    rows: Sequence[Row], groups: Sequence[Sequence[Case]], settings: Settings
+) -> dict[str, Any]:
+    """Everything, as one JSON object. The cases of a group are prepared together, and what one turn
+    measures are all of them; their arrays are dropped before the next group."""
+    started = time.monotonic()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relaxlab-bench-")))
+        contest = Contest(rows, settings, folder, stack)
+        cases = [found for group in groups for found in contest.measure(group)]
+    return {
+        "machine": machine.describe(),
+        "settings": asdict(settings) | {"seconds_in_all": time.monotonic() - started},
+        "contestants": contest.about,
+        "ours": [row.name for row in rows if row.ours],
+        "cases": cases,
+        "busy_cores": contest.busy_cores,
+    }
+
+
+class Contest:
+    """The workers. `about`: what each says of itself, or its error. One that fails takes no further
+    part in the cases of its group."""
+
+    def __init__(
+        self, rows: Sequence[Row], settings: Settings, folder: Path, stack: ExitStack
+    ) -> None:
+        self._settings, self._folder, self._stack = settings, folder, stack
+        self._limits = CLimits(settings.threads, folder)
+        self._rows = {row.name: row for row in rows}
+        self._workers: dict[str, Worker] = {}
+        self.about: dict[str, Any] = {}
+        self.busy_cores: list[float] = []
+        for name in self._rows:
+            self._start(name)
+
+    def _start(self, name: str) -> None:
+        say(f"{name}: start")
+        row = self._rows[name]
+        options = {"threads": self._settings.threads, **row.options}
+        variables = environment(self._settings, self._folder)
+        try:
+            worker = Worker(row.python, row.worker, options, variables)
+        except WorkerFailed as error:
+            self._fail(name, error)
+        else:
+            self._stack.callback(worker.close)
+            self._workers[name] = worker
+            self.about[name] = dict(worker.about)
+
+    def _fail(self, name: str, error: WorkerFailed) -> None:
+        self._workers.pop(name, None)
+        self.about.setdefault(name, {})["error"] = str(error)
+        say(f"{name}: {error}")
+
+    def measure(self, group: Sequence[Case]) -> list[dict[str, Any]]:
+        """What was found out about each case."""
+        results = {
+            case.name: {**case.request(), "name": case.name, "work": case.work, "limits": []}
+            | {"contestants": {}}
+            for case in group
+        }
+        for name in list(self._workers):
+            self._prepare(name, group, results)
+        for number in range(self._settings.rounds):
+            say(f"round {number + 1} of {self._settings.rounds}")
+            self._measure_limits(group, results)
+            names = list(self._workers)
+            shift = number % max(1, len(names))  # nobody always follows the same other
+            for name in names[shift:] + names[:shift]:
+                self.busy_cores.append(machine.busy_cores(lambda: time.sleep(PAUSE_S))[0])
+                self._turn(name, results)
+        for name in list(self._workers):
+            self._ask(name, "forget")
+        return list(results.values())
+
+    def _ask(self, name: str, do: str, **request: Any) -> dict[str, Any] | None:
+        """The answer, or None when the worker failed."""
+        try:
+            return self._workers[name].ask(do, **request)
+        except WorkerFailed as error:
+            self._fail(name, error)
+            return None
+
+    def _prepare(
+        self, name: str, group: Sequence[Case], results: Mapping[str, dict[str, Any]]
+    ) -> None:
+        say(f"{name}: prepare {', '.join(dict.fromkeys(case.kind for case in group))}")
+        for case in group:
+            file = self._folder / "result.npy" if _largest(case) <= CHECKED else None
+            path = None if file is None else str(file)
+            found = self._ask(name, "prepare", case=case.request(), file=path)
+            if found is None:
+                return
+            if file is not None:
+                found["error"] = error_of(case, np.load(file))
+                if not found["error"] < TOLERANCE:
+                    raise RuntimeError(f"{name}: {case.name} is wrong by {found['error']:.1e}")
+            results[case.name]["contestants"][name] = found | {"seconds": []}
+
+    def _measure_limits(
+        self, group: Sequence[Case], results: Mapping[str, dict[str, Any]]
+    ) -> None:
+        """Work per second that the machine allows: floating-point operations or bytes."""
+        known: dict[object, float] = {}
+        for case in group:
+            size = 4 if case.limit == "fma" else max(_largest(case), LEAST)
+            key = case.limit, size
+            if key not in known:
+                found = self._limits.measure((case.limit,), size, 3 if size > CHECKED else 15)
+                if not found:  # no C compiler
+                    return
+                factor = 2 if case.limit == "fma" else 1  # a multiply-add is two operations
+                known[key] = factor * max(found.values())
+            results[case.name]["limits"].append(known[key])
+
+    def _turn(self, name: str, results: Mapping[str, dict[str, Any]]) -> None:
+        names = [n for n, found in results.items() if name in found["contestants"]]
+        times = self._ask(name, "time", names=names, seconds=self._settings.seconds)
+        for case, seconds in (times or {}).items():
+            results[case]["contestants"][name]["seconds"].append(seconds)
+
+
+def _largest(case: Case) -> int:
+    """The bytes of its largest argument."""
+    return 4 * max(math.prod(shape) for shape in KINDS[case.kind].shapes(case.sizes))

@@ -1,0 +1,140 @@
+"""Results of kernels as text: ratios first, then shares of what the machine can do."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from benchmarks.report import QUIET, Spread, table
+
+Result = Mapping[str, Any]
+Aim = tuple[str, str, bool]
+"""What was aimed at, what was measured, and whether that is enough."""
+
+
+def speeds(case: Result, name: str) -> list[float]:
+    """Work per second, one value per round; empty for who did not take part."""
+    found = case["contestants"].get(name)
+    return [] if found is None else [case["work"] / s for s in found["seconds"]]
+
+
+def peers_of(result: Result, case: Result) -> list[str]:
+    """Who else has finished this case."""
+    return [n for n in case["contestants"] if n not in result["ours"] and speeds(case, n)]
+
+
+def ratio(result: Result, case: Result, name: str) -> Spread | None:
+    """To the best peer of the same round; None without peers."""
+    mine, peers = speeds(case, name), [speeds(case, p) for p in peers_of(result, case)]
+    rounds = list(zip(mine, *peers, strict=False))
+    if not peers or not rounds:
+        return None
+    return Spread.of([own / max(others) for own, *others in rounds])
+
+
+def best_peer(result: Result, case: Result) -> str:
+    """Who has the highest median."""
+    return max(peers_of(result, case), key=lambda n: statistics.median(speeds(case, n)))
+
+
+def share(case: Result, name: str) -> float | None:
+    """Of what the machine can do: the median over the rounds."""
+    values = [v / most for v, most in zip(speeds(case, name), case["limits"], strict=False)]
+    return statistics.median(values) if values else None
+
+
+def heading(result: Result) -> str:
+    m, s = result["machine"], result["settings"]
+    busy = statistics.mean(result["busy_cores"] or [0.0])
+    noise = "quiet" if busy < QUIET else "NOISY: timings mean little"
+    versions = ", ".join(
+        f"{name} {about.get('version', 'FAILED')}" for name, about in result["contestants"].items()
+    )
+    return (
+        f"{m['cpu']}, {m['cores']} cores, {m['memory_gb']} GB, {m['system']}; {m['date']}\n"
+        f"commit {m['commit']}; {s['threads']} threads; {s['rounds']} rounds of {s['seconds']} s; "
+        f"{versions}\n"
+        f"cores busy with other things during pauses: {busy:.2f} ({noise}); "
+        f"the run took {s['seconds_in_all']:.0f} s"
+    )
+
+
+def render(result: Result, aims: Iterable[Aim] = ()) -> str:
+    """The whole report: one row per case."""
+    parts = [heading(result)]
+    for limit, unit, what in (
+        ("fma", "GFLOP/s", "measured multiply-add peak"),
+        ("copy", "GB/s", "measured bandwidth of copying"),
+        ("read", "GB/s", "measured bandwidth of reading"),
+    ):
+        cases = [c for c in result["cases"] if c["limit"] == limit]
+        if cases:
+            parts.append(_cases(result, cases, unit, what))
+    parts += [aims_text(aims), failures(result)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _cases(result: Result, cases: Sequence[Result], unit: str, what: str) -> str:
+    names = list(dict.fromkeys(n for c in cases for n in c["contestants"]))
+    title = ["relaxlab", "to best peer", "best", "of limit", "limit", *names, "compile s"]
+    rows = [_row(result, case, name, names) for case in cases for name in result["ours"]]
+    return f"{unit}, medians over the rounds; limit: {what}\n{table(title, rows)}"
+
+
+def _row(result: Result, case: Result, ours: str, names: Sequence[str]) -> list[str]:
+    found = ratio(result, case, ours)
+    part = share(case, ours)
+    own = case["contestants"].get(ours)
+    return [
+        case["name"],
+        "–" if found is None else f"{found.text(2)}x",
+        "–" if found is None else best_peer(result, case),
+        "–" if part is None else f"{part:.0%}",
+        f"{statistics.median(case['limits']) / 1e9:.1f}" if case["limits"] else "–",
+        *(
+            f"{statistics.median(found) / 1e9:.1f}" if (found := speeds(case, n)) else "–"
+            for n in names
+        ),
+        "–" if own is None else f"{own['compile_s']:.1f}",
+    ]
+
+
+def aims_text(aims: Iterable[Aim]) -> str:
+    lines = [f"  {'met   ' if met else 'MISSED'}  {text}: {value}" for text, value, met in aims]
+    return "\n".join(["aims", *lines]) if lines else ""
+
+
+def failures(result: Result) -> str:
+    failed = {n: about["error"] for n, about in result["contestants"].items() if "error" in about}
+    return "\n".join(f"{name} FAILED: {error.splitlines()[0]}" for name, error in failed.items())
+
+
+def aim_of_ratio(
+    result: Result, text: str, at_least: float, wanted: Callable[[Result], bool]
+) -> Iterable[Aim]:
+    """That the median ratio of every case of `wanted` is at least so much; names the worst."""
+    for name in result["ours"]:
+        found = [
+            (spread.median, case["name"])
+            for case in result["cases"]
+            if wanted(case) and (spread := ratio(result, case, name)) is not None
+        ]
+        if found:
+            worst, case = min(found)
+            yield f"{text}: {at_least}x", f"{worst:.2f}x at {case}", worst >= at_least
+
+
+def aim_of_share(
+    result: Result, text: str, at_least: float, wanted: Callable[[Result], bool]
+) -> Iterable[Aim]:
+    """That every case of `wanted` reaches this share of the limit; names the worst."""
+    for name in result["ours"]:
+        found = [
+            (part, case["name"])
+            for case in result["cases"]
+            if wanted(case) and (part := share(case, name)) is not None
+        ]
+        if found:
+            worst, case = min(found)
+            yield f"{text}: {at_least:.0%}", f"{worst:.0%} at {case}", worst >= at_least

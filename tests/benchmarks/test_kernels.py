@@ -1,0 +1,191 @@
+"""The benchmarks of kernels run at tiny sizes without peers, and compute what they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import bench_attention, bench_chains, bench_gemm
+from benchmarks.kernels import chart, contest, program, table
+from benchmarks.kernels.cases import KINDS, Case, error_of, inputs
+from benchmarks.limits import CLimits
+
+TINY: list[tuple[Any, dict[str, Any]]] = [
+    (bench_gemm, {"LENGTHS": (1, 3), "WIDTH": 16}),
+    (bench_chains, {"IN_CACHE": 5, "BEYOND": 7, "WIDTH": 24}),
+    (bench_attention, {"LENGTHS": (1, 17)}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("module", "sizes"), TINY, ids=[m.__name__ for m, _ in TINY])
+def test_a_run_without_peers(
+    module: Any,
+    sizes: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in sizes.items():
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(contest, "PAUSE_S", 0.01)
+    quick = contest.Settings(1, 2, 0.001, fresh=False)
+    monkeypatch.setattr(program, "Settings", lambda threads: quick)
+    output = tmp_path / "new" / "result.json"
+    assert module.main(["--only", "relaxlab", "--output", str(output)]) == 0
+    result = json.loads(output.read_text("utf-8"))
+    shown = capsys.readouterr().out
+    assert len(result["cases"]) >= 4
+    for case in result["cases"]:
+        assert case["name"] in shown
+        found = case["contestants"]["relaxlab"]
+        assert len(found["seconds"]) == 2 and found["error"] < 1e-5
+        assert table.ratio(result, case, "relaxlab") is None  # nobody to compare with
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_every_kind_agrees_with_its_reference(kind: str) -> None:
+    from benchmarks.contestants.kernels.relaxlab import RelaxlabKernels
+
+    sizes = {"m": 3, "n": 6, "k": 5, "d": 7, "r": 2, "s": 4, "kv": 3}
+    planned = KINDS[kind].result(sizes) != ()
+    case = Case(kind, sizes, planned=planned)
+    run, fetch = RelaxlabKernels(1).make(case, inputs(case))
+    run()
+    got = fetch()
+    assert error_of(case, got) < 1e-5
+    got.flat[-1] += 1
+    assert error_of(case, got) > 1e-3
+
+
+def test_a_constant_argument_may_be_repacked() -> None:
+    from benchmarks.contestants.kernels.relaxlab import RelaxlabKernels, script
+
+    case = Case("gemm", {"m": 3, "n": 16, "k": 8}, constant=True)
+    assert '"num_input": 1' in script(case)
+    run, fetch = RelaxlabKernels(1).make(case, inputs(case))
+    run()
+    assert error_of(case, fetch()) < 1e-5
+
+
+def test_a_program_that_serves_all_sizes() -> None:
+    from benchmarks.contestants.kernels.relaxlab import script
+
+    texts = {script(Case("gemm", {"m": m, "n": 4, "k": 4})) for m in (1, 2, 3)}
+    assert len(texts) == 1
+
+
+def test_rows_are_sampled() -> None:
+    case = Case("row sum", {"n": 1000, "d": 3}, limit="read")
+    (x,) = inputs(case)
+    want = x.astype(np.float64).sum(-1)
+    assert error_of(case, want) < 1e-12
+    want[-1] += 1
+    assert error_of(case, want) > 0.01  # the last row is always among them
+
+
+def test_the_work_of_a_case() -> None:
+    assert Case("gemm", {"m": 2, "n": 3, "k": 5}).work == 60
+    assert Case("softmax", {"n": 4, "d": 8}, limit="copy").work == 2 * 4 * 8 * 4
+    assert Case("row sum", {"n": 4, "d": 8}, limit="read").work == (4 * 8 + 4) * 4
+    # two products for the 1 + 2 + 3 pairs that a causal mask leaves, multiply and add
+    assert Case("attention", {"s": 3}).work == 2 * 2 * 6 * 9 * 64
+
+
+def test_large_inputs_are_random_and_the_same_everywhere() -> None:
+    case = Case("softmax", {"n": 5000, "d": 300}, limit="copy")
+    (x,), (y,) = inputs(case), inputs(case)
+    assert x.shape == (5000, 300) and x.dtype == np.float32
+    np.testing.assert_array_equal(x, y)
+    assert abs(float(x.mean())) < 0.01 and abs(float(x.std()) - 1) < 0.01
+
+
+def result_of(seconds: dict[str, list[float]], limits: list[float]) -> dict[str, Any]:
+    case = Case("gemm", {"m": 1, "n": 10, "k": 10}).request() | {"name": "the case", "work": 200.0}
+    found = {name: {"seconds": s, "compile_s": 1.0} for name, s in seconds.items()}
+    return {
+        "cases": [case | {"limits": limits, "contestants": found}],
+        "ours": ["relaxlab"],
+        "contestants": {name: {"version": "1"} for name in seconds},
+        "busy_cores": [0.0],
+        "settings": {"threads": 2, "rounds": 3, "seconds": 1, "seconds_in_all": 1.0},
+        "machine": {"cpu": "", "cores": 2, "memory_gb": 1, "system": "", "date": "", "commit": ""},
+    }
+
+
+def test_ratios_are_to_the_best_peer_of_each_round() -> None:
+    times = {"relaxlab": [1.0, 2.0, 4.0], "a": [2.0, 9.0, 9.0], "b": [9.0, 2.0, 1.0]}
+    result = result_of(times, [400.0, 400.0, 400.0])
+    (case,) = result["cases"]
+    found = table.ratio(result, case, "relaxlab")
+    assert found is not None and found.median == 1.0  # of 2/1, 2/2, 1/4
+    assert table.best_peer(result, case) == "b"
+    assert table.share(case, "relaxlab") == pytest.approx(0.25)  # 200/2 of 400
+
+    def everything(case: Any) -> bool:
+        return True
+
+    def nothing(case: Any) -> bool:
+        return False
+
+    aims: list[tuple[Callable[..., Any], float, bool]] = [
+        (table.aim_of_ratio, 1.0, True),
+        (table.aim_of_ratio, 1.1, False),
+        (table.aim_of_share, 0.25, True),
+        (table.aim_of_share, 0.3, False),
+    ]
+    for aim, least, met in aims:
+        assert [m for _, _, m in aim(result, "text", least, everything)] == [met]
+        assert list(aim(result, "text", least, nothing)) == []
+    shown = table.render(result, table.aim_of_ratio(result, "text", 1.1, everything))
+    assert "MISSED" in shown and "1.00 (0.62–1.50)x" in shown
+
+
+def test_without_a_limit_there_is_no_share() -> None:
+    (case,) = result_of({"relaxlab": [1.0]}, [])["cases"]
+    assert table.share(case, "relaxlab") is None
+
+
+def test_a_contestant_that_cannot_start_takes_no_part(tmp_path: Path) -> None:
+    class Absent(contest.Row):
+        @property
+        def python(self) -> Path:
+            return tmp_path / "nowhere"
+
+    with ExitStack() as stack:
+        found = contest.Contest([Absent("x", "JAXKernels")], contest.Settings(), tmp_path, stack)
+        assert found.measure([]) == []
+        assert "cannot be run" in found.about["x"]["error"]
+
+
+def test_a_wrong_result_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contest, "error_of", lambda case, got: 0.5)
+    with (
+        ExitStack() as stack,
+        pytest.raises(RuntimeError, match=r"relaxlab: gemm m=1 n=4 k=4 is wrong by 5\.0e-01"),
+    ):
+        runners = contest.Contest([contest.RELAXLAB], contest.Settings(1), tmp_path, stack)
+        runners.measure([Case("gemm", {"m": 1, "n": 4, "k": 4})])
+
+
+def test_the_chart(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    result = result_of({"relaxlab": [1.0, 2.0], "peer": [2.0, 3.0]}, [1.0])
+    assert chart.draw(result, "a title", tmp_path / "chart.svg")
+    text = (tmp_path / "chart.svg").read_text("utf-8")
+    assert "<svg" in text and "a title" in text
+
+
+def test_limits_in_c(tmp_path: Path) -> None:
+    limits = CLimits(2, tmp_path)
+    if not limits.about["c_compiler"]:
+        pytest.skip("no C compiler")
+    found = limits.measure(("read", "copy", "fma"), 1 << 20, 2)
+    assert {"c_large_pages", "copy_memcpy", "copy_plain", "copy_stream", "fma"} <= set(found)
+    assert all(value > 1e6 for value in found.values())
