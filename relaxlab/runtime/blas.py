@@ -36,6 +36,16 @@ def load_blas() -> ctypes.CDLL:
 
     Raises BlasNotFound with what to install.
     """
+    library = _load_with_one_thread(blas_path())
+    for name in GEMM.values():
+        address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+        assert address is not None
+        add_symbol(name, address)
+    return library
+
+
+def blas_path() -> Path:
+    """The file of the library. Raises BlasNotFound with what to install."""
     try:
         wheel = import_module("scipy_openblas64")
     except ModuleNotFoundError:
@@ -46,12 +56,7 @@ def load_blas() -> ctypes.CDLL:
     paths = [p for p in folder.glob("libscipy_openblas64_*") if p.suffix in (".so", ".dylib")]
     if not paths:
         raise BlasNotFound(f"there is no libscipy_openblas64_ in {folder}")
-    library = _load_with_one_thread(paths[0])
-    for name in GEMM.values():
-        address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-        assert address is not None
-        add_symbol(name, address)
-    return library
+    return paths[0]
 
 
 def _load_with_one_thread(path: Path) -> ctypes.CDLL:

@@ -68,8 +68,9 @@ class Executable:
         code: Code | None = None,
     ) -> None:
         """code: where the machine code is; None: the artifact's own is loaded."""
-        load_openmp()
-        if set(artifact.externs) & set(GEMM.values()):
+        if code is None:
+            load_openmp()
+        if code is None and set(artifact.externs) & set(GEMM.values()):
             load_blas()
         self.artifact, self.target, self.from_cache = artifact, target, from_cache
         self.threads = default_threads() if threads is None else threads

@@ -4,10 +4,8 @@ The code of the program is emitted once more, position independent, and linked w
 source that checks arguments as `Executable` does. The system's C compiler does the linking: it is
 the one linker that knows where the system keeps its C library.
 
-Threads come from libgomp, GCC's OpenMP runtime, by its file's name: it is part of nearly every
-Linux system, and in a process that has another runtime loaded already (Clang's libomp, Intel's
-libiomp5) the dynamic linker takes the same functions from that one. What is linked against is a
-stand-in made on the spot, so that neither its development files nor its symbols' versions matter.
+Threads are the library's own (c/team.c), so that it needs no OpenMP runtime and does not spin like
+one. A program that calls BLAS takes a copy of it along, and finds it where the library is.
 """
 
 from __future__ import annotations
@@ -34,6 +32,7 @@ from relaxlab.codegen.artifact import Artifact
 from relaxlab.codegen.llvm.jit import compile_shared
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
 from relaxlab.runtime.arguments import count_leaves, leaves_of
+from relaxlab.runtime.blas import GEMM, blas_path
 from relaxlab.runtime.export_source import (
     FIXED,
     GIVEN,
@@ -45,6 +44,7 @@ from relaxlab.runtime.export_source import (
     header_text,
     source_text,
     taken_names,
+    template,
 )
 from relaxlab.runtime.openmp import SYMBOLS
 from relaxlab.runtime.params_file import MAX_NDIM, layout_of, write_params
@@ -101,9 +101,14 @@ def _write(
     )
     (work / header.name).write_text(header_text(library), encoding="utf-8")
     (work / "library.c").write_text(source_text(library), encoding="utf-8")
+    (work / "team.c").write_text(template("team.c"), encoding="utf-8")
     (work / "code.o").write_bytes(code)
-    _link(work, path.name, library.prefix)
-    return (*([params] if arrays else []), header, path)
+    extra = [work / blas_path().name] if _calls_blas(exe.artifact) else []
+    for file in extra:
+        shutil.copyfile(blas_path(), file)
+    _link(work, path.name, library.prefix, extra)
+    beside = (path.with_name(file.name) for file in extra)
+    return (*([params] if arrays else []), *beside, header, path)
 
 
 # -- what is exported ------------------------------------------------------------------------------
@@ -134,8 +139,7 @@ def _check(exe: Executable, path: Path) -> None:
     if unknown:
         raise ExportError(
             f"the program calls the C function `{unknown[0]}`, which is in none of the libraries "
-            "that an exported one uses (libc, libm, libgomp); replace the call by a loop function; "
-            "for BLAS, compile without it"
+            "that an exported one uses (libc, libm, BLAS); replace the call by a loop function"
         )
     _check_names(artifact, c_identifier(path.stem))
 
@@ -153,11 +157,16 @@ _OPERATOR = "relaxlab.operator"
 
 def _is_known(function: str) -> bool:
     libraries = (ctypes.CDLL(name) for name in ("libc.so.6", "libm.so.6"))
-    return function in SYMBOLS or any(hasattr(library, function) for library in libraries)
+    ours = (*SYMBOLS, *GEMM.values())
+    return function in ours or any(hasattr(library, function) for library in libraries)
+
+
+def _calls_blas(artifact: Artifact) -> bool:
+    return bool(set(artifact.externs) & set(GEMM.values()))
 
 
 def _check_names(artifact: Artifact, prefix: str) -> None:
-    seen, taken = dict[str, str](), taken_names()
+    seen, taken = dict[str, str](), {*taken_names(), *SYMBOLS}
     for info in artifact.functions:
         name = c_identifier(info.name)
         other = seen.setdefault(name, info.name)
@@ -268,18 +277,19 @@ def find_compiler() -> list[str]:
     )
 
 
-def _link(work: Path, name: str, prefix: str) -> None:
-    """Make `name` of library.c and code.o in the folder `work`."""
+def _link(work: Path, name: str, prefix: str, beside: Sequence[Path]) -> None:
+    """Make `name` of library.c, team.c and code.o in the folder `work`, and of the libraries
+    `beside` it. It is never unloaded, as its threads may be waiting in it."""
     compiler = find_compiler()
-    (work / "stand_in.c").write_text("".join(f"void {s}(void) {{}}\n" for s in SYMBOLS))
     (work / "exports").write_text(
         f"{{ global: {prefix}_*; relaxlab_description; relaxlab_entry; local: *; }};\n"
     )
-    shared = [*compiler, "-shared", "-fPIC", "-O2"]
-    _run(work, [*shared, "-Wl,-soname,libgomp.so.1", "-o", "libgomp.so.1", "stand_in.c"])
     options = [f"-Wl,-soname,{name}", "-Wl,--version-script,exports", "-Wl,-z,defs"]
-    inputs = ["library.c", "code.o", "libgomp.so.1", "-lm", "-ldl"]
-    _run(work, [*shared, "-std=gnu11", *options, "-o", name, *inputs])
+    options += ["-Wl,-z,nodelete", "-Wl,-rpath,$ORIGIN"]
+    inputs = ["library.c", "team.c", "code.o", *(file.name for file in beside)]
+    inputs += ["-lm", "-ldl", "-lpthread"]
+    shared = [*compiler, "-shared", "-fPIC", "-O2", "-std=gnu11"]
+    _run(work, [*shared, *options, "-o", name, *inputs])
 
 
 def _run(work: Path, command: list[str]) -> None:

@@ -119,15 +119,16 @@ def source_text(library: Library) -> str:
 
 def taken_names() -> set[str]:
     """Names that the library's own C text uses."""
-    return set(re.findall(r"\w+", _template("library.c")))
+    return set(re.findall(r"\w+", template("library.c")))
 
 
-def _template(name: str) -> str:
+def template(name: str) -> str:
+    """A file of the folder c, with its gaps."""
     return files("relaxlab.runtime").joinpath("c", name).read_text(encoding="utf-8")
 
 
-def _fill(template: str, library: Library, **parts: str) -> str:
-    text = _template(template)
+def _fill(name: str, library: Library, **parts: str) -> str:
+    text = template(name)
     parts |= {"stem": library.stem, "prefix": library.prefix}
     return re.sub(r"@(\w+)@", lambda m: parts[m[1]], text)
 
@@ -168,6 +169,7 @@ def _tables(library: Library) -> str:
         "N_ARENAS": artifact.arenas,
         "N_FUNCTIONS": len(library.plans),
         "N_DTYPES": len(DTYPES),
+        "CALLS_BLAS": int(any("cblas" in name for name in artifact.externs)),
         "BLOCK_HEADER": BLOCK_HEADER,
         "CONTEXT_WORDS": len(CONTEXT),
         **{f"CONTEXT_{name}": i for i, name in enumerate(CONTEXT)},

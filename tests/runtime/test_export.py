@@ -393,8 +393,11 @@ def test_places_that_cannot_be_written(plain: Executable, tmp_path: Path) -> Non
     assert "Not a directory" in exporting(plain, file / "model.so")
     (tmp_path / "taken.so").mkdir()
     assert exporting(plain, tmp_path / "taken.so").endswith(": taken.so is a folder")
+    if sys.platform == "linux":
+        nobody = Path("/proc/model.so")  # where not even root may write
+        assert exporting(plain, nobody).startswith(f"cannot write {nobody}: ")
     if os.geteuid() == 0:
-        return  # root may write everywhere
+        return  # root may write everywhere else
     tmp_path.chmod(0o500)
     assert "Permission denied" in exporting(plain, tmp_path / "model.so")
 

@@ -245,6 +245,14 @@ int API(verify)(context *c) {
     return RELAXLAB_OK;
 }
 
+#if CALLS_BLAS
+/* Each thread of a call computes its share with a BLAS that uses one. */
+extern void scipy_openblas_set_num_threads64_(int count);
+__attribute__((constructor)) static void use_one_blas_thread(void) {
+    scipy_openblas_set_num_threads64_(1);
+}
+#endif
+
 /* -- contexts ---------------------------------------------------------------------------------- */
 
 static int default_threads(void) {

@@ -107,7 +107,8 @@ def _by_tiles(func: PrimFunc, found: _Product) -> PrimFunc:
         sch.compute_at(copy, slice_, preserve_unit_loops=True)
     sch.reverse_compute_at(store, col_tile, preserve_unit_loops=True)
     init = sch.decompose_reduction(product, slice_)
-    for square in ([y, x, row, col], sch.get_loops(init)[-4:]):
+    zeros = sch.get_loops(init)[len(outer) + 2 :]  # without `col` where a thread has one column
+    for square in ([y, x, row, col], zeros):
         sch.bind(square[0], "threadIdx.y")
         sch.bind(square[1], "threadIdx.x")
         for loop in square[2:]:
