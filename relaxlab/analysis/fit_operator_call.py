@@ -11,7 +11,7 @@ from relaxlab.analysis.deduce import type_of
 from relaxlab.ir import expr, graph
 from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import Condition, TypeDeductionError, find_op, infer_with_conditions
-from relaxlab.ir.types import ShapeType
+from relaxlab.ir.types import ShapeType, Type
 
 
 def unproved_conditions(
@@ -37,6 +37,18 @@ def as_claim(condition: expr.PrimExpr) -> tuple[graph.ShapeExpr, ShapeType]:
         return graph.ShapeExpr((condition.a,)), ShapeType((condition.b,))
     holds = expr.Select(condition, expr.const(1), expr.const(0))
     return graph.ShapeExpr((holds,)), ShapeType((expr.const(1),))
+
+
+def claimed_condition(value: graph.Expr, ty: Type | None) -> expr.PrimExpr | None:
+    """The condition that `as_claim` made a claim of, unless it is an equality."""
+    match value, ty:
+        case (
+            graph.ShapeExpr((expr.Select(condition, expr.IntImm(1), expr.IntImm(0)),)),
+            ShapeType((expr.IntImm(1),)),
+        ):
+            return condition
+        case _:
+            return None
 
 
 def _known(claim: tuple[graph.ShapeExpr, ShapeType], analyzer: Analyzer) -> bool:

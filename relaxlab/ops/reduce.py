@@ -26,7 +26,7 @@ from relaxlab.ops.define import (
 )
 from relaxlab.ops.elementwise import in_float32
 from relaxlab.ops.manipulate import reshape_compute
-from relaxlab.ops.shapes import ONE, Shape, product
+from relaxlab.ops.shapes import ONE, Shape, product, reads_nothing
 
 Array = np.ndarray[Any, Any]
 Indices = tuple[PrimExpr, ...]
@@ -224,6 +224,11 @@ def _arg(name: str, combiner: te.Combiner, reference: Callable[..., Any]) -> Non
         axis = attr(call, "axis")
         if not isinstance(axis, int | None):
             raise fail(call, f"axis must be an int or None, is {axis}")
+        if x.shape is not None:
+            gone = normal_axes(call, axis, x.ndim)
+            kept = tuple(d for i, d in enumerate(x.shape) if i not in gone)
+            if reads_nothing(call, tuple(x.shape[i] for i in gone), kept):
+                raise fail(call, f"a tensor of type {x} has no element to take the place of")
         return reduced_type(call, x, axis, "int64")
 
     def emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:

@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.fit_operator_call import claimed_condition
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.op_table import find_op
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes import host
 from relaxlab.passes.bindings import known_shape, leaf_type
 from relaxlab.passes.fusion_rules import product
@@ -54,6 +56,7 @@ class _Lowerer:
     instrs: list[host.Instr] = field(default_factory=lambda: [])
     escaping: set[graph.Var] = field(default_factory=lambda: set())
     per_thread: set[int] = field(default_factory=lambda: set())
+    sizes: dict[expr.PrimExpr, bool] = field(default_factory=lambda: {})  # proved not negative
 
     # --- Registers and values -----------------------------------------------------------------
 
@@ -215,6 +218,11 @@ class _Lowerer:
 
     def binding(self, b: graph.Binding) -> None:
         if isinstance(b, graph.MatchCast):
+            condition = claimed_condition(b.value, b.ty)
+            if condition is not None:
+                self.require(b.var.name, condition)
+                self.values[b.var] = self.value(b.value)
+                return
             what = f"`{b.var.name}` (match_cast in `{self.name}`)"
             self.values[b.var] = self.claimed(self.value(b.value), b.ty, what)
             return
@@ -232,6 +240,14 @@ class _Lowerer:
                 self.values[b.var] = self.call(b.var, b.value)
             case _:
                 self.values[b.var] = self.value(b.value)
+
+    def require(self, name: str, condition: expr.PrimExpr) -> None:
+        """Stop unless a condition on symbols holds, which an operator takes for granted."""
+        condition = Analyzer.for_shapes(condition).simplify(condition)
+        *others, last = symbols_in(condition)
+        given = "".join(f"{self.symbols.why(s)}, " for s in others) + self.symbols.why(last)
+        text = f"`{name}` in `{self.name}` needs {condition}; {given}"
+        self.emit(host.Require(condition, last, text))
 
     def conditional(self, var: graph.Var, e: graph.If) -> host.Value:
         condition = self.leaf(e.condition)
@@ -277,6 +293,7 @@ class _Lowerer:
         ty = var.ty or types.ObjectType()
         match name:
             case "builtin.alloc_tensor":
+                self.require_sizes(var.name, ty)
                 dst = self.register(var.name, ty)
                 self.emit(host.Alloc(dst, var in self.escaping))
                 return dst
@@ -297,6 +314,7 @@ class _Lowerer:
                 return dst
             case "memory.alloc_tensor" | "vm.alloc_tensor":
                 assert isinstance(args[1], graph.PrimValue)
+                self.require_sizes(var.name, ty)
                 dst = self.register(var.name, ty)
                 return self.view_at(dst, self.leaf(args[0]), args[1].value)
             case "reshape" if known_shape(leaf_type(args[0])) and known_shape(ty) is not None:
@@ -322,6 +340,16 @@ class _Lowerer:
                 return self.function(var, self.leaf(args[0]), _fields(args[1]))
             case _:
                 return self.reference(var, e, name)
+
+    def require_sizes(self, name: str, ty: types.Type) -> None:
+        """Stop where a dimension of a tensor that is allocated next is negative."""
+        for axis, d in enumerate(known_shape(ty) or ()):
+            if d not in self.sizes:
+                self.sizes[d] = Analyzer.for_shapes(d).prove(expr.GE(d, expr.const(0))) is True
+            if not self.sizes[d]:
+                what = f"dimension {axis} of `{name}` in `{self.name}`, {d}"
+                text = f"{what} ({self.symbols.why(d)}), must not be negative"
+                self.emit(host.Require(expr.GE(d, expr.const(0)), d, text))
 
     def view(self, var: graph.Var, source: graph.Expr, ty: types.Type) -> int:
         base = self.leaf(source)

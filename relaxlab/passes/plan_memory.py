@@ -159,7 +159,8 @@ def _sizes(items: list[Interval], bounds: Mapping[str, int]) -> list[tuple[int, 
 
 def size_of(ty: types.Type | None, bounds: Mapping[str, int]) -> tuple[int, Factors]:
     """The bytes of a tensor as constant times factors, the constant rounded up to `ALIGN`; with
-    `bounds` on all its symbols, the constant bytes it has at most."""
+    `bounds` on all its symbols, the constant bytes it has at most. No factor is negative: what a
+    branch that is not taken would need takes nothing away from the others."""
     assert isinstance(ty, types.TensorType) and ty.shape is not None and ty.dtype is not None
     analyzer = Analyzer.for_shapes(ty.shape, upper=bounds)
     constant, powers = bytes_of(ty.dtype), Counter[expr.PrimExpr]()
@@ -170,7 +171,8 @@ def size_of(ty: types.Type | None, bounds: Mapping[str, int]) -> tuple[int, Fact
             if isinstance(factor, expr.IntImm):
                 constant *= factor.value
             else:
-                powers[factor] += 1
+                empty = analyzer.prove(expr.GE(factor, expr.const(0))) is not True
+                powers[expr.binary(expr.Max, factor, expr.const(0)) if empty else factor] += 1
     factors = tuple(sorted(powers.items(), key=lambda item: str(item[0])))
     return -(-constant // ALIGN) * ALIGN, factors
 

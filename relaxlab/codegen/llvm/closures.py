@@ -156,7 +156,7 @@ def call_closure(e: HostEmitter, i: host.CallFunction) -> None:
     _store(e, record, old, block, i.args)
     out = e.b.alloca(max(1, sum(words_of_type(e.type_of(r)) for r in host.leaves(i.dst))), "i64")
     code = e.pointer(e.read(record, RECORD.index("code")))
-    args = f"ptr %ctx, ptr {block}, ptr {out}, i64 %thread, i64 %threads"
+    args = f"ptr %ctx, ptr {block}, ptr {out}, ptr {e.stack}, i64 %thread, i64 %threads"
     e.return_failure(e.b.emit(f"call i64 {code}({args})"))
     e.load_value(i.dst, out, 0)
 

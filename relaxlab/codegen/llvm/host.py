@@ -4,9 +4,10 @@ A host function runs as a team: every thread walks the instructions and computes
 integers and addresses, kernels divide their work, and thread 0 alone allocates, calls out and
 reports. The caller passes one block of 64-bit words, the *context*; its layout is `CONTEXT`.
 
-Each function is `i64 name(ptr ctx, ptr in, ptr out, i64 thread, i64 threads)`: values travel as
-words (a tensor: its address, then its dimensions; a shape: its dimensions; a scalar: its bits),
-and the result is 0, or the number of the check that failed.
+Each function is `i64 name(ptr ctx, ptr in, ptr out, ptr caller_stack, i64 thread, i64 threads)`:
+values travel as words (a tensor: its address, then its dimensions; a shape: its dimensions; a
+scalar: its bits), and the result is 0, or the number of the check that failed. `caller_stack` is
+where the stack of the functions that call each other begins, null for the first of them.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ from relaxlab.ir.node import Node, rewrite
 from relaxlab.passes import host
 
 _TEAM_ARGS = [("i64", "%thread"), ("i64", "%threads")]
+STACK_BYTES = 2 << 20
+"""How much stack functions that call each other may take: half of what Intel's OpenMP gives its
+threads, which kernels need, too."""
 
 
 @dataclass(slots=True)
@@ -65,6 +69,7 @@ class HostEmitter:
     is_entry: bool
     first_constant: int
     regs: dict[int, Reg] = field(default_factory=lambda: dict[int, Reg]())
+    stack: str = "%caller_stack"
     scope: Scope = field(init=False)
     given: dict[int, types.Type] = field(init=False)
 
@@ -233,6 +238,8 @@ class HostEmitter:
 
     def emit(self) -> str:
         """The LLVM function."""
+        if not self.is_entry:
+            self.limit_recursion()
         word = 0
         for param in self.function.params:
             word = self.load_value(param.value, "%in", word)
@@ -241,8 +248,22 @@ class HostEmitter:
         self.b.raw("ret i64 0")
         lines = ["entry:", *self.b.allocas, *self.b.lines]
         head = f"define i64 @{symbol_of(self.function.name)}"
-        params = "ptr %ctx, ptr %in, ptr %out, i64 %thread, i64 %threads"
+        params = "ptr %ctx, ptr %in, ptr %out, ptr %caller_stack, i64 %thread, i64 %threads"
         return f"{head}({params}) #0 {{\n" + "\n".join(lines) + "\n}\n"
+
+    def limit_recursion(self) -> None:
+        """Stop before the stack overflows. The threads' stacks grow alike, so they decide alike:
+        frames with memory aligned to 64 bytes begin at multiples of it."""
+        here = self.b.alloca(8, "i64")
+        first = self.b.emit("icmp eq ptr %caller_stack, null")
+        self.stack = self.b.emit(f"select i1 {first}, ptr {here}, ptr %caller_stack", "p")
+        top, bottom = (self.b.emit(f"ptrtoint ptr {p} to i64") for p in (self.stack, here))
+        used = self.b.emit(f"sub i64 {top}, {bottom}")
+        ok = self.b.emit(f"icmp slt i64 {used}, {STACK_BYTES}")
+        name = literal(self.function.name)
+        text = f"`{name}` is called too deeply: the calls take {{got}} bytes of stack"
+        info = CheckInfo(self.function.name, (text,))
+        self.fail_unless(ok, info, 0, Value("int64", used), int_value(0))
 
     def instrs(self, instrs: tuple[host.Instr, ...]) -> None:
         for i in instrs:
@@ -424,9 +445,8 @@ class HostEmitter:
         word = 0
         for arg in i.args:
             word = self.store_value(arg, given, word)
-        args = [("ptr", "%ctx"), ("ptr", given), ("ptr", returned)]
-        args += [("i64", "%thread"), ("i64", "%threads")]
-        code = self.b.call(symbol_of(callee.name), "i64", args)
+        args = [("ptr", "%ctx"), ("ptr", given), ("ptr", returned), ("ptr", self.stack)]
+        code = self.b.call(symbol_of(callee.name), "i64", [*args, *_TEAM_ARGS])
         self.return_failure(code)
         self.load_value(i.dst, returned, 0)
 
@@ -549,8 +569,8 @@ def emit_entry(function: host.HostFunction, parallel: bool, declarations: dict[s
     scratch, given, shared = b.alloca(max(1, words), "i64"), word("args"), word("out")
     first = b.emit(f"icmp eq i64 {thread}, 0")
     out = b.emit(f"select i1 {first}, ptr {shared}, ptr {scratch}")
-    args = [("ptr", "%ctx"), ("ptr", given), ("ptr", out), ("i64", thread), ("i64", threads)]
-    code = b.call(symbol, "i64", args)
+    args = [("ptr", "%ctx"), ("ptr", given), ("ptr", out), ("ptr", "null")]
+    code = b.call(symbol, "i64", [*args, ("i64", thread), ("i64", threads)])
     with b.when(first):
         at = CONTEXT.index("failed")
         pointer = b.emit(f"getelementptr inbounds i64, ptr %ctx, i64 {at}", "p")
@@ -570,7 +590,7 @@ def emit_entry(function: host.HostFunction, parallel: bool, declarations: dict[s
             pointer = b.emit(f"getelementptr inbounds i64, ptr %ctx, i64 {at}", "p")
             b.raw(f"ret i64 {b.emit(f'load i64, ptr {pointer}, align 8')}")
             b.place(b.label("unreachable"))
-    args = [("ptr", "%ctx"), ("ptr", given), ("ptr", out), ("i64", "0"), ("i64", "1")]
-    b.raw(f"ret i64 {b.call(symbol, 'i64', args)}")
+    args = [("ptr", "%ctx"), ("ptr", given), ("ptr", out), ("ptr", "null")]
+    b.raw(f"ret i64 {b.call(symbol, 'i64', [*args, ('i64', '0'), ('i64', '1')])}")
     body = "\n".join(["entry:", *b.lines])
     return team + f"\ndefine i64 @{symbol}.entry(ptr %ctx, i64 %threads) #0 {{\n{body}\n}}\n"
