@@ -27,6 +27,14 @@ def check_well_formed(mod: Module) -> list[Diagnostic]:
     Definitions and effects come first (E03xx); types are deduced (E02xx) only when these hold.
     Loop functions are checked by `check_loops`.
     """
+    found = check_graphs(mod)
+    for name, func in mod.loop_functions().items():
+        found += check_loops(name, func)
+    return found
+
+
+def check_graphs(mod: Module) -> list[Diagnostic]:
+    """What is wrong in the graph functions of `mod`."""
     found: list[Diagnostic] = []
     for name, fn in mod.graph_functions().items():
         _Checker(name, mod, found).function(fn)
@@ -34,8 +42,6 @@ def check_well_formed(mod: Module) -> list[Diagnostic]:
         typed, found = annotate(mod)
         for name, fn in () if found else typed.graph_functions().items():
             _Checker(name, typed, found).function(fn)  # now the effects of local functions
-    for name, func in mod.loop_functions().items():
-        found += check_loops(name, func)
     return found
 
 

@@ -144,10 +144,10 @@ def _of_arrays(got: Array, expected: Array, place: str, tolerance: float) -> Dif
     )  # fmt: skip
 
 
-def coarsest(*mods: Module) -> float:
-    """The roundoff of the coarsest floating-point dtype that occurs in the modules."""
+def coarsest(mod: Module) -> float:
+    """The roundoff of the coarsest floating-point dtype that occurs in a module."""
     found = {"float64"}
-    for node in (n for m in mods for _, f in m.items() for n in walk(f)):
+    for node in (n for _, f in mod.items() for n in walk(f)):
         match node:
             case graph.Var(ty=types.TensorType(dtype=str(dtype))):
                 found.add(dtype)

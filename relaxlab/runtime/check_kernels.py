@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from relaxlab.codegen.llvm import jit
@@ -34,7 +35,7 @@ def find_wrong_kernel(
     if stage.title != "native code":
         return None
     program = lower_shapes(stage.after)
-    native = _native_kernels(program, target)
+    native = _NativeKernels.of(program, target)
     roundoff = coarsest(stage.after)
 
     def compared(kernel: str) -> Kernel:
@@ -43,7 +44,7 @@ def find_wrong_kernel(
 
         def run(buffers: Sequence[Array], scalars: Sequence[int]) -> None:
             copies = [b.copy() for b in buffers]
-            failure = native[kernel](copies, scalars)
+            failure = native.run(kernel, copies, scalars)
             by_symbol = dict(zip(host.kernel_symbols(func), scalars, strict=True))
             passed = [by_symbol[p] for p in func.params if isinstance(p, expr.Var)]
             interpreter = Interpreter()
@@ -59,7 +60,7 @@ def find_wrong_kernel(
 
         return run
 
-    machine = VirtualMachine(program, {k: compared(k) for k in native})
+    machine = VirtualMachine(program, {k: compared(k) for k in native.failures})
     fn = stage.after[name]
     assert isinstance(fn, graph.Function)
     try:
@@ -69,32 +70,34 @@ def find_wrong_kernel(
     return None
 
 
-def _native_kernels(program: host.HostProgram, target: Target) -> dict[str, Any]:
-    """The loop functions as native code, run by one thread on arrays; they return what failed."""
-    declarations: dict[str, str] = {}
-    texts = support_functions(declarations)
-    emitted = {k: emit_kernel(f, k, declarations) for k, f in program.kernels.items()}
-    texts += [k.text for k in emitted.values()]
-    text = jit.module_text(texts, declarations, target)
-    code = jit.LoadedObject(jit.compile_object(text, target)[0], target)
+@dataclass(frozen=True, slots=True)
+class _NativeKernels:
+    """The loop functions of a program as native code, run by one thread on arrays."""
 
-    def kernel(name: str) -> Any:
-        failures = emitted[name].failures
+    code: jit.LoadedObject
+    failures: dict[str, tuple[str, ...]]
+
+    @staticmethod
+    def of(program: host.HostProgram, target: Target) -> _NativeKernels:
+        declarations: dict[str, str] = {}
+        texts = support_functions(declarations)
+        emitted = {k: emit_kernel(f, k, declarations) for k, f in program.kernels.items()}
+        texts += [k.text for k in emitted.values()]
+        text = jit.module_text(texts, declarations, target)
+        code = jit.LoadedObject(jit.compile_object(text, target)[0], target)
+        return _NativeKernels(code, {name: tuple(k.failures) for name, k in emitted.items()})
+
+    def run(self, name: str, buffers: Sequence[Array], scalars: Sequence[int]) -> str | None:
+        """Run one; what failed in it, in words."""
+        failures = self.failures[name]
         entry = ctypes.CFUNCTYPE(ctypes.c_int64 if failures else None)(
-            code.address(symbol_of(name))
+            self.code.address(symbol_of(name))
         )
         entry.argtypes = None  # type: ignore[assignment]
-
-        def run(buffers: Sequence[Array], scalars: Sequence[int]) -> str | None:
-            args: list[Any] = [ctypes.c_void_p(a.__array_interface__["data"][0]) for a in buffers]
-            args += [ctypes.c_int64(s) for s in scalars]
-            args += [ctypes.c_int64(0), ctypes.c_int64(1)]
-            failed = ctypes.c_int64(0)
-            if failures:
-                args.append(ctypes.byref(failed))
-            number = entry(*args)
-            return str(failures[number - 1]) if number else None
-
-        return run
-
-    return {name: kernel(name) for name in emitted}
+        args: list[Any] = [ctypes.c_void_p(a.__array_interface__["data"][0]) for a in buffers]
+        args += [ctypes.c_int64(s) for s in (*scalars, 0, 1)]
+        failed = ctypes.c_int64(0)
+        if failures:
+            args.append(ctypes.byref(failed))
+        number = entry(*args)
+        return failures[number - 1] if number else None

@@ -313,7 +313,9 @@ def _read_only(data: Array) -> Array:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy scalars as arrays, lists as tuples."""
+    """NumPy scalars as arrays, lists as tuples, and nothing as a tuple of nothing."""
+    if value is None:
+        return ()
     if isinstance(value, np.generic):
         return np.asarray(value)
     if isinstance(value, list | tuple):

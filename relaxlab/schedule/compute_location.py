@@ -6,10 +6,12 @@ iteration of the loop; the block then runs over that region only.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import reduce
 
 from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.index_map import NotAnIterMap, detect_iter_map
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
@@ -56,6 +58,8 @@ from relaxlab.schedule.tree import (
     find_block,
     find_loop,
     realizes_under,
+    vars_in,
+    walk_stmts,
 )
 
 
@@ -140,6 +144,7 @@ def reverse_compute_at(
             )  # fmt: skip
     _require_all_instances(domain, block, target, an)
     nest = _nest(place.realize, domain, an, preserve_unit_loops)
+    _require_all_combinations(nest, block, target, an)
     return _moved(place, var, nest, index, "reverse_compute_at")
 
 
@@ -333,6 +338,30 @@ def _require_all_instances(domain: Domain, block: Block, target: LoopPlace, an: 
                     f"{iv.var.name} (from {whole.lo} to {whole.hi})",
                     suggestion="choose a loop further out", about=(target.loop.loop_var,),
                 )  # fmt: skip
+
+
+def _require_all_combinations(nest: Stmt, block: Block, target: LoopPlace, an: Analyzer) -> None:
+    """Axes that follow the same loop run through all combinations of their values: not so where a
+    block reads one row at two axes."""
+    inner = [n for n in walk_stmts(nest) if isinstance(n, For)]
+    realize = next(n for n in walk_stmts(nest) if isinstance(n, BlockRealize))
+    around = (*target.loops, target.loop)
+    outer = {f.loop_var for f in around}
+    used = Counter(v for e in realize.iter_values for v in vars_in(e) & outer)
+    if max(used.values(), default=0) < 2:
+        return
+    ranges = {f.loop_var: Range(f.min, f.extent) for f in (*around, *inner)}
+    try:
+        detect_iter_map(realize.iter_values, ranges, realize.predicate, an)
+    except NotAnIterMap:
+        names = [iv.var.name for iv, e in zip(block.iter_vars, realize.iter_values, strict=True)
+                 if vars_in(e) & outer]  # fmt: skip
+        raise ScheduleError(
+            "reverse_compute_at", describe_block(block),
+            f"the iterations of {describe_loop(target.loop)} together reach all combinations of "
+            f"the axes {', '.join(names)}, not only equal ones",
+            suggestion="choose a loop further out", about=(target.loop.loop_var,),
+        ) from None  # fmt: skip
 
 
 def _nest(realize: BlockRealize, domain: Domain, an: Analyzer, preserve_unit_loops: bool) -> Stmt:

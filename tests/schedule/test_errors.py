@@ -33,6 +33,28 @@ def exchange(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
             C[vi] = B[T.max(vi - 1, 0)]
 
 
+@T.prim_func
+def gram(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4, 4), "float32")):
+    B = T.alloc_buffer((4, 8), "float32")
+    for i, j in T.grid(4, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = T.exp(A[vi, vj])
+    for i, j, k in T.grid(4, 4, 8):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            T.reads(B[vi, vk], B[vj, vk])
+            T.writes(C[vi, vj])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + B[vi, vk] * B[vj, vk]
+
+
+def _rows_of_both_sides(sch: Schedule) -> None:
+    i, _ = sch.get_loops(sch.get_block("B"))
+    sch.reverse_compute_at(sch.get_block("C"), i)
+
+
 def _split_then_vectorize(sch: Schedule) -> None:
     i, _, _ = sch.get_loops(sch.get_block("C"))
     outer, _ = sch.split(i, factors=[None, 4])
@@ -211,13 +233,15 @@ CASES: list[tuple[str, Callable[[Schedule], None], list[str]]] = [
     ("matmul_even", _small_factors, ["product 4 is at least the extent 8", "one factor None"]),
     ("softmax_odd", _pad_maximum, ["what is summed over vk is a product"]),
     ("matmul", _bad_thread, ["is a thread axis", "threadIdx.x/y/z"]),
+    ("gram", _rows_of_both_sides, ["all combinations of the axes vi, vj", "not only equal ones"]),
     ("recurrence", _parallel_recurrence, ["no iteration depends on another", "block 'B' reads B"]),
     ("exchange", _parallel_exchange, ["no iteration depends on another", "block 'C' reads of B"]),
 ]  # fmt: skip
 
 
 def _program(name: str) -> PrimFunc:
-    return {"recurrence": recurrence, "exchange": exchange}.get(name) or PROGRAMS[name]()
+    own = {"recurrence": recurrence, "exchange": exchange, "gram": gram}
+    return own.get(name) or PROGRAMS[name]()
 
 
 @pytest.mark.parametrize(("program", "action", "parts"), CASES, ids=[c[1].__name__ for c in CASES])
