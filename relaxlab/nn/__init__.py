@@ -21,6 +21,7 @@ from relaxlab.nn.layers import (
     MLP,
     Activation,
     Activations,
+    Conv1d,
     Embedding,
     GatedMLP,
     LayerNorm,
@@ -32,6 +33,7 @@ from relaxlab.nn.layers import (
 )
 from relaxlab.nn.loop_functions import Scores
 from relaxlab.nn.module import Module, ModuleList
+from relaxlab.nn.positions import PositionEmbedding
 
 __all__ = [
     "FLOAT32",
@@ -40,6 +42,7 @@ __all__ = [
     "Activations",
     "Attention",
     "Cache",
+    "Conv1d",
     "CrossAttention",
     "Embedding",
     "FunctionBuilder",
@@ -54,6 +57,7 @@ __all__ = [
     "ModuleBuilder",
     "ModuleList",
     "Parameter",
+    "PositionEmbedding",
     "Precision",
     "RMSNorm",
     "RotaryEmbedding",

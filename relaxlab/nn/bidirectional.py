@@ -28,9 +28,7 @@ def pack_keys(total: int, first: int, heads: int, head_dim: int) -> loops.PrimFu
     b, t = expr.Var("b"), expr.Var("t")
     x = te.placeholder((b, t, total, head_dim), "float32", "x")
 
-    def packed(
-        bi: PrimExpr, h: PrimExpr, n: PrimExpr, d: PrimExpr, lane: PrimExpr
-    ) -> PrimExpr:
+    def packed(bi: PrimExpr, h: PrimExpr, n: PrimExpr, d: PrimExpr, lane: PrimExpr) -> PrimExpr:
         position = n * KEY_BLOCK + lane
         value = x[bi, position, first + h, d]
         return scalar.if_then_else(expr.LT(position, t), value, expr.const(0.0, "float32"))

@@ -220,6 +220,25 @@ class LayerNorm(Module):
         return x.op("nn.layer_norm", weight, bias, axes=-1, epsilon=self.eps)
 
 
+class Conv1d(Module):
+    """A convolution along the positions of x (b, t, inputs), which gives (b, t', outputs): for
+    each position the sum over `kernel` neighbours, weight (outputs, inputs, kernel), plus a bias.
+
+    Every `stride`-th position is computed; `padding` zeros are assumed on either side.
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, kernel: int, *, stride: int = 1, padding: int = 0
+    ) -> None:
+        self.weight, self.bias = Parameter((outputs, inputs, kernel)), Parameter((outputs,))
+        self.stride, self.padding = stride, padding
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, bias = x.builder.weight(self.weight), x.builder.weight(self.bias)
+        window = {"strides": self.stride, "padding": self.padding}
+        return x.op("nn.conv1d", weight, data_layout="NWC", **window) + bias
+
+
 class MLP(Module):
     """down(activation(up(x)))."""
 

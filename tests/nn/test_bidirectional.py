@@ -11,7 +11,7 @@ from relaxlab.ir.module import Module
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.executable import CheckFailed, Executable
 
-HEADS, WIDTH, LONGEST = 3, 16, 96
+HEADS, WIDTH, LONGEST = 3, 16, 72
 HIDDEN = HEADS * WIDTH
 
 

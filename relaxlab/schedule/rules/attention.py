@@ -118,7 +118,9 @@ def _with_bounded_rows(func: PrimFunc) -> PrimFunc | None:
                 return None
             shape = (*buffer.shape[:-1], expr.const(bounds[last] + SKEW))
             wider[buffer] = replace(buffer, shape=shape)
-    return replace(func, body=substitute(func.body, buffers=wider))
+    # The rest is scheduled for any length: a bound near the width of a tile would shape the tile.
+    attrs = func.attrs.with_(tir_var_upper_bound=None)
+    return replace(func, body=substitute(func.body, buffers=wider), attrs=attrs)
 
 
 def _schedule(func: PrimFunc, parts: _Parts, target: Target, rows: int) -> PrimFunc:

@@ -1,0 +1,151 @@
+"""Layers made from the tensors of a model file, and the tensors' arrays as the layers take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from relaxlab import nn
+from relaxlab.models.decoder import Source
+from relaxlab.models.loader import ModelError
+from relaxlab.models.safetensors import read_safetensors
+from relaxlab.runtime.executable import Executable
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+FORMAT_OF_DTYPE = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tensors:
+    """The weights of a model by name: `formats` says how matrices are stored, `read` gives the
+    stored fields; of everything else `data`, float32."""
+
+    where: str
+    names: frozenset[str]
+    formats: Mapping[str, str]
+    read: Callable[[str], Mapping[str, Array]]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedLayers:
+    """Makes layers from the names of tensors without `.weight` and `.bias`; notes where the
+    parameters of each come from."""
+
+    formats: Mapping[str, str]
+    sources: dict[nn.Parameter, Source] = field(default_factory=dict)
+
+    def linear(
+        self, tensor: str, rows: int, columns: int, *, bias: bool = True,
+        weight: nn.Weight | None = None,
+    ) -> nn.Linear:  # fmt: skip
+        """A map of `columns` features to `rows`; `weight` shares the matrix of another layer."""
+        format = self.formats.get(f"{tensor}.weight", "F32")
+        linear = nn.Linear(columns, rows, format=format, weight=weight, bias=bias)
+        self._note(linear, (tensor,), is_shared=weight is not None)
+        return linear
+
+    def merged(self, tensors: Mapping[str, str], rows: int, columns: int) -> nn.MergedLinear:
+        """Maps of the same `columns` features to `rows` each, by the names of their parts."""
+        formats = {p: self.formats.get(f"{t}.weight", "F32") for p, t in tensors.items()}
+        merged = nn.MergedLinear(columns, dict.fromkeys(tensors, rows), formats, bias=True)
+        for group, linear in zip(merged.groups, merged.linears, strict=True):
+            self._note(linear, tuple(tensors[part] for part in group))
+        return merged
+
+    def embedding(self, tensor: str, count: int, features: int) -> nn.Embedding:
+        """Rows of a matrix."""
+        format = self.formats.get(f"{tensor}.weight", "F32")
+        embedding = nn.Embedding(count, features, format=format)
+        self._note_weight(embedding.weight, (tensor,))
+        return embedding
+
+    def positions(self, tensor: str, count: int, features: int) -> nn.PositionEmbedding:
+        """Vectors per position."""
+        table = nn.PositionEmbedding(count, features)
+        self.sources[table.weight] = Source((f"{tensor}.weight",), "data")
+        return table
+
+    def norm(self, tensor: str, features: int, eps: float = 1e-5) -> nn.LayerNorm:
+        """A layer norm."""
+        norm = nn.LayerNorm(features, eps)
+        self._note_plain(tensor, norm)
+        return norm
+
+    def conv1d(
+        self, tensor: str, inputs: int, outputs: int, kernel: int, *, stride: int, padding: int
+    ) -> nn.Conv1d:
+        """A convolution over positions."""
+        conv = nn.Conv1d(inputs, outputs, kernel, stride=stride, padding=padding)
+        self._note_plain(tensor, conv)
+        return conv
+
+    def _note_plain(self, tensor: str, layer: nn.LayerNorm | nn.Conv1d) -> None:
+        self.sources[layer.weight] = Source((f"{tensor}.weight",), "data")
+        self.sources[layer.bias] = Source((f"{tensor}.bias",), "data")
+
+    def _note(self, linear: nn.Linear, tensors: tuple[str, ...], is_shared: bool = False) -> None:
+        if not is_shared:
+            self._note_weight(linear.weight, tensors)
+        if linear.bias is not None:
+            self.sources[linear.bias] = Source(tuple(f"{t}.bias" for t in tensors), "data")
+
+    def _note_weight(self, weight: nn.Weight, tensors: tuple[str, ...]) -> None:
+        names = tuple(f"{t}.weight" for t in tensors)
+        for name in weight.fields:
+            self.sources[getattr(weight, name)] = Source(names, name)
+
+    def arrays(self, module: nn.Module, names: Sequence[str], tensors: Tensors) -> list[Array]:
+        """The arrays of the module's weights, in the order of `names`. ModelError for a tensor
+        that is missing or has another shape or dtype."""
+        parameters = module.named_parameters()
+        found: list[Array] = []
+        for name in names:
+            parameter = parameters[name]
+            source = self.sources[parameter]
+            parts = [tensors.read(t)[source.field] for t in source.tensors]
+            array = parts[0] if len(parts) == 1 else np.concatenate(parts)
+            if array.shape != parameter.shape or array.dtype.name != parameter.dtype:
+                raise ModelError(
+                    f"{tensors.where}: {' and '.join(source.tensors)}: {array.dtype} "
+                    f"{array.shape}, expected {parameter.dtype} {parameter.shape}"
+                )
+            found.append(array)
+        return found
+
+
+def is_matrix(name: str, shape: Sequence[int]) -> bool:
+    """Whether a layer takes the tensor in the format that it is stored in."""
+    return len(shape) == 2 and "position" not in name
+
+
+def tensors_of_folder(folder: Path, rename: Callable[[str], str]) -> Tensors:
+    """The tensors of a Hugging Face folder, by what `rename` makes of their names. Matrices keep
+    their dtype, everything else becomes float32. SafetensorsError for a damaged file."""
+    index = folder / "model.safetensors.index.json"
+    file = index if index.exists() else folder / "model.safetensors"
+    stored = {rename(name): array for name, array in read_safetensors(file).items()}
+    formats = {
+        name: FORMAT_OF_DTYPE.get(array.dtype.name, "F32")
+        for name, array in stored.items()
+        if is_matrix(name, array.shape)
+    }
+
+    def read(name: str) -> dict[str, Array]:
+        if name not in stored:
+            raise ModelError(f"{file}: no tensor '{name}'")
+        array = stored[name]
+        return {"data": array if name in formats else array.astype(np.float32, copy=False)}
+
+    return Tensors(str(file), frozenset(stored), formats, read)
+
+
+def prepared(executable: Executable, weights: Sequence[Array]) -> list[Array]:
+    """The weights as the functions of a program take them: repacked where the compiler wants it."""
+    if "transform_params" not in executable:
+        return list(weights)
+    return list(executable["transform_params"](tuple(weights)))

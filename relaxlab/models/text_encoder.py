@@ -1,0 +1,268 @@
+"""Texts through a compiled BERT: sentence embeddings, hidden states, masked words, classes.
+
+    encoder = BertEncoder.from_pretrained("all-MiniLM-L6-v2")
+    vectors = encoder.encode(["A cat sat.", "It rained all day."])  # float32 (2, hidden_size)
+
+One compilation serves every number and length of texts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import tokenizers
+
+from relaxlab.models.bert import (
+    Bert,
+    BertConfig,
+    config_from_gguf,
+    config_from_json,
+    tensor_name,
+    tensor_name_of_gguf,
+)
+from relaxlab.models.gguf import GGUF, read_gguf
+from relaxlab.models.keys import keys_of_gguf, keys_of_json
+from relaxlab.models.loader import ModelError
+from relaxlab.models.named_layers import (
+    NamedLayers,
+    Tensors,
+    is_matrix,
+    prepared,
+    tensors_of_folder,
+)
+from relaxlab.models.tokenizer import TokenizerError
+from relaxlab.runtime.build import compile
+from relaxlab.runtime.executable import Executable
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Text: TypeAlias = "str | tuple[str, str]"
+"""A text, or two that belong together, such as a question and an answer."""
+Pooling: TypeAlias = Literal["mean", "first"]
+
+BATCH = 32
+"""Texts that go through the model at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Texts as int32 arrays (texts, longest length): ids, which text of a pair each token is of,
+    and a mask that is zero where shorter texts are padded."""
+
+    ids: Array
+    types: Array
+    mask: Array
+
+
+class BertEncoder:
+    """A compiled encoder with its tokenizer and weights; see `from_pretrained`.
+
+    Attributes: `config`; `tokenizer` (of the library tokenizers); `pooling`, how `encode` makes
+    one vector of a text; `executable`, whose functions are listed at `Bert.build`.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        tokenizer: tokenizers.Tokenizer,
+        pooling: Pooling,
+        executable: Executable,
+        weights: Sequence[Array],
+    ) -> None:
+        """`weights`: as the functions of `executable` take them."""
+        self.config, self.tokenizer, self.pooling = config, tokenizer, pooling
+        self.executable, self._weights = executable, list(weights)
+
+    @staticmethod
+    def from_pretrained(
+        model: str | os.PathLike[str], *, threads: int | None = None, use_cache: bool = True
+    ) -> BertEncoder:
+        """Open, compile and load a model: a Hugging Face folder with ``config.json``,
+        ``model.safetensors`` and ``tokenizer.json`` or ``vocab.txt``, or a GGUF file of
+        architecture ``bert``.
+
+        threads: None means all cores. use_cache: keep the compiled program on disk.
+        Raises FileNotFoundError, ModelError, ConfigError, TokenizerError, GGUFError or
+        SafetensorsError (all but the first are ValueErrors) naming what is wrong.
+        """
+        path = Path(model)
+        if not path.exists():
+            raise FileNotFoundError(f"there is no model '{path}'; give a folder or a GGUF file")
+        config, tokenizer, pooling, tensors = (_folder if path.is_dir() else _gguf)(path)
+        if tokenizer.get_vocab_size() > config.vocab_size:
+            raise ModelError(
+                f"{path}: the tokenizer has {tokenizer.get_vocab_size()} tokens, the embedding "
+                f"only {config.vocab_size} rows"
+            )
+        tokenizer.enable_truncation(config.max_length)
+        make = NamedLayers(tensors.formats)
+        bert = Bert(config, make)
+        module, names = bert.build()
+        executable = compile(module, threads=threads, use_cache=use_cache)
+        weights = prepared(executable, make.arrays(bert, names, tensors))
+        return BertEncoder(config, tokenizer, pooling, executable, weights)
+
+    def tokenize(self, texts: Sequence[Text]) -> Tokens:
+        """The texts as the model reads them; each is cut to the longest that it can read."""
+        found = self.tokenizer.encode_batch(list(texts))
+        length = max((len(e.ids) for e in found), default=0)
+        shape = (len(found), length)
+        ids = np.full(shape, self.config.padding_id or 0, np.int32)
+        types, mask = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        for row, encoding in enumerate(found):
+            count = len(encoding.ids)
+            ids[row, :count], types[row, :count] = encoding.ids, encoding.type_ids
+            mask[row, :count] = 1
+        if self.config.token_types == 1:  # RoBERTa does not tell the texts of a pair apart
+            types[:] = 0
+        return Tokens(ids, types, mask)
+
+    def hidden(self, tokens: Tokens) -> Array:
+        """The last hidden states, float32 (texts, length, hidden_size). ValueError for ids that the
+        model does not have, and where there is nothing to read."""
+        if not tokens.ids.size:
+            raise ValueError("there are no tokens; give at least one text")
+        config = self.config
+        for name, array, limit in (
+            ("ids", tokens.ids, config.vocab_size),
+            ("types", tokens.types, config.token_types),
+        ):
+            if not (array.min() >= 0 and array.max() < limit):
+                raise ValueError(f"{name} must lie in 0..{limit - 1}")
+        return self._run("hidden", tokens.ids, tokens.types, tokens.mask)
+
+    def pooled(self, hidden: Array) -> Array:
+        """The pooler's output, float32 (texts, hidden_size)."""
+        return self._run("pooled", hidden)
+
+    def encode(
+        self, texts: Sequence[str] | str, *, normalize: bool = False, batch_size: int = BATCH
+    ) -> Array:
+        """A vector of each text, float32 (texts, hidden_size): the mean of its tokens' hidden
+        states, or that of the first token, as `pooling` says; of length 1 with `normalize`."""
+        rows = [texts] if isinstance(texts, str) else list(texts)
+        result = np.zeros((len(rows), self.config.hidden_size), np.float32)
+        # Texts of like length go together, so that little is padded.
+        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+        for start in range(0, len(rows), batch_size):
+            chosen = order[start : start + batch_size]
+            tokens = self.tokenize([rows[i] for i in chosen])
+            hidden = self.hidden(tokens)
+            if self.pooling == "mean":
+                result[chosen] = self._run("mean", hidden, tokens.mask)
+            else:
+                result[chosen] = self._run("first", hidden)
+        if normalize:
+            result /= np.maximum(np.linalg.norm(result, axis=1, keepdims=True), 1e-12)
+        return result
+
+    def classify(self, texts: Sequence[Text]) -> list[dict[str, float]]:
+        """The probability of each class, for each text or pair of texts. ModelError for a model
+        without a classification head."""
+        logits = self._run("class_logits", self.hidden(self.tokenize(texts))).astype(np.float64)
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        shares = weights / weights.sum(axis=1, keepdims=True)
+        return [dict(zip(self.config.labels, row.tolist(), strict=True)) for row in shares]
+
+    def word_logits(self, tokens: Tokens) -> Array:
+        """Logits float32 (texts, length, vocab_size) of the words at each position. ModelError for
+        a model without a head for masked words."""
+        return self._run("word_logits", self.hidden(tokens))
+
+    def _run(self, function: str, *inputs: Array) -> Array:
+        if function not in self.executable:
+            raise ModelError(f"the model has no head for '{function}'")
+        return self.executable[function](*inputs, *self._weights)
+
+
+_Opened: TypeAlias = "tuple[BertConfig, tokenizers.Tokenizer, Pooling, Tensors]"
+
+
+def _folder(path: Path) -> _Opened:
+    tensors = tensors_of_folder(path, tensor_name)
+    config = config_from_json(keys_of_json(path / "config.json"), tensors.names)
+    return config, _tokenizer(path), _pooling(path), tensors
+
+
+def _pooling(path: Path) -> Pooling:
+    """What the module `1_Pooling` of a sentence-transformers folder says; else the mean."""
+    file = path / "1_Pooling" / "config.json"
+    stated: Mapping[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    return "first" if stated.get("pooling_mode_cls_token") else "mean"
+
+
+def _tokenizer(path: Path) -> tokenizers.Tokenizer:
+    file, vocabulary = path / "tokenizer.json", path / "vocab.txt"
+    if file.exists():
+        try:
+            tokenizer = tokenizers.Tokenizer.from_file(str(file))
+        except Exception as error:  # the library raises plain Exceptions
+            raise TokenizerError(f"{file}: {error}") from None
+        tokenizer.no_padding()
+        return tokenizer
+    if not vocabulary.exists():
+        raise TokenizerError(f"{path}: the folder has neither {file.name} nor {vocabulary.name}")
+    stated = path / "tokenizer_config.json"
+    values: Mapping[str, Any] = json.loads(stated.read_text()) if stated.exists() else {}
+    words = vocabulary.read_text(encoding="utf-8").splitlines()
+    return word_pieces(words, lowercase=values.get("do_lower_case", True))
+
+
+def word_pieces(words: Sequence[str], *, lowercase: bool) -> tokenizers.Tokenizer:
+    """BERT's tokenizer over a vocabulary in order of ids. TokenizerError where it lacks one of the
+    tokens that mark texts."""
+    ids = {word: i for i, word in enumerate(words)}
+    for needed in ("[UNK]", "[CLS]", "[SEP]"):
+        if needed not in ids:
+            raise TokenizerError(f"the vocabulary lacks the token {needed}")
+    tokenizer = tokenizers.Tokenizer(
+        tokenizers.models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100)
+    )
+    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = tokenizers.decoders.WordPiece()
+    tokenizer.post_processor = tokenizers.processors.BertProcessing(
+        ("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"])
+    )
+    special = [t for t in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if t in ids]
+    tokenizer.add_special_tokens(special)
+    return tokenizer
+
+
+def _gguf(path: Path) -> _Opened:
+    gguf = read_gguf(path)
+    architecture = gguf.metadata.get("general.architecture")
+    if architecture != "bert":
+        raise ModelError(f"{path}: architecture {architecture!r} is no encoder; 'bert' is")
+    keys = keys_of_gguf(gguf, "bert")
+    tokens = gguf.metadata.get("tokenizer.ggml.tokens")
+    if gguf.metadata.get("tokenizer.ggml.model") != "bert" or not isinstance(tokens, list):
+        raise TokenizerError(f"{path}: its tokenizer is not the one of BERT")
+    pooling: Pooling = "first" if gguf.metadata.get("bert.pooling_type") == 2 else "mean"
+    tokenizer = word_pieces([_word(t) for t in tokens], lowercase=True)
+    return config_from_gguf(keys), tokenizer, pooling, _tensors_of_gguf(gguf)
+
+
+def _word(token: str) -> str:
+    """A token as vocabularies spell it: GGUF files mark beginnings of words, not what follows."""
+    if token.startswith("[") and token.endswith("]"):
+        return token
+    return token[1:] if token.startswith("\u2581") else f"##{token}"
+
+
+def _tensors_of_gguf(gguf: GGUF) -> Tensors:
+    stored = {tensor_name_of_gguf(name): tensor for name, tensor in gguf.tensors.items()}
+    formats = {name: t.format.name for name, t in stored.items() if is_matrix(name, t.shape)}
+
+    def read(name: str) -> dict[str, Array]:
+        if name not in stored:
+            raise ModelError(f"{gguf.path}: no tensor '{name}'")
+        tensor = stored[name]
+        return tensor.fields() if name in formats else {"data": tensor.dequantise()}
+
+    return Tensors(str(gguf.path), frozenset(stored), formats, read)
