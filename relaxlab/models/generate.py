@@ -156,7 +156,7 @@ class TextGenerator:
         start = time.perf_counter()
         report(f"opening {model}")
         checkpoint = open_model(model)
-        context = _context(checkpoint, max_context)
+        context = context_of(checkpoint, max_context)
         config = checkpoint.config
         length = min(CHUNK, context)
         kv_dtype = kv_dtype or ("float16" if activations == "q8" else "float32")
@@ -174,7 +174,7 @@ class TextGenerator:
         executable = compile(module, threads=threads, use_cache=use_cache)
         compiled = time.perf_counter()
         report("reading the weights")
-        weights = _prepared(executable, checkpoint.weights(decoder, names))
+        weights = prepared_weights(executable, checkpoint.weights(decoder, names))
         shapes = nn.KVCache.shapes(config.num_kv_heads, config.head_dim, decoder.positions)
         caches = ((1, *s) for _ in range(config.num_layers) for s in shapes)
         cache = zeros_in_large_pages(caches, kv_dtype)
@@ -189,32 +189,7 @@ class TextGenerator:
         Raises PromptError for a prompt without tokens or with ids that the model does not have,
         ChatError for messages that the template refuses.
         """
-        if isinstance(prompt, str):
-            if raw or self.chat_template is None:
-                ids = self.tokenizer.encode(prompt)
-            else:
-                ids = self.chat_template.encode([{"role": "user", "content": prompt}])
-        elif all(isinstance(item, int | np.integer) for item in prompt):
-            ids = [int(item) for item in prompt]  # type: ignore[arg-type]
-        elif self.chat_template is None:
-            raise PromptError(f"{self.checkpoint.path} has no chat template; pass text")
-        else:
-            ids = self.chat_template.encode(prompt)  # type: ignore[arg-type]
-        return self._checked(ids)
-
-    def _checked(self, ids: list[int]) -> list[int]:
-        if not ids:
-            raise PromptError("the prompt is empty; give at least one token")
-        if len(ids) > self.max_context:
-            raise PromptError(
-                f"the prompt has {len(ids)} tokens, the context holds {self.max_context}; "
-                "shorten it, or load the model with a larger max_context"
-            )
-        size = self.checkpoint.config.vocab_size
-        wrong = next((i for i in ids if not 0 <= i < size), None)
-        if wrong is not None:
-            raise PromptError(f"the prompt holds the token id {wrong}, the model has 0..{size - 1}")
-        return ids
+        return encode_prompt(self.checkpoint, self.max_context, prompt, raw)
 
     def logits(self, ids: Sequence[int]) -> Array:
         """Logits float32 (vocab_size,) for what follows `ids`, the whole sequence.
@@ -222,7 +197,8 @@ class TextGenerator:
         Only what differs from the previous call's sequence is computed. Raises PromptError as
         `encode` does.
         """
-        return self._logits(self._checked(list(ids)))[0]
+        ids = _checked(self.checkpoint, self.max_context, list(ids))
+        return self._logits(ids)[0]
 
     def _logits(self, ids: list[int]) -> tuple[Array, int]:
         """The logits after `ids`, and how many of the ids had to be computed."""
@@ -322,7 +298,42 @@ def precision_for(activations: str, target: Target) -> nn.Precision:
             raise ModelError(f"unknown activations {activations!r}; known: {known}")
 
 
-def _context(checkpoint: Checkpoint, asked: int | None) -> int:
+def encode_prompt(
+    checkpoint: Checkpoint, max_context: int, prompt: Prompt, raw: bool
+) -> list[int]:
+    """The ids of a prompt that must fit into a context; see `TextGenerator.encode`."""
+    if isinstance(prompt, str):
+        if raw or checkpoint.chat is None:
+            ids = checkpoint.tokenizer.encode(prompt)
+        else:
+            ids = checkpoint.chat.encode([{"role": "user", "content": prompt}])
+    elif all(isinstance(item, int | np.integer) for item in prompt):
+        ids = [int(item) for item in prompt]  # type: ignore[arg-type]
+    elif checkpoint.chat is None:
+        raise PromptError(f"{checkpoint.path} has no chat template; pass text")
+    else:
+        ids = checkpoint.chat.encode(prompt)  # type: ignore[arg-type]
+    return _checked(checkpoint, max_context, ids)
+
+
+def _checked(checkpoint: Checkpoint, max_context: int, ids: list[int]) -> list[int]:
+    if not ids:
+        raise PromptError("the prompt is empty; give at least one token")
+    if len(ids) > max_context:
+        raise PromptError(
+            f"the prompt has {len(ids)} tokens, the context holds {max_context}; "
+            "shorten it, or load the model with a larger max_context"
+        )
+    size = checkpoint.config.vocab_size
+    wrong = next((i for i in ids if not 0 <= i < size), None)
+    if wrong is not None:
+        raise PromptError(f"the prompt holds the token id {wrong}, the model has 0..{size - 1}")
+    return ids
+
+
+def context_of(checkpoint: Checkpoint, asked: int | None) -> int:
+    """How many positions to keep at most: `asked`, or the default. ModelError for a context that
+    the model does not have."""
     longest = checkpoint.config.context_length
     if asked is None:
         return min(longest, DEFAULT_CONTEXT)
@@ -333,7 +344,7 @@ def _context(checkpoint: Checkpoint, asked: int | None) -> int:
     return asked
 
 
-def _prepared(executable: Executable, weights: list[Array]) -> Sequence[Array]:
+def prepared_weights(executable: Executable, weights: list[Array]) -> Sequence[Array]:
     """The weights as the model's functions take them: repacked where the compiler wants them so,
     and laid out for streaming."""
     if "transform_params" in executable:

@@ -11,6 +11,7 @@ Each function is built once per set of arguments; its symbols are its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
@@ -60,9 +61,24 @@ def rotary(
 
     Pairs are (2i, 2i + 1) when `interleaved`, else (i, i + dims/2).
     """
-    b, s, c, past = (expr.Var(n) for n in ("b", "s", "c", "past"))
-    half = dims // 2
-    x = te.placeholder((b, s, total, head_dim), "float32", "x")
+    b, s, past = (expr.Var(n) for n in ("b", "s", "past"))
+    shape = (b, s, total, head_dim)
+    tensors = rotary_tensors(shape, first, heads, dims, interleaved, lambda i: past + i)
+    return te.create_prim_func(tensors)
+
+
+def rotary_tensors(
+    shape: tuple[PrimExpr, PrimExpr, int, int],
+    first: int,
+    heads: int,
+    dims: int,
+    interleaved: bool,
+    position: Callable[[PrimExpr], PrimExpr],
+) -> list[te.Tensor]:
+    """x of `shape`, cos and sin, and the rotated heads; `position(i)` is the place of index i."""
+    half, c = dims // 2, expr.Var("c")
+    b, s, _, head_dim = shape
+    x = te.placeholder(shape, "float32", "x")
     cos = te.placeholder((c, half), "float32", "cos")
     sin = te.placeholder((c, half), "float32", "sin")
 
@@ -74,13 +90,13 @@ def rotary(
         partner = scalar.if_then_else(
             is_second, x[bi, i, first + h, d - step], scalar.negative(x[bi, i, first + h, d + step])
         )
-        rotated = here * cos[past + i, pair] + partner * sin[past + i, pair]
+        at = position(i)
+        rotated = here * cos[at, pair] + partner * sin[at, pair]
         if dims == head_dim:
             return rotated
         return scalar.if_then_else(expr.LT(d, expr.const(dims)), rotated, here)
 
-    y = te.compute((b, s, heads, head_dim), turned, "rotary")
-    return te.create_prim_func([x, cos, sin, y])
+    return [x, cos, sin, te.compute((b, s, heads, head_dim), turned, "rotary")]
 
 
 @cache

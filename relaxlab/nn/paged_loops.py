@@ -14,14 +14,12 @@ memory is that of PagedAttention (Kwon et al., 2023), the running maximum that o
 
 from __future__ import annotations
 
-import math
 import textwrap
 from dataclasses import dataclass
 from functools import cache
 
 from relaxlab.ir import expr, loops
-from relaxlab.ir.expr import PrimExpr
-from relaxlab.nn.loop_functions import KEY_BLOCK
+from relaxlab.nn.loop_functions import KEY_BLOCK, Scores, rotary_tensors
 from relaxlab.ops import scalar, te
 from relaxlab.script import parse
 
@@ -51,37 +49,25 @@ class PoolShape:
 
 @cache
 def paged_rotary(
-    total: int, first: int, heads: int, head_dim: int, interleaved: bool
+    total: int, first: int, heads: int, head_dim: int, dims: int, interleaved: bool
 ) -> loops.PrimFunc:
-    """(x (t, total, d), cos (c, d/2), sin (c, d/2), positions (t,)) -> (t, heads, d): the heads
-    from `first` on, each pair of features turned by the angle of its row's position and pair."""
-    t, c = expr.Var("t"), expr.Var("c")
-    half = head_dim // 2
-    x = te.placeholder((t, total, head_dim), "float32", "x")
-    cos = te.placeholder((c, half), "float32", "cos")
-    sin = te.placeholder((c, half), "float32", "sin")
+    """(x (1, t, total, d), cos (c, dims/2), sin (c, dims/2), positions (t,)) -> (1, t, heads, d):
+    as `loop_functions.rotary`, each row at a position of its own."""
+    t = expr.Var("t")
     positions = te.placeholder((t,), "int32", "positions")
-
-    def turned(i: PrimExpr, h: PrimExpr, d: PrimExpr) -> PrimExpr:
-        pair = d // 2 if interleaved else d % half
-        is_second = expr.EQ(d % 2, te.ZERO + 1) if interleaved else expr.GE(d, expr.const(half))
-        step = 1 if interleaved else half
-        partner = scalar.if_then_else(
-            is_second, x[i, first + h, d - step], scalar.negative(x[i, first + h, d + step])
-        )
-        at = scalar.cast(positions[i], "int64")
-        return x[i, first + h, d] * cos[at, pair] + partner * sin[at, pair]
-
-    y = te.compute((t, heads, head_dim), turned, "rotary")
-    return te.create_prim_func([x, cos, sin, positions, y])
+    shape = (expr.const(1), t, total, head_dim)
+    *tensors, y = rotary_tensors(
+        shape, first, heads, dims, interleaved, lambda i: scalar.cast(positions[i], "int64")
+    )
+    return te.create_prim_func([*tensors, positions, y])
 
 
 @cache
 def append_pages(
     total_k: int, first_k: int, total_v: int, first_v: int, shape: PoolShape
 ) -> loops.PrimFunc:
-    """(k (t, total_k, d), v (t, total_v, d), slots (t,), keys, values): writes the keys and values
-    of each row into the pool, in place, where `slots` says: page * PAGE + position in the page."""
+    """(k (1, t, total_k, d), v (1, t, total_v, d), slots (t,), keys, values): writes the keys and
+    values of each row into the pool, in place, where `slots` says: page * PAGE + place in it."""
     heads, d, dtype = shape.kv_heads, shape.head_dim, shape.dtype
     return _parsed(
         f"""
@@ -89,40 +75,27 @@ def append_pages(
     def f(k_: T.handle, v_: T.handle, slots_: T.handle, keys_: T.handle, values_: T.handle):
         T.func_attr({{"tir.noalias": True}})
         t, p = T.int64(), T.int64()
-        k = T.match_buffer(k_, (t, {total_k}, {d}), "float32")
-        v = T.match_buffer(v_, (t, {total_v}, {d}), "float32")
+        k = T.match_buffer(k_, (1, t, {total_k}, {d}), "float32")
+        v = T.match_buffer(v_, (1, t, {total_v}, {d}), "float32")
         slots = T.match_buffer(slots_, (t,), "int32")
         keys = T.match_buffer(keys_, (p, {heads}, {d}, {PAGE}), "{dtype}")
         values = T.match_buffer(values_, (p, {heads}, {PAGE}, {d}), "{dtype}")
         for i, h, e in T.grid(t, {heads}, {d}):
             with T.sblock("append_keys"):
                 vi, vh, ve = T.axis.remap("SSS", [i, h, e])
-                T.reads(k[vi, {first_k} + vh, ve], slots[vi])
+                T.reads(k[0, vi, {first_k} + vh, ve], slots[vi])
                 T.writes(keys[0:p, vh, ve, 0:{PAGE}])
                 keys[slots[vi] // {PAGE}, vh, ve, slots[vi] % {PAGE}] = T.Cast(
-                    "{dtype}", k[vi, {first_k} + vh, ve])
+                    "{dtype}", k[0, vi, {first_k} + vh, ve])
         for i, h, e in T.grid(t, {heads}, {d}):
             with T.sblock("append_values"):
                 vi, vh, ve = T.axis.remap("SSS", [i, h, e])
-                T.reads(v[vi, {first_v} + vh, ve], slots[vi])
+                T.reads(v[0, vi, {first_v} + vh, ve], slots[vi])
                 T.writes(values[0:p, vh, 0:{PAGE}, ve])
                 values[slots[vi] // {PAGE}, vh, slots[vi] % {PAGE}, ve] = T.Cast(
-                    "{dtype}", v[vi, {first_v} + vh, ve])
+                    "{dtype}", v[0, vi, {first_v} + vh, ve])
     """
     )
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionOptions:
-    """scale: of the scores before the softmax, None for 1 / sqrt(head_dim). softcap: scores become
-    softcap * tanh(score / softcap). window: a position sees itself and window - 1 before it."""
-
-    scale: float | None = None
-    softcap: float | None = None
-    window: int | None = None
-
-
-PLAIN = AttentionOptions()
 
 
 @cache
@@ -132,10 +105,10 @@ def paged_attention(
     heads: int,
     shape: PoolShape,
     rows: int,
-    options: AttentionOptions = PLAIN,
+    scores: Scores,
 ) -> loops.PrimFunc:
-    """(q (t, total, d), keys, values, tiles (w, 2), row_ends, page_ends, pages, positions) ->
-    (t, heads, d): causal attention of each row over its sequence, in one pass over its pages.
+    """(q (1, t, total, d), keys, values, tiles (w, 2), row_ends, page_ends, pages, positions) ->
+    (1, t, heads, d): causal attention of each row over its sequence, in one pass over its pages.
 
     A tile is a sequence and its rows from the given one on, `rows` at most: the tiles hold every
     row. They are worked on independently, for each head of keys and values and for the heads of
@@ -143,16 +116,14 @@ def paged_attention(
     """
     d, kv_heads = shape.head_dim, shape.kv_heads
     span, m = PAGES_AT_ONCE * PAGE, rows * (heads // kv_heads)
-    scale = 1 / math.sqrt(d) if options.scale is None else options.scale
-    score = "dot[vr, vx]"
-    if options.softcap is not None:
-        cap = options.softcap
-        score = f"T.tanh({score} * T.float32({1 / cap!r})) * T.float32({cap!r})"
+    scale, score = scores.scale, "dot[vr, vx]"
+    if scores.softcap is not None:
+        scale /= scores.softcap
+        score = f"T.tanh({score}) * T.float32({scores.softcap!r})"
     seen, start = f"vp * {span} + vx <= limit[vr]", "0"
-    if options.window is not None:
-        window = options.window
-        seen = f"{seen} and limit[vr] - (vp * {span} + vx) < {window}"
-        start = f"T.max(limit[0] - {window - 1}, 0) // {span}"
+    if scores.window is not None:
+        seen = f"{seen} and limit[vr] - {scores.window} < vp * {span} + vx"
+        start = f"T.max(limit[0] - {scores.window - 1}, 0) // {span}"
     return _parsed(
         _ATTENTION.format(
             total=total,
@@ -196,7 +167,7 @@ def f(q_: T.handle, keys_: T.handle, values_: T.handle, tiles_: T.handle, row_en
       page_ends_: T.handle, pages_: T.handle, positions_: T.handle, out_: T.handle):
     T.func_attr({{"tir.noalias": True}})
     t, w, c, b, n = T.int64(), T.int64(), T.int64(), T.int64(), T.int64()
-    q = T.match_buffer(q_, (t, {total}, {d}), "float32")
+    q = T.match_buffer(q_, (1, t, {total}, {d}), "float32")
     keys = T.match_buffer(keys_, (c, {kv_heads}, {d}, {page}), "{dtype}")
     values = T.match_buffer(values_, (c, {kv_heads}, {page}, {d}), "{dtype}")
     tiles = T.match_buffer(tiles_, (w, 2), "int32")
@@ -204,14 +175,14 @@ def f(q_: T.handle, keys_: T.handle, values_: T.handle, tiles_: T.handle, row_en
     page_ends = T.match_buffer(page_ends_, (b,), "int32")
     pages = T.match_buffer(pages_, (n,), "int32")
     positions = T.match_buffer(positions_, (t,), "int32")
-    out = T.match_buffer(out_, (t, {heads}, {d}), "float32")
+    out = T.match_buffer(out_, (1, t, {heads}, {d}), "float32")
     for g, i in T.grid({kv_heads}, w):
         with T.sblock("tile"):
             vg, vi = T.axis.remap("SS", [g, i])
-            T.reads(q[0:t, 0:{total}, 0:{d}], keys[0:c, vg, 0:{d}, 0:{page}],
+            T.reads(q[0, 0:t, 0:{total}, 0:{d}], keys[0:c, vg, 0:{d}, 0:{page}],
                     values[0:c, vg, 0:{page}, 0:{d}], tiles[vi, 0:2], row_ends[0:b],
                     page_ends[0:b], pages[0:n], positions[0:t])
-            T.writes(out[0:t, vg * {group}:vg * {group} + {group}, 0:{d}])
+            T.writes(out[0, 0:t, vg * {group}:vg * {group} + {group}, 0:{d}])
             row = T.sblock_alloc_buffer(({m},), "int64", scope="local")
             limit = T.sblock_alloc_buffer(({m},), "int64", scope="local")
             query = T.sblock_alloc_buffer(({m}, {d}), "float32", scope="local")
@@ -237,7 +208,7 @@ def f(q_: T.handle, keys_: T.handle, values_: T.handle, tiles_: T.handle, row_en
             for r, e in T.grid({m}, {d}):
                 with T.sblock("query"):
                     vr, ve = T.axis.remap("SS", [r, e])
-                    query[vr, ve] = (q[row[vr], {first} + vg * {group} + vr % {group}, ve]
+                    query[vr, ve] = (q[0, row[vr], {first} + vg * {group} + vr % {group}, ve]
                                      * T.float32({scale}))
             for r, e in T.grid({m}, {d}):
                 with T.sblock("nothing"):
@@ -304,7 +275,7 @@ def f(q_: T.handle, keys_: T.handle, values_: T.handle, tiles_: T.handle, row_en
                 with T.sblock("attention"):
                     vr, ve = T.axis.remap("SS", [r, e])
                     if tiles[vi, 1] + T.Cast("int32", vr // {group}) == row[vr]:
-                        out[row[vr], vg * {group} + vr % {group}, ve] = mix[vr, ve] / total[vr]
+                        out[0, row[vr], vg * {group} + vr % {group}, ve] = mix[vr, ve] / total[vr]
 """
 """The text of `paged_attention`. `new_…` is what a step adds, `fade` by how much what was summed
 before counts less, now that the maximum is higher."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relaxlab.nn.paged_loops import PAGE, PLAIN, AttentionOptions, PoolShape
+from relaxlab.nn.loop_functions import Scores
+from relaxlab.nn.paged_loops import PAGE, PoolShape
 
 
 @dataclass(slots=True)
@@ -60,12 +61,9 @@ class Batch:
             self.row_ends, self.page_ends, self.pages, self.positions,
         ]  # fmt: skip
 
-    def attention(
-        self, q: np.ndarray, shape: PoolShape, options: AttentionOptions = PLAIN
-    ) -> np.ndarray:
-        """q (t, heads, d) -> float64 (t, heads, d), row by row."""
-        d, group = shape.head_dim, q.shape[1] // shape.kv_heads
-        scale = options.scale or d**-0.5
+    def attention(self, q: np.ndarray, shape: PoolShape, scores: Scores) -> np.ndarray:
+        """q (1, t, heads, d) -> float64 (1, t, heads, d), row by row."""
+        d, group = shape.head_dim, q.shape[2] // shape.kv_heads
         out = np.empty(q.shape)
         for s in range(len(self.row_ends) - 1):
             pages = self.pages[self.page_ends[s] : self.page_ends[s + 1]]
@@ -74,11 +72,11 @@ class Batch:
             k, v = (x.reshape(shape.kv_heads, -1, d) for x in (k, v))
             for r in range(self.row_ends[s], self.row_ends[s + 1]):
                 end = self.positions[r] + 1
-                start = 0 if options.window is None else max(0, end - options.window)
-                for h in range(q.shape[1]):
-                    score = k[h // group, start:end] @ q[r, h] * scale
-                    if options.softcap is not None:
-                        score = options.softcap * np.tanh(score / options.softcap)
+                start = 0 if scores.window is None else max(0, end - scores.window)
+                for h in range(q.shape[2]):
+                    score = k[h // group, start:end] @ q[0, r, h] * scores.scale
+                    if scores.softcap is not None:
+                        score = scores.softcap * np.tanh(score / scores.softcap)
                     weight = np.exp(score - score.max())
-                    out[r, h] = weight @ v[h // group, start:end] / weight.sum()
+                    out[0, r, h] = weight @ v[h // group, start:end] / weight.sum()
         return out

@@ -10,7 +10,8 @@ from relaxlab import nn
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.nn import paged_loops
-from relaxlab.nn.paged_loops import PAGE, AttentionOptions, PoolShape
+from relaxlab.nn.loop_functions import Scores
+from relaxlab.nn.paged_loops import PAGE, PoolShape
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import GRAPH_PASSES, cpu_pipeline
@@ -22,17 +23,13 @@ from tests.nn.paged_batches import Batch
 
 NEW, PAST = [1, 5, 18, 1, 3], [70, 0, 20, 15, 129]
 TOTAL, FIRST, HEADS = 7, 1, 6
-OPTIONS = {
-    "plain": AttentionOptions(),
-    "scaled": AttentionOptions(scale=0.3),
-    "window": AttentionOptions(window=20),
-    "softcap": AttentionOptions(softcap=2.0),
-}
+PLAIN = Scores(0.2)
+SCORES = {"plain": PLAIN, "window": Scores(0.2, window=20), "softcap": Scores(0.3, softcap=2.0)}
 
 
 class Attend(nn.Module):
-    def __init__(self, shape: PoolShape, rows: int, options: AttentionOptions) -> None:
-        self.func = paged_loops.paged_attention(TOTAL, FIRST, HEADS, shape, rows, options)
+    def __init__(self, shape: PoolShape, rows: int, scores: Scores) -> None:
+        self.func = paged_loops.paged_attention(TOTAL, FIRST, HEADS, shape, rows, scores)
         self.shape = shape
 
     def main(self, *args):
@@ -43,7 +40,7 @@ class Attend(nn.Module):
         keys, values = self.shape.of(1)
         ints = {"row_ends": "b", "page_ends": "b", "pages": "n", "positions": "t"}
         inputs = {
-            "q": spec(("t", TOTAL, d)),
+            "q": spec((1, "t", TOTAL, d)),
             "keys": spec(("c", *keys[1:]), self.shape.dtype),
             "values": spec(("c", *values[1:]), self.shape.dtype),
             "tiles": spec(("w", 2), "int32"),
@@ -57,7 +54,6 @@ class Attend(nn.Module):
     [
         ("float32", 1, "plain"),
         ("float16", 4, "plain"),
-        ("float32", 4, "scaled"),
         ("float16", 1, "window"),
         ("float32", 4, "window"),
         ("float32", 2, "softcap"),
@@ -66,10 +62,10 @@ class Attend(nn.Module):
 def test_attention_over_pages_of_sequences_of_any_lengths(rng, dtype, rows, option):
     shape = PoolShape(2, 32, dtype)
     batch = Batch.random(rng, NEW, PAST, shape)
-    q = rng.normal(size=(sum(NEW), TOTAL, 32)).astype(np.float32)
+    q = rng.normal(size=(1, sum(NEW), TOTAL, 32)).astype(np.float32)
     args = batch.arguments(q, rows)
-    want = batch.attention(q[:, FIRST : FIRST + HEADS], shape, OPTIONS[option])
-    module = Attend(shape, rows, OPTIONS[option]).module()
+    want = batch.attention(q[:, :, FIRST : FIRST + HEADS], shape, SCORES[option])
+    module = Attend(shape, rows, SCORES[option]).module()
     exe = rl.compile(module, threads=2, use_cache=False)
     machine = VirtualMachine(lower_shapes(cpu_pipeline().run(module).result))
     for run in (
@@ -82,13 +78,13 @@ def test_attention_over_pages_of_sequences_of_any_lengths(rng, dtype, rows, opti
 
 def test_one_compilation_serves_every_batch(rng):
     shape = PoolShape(1, 16)
-    exe = rl.compile(Attend(PoolShape(1, 16), 4, AttentionOptions()).module(), use_cache=False)
+    exe = rl.compile(Attend(PoolShape(1, 16), 4, PLAIN).module(), use_cache=False)
     for count in (1, 2, 9):
         new, past = rng.integers(1, 40, count).tolist(), rng.integers(0, 90, count).tolist()
         batch = Batch.random(rng, new, past, shape)
-        q = rng.normal(size=(sum(new), TOTAL, 16)).astype(np.float32)
+        q = rng.normal(size=(1, sum(new), TOTAL, 16)).astype(np.float32)
         got = np.asarray(exe["main"](*batch.arguments(q, 4)))
-        want = batch.attention(q[:, FIRST : FIRST + HEADS], shape)
+        want = batch.attention(q[:, :, FIRST : FIRST + HEADS], shape, PLAIN)
         assert np.abs(got - want).max() < 2e-6, (new, past)
 
 
@@ -96,9 +92,9 @@ def test_one_compilation_serves_every_batch(rng):
 def test_features_that_do_not_fill_vectors(rng, head_dim):
     shape = PoolShape(6, head_dim)
     batch = Batch.random(rng, [3, 1], [0, 40], shape)
-    q = rng.normal(size=(4, TOTAL, head_dim)).astype(np.float32)
-    exe = rl.compile(Attend(shape, 2, AttentionOptions()).module(), use_cache=False)
-    want = batch.attention(q[:, FIRST : FIRST + HEADS], shape)
+    q = rng.normal(size=(1, 4, TOTAL, head_dim)).astype(np.float32)
+    exe = rl.compile(Attend(shape, 2, PLAIN).module(), use_cache=False)
+    want = batch.attention(q[:, :, FIRST : FIRST + HEADS], shape, PLAIN)
     assert np.abs(np.asarray(exe["main"](*batch.arguments(q, 2))) - want).max() < 2e-6
 
 
@@ -106,15 +102,15 @@ def test_scores_far_below_zero_and_far_above(rng):
     """The running maximum keeps every exponent at most zero."""
     shape = PoolShape(2, 16)
     batch = Batch.random(rng, [2, 1], [100, 30], shape)
-    q = rng.normal(size=(3, TOTAL, 16)).astype(np.float32) * 100
-    exe = rl.compile(Attend(shape, 1, AttentionOptions()).module(), use_cache=False)
-    want = batch.attention(q[:, FIRST : FIRST + HEADS], shape)
+    q = rng.normal(size=(1, 3, TOTAL, 16)).astype(np.float32) * 100
+    exe = rl.compile(Attend(shape, 1, PLAIN).module(), use_cache=False)
+    want = batch.attention(q[:, :, FIRST : FIRST + HEADS], shape, PLAIN)
     assert np.abs(np.asarray(exe["main"](*batch.arguments(q, 1))) - want).max() < 1e-4
 
 
 def test_the_scores_never_reach_main_memory_and_tiles_are_shared_out():
     passes = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target.host())))
-    trace = passes.run(Attend(PoolShape(2, 32), 4, AttentionOptions()).module())
+    trace = passes.run(Attend(PoolShape(2, 32), 4, PLAIN).module())
     notes = [w.reason for r in trace.passes if r.name == "schedule_kernels" for w in r.rewrites]
     assert "scheduled by the rule nested" in notes
     text = trace.result.script()
@@ -124,11 +120,11 @@ def test_the_scores_never_reach_main_memory_and_tiles_are_shared_out():
 def test_gpu_threads_compute_it_without_races(rng):
     shape = PoolShape(2, 16, "float16")
     batch = Batch.random(rng, [1, 5], [20, 12], shape)
-    q = rng.normal(size=(6, TOTAL, 16)).astype(np.float32)
-    module = Attend(shape, 2, AttentionOptions()).module()
+    q = rng.normal(size=(1, 6, TOTAL, 16)).astype(np.float32)
+    module = Attend(shape, 2, PLAIN).module()
     passes = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target.cuda())))
     report = simt(passes.run(module).result, "main", *batch.arguments(q, 2)).check()
-    want = batch.attention(q[:, FIRST : FIRST + HEADS], shape)
+    want = batch.attention(q[:, :, FIRST : FIRST + HEADS], shape, PLAIN)
     assert np.abs(report.result - want).max() < 2e-6
     gpu = rl.compile(module, "cuda", use_cache=False)
     (resources,) = gpu.resources.values()
@@ -139,11 +135,11 @@ def test_gpu_threads_compute_it_without_races(rng):
 def test_new_keys_and_values_go_to_their_slots_only(rng, dtype):
     shape, total_k, first_k, total_v, first_v = PoolShape(2, 8, dtype), 3, 1, 5, 3
     batch = Batch.random(rng, [1, 5, 18], [70, 0, 20], shape)
-    k = rng.normal(size=(24, total_k, 8)).astype(np.float32)
-    v = rng.normal(size=(24, total_v, 8)).astype(np.float32)
+    k = rng.normal(size=(1, 24, total_k, 8)).astype(np.float32)
+    v = rng.normal(size=(1, 24, total_v, 8)).astype(np.float32)
     keys, values, slots = batch.keys.copy(), batch.values.copy(), batch.slots()
-    keys[slots // PAGE, :, :, slots % PAGE] = k[:, first_k : first_k + 2]
-    values[slots // PAGE, :, slots % PAGE] = v[:, first_v : first_v + 2]
+    keys[slots // PAGE, :, :, slots % PAGE] = k[0, :, first_k : first_k + 2]
+    values[slots // PAGE, :, slots % PAGE] = v[0, :, first_v : first_v + 2]
     func = paged_loops.append_pages(total_k, first_k, total_v, first_v, shape)
     interpret_prim_func(func, [k, v, slots, batch.keys, batch.values])
     np.testing.assert_array_equal(batch.keys, keys)
@@ -152,14 +148,14 @@ def test_new_keys_and_values_go_to_their_slots_only(rng, dtype):
 
 @pytest.mark.parametrize("interleaved", [True, False])
 def test_rotary_turns_rows_by_their_own_position(rng, interleaved):
-    x = rng.normal(size=(5, 4, 8)).astype(np.float32)
+    x = rng.normal(size=(1, 5, 4, 8)).astype(np.float32)
     angle = rng.normal(size=(16, 4))
     positions = np.array([3, 4, 0, 15, 1], np.int32)
     cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
-    y = np.empty((5, 2, 8), np.float32)
-    func = paged_loops.paged_rotary(4, 1, 2, 8, interleaved)
+    y = np.empty((1, 5, 2, 8), np.float32)
+    func = paged_loops.paged_rotary(4, 1, 2, 8, 8, interleaved)
     interpret_prim_func(func, [x, cos, sin, positions, y])
-    part = x[:, 1:3]
+    part = x[:, :, 1:3]
     a, b = (np.s_[..., 0::2], np.s_[..., 1::2])
     if not interleaved:
         a, b = np.s_[..., :4], np.s_[..., 4:]
