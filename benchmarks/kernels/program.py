@@ -49,10 +49,7 @@ def main(
     result = measure(chosen, settings, options.quick)
     print(table.render(result, aims(result)))
     write(result, options.output)
-    if chart.draw(result, title, options.output.with_suffix(".svg")):
-        say(f"drawn: {options.output.with_suffix('.svg')}")
-    else:
-        say("no chart: .venv/bin/python -m pip install -e '.[chart]'")
+    drawn(chart.draw(result, title, options.output))
     return int(any("error" in about for about in result["contestants"].values()))
 
 
@@ -60,3 +57,9 @@ def write(result: Mapping[str, Any], output: Path) -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     say(f"written: {output}")
+
+
+def drawn(file: Path | None) -> None:
+    """Say where the chart is."""
+    none = "no chart: .venv/bin/python -m pip install -e '.[chart]'"
+    say(none if file is None else f"drawn: {file}")

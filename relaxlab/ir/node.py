@@ -114,23 +114,25 @@ class Atom(Node):
     __slots__ = ()
 
 
-def children(n: Node) -> Iterator[Node]:
+def children(n: Node) -> list[Node]:
     """The direct child nodes of `n`, in field order (atoms such as variables included)."""
-    if isinstance(n, Atom):
-        return
-    for name in field_names(type(n)):
-        yield from _nodes_in(getattr(n, name))
+    found: list[Node] = []
+    if not isinstance(n, Atom):
+        for name in field_names(type(n)):
+            _collect(getattr(n, name), found)
+    return found
 
 
-def _nodes_in(value: Any) -> Iterator[Node]:
+def _collect(value: Any, found: list[Node]) -> None:
+    """Append the nodes in a field's value to `found`."""
     if isinstance(value, Node):
-        yield value
+        found.append(value)
     elif isinstance(value, tuple):
         for item in value:  # type: ignore[reportUnknownVariableType]
-            yield from _nodes_in(item)
-    elif isinstance(value, Attrs):
+            _collect(item, found)
+    elif type(value) is Attrs:  # faster than isinstance, which asks an abstract base class
         for item in value.values():
-            yield from _nodes_in(item)
+            _collect(item, found)
 
 
 def map_children(n: N, fn: Callable[[Node], Node]) -> N:
@@ -154,7 +156,7 @@ def _map_value(value: Any, fn: Callable[[Node], Node]) -> Any:
         if all(a is b for a, b in zip(items, value, strict=True)):  # type: ignore
             return value  # type: ignore
         return tuple(items)
-    if isinstance(value, Attrs):
+    if type(value) is Attrs:
         mapped = {k: _map_value(v, fn) for k, v in value.items()}
         return value if all(mapped[k] is value[k] for k in value) else Attrs(mapped)
     return value
@@ -186,4 +188,4 @@ def walk(n: Node) -> Iterator[Node]:
     while stack:
         top = stack.pop()
         yield top
-        stack.extend(reversed(list(children(top))))
+        stack.extend(reversed(children(top)))

@@ -101,5 +101,5 @@ def _nodes_once(root: Any) -> Iterator[Node]:
             stack.extend(getattr(top, name) for name in reversed(field_names(type(top))))
         elif isinstance(top, tuple):
             stack.extend(reversed(top))  # type: ignore[reportUnknownArgumentType]
-        elif isinstance(top, Attrs):
+        elif type(top) is Attrs:
             stack.extend(reversed(tuple(top.values())))

@@ -7,6 +7,7 @@ symbols. Where all symbols have declared upper bounds, sizes are constants and a
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -131,9 +132,11 @@ def _arena(
     base: expr.PrimExpr = expr.const(0)
     apart: expr.PrimExpr = expr.const(0)
     placed: dict[graph.Var, Placement] = {}
-    for factors in sorted(dict.fromkeys(f for _, f in sizes), key=len):
-        unit = _product(factors)
-        members = [(i, units) for i, (units, f) in zip(items, sizes, strict=True) if f == factors]
+    # Tensors of a few bytes per product of symbols are packed apart from larger ones.
+    groups = dict.fromkeys((factors, size < ALIGN) for size, factors in sizes)
+    for factors, few in sorted(groups, key=lambda group: len(group[0])):
+        sized = [(i, c) for i, (c, f) in zip(items, sizes, strict=True) if f == factors]
+        unit, members = _in_units([m for m in sized if (m[1] < ALIGN) == few], factors)
         offsets, total = pack([(i.start, i.end, units) for i, units in members])
         for at, (i, units) in enumerate(members):
             offset = base + unit * offsets[at]
@@ -158,9 +161,10 @@ def _sizes(items: list[Interval], bounds: Mapping[str, int]) -> list[tuple[int, 
 
 
 def size_of(ty: types.Type | None, bounds: Mapping[str, int]) -> tuple[int, Factors]:
-    """The bytes of a tensor as constant times factors, the constant rounded up to `ALIGN`; with
-    `bounds` on all its symbols, the constant bytes it has at most. No factor is negative: what a
-    branch that is not taken would need takes nothing away from the others."""
+    """The bytes of a tensor as constant times factors; with `bounds` on all its symbols, the
+    constant bytes it has at most. The constant is rounded up to `ALIGN`, except where it is smaller
+    than that and has factors. No factor is negative: what a branch that is not taken would need
+    takes nothing away from the others."""
     assert isinstance(ty, types.TensorType) and ty.shape is not None and ty.dtype is not None
     analyzer = Analyzer.for_shapes(ty.shape, upper=bounds)
     constant, powers = bytes_of(ty.dtype), Counter[expr.PrimExpr]()
@@ -174,7 +178,29 @@ def size_of(ty: types.Type | None, bounds: Mapping[str, int]) -> tuple[int, Fact
                 empty = analyzer.prove(expr.GE(factor, expr.const(0))) is not True
                 powers[expr.binary(expr.Max, factor, expr.const(0)) if empty else factor] += 1
     factors = tuple(sorted(powers.items(), key=lambda item: str(item[0])))
-    return -(-constant // ALIGN) * ALIGN, factors
+    if factors and constant < ALIGN:
+        return constant, factors
+    return _aligned(constant), factors
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN
+
+
+def _in_units(
+    members: list[tuple[Interval, int]], factors: Factors
+) -> tuple[expr.PrimExpr, list[tuple[Interval, int]]]:
+    """A symbolic number of bytes that is a multiple of `ALIGN`, and the sizes as multiples of it.
+
+    Constants that are multiples of `ALIGN` count the product of the factors; of smaller ones it is
+    the product times their common divisor that is rounded up, not each constant.
+    """
+    product = _product(factors)
+    common = math.gcd(*(constant for _, constant in members))
+    if common % ALIGN == 0:
+        return product, members
+    unit = (product * common + (ALIGN - 1)) // ALIGN * ALIGN
+    return unit, [(i, constant // common) for i, constant in members]
 
 
 def _factors(e: expr.PrimExpr) -> list[expr.PrimExpr]:

@@ -74,14 +74,19 @@ def _upper_bounds(mod: Module) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for f in mod.graph_functions().values():
         declared: Mapping[str, int] = f.attrs.get(BOUNDS, {})
+        seen: set[object] = set()  # the layers of a model call the same functions alike
         for call in walk(f):
             match call:
                 case Call(
                     Op("call_tir" | "call_tir_inplace"), (GlobalVar(name), graph.Tuple(args), *_)
                 ):
+                    shapes = tuple(map(_shape, args))
+                    if (name, shapes) in seen:
+                        continue
+                    seen.add((name, shapes))
                     callee = mod[name]
                     assert isinstance(callee, PrimFunc)
-                    mine = _bounds_in_call(callee, args, declared)
+                    mine = _bounds_in_call(callee, shapes, declared)
                     known = found.get(name, mine)
                     found[name] = {n: max(mine[n], known[n]) for n in mine if n in known}
                 case _:
@@ -89,14 +94,18 @@ def _upper_bounds(mod: Module) -> dict[str, dict[str, int]]:
     return found
 
 
+def _shape(arg: graph.Expr) -> tuple[expr.PrimExpr, ...]:
+    """The dimensions of an argument, none where they are not known."""
+    ty = arg.ty if isinstance(arg, graph.Var) else None
+    return (ty.shape if isinstance(ty, TensorType) else None) or ()
+
+
 def _bounds_in_call(
-    callee: PrimFunc, args: tuple[graph.Expr, ...], declared: Mapping[str, int]
+    callee: PrimFunc, shapes: tuple[tuple[expr.PrimExpr, ...], ...], declared: Mapping[str, int]
 ) -> dict[str, int]:
     """Upper bounds of the symbols that are dimensions of the callee's parameters, by name."""
     found: dict[expr.Var, int] = {}
-    for buffer, arg in zip(callee.buffers, args, strict=False):
-        ty = arg.ty if isinstance(arg, graph.Var) else None
-        shape = (ty.shape if isinstance(ty, TensorType) else None) or ()
+    for buffer, shape in zip(callee.buffers, shapes, strict=False):
         for dim, actual in zip(buffer.shape, shape, strict=False):
             upper = Analyzer.for_shapes(actual, upper=declared).upper_bound(actual)
             if isinstance(dim, expr.Var) and upper is not None:

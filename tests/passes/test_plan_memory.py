@@ -1,8 +1,14 @@
+import math
+
 import numpy as np
 import pytest
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.expand_calls import expand_calls
+from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.plan_memory import bytes_planned, memory_plan_of, pack, plan_memory, size_of
@@ -145,9 +151,13 @@ def test_declared_bounds_make_sizes_constant():
             return (b, d)
 
     assert places(Before) == [("a", "0", "256"), ("c", "0", "448")]
-    assert places(Before, use_bounds=False) == [("a", "448", "n * 64"), ("c", "0", "448")]
+    assert places(Before, use_bounds=False) == [
+        ("a", "448", "(n * 4 + 63) // 64 * 64"),
+        ("c", "0", "448"),
+    ]
     assert str(bytes_planned(planned(Before)["main"])) == "448"
-    assert str(bytes_planned(planned(Before, use_bounds=False)["main"])) == "448 + n * 64"
+    unbounded = bytes_planned(planned(Before, use_bounds=False)["main"])
+    assert str(unbounded) == "448 + (n * 4 + 63) // 64 * 64"
 
 
 def test_views_casts_and_tuples_keep_memory_in_use():
@@ -285,9 +295,46 @@ def test_sizes_are_constants_times_factors():
 
     n, m = expr.Var("n"), expr.Var("m")
     constant, factors = size_of(TensorType((n * 4, m, expr.const(3)), "float32"), {})
-    assert constant == 64 and dict(factors) == {n: 1, m: 1}
-    assert size_of(TensorType((n + 1, n + 1), "int64"), {}) == (64, ((n + 1, 2),))
+    assert constant == 48 and dict(factors) == {n: 1, m: 1}
+    constant, factors = size_of(TensorType((n, m, expr.const(17)), "float32"), {})
+    assert constant == 128 and dict(factors) == {n: 1, m: 1}
+    assert size_of(TensorType((n + 1, n + 1), "int64"), {}) == (8, ((n + 1, 2),))
     assert size_of(TensorType((n + 1, m), "int8"), {"n": 9, "m": 20}) == (256, ())
+
+
+def test_small_elements_of_many_symbols_waste_little():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32")):
+            n, m = T.int64(), T.int64()
+            with R.dataflow():
+                a = R.cumsum(x, axis=0)
+                b = R.astype(R.cumsum(a, axis=1), "int8")
+                c = R.cumsum(b, axis=0, dtype="float64")
+                d = R.cumsum(R.concat([c, c], axis=1), axis=0)
+                R.output(d)
+            return d
+
+    mod = expand_calls(legalize_ops(normalize(Before)))
+    fn = mod["main"]
+    (arena,) = memory_plan_of(fn, mod).arenas
+    assert len(arena.placements) == 5
+    symbols = {s.name: s for s in symbols_in(fn.params)}
+    for sizes in ({"n": 1, "m": 1}, {"n": 7, "m": 9}, {"n": 100, "m": 1001}):
+        known = {symbols[name]: expr.const(value) for name, value in sizes.items()}
+
+        def at(e, known=known):
+            return Analyzer().simplify(substitute(e, known)).value
+
+        blocks = [(p, at(p.offset), at(p.size)) for p in arena.placements]
+        for p, offset, size in blocks:
+            needed = math.prod(at(d) for d in p.var.ty.shape) * bytes_of(p.var.ty.dtype)
+            assert offset % 64 == 0 and needed <= size < needed + 64 * 16
+            assert offset + size <= at(arena.size)
+            for q, offset2, size2 in blocks:
+                if q is not p and p.start <= q.end and q.start <= p.end:
+                    assert offset + size <= offset2 or offset2 + size2 <= offset
 
 
 def test_in_place_results_are_the_argument():
