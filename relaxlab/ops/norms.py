@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from relaxlab.ops.define import (
     fail,
     normal_axes,
     normal_axis,
+    op_name,
     params,
     require_dtype,
     tensor_arg,
@@ -60,10 +62,36 @@ def _scaled(
     return expr.Add(value, scalar.wide(beta[channel])) if attr(call, "center") else value
 
 
-def _standard(x: PrimExpr, mean: PrimExpr, variance: PrimExpr, epsilon: float) -> PrimExpr:
-    """(x - mean) / sqrt(variance + epsilon)."""
-    spread = scalar.call("rsqrt", expr.Add(variance, expr.const(epsilon, variance.dtype)))
-    return expr.Mul(expr.Sub(scalar.wide(x), mean), spread)
+def _normalised(
+    call: graph.Call,
+    x: te.Tensor,
+    statistics: tuple[te.Tensor, ...],
+    row: Callable[[Indices], Indices],
+    channel: int,
+    gamma: te.Tensor,
+    beta: te.Tensor,
+) -> te.Tensor:
+    """(x - mean) / sqrt(variance + epsilon), scaled per channel. `row`: which of the statistics
+    belong to an element."""
+    epsilon = float(attr(call, "epsilon"))
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        mean, variance = (scalar.wide(t[row(i)]) for t in statistics)
+        spread = scalar.call("rsqrt", expr.Add(variance, expr.const(epsilon, variance.dtype)))
+        value = expr.Mul(expr.Sub(scalar.wide(x[i]), mean), spread)
+        return scalar.cast(_scaled(call, value, i[channel], gamma, beta), x.dtype)
+
+    return te.compute(x.shape, element, f"T_{op_name(call).rpartition('.')[2]}")
+
+
+def _affine(y: Array, gamma: Array, beta: Array, axis: int, center: bool, scale: bool) -> Array:
+    y = y * _channel(gamma, y, axis) if scale else y
+    return y + _channel(beta, y, axis) if center else y
+
+
+def _standard(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    centred = x - _mean(x, axes)
+    return centred / np.sqrt(_mean(centred**2, axes) + x.dtype.type(epsilon))
 
 
 # --- batch_norm -------------------------------------------------------------------------------
@@ -83,17 +111,12 @@ def _batch_emit(
     axis = normal_axis(call, attr(call, "axis"), x.ndim)
     others = tuple(d for d in range(x.ndim) if d != axis)
     training = attr(call, "training")
-    epsilon, momentum = float(attr(call, "epsilon")), float(attr(call, "momentum"))
+    momentum = float(attr(call, "momentum"))
     if training:
         average = mean_compute(x, others, False)
         now = (average, variance_compute(x, others, False, average))
     else:
         now = old
-
-    def element(*i: PrimExpr) -> PrimExpr:
-        mean, variance = (scalar.wide(t[i[axis]]) for t in now)
-        value = _standard(x[i], mean, variance, epsilon)
-        return scalar.cast(_scaled(call, value, i[axis], gamma, beta), x.dtype)
 
     def moved(past: te.Tensor, new: te.Tensor, name: str) -> te.Tensor:
         if not training:
@@ -106,7 +129,7 @@ def _batch_emit(
 
         return te.compute(past.shape, channel, name)
 
-    y = te.compute(x.shape, element, "T_batch_norm")
+    y = _normalised(call, x, now, lambda i: (i[axis],), axis, gamma, beta)
     names = ("T_moving_mean", "T_moving_var")
     return (y, *(moved(p, n, name) for p, n, name in zip(old, now, names, strict=True)))
 
@@ -136,8 +159,7 @@ def _batch_norm(
         )
     )
     y = (x - now[0]) / np.sqrt(now[1] + wide.type(epsilon))
-    y = y * _channel(g, x, axis) if scale else y
-    y = y + _channel(b, x, axis) if center else y
+    y = _affine(y, g, b, axis, center, scale)
     if training:
         pairs = zip((mean, var), now, strict=True)
         mean, var = ((1 - momentum) * p + momentum * n.reshape(-1) for p, n in pairs)
@@ -193,12 +215,10 @@ def _instance_emit(
     mean = mean_compute(x, axes, False)
     variance = variance_compute(x, axes, False, mean)
 
-    def element(*i: PrimExpr) -> PrimExpr:
-        row = tuple(v for d, v in enumerate(i) if d not in axes)
-        value = _standard(x[i], mean[row], variance[row], float(attr(call, "epsilon")))
-        return scalar.cast(_scaled(call, value, i[channel], gamma, beta), x.dtype)
+    def row(i: Indices) -> Indices:
+        return tuple(v for d, v in enumerate(i) if d not in axes)
 
-    return te.compute(x.shape, element, "T_instance_norm")
+    return _normalised(call, x, (mean, variance), row, channel, gamma, beta)
 
 
 def _instance_norm(
@@ -212,10 +232,7 @@ def _instance_norm(
     scale: bool = True,
 ) -> Array:
     at = axes if isinstance(axes, tuple) else (axes,)
-    centred = data - _mean(data, at)
-    y = centred / np.sqrt(_mean(centred**2, at) + data.dtype.type(epsilon))
-    y = y * _channel(gamma, data, channel_axis) if scale else y
-    return y + _channel(beta, data, channel_axis) if center else y
+    return _affine(_standard(data, at, epsilon), gamma, beta, channel_axis, center, scale)
 
 
 define(
@@ -293,12 +310,10 @@ def _group_emit(
 
     variance = mean_of(squared, "T_group_variance")
 
-    def element(*i: PrimExpr) -> PrimExpr:
-        row = tuple(i[d] // size if d == channel else i[d] for d in kept)
-        value = _standard(x[i], mean[row], variance[row], float(attr(call, "epsilon")))
-        return scalar.cast(_scaled(call, value, i[channel], gamma, beta), x.dtype)
+    def row(i: Indices) -> Indices:
+        return tuple(i[d] // size if d == channel else i[d] for d in kept)
 
-    return te.compute(x.shape, element, "T_group_norm")
+    return _normalised(call, x, (mean, variance), row, channel, gamma, beta)
 
 
 def _wide(x: te.Tensor) -> str:
@@ -321,11 +336,8 @@ def _group_norm(
     split = (*data.shape[:channel], num_groups, data.shape[channel] // num_groups)
     x = data.reshape(*split, *data.shape[channel + 1 :])
     over = (channel + 1, *(a + (a > channel) for a in at))
-    centred = x - _mean(x, over)
-    y = centred / np.sqrt(_mean(centred**2, over) + data.dtype.type(epsilon))
-    y = y.reshape(data.shape)
-    y = y * _channel(gamma, data, channel) if scale else y
-    return y + _channel(beta, data, channel) if center else y
+    y = _standard(x, over, epsilon).reshape(data.shape)
+    return _affine(y, gamma, beta, channel, center, scale)
 
 
 define(
