@@ -96,18 +96,6 @@ def detect_iter_map(
         return _Detector(an, ranges, _limits(predicate, an)).detect(indices)
 
 
-def is_injective_affine(
-    indices: Iterable[expr.PrimExpr],
-    ranges: Mapping[expr.Var, Range],
-    analyzer: Analyzer | None = None,
-) -> bool:
-    """Whether different values of the iterators provably give different indices."""
-    try:
-        return detect_iter_map(indices, ranges, None, analyzer).injective
-    except NotAnIterMap:
-        return False
-
-
 def _limits(
     predicate: expr.PrimExpr | None, an: Analyzer
 ) -> dict[expr.PrimExpr, tuple[expr.PrimExpr, bool]]:

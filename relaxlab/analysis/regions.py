@@ -83,24 +83,6 @@ def _hull(x: Range, y: Range, an: Analyzer) -> Range:
     return Range(lo, an.simplify(hi - lo))
 
 
-def region_covers(outer: BufferRegion, inner: BufferRegion, analyzer: Analyzer) -> bool | None:
-    """Whether `outer` contains all of `inner`: yes, provably not in some dimension, or unknown.
-
-    Raises ValueError when the buffers differ.
-    """
-    if outer.buffer is not inner.buffer:
-        raise ValueError(f"regions of {outer.buffer.name} and {inner.buffer.name} compared")
-    verdict: bool | None = True
-    for o, i in zip(outer.region, inner.region, strict=True):
-        below = analyzer.prove(expr.LE(o.min, i.min))
-        above = analyzer.prove(expr.LE(i.min + i.extent, o.min + o.extent))
-        if below is False or above is False:
-            return False
-        if below is None or above is None:
-            verdict = None
-    return verdict
-
-
 # Relaxing indices over ranges of variables
 
 

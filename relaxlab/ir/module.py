@@ -73,10 +73,6 @@ class Module(Node):
         kept = tuple((k, f) for k, f in self.functions if k not in names)
         return self if len(kept) == len(self.functions) else Module(kept, self.attrs)
 
-    def map_functions(self, fn: Callable[[str, Any], BaseFunc]) -> Module:
-        """A module with `fn(name, function)` in place of each function; self if none changed."""
-        return self.with_functions({k: fn(k, f) for k, f in self.functions})
-
     def fresh_name(self, hint: str) -> str:
         """`hint`, or `hint1`, `hint2`, … when it is taken."""
         name, count = hint, 0

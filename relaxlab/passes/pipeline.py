@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.passes.annotate_pattern_kind import annotate_pattern_kind
 from relaxlab.passes.base import Pass, Pipeline
@@ -27,7 +26,6 @@ from relaxlab.passes.replicate_small_kernels import replicate_small_kernels
 from relaxlab.passes.rewrite_layouts import rewrite_layouts
 from relaxlab.passes.schedule_kernels import schedule_kernels
 from relaxlab.passes.specialize_loop_functions import specialize_loop_functions
-from relaxlab.tracing import Trace
 
 GRAPH_PASSES: tuple[Pass, ...] = (
     normalize,
@@ -85,8 +83,3 @@ def cuda_pipeline(target: Target | None = None) -> Pipeline:
 def default_pipeline(target: Target) -> Pipeline:
     """The default for the target's kind."""
     return cuda_pipeline(target) if target.kind == "cuda" else cpu_pipeline(target)
-
-
-def run_pipeline(mod: Module, target: Target | None = None) -> Trace:
-    """Run the default pipeline; the trace's `result` is the lowered module."""
-    return default_pipeline(target or Target.host()).run(mod)

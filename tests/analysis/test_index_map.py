@@ -12,7 +12,6 @@ from relaxlab.analysis.index_map import (
     NotAnIterMap,
     NotInvertible,
     detect_iter_map,
-    is_injective_affine,
 )
 from relaxlab.ir import expr
 from relaxlab.ir.loops import Range
@@ -116,14 +115,6 @@ def test_loops_that_start_elsewhere() -> None:
     assert TEXT(found.bases) == "7, n"
     found = detect_iter_map([j, i], ranges)
     assert found.bijective and TEXT(found.bases) == "n, 3" and TEXT(found.extents) == "m, 5"
-
-
-def test_injective() -> None:
-    i, j = V("i"), V("j")
-    ranges = {i: Range(C(0), n), j: Range(C(0), C(8))}
-    assert is_injective_affine([i * 8 + j], ranges)
-    assert is_injective_affine([j, i // 4, i % 4], ranges)
-    assert not is_injective_affine([i], ranges)
 
 
 def random_map(rng: random.Random) -> tuple[IndexMap, tuple[int, ...]]:

@@ -21,7 +21,7 @@ from relaxlab.ir.module import Module
 from relaxlab.models.decoder import Decoder
 from relaxlab.models.loader import open_model
 from relaxlab.ops import te
-from relaxlab.passes.pipeline import run_pipeline
+from relaxlab.runtime.build import trace
 from relaxlab.script import parse, print_module
 from relaxlab.script.printer import HEADER
 from relaxlab.testing.op_cases import FAMILIES
@@ -81,7 +81,7 @@ def model() -> tuple[Module, Module]:
     mod, _ = Decoder(checkpoint.config, checkpoint.formats, max_context=24).build(
         methods=("prefill",), batch="b"
     )
-    return mod, run_pipeline(mod).result
+    return mod, trace(mod).result
 
 
 def for_tvm(text: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
+import relaxlab as rl
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.module import Module
 from relaxlab.models.decoder import Decoder
 from relaxlab.models.loader import open_model
-from relaxlab.passes.pipeline import run_pipeline
 from relaxlab.script import parse, print_module
 from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram
@@ -31,7 +31,7 @@ def test_the_tiny_model_at_every_stage() -> None:
     checkpoint = open_model("tiny")
     model = Decoder(checkpoint.config, checkpoint.formats, max_context=24)
     mod, _ = model.build(methods=("prefill",), batch="b")
-    trace = run_pipeline(mod)
+    trace = rl.trace(mod)
     stages = [mod] + [record.after for record in trace.passes if record.changed]
     assert len(stages) > 5
     for stage in stages:
