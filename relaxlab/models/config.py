@@ -146,7 +146,9 @@ class DecoderConfig:
         shapes = self._affine("token_embd", (self.vocab_size, *hidden))
         shapes |= self._norm("output_norm", hidden)
         if not self.tied_embeddings:
-            shapes |= self._affine("output", (self.vocab_size, *hidden), self.head_bias)
+            shapes |= self._affine("output", (self.vocab_size, *hidden))
+        if self.head_bias:
+            shapes["output.bias"] = (self.vocab_size,)
         block = self._block_shapes()
         for layer in range(self.num_layers):
             shapes |= {f"blk.{layer}.{name}": shape for name, shape in block.items()}

@@ -7,6 +7,7 @@ of file it is (see `Keys`); weights have the names of GGUF files.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,9 +17,10 @@ from typing import Any, TypeAlias
 from relaxlab.models.config import ConfigError, DecoderConfig
 from relaxlab.models.gguf import GGUF
 from relaxlab.models.keys import Keys, keys_of_gguf, keys_of_json
-from relaxlab.models.rope import ROPE_TENSORS, read_rope
+from relaxlab.models.rope import GLOBAL, LOCAL, ROPE_TENSORS, read_local_rope, read_rope
 
 Features: TypeAlias = "dict[str, Any]"
+Windows: TypeAlias = "tuple[int | None, ...]"
 
 MAX_HEAD_DIM = 4096  # many times what any model has: beyond it the number is damaged
 
@@ -35,6 +37,8 @@ HUGGING_FACE: Mapping[str, str] = {
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
 }
 """What Hugging Face's Llama calls its layers, and most families after it. Those of a block follow
 `model.layers.N.`"""
@@ -64,6 +68,7 @@ class Family:
     files where they are not ours. Layers with the same name are one there, their rows below each
     other.
     norm_offset: what is to be added to the weights of norms in safetensors (not in GGUF) files.
+    is_tied: whether embeddings are tied where ``config.json`` does not say.
     """
 
     model_type: str
@@ -72,6 +77,7 @@ class Family:
     hugging_face: Mapping[str, str] = field(default_factory=dict)
     gguf: Mapping[str, str] = field(default_factory=dict)
     norm_offset: float = 0.0
+    is_tied: bool = False
 
     def gguf_places(self, config: DecoderConfig, gguf: GGUF) -> dict[str, Place]:
         """Where each weight of a model is in a GGUF file."""
@@ -100,17 +106,165 @@ def _places(config: DecoderConfig, names: Mapping[str, str], layers: str) -> dic
 
 
 def _llama(keys: Keys, head_dim: int) -> Features:
-    attention_bias = keys.flag("attention_bias", "blk.0.attn_q.bias")
+    # GGUF files of Mistral have this architecture, too.
+    is_mistral = keys.gguf is not None or keys.values.get("model_type") == "mistral"
     return {
         "rope": read_rope(keys, head_dim, interleaved=keys.gguf is not None),
         "activation": keys.activation("hidden_act", "silu"),
-        "qkv_bias": attention_bias,
-        "attn_output_bias": keys.flag("attention_bias", "blk.0.attn_output.bias"),
         "mlp_bias": keys.flag("mlp_bias", "blk.0.ffn_up.bias"),
+        "windows": _windows(keys, lambda _: is_mistral),
+        **_attention_biases(keys),
     }
 
 
-FAMILIES = (Family("llama", "llama", _llama),)
+def _qwen2(keys: Keys, head_dim: int) -> Features:
+    return {
+        "rope": read_rope(keys, head_dim),
+        "activation": keys.activation("hidden_act", "silu"),
+        "qkv_bias": True,
+        "windows": _qwen_windows(keys),
+    }
+
+
+def _qwen3(keys: Keys, head_dim: int) -> Features:
+    return {
+        "rope": read_rope(keys, head_dim),
+        "activation": keys.activation("hidden_act", "silu"),
+        "qk_norm": True,
+        "windows": _qwen_windows(keys),
+        **_attention_biases(keys),
+    }
+
+
+def _qwen_windows(keys: Keys) -> Windows:
+    if not keys.flag("use_sliding_window", ""):
+        return ()
+    first = keys.integer("max_window_layers", keys.integer("num_hidden_layers"))
+    return _windows(keys, lambda layer: layer >= first)
+
+
+def _gemma(keys: Keys, head_dim: int) -> Features:
+    keys.refuse("use_bidirectional_attention", "attention to later positions")
+    activation = keys.activation("hidden_act", "gelu_tanh")
+    return {
+        "rope": read_rope(keys, head_dim),
+        # Its first files say gelu, and mean the approximation.
+        "activation": "gelu_tanh" if activation == "gelu" else activation,
+        "embedding_scale": math.sqrt(keys.integer("hidden_size")),
+        **_attention_biases(keys),
+    }
+
+
+def _gemma2(keys: Keys, head_dim: int) -> Features:
+    return {
+        **_gemma(keys, head_dim),
+        "activation": keys.activation("hidden_activation", "gelu_tanh"),
+        "post_norms": True,
+        "attention_scale": _gemma_scale(keys, head_dim, layers_of_27b=46),
+        "attention_softcap": keys.optional("attn_logit_softcapping", 50.0),
+        "logit_softcap": keys.optional("final_logit_softcapping", 30.0),
+        "windows": _windows(keys, lambda layer: layer % 2 == 0, 4096),
+    }
+
+
+def _gemma3(keys: Keys, head_dim: int) -> Features:
+    period = keys.integer("sliding_window_pattern", 6)
+    return {
+        **_gemma2(keys, head_dim),
+        "rope": read_rope(keys, head_dim, theta=1e6),
+        "local_rope": read_local_rope(keys, head_dim, theta=1e4),
+        "qk_norm": True,
+        "attention_scale": _gemma_scale(keys, head_dim, layers_of_27b=62),
+        "attention_softcap": keys.optional("attn_logit_softcapping"),
+        "logit_softcap": keys.optional("final_logit_softcapping"),
+        "windows": _windows(keys, lambda layer: (layer + 1) % period != 0, 4096),
+    }
+
+
+def _gemma_scale(keys: Keys, head_dim: int, layers_of_27b: int) -> float:
+    """Of attention's scores. GGUF files do not say it: all sizes but the largest scale as usual,
+    that by the size that its heads would have if they shared the hidden features."""
+    if keys.gguf is None:
+        return keys.number("query_pre_attn_scalar", 256.0) ** -0.5
+    if keys.integer("num_hidden_layers") != layers_of_27b:
+        return head_dim**-0.5
+    return (keys.integer("hidden_size") // keys.integer("num_attention_heads")) ** -0.5
+
+
+def _phi(keys: Keys, head_dim: int) -> Features:
+    keys.refuse("qk_layernorm", "layer norm of queries and keys")
+    return {
+        "rope": read_rope(keys, head_dim, partial=0.5),
+        "norm": "layer",
+        "parallel_residual": True,
+        "activation": keys.activation("hidden_act", "gelu_tanh"),
+        "gated_mlp": False,
+        "qkv_bias": True,
+        "attn_output_bias": True,
+        "mlp_bias": True,
+        "head_bias": True,
+    }
+
+
+def _phi3(keys: Keys, head_dim: int) -> Features:
+    return {
+        "rope": read_rope(keys, head_dim),
+        "activation": keys.activation("hidden_act", "silu"),
+        "windows": _windows(keys, lambda _: True),
+    }
+
+
+def _attention_biases(keys: Keys) -> Features:
+    return {
+        "qkv_bias": keys.flag("attention_bias", "blk.0.attn_q.bias"),
+        "attn_output_bias": keys.flag("attention_bias", "blk.0.attn_output.bias"),
+    }
+
+
+def _windows(
+    keys: Keys, is_local: Callable[[int], bool], default: int | None = None
+) -> Windows:
+    """The window of each layer, where a file names one: `is_local` says of which layers, unless
+    the file does. `default` holds where the file says nothing."""
+    window = keys.optional("sliding_window", default)
+    layers = range(keys.integer("num_hidden_layers"))
+    kinds = keys.names("layer_types", (LOCAL, GLOBAL))
+    if not window:
+        return ()
+    if kinds is None:
+        local = [is_local(layer) for layer in layers]
+    else:
+        local = [kind == LOCAL for kind in kinds]
+    return tuple(int(window) if here else None for here in local) if any(local) else ()
+
+
+_PHI_NAMES = {
+    "output_norm": "model.final_layernorm",
+    "attn_output": "self_attn.dense",
+    "ffn_up": "mlp.fc1",
+    "ffn_down": "mlp.fc2",
+}
+_PHI3_NAMES = {
+    **dict.fromkeys(("attn_q", "attn_k", "attn_v"), "self_attn.qkv_proj"),
+    **dict.fromkeys(("ffn_gate", "ffn_up"), "mlp.gate_up_proj"),
+}
+_POST_NORM_NAMES = {
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
+
+FAMILIES = (
+    Family("llama", "llama", _llama),
+    Family("mistral", "llama", _llama),
+    Family("qwen2", "qwen2", _qwen2),
+    Family("qwen3", "qwen3", _qwen3),
+    Family("gemma", "gemma", _gemma, norm_offset=1.0, is_tied=True),
+    Family("gemma2", "gemma2", _gemma2, _POST_NORM_NAMES, norm_offset=1.0, is_tied=True),
+    Family("gemma3_text", "gemma3", _gemma3, _POST_NORM_NAMES, norm_offset=1.0, is_tied=True),
+    Family("phi", "phi2", _phi, _PHI_NAMES),
+    Family("phi3", "phi3", _phi3, _PHI3_NAMES, gguf={"ffn_gate": "ffn_up"}),
+)
 """The families that we know. Where several have one GGUF architecture, the first reads it."""
 
 
@@ -152,7 +306,7 @@ def config_from_json(path: str | os.PathLike[str]) -> DecoderConfig:
     and also when the file is not JSON."""
     keys = keys_of_json(path)
     family = family_of_json(keys)
-    is_tied = keys.flag("tie_word_embeddings", "")
+    is_tied = keys.flag("tie_word_embeddings", "", family.is_tied)
     return _config(family, keys, keys.integer("vocab_size"), is_tied)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,11 +74,11 @@ class Keys:
             return default
         return None if self._get(key) is None else self.number(key)
 
-    def flag(self, key: str, tensor: str) -> bool:
+    def flag(self, key: str, tensor: str, default: bool = False) -> bool:
         """Whether a feature is there: the key is true; in a GGUF file, it has the tensor."""
         if self.gguf is not None:
             return tensor in self.gguf.tensors
-        value = self.values.get(key, False)
+        value = self.values.get(key, default)
         if not isinstance(value, bool):
             raise ConfigError(f"{self.where}: '{key}' must be true or false, is {value!r}")
         return value
@@ -107,6 +107,17 @@ class Keys:
         if not isinstance(value, str):
             raise ConfigError(f"{self.where}: '{self._name(key)}' must be a name, is {value!r}")
         return value
+
+    def names(self, key: str, known: Collection[str]) -> tuple[str, ...] | None:
+        """A list of names among the known ones; None where the file says nothing."""
+        found = self._get(key)
+        if found is None:
+            return None
+        if not isinstance(found, list) or not all(name in known for name in found):
+            raise ConfigError(
+                f"{self.where}: '{key}' must be a list of {' and '.join(known)}, is {found!r}"
+            )
+        return tuple(found)
 
     def numbers(self, key: str, tensor: str) -> tuple[float, ...]:
         """A list of numbers: the key's; in a GGUF file, the tensor's elements."""

@@ -20,6 +20,7 @@ from relaxlab.models.loader import Checkpoint, ModelError, open_model
 from relaxlab.runtime.interpreter import interpret
 from relaxlab.script import parse, print_module
 from relaxlab.testing.llama_numpy import LlamaNumpy
+from tests.models.family_models import write_tokenizer
 
 CONTEXT = 24
 PRECISIONS = {
@@ -181,24 +182,8 @@ def write_folder(folder, rng):
         "rms_norm_eps": 1e-5, "rope_theta": 1e4,
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(values))
-    visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    characters = [chr(b) for b in visible] + [chr(256 + i) for i in range(256 - len(visible))]
-    tokenizer = {
-        "model": {"type": "BPE", "vocab": {c: i for i, c in enumerate(characters)}, "merges": []},
-        "added_tokens": [{"id": 256, "content": "<s>", "special": True},
-                         {"id": 257, "content": "</s>", "special": True}],
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-            {"type": "Digits", "individual_digits": True},
-            {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}]},
-        "post_processor": None,
-    }  # fmt: skip
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     template = "{% for m in messages %}{{ bos_token }}{{ m.content }}{{ eos_token }}{% endfor %}"
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps(
-            {"bos_token": "<s>", "eos_token": {"content": "</s>"}, "chat_template": template}
-        )  # fmt: skip
-    )
+    write_tokenizer(folder, {"chat_template": template})
     return config, weights
 
 

@@ -16,7 +16,7 @@ from relaxlab.schedule.rules import attention
 
 HEADS, KV_HEADS, WIDTH, POSITIONS = 6, 2, 32, 160
 SHAPE = (KV_HEADS, WIDTH, POSITIONS)
-SCORES = nn.Scores(WIDTH**-0.5)
+PLAIN = nn.Scores(WIDTH**-0.5)
 SHORTER = "T.min((past + s + 31) // 32"
 """The bound of the shortened loops, for vectors of 16 lanes."""
 
@@ -25,57 +25,75 @@ WIDE = Target("cpu", "x86_64-unknown-linux-gnu", "x86-64-v4", frozenset({"avx512
 
 
 class Attend(nn.Module):
-    def __init__(self, dtype: str) -> None:
-        self.dtype = dtype
+    def __init__(self, dtype: str, scores: nn.Scores) -> None:
+        self.dtype, self.scores = dtype, scores
 
     def main(self, q, past, keys, values):
-        func = loop_functions.cached_attention(HEADS, 0, HEADS, SHAPE, self.dtype, SCORES)
+        func = loop_functions.cached_attention(HEADS, 0, HEADS, SHAPE, self.dtype, self.scores)
         return q.builder.call_loops("attention", func, [q, keys, values], past)[0]
 
 
-def reference(q: np.ndarray, keys: np.ndarray, values: np.ndarray, past: int) -> np.ndarray:
+def reference(
+    q: np.ndarray, keys: np.ndarray, values: np.ndarray, past: int, how: nn.Scores
+) -> np.ndarray:
     """keys, values (kv_heads, positions, width); q (s, heads, width)."""
     length = q.shape[0]
-    seen = np.arange(POSITIONS)[None] <= past + np.arange(length)[:, None]
+    distance = past + np.arange(length)[:, None] - np.arange(POSITIONS)
+    seen = (distance >= 0) & (distance < (how.window or POSITIONS))
     result = np.empty(q.shape)
     for h in range(HEADS):
         k, v = (x[h // (HEADS // KV_HEADS)].astype(np.float64) for x in (keys, values))
-        score = np.where(seen, q[:, h] @ k.T / np.sqrt(WIDTH), -np.inf)
+        score = q[:, h] @ k.T * how.scale
+        if how.softcap is not None:
+            score = how.softcap * np.tanh(score / how.softcap)
+        score = np.where(seen, score, -np.inf)
         weight = np.exp(score - score.max(axis=1, keepdims=True))
         result[:, h] = weight @ v / weight.sum(axis=1, keepdims=True)
     return result
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_any_number_of_positions_after_any_other(dtype):
-    rng = np.random.default_rng(11)
+def exported(dtype: str, scores: nn.Scores) -> Module:
     spec = nn.spec.Tensor
     shapes = loop_functions.cache_shapes(SHAPE)
-    mod, _ = Attend(dtype).export(
-        {
-            "main": {
-                "q": spec(("b", "s", HEADS, WIDTH)),
-                "past": nn.spec.Shape(("p",)),
-                "keys": spec(("b", *shapes[0]), dtype),
-                "values": spec(("b", *shapes[1]), dtype),
-            }
-        }
-    )
-    exe = rl.compile(mod, threads=2, use_cache=False)
+    arguments = {
+        "q": spec(("b", "s", HEADS, WIDTH)),
+        "past": nn.spec.Shape(("p",)),
+        "keys": spec(("b", *shapes[0]), dtype),
+        "values": spec(("b", *shapes[1]), dtype),
+    }
+    return Attend(dtype, scores).export({"main": arguments})[0]
+
+
+def blocked(keys: np.ndarray) -> np.ndarray:
+    """Keys (b, kv_heads, positions, width) as the cache has them."""
+    return keys.reshape(len(keys), KV_HEADS, -1, 16, WIDTH).swapaxes(3, 4).copy()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scores"),
+    [
+        ("float32", PLAIN),
+        ("float16", PLAIN),
+        ("float32", nn.Scores(0.3, window=1)),
+        ("float32", nn.Scores(0.3, softcap=0.7, window=40)),
+    ],
+)
+def test_any_number_of_positions_after_any_other(dtype, scores):
+    rng = np.random.default_rng(11)
+    exe = rl.compile(exported(dtype, scores), threads=2, use_cache=False)
     keys, values = (
         rng.normal(size=(2, KV_HEADS, POSITIONS, WIDTH)).astype(dtype) for _ in range(2)
     )
-    blocked = keys.reshape(2, KV_HEADS, -1, 16, WIDTH).swapaxes(3, 4).copy()
     for past, length in ((0, 1), (0, 8), (0, 33), (0, 160), (5, 1), (31, 2), (32, 9), (90, 70)):
         q = rng.normal(size=(2, length, HEADS, WIDTH)).astype(np.float32)
-        got = np.asarray(exe["main"](q, (past,), blocked, values))
+        got = np.asarray(exe["main"](q, (past,), blocked(keys), values))
         for b in range(2):
-            want = reference(q[b], keys[b], values[b], past)
+            want = reference(q[b], keys[b], values[b], past, scores)
             assert np.abs(got[b] - want).max() < 1e-5, (past, length)
 
 
 def test_masked_steps_are_left_out_only_where_the_mask_says_so():
-    func = loop_functions.cached_attention(HEADS, 0, HEADS, SHAPE, "float32", SCORES)
+    func = loop_functions.cached_attention(HEADS, 0, HEADS, SHAPE, "float32", PLAIN)
     scheduled = attention.apply(func, WIDE)
     assert scheduled is not None
     assert SHORTER in Module.of({"f": scheduled}).script()
@@ -84,6 +102,26 @@ def test_masked_steps_are_left_out_only_where_the_mask_says_so():
     scheduled = attention.apply(falling, WIDE)
     assert scheduled is not None
     assert SHORTER not in Module.of({"f": scheduled}).script()
+
+
+@pytest.mark.parametrize("window", [1, 24])
+def test_steps_before_the_window_are_left_out(window):
+    """Keys and values of positions that a window hides from a whole tile are not read at all."""
+    exe = rl.compile(exported("float32", nn.Scores(0.3, window=window)), threads=1, use_cache=False)
+    rng = np.random.default_rng(5)
+    keys, values = (
+        rng.normal(size=(1, KV_HEADS, POSITIONS, WIDTH)).astype("float32") for _ in range(2)
+    )
+    past = POSITIONS - 9
+    for length in (1, 8):
+        first = (past - window + 1) // 64 * 64  # a step is four vectors of up to 16 lanes
+        assert first > 0
+        hidden_keys, hidden_values = keys.copy(), values.copy()
+        hidden_keys[:, :, :first], hidden_values[:, :, :first] = np.nan, np.nan
+        q = rng.normal(size=(1, length, HEADS, WIDTH)).astype("float32")
+        got = exe["main"](q, (past,), blocked(hidden_keys), hidden_values)
+        want = reference(q[0], keys[0], values[0], past, nn.Scores(0.3, window=window))
+        assert np.abs(got[0] - want).max() < 1e-5
 
 
 def _turned(n: Node) -> Node | None:

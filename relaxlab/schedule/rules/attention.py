@@ -154,62 +154,86 @@ def _schedule(func: PrimFunc, parts: _Parts, target: Target, rows: int) -> PrimF
     split_vector(sch, feature, lanes, unroll=True)
     if rows > 1:
         sch.unroll(row)
-    done = compact_buffers(sch.func)
-    return _without_masked_steps(done, parts.score, vectors * lanes) if rows > 1 else done
+    return _without_masked_steps(compact_buffers(sch.func), parts.score, vectors * lanes)
 
 
 @as_step
 def _without_masked_steps(func: PrimFunc, score: str, step: int) -> PrimFunc:
-    """Loops over positions stop after the last one that the mask leaves to any row of the tile.
+    """Loops over positions begin with the first one and stop after the last one that the mask
+    leaves to any row of the tile.
 
-    The mask is `position <= limit(row)` with a limit that does not fall from row to row; a masked
-    score is minus infinity, its weight zero, and neither changes a maximum or a sum.
+    The mask is `position <= limit(row)`, and maybe `floor(row) < position`, with bounds that do
+    not fall from row to row; a masked score is minus infinity, its weight zero, and neither
+    changes a maximum or a sum.
     """
     realize = next(
         n for n in walk(func.body) if isinstance(n, BlockRealize) and n.block.name == score
     )
     *_, row, position = realize.block.iter_vars
-    limit = _mask_limit(realize.block, position.var)
     an = Analyzer.for_shapes(*symbols_in(func))
-    if limit is None or not an.prove(
-        expr.LE(limit, substitute(limit, {row.var: row.var + 1}))
-    ):
+    limit, floor = _mask_bounds(realize.block, position.var)
+
+    def rises(bound: PrimExpr) -> bool:
+        return bool(an.prove(expr.LE(bound, substitute(bound, {row.var: row.var + 1}))))
+
+    if limit is None or not rises(limit) or (floor is not None and not rises(floor)):
         return func
-    length = position.dom.extent
     loops = [n for n in walk(func.body) if isinstance(n, For)]
-    inner = {n.loop_var: n.extent - 1 for n in loops if n.kind == "unrolled"}
-    last = substitute(realize.iter_values[-2], inner)
-    end = substitute(limit, {row.var: last}) + 1
     parallel = next(n for n in loops if n.kind == "parallel")
-    shorter: dict[Var, PrimExpr] = {}
-    for loop in (n for n in walk(parallel.body) if isinstance(n, For)):
+    inside = [n for n in walk(parallel.body) if isinstance(n, For)]
+    fixed = {n.loop_var: n.extent - 1 for n in inside if constant(n.extent) is not None}
+    at_first = substitute(realize.iter_values[-2], dict.fromkeys(fixed, expr.const(0)))
+    at_last = substitute(realize.iter_values[-2], fixed)
+    end = substitute(limit, {row.var: at_last}) + 1
+    begin = None if floor is None else substitute(floor, {row.var: at_first}) + 1
+    shorter: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
+    for loop in inside:
         if constant(loop.extent) is not None:
             continue
         for count in (1, step):
-            if an.prove_equal(loop.extent, (length + (count - 1)) // count):
+            if an.prove_equal(loop.extent, (position.dom.extent + (count - 1)) // count):
                 stop = (end + (count - 1)) // count
-                shorter[loop.loop_var] = expr.Min(loop.extent, stop)
+                is_all = an.prove_equal(loop.extent, stop)  # that a single row sees
+                stop = loop.extent if is_all else expr.Min(loop.extent, stop)
+                first = expr.const(0) if begin is None else expr.Max(begin, expr.const(0)) // count
+                shorter[loop.loop_var] = first, stop
                 break
         else:
             return func
 
     def shortened(n: Node) -> Node | None:
-        if isinstance(n, For) and n.loop_var in shorter:
-            return replace(n, extent=shorter[n.loop_var])
-        return None
+        if not isinstance(n, For) or n.loop_var not in shorter:
+            return None
+        first, stop = shorter[n.loop_var]
+        if begin is None:
+            return replace(n, extent=stop)
+        body = substitute(n.body, {n.loop_var: n.loop_var + first})
+        return replace(n, extent=stop - first, body=body)
 
     return replace(func, body=rewrite(func.body, shortened))
 
 
-def _mask_limit(block: Block, position: Var) -> PrimExpr | None:
-    """`limit` where the block stores `select(position <= limit, score, -inf)`."""
+def _mask_bounds(block: Block, position: Var) -> tuple[PrimExpr | None, PrimExpr | None]:
+    """`limit` and `floor` where the block stores `select(position <= limit, score, -inf)`, or that
+    with `position <= limit and floor < position`."""
     match block.body:
-        case BufferStore(_, expr.Select(expr.LE(at, limit), _, expr.FloatImm(value))) if (
-            at == position and value == float("-inf") and position not in symbols_in(limit)
-        ):
-            return limit
+        case BufferStore(_, expr.Select(mask, _, expr.FloatImm(value))) if value == float("-inf"):
+            pass
         case _:
-            return None
+            return None, None
+    limit, floor = (mask.a, mask.b) if isinstance(mask, expr.And) else (mask, None)
+    match limit:
+        case expr.LE(at, upper) if at == position and position not in symbols_in(upper):
+            pass
+        case _:
+            return None, None
+    match floor:
+        case None:
+            return upper, None
+        case expr.LT(lower, at) if at == position and position not in symbols_in(lower):
+            return upper, lower
+        case _:
+            return None, None
 
 
 def _score_tile(
