@@ -16,6 +16,7 @@ from relaxlab.ir.types import TensorType, TupleType, Type
 from relaxlab.ops import scalar, te
 from relaxlab.ops.define import (
     Builder,
+    Infer,
     TypesOf,
     attr,
     builder,
@@ -57,10 +58,17 @@ def _float_infer(call: graph.Call, tys: TypesOf) -> Type:
     return x
 
 
+def _number_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x = tensor_arg(call, tys, 0)
+    require_dtype(call, x, lambda d: d != "bool", "a number")
+    return x
+
+
 def _activation(
     name: str,
     fn: Callable[..., PrimExpr],
     reference: Callable[..., Any],
+    infer: Infer = _float_infer,
     **attrs: float,
 ) -> None:
     """Register `y[i] = fn(x[i], **attrs)`."""
@@ -73,7 +81,7 @@ def _activation(
         with np.errstate(all="ignore"):
             return in_float32(reference)(x, **kw).astype(x.dtype)
 
-    define(f"nn.{name}", params("data", **attrs), _float_infer, emit=emit, reference=numpy)
+    define(f"nn.{name}", params("data", **attrs), infer, emit=emit, reference=numpy)
 
 
 def _c(value: float, x: PrimExpr) -> PrimExpr:
@@ -90,11 +98,14 @@ def _softplus(x: PrimExpr, beta: float, threshold: float) -> PrimExpr:
     return expr.Select(expr.GT(x * beta, _c(threshold, x)), x, soft)
 
 
-_activation("relu", lambda x: expr.Max(x, _c(0, x)), lambda x: np.maximum(x, 0))
+_activation(
+    "relu", lambda x: expr.Max(x, _c(0, x)), lambda x: np.maximum(x, 0), _number_infer
+)
 _activation(
     "relu6",
     lambda x: scalar.clamp(x, _c(0, x), _c(6, x)),
     lambda x: np.maximum(np.minimum(x, 6), 0),
+    _number_infer,
 )
 _activation("gelu", scalar.gelu, _gelu_reference)
 _activation(

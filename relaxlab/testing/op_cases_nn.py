@@ -152,6 +152,7 @@ def scalars() -> list[OpCase]:
         OpCase("ewise_fma", (T("n", 3), T(3), Scalar(0.5))),
         OpCase("masked_fill", (T("n", 3), T("n", 1, dtype="bool")), fill),
         OpCase("masked_fill", (T("n", dtype="int8"), T(dtype="bool")), {"value": 3}),
+        OpCase("masked_fill", (T("n", dtype="bool"), T("n", dtype="bool")), {"value": 1}),
         OpCase("masked_fill", (T("n", dtype="bfloat16"), T("n", dtype="bool")), fill),
         *(OpCase(f"grad.{op}", (T("n", 2),)) for op in
           ("no_grad", "start_checkpoint", "end_checkpoint")),

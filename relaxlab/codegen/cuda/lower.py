@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from relaxlab.codegen.cuda.align_storage import align_storage
 from relaxlab.codegen.cuda.bind_threads import bind_threads
 from relaxlab.codegen.cuda.launch import DeviceKernel, Launch
 from relaxlab.codegen.cuda.synchronise import synchronise
@@ -46,6 +47,7 @@ def lower_launches(func: PrimFunc, name: str, *, synchronise: bool = True) -> De
     CodegenError for a schedule that no GPU can run, naming what is wrong with it.
     """
     synchronise = synchronise and not any(is_sync(n) for n in walk(func.body))
+    func = align_storage(func)
     nests: list[tuple[PrimExpr, Stmt]] = []
     workspace: list[Buffer] = []
     _split(func.body, TRUE, nests, workspace, name)

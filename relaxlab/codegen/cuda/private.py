@@ -1,8 +1,8 @@
 """What one thread uses of a private buffer, and one block of threads of a shared one.
 
-In the schedule a private buffer spans all threads: thread `tx` uses `P[tx, …]` or `P[tx*4 + j]`.
-Where every index of a dimension is a thread's number times a constant plus less than that constant,
-only the rest is left.
+In the schedule a private buffer spans all threads: thread `tx` of 16 uses `P[tx, …]`, `P[tx*4 + j]`
+or `P[j*16 + tx]`. Where every index of a dimension is a thread's number times a constant plus less
+than that constant, or plus a multiple of the number of threads, only the rest is left.
 """
 
 from __future__ import annotations
@@ -26,6 +26,18 @@ class _Access:
     threads: Mapping[str, Var]
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """index = var of `axis` * scale + rest * stride"""
+
+    axis: str
+    scale: int
+    stride: int
+
+    def rest(self, index: PrimExpr, var: Var, an: Analyzer) -> PrimExpr:
+        return an.simplify((index - var * self.scale) // self.stride)
+
+
 def shrink_private_buffers(
     body: Stmt,
     allocated: Sequence[Buffer],
@@ -43,11 +55,11 @@ def shrink_private_buffers(
         b: [] for b in allocated if b.scope != "global" and b not in agreed
     }
     _collect(body, {}, found, analyzer)
-    shrunk: dict[Buffer, tuple[Buffer, dict[int, list[tuple[str, int]]]]] = {}
+    shrunk: dict[Buffer, tuple[Buffer, dict[int, list[_Step]]]] = {}
     for buffer, accesses in found.items():
-        apart = [a for a in axes if buffer.scope == "local" or a.startswith("blockIdx")]
+        apart = [a for n, a in axes.items() if buffer.scope == "local" or n.startswith("blockIdx")]
         shape, steps, own = _shrink(buffer, accesses, apart, analyzer)
-        _require_private(buffer, accesses, set(apart) - own, name)
+        _require_private(buffer, accesses, {a.name for a in apart} - own, name)
         if steps:
             shrunk[buffer] = (replace(buffer, shape=shape, strides=()), steps)
 
@@ -59,8 +71,8 @@ def shrink_private_buffers(
             target, steps = shrunk[new.buffer]
             at = list(new.indices)
             for dim, scales in steps.items():
-                for axis, scale in scales:
-                    at[dim] = _rest(at[dim], threads[axis], scale, analyzer)
+                for step in scales:
+                    at[dim] = step.rest(at[dim], threads[step.axis], analyzer)
             return replace(new, buffer=target, indices=tuple(at))
         return new
 
@@ -83,29 +95,47 @@ def _collect(
 
 
 def _shrink(
-    buffer: Buffer, accesses: list[_Access], axes: Sequence[str], an: Analyzer
-) -> tuple[tuple[PrimExpr, ...], dict[int, list[tuple[str, int]]], set[str]]:
-    """The new shape; per dimension the axes taken out with their scales; the axes taken out."""
+    buffer: Buffer, accesses: list[_Access], axes: Sequence[ThreadAxis], an: Analyzer
+) -> tuple[tuple[PrimExpr, ...], dict[int, list[_Step]], set[str]]:
+    """The new shape; per dimension the axes taken out; their names."""
     shape = list(buffer.shape)
-    steps: dict[int, list[tuple[str, int]]] = {}
-    own: set[str] = set()
+    steps: dict[int, list[_Step]] = {}
     for dim in range(buffer.ndim):
         indices = [a.indices[dim] for a in accesses]
         again = True
         while again:
             again = False
             for axis in axes:
-                scale = _scale(indices, accesses, axis, an)
-                if scale is None:
-                    continue
-                rest = [_rest(i, a.threads[axis], scale, an)
-                        for i, a in zip(indices, accesses, strict=True)]  # fmt: skip
-                if all(_within(r, scale, an) for r in rest):
-                    indices, again = rest, True
-                    shape[dim] = const(scale)
-                    steps.setdefault(dim, []).append((axis, scale))
-                    own.add(axis)
-    return tuple(shape), steps, own
+                found = _step(indices, accesses, axis, shape[dim], an)
+                if found is not None:
+                    step, shape[dim], indices = found
+                    steps.setdefault(dim, []).append(step)
+                    again = True
+    return tuple(shape), steps, {s.axis for found in steps.values() for s in found}
+
+
+def _step(
+    indices: list[PrimExpr],
+    accesses: list[_Access],
+    axis: ThreadAxis,
+    size: PrimExpr,
+    an: Analyzer,
+) -> tuple[_Step, PrimExpr, list[PrimExpr]] | None:
+    """How a thread axis is taken out of a dimension; the dimension's new size and indices."""
+    scale = _scale(indices, accesses, axis.name, an)
+    if scale is None:
+        return None
+    variables = [a.threads[axis.name] for a in accesses]
+    step = _Step(axis.name, scale, 1)
+    rests = [step.rest(i, v, an) for i, v in zip(indices, variables, strict=True)]
+    if all(_within(r, scale, an) for r in rests):
+        return step, const(scale), rests
+    count = axis.extent.value if isinstance(axis.extent, IntImm) else 0
+    if scale != 1 or count < 2 or any(an.simplify(r % count) != const(0) for r in rests):
+        return None
+    step = _Step(axis.name, 1, count)
+    rests = [step.rest(i, v, an) for i, v in zip(indices, variables, strict=True)]
+    return step, an.simplify((size + (count - 1)) // count), rests
 
 
 def _scale(indices: list[PrimExpr], accesses: list[_Access], axis: str, an: Analyzer) -> int | None:
@@ -119,10 +149,6 @@ def _scale(indices: list[PrimExpr], accesses: list[_Access], axis: str, an: Anal
         scales.add(step.value if isinstance(step, IntImm) else None)
     scale = scales.pop() if len(scales) == 1 else None
     return scale if scale is not None and scale > 0 else None
-
-
-def _rest(index: PrimExpr, var: Var, scale: int, an: Analyzer) -> PrimExpr:
-    return an.simplify(index - var * scale)
 
 
 def _within(e: PrimExpr, limit: int, an: Analyzer) -> bool:

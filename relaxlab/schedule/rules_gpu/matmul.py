@@ -3,14 +3,15 @@
 A block of 16 x 16 threads makes a tile of 64 x 64 results. In steps of 16 along the reduced axis
 the threads copy a slice of both operands into shared memory together, computing there what
 produces them (decoding of quantised weights, transposes), and each adds the products of its 4 x 4
-results in registers. Edges of tiles are guarded, so the number of rows may be a symbol; a version
-for a single row gives each result to a warp instead.
+results, 16 rows and columns apart, in registers. Edges of tiles are guarded, so the number of rows
+may be a symbol; a version for a single row gives each result to a warp instead.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.substitute import symbols_in
@@ -99,8 +100,8 @@ def _by_tiles(func: PrimFunc, found: _Product) -> PrimFunc:
     row, col, depth = nest[found.row], nest[found.col], nest[found.reduce]
     outer = [x for i, x in enumerate(nest) if i not in (found.row, found.col, found.reduce)]
     rows, cols = (_per_thread(constant(extent_of(sch, loop))) for loop in (row, col))
-    row_tile, y, row = sch.split(row, factors=[None, SIDE, rows])
-    col_tile, x, col = sch.split(col, factors=[None, SIDE, cols])
+    row_tile, row, y = sch.split(row, factors=[None, rows, SIDE])
+    col_tile, col, x = sch.split(col, factors=[None, cols, SIDE])
     slice_, depth = sch.split(depth, factors=[None, SIDE])
     sch.reorder(*outer, row_tile, col_tile, slice_, y, x, depth, row, col)
     for copy in copies:
@@ -126,7 +127,10 @@ def _operands(block: Block) -> list[int]:
 
 
 def _together(sch: Schedule, copy: BlockRV, outside: LoopRV) -> None:
-    """All threads of the block fill a slice, neighbours by neighbours."""
+    """All threads of the block fill a slice, neighbours by neighbours. Its rows are an odd number
+    of words long, so that threads that read a column of it use different banks."""
+    words = max(1, 4 // bytes_of(found_block(sch, copy).writes[0].buffer.dtype))
+    sch.storage_align(copy, 0, -2, 2 * words, words)
     nest = sch.get_loops(copy)
     inner = nest[[sch.get(n) for n in nest].index(sch.get(outside)) + 1 :]
     _, y, x = sch.split(fused(sch, inner), factors=[None, SIDE, SIDE])
@@ -142,13 +146,13 @@ def _per_thread(extent: int | None) -> int:
 def _squares(sch: Schedule, store: BlockRV, rows: int, cols: int) -> None:
     """Each thread stores the results that it has summed."""
     *_, row, col = sch.get_loops(store)
-    y, row = sch.split(row, factors=[SIDE, rows])
-    x, col = sch.split(col, factors=[SIDE, cols])
+    row, y = sch.split(row, factors=[rows, SIDE])
+    col, x = sch.split(col, factors=[cols, SIDE])
     sch.reorder(y, x, row, col)
     sch.bind(y, "threadIdx.y")
     sch.bind(x, "threadIdx.x")
     sch.unroll(row)
-    sch.vectorize(col)
+    sch.unroll(col)
 
 
 def _by_warps(func: PrimFunc, found: _Product) -> PrimFunc:
