@@ -44,9 +44,9 @@ TAKES: dict[tuple[str, ...], str] = {
     # by scales that are floats.)
     (*FLOATS, *INTS): """
         abs add bucketize ceil clip collapse_sum_like collapse_sum_to dequantize divide einsum
-        ewise_fma floor floor_divide floor_mod linear matmul max maximum median min minimum mod multiply negative
-        nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose
-        nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.relu nn.relu6 prod round sign square subtract
+        ewise_fma floor floor_divide floor_mod linear matmul max maximum median min minimum mod multiply
+        negative nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d
+        nn.conv3d_transpose nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.relu nn.relu6 prod round sign square subtract
         sum trunc""",
     # The result lies between integers, or is about NaN and infinity, which integers do not have.
     # A power of integers is none where the exponent is negative.
