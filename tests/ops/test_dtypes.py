@@ -44,23 +44,23 @@ TAKES: dict[tuple[str, ...], str] = {
     # by scales that are floats.)
     (*FLOATS, *INTS): """
         abs add bucketize ceil clip collapse_sum_like collapse_sum_to dequantize divide einsum
-        ewise_fma floor floor_divide floor_mod linear matmul max maximum median min minimum mod multiply
-        negative nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d
-        nn.conv3d_transpose nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.relu nn.relu6 prod round sign square subtract
-        sum trunc""",
+        ewise_fma floor floor_divide floor_mod linear matmul max maximum median min minimum mod
+        multiply negative nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d
+        nn.conv3d_transpose nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.relu nn.relu6 prod round
+        sign square subtract sum trunc""",
     # The result lies between integers, or is about NaN and infinity, which integers do not have.
     # A power of integers is none where the exponent is negative.
     FLOATS: """
-        acos acosh asin asinh atan atan2 atanh cos cosh erf exp
-        grad.avg_pool2d_backward grad.max_pool2d_backward grad.nll_loss_backward
-        grad.take_backward isfinite isinf isnan log log10 log1p log2 log_add_exp mean
-        multinomial_from_uniform nn.adaptive_avg_pool1d nn.adaptive_avg_pool2d
-        nn.adaptive_avg_pool3d nn.attention nn.attention_bias nn.attention_var_len nn.avg_pool1d
-        nn.avg_pool2d nn.avg_pool3d nn.batch_norm nn.cross_entropy_with_logits nn.dropout nn.gelu
-        nn.gelu_tanh nn.group_norm nn.instance_norm nn.layer_norm nn.leakyrelu nn.log_softmax
-        nn.nll_loss nn.prelu nn.rms_norm nn.rope nn.selu nn.silu nn.softmax nn.softplus power
-        quantize renormalize_top_p_top_k rsqrt sigmoid sin sinh softmax_with_temperature sqrt std
-        tan tanh variance""",
+        acos acosh asin asinh atan atan2 atanh cos cosh erf exp grad.avg_pool2d_backward
+        grad.max_pool2d_backward grad.nll_loss_backward grad.take_backward isfinite isinf isnan
+        log log10 log1p log2 log_add_exp mean multinomial_from_uniform nn.adaptive_avg_pool1d
+        nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d nn.attention nn.attention_bias
+        nn.attention_var_len nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d nn.batch_norm
+        nn.cross_entropy_with_logits nn.dropout nn.gelu nn.gelu_tanh nn.group_norm
+        nn.instance_norm nn.layer_norm nn.leakyrelu nn.log_softmax nn.nll_loss nn.prelu
+        nn.rms_norm nn.rope nn.selu nn.silu nn.softmax nn.softplus power quantize
+        renormalize_top_p_top_k rsqrt sigmoid sin sinh softmax_with_temperature sqrt std tan tanh
+        variance""",
     # The bits of a float are not its value.
     (*INTS, "bool"): "bitwise_and bitwise_not bitwise_or bitwise_xor",
     INTS: "left_shift right_shift",
