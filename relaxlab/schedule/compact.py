@@ -289,7 +289,8 @@ def _kept(span: Span, dim: PrimExpr, an: Analyzer) -> tuple[PrimExpr, PrimExpr]:
         if upper is not None:
             extent = expr.const(upper)
     if an.prove(expr.LE(dim, extent)):
-        return ZERO, dim
+        is_fixed = isinstance(extent, expr.IntImm) and not isinstance(dim, expr.IntImm)
+        return ZERO, extent if is_fixed else dim
     if isinstance(extent, expr.IntImm) or an.prove(expr.LE(extent, dim)):
         return an.simplify(span.lo), extent
     return ZERO, dim

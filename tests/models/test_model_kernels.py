@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
+from relaxlab.models.config import DecoderConfig, Rope
 from relaxlab.models.decoder import Decoder
 from relaxlab.models.generate import precision_for
 from relaxlab.models.loader import open_model
@@ -19,7 +23,10 @@ def _rules(activations: str) -> dict[str, str]:
     checkpoint = open_model("tiny")
     precision = precision_for(activations, Target.host())
     llama = Decoder(checkpoint.config, checkpoint.formats, max_context=256, precision=precision)
-    module, _ = llama.build(bounds={"s": 128, "p": 256})
+    return _rules_of(llama.build(bounds={"s": 128, "p": 256})[0])
+
+
+def _rules_of(module: Module) -> dict[str, str]:
     trace = cpu_pipeline().run(module)
     assert all(isinstance(f, PrimFunc) for f in trace.result.loop_functions().values())
     notes = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.rewrites]
@@ -54,3 +61,31 @@ def test_prompts_use_matrix_tiles() -> None:
 def test_no_kernel_of_the_model_is_left_to_the_fallback() -> None:
     for activations in ("float32", "q8"):
         assert "fallback" not in _rules(activations).values()
+
+
+COMMON = DecoderConfig(
+    hidden_size=64, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=32, ffn_size=96,
+    vocab_size=384, context_length=256, norm_eps=1e-6, rope=Rope(1e4, 32), tied_embeddings=True,
+)  # fmt: skip
+LIKE_GEMMA = replace(
+    COMMON, local_rope=Rope(1e3, 32), post_norms=True, qk_norm=True, activation="gelu_tanh",
+    attention_scale=0.1, attention_softcap=5.0, logit_softcap=3.0, windows=(24, None),
+    embedding_scale=8.0,
+)  # fmt: skip
+LIKE_PHI = replace(
+    COMMON, rope=Rope(1e4, 16), norm="layer", parallel_residual=True, activation="gelu_tanh",
+    gated_mlp=False, qkv_bias=True, attn_output_bias=True, mlp_bias=True, head_bias=True,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("config", [LIKE_GEMMA, LIKE_PHI], ids=["gemma", "phi"])
+def test_features_of_other_families_have_good_kernels(config: DecoderConfig) -> None:
+    decoder = Decoder(config, dict.fromkeys(config.tensor_shapes(), "F32"), max_context=256)
+    rules = _rules_of(decoder.build(batch="b", bounds={"s": 128, "p": 256, "b": 8})[0])
+    attentions = {rule for name, rule in rules.items() if "attention" in name}
+    assert attentions == {"attention"}
+    products = {rule for name, rule in rules.items() if "linear" in name}
+    assert products == {"matmul"}
+    assert "fallback" not in rules.values()
+    if config is LIKE_PHI:  # biases and activations are part of the products
+        assert any("linear_add_gelu_tanh" in name for name in rules)

@@ -159,3 +159,26 @@ def test_unused_buffers_go() -> None:
 
     assert isinstance(unused.params[0], Buffer)
     assert compacted(unused, Schedule(unused)) == {}
+
+
+@T.prim_func
+def bounded(a: T.handle, c: T.handle):
+    T.func_attr({"tir_var_upper_bound": {"n": 8}})
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    C = T.match_buffer(c, (n,), "float32")
+    B = T.alloc_buffer((n,), "float32", scope="local")
+    for i in range(n):
+        with T.block("B"):
+            vi = T.axis.spatial(n, i)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range(n):
+        with T.block("C"):
+            vi = T.axis.spatial(n, i)
+            C[vi] = B[n - 1 - vi]
+
+
+def test_a_dimension_with_an_upper_bound_becomes_constant() -> None:
+    after = compact_buffers(bounded)
+    assert_same(bounded, after, np.random.default_rng(0), [1, 5, 8])
+    assert allocations(after) == {"B": ("root", ["8"])}
