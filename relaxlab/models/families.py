@@ -227,12 +227,14 @@ def _windows(
     """The window of each layer, where a file names one: `is_local` says of which layers, unless
     the file does. `default` holds where the file says nothing."""
     window = keys.optional("sliding_window", default)
-    layers = range(keys.integer("num_hidden_layers"))
+    layers = keys.integer("num_hidden_layers")
     kinds = keys.names("layer_types", (LOCAL, GLOBAL))
+    if kinds is not None and len(kinds) != layers:
+        raise ConfigError(f"{keys.where}: {len(kinds)} 'layer_types' for {layers} layers")
     if not window:
         return ()
     if kinds is None:
-        local = [is_local(layer) for layer in layers]
+        local = [is_local(layer) for layer in range(layers)]
     else:
         local = [kind == LOCAL for kind in kinds]
     return tuple(int(window) if here else None for here in local) if any(local) else ()

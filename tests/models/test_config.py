@@ -165,3 +165,86 @@ def test_weights_are_checked(change, drop, message, tmp_path):
     model = open_model(tmp_path, METADATA, change, drop)
     with pytest.raises(ValueError, match=message):
         config_from_gguf(model)
+
+
+GEMMA3 = {
+    "model_type": "gemma3_text", "hidden_size": 32, "num_hidden_layers": 7,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 64,
+    "vocab_size": 96, "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "sliding_window": 8,
+}  # fmt: skip
+
+
+def test_what_published_files_leave_out(tmp_path):
+    """Older files of Gemma 3 have neither `layer_types` nor `rope_parameters`, and say neither that
+    embeddings are tied nor how scores are scaled."""
+    old = GEMMA3 | {"rope_scaling": {"rope_type": "linear", "factor": 8.0}, "rope_theta": 5e5,
+                    "rope_local_base_freq": 2e4}  # fmt: skip
+    config = open_json(tmp_path, old)
+    assert config.windows == (8, 8, 8, 8, 8, None, 8)
+    assert config.rope == Rope(5e5, 16, divisors=(8.0,) * 8)
+    assert config.local_rope == Rope(2e4, 16)
+    assert (config.tied_embeddings, config.attention_scale) == (True, 1 / 16)
+    assert config.tensor_shapes()["blk.6.post_ffw_norm.weight"] == (32,)
+    kinds = ["full_attention", "sliding_attention"] * 3 + ["full_attention"]
+    assert open_json(tmp_path, old | {"layer_types": kinds}).windows[:3] == (None, 8, None)
+
+
+def test_windows_that_are_not_in_use(tmp_path):
+    qwen = JSON | {"model_type": "qwen2", "sliding_window": 8, "max_window_layers": 0}
+    assert open_json(tmp_path, qwen | {"use_sliding_window": False}).windows == ()
+    assert open_json(tmp_path, qwen | {"use_sliding_window": True}).windows == (8,)
+    mistral = JSON | {"model_type": "mistral"}
+    assert open_json(tmp_path, mistral | {"sliding_window": None}).windows == ()
+
+
+def test_long_rope(tmp_path):
+    scaling = {"type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4}
+    phi = JSON | {"model_type": "phi3", "original_max_position_embeddings": 16}
+    rope = open_json(tmp_path, phi | {"rope_scaling": scaling}).rope
+    assert rope.scale == pytest.approx((1 + np.log(64 / 16) / np.log(16)) ** 0.5)
+    ratio = rope.inverse_frequencies(16) / rope.inverse_frequencies(17)
+    np.testing.assert_allclose(ratio, 2.0)
+    cos, sin = rope.tables(3, 64)
+    np.testing.assert_allclose(cos**2 + sin**2, rope.scale**2, rtol=1e-6)
+    with pytest.raises(ConfigError, match="'long_factor' must be a list of numbers, is 2"):
+        open_json(tmp_path, phi | {"rope_scaling": scaling | {"long_factor": 2}})
+    with pytest.raises(ConfigError, match="3 rope divisors for 4 pairs"):
+        open_json(tmp_path, phi | {"rope_scaling": scaling | {"long_factor": [1.0] * 3}})
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"model_type": "mamba"}, "the model_type 'mamba' is not supported; llama, mistral, qwen2"),
+        (JSON | {"hidden_act": "relu2"}, "'hidden_act' 'relu2' is not supported; silu, gelu"),
+        (JSON | {"model_type": "phi", "layer_norm_eps": 1e-5, "qk_layernorm": True},
+         r"layer norm of queries and keys \('qk_layernorm'\) is not supported"),
+        (GEMMA3 | {"use_bidirectional_attention": True}, "attention to later positions"),
+        (GEMMA3 | {"layer_types": ["linear"] * 7}, "'layer_types' must be a list of sliding_att"),
+        (GEMMA3 | {"layer_types": ["full_attention"]}, "1 'layer_types' for 7 layers"),
+        (GEMMA3 | {"sliding_window": "x"}, "'sliding_window' must be a number, is 'x'"),
+        (GEMMA3 | {"sliding_window": -4}, "every window must be positive"),
+        (JSON | {"attention_bias": 1}, "'attention_bias' must be true or false, is 1"),
+        (JSON | {"partial_rotary_factor": 2.0}, "16 rotated features in heads of 8"),
+    ],
+)  # fmt: skip
+def test_unsupported_features_are_named(values, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        open_json(tmp_path, values)
+
+
+def test_tensors_of_other_families_are_checked(tmp_path):
+    metadata = {k.replace("llama", "qwen3"): v for k, v in METADATA.items()}
+    metadata["general.architecture"] = "qwen3"
+    norms = {f"blk.0.attn_{n}_norm.weight": (8,) for n in "qk"}
+    assert config_from_gguf(open_model(tmp_path, metadata, norms)).qk_norm
+    with pytest.raises(ValueError, match="no tensor 'blk.0.attn_q_norm.weight'"):
+        config_from_gguf(open_model(tmp_path, metadata))
+    with pytest.raises(ConfigError, match="a qwen3 model has no use for: blk.0.attn_x.weight"):
+        config_from_gguf(open_model(tmp_path, metadata, norms | {"blk.0.attn_x.weight": (8,)}))
+    fused = {"blk.0.attn_qkv.weight": (64, 32)} | norms
+    parts = [f"blk.0.attn_{n}.weight" for n in "qkv"]
+    config_from_gguf(open_model(tmp_path, metadata, fused, parts))
+    with pytest.raises(ConfigError, match=r"'blk.0.attn_qkv.weight' has shape \(8, 32\), expected"):
+        config_from_gguf(open_model(tmp_path, metadata, fused | {"blk.0.attn_qkv.weight": (8, 32)},
+                                    parts))  # fmt: skip
