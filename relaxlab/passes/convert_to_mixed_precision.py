@@ -71,9 +71,11 @@ def _binding(name: str, b: graph.Binding, shadows: Shadows) -> bool:
     if not isinstance(value, graph.Call) or not isinstance(value.op, graph.Op):
         return False
     op = value.op.name
-    if op not in PRODUCTS and op not in FOLLOWERS:
-        return False
     where = f"{name}.{b.var.name}: {op}"
+    if op not in PRODUCTS and op not in FOLLOWERS:
+        if any(shadows.has(e) for e in _tensors(value)):
+            note(RULE, where, "it stays in float32, for its precision", applied=False)
+        return False
     floats = [e for e in _tensors(value) if _is_float32(e)]
     if not floats or not _is_float32_result(b.var.ty):
         return False

@@ -1,0 +1,247 @@
+"""Every decision of every pass is in the trace with its reason.
+
+A table: per pass what it must say of a program, applied (+) or refused (-). And for random
+programs: no pass changes a module without saying why.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.ir.module import Module
+from relaxlab.passes.adjust_matmul_order import adjust_matmul_order
+from relaxlab.passes.base import _REGISTRY, Pipeline
+from relaxlab.passes.bind_params import bind_params
+from relaxlab.passes.bind_symbolic_vars import bind_symbolic_vars
+from relaxlab.passes.blas_patterns import BLAS
+from relaxlab.passes.combine_parallel_matmul import combine_parallel_matmul
+from relaxlab.passes.convert_layout import convert_layout
+from relaxlab.passes.convert_to_mixed_precision import convert_to_mixed_precision
+from relaxlab.passes.expand_matmul_of_sum import expand_matmul_of_sum
+from relaxlab.passes.fuse_ops_by_pattern import FusionPattern
+from relaxlab.passes.inline_functions import inline_functions
+from relaxlab.passes.lift_workspace import lift_workspace
+from relaxlab.passes.mark_capture_regions import mark_capture_regions
+from relaxlab.passes.normalize import normalize
+from relaxlab.passes.patterns import is_op, wildcard
+from relaxlab.passes.pipeline import cpu_pipeline, cuda_pipeline
+from relaxlab.testing.graph_programs import Programs
+
+HEAD = """
+from relaxlab.script import ir as I, relax as R, tir as T
+
+@I.ir_module
+class Module:
+"""
+MANY = """
+    @R.function
+    def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32"),
+             b: R.Tensor((64,), "float32"), i: R.Tensor(("k",), "int64")):
+        R.func_attr({"num_input": 1})
+        n = T.int64()
+
+        @R.function
+        def scaled(y: R.Tensor((n, 64), "float32")):
+            return R.multiply(y, b)
+
+        unused = R.sin(x)
+        d = R.to_vdevice(x, "cpu")
+        c = R.add(R.const([1.0, 2.0], "float32"), R.const([3.0, 4.0], "float32"))
+        e = R.exp(d)
+        f = R.exp(x)
+        g = R.matmul(R.add(e, f), R.permute_dims(w))
+        h = R.nn.relu(R.add(g, b))
+        s = scaled(h)
+        t = R.sum(s, axis=1)
+        u = R.unique(i)
+        v = R.abs(u)
+        z = R.nn.softmax(R.matmul(s, w))
+        return s, t, v, z, c
+"""
+TOKEN = """
+    @T.prim_func
+    def total(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 64), "float32")
+        B = T.match_buffer(b, (n, 64), "float32")
+        scratch = T.alloc_buffer((n, 64), "float32")
+        for i, j in T.grid(n, 64):
+            with T.block("scratch"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                scratch[vi, vj] = A[vi, vj] * T.float32(2)
+        for i, j in T.grid(n, 64):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = scratch[vi, 63 - vj]
+
+    @T.prim_func
+    def bump(A: T.Buffer((1, 64), "float32")):
+        for j in range(64):
+            with T.block("A"):
+                vj = T.axis.spatial(64, j)
+                A[0, vj] = A[0, vj] + T.float32(1)
+
+    @R.function
+    def main(x: R.Tensor((1, 64), "float32"), w: R.Tensor((64, 256), "float32"),
+             g: R.Tensor((64,), "float32")):
+        R.func_attr({"num_input": 1})
+        cls = Module
+        a = R.call_tir(cls.total, (x,), out_sinfo=R.Tensor((1, 64), "float32"))
+        k = R.call_tir_inplace(cls.bump, (a,), out_sinfo=R.Tensor((1, 64), "float32"),
+                               inplace_indices=[0])
+        r = R.nn.rms_norm(k, R.exp(g))
+        y = R.matmul(r, w)
+        z = R.nn.softmax(y)
+        return z
+"""
+ROW = """
+    @R.function
+    def main(x: R.Tensor((1, 64), "float32"), w: R.Tensor((64, 2048), "float32"),
+             g: R.Tensor((64,), "float32")):
+        r = R.nn.rms_norm(x, g)
+        y = R.matmul(r, w)
+        z = R.nn.softmax(y)
+        return z
+"""
+PRODUCTS = """
+    @R.function(private=True)
+    def helper(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
+        return R.exp(x)
+
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32"),
+             v: R.Tensor((8, 8), "float32"), o: R.Tensor((8, 1), "float32"),
+             k: R.Tensor((16, 8), "float32")):
+        cls = Module
+        y = cls.helper(x)
+        a = R.matmul(y, w)
+        b = R.matmul(y, v)
+        c = R.matmul(R.matmul(x, w), o)
+        d = R.matmul(x, R.add(w, v))
+        e = R.matmul(R.matmul(k, w), o)
+        return a, b, c, d, e
+"""
+IMAGE = """
+    @R.function
+    def main(x: R.Tensor((2, 4, 9, 9), "float32"), w: R.Tensor((8, 4, 3, 3), "float32")):
+        y = R.nn.conv2d(x, w)
+        z = R.nn.relu(y)
+        t = R.reshape(z, R.shape([2, 392]))
+        s = R.nn.softmax(t)
+        return s
+"""
+LIBRARIES = cpu_pipeline().with_options("lower_to_libraries", use=BLAS)
+GELU = FusionPattern("mine.exp_add", is_op("add")(is_op("exp")(wildcard()), wildcard()))
+LOST = FusionPattern("mine.lost", is_op("nn.gelu")(wildcard()))
+PATTERNS = cpu_pipeline().with_options("fuse_ops_by_pattern", patterns=(GELU, LOST))
+
+
+def alone(*passes: object) -> Pipeline:
+    return Pipeline((normalize, *passes))  # type: ignore[arg-type]
+
+
+EIGHT = np.eye(8, dtype="float32")
+TABLE: list[tuple[str, Pipeline, str, list[str]]] = [
+    ("lambda_lifting", LIBRARIES, MANY, ["[+] main.scaled: is `main_scaled`, which is given `b`"]),
+    ("realize_devices", LIBRARIES, MANY, ["[+] main.d: is on cpu already"]),
+    ("canonicalize", LIBRARIES, MANY, ["[+] main.d: is x"]),
+    ("check_inplace_calls", cpu_pipeline(), TOKEN, ["[+] main.k: in place of a"]),
+    ("eliminate_common_subexpr", LIBRARIES, MANY, ["[+] main.f: is computed as e"]),
+    ("fold_constant", LIBRARIES, MANY, ["[+] main.c: all its arguments are constants"]),
+    ("dead_code_elimination", LIBRARIES, MANY, ["[+] main.unused: nobody reads it"]),
+    ("fuse_ops_by_pattern", PATTERNS, MANY, [
+        "[+] main.lv: mine.exp_add: `e`, `lv` become one function",
+        "- mine.lost: matched nothing; no call of the right operator",
+    ]),
+    ("merge_composites", PATTERNS, MANY, ["[+] fused_mine_exp_add: is one kernel"]),
+    ("lower_to_libraries", LIBRARIES, MANY, [
+        "[+] main.lv_2: matched with .* now a call of relaxlab.blas.matmul_bias",
+        r"- is_op\(\"matmul\"\).* matched nothing; ",  # batches
+    ]),
+    ("legalize_ops", LIBRARIES, MANY, [
+        "[+] main.z: nn.softmax: lowered to softmax",
+        "- main.v: abs: not lowered: the shape or dtype of a value of type .* is unknown",
+    ]),
+    ("specialize_loop_functions", cpu_pipeline(), TOKEN, ["[+] main.a.*: .*total"]),
+    ("annotate_pattern_kind", LIBRARIES, MANY, ["[+] relu: ELEMENTWISE", "[+] sum: REDUCTION"]),
+    ("fuse_ops", LIBRARIES, MANY, [
+        r"[+] main.e \(exp\) into main.lv \(add\): each element is made from single elements",
+        r"- main.h \(relu\) into main.s: s is not made by a loop function",
+    ]),
+    ("fuse_tir", LIBRARIES, MANY, ["[+] fused_exp_add: one loop function with 2 blocks"]),
+    ("schedule_kernels", LIBRARIES, MANY, ["[+] softmax: scheduled by the rule rows"]),
+    ("rewrite_layouts", cpu_pipeline(), MANY, ["[+] main.w: .* for "]),
+    ("lift_transform_params", cpu_pipeline(), TOKEN, ["[+] main.lv: depends only on weights"]),
+    ("lift_workspace", alone(lift_workspace), TOKEN, ["[+] .*total.*: .*scratch"]),
+    ("expand_calls", LIBRARIES, MANY, ["[+] main.h: `relu` writes into memory given to it"]),
+    ("replicate_small_kernels", cpu_pipeline(), ROW, [
+        "[+] main.*: filled by every thread for itself: .* cheaper than a barrier",
+    ]),
+    ("plan_memory", LIBRARIES, MANY, [
+        r"[+] main.lv_3: n \* 256 bytes at 0, where lv lay",
+        "- main.t: allocated apart: it is returned",
+    ]),
+    ("mark_capture_regions", cuda_pipeline().after("plan_memory", mark_capture_regions), TOKEN, [
+        "[+] main: .* kernels",
+    ]),
+    ("inline_functions", alone(inline_functions), PRODUCTS, ["[+] main.*: inlined"]),
+    ("combine_parallel_matmul", alone(combine_parallel_matmul), PRODUCTS, [
+        "[+] main.a.*: ", "- main.*: ",
+    ]),
+    ("expand_matmul_of_sum", alone(expand_matmul_of_sum), PRODUCTS, ["[+] main.d: matched"]),
+    ("adjust_matmul_order", alone(adjust_matmul_order), PRODUCTS, [
+        "[+] main.e: matched", r"- main.c: it takes n \* 8 \* 8 \+ n \* 8 multiplications",
+    ]),
+    ("bind_params", alone(bind_params.with_options(params={"w": EIGHT})), PRODUCTS, [
+        r"[+] main.w: is a constant of shape \(8, 8\)",
+    ]),
+    ("bind_symbolic_vars", alone(bind_symbolic_vars.with_options(values={"n": 3})), PRODUCTS, [
+        "[+] main.n: is 3",
+    ]),
+    ("convert_layout", alone(convert_layout), IMAGE, [
+        "[+] main.y: nn.conv2d: in NHWC", "- main.t: reshape: ",
+    ]),
+    ("convert_to_mixed_precision", alone(convert_to_mixed_precision), IMAGE, [
+        "[+] main.y: nn.conv2d: in half precision", "- main.s: nn.softmax: it stays in float32",
+    ]),
+]  # fmt: skip
+UNDECIDED = {"normalize": "it names and types what is there, and takes no decision"}
+
+
+@pytest.mark.parametrize(
+    ("name", "pipeline", "program", "expected"), TABLE, ids=[row[0] for row in TABLE]
+)
+def test_what_a_pass_says(
+    name: str, pipeline: Pipeline, program: str, expected: list[str]
+) -> None:
+    trace = pipeline.run(rl.parse(HEAD + program))
+    notes = [
+        f"{'+' if w.applied else '-'} {w.subject}: {w.reason}"
+        for r in trace.passes if r.name == name
+        for w in r.rewrites
+    ]  # fmt: skip
+    for pattern in expected:
+        assert any(re.match(pattern, n) for n in notes), f"{pattern} is not among\n" + "\n".join(
+            notes
+        )
+    text = str(trace)
+    assert all(note.split(": ", 1)[1] in text for note in notes)
+
+
+def test_every_pass_is_in_the_table() -> None:
+    ours = {p.name for p in _REGISTRY.values() if p.function.__module__.startswith("relaxlab.")}
+    assert ours == {row[0] for row in TABLE} | set(UNDECIDED)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_pass_changes_a_module_without_a_reason(seed: int) -> None:
+    mod: Module = Programs(seed).module()
+    for record in cpu_pipeline().run(mod).passes:
+        if record.changed and record.name not in UNDECIDED:
+            assert any(w.applied for w in record.rewrites), record.name
+        for w in record.rewrites:
+            assert w.rule and w.subject and w.reason
