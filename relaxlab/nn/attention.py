@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -36,6 +37,20 @@ class Heads:
 def _constant(extent: PrimExpr) -> int:
     assert isinstance(extent, expr.IntImm)
     return extent.value
+
+
+def split_heads(
+    columns: Mapping[str, Columns], batch: PrimExpr, length: PrimExpr, head_dim: int
+) -> dict[str, Heads]:
+    """The parts of a merged projection (batch * length, n) as heads, nothing cut out."""
+    split = {
+        t: t.reshape(batch, length, t.shape[-1] // head_dim, head_dim)
+        for t in dict.fromkeys(part.tensor for part in columns.values())
+    }
+    return {
+        name: Heads(split[part.tensor], part.first // head_dim, part.count // head_dim)
+        for name, part in columns.items()
+    }
 
 
 class RotaryEmbedding(Module):
@@ -150,14 +165,14 @@ class Attention(Module):
     """Causal self-attention; query heads share key and value heads in equal groups.
 
     `qkv` has the parts `q`, `k` and `v`. With `norms`, queries and keys are normalised before they
-    are rotated.
+    are rotated; without `rotary`, they are not rotated.
     """
 
     def __init__(
         self,
         qkv: MergedLinear,
         output: Linear,
-        rotary: RotaryEmbedding,
+        rotary: RotaryEmbedding | None,
         *,
         head_dim: int,
         scores: Scores,
@@ -170,24 +185,18 @@ class Attention(Module):
     def forward(self, x: Tensor, batch: PrimExpr, length: PrimExpr, cache: Cache) -> Tensor:
         """x (batch * length, hidden): `length` new positions, which are appended to `cache`; the
         result has the shape of x."""
-        columns = self.qkv(x)
-        split = {
-            t: t.reshape(batch, length, t.shape[-1] // self.head_dim, self.head_dim)
-            for t in dict.fromkeys(part.tensor for part in columns.values())
-        }
-        q, k, v = (self._heads(columns[n], split) for n in ("q", "k", "v"))
+        heads = split_heads(self.qkv(x), batch, length, self.head_dim)
+        q, k, v = (heads[name] for name in ("q", "k", "v"))
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = self._rotated(q, k, cache)
         mixed = cache.append(k, v).attend(q, self.scores)
         return self.output(mixed.reshape(batch * length, q.count * self.head_dim))
 
-    def _heads(self, part: Columns, split: dict[Tensor, Tensor]) -> Heads:
-        first, count = part.first // self.head_dim, part.count // self.head_dim
-        return Heads(split[part.tensor], first, count)
-
     def _rotated(self, q: Heads, k: Heads, cache: Cache) -> tuple[Heads, Heads]:
         """Queries and keys rotated: at once where they lie side by side."""
+        if self.rotary is None:
+            return q, k
         if q.tensor is not k.tensor:
             return cache.rotate(self.rotary, q), cache.rotate(self.rotary, k)
         both = cache.rotate(self.rotary, Heads(q.tensor, q.first, q.count + k.count))

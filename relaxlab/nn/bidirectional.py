@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import cast
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.nn import spec
-from relaxlab.nn.attention import Heads
+from relaxlab.nn.attention import Heads, split_heads
 from relaxlab.nn.builder import Tensor
 from relaxlab.nn.layers import Linear, MergedLinear
 from relaxlab.nn.loop_functions import KEY_BLOCK
@@ -96,17 +95,15 @@ def attention(
 
 def attend(q: Heads, keys: Tensor, v: Heads, mask: Tensor | None = None) -> Tensor:
     """The results (b, s, heads, d) of queries over packed keys; mask int32 (b, t)."""
-    head_dim = cast(expr.IntImm, q.tensor.shape[3]).value
     masks = [] if mask is None else [mask]
-    func = attention(q.total, q.first, v.total, v.first, q.count, head_dim, mask is not None)
+    func = attention(q.total, q.first, v.total, v.first, q.count, q.head_dim, mask is not None)
     (mixed,) = q.tensor.builder.call_loops("attention", func, [q.tensor, keys, v.tensor, *masks])
     return mixed
 
 
 def packed(k: Heads) -> Tensor:
     """The keys (b, heads, ceil(t / 16), d, 16) of some heads (b, t, heads, d)."""
-    head_dim = cast(expr.IntImm, k.tensor.shape[3]).value
-    func = pack_keys(k.total, k.first, k.count, head_dim)
+    func = pack_keys(k.total, k.first, k.count, k.head_dim)
     return k.tensor.builder.call_loops("pack_keys", func, [k.tensor])[0]
 
 
@@ -122,17 +119,8 @@ class SelfAttention(Module):
     ) -> Tensor:
         """x (batch * length, hidden), mask int32 (batch, length): where it is zero, nobody looks.
         The result has the shape of x."""
-        columns = self.qkv(x)
-        split = {
-            part.tensor: part.tensor.reshape(
-                batch, length, part.tensor.shape[-1] // self.head_dim, self.head_dim
-            )
-            for part in columns.values()
-        }
-        q, k, v = (
-            Heads(split[part.tensor], part.first // self.head_dim, self.heads)
-            for part in (columns["q"], columns["k"], columns["v"])
-        )
+        heads = split_heads(self.qkv(x), batch, length, self.head_dim)
+        q, k, v = (heads[name] for name in ("q", "k", "v"))
         mixed = attend(q, packed(k), v, mask)
         return self.output(mixed.reshape(batch * length, self.heads * self.head_dim))
 
