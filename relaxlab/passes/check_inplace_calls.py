@@ -47,6 +47,7 @@ class _Checker:
             after, self.overwritten = self.overwritten, before
             self.sequence(b.value.false_branch)
             self.overwritten = after | self.overwritten
+            self.aliases.note(b)
             return
         self.read(b.value)
         self.aliases.note(b)

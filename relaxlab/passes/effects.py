@@ -2,7 +2,7 @@
 
 A *cell* is the memory of a value: that of a variable, or of a field of a tuple. The result of an
 in-place call is a new cell although it lies where the old one lay: the old one is not read again
-(`check_inplace_calls` sees to that).
+(`check_inplace_calls` sees to that). The result of a branch is a cell that may be another one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from relaxlab.ir import graph, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import find_op
 from relaxlab.passes.bindings import all_bindings, tir_call, vars_in
+
+VIEWS = ("reshape", "flatten", "expand_dims", "squeeze", "nn.batch_flatten")
+"""Operators that keep the elements in order: their results lie where their arguments do."""
 
 Cell: TypeAlias = "graph.Expr | tuple[Cell, int]"
 """A variable (or a constant), or a field of a cell."""
@@ -33,7 +36,7 @@ class Summary:
     shares memory with."""
 
     overwriting: Mapping[str, frozenset[int]]
-    returning: Mapping[str, Mapping[Field, Place]]
+    returning: Mapping[str, Mapping[Field, frozenset[Place]]]
 
 
 class Aliases:
@@ -43,6 +46,7 @@ class Aliases:
         self.summary = summary
         self.cells: dict[graph.Expr, Cell] = {}
         self.fields: dict[tuple[Cell, int], Cell] = {}
+        self.choices: dict[Cell, tuple[Cell, ...]] = {}
 
     def cell(self, e: graph.Expr) -> Cell:
         """The memory of a leaf expression."""
@@ -59,21 +63,62 @@ class Aliases:
         match b.value:
             case graph.Var() | graph.TupleGetItem() | graph.Constant():
                 self.cells[b.var] = self.cell(b.value)
-            case graph.Call(graph.Op("reshape"), (source, *_)):
+            case graph.Call(graph.Op(name), (source, *_)) if name in VIEWS:
                 self.cells[b.var] = self.cell(source)
-            case graph.Tuple(fields):
-                self.fields |= {(b.var, i): self.cell(f) for i, f in enumerate(fields)}
+            case graph.Tuple():
+                self.note_fields(b.var, b.value)
+            case graph.If(_, yes, no):
+                for end in (yes.body, no.body):
+                    self.note_fields(end, end)
+                self.choose(b.var, (self.cell(yes.body), self.cell(no.body)), b.var.ty)
             case graph.Call(graph.GlobalVar(name), args):
-                for field, (number, path) in self.summary.returning.get(name, {}).items():
-                    source = self.cell(args[number])
-                    for index in path:
-                        source = self.field(source, index)
-                    if field is None:
-                        self.cells[b.var] = source
-                    else:
-                        self.fields[(b.var, field)] = source
+                for field, places in self.summary.returning.get(name, {}).items():
+                    whole: Cell = b.var if field is None else (b.var, field)
+                    self.choices[whole] = tuple(
+                        self.at(self.cell(args[number]), path) for number, path in places
+                    )
             case _:
                 pass
+
+    def choose(self, cell: Cell, of: tuple[Cell, ...], ty: types.Type | None) -> None:
+        """Learn that a cell is one of others, and its fields are theirs."""
+        self.choices[cell] = of
+        for i, field in enumerate(ty.fields if isinstance(ty, types.TupleType) else ()):
+            self.choose((cell, i), tuple(self.field(c, i) for c in of), field)
+
+    def note_fields(self, e: graph.Expr, value: graph.Expr) -> None:
+        """Learn where the fields of `e` lie, which is `value`."""
+        if isinstance(value, graph.Tuple):
+            self.fields |= {(e, i): self.cell(f) for i, f in enumerate(value.fields)}
+
+    def at(self, cell: Cell, path: Iterable[int]) -> Cell:
+        """A field of a field of a cell."""
+        for index in path:
+            cell = self.field(cell, index)
+        return cell
+
+    def may_be(self, cell: Cell) -> set[Cell]:
+        """A cell and those that it may be, by what branches and functions chose."""
+        found: set[Cell] = set()
+        pending = [cell]
+        while pending:
+            here = pending.pop()
+            if here in found:
+                continue
+            found.add(here)
+            whole, path = here, tuple[int, ...]()
+            while True:
+                pending += [self.at(c, path) for c in self.choices.get(whole, ())]
+                if not isinstance(whole, tuple):
+                    break
+                path = (whole[1], *path)
+                whole = whole[0]
+        return found
+
+    def sharing(self, cell: Cell) -> set[Cell]:
+        """All cells that may share memory with a cell."""
+        mine = self.may_be(cell)
+        return mine | {c for c in self.choices if any(overlaps(o, mine) for o in self.may_be(c))}
 
     def read(self, value: graph.Expr) -> Iterator[Cell]:
         """The cells that evaluating `value` reads; of a tuple, all its known fields."""
@@ -89,14 +134,19 @@ class Aliases:
         return list(self.fields.items())
 
     def overwritten(self, value: graph.Expr) -> Iterator[Cell]:
-        """The cells that evaluating `value` overwrites, in branches too."""
+        """The cells that evaluating `value` overwrites or may overwrite, in branches too."""
+        for cell in self.targets(value):
+            yield from self.sharing(cell) if self.choices else (cell,)
+
+    def targets(self, value: graph.Expr) -> Iterator[Cell]:
+        """The cells that evaluating `value` is meant to overwrite."""
         match value:
             case graph.If(_, yes, no):
                 for branch in (yes, no):
                     for b in all_bindings(branch):  # those of inner branches are among them
                         self.note(b)
                         if not isinstance(b.value, graph.If):
-                            yield from self.overwritten(b.value)
+                            yield from self.targets(b.value)
             case graph.Call(graph.GlobalVar(name), args):
                 yield from (self.cell(args[i]) for i in self.summary.overwriting.get(name, ()))
             case graph.Call(graph.Op("call_inplace_packed"), (_, *rest)):
@@ -152,7 +202,7 @@ def summary_of(mod: Module) -> Summary:
     known = Summary({name: frozenset() for name in mod.graph_functions()}, {})
     while True:
         overwriting: dict[str, frozenset[int]] = {}
-        returning: dict[str, dict[Field, Place]] = {}
+        returning: dict[str, dict[Field, frozenset[Place]]] = {}
         for name, fn in mod.graph_functions().items():
             aliases = Aliases(known)
             cells: set[Cell] = set()
@@ -168,23 +218,27 @@ def summary_of(mod: Module) -> Summary:
         known = new
 
 
-def _returned(fn: graph.Function, aliases: Aliases) -> dict[Field, Place]:
-    """The parameters (or fields of them) that the result, or a field of it, is."""
+def _returned(fn: graph.Function, aliases: Aliases) -> dict[Field, frozenset[Place]]:
+    """The parameters (or fields of them) that the result, or a field of it, may be."""
     body = fn.body.body
     cells: dict[Field, Cell] = {None: aliases.cell(body)}
     if isinstance(body, graph.Tuple):
         cells = {i: aliases.cell(f) for i, f in enumerate(body.fields)}
     cells |= {i: cell for (of, i), cell in aliases.tuple_fields() if of is body}
-    found: dict[Field, Place] = {}
+    found: dict[Field, frozenset[Place]] = {}
     for field, cell in cells.items():
-        path: list[int] = []
-        while isinstance(cell, tuple):
-            cell, index = cell
-            path.insert(0, index)
-        for number, p in enumerate(fn.params):
-            if cell is p:
-                found[field] = (number, tuple(path))
+        places = frozenset(p for c in aliases.may_be(cell) for p in _places(fn, c))
+        if places:
+            found[field] = places
     return found
+
+
+def _places(fn: graph.Function, cell: Cell) -> Iterator[Place]:
+    path: list[int] = []
+    while isinstance(cell, tuple):
+        cell, index = cell
+        path.insert(0, index)
+    yield from ((number, tuple(path)) for number, p in enumerate(fn.params) if cell is p)
 
 
 def is_pure(value: graph.Expr, mod: Module) -> bool:

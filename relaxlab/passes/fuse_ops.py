@@ -201,7 +201,7 @@ class _Block:
         sink = members[-1]
         for m in members:
             if self._overwritten(m, sink.index):
-                return f"what {m.callee} reads is overwritten before {sink.var.name} is computed"
+                return f"what {m.var.name} reads is overwritten before {sink.var.name} is computed"
         key = shape_of_group(members)
         if key not in self.fuser.verdicts:
             self.fuser.verdicts[key] = why_not(members)

@@ -16,11 +16,8 @@ from relaxlab.ir.op_table import OpRow, find_op
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, map_blocks, with_bindings
+from relaxlab.passes.effects import VIEWS
 from relaxlab.tracing import decide, note
-
-VIEWS = ("reshape", "flatten", "expand_dims", "squeeze", "nn.batch_flatten")
-"""Operators that keep the elements in order: every one becomes `reshape`, which copies nothing."""
-
 
 OPERATOR_LEVEL = (
     "adjust_matmul_order",
@@ -38,7 +35,7 @@ def legalize_ops(mod: Module, _: NoOptions) -> Module:
     """Replace each call of an operator that has a loop lowering by a `call_tir`.
 
     Calls that lower to the same loops share one loop function, under the operator's name. Scalar
-    constants are written into the loops. Operators that only change the shape become `reshape`.
+    constants are written into the loops. `VIEWS` become `reshape`, which copies nothing.
     An operator with arguments of unknown shape stays as it is, and the trace says so.
     """
     state = _Legalizer(mod)

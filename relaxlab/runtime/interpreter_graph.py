@@ -18,6 +18,7 @@ from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import find_op
 from relaxlab.ir.types import FuncType, TensorType, TupleType, Type
+from relaxlab.passes.effects import VIEWS
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
 from relaxlab.runtime.interpreter_check import Symbols, match_value, to_value
 from relaxlab.runtime.packed import get_func
@@ -266,9 +267,10 @@ class _Frame:
         attrs = {k: self.attribute(v) for k, v in e.attrs.items()}
         try:
             with np.errstate(all="ignore"):
-                return _plain(row.reference(*args, **attrs))
+                result = _plain(row.reference(*args, **attrs))
         except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
             raise ExecutionError(f"R.{name}: {error}") from error
+        return result if name in VIEWS else _apart(result, args)
 
     def attribute(self, value: Any) -> Any:
         """An attribute with its scalar expressions evaluated (the bounds of a slice)."""
@@ -321,6 +323,19 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(_plain(v) for v in value)
     return value
+
+
+def _apart(value: Any, args: Any) -> Any:
+    """A result in memory of its own: NumPy returns views, operators return values."""
+    if isinstance(value, tuple):
+        return tuple(_apart(v, args) for v in value)  # type: ignore[reportUnknownVariableType]
+    return value.copy() if isinstance(value, np.ndarray) and _may_share(value, args) else value  # type: ignore
+
+
+def _may_share(value: Array, args: Any) -> bool:
+    if isinstance(args, list | tuple):
+        return any(_may_share(value, a) for a in args)  # type: ignore[reportUnknownVariableType]
+    return isinstance(args, np.ndarray) and np.may_share_memory(value, args)
 
 
 def _name(e: graph.Expr) -> str:
