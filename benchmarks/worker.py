@@ -16,6 +16,7 @@ import numpy as np
 
 MODULES = {
     "Relaxlab": "contestants.relaxlab",
+    "Ablated": "contestants.ablated",
     "LlamaCpp": "contestants.llama_cpp",
     "OpenVINO": "contestants.openvino",
     "PyTorch": "contestants.pytorch",

@@ -66,7 +66,8 @@ def bars(
         axes.axvline(line, color="black", linewidth=0.7)
     axes.set_xlabel(label)
     axes.set_title(title, fontsize=10)
-    axes.legend(fontsize=8)
+    if names:
+        axes.legend(fontsize=8)
     file = output.with_suffix(".svg")
     figure.savefig(file, bbox_inches="tight", metadata={"Date": None})
     pyplot.close(figure)

@@ -35,7 +35,18 @@ def main(
 ) -> int:
     """`measure` runs the cases of `rows`, fewer if its third argument says so. 1 if a contestant
     failed."""
-    parser = parser_of(name, title)
+    settings, chosen_rows, options = chosen(parser_of(name, title), rows, arguments)
+    result = measure(chosen_rows, settings, options.quick)
+    print(table.render(result, aims(result)))
+    write(result, options.output)
+    drawn(chart.draw(result, title, options.output))
+    return int(any("error" in about for about in result["contestants"].values()))
+
+
+def chosen(
+    parser: argparse.ArgumentParser, rows: Sequence[Row], arguments: Sequence[str] | None
+) -> tuple[Settings, list[Row], argparse.Namespace]:
+    """The settings, the contestants and all options that the arguments ask for."""
     names = [row.name for row in rows]
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=names, default=names)
     parser.add_argument("--rounds", type=int, help="turns of each contestant")
@@ -45,12 +56,7 @@ def main(
         settings = settings.quick()
     if options.rounds is not None:
         settings = replace(settings, rounds=options.rounds)
-    chosen = [row for row in rows if row.name in options.only]
-    result = measure(chosen, settings, options.quick)
-    print(table.render(result, aims(result)))
-    write(result, options.output)
-    drawn(chart.draw(result, title, options.output))
-    return int(any("error" in about for about in result["contestants"].values()))
+    return settings, [row for row in rows if row.name in options.only], options
 
 
 def write(result: Mapping[str, Any], output: Path) -> None:

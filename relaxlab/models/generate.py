@@ -27,6 +27,7 @@ from relaxlab.models.chat import Message
 from relaxlab.models.decoder import Decoder
 from relaxlab.models.loader import Checkpoint, ModelError, open_model
 from relaxlab.models.sampling import Sampler
+from relaxlab.passes.base import Pipeline
 from relaxlab.runtime.build import compile
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.large_pages import (
@@ -135,6 +136,7 @@ class TextGenerator:
         kv_dtype: str | None = None,
         max_context: int | None = None,
         threads: int | None = None,
+        pipeline: Pipeline | None = None,
         use_cache: bool = True,
         progress: Progress | None = None,
     ) -> TextGenerator:
@@ -147,8 +149,8 @@ class TextGenerator:
         kv_dtype: "float32" or "float16", the dtype of cached keys and values; None: "float16" with
         "q8", else "float32".
         max_context: how many positions to keep at most; None: what the model was made for, up to
-        `DEFAULT_CONTEXT`. threads: None means all cores. use_cache: keep the compiled program on
-        disk. progress: called with a line of text at the start of each step.
+        `DEFAULT_CONTEXT`. threads: None means all cores. pipeline, use_cache: see `compile`.
+        progress: called with a line of text at the start of each step.
 
         Raises what `open_model` raises, and ModelError for a context that the model does not have.
         """
@@ -171,7 +173,7 @@ class TextGenerator:
         opened = time.perf_counter()
         report(f"compiling {config.num_layers} layers")
         module, names = decoder.build(bounds={"s": length, "p": context})
-        executable = compile(module, threads=threads, use_cache=use_cache)
+        executable = compile(module, threads=threads, pipeline=pipeline, use_cache=use_cache)
         compiled = time.perf_counter()
         report("reading the weights")
         weights = prepared_weights(executable, checkpoint.weights(decoder, names))

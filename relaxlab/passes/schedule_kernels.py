@@ -18,6 +18,7 @@ from relaxlab.ir.target import Target
 from relaxlab.ir.types import TensorType
 from relaxlab.passes.base import module_pass
 from relaxlab.schedule import rules, rules_gpu
+from relaxlab.schedule.rules.versions import ONE_VERSION
 
 BOUNDS = "tir_var_upper_bound"
 IS_SCHEDULED = "tir.is_scheduled"
@@ -26,9 +27,11 @@ IS_SCHEDULED = "tir.is_scheduled"
 
 @dataclass(frozen=True, slots=True)
 class ScheduleOptions:
-    """The machine to schedule for; None: this one."""
+    """target: the machine to schedule for; None: this one. versions: whether kernels may have
+    versions for single values of their symbols, such as one row, beside the general one."""
 
     target: Target | None = None
+    versions: bool = True
 
 
 @module_pass("schedule_kernels", ScheduleOptions)
@@ -41,14 +44,14 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
     updates: dict[str, PrimFunc] = {}
     for name, f in mod.items():
         if isinstance(f, PrimFunc) and not f.attrs.get(IS_SCHEDULED):
-            told: dict[str, Any] = {}
+            told: dict[str, Any] = {} if options.versions else {ONE_VERSION: True}
             if weights.get(name):
                 told["weight_params"] = tuple(sorted(weights[name]))
             if bounds.get(name):
                 told[BOUNDS] = Attrs({**bounds[name], **f.attrs.get(BOUNDS, {})})
             new = schedule_kernel(name, replace(f, attrs=f.attrs.with_(**told)), target)
-            forget = {"weight_params": None, BOUNDS: f.attrs.get(BOUNDS), IS_SCHEDULED: True}
-            updates[name] = replace(new, attrs=new.attrs.with_(**forget))
+            kept = {"weight_params": None, ONE_VERSION: None, BOUNDS: f.attrs.get(BOUNDS)}
+            updates[name] = replace(new, attrs=new.attrs.with_(**kept, **{IS_SCHEDULED: True}))
     return mod.with_functions(updates)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,10 +17,11 @@ from benchmarks.kernels.cases import EPS, Case
 
 
 class JAXKernels(Kernels):
-    """Its threads are as many as the process may use cores."""
+    """Its threads are as many as the process may use cores when it starts."""
 
     def __init__(self, threads: int) -> None:
         super().__init__()
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
         self.about = {"version": jax.__version__, "devices": str(jax.devices())}
 
     def make(self, case: Case, arrays: Sequence[cases.Array]) -> tuple[Callable[[], Any], Fetch]:

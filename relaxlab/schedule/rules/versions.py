@@ -10,6 +10,9 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.tracing.limit import Stopped
 
+ONE_VERSION = "one_version"
+"""The attribute of a loop function that is to have its general version only."""
+
 
 def guarded_versions(
     func: PrimFunc,
@@ -19,8 +22,11 @@ def guarded_versions(
     """`if symbol == value: version for that value … else: general version`.
 
     `schedule(func, fixed)` schedules one version; `fixed` says that a symbol was given a value.
-    All versions must change the layouts of the parameters alike.
+    All versions must change the layouts of the parameters alike. With the attribute `ONE_VERSION`
+    there is the general one alone.
     """
+    if func.attrs.get(ONE_VERSION):
+        cases = ()
     general = _scheduled(schedule, func, False)
     body: loops.Stmt = general.body
     for symbol, value in reversed(cases):
