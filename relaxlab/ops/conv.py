@@ -19,11 +19,13 @@ from relaxlab.ops.layouts import (
     SPATIAL,
     Layout,
     Window,
+    from_plain,
     layout_attr,
     paddings,
     pads_of,
     per_dimension,
-    transposition,
+    spatial_rank,
+    to_plain,
     tuple_of,
 )
 from relaxlab.ops.reduce import narrow
@@ -76,13 +78,13 @@ def _operands(
 ) -> tuple[TensorType, TensorType, str | None]:
     """Data, kernel and the result's dtype; checks ranks, dtypes and attributes."""
     x, w = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    for name, t in (("data", x), ("weight", w)):
-        if t.ndim not in (-1, dims + 2):
-            raise fail(call, f"{name} must have {dims + 2} dimensions, is {t}")
+    data, kernel, _ = _layouts(call, dims)
+    for name, t, layout in (("data", x, data), ("weight", w, kernel)):
+        if t.ndim not in (-1, layout.ndim):
+            raise fail(call, f"{name} must have {layout.ndim} dimensions, is {t}")
     dtype = common_dtype(call, x, w)
     if dtype == "bool":
         raise fail(call, "takes numbers, not bool", "convert with R.astype")
-    _layouts(call, dims)
     _windows(call, (te.ZERO,) * dims)
     _groups(call)
     return x, w, dtype_attr(call, "out_dtype") or dtype
@@ -110,11 +112,11 @@ def _kernel_axes(kernel: Shape) -> tuple[te.Axis, ...]:
 
 def _conv_infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
     x, w, dtype = _operands(call, tys, dims)
-    if x.shape is None or w.shape is None:
-        return TensorType(None, dtype, dims + 2)
     data, kernel, result = _layouts(call, dims)
-    batch, channels, *extents = data.take(x.shape)
-    outputs, inputs, *sizes = kernel.take(w.shape)
+    if x.shape is None or w.shape is None:
+        return TensorType(None, dtype, result.ndim)
+    batch, channels, *extents = data.sizes(x.shape)
+    outputs, inputs, *sizes = kernel.sizes(w.shape)
     if differ(call, _in_groups(call, channels, "channels"), inputs, "the channels per group"):
         raise fail(
             call,
@@ -125,7 +127,7 @@ def _conv_infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
         _conv_extent(call, e, window)
         for e, window in zip(extents, _windows(call, tuple(sizes)), strict=True)
     ]
-    return TensorType(result.put((batch, outputs, *spatial)), dtype)
+    return TensorType(result.shape(call, (batch, outputs, *spatial)), dtype)
 
 
 def _conv_extent(call: graph.Call, extent: PrimExpr, w: Window) -> PrimExpr:
@@ -162,7 +164,7 @@ def _conv_emit(
 ) -> te.Tensor:
     assert out.shape is not None and out.dtype is not None
     data, kernel, result = _layouts(call, dims)
-    outputs, inputs, *sizes = kernel.take(w.shape)
+    outputs, inputs, *sizes = kernel.sizes(w.shape)
     windows = _windows(call, tuple(sizes))
     source = padded(x, data, windows, expr.const(0, x.dtype), "pad_temp")
     per_group = _in_groups(call, outputs, "output channels")
@@ -209,13 +211,10 @@ def _conv_reference(
     out_dtype: str | None = None,
 ) -> Array:
     """One matrix product per group and element of the kernel."""
-    dims = data.ndim - 2
+    dims = spatial_rank(data, data_layout)
     letters, kernel = f"NC{SPATIAL[dims]}", f"OI{SPATIAL[dims]}"
     x, w, out = _wide_pair(data, weight, out_dtype)
-    x, w = (
-        x.transpose(transposition(data_layout, letters)),
-        w.transpose(transposition(kernel_layout, kernel)),
-    )
+    x, w = to_plain(x, data_layout, letters), to_plain(w, kernel_layout, kernel)
     x = np.pad(x, [(0, 0), (0, 0), *pads_of(padding, dims)])
     strides, dilation = tuple_of(strides, dims), tuple_of(dilation, dims)
     rows = zip(x.shape[2:], w.shape[2:], strides, dilation, strict=True)
@@ -228,7 +227,7 @@ def _conv_reference(
         part = _slid(x, starts, strides, counts)
         y += np.einsum("ngc...,goc->ngo...", part, w[(..., *k)])
     y = y.reshape(y.shape[0], y.shape[1] * y.shape[2], *counts)
-    return y.transpose(np.argsort(transposition(out_layout or data_layout, letters))).astype(out)
+    return from_plain(y, out_layout or data_layout, letters).astype(out)
 
 
 # --- Transposed convolution -------------------------------------------------------------------
@@ -241,11 +240,11 @@ def _transpose_infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
     for more, window in zip(extra, windows, strict=True):
         if more >= max(window.stride, window.dilation):
             raise fail(call, f"output_padding {more} must be less than the stride or the dilation")
-    if x.shape is None or w.shape is None:
-        return TensorType(None, dtype, dims + 2)
     data, kernel, result = _layouts(call, dims)
-    batch, channels, *extents = data.take(x.shape)
-    outputs, inputs, *sizes = kernel.take(w.shape)
+    if x.shape is None or w.shape is None:
+        return TensorType(None, dtype, result.ndim)
+    batch, channels, *extents = data.sizes(x.shape)
+    outputs, inputs, *sizes = kernel.sizes(w.shape)
     if differ(call, channels, inputs, "the channels of data and weight"):
         raise fail(call, f"data has {channels} channels, weight takes {inputs}")
     _in_groups(call, channels, "channels")
@@ -256,7 +255,7 @@ def _transpose_infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
         if impossible(call, expr.GE(spatial[-1], te.ZERO), f"nothing is left of {e} elements"):
             raise fail(call, f"padding {attr(call, 'padding')} leaves nothing of {e} elements")
     channels_out = expr.binary(expr.Mul, outputs, _groups(call))
-    return TensorType(result.put((batch, channels_out, *spatial)), dtype)
+    return TensorType(result.shape(call, (batch, channels_out, *spatial)), dtype)
 
 
 def _transpose_emit(
@@ -265,8 +264,8 @@ def _transpose_emit(
     """Each element of the result gathers the inputs whose windows hold it."""
     assert out.shape is not None and out.dtype is not None
     data, kernel, result = _layouts(call, dims)
-    _, channels, *extents = data.take(x.shape)
-    outputs, _, *sizes = kernel.take(w.shape)
+    _, channels, *extents = data.sizes(x.shape)
+    outputs, _, *sizes = kernel.sizes(w.shape)
     windows = _windows(call, tuple(sizes))
     per_group = _in_groups(call, channels, "channels")
     c, taps = te.reduce_axis(per_group, "c"), _kernel_axes(tuple(sizes))
@@ -305,11 +304,11 @@ def _transpose_reference(
     out_dtype: str | None = None,
 ) -> Array:
     """Each input element adds its kernel to the result; the padding is cut off at the end."""
-    dims = data.ndim - 2
+    dims = spatial_rank(data, data_layout)
     letters, kernel = f"NC{SPATIAL[dims]}", f"OI{SPATIAL[dims]}"
     x, w, out = _wide_pair(data, weight, out_dtype)
-    kernel_order = transposition(kernel_layout or f"IO{SPATIAL[dims]}", kernel)
-    x, w = x.transpose(transposition(data_layout, letters)), w.transpose(kernel_order)
+    x = to_plain(x, data_layout, letters)
+    w = to_plain(w, kernel_layout or f"IO{SPATIAL[dims]}", kernel)
     strides, dilation = tuple_of(strides, dims), tuple_of(dilation, dims)
     rows = zip(x.shape[2:], w.shape[2:], strides, dilation, strict=True)
     full = [(e - 1) * s + (k - 1) * d + 1 for e, k, s, d in rows]
@@ -325,7 +324,7 @@ def _transpose_reference(
     y = y.reshape(y.shape[0], y.shape[1] * y.shape[2], *extents)
     cut = [slice(a, e - b) for e, (a, b) in zip(extents, pads, strict=True)]
     y = y[(..., *cut)]
-    return y.transpose(np.argsort(transposition(out_layout or data_layout, letters))).astype(out)
+    return from_plain(y, out_layout or data_layout, letters).astype(out)
 
 
 def _define(dims: int) -> None:

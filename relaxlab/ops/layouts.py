@@ -1,14 +1,20 @@
-"""Layouts of images and kernels: which dimension is which, by letters ("NCHW", "HWIO")."""
+"""Layouts of images and kernels: which dimension is which, by letters ("NCHW", "NCHW16c")."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from relaxlab.ir import graph
+import numpy as np
+
+from relaxlab.ir import expr, graph
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ops.define import attr, fail
+from relaxlab.ops.shapes import impossible, simplify
+
+Array = np.ndarray[Any, Any]
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 Item = TypeVar("Item")
@@ -16,29 +22,86 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """An order of letters. Values per dimension are moved between it and `letters`."""
+    """An order of dimensions. A capital letter is a dimension, a number with a small letter a block
+    of one: `NCHW16c` has the channels in rows of 16, the last dimension.
+
+    Places and sizes of the dimensions are moved between this order and that of `letters`.
+    """
 
     order: str
     letters: str
 
-    def take(self, items: Sequence[Item]) -> tuple[Item, ...]:
-        """Values in this order, in the order of `letters`."""
-        return tuple(items[self.order.index(c)] for c in self.letters)
+    @property
+    def axes(self) -> tuple[tuple[str, int], ...]:
+        """Per axis its dimension's letter, and the size of its block or 0."""
+        found = re.findall(r"([A-Z])|(\d+)([a-z])", self.order)
+        return tuple((big or small.upper(), int(size or 0)) for big, size, small in found)
 
-    def put(self, items: Sequence[Item]) -> tuple[Item, ...]:
-        """Values in the order of `letters`, in this order."""
-        return tuple(items[self.letters.index(c)] for c in self.order)
+    @property
+    def blocks(self) -> dict[str, int]:
+        """The sizes of the blocks by letter."""
+        return {letter: size for letter, size in self.axes if size}
+
+    @property
+    def ndim(self) -> int:
+        """How many axes there are."""
+        return len(self.axes)
+
+    def take(self, places: Sequence[Item]) -> tuple[Item, ...]:
+        """The place along each of `letters` of the element at these places."""
+        at = {axis: p for axis, p in zip(self.axes, places, strict=True)}
+        blocks = self.blocks
+        return tuple(
+            at[c, 0] * blocks[c] + at[c, blocks[c]] if c in blocks else at[c, 0]  # type: ignore
+            for c in self.letters
+        )
+
+    def put(self, places: Sequence[Item]) -> tuple[Item, ...]:
+        """The places along the axes of the element at these places along `letters`."""
+        at, blocks = dict(zip(self.letters, places, strict=True)), self.blocks
+        return tuple(
+            at[c] % size if size else at[c] // blocks[c] if c in blocks else at[c]  # type: ignore
+            for c, size in self.axes
+        )
+
+    def sizes(self, shape: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+        """The extents of `letters` of a tensor of this shape."""
+        of, blocks = dict(zip(self.axes, shape, strict=True)), self.blocks
+        return tuple(
+            simplify(of[c, 0] * blocks[c]) if c in blocks else of[c, 0] for c in self.letters
+        )
+
+    def shape(self, call: graph.Call, sizes: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+        """The shape of a tensor with these extents of `letters`. Raises where a block does not
+        divide them."""
+        of, blocks = dict(zip(self.letters, sizes, strict=True)), self.blocks
+        for c, size in blocks.items():
+            claim = f"{of[c]} does not divide into blocks of {size} ({self.order})"
+            if impossible(call, expr.EQ(of[c] % size, expr.const(0)), claim):
+                raise fail(call, claim)
+        return tuple(
+            expr.const(size) if size else simplify(of[c] // blocks[c]) if c in blocks else of[c]
+            for c, size in self.axes
+        )
 
 
 def layout_attr(call: graph.Call, name: str, letters: str, like: Layout | None = None) -> Layout:
     """The layout in an attribute, or `like` where it is absent. Raises unless it has each of
-    `letters` once."""
+    `letters` once, and one block of each at most."""
     order = attr(call, name)
     if order is None and like is not None:
         return like
-    if not isinstance(order, str) or sorted(order) != sorted(letters):
-        raise fail(call, f"{name} {order!r} must have each of the letters {letters!r} once")
-    return Layout(order, letters)
+    if isinstance(order, str) and re.fullmatch(r"([A-Z]|[1-9]\d*[a-z])*", order):
+        layout = Layout(order, letters)
+        whole = sorted(c for c, size in layout.axes if not size)
+        single = len(layout.blocks) == layout.ndim - len(letters)
+        if whole == sorted(letters) and single and set(layout.blocks) <= set(letters):
+            return layout
+    raise fail(
+        call,
+        f"{name} {order!r} must have each of the letters {letters!r} once, and may have a block "
+        "of some, as in 'NCHW16c'",
+    )
 
 
 def per_dimension(call: graph.Call, name: str, count: int, least: int) -> tuple[int, ...]:
@@ -111,6 +174,34 @@ def pads_of(value: Any, count: int) -> list[tuple[int, int]]:
     return list(zip(items[:count], items[count:], strict=True))
 
 
-def transposition(layout: str | None, letters: str) -> list[int]:
-    """The axes of `layout` (`letters` itself when None) in the order of `letters`."""
-    return [(layout or letters).index(c) for c in letters]
+def spatial_rank(x: Array, layout: str | None) -> int:
+    """How many spatial dimensions an array of images in this layout has."""
+    return (x.ndim if layout is None else sum(c.isupper() for c in layout)) - 2
+
+
+def to_plain(x: Array, layout: str | None, letters: str) -> Array:
+    """The array with the dimensions `letters`, its blocks merged; `layout` None: it has them."""
+    if layout is None:
+        return x
+    axes = Layout(layout, letters).axes
+    order = [axes.index(a) for c in letters for a in axes if a[0] == c and not a[1]]
+    at: list[int] = []
+    for c, one in zip(letters, order, strict=True):
+        at += [one, *(k for k, (d, size) in enumerate(axes) if d == c and size)]
+    shape = [x.shape[one] * Layout(layout, letters).blocks.get(c, 1)
+             for c, one in zip(letters, order, strict=True)]  # fmt: skip
+    return x.transpose(at).reshape(shape)
+
+
+def from_plain(y: Array, layout: str | None, letters: str) -> Array:
+    """The inverse of `to_plain`."""
+    if layout is None:
+        return y
+    target = Layout(layout, letters)
+    shape: list[int] = []
+    kept: list[tuple[str, int]] = []
+    for c, size in zip(letters, y.shape, strict=True):
+        block = target.blocks.get(c, 0)
+        shape += [size // block, block] if block else [size]
+        kept += [(c, 0), (c, block)] if block else [(c, 0)]
+    return y.reshape(shape).transpose([kept.index(a) for a in target.axes])

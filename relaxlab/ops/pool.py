@@ -30,11 +30,13 @@ from relaxlab.ops.layouts import (
     SPATIAL,
     Layout,
     Window,
+    from_plain,
     layout_attr,
     paddings,
     pads_of,
     per_dimension,
-    transposition,
+    spatial_rank,
+    to_plain,
     tuple_of,
 )
 from relaxlab.ops.reduce import narrow
@@ -95,13 +97,13 @@ def _pool_infer(
 def _pooled_type(call: graph.Call, x: TensorType, dims: int) -> TensorType:
     data, result = _layouts(call, dims)
     windows = _windows(call, dims)
-    if x.ndim not in (-1, dims + 2):
-        raise fail(call, f"data must have {dims + 2} dimensions, is {x}")
+    if x.ndim not in (-1, data.ndim):
+        raise fail(call, f"data must have {data.ndim} dimensions, is {x}")
     if x.shape is None:
-        return TensorType(None, x.dtype, dims + 2)
-    batch, channels, *extents = data.take(x.shape)
+        return TensorType(None, x.dtype, result.ndim)
+    batch, channels, *extents = data.sizes(x.shape)
     spatial = [_pooled_extent(call, e, w) for e, w in zip(extents, windows, strict=True)]
-    return TensorType(result.put((batch, channels, *spatial)), x.dtype)
+    return TensorType(result.shape(call, (batch, channels, *spatial)), x.dtype)
 
 
 def _inside(
@@ -134,7 +136,7 @@ def _pool_compute(
 ) -> te.Tensor:
     """`combine` over the elements of each window that lie in the tensor."""
     data, result = _layouts(call, dims)
-    _, _, *extents = data.take(x.shape)
+    _, _, *extents = data.sizes(x.shape)
     windows = _windows(call, dims)
     taps = _taps(windows)
 
@@ -183,7 +185,7 @@ def _count(call: graph.Call, s: PrimExpr, e: PrimExpr, w: Window) -> PrimExpr:
 def _avg_emit(call: graph.Call, out: TensorType, x: te.Tensor, dims: int) -> te.Tensor:
     assert out.shape is not None
     data, result = _layouts(call, dims)
-    _, _, *extents = data.take(x.shape)
+    _, _, *extents = data.sizes(x.shape)
     zero = expr.const(0, scalar.accumulator_of(x.dtype))
     total = _pool_compute(call, out.shape, x, dims, te.te_sum, zero, "T_pool_sum")
 
@@ -223,8 +225,8 @@ def _pool_places(x: Array, attrs: dict[str, Any]) -> list[list[tuple[list[int], 
 
 def _pool_reference(combine: Callable[[Array, int], Any], include: bool) -> Callable[..., Array]:
     def reference(data: Array, **attrs: Any) -> Array:
-        letters = f"NC{SPATIAL[data.ndim - 2]}"
-        x = data.transpose(transposition(attrs.get("layout"), letters))
+        letters = f"NC{SPATIAL[spatial_rank(data, attrs.get('layout'))]}"
+        x = to_plain(data, attrs.get("layout"), letters)
         attrs = {"count_include_pad": include, **attrs}
         places = _pool_places(x, attrs)
         y = np.empty((*x.shape[:2], *map(len, places)), x.dtype)
@@ -233,8 +235,7 @@ def _pool_reference(combine: Callable[[Array, int], Any], include: bool) -> Call
             window = x[np.ix_(range(x.shape[0]), range(x.shape[1]), *(r for r, _ in rows))]
             flat = window.reshape(*x.shape[:2], math.prod(len(r) for r, _ in rows))
             y[(..., *o)] = combine(flat, math.prod(n for _, n in rows))
-        order = transposition(attrs.get("out_layout") or attrs.get("layout"), letters)
-        return y.transpose(np.argsort(order))
+        return from_plain(y, attrs.get("out_layout") or attrs.get("layout"), letters)
 
     return in_float32(reference)
 
@@ -260,23 +261,23 @@ def _adaptive_infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
     x = tensor_arg(call, tys, 0)
     require_dtype(call, x, is_float, "floating point")
     data, result = _layouts(call, dims)
-    if x.ndim not in (-1, dims + 2):
-        raise fail(call, f"data must have {dims + 2} dimensions, is {x}")
+    if x.ndim not in (-1, data.ndim):
+        raise fail(call, f"data must have {data.ndim} dimensions, is {x}")
     if x.shape is None:
-        return TensorType(None, x.dtype, dims + 2)
-    batch, channels, *extents = data.take(x.shape)
+        return TensorType(None, x.dtype, result.ndim)
+    batch, channels, *extents = data.sizes(x.shape)
     for e in extents:
         if impossible(call, expr.GT(e, te.ZERO), f"the extent {e} must be at least 1"):
             raise fail(call, f"a spatial dimension is {e}")
     sizes = _adaptive_sizes(call, extents)
-    return TensorType(result.put((batch, channels, *sizes)), x.dtype)
+    return TensorType(result.shape(call, (batch, channels, *sizes)), x.dtype)
 
 
 def _adaptive_emit(call: graph.Call, out: TensorType, x: te.Tensor, dims: int) -> te.Tensor:
     """Output o is the mean of the inputs from floor(o * e / n) to ceil((o + 1) * e / n)."""
     assert out.shape is not None
     data, result = _layouts(call, dims)
-    _, _, *extents = data.take(x.shape)
+    _, _, *extents = data.sizes(x.shape)
     sizes = _adaptive_sizes(call, extents)
     even = [prove_equal(e % n, te.ZERO) is True for e, n in zip(extents, sizes, strict=True)]
     taps = tuple(
@@ -317,9 +318,9 @@ def _adaptive_reference(
     layout: str | None = None,
     out_layout: str | None = None,
 ) -> Array:
-    dims = data.ndim - 2
+    dims = spatial_rank(data, layout)
     letters = f"NC{SPATIAL[dims]}"
-    x = data.transpose(transposition(layout, letters))
+    x = to_plain(data, layout, letters)
     sizes = x.shape[2:] if output_size is None else tuple_of(output_size, dims)
     y = np.empty((*x.shape[:2], *sizes), x.dtype)
     for o in itertools.product(*map(range, sizes)):
@@ -327,7 +328,7 @@ def _adaptive_reference(
         cut = [slice(i * e // n, -(-(i + 1) * e // n)) for i, e, n in rows]
         part = x[(..., *cut)]
         y[(..., *o)] = part.reshape(*x.shape[:2], math.prod(part.shape[2:])).mean(-1)
-    return y.transpose(np.argsort(transposition(out_layout or layout, letters)))
+    return from_plain(y, out_layout or layout, letters)
 
 
 # --- Gradients --------------------------------------------------------------------------------
@@ -355,7 +356,7 @@ def _gathered(
     """For each input the sum of `share(window, input)` over the windows that hold it."""
     assert out.shape is not None and out.dtype is not None
     data, result = _layouts(call, 2)
-    _, _, *counts = result.take(grad.shape)
+    _, _, *counts = result.sizes(grad.shape)
     windows = _windows(call, 2)
     taps = _taps(windows)
 
@@ -380,7 +381,7 @@ def _avg_backward_emit(
     call: graph.Call, out: TensorType, grad: te.Tensor, x: te.Tensor
 ) -> te.Tensor:
     data, result = _layouts(call, 2)
-    _, _, *extents = data.take(x.shape)
+    _, _, *extents = data.sizes(x.shape)
 
     def share(window: Indices, _at: Indices) -> PrimExpr:
         _, _, *spatial = result.take(window)
@@ -396,7 +397,7 @@ def _max_backward_emit(
 ) -> te.Tensor:
     """The first of the largest elements of each window gets its gradient."""
     data, result = _layouts(call, 2)
-    _, _, height, width = data.take(x.shape)
+    _, _, height, width = data.sizes(x.shape)
     windows = _windows(call, 2)
     taps = _taps(windows)
 
@@ -422,10 +423,10 @@ def _max_backward_emit(
 
 def _backward_reference(maximum: bool) -> Callable[..., Array]:
     def reference(output_grad: Array, data: Array, **attrs: Any) -> Array:
-        back = transposition(attrs.get("layout"), "NCHW")
-        x = data.transpose(back)
-        order = transposition(attrs.get("out_layout") or attrs.get("layout"), "NCHW")
-        grad, result = output_grad.transpose(order), np.zeros_like(x)
+        layout = attrs.get("layout")
+        x = to_plain(data, layout, "NCHW")
+        grad = to_plain(output_grad, attrs.get("out_layout") or layout, "NCHW")
+        result = np.zeros_like(x)
         rows, columns = _pool_places(x, {"count_include_pad": False, **attrs})
         for (i, (ys, a)), (j, (zs, b)) in itertools.product(enumerate(rows), enumerate(columns)):
             for n, c in np.ndindex(*x.shape[:2]):
@@ -434,7 +435,7 @@ def _backward_reference(maximum: bool) -> Callable[..., Array]:
                 elif ys and zs:
                     best = np.unravel_index(x[n, c][np.ix_(ys, zs)].argmax(), (len(ys), len(zs)))
                     result[n, c, ys[best[0]], zs[best[1]]] += grad[n, c, i, j]
-        return result.transpose(np.argsort(back))
+        return from_plain(result, layout, "NCHW")
 
     return in_float32(reference)
 

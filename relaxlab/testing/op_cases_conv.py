@@ -39,7 +39,24 @@ def conv() -> list[OpCase]:
     ]  # fmt: skip
     for d in (*HALVES, "float64"):
         cases.append(OpCase(op, (T("n", 2, 3, 3, dtype=d), T(2, 2, 2, 2, dtype=d)), sizes=n))
-    return cases + _transposed(n, hw)
+    return cases + _transposed(n, hw) + _blocked(n, hw)
+
+
+def _blocked(n: tuple[dict[str, int], ...], hw: tuple[dict[str, int], ...]) -> list[OpCase]:
+    """Channels in blocks."""
+    both = {"data_layout": "NCHW4c", "kernel_layout": "OIHW4i2o"}
+    out = {"out_layout": "NCHW2c"}
+    grouped = {"groups": 2, "padding": 1, **out}
+    return [
+        OpCase("nn.conv2d", (T(1, 2, "h", "w", 4), T(3, 2, 3, 2, 4, 2)), {**both, **out}, hw),
+        OpCase("nn.conv2d", (T("n", 4, 3, 5), T(4, 2, 2, 2)), grouped, n),
+        OpCase("nn.conv2d", (T("n", "c", 3, 3, 4), T(4, 4, 1, 1)), {"data_layout": "NCHW4c"},
+               ({"n": 2, "c": 1},)),
+        OpCase("nn.conv1d", (T("n", 2, 7, 3), T(2, 6, 2, 2)),
+               {"data_layout": "NCW3c", "kernel_layout": "OIW2o", "out_layout": "NCW"}, n),
+        OpCase("nn.conv2d_transpose", (T("n", 2, 3, 3, 2), T(4, 3, 2, 2)),
+               {"data_layout": "NCHW2c", "out_layout": "NCHW", "strides": 2}, n),
+    ]  # fmt: skip
 
 
 def _transposed(n: tuple[dict[str, int], ...], hw: tuple[dict[str, int], ...]) -> list[OpCase]:
@@ -89,6 +106,8 @@ def pool() -> list[OpCase]:
         cases.append(OpCase(op, (T("n", 3, 7),), {"pool_size": 3, "strides": 2, "padding": 1}, n))
     for op in ("nn.max_pool3d", "nn.avg_pool3d"):
         cases.append(OpCase(op, (T("n", 2, 3, 2, 4),), {"pool_size": 2, "padding": (1, 0, 0)}, n))
+    for op in ("nn.max_pool2d", "nn.avg_pool2d"):
+        cases.append(OpCase(op, (T(1, 2, "h", "w", 3),), {**window, "layout": "NCHW3c"}, hw))
     return cases + _adaptive(n, hw) + _pool_backward(hw)
 
 
@@ -100,6 +119,7 @@ def _adaptive(n: tuple[dict[str, int], ...], hw: tuple[dict[str, int], ...]) -> 
         OpCase(op, (T(1, 2, "h", "w"),), {"output_size": (4, 3)}, hw),
         OpCase(op, (T(1, "h", "w", 2),), {"output_size": 2, "layout": "NHWC"}, hw),
         OpCase(op, (T("n", 2, 4, 6),), {"output_size": 2}, n),
+        OpCase(op, (T("n", 1, 5, 6, 2),), {"output_size": 2, "layout": "NCHW2c"}, n),
         OpCase(op, (T("n", 2, 3, 5, dtype="float16"),), {}, n),
         OpCase("nn.adaptive_avg_pool3d", (T("n", 1, 3, 4, 2),), {"output_size": (2, 2, 1)}, n),
     ]
@@ -115,6 +135,7 @@ def _pool_backward(hw: tuple[dict[str, int], ...]) -> list[OpCase]:
             OpCase(op, (T("n", 2, 2, 3), T("n", 2, 4, 6)), even, ({"n": 2}, {"n": 0})),
             OpCase(op, (T(1, 3, 5, 2), T(1, 5, 5, 2)), {**odd, **last}, ({},)),
             OpCase(op, (T(2, 1, 2, 2), T(2, 1, 3, 4)), {**even, "ceil_mode": True}, ({},)),
+            OpCase(op, (T(1, 1, 2, 3, 2), T(1, 1, 4, 6, 2)), {**even, "layout": "NCHW2c"}, ({},)),
         ]
     same = T(1, 1, 4, 4, values=(1.0,))
     cases.append(OpCase("grad.max_pool2d_backward", (T(1, 1, 2, 2), same), even, ({},)))

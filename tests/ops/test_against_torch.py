@@ -43,6 +43,10 @@ CONVOLUTIONS: list[Row] = [
     ("nn.conv2d", (T("n", 6, 7, 4), T(3, 3, 4, "m")), {**NHWC, "padding": (1, 2, 0, 1)},
      "F.conv2d(F.pad(a.permute(0, 3, 1, 2), (2, 1, 1, 0)), b.permute(3, 2, 0, 1))"
      ".permute(0, 2, 3, 1)"),
+    ("nn.conv2d", (T("n", 2, 7, 6, 4), T(3, 2, 3, 2, 4, 2)),
+     {"data_layout": "NCHW4c", "kernel_layout": "OIHW4i2o", "out_layout": "NHWC", "padding": 1},
+     "F.conv2d(a.permute(0, 1, 4, 2, 3).flatten(1, 2), "
+     "b.permute(0, 5, 1, 4, 2, 3).flatten(0, 1).flatten(1, 2), padding=1).permute(0, 2, 3, 1)"),
     ("nn.conv3d", (T("n", 4, 5, 4, 6), T("n", 4, 2, 3, 1)), {"padding": 1, "strides": (1, 2, 3)},
      "F.conv3d(a, b, padding=1, stride=(1, 2, 3))"),
     ("nn.conv1d_transpose", (T("n", 4, "m"), T(4, 3, 5)),
@@ -60,6 +64,9 @@ POOLING: list[Row] = [
     ("nn.max_pool2d", (T("n", 3, 9, 8),),
      {"pool_size": (3, 2), "strides": (2, 3), "dilation": (2, 1), "ceil_mode": True},
      "F.max_pool2d(a, (3, 2), (2, 3), dilation=(2, 1), ceil_mode=True)"),
+    ("nn.avg_pool2d", (T("n", 3, 6, 9, 2),), {"pool_size": 3, "strides": 2, "layout": "NCHW2c"},
+     "F.avg_pool2d(a.permute(0, 1, 4, 2, 3).flatten(1, 2), 3, 2)"
+     ".unflatten(1, (3, 2)).permute(0, 1, 3, 4, 2)"),
     ("nn.max_pool1d", (T("n", 2, 7),), {"pool_size": 2, "strides": 3, "padding": 1,
      "ceil_mode": True}, "F.max_pool1d(a, 2, 3, 1, ceil_mode=True)"),
     ("nn.avg_pool1d", (T("n", 2, 9),), {"pool_size": 2, "strides": 3, "padding": 1,

@@ -7,7 +7,10 @@ import pytest
 from relaxlab import ops
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr, graph
+from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.op_table import TypeDeductionError, infer_with_conditions, op_row
+from relaxlab.passes.normalize import normalize
+from relaxlab.script.parser import parse
 from tests.ops.test_deduction import M, N, coarse, infer, tensor, type_of
 
 INT = tensor(N, dtype="int64")
@@ -137,3 +140,40 @@ def test_checked_at_run_time(call: graph.Call, condition: str) -> None:
     types = tuple(map(type_of, call.args))
     _, conditions = infer_with_conditions(op_row(call.op.name), call, types, None)
     assert condition in [str(c) for c, _ in conditions]
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ("NCHW3c", "8 does not divide into blocks of 3"),
+        ("NCHW4c4c", "may have a block of some"),
+        ("NCHW4d", "may have a block of some"),
+        ("NHW4c", "must have each of the letters 'NCHW' once"),
+        ("NCHW0c", "may have a block of some"),
+    ],
+)
+def test_blocked_layouts_that_do_not_fit(layout: str, message: str) -> None:
+    text = f"""
+from relaxlab.script import ir as I, relax as R
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((1, 8, 5, 5), "float32"), w: R.Tensor((8, 8, 3, 3), "float32")):
+        return R.nn.conv2d(x, w, out_layout="{layout}")
+"""
+    with pytest.raises(DiagnosticError, match=message):
+        normalize(parse(text, check=False))
+
+
+def test_blocks_have_types() -> None:
+    text = """
+from relaxlab.script import ir as I, relax as R
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(("n", 2, "h", "w", 16), "float32"),
+             w: R.Tensor((4, 2, 3, 3, 16, 8), "float32")):
+        return R.nn.conv2d(x, w, data_layout="NCHW16c", kernel_layout="OIHW16i8o", padding=1)
+"""
+    fn = normalize(parse(text))["main"]
+    assert str(fn.ret_ty) == "R.Tensor((n, 2, h, w, 16), 'float32')"  # type: ignore[union-attr]
