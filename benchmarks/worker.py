@@ -20,6 +20,9 @@ MODULES = {
     "LlamaCpp": "contestants.llama_cpp",
     "OpenVINO": "contestants.openvino",
     "PyTorch": "contestants.pytorch",
+    "RelaxlabBatches": "contestants.batches",
+    "RelaxlabOneByOne": "contestants.batches",
+    "LlamaCppBatches": "contestants.batches",
     "Limits": "limits",
     "RelaxlabKernels": "contestants.kernels.relaxlab",
     "NumPyKernels": "contestants.kernels.numpy",
@@ -50,6 +53,9 @@ def respond(contestant: Any, *, do: str, **request: Any) -> dict[str, Any]:
     match do:
         case "generate":
             t = contestant.generate(**request)
+            return {"prefill_s": t.prefill_s, "decode_s": t.decode_s, "ids": t.ids}
+        case "generate_batch":
+            t = contestant.generate_batch(**request)
             return {"prefill_s": t.prefill_s, "decode_s": t.decode_s, "ids": t.ids}
         case "logits":
             file = request.pop("file")

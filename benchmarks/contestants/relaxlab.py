@@ -19,7 +19,7 @@ class Relaxlab(Contestant):
 
         imported = time.perf_counter()
         self._generator = TextGenerator.load(model, threads=threads, **options)
-        self._sampler = _endless(self._generator.tokenizer.stop_ids)
+        self._sampler = endless(self._generator.tokenizer.stop_ids)
         self._ids: list[int] = []
         self.about = {
             "version": relaxlab.__version__,
@@ -47,7 +47,7 @@ class Relaxlab(Contestant):
         return Timing(answer.prefilled / answer.prefill_tok_s, decode_s, answer.ids)
 
 
-def _endless(stop_ids: Sequence[int]) -> Any:
+def endless(stop_ids: Sequence[int]) -> Any:
     """A greedy sampler that never ends the answer: as many steps as asked for."""
     from relaxlab.models.sampling import Sampler
 

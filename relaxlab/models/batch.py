@@ -39,6 +39,7 @@ from relaxlab.models.loader import Checkpoint, ModelError, open_model
 from relaxlab.models.paged_decoder import TILE, PagedDecoder
 from relaxlab.models.pages import PageAllocator, PagedSequence, PoolExhausted, ragged_arrays
 from relaxlab.models.sampling import Sampler
+from relaxlab.nn.layers import FEW_ROWS
 from relaxlab.nn.paged_loops import PAGE, PoolShape
 from relaxlab.runtime.build import compile
 from relaxlab.runtime.executable import Executable
@@ -147,7 +148,7 @@ class BatchGenerator:
         kv_dtype: str | None = None,
         max_context: int | None = None,
         pages: int = DEFAULT_PAGES,
-        max_sequences: int = 64,
+        max_sequences: int = FEW_ROWS,
         threads: int | None = None,
         use_cache: bool = True,
         progress: Progress | None = None,
@@ -155,7 +156,8 @@ class BatchGenerator:
         """Open, compile and load a model; arguments as for `TextGenerator.load`, and:
 
         pages: of `PAGE` positions each, for all sequences together. max_sequences: how many take
-        part in one step at most; more wait for their turn.
+        part in one step at most; more wait for their turn. With "q8", and more than `FEW_ROWS`
+        of them, steps are multiplied in bfloat16, too, where the machine has matrix tiles for it.
         """
         if pages < 1 or max_sequences < 1:
             raise ModelError("a batch needs at least one page and one sequence")

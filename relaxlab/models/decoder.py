@@ -203,13 +203,13 @@ class Decoder(nn.Module):
             [Block(parts, i, self._rotary_of(i)) for i in range(config.num_layers)]
         )
         self.norm = parts.norm("output_norm")
-        # The logits themselves deserve 15 bits: one row per call, and decoding waits for memory.
+        # The logits themselves deserve 15 bits, where decoding waits for memory anyway.
         fine: nn.Activations = "q16" if precision.one == "q8" else precision.one
         self.head = parts.linear(
             "output",
             (config.vocab_size, config.hidden_size),
             config.head_bias,
-            precision=nn.Precision(fine, fine),
+            precision=nn.Precision(fine, fine, precision.few),
             weight=self.embedding.weight if config.tied_embeddings else None,
         )
         self._sources = parts.sources

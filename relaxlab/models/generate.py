@@ -292,7 +292,7 @@ def precision_for(activations: str, target: Target) -> nn.Precision:
     """What `TextGenerator.load` does for `activations` on a machine. ModelError for others."""
     match activations:
         case "q8":
-            return nn.Precision("q8", "bfloat16" if has_tiles(target) else "q8")
+            return nn.Precision("q8", "bfloat16" if has_tiles(target) else "q8", "q8")
         case "float32" | "q16":
             return nn.Precision(activations, activations)
         case _:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import relaxlab.ops  # noqa: F401  the rows of the operators
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.deduce import type_of
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.equal import structural_key
@@ -61,10 +62,10 @@ class Parameter:
 
 
 class FunctionBuilder:
-    """Builds one graph function of a module."""
+    """Builds one graph function of a module; `bounds` are upper bounds of its symbols by name."""
 
-    def __init__(self, module: ModuleBuilder) -> None:
-        self._module = module
+    def __init__(self, module: ModuleBuilder, bounds: Mapping[str, int] | None = None) -> None:
+        self._module, self._bounds = module, bounds or {}
         self._bindings: list[graph.Binding] = []
         self._symbols: dict[str, expr.Var] = {}
         self._params: list[graph.Var] = []
@@ -83,6 +84,10 @@ class FunctionBuilder:
     def has_symbol(self, name: str) -> bool:
         """Whether the function mentions a symbol of that name."""
         return name in self._symbols
+
+    def most(self, dim: PrimExpr) -> int | None:
+        """The largest value of a dimension; None where its symbols have no bounds."""
+        return Analyzer.for_shapes(dim, upper=self._bounds).upper_bound(dim)
 
     def dims(self, shape: Sequence[spec.Dim]) -> tuple[PrimExpr, ...]:
         """Dimensions as expressions."""

@@ -77,16 +77,24 @@ class Precision:
     bfloat16; or with activations quantised to 8 ("q8") or 15 bits ("q16") per group of weights and
     integer products. Sums are float32.
 
-    one: for a single row, which waits for memory. several: for any other number of rows.
+    one: for a single row, which waits for memory. few: where at most `FEW_ROWS` rows are possible,
+    for which decoding the weights takes longer than multiplying; None: as `several`. several: for
+    any other number of rows.
     """
 
     one: Activations = "float32"
     several: Activations = "float32"
+    few: Activations | None = None
 
-    def of(self, rows: expr.PrimExpr) -> Activations:
-        """What `rows` rows are multiplied in; a symbolic number of rows counts as several."""
-        return self.one if isinstance(rows, expr.IntImm) and rows.value == 1 else self.several
+    def of(self, most: int | None) -> Activations:
+        """What at most `most` rows are multiplied in; None: any number."""
+        if most is not None and most <= FEW_ROWS:
+            return self.one if most == 1 else self.few or self.several
+        return self.several
 
+
+FEW_ROWS = 32
+"""Integer products are faster than tiles of bfloat16 up to here."""
 
 FLOAT32 = Precision()
 
@@ -115,7 +123,7 @@ class Linear(Module):
         return y if self.bias is None else y + x.builder.weight(self.bias)
 
     def _product(self, x: Tensor) -> Tensor:
-        w, activations = self.weight, self.precision.of(x.shape[0])
+        w, activations = self.weight, self.precision.of(x.builder.most(x.shape[0]))
         if activations == "float32" or w.format in PLAIN_DTYPES:
             return x.op("linear", w.dense(x.builder))
         stored, name = w.tensors(x.builder), f"dot_{activations}_{w.format}"

@@ -57,7 +57,7 @@ class Module:
         weights = self.named_parameters()
         module = ModuleBuilder()
         for name, arguments in methods.items():
-            function = FunctionBuilder(module)
+            function = FunctionBuilder(module, bounds)
             inputs = [_declare(function, n, s) for n, s in arguments.items()]
             attrs: dict[str, Any] = {"num_input": function.num_params}
             known = {s: upper for s, upper in (bounds or {}).items() if function.has_symbol(s)}

@@ -88,6 +88,20 @@ def test_biases_are_added_whatever_the_precision(rng):
     assert shapes == {"linears.0.bias": (2,), "linears.1.bias": (4,)}
 
 
+def test_a_precision_for_few_rows_needs_a_bound_on_their_number():
+    precision = nn.Precision("q8", "float32", "q16")
+    assert [precision.of(n) for n in (1, 2, 32, 33, None)] == [
+        "q8", "q16", "q16", "float32", "float32",
+    ]  # fmt: skip
+    assert nn.Precision("q8", "float32").of(2) == "float32"
+    layer = nn.Linear(64, 6, format="Q4_1", precision=precision)
+    x = nn.spec.Tensor(("n", 64))
+    for bound, used in ((None, False), (33, False), (32, True), (8, True)):
+        bounds = None if bound is None else {"n": bound}
+        module, _ = layer.export({"forward": {"x": x}}, bounds)
+        assert ("dot_q16_Q4_1" in module) == used
+
+
 def test_methods_may_return_several_tensors(rng):
     class Both(nn.Module):
         def main(self, x):
