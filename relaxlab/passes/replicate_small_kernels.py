@@ -65,13 +65,12 @@ def stores_of(func: loops.PrimFunc) -> int | None:
                 times *= extent.value
             case loops.BufferStore():
                 total += times
-                if any(_may_fail(e) for e in walk(n)):
-                    return False
             case _:
                 pass
         return all(visit(c, times) for c in children(n) if not isinstance(c, expr.PrimExpr))
 
-    return total if visit(func.body, 1) else None
+    fails = any(_may_fail(e) for e in walk(func.body))
+    return total if not fails and visit(func.body, 1) else None
 
 
 def _may_fail(e: Node) -> bool:

@@ -140,6 +140,62 @@ def test_what_may_fail_is_done_together():
     np.testing.assert_array_equal(np.asarray(exe["main"](one, one)), zero)
 
 
+CONDITION = DIVIDING.replace(
+    "z[vi] = z[vi] + x[vj] // y[vj]",
+    "if x[vj] // y[vj] > 0:\n                    z[vi] = z[vi] + 1",
+)
+
+
+def test_what_may_fail_in_a_condition_is_done_together():
+    assert CONDITION != DIVIDING
+    calls = [i for i in lowered(CONDITION).instrs if isinstance(i, host.CallKernel)]
+    assert len(calls) == 3 and not any(i.alone for i in calls)
+
+
+OVERWRITTEN = f"""
+from relaxlab.script import ir as I, relax as R, tir as T
+
+@I.ir_module
+class Module:
+    @T.prim_func
+    def bump(A: T.Buffer((1, {WIDTH}), "float32")):
+        for i in range({WIDTH}):
+            with T.block("bump"):
+                vi = T.axis.spatial({WIDTH}, i)
+                A[0, vi] = A[0, vi] + T.float32(1)
+
+    @R.function
+    def main(x: R.Tensor((1, 4096), "float32"), w: R.Tensor((4096, {WIDTH}), "float32"),
+             v: R.Tensor(({WIDTH}, 4096), "float32"), g: R.Tensor(({WIDTH},), "float32")):
+        cls = Module
+        a = R.matmul(x, w)
+        n = R.nn.rms_norm(a, g, axes=-1)
+        b = R.call_tir_inplace(
+            cls.bump, (a,), inplace_indices=[0], out_sinfo=R.Tensor((1, {WIDTH}), "float32"))
+        m = R.nn.rms_norm(b, g, axes=-1)
+        c = R.matmul(n, v)
+        d = R.matmul(m, v)
+        return (c, d)
+"""
+
+
+def test_what_is_overwritten_later_is_read_together():
+    calls = [i for i in lowered(OVERWRITTEN).instrs if isinstance(i, host.CallKernel)]
+    norms = [i for i in calls if "norm" in i.function]
+    assert len(norms) == 2 and not any(i.alone for i in norms)
+    apart = lowered(OVERWRITTEN.replace("cls.bump, (a,)", "cls.bump, (R.exp(a),)"))
+    calls = [i for i in apart.instrs if isinstance(i, host.CallKernel)]
+    assert any(i.alone for i in calls if "norm" in i.function)
+
+
+@pytest.mark.parametrize(("most", "replicated"), [(WIDTH - 1, False), (8 * WIDTH, True)])
+def test_the_limit_on_stores(most, replicated):
+    pipeline = cpu_pipeline().with_options("replicate_small_kernels", most=most)
+    function = lower_shapes(pipeline.run(rl.parse(PROGRAM)).result).functions["main"]
+    calls = [i for i in function.instrs if isinstance(i, host.CallKernel)]
+    assert any(i.alone for i in calls) == replicated
+
+
 def test_what_is_returned_is_shared():
     function = lowered(RETURNED)
     calls = [i for i in function.instrs if isinstance(i, host.CallKernel)]
