@@ -230,7 +230,7 @@ class CallPacked:
 
     function: str
     args: tuple[PackedArg, ...]
-    dst: int | None
+    dst: Value | None
     overwrites: tuple[int, ...] = ()
 
 

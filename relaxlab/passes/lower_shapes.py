@@ -407,7 +407,7 @@ class _Lowerer:
         if isinstance(ty, types.TupleType) and not ty.fields:
             self.emit(host.CallPacked(name, args, None, regs))
             return ()
-        dst = self.register(var.name, _unchecked(ty))
+        dst = self.nest(var.name, _ranks(ty))
         self.emit(host.CallPacked(name, args, dst, regs))
         return self.claimed(dst, ty, f"the result `{var.name}` of `{name}` in `{self.name}`")
 
@@ -538,14 +538,13 @@ def _unchecked(ty: types.Type) -> types.Type:
             return types.TensorType(None, dtype, ndim)
         case types.ShapeType(_, ndim):
             return types.ShapeType(None, ndim)
-        case types.TupleType():
-            return types.ObjectType()
         case _:
             return ty
 
 
 def _ranks(ty: types.Type) -> types.Type:
-    """What a function value is trusted to return: nothing is said about dimensions."""
+    """What a function that is not known here is trusted to return: nothing is said about
+    dimensions."""
     if isinstance(ty, types.TupleType):
         return types.TupleType(tuple(map(_ranks, ty.fields)))
     return _unchecked(ty)

@@ -253,7 +253,7 @@ class _Frame:
 
     def claimed(self, e: graph.Call, result: Any) -> Any:
         """`result`, checked against the type stated at the call."""
-        result = _plain(result)
+        result = () if result is None else _plain(result)  # a function that returns nothing
         if e.ty_args:
             claim = e.ty_args[0] if len(e.ty_args) == 1 else TupleType(e.ty_args)
             self.verify(result, claim, f"the result of {_name(e.op)}")
@@ -315,9 +315,7 @@ def _read_only(data: Array) -> Array:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy scalars as arrays, lists as tuples, and nothing as a tuple of nothing."""
-    if value is None:
-        return ()
+    """NumPy scalars as arrays, lists as tuples."""
     if isinstance(value, np.generic):
         return np.asarray(value)
     if isinstance(value, list | tuple):

@@ -230,19 +230,25 @@ class VirtualMachine:
         theirs = [_map_arrays(a, self.memory.array, self.memory.to_host) for a in mine]
         result = get_func(call.function)(*theirs)
         if call.dst is not None:
-            frame.registers[call.dst] = self._packed_result(frame, call, result)
+            self._packed_result(frame, call, call.dst, result)
             return
         for given, own in zip(theirs, mine, strict=True):
             if isinstance(own, self.memory.array):
                 self.memory.give_back(given, own)
 
-    def _packed_result(self, frame: Frame, call: host.CallPacked, result: Any) -> Any:
-        assert call.dst is not None
-        ty = frame.function.registers[call.dst].ty
-        if not isinstance(ty, types.TensorType):
-            return _map_arrays(result, np.ndarray, self.memory.constant)
+    def _packed_result(
+        self, frame: Frame, call: host.CallPacked, dst: host.Value, result: Any
+    ) -> None:
         where = f"the result of `{call.function}`, called in `{frame.function.name}`,"
-        return self.memory.tensor(np.asarray(result, order="C"), where, False)
+        if isinstance(dst, tuple):
+            _check_tuple(result, len(dst), where)
+            for d, field in zip(dst, result, strict=True):
+                self._packed_result(frame, call, d, field)
+        elif isinstance(frame.function.registers[dst].ty, types.TensorType):
+            array = np.asarray(result, order="C")
+            frame.registers[dst] = self.memory.tensor(array, where, False)
+        else:
+            frame.registers[dst] = _map_arrays(result, np.ndarray, self.memory.constant)
 
     def _call(self, frame: Frame, fn: Any, args: list[Any], dst: host.Value) -> None:
         while isinstance(fn, BoundFunction):
@@ -320,11 +326,15 @@ def _map_arrays(value: Any, array: type[Any], fn: Callable[[Any], Any]) -> Any:
 
 
 def _unpack(frame: Frame, dst: tuple[host.Value, ...], value: Any, what: str) -> None:
+    _check_tuple(value, len(dst), what)
+    _assign(frame, dst, value)
+
+
+def _check_tuple(value: Any, count: int, what: str) -> None:
     if not isinstance(value, tuple | list):
         raise ExecutionError(f"{what} must be a tuple, got a {type(value).__name__}")
-    if len(value) != len(dst):  # type: ignore[reportUnknownArgumentType]
-        raise ExecutionError(f"{what} has {len(value)} fields, expected {len(dst)}")  # type: ignore
-    _assign(frame, dst, value)
+    if len(value) != count:  # type: ignore[reportUnknownArgumentType]
+        raise ExecutionError(f"{what} has {len(value)} fields, expected {count}")  # type: ignore
 
 
 def _tensor_type(frame: Frame, reg: int) -> tuple[tuple[int, ...], str]:

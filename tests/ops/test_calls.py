@@ -81,7 +81,7 @@ def test_a_parameter_that_a_packed_function_updates(run: Run) -> None:
             run(text, frozen, y)
 
 
-@pytest.mark.parametrize("run", [r for r in EVERYWHERE.args[1] if r.__name__ != "native"])
+@EVERYWHERE
 def test_a_packed_function_updates_one_argument_and_returns_another_array(run: Run) -> None:
     text = """
     @R.function(pure=True)

@@ -12,6 +12,7 @@ import relaxlab as rl
 from relaxlab.ir.target import Target
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.runtime.packed import register_func
 from relaxlab.runtime.vm import VirtualMachine
 
 HEADER = """
@@ -133,3 +134,37 @@ def test_an_absent_value() -> None:
         return (x, y)
 """
     assert interpreted(text, X[0])[1] is None
+
+
+@EVERYWHERE
+def test_several_results_of_an_operator_without_loops(run: Run) -> None:
+    text = """
+    @R.function
+    def main(x: R.Tensor(("n",), "int64")):
+        m = T.int64()
+        u = R.unique(x, return_index=True, return_inverse=True, return_counts=True)
+        v = R.match_cast(u[0], R.Tensor((m,), "int64"))
+        return R.add(v, v), u[1], u[2], u[3]
+"""
+    x = np.array([3, 1, 3, 2, 1])
+    twice, index, inverse, counts = run(text, x)
+    values, *others = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    np.testing.assert_array_equal(twice, 2 * values)
+    for got, want in zip((index, inverse, counts), others, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("run", [native, stepped])
+def test_a_packed_function_that_returns_too_few_results(run: Run) -> None:
+    register_func("tests.too_few", lambda x: (x,), override=True)
+    text = """
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        t = R.call_pure_packed(
+            "tests.too_few", x,
+            ty_args=R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")),
+        )
+        return t[1]
+"""
+    with pytest.raises(Exception, match="1 fields, expected 2|must be a tuple of 2 values"):
+        run(text, np.ones(4, "float32"))

@@ -475,9 +475,11 @@ class HostEmitter:
             return
         leaves = [r for a in i.args if isinstance(a, int | tuple) for r in host.leaves(a)]
         scalars = [a for a in i.args if isinstance(a, expr.PrimExpr)]
-        out = [] if i.dst is None else [i.dst]
+        out = [] if i.dst is None else list(host.leaves(i.dst))
         for ty in map(self.type_of, (*leaves, *out)):
-            if isinstance(ty, types.FuncType | types.ObjectType):
+            if isinstance(ty, types.FuncType | types.ObjectType) or (
+                isinstance(ty, types.TensorType) and ty.dtype is None
+            ):
                 text = f"`{i.function}`, called in `{self.function.name}`, takes or returns {ty}"
                 raise UnsupportedHost(text)
         count = sum(words_of_type(self.type_of(r)) for r in (*leaves, *out)) + len(scalars)
