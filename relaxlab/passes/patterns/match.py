@@ -125,15 +125,18 @@ class Match:
 
 @dataclass(slots=True)
 class NearestMiss:
-    """The attempt that got furthest: how many parts of the pattern matched, where it failed."""
+    """The attempt that got furthest: how many parts of the pattern matched, where it failed.
+    `calls` are the operators whose calls were looked at."""
 
     matched: int = 0
     root: str = ""
     reason: str = ""
+    calls: set[str] = field(default_factory=set[str])
 
     def __str__(self) -> str:
         if not self.root:
-            return "no call of the right operator"
+            there = f"there are calls of {', '.join(sorted(self.calls))}" if self.calls else ""
+            return f"no call of the right operator; {there or 'there are no calls of operators'}"
         return f"the nearest miss is `{self.root}`: {self.reason}"
 
 
@@ -153,6 +156,11 @@ class Matcher:
     ) -> Iterator[Match]:
         """All matches whose last call is bound to `var`."""
         self._root = f"{self.name}.{var.name}"
+        match self.scope.definitions.get(var):
+            case graph.Call(graph.Op(name)):
+                self.miss.calls.add(name)
+            case _:
+                pass
         for env in self._match(pattern, var, dict(known or {})):
             yield Match(var, env, self._members(var, env), self.scope)
 
