@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.kernels import chart, contest, program
 from benchmarks.kernels.cases import HEADS, Case
 from benchmarks.kernels.contest import say
-from benchmarks.kernels.table import Aim, aims_text, failures, heading, peers_of, speeds
+from benchmarks.kernels.table import OURS, Aim, aims_text, failures, heading, peers_of, speeds
 from benchmarks.models import LLAMA3_8B, decoder
 from benchmarks.report import Spread, table
 from relaxlab.codegen.program import compile_program
@@ -89,7 +89,7 @@ def ratios(result: Result, kind: str, peer: str) -> list[tuple[float, str]]:
     found: list[tuple[float, str]] = []
     for case in result["cases"]:
         if case["kind"] == kind and peer in peers_of(result, case):
-            mine = speeds(case, result["ours"][0])
+            mine = speeds(case, OURS)
             pairs = zip(mine, speeds(case, peer), strict=False)
             found.append((statistics.median(a / b for a, b in pairs), case["name"]))
     return found
@@ -132,16 +132,15 @@ def _compilations(result: Result) -> str:
 
 def _shapes(result: Result) -> str:
     rows: list[list[str]] = []
-    ours = result["ours"][0] if result["ours"] else ""
     for kind in dict.fromkeys(case["kind"] for case in result["cases"]):
-        for peer in (n for n in result["contestants"] if n != ours):
+        for peer in (n for n in result["contestants"] if n != OURS):
             found = ratios(result, kind, peer)
             if found:
                 worst, where = min(found)
                 rows.append([
                     f"{kind} / {peer}", f"{Spread.of([r for r, _ in found]).text(2)}x",
                     f"{worst:.2f}x", where.removeprefix(kind),
-                    f"{compile_s(result, kind, ours):.1f}", f"{compile_s(result, kind, peer):.1f}",
+                    f"{compile_s(result, kind, OURS):.1f}", f"{compile_s(result, kind, peer):.1f}",
                 ])  # fmt: skip
     s = result["settings"]
     title = ["ratio to the peer", "median (quartiles)", "worst", "at", "compile s", "peer's"]

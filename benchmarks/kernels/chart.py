@@ -15,12 +15,13 @@ Bar = tuple[float, float, float]
 
 
 def draw(result: Result, title: str, output: Path) -> Path | None:
-    """A bar per case and contestant, relative to relaxlab, quartiles as a line; in a file beside
-    `output`. None where matplotlib is not installed."""
+    """A bar per case and contestant, relative to relaxlab (to the first without it), quartiles as a
+    line; in a file beside `output`. None where matplotlib is not installed."""
     cases = [c for c in result["cases"] if c["contestants"]]
+    base = next(iter([*result["ours"], *result["contestants"]]))
     found: dict[str, dict[str, Bar]] = {}
     for case in cases:
-        own = speeds(case, result["ours"][0])
+        own = speeds(case, base)
         found[case["name"]] = {
             name: _quartiles(ratios)
             for name in case["contestants"]
@@ -28,7 +29,7 @@ def draw(result: Result, title: str, output: Path) -> Path | None:
         }
     m = result["machine"]
     title = f"{title}\n{m['cpu']}, {result['settings']['threads']} threads"
-    label = "speed relative to relaxlab in the same round, median and quartiles"
+    label = f"speed relative to {base} in the same round, median and quartiles"
     return bars(found, title, label, output, line=1)
 
 

@@ -61,7 +61,7 @@ class Settings:
     whether nothing that was compiled before this run may be found."""
 
     threads: int = 2
-    rounds: int = 7
+    rounds: int = 5
     seconds: float = 0.15
     fresh: bool = True
 

@@ -147,6 +147,13 @@ def test_ratios_are_to_the_best_peer_of_each_round() -> None:
     assert "MISSED" in shown and "1.00 (0.62–1.50)x" in shown
 
 
+def test_peers_alone_have_a_table_and_a_chart(tmp_path: Path) -> None:
+    result = result_of({"a": [1.0, 2.0], "b": [2.0, 3.0]}, [1.0]) | {"ours": []}
+    assert "the case" in table.render(result)
+    if chart.draw(result, "a title", tmp_path / "chart.json") is not None:
+        assert "relative to a in" in (tmp_path / "chart.svg").read_text("utf-8")
+
+
 def test_without_a_limit_there_is_no_share() -> None:
     (case,) = result_of({"relaxlab": [1.0]}, [])["cases"]
     assert table.share(case, "relaxlab") is None

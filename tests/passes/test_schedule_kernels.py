@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.ir.loops import For, PrimFunc
+from relaxlab.ir.loops import For, IfThenElse, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, walk
+from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.passes.schedule_kernels import schedule_kernels
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.script import ir as I
@@ -123,3 +124,19 @@ def test_the_trace_says_once_and_truly_what_became_of_each_kernel() -> None:
     b, y = exe["main"](x, *exe["main_transform_params"]((w,)))
     np.testing.assert_array_equal(b, np.full(3, 0.5))
     np.testing.assert_array_equal(y, np.full((3, 24), 160))
+
+
+def test_kernels_can_be_held_to_one_version() -> None:
+    def versions(options: dict[str, bool]) -> int:
+        pipeline = cpu_pipeline().with_options("schedule_kernels", **options)
+        exe = rl.compile(Mixed, pipeline=pipeline)
+        x, w = np.ones(3, "float32"), np.ones((40, 24), "float32")
+        b, y = exe["main"](x, *exe["main_transform_params"]((w,)))
+        np.testing.assert_array_equal(b, np.full(3, 0.5))
+        np.testing.assert_array_equal(y, np.full((3, 24), 160))
+        kernels = pipeline.run(Mixed).result.loop_functions().values()
+        assert not any("one_version" in k.attrs for k in kernels)
+        return sum(isinstance(k.body, IfThenElse) for k in kernels)  # the outermost statement
+
+    assert versions({}) > 0
+    assert versions({"versions": False}) == 0
