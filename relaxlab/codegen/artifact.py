@@ -91,8 +91,8 @@ class CheckInfo:
 
 @dataclass(frozen=True, slots=True)
 class PackedInfo:
-    """A call out of the program: the function, the argument types (None: a string, kept in
-    `strings`), and the result's type."""
+    """A call out of the program: the function, the arguments' types (a string stands for itself),
+    and the result's type."""
 
     function: str
     args: tuple[TypeTree | str, ...]

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
+from weakref import WeakSet
 
 import numpy as np
 
@@ -28,12 +29,23 @@ from relaxlab.runtime.arguments import (
     word_to_scalar,
 )
 from relaxlab.runtime.blas import GEMM, load_blas
-from relaxlab.runtime.openmp import default_threads, load_openmp
+from relaxlab.runtime.openmp import default_threads, load_openmp, threads_are_lost
 from relaxlab.runtime.packed import get_func
 
 _libc = ctypes.CDLL(None)
 _free = _libc.free
 _free.argtypes, _free.restype = [ctypes.c_void_p], None
+_executables: WeakSet[Executable] = WeakSet()
+
+
+def _limit_threads() -> None:
+    """In a child process: to those that its executables may still use."""
+    for exe in list(_executables):
+        exe.threads = exe.threads
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_limit_threads)
 
 
 class CheckFailed(ValueError):
@@ -51,8 +63,9 @@ class Code(Protocol):
 class Executable:
     """A compiled module. `exe["main"](*arrays)` runs a function on NumPy (or DLPack) arrays.
 
-    Arguments are not copied; results are new arrays, or the argument itself where the function
-    returns one it updated in place. Calls from several threads take turns.
+    Arguments are not copied; results are new arrays, or an argument or a view of one where the
+    function returns it, reshaped or updated in place. Calls from several threads take turns. In a
+    child process after `fork`, where GCC's libgomp has no threads left, programs use one.
 
     >>> import relaxlab as rl                                             # doctest: +SKIP
     >>> exe = rl.compile(mod); exe["main"](np.ones(4, "float32"))         # doctest: +SKIP
@@ -73,6 +86,7 @@ class Executable:
         if code is None and set(artifact.externs) & set(GEMM.values()):
             load_blas()
         self.artifact, self.target, self.from_cache = artifact, target, from_cache
+        _executables.add(self)
         self.threads = default_threads() if threads is None else threads
         self._code = code or LoadedObject(artifact.code, target, artifact.externs)
         self._lock, self._busy = threading.RLock(), False
@@ -104,7 +118,7 @@ class Executable:
     def threads(self, count: int) -> None:
         if count < 1:
             raise ValueError(f"threads must be at least 1, got {count}")
-        self._threads = count
+        self._threads = 1 if threads_are_lost() else count
 
     def export(self, path: str | os.PathLike[str], *, bound: bool = False) -> tuple[Path, ...]:
         """Write a shared library with a C interface, `path` ending in .so, and its header.

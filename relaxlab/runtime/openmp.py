@@ -35,6 +35,15 @@ def candidates() -> list[str]:
     return found
 
 
+_loaded_by: list[int] = []
+
+
+def threads_are_lost() -> bool:
+    """Whether this process was forked from one that uses libgomp, which waits forever for threads
+    that only the parent has. (The other runtimes start new ones.)"""
+    return "gomp" in Path(load_openmp()).name and os.getpid() not in _loaded_by
+
+
 @cache
 def load_openmp() -> str:
     """Load the runtime and make its symbols known to compiled code; returns the library's path.
@@ -54,6 +63,7 @@ def load_openmp() -> str:
             address = ctypes.cast(function, ctypes.c_void_p).value
             assert address is not None
             add_symbol(name, address)
+        _loaded_by.append(os.getpid())
         return path
     raise OpenMPNotFound(
         "no OpenMP runtime found: `pip install intel-openmp` (x86-64), or "
