@@ -257,17 +257,25 @@ def _merge(text: str) -> tuple[str, str]:
 
 
 def _sentencepiece_bpe(tables: _Tables) -> tuple[Pipeline, bool]:
-    scores = tables.metadata.get("tokenizer.ggml.scores")
-    if not isinstance(scores, np.ndarray) or scores.shape != (len(tables.tokens),):
-        raise TokenizerError("'tokenizer.ggml.scores' must hold one number per token")
+    if "tokenizer.ggml.merges" in tables.metadata:  # as `tokenizer.json` has them
+        merges = [_merge(m) for m in tables.strings("merges")]
+    else:
+        scores = tables.metadata.get("tokenizer.ggml.scores")
+        if not isinstance(scores, np.ndarray) or scores.shape != (len(tables.tokens),):
+            raise TokenizerError("'tokenizer.ggml.scores' must hold one number per token")
+        merges = _merges_by_score(tables, scores.tolist())
     unknown = tables.id("unknown_token_id")
     pipeline = _pipeline(
         tables,
-        _merges_by_score(tables, scores.tolist()),
+        merges,
         unk_token=None if unknown is None else tables.tokens[unknown],
         fuse_unk=True,
         byte_fallback=True,
     )
+    scheme = tables.metadata.get("tokenizer.ggml.metaspace")
+    if isinstance(scheme, str):  # another rule of `tokenizer.json` for where a space is put
+        pipeline.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False)
+        return pipeline, tables.flag("add_bos_token", True)
     prefix = [normalizers.Prepend("▁")] if tables.flag("add_space_prefix", True) else []
     pipeline.normalizer = normalizers.Sequence([*prefix, normalizers.Replace(" ", "▁")])
     return pipeline, tables.flag("add_bos_token", True)

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from relaxlab.models.tokenizer import _GPT2, _PRE_TOKENIZERS, Tokenizer, TokenizerError
+from relaxlab.models.tokenizer import (
+    _BYTE,
+    _CONTROL,
+    _GPT2,
+    _NORMAL,
+    _PRE_TOKENIZERS,
+    _UNKNOWN,
+    _USER_DEFINED,
+    Tokenizer,
+    TokenizerError,
+)
 
-_NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
+_SPACE = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
 
 
 def read_tokenizer_json(folder: Path) -> tuple[Tokenizer, str | None]:
     """The tokenizer and the chat template (None: no chat model) of a folder with `tokenizer.json`
     and `tokenizer_config.json`.
 
-    Byte-level BPE in the splittings that GGUF files name is supported. TokenizerError names what
-    is not, or what is wrong.
+    Byte-level BPE in the splittings that GGUF files name, and SentencePiece BPE, are supported.
+    TokenizerError names what is not, or what is wrong.
     """
     file = folder / "tokenizer.json"
     content = _read_json(file)
@@ -46,9 +57,10 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _metadata(content: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     model = content["model"]
-    if model.get("type", "BPE") != "BPE" or model.get("byte_fallback"):
+    if model.get("type", "BPE") != "BPE":
         raise TokenizerError(
-            "only byte-level BPE is supported; convert the model to GGUF to use this tokenizer"
+            f"only BPE is supported, not {model['type']}; convert the model to GGUF to use this "
+            "tokenizer"
         )
     ids: dict[str, int] = dict(model["vocab"])
     special = {t["content"]: bool(t["special"]) for t in content.get("added_tokens", [])}
@@ -61,13 +73,18 @@ def _metadata(content: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str
             kinds[index] = _CONTROL if special[token] else _USER_DEFINED
     merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
     found: dict[str, Any] = {
-        "model": "gpt2",
-        "pre": _pre_tokenizer(content["pre_tokenizer"]),
         "tokens": tokens,
         "token_type": kinds,
         "merges": merges,
         "add_bos_token": _adds_bos(content, config),
     }
+    if model.get("byte_fallback"):  # SentencePiece
+        unknown = model.get("unk_token")
+        found |= {"model": "llama", **_spaces(content)}
+        found["token_type"] = [_kind(tokens[i], k, unknown) for i, k in enumerate(kinds)]
+        found |= {} if unknown is None else {"unknown_token_id": ids[unknown]}
+    else:
+        found |= {"model": "gpt2", "pre": _pre_tokenizer(content["pre_tokenizer"])}
     for key in ("bos_token", "eos_token"):
         token = config.get(key)
         token = token.get("content") if isinstance(token, dict) else token
@@ -94,6 +111,37 @@ def _pre_tokenizer(description: Mapping[str, Any]) -> str:
         if known.patterns == tuple(patterns):
             return name
     raise TokenizerError(f"the splitting patterns {patterns} are not supported")
+
+
+def _kind(token: str, kind: int, unknown: str | None) -> int:
+    """The type of a token of SentencePiece."""
+    if token == unknown:
+        return _UNKNOWN
+    return _BYTE if kind == _NORMAL and re.fullmatch("<0x[0-9A-F]{2}>", token) else kind
+
+
+def _spaces(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether SentencePiece puts a space, which it writes as an underline, before the text; and
+    by which of Metaspace's rules, where it is that which does it."""
+    normalizer: Any = content.get("normalizer")
+    steps = normalizer["normalizers"] if (normalizer or {}).get("type") == "Sequence" else None
+    match steps or [normalizer], content.get("pre_tokenizer"):
+        case [{"type": "Prepend", "prepend": "▁"}, last], None if last == _SPACE:
+            return {"add_space_prefix": True}
+        # After the replacement there is nothing left to split at.
+        case [last], None | {"type": "Split", "pattern": {"String": " "}} if last == _SPACE:
+            return {"add_space_prefix": False}
+        case [None], {
+            "type": "Metaspace",
+            "split": False,
+            "prepend_scheme": "always" | "first" | "never" as scheme,
+        }:
+            return {"add_space_prefix": scheme != "never", "metaspace": scheme}
+        case _, splitter:
+            raise TokenizerError(
+                f"the normalizer {normalizer} with the pre-tokenizer {splitter} is not supported; "
+                "convert the model to GGUF to use this tokenizer"
+            )
 
 
 def _adds_bos(content: Mapping[str, Any], config: Mapping[str, Any]) -> bool:

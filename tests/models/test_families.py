@@ -68,6 +68,24 @@ def check_all(model: Compiled, ids: np.ndarray, want: np.ndarray) -> None:
         at = end
 
 
+@pytest.mark.parametrize("name", ["gemma2", "phi"])
+def test_kernels_for_gpus_compute_the_same(family_models: Path, name: str) -> None:
+    checkpoint = open_model(family_models / name)
+    config = checkpoint.config
+    model = Decoder(config, checkpoint.formats, max_context=POSITIONS)
+    module, names = model.build()
+    exe = rl.compile(module, "cuda", use_cache=False)
+    shapes = nn.KVCache.shapes(config.num_kv_heads, config.head_dim, POSITIONS)
+    cache = [np.zeros((1, *s), np.float32) for _ in range(config.num_layers) for s in shapes]
+    weights = checkpoint.weights(model, names)
+    answers = np.load(family_models / f"{name}.npz")
+    ids, want = answers["ids"][:1].astype(np.int32), answers["logits"][0]
+    prompt = exe.simulate("prefill", ids[:, :17], (0,), *cache, *weights)
+    assert_close(prompt[0], want[16])
+    step = exe.simulate("decode", ids[:, 17:18], (17,), *cache, *weights)
+    assert_close(step[0], want[17])
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_logits_are_those_of_transformers(family_models: Path, case: Case) -> None:
     answers = np.load(family_models / f"{case.name}.npz")
