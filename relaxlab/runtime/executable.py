@@ -35,6 +35,8 @@ from relaxlab.runtime.packed import get_func
 _libc = ctypes.CDLL(None)
 _free = _libc.free
 _free.argtypes, _free.restype = [ctypes.c_void_p], None
+MOST_THREADS = 1024
+"""Far more than there are cores: an OpenMP runtime that cannot start threads ends the process."""
 _executables: WeakSet[Executable] = WeakSet()
 
 
@@ -111,13 +113,16 @@ class Executable:
 
     @property
     def threads(self) -> int:
-        """Threads a call uses, the caller's included; may be set at any time."""
+        """Threads a call uses, the caller's included; may be set at any time. Raises ValueError
+        for less than 1 or more than `MOST_THREADS`."""
         return self._threads
 
     @threads.setter
     def threads(self, count: int) -> None:
         if count < 1:
             raise ValueError(f"threads must be at least 1, got {count}")
+        if count > MOST_THREADS:
+            raise ValueError(f"threads must be at most {MOST_THREADS}, got {count}")
         self._threads = 1 if threads_are_lost() else count
 
     def export(self, path: str | os.PathLike[str], *, bound: bool = False) -> tuple[Path, ...]:

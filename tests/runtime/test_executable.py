@@ -545,6 +545,8 @@ def test_calls_from_several_threads_take_turns(memory: Executable, checked: Exec
 
 
 def test_threads_are_settable(memory: Executable) -> None:
+    with pytest.raises(ValueError, match="threads must be at most 1024, got 100000"):
+        memory.threads = 100000
     with pytest.raises(ValueError, match="threads must be at least 1, got 0"):
         memory.threads = 0
     memory.threads = 7  # more than there are cores
