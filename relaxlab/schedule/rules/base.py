@@ -262,6 +262,7 @@ def _rules() -> list[tuple[str, Rule]]:
     if not RULES:
         from relaxlab.schedule.rules import (
             attention,
+            conv,
             dot_product,
             elementwise,
             fallback,
@@ -279,6 +280,7 @@ def _rules() -> list[tuple[str, Rule]]:
                 ("attention", attention.apply),
                 ("nested", nested.apply),
                 ("matmul", matmul.apply),
+                ("conv", conv.apply),
                 ("rows", rows.apply),
                 ("fallback", fallback.apply),
             )

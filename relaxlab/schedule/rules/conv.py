@@ -1,0 +1,214 @@
+"""Convolutions in float: register tiles of sums over windows, no matrix of windows in memory.
+
+Where the output channels fill vectors they are the columns of a matrix product, in any layout: the
+weights are packed in panels, and the rows of a tile are positions, whose windows are read where
+they lie (an implicit GEMM). Otherwise vectors are neighbours along the last axis of the result, and
+the rows of a tile are channels, or positions where each channel has its own weights (the direct
+way). Operands that are computed, such as padded data, are stored first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaxlab.analysis.index_map import IndexMap
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
+from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.target import Target
+from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.rules.base import (
+    blocks_of,
+    constant,
+    extent_of,
+    is_spatial,
+    separate_store,
+    split_vector,
+    sum_of_products,
+    vectorize_inner,
+    weight_params,
+)
+from relaxlab.schedule.schedule import BlockRV, Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The reduction block; the axes that are the rows and the columns of its tiles; the operand
+    that the columns index; the reduced axes in the order in which the other operand is read."""
+
+    product: str
+    row: int
+    col: int
+    vectors: Buffer
+    reduce: tuple[int, ...]
+
+
+def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+    """Fits one float32 multiply-accumulate over several axes, with an axis that indexes only one
+    operand and another that does not index that one or the other."""
+    parts = _find(func, target.lanes("float32"))
+    return None if parts is None else _schedule(func, parts, target)
+
+
+def _find(func: PrimFunc, lanes: int) -> _Parts | None:
+    reductions = [b for b in blocks_of(func) if not is_spatial(b)]
+    if len(reductions) != 1:
+        return None
+    block = reductions[0]
+    loads = sum_of_products(block)
+    if loads is None or block.writes[0].buffer.dtype != "float32":
+        return None
+    spatial = [i for i, it in enumerate(block.iter_vars) if it.kind == "spatial"]
+    if len(spatial) < 2 or len(block.iter_vars) - len(spatial) < 2:
+        return None
+    for col in (*(a for a in spatial if _fills_vectors(block, a, loads, lanes)), spatial[-1]):
+        var = block.iter_vars[col].var
+        left, right = loads if var in symbols_in(loads[1].indices) else loads[::-1]
+        row = _row_axis(block, [a for a in spatial if a != col], left, right)
+        if var not in symbols_in(left.indices) and row is not None:
+            return _Parts(block.name, row, col, right.buffer, _reading_order(block, left))
+    return None
+
+
+def _fills_vectors(
+    block: Block, axis: int, loads: tuple[BufferLoad, BufferLoad], lanes: int
+) -> bool:
+    """Whether the axis is a whole number of vectors, and the first or last index of an operand."""
+    extent, var = constant(block.iter_vars[axis].dom.extent), block.iter_vars[axis].var
+    ends = [end for load in loads for end in (load.indices[0], load.indices[-1])]
+    return extent is not None and extent % lanes == 0 and var in ends
+
+
+def _row_axis(
+    block: Block, axes: list[int], left: BufferLoad, right: BufferLoad
+) -> int | None:
+    """The axis whose neighbours share what they load: vectors, or else (a convolution per channel)
+    the values that these are multiplied with."""
+    for load in (right, left):
+        used = symbols_in(load.indices)
+        found = [
+            a
+            for a in axes
+            if block.iter_vars[a].var not in used
+            and constant(block.iter_vars[a].dom.extent) != 1
+        ]
+        if found:
+            return found[-1]
+    return None
+
+
+def _reading_order(block: Block, load: BufferLoad) -> tuple[int, ...]:
+    """The reduced axes, the one that moves fastest through the operand last."""
+
+    def depth(axis: int) -> int:
+        var = block.iter_vars[axis].var
+        return max((d for d, i in enumerate(load.indices) if var in symbols_in(i)), default=-1)
+
+    reduce = [i for i, it in enumerate(block.iter_vars) if it.kind != "spatial"]
+    return tuple(sorted(reduce, key=depth))
+
+
+def _schedule(func: PrimFunc, parts: _Parts, target: Target) -> PrimFunc:
+    sch, lanes = Schedule(func), target.lanes("float32")
+    product = sch.get_block(parts.product)
+    stored = _stored_operands(sch, parts.product)
+    packed = _pack(sch, product, parts, lanes)
+    store = separate_store(sch, parts.product)
+    _columns_last(sch, product, parts)
+    nest = sch.get_loops(product)
+    row, col, reduce = nest[parts.row], nest[parts.col], [nest[i] for i in parts.reduce]
+    outer = [n for i, n in enumerate(nest) if i not in (parts.row, parts.col, *parts.reduce)]
+    width = constant(extent_of(sch, col))
+    vectors = 1 if width is not None and width % (2 * lanes) else 2
+    rows = _rows_of_a_tile(constant(extent_of(sch, row)), target)
+    tile, row = sch.split(row, factors=[None, rows])
+    panel, col = sch.split(col, factors=[None, vectors * lanes])
+    sch.reorder(*outer, panel, tile, *reduce, row, col)
+    sch.reverse_compute_at(store, tile, preserve_unit_loops=True)
+    init = sch.decompose_reduction(product, reduce[0])
+    order = [parts.row, parts.col]
+    for one in (init, product, store):
+        inner = sch.get_loops(one)[-2:]
+        if one is store:
+            spatial = sch.get_loops(store)[-len(nest) + len(reduce) :]
+            inner = [spatial[i] for i in order]
+            sch.reorder(*inner)
+        split_vector(sch, inner[1], lanes, unroll=True)
+        sch.unroll(inner[0])
+    sch.parallel(sch.fuse(*outer, panel) if outer else panel)
+    for block in (*stored, *packed):
+        _copy(sch, block, lanes)
+    return compact_buffers(sch.func)
+
+
+def _columns_last(sch: Schedule, product: BlockRV, parts: _Parts) -> None:
+    """Sums of neighbouring columns lie side by side, so that they are vectors in registers."""
+    buffer = _block(sch, product).writes[0].buffer
+    if parts.col == buffer.ndim - 1:
+        return
+    axes = [Var(f"i{d}") for d in range(buffer.ndim)]
+    others = [v for d, v in enumerate(axes) if d not in (parts.row, parts.col)]
+    finals = (*others, axes[parts.row], axes[parts.col])
+    sch.transform_layout(product, buffer, IndexMap(tuple(axes), finals))
+
+
+def _rows_of_a_tile(extent: int | None, target: Target) -> int:
+    """As many as registers hold, less where that leaves no part of a tile over."""
+    most = 8 if target.vector_registers == 32 else 4
+    if extent is None:
+        return most
+    return next((n for n in range(most, most // 2, -1) if extent % n == 0), min(most, extent))
+
+
+def _stored_operands(sch: Schedule, product: str) -> list[BlockRV]:
+    """The last producer of each operand; those before are inlined into it."""
+    names = [b.name for b in blocks_of(sch.func)]
+    read = _block(sch, sch.get_block(product)).reads
+    kept: list[BlockRV] = []
+    for name in names[: names.index(product)]:
+        rv = sch.get_block(name)
+        if any(_block(sch, rv).writes[0].buffer is r.buffer for r in read):
+            kept.append(rv)
+        else:
+            sch.compute_inline(rv)
+    return kept
+
+
+def _pack(sch: Schedule, product: BlockRV, parts: _Parts, lanes: int) -> list[BlockRV]:
+    """Where the columns are the first axis of their operand, neighbours come to lie side by side,
+    in the order in which they are read: once and for all where the operand is a weight, else in a
+    copy. Returns the copying blocks."""
+    block = _block(sch, product)
+    number = next(i for i, r in enumerate(block.reads) if r.buffer is parts.vectors)
+    indices = [r.min for r in block.reads[number].region]
+    if indices[0] != block.iter_vars[parts.col].var:
+        return []
+    place: dict[PrimExpr, int] = {block.iter_vars[a].var: n for n, a in enumerate(parts.reduce)}
+    rest = sorted(range(1, len(indices)), key=lambda d: place.get(indices[d], -1))
+    copies: list[BlockRV] = []
+    buffer = parts.vectors
+    if buffer in sch.func.params and sch.func.params.index(buffer) not in weight_params(sch.func):
+        copies = [sch.cache_read(product, number, "global")]
+        number = next(
+            i
+            for i, r in enumerate(_block(sch, product).reads)
+            if r.buffer is _block(sch, copies[0]).writes[0].buffer
+        )
+        buffer = _block(sch, product).reads[number].buffer
+    axes = [Var(f"i{d}") for d in range(len(indices))]
+    finals = (axes[0] // lanes, *(axes[d] for d in rest), axes[0] % lanes)
+    sch.transform_layout(product, buffer, IndexMap(tuple(axes), finals))
+    return copies
+
+
+def _copy(sch: Schedule, rv: BlockRV, lanes: int) -> None:
+    """What is stored first: by all threads, a vector at a time."""
+    nest = sch.get_loops(rv)
+    outer = vectorize_inner(sch, nest[-1], lanes)
+    sch.parallel(sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer)
+
+
+def _block(sch: Schedule, rv: BlockRV) -> Block:
+    found = sch.get(rv)
+    assert isinstance(found, Block)
+    return found

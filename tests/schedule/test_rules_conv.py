@@ -1,0 +1,92 @@
+"""Convolutions in register tiles, compiled, against NumPy: layouts, strides, groups, odd sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab import nn
+from relaxlab.ir.loops import Buffer, PrimFunc
+from relaxlab.ir.module import Module
+from relaxlab.ir.op_table import op_row
+from relaxlab.passes.pipeline import cpu_pipeline
+
+Shape = tuple[int, ...]
+
+CASES: list[tuple[Shape, Shape, Mapping[str, Any]]] = [
+    ((2, 21, 5), (32, 5, 3), {"data_layout": "NWC", "padding": 1}),
+    ((1, 22, 16), (48, 16, 3), {"data_layout": "NWC", "padding": 1, "strides": 2}),
+    ((1, 9, 4), (16, 4, 4), {"data_layout": "NWC", "dilation": 2}),
+    ((2, 5, 9, 8), (32, 5, 3, 3), {"padding": 1}),
+    ((1, 3, 17, 11), (16, 3, 5, 2), {"strides": (2, 3), "padding": (2, 1)}),
+    ((1, 7, 6, 4), (3, 2, 4, 32), {"data_layout": "NHWC", "kernel_layout": "HWIO"}),
+    ((2, 6, 9, 37), (6, 1, 3, 3), {"groups": 6, "padding": 1}),
+    ((1, 4, 3, 33), (6, 2, 2, 3), {"groups": 2}),
+    ((1, 5, 12, 40), (7, 5, 3, 3), {"padding": 1}),
+    ((1, 2, 3, 4, 18), (16, 2, 2, 3, 1), {"padding": (1, 0, 1)}),
+]
+
+
+class Convolution(nn.Module):
+    def __init__(self, shape: Shape, attrs: Mapping[str, Any]) -> None:
+        self.weight, self.attrs = nn.Parameter(shape), attrs
+
+    def main(self, x: nn.Tensor) -> nn.Tensor:
+        name = f"nn.conv{len(self.weight.shape) - 2}d"
+        return x.op(name, x.builder.weight(self.weight), **self.attrs).op("nn.relu")
+
+    def given(self, x: nn.Tensor, w: nn.Tensor) -> nn.Tensor:
+        """The same of a kernel that is no weight."""
+        return x.op(f"nn.conv{len(self.weight.shape) - 2}d", w, **self.attrs)
+
+
+def rules_of(module: Module) -> dict[str, str]:
+    trace = cpu_pipeline().run(module)
+    notes = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.rewrites]
+    return {w.subject: w.reason.rpartition(" ")[2] for w in notes if w.applied}
+
+
+@pytest.mark.parametrize(("shape", "kernel", "attrs"), CASES)
+def test_convolutions(shape, kernel, attrs):
+    """Batch and extents are symbols; one kernel for all sizes."""
+    rng = np.random.default_rng(23)
+    symbols = ["b", *(f"e{d}" for d in range(1, len(shape)))]
+    channels = attrs.get("data_layout", "NCHW").index("C")
+    dims = [shape[d] if d == channels else name for d, name in enumerate(symbols)]
+    spec, w_spec = nn.spec.Tensor(tuple(dims)), nn.spec.Tensor(kernel)
+    module, _ = Convolution(kernel, attrs).export(
+        {"main": {"x": spec}, "given": {"x": spec, "w": w_spec}}
+    )
+    rules = {name: rule for name, rule in rules_of(module).items() if "conv" in name}
+    assert set(rules.values()) == {"conv"}, rules
+    exe = rl.compile(module, use_cache=False)
+    reference = op_row(f"nn.conv{len(kernel) - 2}d").reference
+    assert reference is not None
+    w = rng.normal(size=kernel).astype(np.float32)
+    weights = exe["transform_params"]((w,)) if "transform_params" in exe else (w,)
+    for larger in (0, 1, 8):
+        size = tuple(n if d == channels else n + larger for d, n in enumerate(shape))
+        x = rng.normal(size=size).astype(np.float32)
+        want = reference(x, w, **attrs)
+        got = exe["main"](x, *weights)
+        np.testing.assert_allclose(got, np.maximum(want, 0), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(exe["given"](x, w, *weights), want, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_are_packed_in_the_order_in_which_data_is_read():
+    """Channels last: positions of the window outside, channels inside, then 16 outputs."""
+    spec = nn.spec.Tensor(("b", "t", 8))
+    layer = Convolution((32, 8, 3), {"data_layout": "NWC"})
+    module, _ = layer.export({"main": {"x": spec}})
+    options = {"target": rl.Target("cpu", "x86_64-unknown-linux-gnu", "x86-64-v4",
+                                   frozenset({"avx512f", "avx512vl"}))}  # fmt: skip
+    pipeline = cpu_pipeline(**options)
+    found = [f for f in pipeline.run(module).result.loop_functions().items() if "conv" in f[0]]
+    ((_, func),) = found
+    assert isinstance(func, PrimFunc)
+    shapes = [p.shape for p in func.params if isinstance(p, Buffer)]
+    assert [[str(d) for d in s] for s in shapes][1] == ["2", "3", "8", "16"]
