@@ -80,7 +80,9 @@ class Parts:
         self._note(linear, (tensor,), is_shared=weight is not None)
         return linear
 
-    def merged(self, tensors: Mapping[str, str], rows: Mapping[str, int], bias: bool):
+    def merged(
+        self, tensors: Mapping[str, str], rows: Mapping[str, int], bias: bool
+    ) -> nn.MergedLinear:
         """Maps of the hidden features, by the names of their parts."""
         formats = {part: self.formats[f"{tensor}.weight"] for part, tensor in tensors.items()}
         merged = nn.MergedLinear(self.config.hidden_size, rows, formats, self.precision, bias=bias)

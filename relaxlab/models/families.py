@@ -137,7 +137,7 @@ def _qwen3(keys: Keys, head_dim: int) -> Features:
 
 
 def _qwen_windows(keys: Keys) -> Windows:
-    if not keys.flag("use_sliding_window", ""):
+    if not keys.flag("use_sliding_window"):
         return ()
     first = keys.integer("max_window_layers", keys.integer("num_hidden_layers"))
     return _windows(keys, lambda layer: layer >= first)
@@ -308,7 +308,7 @@ def config_from_json(path: str | os.PathLike[str]) -> DecoderConfig:
     and also when the file is not JSON."""
     keys = keys_of_json(path)
     family = family_of_json(keys)
-    is_tied = keys.flag("tie_word_embeddings", "", family.is_tied)
+    is_tied = keys.flag("tie_word_embeddings", default=family.is_tied)
     return _config(family, keys, keys.integer("vocab_size"), is_tied)
 
 

@@ -74,8 +74,9 @@ class Keys:
             return default
         return None if self._get(key) is None else self.number(key)
 
-    def flag(self, key: str, tensor: str, default: bool = False) -> bool:
-        """Whether a feature is there: the key is true; in a GGUF file, it has the tensor."""
+    def flag(self, key: str, tensor: str | None = None, default: bool = False) -> bool:
+        """Whether a feature is there: the key is true; a GGUF file has the tensor that goes with
+        it (None: no GGUF file has the feature)."""
         if self.gguf is not None:
             return tensor in self.gguf.tensors
         value = self.values.get(key, default)

@@ -158,8 +158,10 @@ def _open_folder(path: Path) -> Checkpoint:
     index = path / "model.safetensors.index.json"
     file = index if index.exists() else path / "model.safetensors"
     arrays = read_safetensors(file)
+    places = family.safetensors_places(config)
+    _check_all_used(file, arrays, places, config)
     found: dict[str, Array] = {}
-    for ours, place in family.safetensors_places(config).items():
+    for ours, place in places.items():
         array = _array_for(file, arrays, place)[place.first : place.end]
         if array.ndim == 1:
             array = array.astype(np.float32)
@@ -169,6 +171,19 @@ def _open_folder(path: Path) -> Checkpoint:
     chat = None if template is None else ChatTemplate(template, tokenizer)
     formats = {name: _FORMAT_OF_DTYPE[array.dtype.name] for name, array in found.items()}
     return Checkpoint(path, config, tokenizer, chat, formats, lambda n: {"data": found[n]})
+
+
+def _check_all_used(
+    file: Path, arrays: Mapping[str, Array], places: Mapping[str, Place], config: DecoderConfig
+) -> None:
+    used = {place.tensor for place in places.values()}
+    used |= {"lm_head.weight"} if config.tied_embeddings else set()
+    # Older files keep the frequencies of the rotary embedding, too.
+    extra = [n for n in sorted(arrays.keys() - used) if not n.endswith("rotary_emb.inv_freq")]
+    if extra:
+        raise ModelError(
+            f"{file}: tensors that the model of config.json has no use for: {', '.join(extra[:5])}"
+        )
 
 
 def _array_for(file: Path, arrays: Mapping[str, Array], place: Place) -> Array:

@@ -49,7 +49,10 @@ class LlamaNumpy:
 
     @staticmethod
     def from_gguf(gguf: GGUF) -> LlamaNumpy:
-        """Dequantise every tensor of an open GGUF file (about 4 bytes per weight)."""
+        """Dequantise every tensor of an open GGUF file (about 4 bytes per weight). ValueError for
+        another architecture than Llama's."""
+        if gguf.metadata.get("general.architecture") != "llama":
+            raise ValueError(f"{gguf.path} is no Llama")
         config = config_from_gguf(gguf)
         weights = {name: gguf.tensors[name].dequantise() for name in config.tensor_shapes()}
         return LlamaNumpy(config, weights)

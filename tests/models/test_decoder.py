@@ -217,6 +217,10 @@ def test_what_is_wrong_with_a_folder(tmp_path, rng):
     (tmp_path / "tokenizer.json").write_text('{"model": {"vocab": 1}}')
     with pytest.raises(ValueError, match="not laid out as expected"):
         open_model(tmp_path)
+    bias = {"model.layers.0.self_attn.q_proj.bias": np.ones(64, np.float32)}
+    save_file(bias, tmp_path / "model.safetensors")
+    with pytest.raises(ModelError, match=r"no use for: model\.layers\.0\.self_attn\.q_proj\.bias"):
+        open_model(tmp_path)
     save_file({"model.norm.weight": np.ones(64, np.float32)}, tmp_path / "model.safetensors")
     with pytest.raises(ModelError, match=r"no tensor 'model\.embed_tokens\.weight'"):
         open_model(tmp_path)
