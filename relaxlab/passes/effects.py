@@ -67,6 +67,8 @@ class Aliases:
                 self.cells[b.var] = self.cell(source)
             case graph.Tuple():
                 self.note_fields(b.var, b.value)
+            case graph.Call(graph.Op("make_closure"), (_, given)):  # reads it when it is called
+                self.note_fields(b.var, given)
             case graph.If(_, yes, no):
                 for end in (yes.body, no.body):
                     self.note_fields(end, end)

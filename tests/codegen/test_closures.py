@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from relaxlab.codegen.llvm.closures import UnsupportedHost
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.executable import CheckFailed
+from relaxlab.runtime.export import ExportError, find_compiler
 from relaxlab.runtime.vm import VirtualMachine
 from relaxlab.testing.pass_check import assert_same
 from tests.passes.test_lambda_lifting import CAPTURES, HEAD, HIGHER, NESTED, RECURSIVE, SYMBOLS
@@ -227,3 +229,18 @@ def test_too_many_arguments_of_a_closure_are_refused() -> None:
     exe = rl.compile(rl.parse(HEAD + text), use_cache=False, threads=1)
     with pytest.raises(CheckFailed, match="`f` in `main` is given arguments that it does not take"):
         exe["main"](x_of(4))
+
+
+@pytest.mark.parametrize("name", ["higher", "composed", "folded"])
+def test_exported_programs_have_function_values_too(name: str, tmp_path: Path) -> None:
+    try:
+        find_compiler()
+    except ExportError as error:
+        pytest.skip(str(error))
+    text, calls = PROGRAMS[name]
+    exe = rl.compile(rl.parse(HEAD + text), use_cache=False)
+    exe.export(tmp_path / "model.so")
+    again = rl.load(tmp_path / "model.so")
+    assert list(again) == list(exe)
+    for args in calls:
+        np.testing.assert_array_equal(again["main"](*args), exe["main"](*args))

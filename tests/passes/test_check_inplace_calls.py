@@ -248,3 +248,34 @@ def test_fields_of_a_tuple_are_memory_of_their_own():
     check_pass(check_inplace_calls, Fields.without("late"), compare=False)
     with pytest.raises(DiagnosticError, match="in `late`: t is read"):
         check_inplace_calls(normalize(Fields))
+
+
+@I.ir_module
+class Captured:
+    @T.prim_func
+    def bump(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.block("A"):
+                vi = T.axis.spatial(4, i)
+                A[vi] = A[vi] + T.float32(1)
+
+    @R.function
+    def plus(
+        a: R.Tensor((4,), "float32"), b: R.Tensor((4,), "float32")
+    ) -> R.Tensor((4,), "float32"):
+        return R.add(a, b)
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        cls = Captured
+        e = R.exp(x)
+        f = R.make_closure(cls.plus, (e,))
+        z = R.call_tir_inplace(
+            cls.bump, (e,), out_sinfo=R.Tensor((4,), "float32"), inplace_indices=[0]
+        )
+        return R.invoke_pure_closure(f, (z,), sinfo_args=R.Tensor((4,), "float32"))
+
+
+def test_what_a_closure_captured_is_read_when_it_is_called():
+    with pytest.raises(DiagnosticError, match="e is read after it was overwritten in place"):
+        check_inplace_calls(normalize(Captured))
