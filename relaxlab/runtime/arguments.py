@@ -116,7 +116,7 @@ def count_leaves(tree: TypeTree) -> int:
 
 def _tensor_filler(where: str, tree: TypeTree, at: int, written: bool) -> Filler:
     dtype, ndim, dims = numpy_dtype(tree.dtype), tree.ndim, tree.dims
-    fixed, size = any(d != -1 for d in dims), dtype.itemsize
+    fixed, size = [(i, d) for i, d in enumerate(dims) if d != -1], dtype.itemsize
 
     def fill(value: Any, words: Words, kept: list[Any]) -> None:
         if type(value) is not np.ndarray:
@@ -144,13 +144,11 @@ def _tensor_filler(where: str, tree: TypeTree, at: int, written: bool) -> Filler
             )
         if written and read_only:
             raise ArgumentError(f"{where} is updated in place but is read-only; pass a copy")
-        words[at] = address
-        position = at
-        for d in value.shape:
-            position += 1
-            words[position] = d
-        if fixed and any(w not in (-1, d) for w, d in zip(dims, value.shape, strict=True)):
-            raise ArgumentError(f"{where} has shape {value.shape}, expected {tree.text}")
+        shape = value.shape
+        for axis, dim in fixed:
+            if shape[axis] != dim:
+                raise ArgumentError(f"{where} has shape {shape}, expected {tree.text}")
+        words[at : at + 1 + ndim] = (address, *shape)
         kept.append(value)
 
     return fill
@@ -251,10 +249,10 @@ class OwnedBlock:
 
 
 def view_memory(
-    address: int, dims: tuple[int, ...], dtype: str, owner: Any = None
+    address: int, dims: tuple[int, ...], dtype: str, owner: Any = None, start: int = 0
 ) -> np.ndarray[Any, Any]:
-    """An array over existing memory. With an owner (an array of bytes that holds the memory) the
-    view keeps it alive."""
+    """An array over existing memory. With an owner (an array of bytes that holds the memory, the
+    view's from byte `start` on) the view keeps it alive."""
     kind = numpy_dtype(dtype)
     count = math.prod(dims)
     if count == 0:
@@ -263,7 +261,6 @@ def view_memory(
         except ValueError:
             raise MemoryError(f"the empty result of shape {dims} is too large for NumPy") from None
     if owner is not None:
-        start = address - owner.__array_interface__["data"][0]
-        return owner[start : start + count * kind.itemsize].view(kind).reshape(dims)
+        return np.ndarray(dims, kind, owner, start)
     raw = (ctypes.c_uint8 * (count * kind.itemsize)).from_address(address)
     return np.frombuffer(raw, kind).reshape(dims)

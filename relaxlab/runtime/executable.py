@@ -406,7 +406,8 @@ class _Sources:
         start, _ = _span(source)
         if start == address and source.shape == dims and source.dtype.name == dtype:
             return source
-        return view_memory(address, dims, dtype, source.reshape(-1).view(np.uint8))
+        data = source.reshape(-1).view(np.uint8)
+        return view_memory(address, dims, dtype, data, address - start)
 
     def _argument(self, address: int) -> np.ndarray[Any, Any] | None:
         """The argument, packed function's result or constant that holds the address."""

@@ -63,9 +63,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         return None
     rows = _named(bounded, parts.out).iter_vars[1].dom.extent
     return guarded_versions(
-        bounded,
-        [(rows, 1)] if isinstance(rows, Var) else [],
-        lambda f, fixed: _schedule(f, parts, target, 1 if fixed or constant(rows) == 1 else ROWS),
+        bounded, rows, [1], lambda f, most: _schedule(f, parts, target, most or ROWS)
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relaxlab.ir import expr, loops
+from relaxlab.ir import loops
 from relaxlab.ir.dtypes import bits_of
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.target import Target
@@ -45,9 +45,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         return None
     rows = blocks_named(func, parts.total).iter_vars[0].dom.extent
     return guarded_versions(
-        func,
-        [(rows, 1)] if isinstance(rows, expr.Var) else [],
-        lambda f, fixed: _schedule(f, parts, lanes, 1 if fixed or constant(rows) == 1 else ROWS),
+        func, rows, [1], lambda f, most: _schedule(f, parts, lanes, most or ROWS)
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relaxlab.ir import loops
-from relaxlab.ir.expr import Var
+from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
@@ -28,23 +28,29 @@ from relaxlab.schedule.rules.base import (
     sum_of_products,
     weight_params,
 )
+from relaxlab.schedule.rules.rows import apply as rows_apply
 from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 GROUP = 32
 """Weights that share a scale in the common block formats."""
-PANEL_BYTES = 1 << 18
-"""Largest decoded panel kept on a thread's stack; wider reductions decode in the inner loop."""
+PANEL_BYTES = 1 << 19
+"""Largest panel decoded or copied onto a thread's stack."""
+FEW = 4
+"""Rows for which a panel is not worth copying."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The reduction block; its row, column and reduce axis numbers; the decoding producer."""
+    """The reduction block; its row and column axis numbers; the decoding producer; the matrix
+    that is to be copied panel by panel, and whether its columns are the vectors' lanes there."""
 
     product: str
     row: int
     col: int
     decode: str | None
+    copied: Buffer | None
+    contiguous: bool
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
@@ -54,11 +60,17 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         return None
     block = next(b for b in blocks_of(func) if b.name == parts.product)
     rows = block.iter_vars[parts.row].dom.extent
+    if parts.copied is None:
+        return guarded_versions(func, rows, [1], lambda f, most: _schedule(f, target, most))
+    if parts.contiguous:
+        return guarded_versions(func, rows, [1, FEW], lambda f, most: _schedule(f, target, most))
+    depth = constant(block.iter_vars[-1].dom.extent)
+    if depth is None or depth * target.vector_bits // 8 > PANEL_BYTES:
+        return None
     return guarded_versions(
-        func,
-        [(rows, 1)] if isinstance(rows, Var) else [],
-        lambda f, fixed: _schedule(f, target, constant(rows) == 1 or fixed),
-    )
+        func, rows, [FEW],
+        lambda f, most: (rows_apply(f, target) if most else None) or _schedule(f, target, None),
+    )  # fmt: skip
 
 
 def _inlined(func: PrimFunc) -> Schedule:
@@ -100,16 +112,18 @@ def _find(func: PrimFunc) -> _Parts | None:
         return None
     decode = next((b for b in blocks if b.writes[0].buffer is right.buffer), None)
     contiguous = right.indices[-1] == col_var
-    if decode is None and not contiguous and not _is_weight(func, right.buffer):
+    transposed = right.indices[-2:] == (col_var, product.iter_vars[-1].var)
+    copied = None if decode or _is_weight(func, right.buffer) else right.buffer
+    if copied is not None and not (contiguous or transposed):
         return None
-    return _Parts(product.name, row, col, decode.name if decode else None)
+    return _Parts(product.name, row, col, decode.name if decode else None, copied, contiguous)
 
 
 def _is_weight(func: PrimFunc, buffer: Buffer) -> bool:
     return any(func.params[i] is buffer for i in weight_params(func))
 
 
-def _schedule(func: PrimFunc, target: Target, single: bool) -> PrimFunc:
+def _schedule(func: PrimFunc, target: Target, most: int | None) -> PrimFunc:
     sch = _inlined(func)
     parts = _find(sch.func)
     if parts is None:
@@ -119,9 +133,14 @@ def _schedule(func: PrimFunc, target: Target, single: bool) -> PrimFunc:
     block = sch.get(product)
     assert isinstance(block, Block)
     width = constant(block.iter_vars[parts.col].dom.extent) or 0
-    vectors = _vectors(width, lanes, single)
-    rows = 1 if single else 8 if target.vector_registers == 32 else 4
+    if parts.copied is not None and most is not None:
+        return _sweep(sch, parts, width, lanes, most)
+    depth = constant(block.iter_vars[-1].dom.extent)
+    single = most == 1
+    vectors = _vectors(width, depth, lanes)
+    rows = 1 if single else (24 if target.vector_registers == 32 else 12) // max(vectors, 2)
     store = separate_store(sch, parts.product)
+    copy = _copy(sch, parts, product, depth, vectors * lanes)
     decode = sch.get_block(parts.decode) if parts.decode else None
     _pack(sch, [product, *([decode] if decode else [])], parts, lanes)
     nest = sch.get_loops(product)
@@ -132,6 +151,12 @@ def _schedule(func: PrimFunc, target: Target, single: bool) -> PrimFunc:
     sch.reorder(*outer, panel, tile, k, row, col)
     sch.reverse_compute_at(store, tile, preserve_unit_loops=True)
     start = k
+    if copy is not None:
+        sch.compute_at(copy, panel, preserve_unit_loops=True)
+        if not parts.contiguous:
+            *_, col, k = sch.get_loops(copy)
+            sch.reorder(k, col)
+        split_vector(sch, sch.get_loops(copy)[-1], lanes, unroll=True)
     if decode is not None:
         if single and (constant(extent_of(sch, k)) or 1) % GROUP == 0:
             start, k = sch.split(k, factors=[None, GROUP])
@@ -144,12 +169,59 @@ def _schedule(func: PrimFunc, target: Target, single: bool) -> PrimFunc:
     return compact_buffers(sch.func)
 
 
-def _vectors(width: int, lanes: int, single: bool) -> int:
-    """Vectors per panel: the most that divide the width."""
-    for count in (4, 2) if single else (2,):
-        if width % (count * lanes) == 0:
+def _vectors(width: int, depth: int | None, lanes: int) -> int:
+    """Vectors per panel: the most that divide the width and keep the panel small."""
+    for count in (4, 3, 2):
+        if width % (count * lanes) == 0 and (depth or 0) * count * lanes * 4 <= PANEL_BYTES:
             return count
     return 1
+
+
+def _copy(
+    sch: Schedule, parts: _Parts, product: BlockRV, depth: int | None, width: int
+) -> BlockRV | None:
+    """The block that copies a panel: its rows are pages apart, which few sets of the caches and
+    few entries of the translation buffer serve."""
+    if parts.copied is None or depth is None or depth * width * 4 > PANEL_BYTES:
+        return None
+    block = sch.get(product)
+    assert isinstance(block, Block)
+    index = next(i for i, r in enumerate(block.reads) if r.buffer is parts.copied)
+    copy = sch.cache_read(product, index, "local")
+    if not parts.contiguous:
+        made = sch.get(copy)
+        assert isinstance(made, Block)
+        sch.transform_layout(copy, made.writes[0].buffer, _swapped)
+    return copy
+
+
+def _swapped(*at: PrimExpr) -> tuple[PrimExpr, ...]:
+    return (*at[:-2], at[-1], at[-2])
+
+
+def _sweep(sch: Schedule, parts: _Parts, width: int, lanes: int, rows: int) -> PrimFunc:
+    """Few rows: the matrix is read once, several of its rows at a time, each for many columns in
+    a row; the sums stay in the first-level cache."""
+    product = sch.get_block(parts.product)
+    store = separate_store(sch, parts.product)
+    nest = sch.get_loops(product)
+    row, col, k = nest[parts.row], nest[parts.col], nest[-1]
+    outer = nest[: parts.row]
+    columns = next((n for n in (32, 16, 8, 4, 2) if width % (n * lanes) == 0), 1) * lanes
+    tile, row = sch.split(row, factors=[None, rows])
+    panel, col = sch.split(col, factors=[None, columns])
+    vector, lane = sch.split(col, factors=[None, lanes])
+    k, step = sch.split(k, factors=[None, 8 if rows == 1 else 4])
+    sch.reorder(*outer, panel, tile, k, vector, row, step, lane)
+    sch.reverse_compute_at(store, tile, preserve_unit_loops=True)
+    init = sch.decompose_reduction(product, k)
+    for loop in (row, step):
+        sch.unroll(loop)
+    sch.vectorize(lane)
+    for one in (init, store):
+        split_vector(sch, sch.get_loops(one)[-1], lanes, unroll=False)
+    sch.parallel(sch.fuse(*outer, panel) if outer else panel)
+    return compact_buffers(sch.func)
 
 
 def _place_decode(
@@ -188,7 +260,7 @@ def _vectors_of(sch: Schedule, block: BlockRV, lanes: int, several_rows: bool) -
 
 
 def _pack(sch: Schedule, blocks: list[BlockRV], parts: _Parts, lanes: int) -> None:
-    """Weights whose first axis is the column become panels: (column // lanes, …, lane)."""
+    """Weights whose first or last axis is the column become panels: (column // lanes, …, lane)."""
     weights = {sch.func.params[i] for i in weight_params(sch.func)}
     for rv in blocks:
         block = sch.get(rv)
@@ -197,11 +269,13 @@ def _pack(sch: Schedule, blocks: list[BlockRV], parts: _Parts, lanes: int) -> No
         col = block.iter_vars[parts.col if is_product else 0].var
         for region in block.reads:
             buffer = region.buffer
-            first = region.region[0].min if region.region else None
             produced = is_product and not any(p is buffer for p in sch.func.params)
-            if first != col or (buffer not in weights and not produced):
+            if not region.region or not (buffer in weights or produced):
                 continue
-            if buffer.ndim == 2:
+            first, last = region.region[0].min, region.region[-1].min
+            if first == col and buffer.ndim == 2:
                 sch.transform_layout(rv, buffer, lambda n, a: (n // lanes, a, n % lanes))
-            elif buffer.ndim == 3:
+            elif first == col and buffer.ndim == 3:
                 sch.transform_layout(rv, buffer, lambda n, a, b: (n // lanes, a, b, n % lanes))
+            elif last == col and buffer.ndim == 2 and not produced:
+                sch.transform_layout(rv, buffer, lambda a, n: (n // lanes, a, n % lanes))

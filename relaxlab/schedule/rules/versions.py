@@ -1,10 +1,11 @@
-"""Several scheduled versions of one kernel, guarded by predicates on its symbols."""
+"""Several scheduled versions of one kernel, guarded by predicates on its number of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from relaxlab.ir import expr, loops
+from relaxlab.ir.expr import IntImm, PrimExpr, Var, const
 from relaxlab.ir.loops import Buffer, PrimFunc
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
@@ -16,36 +17,38 @@ ONE_VERSION = "one_version"
 
 def guarded_versions(
     func: PrimFunc,
-    cases: Sequence[tuple[expr.Var, int]],
-    schedule: Callable[[PrimFunc, bool], PrimFunc],
+    rows: PrimExpr,
+    bounds: Sequence[int],
+    schedule: Callable[[PrimFunc, int | None], PrimFunc],
 ) -> PrimFunc:
-    """`if symbol == value: version for that value … else: general version`.
+    """`if rows <= bound: version for so many at most … else: general version`.
 
-    `schedule(func, fixed)` schedules one version; `fixed` says that a symbol was given a value.
-    All versions must change the layouts of the parameters alike. With the attribute `ONE_VERSION`
-    there is the general one alone.
+    `bounds` ascend; a bound of 1 means one row exactly, and the version has the symbol replaced
+    by it. `schedule(func, bound)` schedules one version, the general one for None. Where the rows
+    are constant there is one version only; with the attribute `ONE_VERSION`, the general one. All
+    must change the layouts of the parameters alike.
     """
-    if func.attrs.get(ONE_VERSION):
-        cases = ()
-    general = _scheduled(schedule, func, False)
+
+    def version(func: PrimFunc, bound: int | None) -> PrimFunc:
+        try:
+            return schedule(func, bound)
+        except Stopped as stop:  # as far as it came where the number of steps is limited
+            return stop.state
+
+    if isinstance(rows, IntImm):
+        return version(func, next((b for b in bounds if rows.value <= b), None))
+    general = version(func, None)
+    if not isinstance(rows, Var) or func.attrs.get(ONE_VERSION):
+        return general
     body: loops.Stmt = general.body
-    for symbol, value in reversed(cases):
-        fixed = _scheduled(schedule, substitute(func, {symbol: expr.const(value)}), True)
+    for bound in reversed(bounds):
+        one = bound == 1
+        fixed = version(substitute(func, {rows: const(1)}) if one else func, bound)
         same = {
             a: b
             for a, b in zip(fixed.params, general.params, strict=True)
             if isinstance(a, Buffer) and isinstance(b, Buffer)
         }
-        version = substitute(fixed.body, buffers=same)
-        body = loops.IfThenElse(expr.EQ(symbol, expr.const(value)), version, body)
+        guard = expr.EQ(rows, const(1)) if one else expr.LE(rows, const(bound))
+        body = loops.IfThenElse(guard, substitute(fixed.body, buffers=same), body)
     return replace(general, body=body)
-
-
-def _scheduled(
-    schedule: Callable[[PrimFunc, bool], PrimFunc], func: PrimFunc, fixed: bool
-) -> PrimFunc:
-    """One version; as far as it came where the number of steps is limited."""
-    try:
-        return schedule(func, fixed)
-    except Stopped as stop:
-        return stop.state

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
@@ -61,9 +60,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     rows = block.iter_vars[found.row].dom.extent
     few = (constant(rows) or ROWS_BY_WARPS + 1) <= ROWS_BY_WARPS
     return guarded_versions(
-        func,
-        [(rows, 1)] if isinstance(rows, Var) else [],
-        lambda f, fixed: _by_warps(f, found) if fixed or few else _by_tiles(f, found),
+        func, rows, [1], lambda f, most: _by_warps(f, found) if most or few else _by_tiles(f, found)
     )
 
 

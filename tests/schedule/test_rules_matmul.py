@@ -1,0 +1,100 @@
+"""Float products with every kind of right operand, compiled, against NumPy."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.ir import loops
+from relaxlab.ir.node import walk
+from relaxlab.schedule.rules.base import constant
+
+HEAD = """
+from relaxlab.script import ir as I, relax as R
+
+@I.ir_module
+class Module:
+    @R.function
+"""
+PLAIN = """
+    def main(x: R.Tensor(("m", K), "float32"), w: R.Tensor((K, N), "float32")):
+        with R.dataflow():
+            y = R.matmul(x, w)
+            R.output(y)
+        return y
+"""
+TRANSPOSED = """
+    def main(x: R.Tensor(("m", K), "float32"), w: R.Tensor((N, K), "float32")):
+        with R.dataflow():
+            y = R.linear(x, w)
+            R.output(y)
+        return y
+"""
+BATCHED = """
+    def main(x: R.Tensor(("b", "m", K), "float32"), w: R.Tensor(("b", K, N), "float32")):
+        with R.dataflow():
+            y = R.nn.relu(R.matmul(x, w))
+            R.output(y)
+        return y
+"""
+WEIGHT = PLAIN.replace("        with", "        R.func_attr({'num_input': 1})\n        with", 1)
+ROWS = (0, 1, 2, 4, 5, 6, 7, 12, 13, 25)
+
+
+def program(body: str, n: int, k: int) -> rl.Module:
+    return rl.parse(re.sub(r"\b[NK]\b", lambda name: str({"N": n, "K": k}[name[0]]), HEAD + body))
+
+
+def draw(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def locals_of(mod: rl.Module) -> list[tuple[int, ...]]:
+    """The shapes of the private buffers of the one kernel, which the rule must have scheduled."""
+    trace = rl.trace(mod)
+    reasons = [r.reason for p in trace.passes for r in p.rewrites]
+    assert "scheduled by the rule matmul" in reasons
+    kernels = trace.result.loop_functions().items()
+    product = next(f for name, f in kernels if name in ("matmul", "linear"))
+    blocks = (n for n in walk(product.body) if isinstance(n, loops.Block))
+    buffers = (x for b in blocks for x in b.alloc_buffers if x.scope == "local")
+    return [tuple(constant(d) or 0 for d in x.shape) for x in buffers]
+
+
+@pytest.mark.parametrize("n, k", [(1, 1), (17, 9), (48, 33), (64, 7), (256, 20)])
+@pytest.mark.parametrize("body", [PLAIN, TRANSPOSED, WEIGHT], ids=["plain", "transposed", "weight"])
+def test_all_numbers_of_rows(body: str, n: int, k: int) -> None:
+    mod = program(body, n, k)
+    exe = rl.compile(mod, threads=2, use_cache=False)
+    w = draw(1, *((n, k) if body is TRANSPOSED else (k, n)))
+    packed = "main_transform_params" in list(exe)
+    (given,) = exe["main_transform_params"]((w,)) if packed else (w,)
+    for m in ROWS:
+        x = draw(m, m, k)
+        want = x @ (w.T if body is TRANSPOSED else w)
+        np.testing.assert_allclose(np.asarray(exe["main"](x, given)), want, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("n, k", [(16, 8), (40, 64), (128, 19)])
+def test_batches(n: int, k: int) -> None:
+    exe = rl.compile(program(BATCHED, n, k), threads=2, use_cache=False)
+    for b, m in [(1, 1), (3, 1), (2, 3), (3, 7), (1, 14), (2, 0)]:
+        x, w = draw(b, b, m, k), draw(m, b, k, n)
+        want = np.maximum(x @ w, 0)
+        np.testing.assert_allclose(np.asarray(exe["main"](x, w)), want, rtol=2e-5, atol=2e-5)
+
+
+def test_what_is_copied() -> None:
+    """Panels of a matrix that is no weight, except for few rows; tiles of 24 sums."""
+    lanes = rl.Target.host().lanes("float32")
+    vectors, rows = (4, 6) if rl.Target.host().vector_registers == 32 else (4, 3)
+    plain = locals_of(program(PLAIN, 8 * lanes, 32))
+    tile = (rows, vectors * lanes)
+    assert plain == [(1, 8 * lanes), (4, 8 * lanes), (32, vectors * lanes), tile]
+    weight = locals_of(program(WEIGHT, 8 * lanes, 32))
+    assert weight == [(1, vectors * lanes), tile]
+    transposed = locals_of(program(TRANSPOSED, 8 * lanes, 32))
+    assert transposed[-2:] == [(32, vectors * lanes), tile]
