@@ -230,24 +230,6 @@ def overlap(arrays: Sequence[np.ndarray[Any, Any]], written: Container[int]) -> 
     return -1, -1
 
 
-class OwnedBlock:
-    """Memory allocated by a compiled function; freed with the last array that views it."""
-
-    __slots__ = ("__array_interface__", "_block", "_free")
-
-    def __init__(self, block: int, data: int, size: int, free: Callable[[int], None]) -> None:
-        self._block, self._free = block, free
-        self.__array_interface__ = {
-            "shape": (size,),
-            "typestr": "|u1",
-            "data": (data, False),
-            "version": 3,
-        }
-
-    def __del__(self) -> None:
-        self._free(self._block)
-
-
 def view_memory(
     address: int, dims: tuple[int, ...], dtype: str, owner: Any = None, start: int = 0
 ) -> np.ndarray[Any, Any]:

@@ -19,7 +19,6 @@ from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arguments import (
     ArgumentError,
-    OwnedBlock,
     count_leaves,
     count_words,
     leaves_of,
@@ -29,12 +28,10 @@ from relaxlab.runtime.arguments import (
     word_to_scalar,
 )
 from relaxlab.runtime.blas import GEMM, load_blas
+from relaxlab.runtime.blocks import OwnedBlock, SpareBlocks, free
 from relaxlab.runtime.openmp import default_threads, load_openmp, threads_are_lost
 from relaxlab.runtime.packed import get_func
 
-_libc = ctypes.CDLL(None)
-_free = _libc.free
-_free.argtypes, _free.restype = [ctypes.c_void_p], None
 MOST_THREADS = 1024
 """Far more than there are cores: an OpenMP runtime that cannot start threads ends the process."""
 _executables: WeakSet[Executable] = WeakSet()
@@ -92,6 +89,7 @@ class Executable:
         self.threads = default_threads() if threads is None else threads
         self._code = code or LoadedObject(artifact.code, target, artifact.externs)
         self._lock, self._busy = threading.RLock(), False
+        self._spare = SpareBlocks()
         self._data = [_frozen(c) for c in artifact.constants]
         self._constants = (ctypes.c_int64 * max(1, len(artifact.constants)))()
         for i, array in enumerate(self._data):
@@ -147,7 +145,7 @@ class Executable:
 
     def __del__(self) -> None:
         for address in getattr(self, "_arenas", ())[::2]:
-            _free(address)
+            free(address)
 
     def _call_packed(self, number: int, words: int) -> int:
         """A call out of compiled code; exceptions wait until it has returned."""
@@ -306,12 +304,14 @@ class NativeFunction:
                 self._check_written(kept)
             exe._busy = True
             try:
+                exe._spare.lend(self._context, _SPARE)
                 code = self._entry(self._address, exe._threads)
                 owned = self._context[_OWNED]
                 if code:
                     self._fail(code, owned)
                 return self._result(owned, kept)
             finally:
+                exe._spare.take_back(self._context, _SPARE)
                 exe._busy = False
                 exe._live.clear()
 
@@ -328,7 +328,7 @@ class NativeFunction:
 
     def _fail(self, code: int, owned: int) -> None:
         exe = self._exe
-        _free_blocks(self._blocks(owned))
+        _Sources(self._blocks(owned), [], self).release()
         error, exe._error = exe._error, None
         if error is not None:
             raise error
@@ -349,7 +349,9 @@ class NativeFunction:
         return blocks
 
     def _result(self, owned: int, kept: list[Any]) -> Any:
-        sources = _Sources(self._blocks(owned), kept, self)
+        blocks = self._blocks(owned)
+        self._exe._spare.expect(sum(blocks.values()))
+        sources = _Sources(blocks, kept, self)
         value, _ = self._build(self.info.result, 0, sources)
         sources.release()
         return value
@@ -383,6 +385,7 @@ def _tensor_leaves(info: FunctionInfo) -> tuple[list[str], frozenset[int]]:
 
 
 _OWNED, _KERNEL_FAILED = CONTEXT.index("owned"), CONTEXT.index("kernel_failed")
+_SPARE = CONTEXT.index("spare")
 
 
 class _Sources:
@@ -396,7 +399,7 @@ class _Sources:
 
     def array(self, address: int, dims: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
         if address in self.blocks:
-            block = OwnedBlock(address - BLOCK_HEADER, address, self.blocks.pop(address), _free)
+            block = OwnedBlock(address, self.blocks.pop(address), self.function._exe._spare)
             self.owners[address] = np.asarray(block)
         if address in self.owners:
             return view_memory(address, dims, dtype, self.owners[address])
@@ -422,10 +425,6 @@ class _Sources:
         return None
 
     def release(self) -> None:
-        """Free the blocks that are not part of the result."""
-        _free_blocks(self.blocks)
-
-
-def _free_blocks(blocks: dict[int, int]) -> None:
-    for address in blocks:
-        _free(address - BLOCK_HEADER)
+        """Give back the blocks that are not part of the result."""
+        for address, size in self.blocks.items():
+            self.function._exe._spare.give(address - BLOCK_HEADER, size)

@@ -393,7 +393,7 @@ def test_a_refused_bind_leaves_what_was_bound() -> None:
         del junk
 
 
-@pytest.mark.parametrize("where", ["view_memory", "_free_blocks", "OwnedBlock"])
+@pytest.mark.parametrize("where", ["view_memory", "_Sources", "OwnedBlock"])
 def test_an_interrupt_between_the_lines(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """After Ctrl-C anywhere in a call the next one computes and reports as ever."""
     exe = rl.compile(Three, use_cache=False)
@@ -411,6 +411,28 @@ def test_an_interrupt_between_the_lines(where: str, monkeypatch: pytest.MonkeyPa
         assert main(x, x, x).tolist() == [2] * 4
         with pytest.raises(CheckFailed, match="parameter `z` of `main` is 3, expected n = 4"):
             main(x, x, wrong)
+
+
+def test_memory_of_dropped_results_is_used_again() -> None:
+    exe = rl.compile(Three, use_cache=False)
+    main, spare = exe["main"], exe._spare
+    x = np.ones(1 << 20, "float32")
+    first = main(x, x, x)
+    second = main(x, 2 * x, x)
+    at = {a.__array_interface__["data"][0] for a in (first, second)}
+    assert len(at) == 2 and spare.bytes() == 0
+    del first
+    assert spare.bytes() == x.nbytes
+    third = main(x, 3 * x, x)
+    assert third.__array_interface__["data"][0] in at and spare.bytes() == 0
+    assert (second[0], third[0], third[-1]) == (5, 10, 10)
+    del second, third
+    assert spare.bytes() == x.nbytes  # one call's worth, not two
+    half = main(*[x[: x.size // 2]] * 3)  # fits half as much, and no less
+    assert spare.bytes() == 0 and half.shape == (x.size // 2,) and half[-1] == 2
+    del half
+    quarter = main(*[x[: x.size // 4 - 1]] * 3)
+    assert spare.bytes() == x.nbytes and quarter[-1] == 2
 
 
 def test_bound_arrays_that_are_updated_stay_apart() -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import string
 
 CONTEXT = ("axis", "got", "expected", "callback", "args", "out", "constants", "owned", "publish",
-           "arenas", "packed", "failed", "kernel_failed")  # fmt: skip
+           "arenas", "packed", "failed", "kernel_failed", "spare")  # fmt: skip
 """Names of the context's words. axis, got, expected: details of the failed check. owned: a linked
 list of the blocks allocated during the call. arenas: (address, bytes) per planned storage.
-kernel_failed: zero, or the number of a failure that a kernel met."""
+kernel_failed: zero, or the number of a failure that a kernel met. spare: a linked list of blocks
+that earlier calls allocated and nobody needs any more, or null."""
 TOO_MUCH = 1 << 60
 """Stands for a number of bytes that does not fit in a word: no allocation of it succeeds."""
 BLOCK_HEADER = 64
@@ -66,20 +67,43 @@ done:
 
 _ALLOC = f"""define ptr @relaxlab_alloc(ptr %ctx, i64 %size, i64 %thread, i64 %threads) #0 {{
 {_PUBLISH}
+  %spare = {_WORD["spare"]}
+  %twice = shl i64 %size, 1
+  br label %look
+look:
+  %link = phi ptr [ %spare, %work ], [ %found, %try ]
+  %found = load ptr, ptr %link
+  %end = icmp eq ptr %found, null
+  br i1 %end, label %new, label %try
+try:
+  %bytes = getelementptr i64, ptr %found, i64 1
+  %have = load i64, ptr %bytes
+  %enough = icmp uge i64 %have, %size
+  %close = icmp ule i64 %have, %twice
+  %fits = and i1 %enough, %close
+  br i1 %fits, label %reuse, label %look
+reuse:
+  %rest = load ptr, ptr %found
+  store ptr %rest, ptr %link
+  br label %keep
+new:
   %more = add i64 %size, {127 + BLOCK_HEADER}
   %total = and i64 %more, -64
-  %block = call ptr @aligned_alloc(i64 64, i64 %total)
-  %none = icmp eq ptr %block, null
-  br i1 %none, label %fail, label %keep
+  %fresh = call ptr @aligned_alloc(i64 64, i64 %total)
+  %none = icmp eq ptr %fresh, null
+  br i1 %none, label %fail, label %size_it
 fail:
   store ptr null, ptr %to
   br label %meet
+size_it:
+  %room = getelementptr i64, ptr %fresh, i64 1
+  store i64 %size, ptr %room
+  br label %keep
 keep:
+  %block = phi ptr [ %found, %reuse ], [ %fresh, %size_it ]
   %owned = {_WORD["owned"]}
   %next = load ptr, ptr %owned
   store ptr %next, ptr %block
-  %room = getelementptr i64, ptr %block, i64 1
-  store i64 %size, ptr %room
   store ptr %block, ptr %owned
   %data = getelementptr i8, ptr %block, i64 {BLOCK_HEADER}
   store ptr %data, ptr %to

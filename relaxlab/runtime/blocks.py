@@ -1,0 +1,79 @@
+"""Memory that compiled functions allocate for their results.
+
+A block whose result nobody holds any more is kept for the results of later calls: the system hands
+out large blocks page by page, at a fault each, which takes longer than most kernels take to fill
+them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from relaxlab.codegen.llvm.support import BLOCK_HEADER
+
+LARGE = 1 << 20
+"""Bytes from which on a block is kept; the C library itself recycles smaller ones."""
+
+free = ctypes.CDLL(None).free
+free.argtypes, free.restype = [ctypes.c_void_p], None
+
+
+class SpareBlocks:
+    """The blocks that an executable allocated and got back: at most as many bytes as one call
+    returned. Results may be dropped in any thread and at any time, so nothing here takes a lock;
+    appending to a list and popping from it are atomic."""
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[int, int]] = []
+        self._most = 0
+
+    def expect(self, size: int) -> None:
+        """A call allocated so many bytes."""
+        self._most = max(self._most, size)
+
+    def give(self, block: int, size: int) -> None:
+        """Keep the block, or free it."""
+        if size < LARGE or size + self.bytes() > self._most:
+            free(block)
+        else:
+            self._blocks.append((block, size))
+
+    def bytes(self) -> int:
+        """How many bytes are kept."""
+        return sum(size for _, size in self._blocks)
+
+    def lend(self, context: Any, word: int) -> None:
+        """Make all blocks a linked list that starts in the context's word."""
+        while self._blocks:
+            block, _ = self._blocks.pop()
+            ctypes.c_int64.from_address(block).value = context[word]
+            context[word] = block
+
+    def take_back(self, context: Any, word: int) -> None:
+        """What is left of the list is spare again."""
+        while block := context[word]:
+            context[word], size = (ctypes.c_int64 * 2).from_address(block)
+            self._blocks.append((block, size))
+
+    def __del__(self) -> None:
+        for block, _ in self._blocks:
+            free(block)
+
+
+class OwnedBlock:
+    """The data of a block, as bytes for NumPy; given back with the last array that views it."""
+
+    __slots__ = ("__array_interface__", "_data", "_size", "_spare")
+
+    def __init__(self, data: int, size: int, spare: SpareBlocks) -> None:
+        self._data, self._size, self._spare = data, size, spare
+        self.__array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (data, False),
+            "version": 3,
+        }
+
+    def __del__(self) -> None:
+        self._spare.give(self._data - BLOCK_HEADER, self._size)
