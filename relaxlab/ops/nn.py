@@ -240,11 +240,12 @@ def softmax_compute(x: te.Tensor, axis: int, dtype: str, name: str = "T_softmax"
 
     exps = te.compute(x.shape, exp_element, f"{name}_exp")
     total = reduction(exps, gone, False, te.te_sum, f"{name}_expsum")
-    return te.compute(
-        x.shape,
-        lambda *i: scalar.cast(expr.Div(exps[i], total[_without(i, axis)]), dtype),
-        f"{name}_norm",
-    )
+
+    def share(*i: PrimExpr) -> PrimExpr:
+        reciprocal = expr.Div(expr.const(1, total.dtype), total[_without(i, axis)])
+        return scalar.cast(expr.Mul(exps[i], reciprocal), dtype)  # one division a row
+
+    return te.compute(x.shape, share, f"{name}_norm")
 
 
 def _softmax_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:

@@ -212,7 +212,8 @@ def _float(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
     if cls in (expr.Min, expr.Max):
         name = "minimum" if cls is expr.Min else "maximum"
         args = [(x.ty, x.text or ""), (y.ty, y.text or "")]
-        return Value(x.dtype, b.call(f"llvm.{name}.{mangle(x.dtype)}", x.ty, args))
+        # As in NumPy, NaN wins and the order of zeros of different sign is open.
+        return Value(x.dtype, b.call(f"llvm.{name}.{mangle(x.dtype)}", x.ty, args, math="nsz"))
     if cls is expr.Mod:
         return Value(x.dtype, b.emit(f"frem {x.ty} {x.text}, {y.text}"))
     quotient = binary(b, expr.Div, x, y)

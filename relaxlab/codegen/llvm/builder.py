@@ -157,15 +157,18 @@ class Builder:
         self.allocas.append(f"  {name} = alloca [{count} x {ty}], align {align}")
         return name
 
-    def call(self, symbol: str, ret: str, args: Sequence[tuple[str, str]], attrs: str = "") -> str:
-        """Call a function, declaring it; returns the result's name ("" for void)."""
+    def call(
+        self, symbol: str, ret: str, args: Sequence[tuple[str, str]], attrs: str = "", math: str = ""
+    ) -> str:
+        """Call a function, declaring it; returns the result's name ("" for void). `math`: LLVM's
+        fast-math flags."""
         types = ", ".join(ty for ty, _ in args)
         self.declarations[symbol] = f"declare {ret} @{symbol}({types}) {attrs}".rstrip()
         actual = ", ".join(f"{ty} {text}" for ty, text in args)
         if ret == "void":
             self.raw(f"call void @{symbol}({actual})")
             return ""
-        return self.emit(f"call {ret} @{symbol}({actual})")
+        return self.emit(f"call {math} {ret} @{symbol}({actual})")
 
     @contextmanager
     def when(self, cond: str) -> Generator[None, None, None]:

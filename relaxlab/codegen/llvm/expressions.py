@@ -331,7 +331,8 @@ def _reduce(kind: str) -> Callable[[Scope, expr.Call], Value]:
         prefix = "" if kind == "add" else "f" if is_float(elem) else "u" if is_uint(elem) else "s"
         suffix = "imum" if is_float(elem) else ""
         name = f"llvm.vector.reduce.{prefix}{kind}{suffix}.{mangle(v.dtype)}"
-        return Value(elem, b.call(name, llvm_type(elem), [(v.ty, b.materialise(v))]))
+        math = "nsz" if suffix else ""
+        return Value(elem, b.call(name, llvm_type(elem), [(v.ty, b.materialise(v))], math=math))
 
     return handler
 

@@ -101,6 +101,11 @@ class _Math:
         """Between bounds; NaN becomes a bound (callers put it back)."""
         return self.call("minnum", self.call("maxnum", x, self.num(lo)), self.num(hi))
 
+    def bound(self, x: Value, lo: float, hi: float) -> Value:
+        """Between bounds; NaN stays NaN."""
+        x = self.select(self.op(expr.LT, x, lo), self.num(lo), x)
+        return self.select(self.op(expr.GT, x, hi), self.num(hi), x)
+
     def keep_nan(self, x: Value, y: Value) -> Value:
         nan = self.b.emit(f"fcmp uno {x.ty} {x.text}, {x.text}")
         return self.select(Value(with_lanes("bool", self.lanes), nan), x, y)
@@ -110,25 +115,31 @@ _EXP_POLY = [1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2,
              5.0000001201e-1]  # fmt: skip
 
 
+ROUNDING = 1.5 * 2.0**23
+"""Added to a small number, it leaves the nearest integer in the last bits of the sum."""
+
+
 def _exp(m: _Math, x: Value) -> Value:
-    clamped = m.clamp(x, -87.33654, 88.72283)
-    n = m.call("rint", m.mul(clamped, math.log2(math.e)))
+    clamped = m.bound(x, -87.33654, 88.72283)
+    sum_ = m.fma(clamped, math.log2(math.e), ROUNDING)
+    n = m.sub(sum_, ROUNDING)
     r = m.fma(n, -0.693359375, clamped)
     r = m.fma(n, 2.12194440e-4, r)
-    return _within(m, x, _exp_of_parts(m, r, n), -87.33654, 88.72283)
+    return _within(m, x, _exp_of_parts(m, r, sum_), -87.33654, 88.72283)
 
 
 def _exp2(m: _Math, x: Value) -> Value:
-    clamped = m.clamp(x, -126.0, 128.0)
-    n = m.call("rint", clamped)
-    r = m.mul(m.sub(clamped, n), math.log(2.0))
-    return _within(m, x, _exp_of_parts(m, r, n), -126.0, 128.0)
+    clamped = m.bound(x, -126.0, 127.99999)
+    sum_ = m.add(clamped, ROUNDING)
+    r = m.mul(m.sub(clamped, m.sub(sum_, ROUNDING)), math.log(2.0))
+    return _within(m, x, _exp_of_parts(m, r, sum_), -126.0, 127.99999)
 
 
-def _exp_of_parts(m: _Math, r: Value, n: Value) -> Value:
-    """exp(r) * 2**n for small r."""
+def _exp_of_parts(m: _Math, r: Value, sum_: Value) -> Value:
+    """exp(r) * 2**n for small r and a normal result; the last bits of `sum_` are n, which is added
+    to the exponent."""
     p = m.fma(m.mul(r, r), m.poly(r, _EXP_POLY), m.add(r, 1.0))
-    return _scale(m, p, m.to_int(n))
+    return m.from_bits(m.iop(expr.Add, m.bits(p), m.iop(expr.ShiftLeft, m.bits(sum_), 23)))
 
 
 def _within(m: _Math, x: Value, result: Value, low: float, high: float) -> Value:
@@ -136,16 +147,6 @@ def _within(m: _Math, x: Value, result: Value, low: float, high: float) -> Value
     result = m.select(m.op(expr.LT, x, low), m.num(0.0), result)
     result = m.select(m.op(expr.GT, x, high), m.num(math.inf), result)
     return m.keep_nan(x, result)
-
-
-def _scale(m: _Math, p: Value, n: Value) -> Value:
-    """p * 2**n in two steps, since n may reach 128."""
-    half = m.iop(expr.ShiftRight, n, 1)
-    rest = m.iop(expr.Sub, n, half)
-    for part in (half, rest):
-        bits = m.iop(expr.ShiftLeft, m.iop(expr.Add, part, 127), 23)
-        p = m.mul(p, m.from_bits(bits))
-    return p
 
 
 _LOG_POLY = [7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1,

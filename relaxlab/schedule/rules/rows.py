@@ -112,10 +112,17 @@ def _inside_row(sch: Schedule, name: str, rank: int, target: Target) -> None:
     inner = [loop for loop in spatial[rank:] if constant(extent_of(sch, loop)) != 1]
     if reduce:
         if not inner:
-            reduce_by_lanes(sch, rv, reduce, target.lanes("float32"))
+            reduce_by_lanes(sch, rv, reduce, _partial_sums(sch, reduce[-1], target))
         else:
             sch.reorder(*reduce, inner[-1])
             vectorize_inner(sch, inner[-1], lanes)
         return
     if inner:
         vectorize_inner(sch, inner[-1], lanes)
+
+
+def _partial_sums(sch: Schedule, loop: LoopRV, target: Target) -> int:
+    """Up to four vectors of them, so that additions need not wait for each other."""
+    lanes = target.lanes("float32")
+    extent = constant(extent_of(sch, loop))
+    return lanes * next((n for n in (4, 2) if extent and extent % (n * lanes) == 0), 1)
