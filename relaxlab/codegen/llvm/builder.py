@@ -160,8 +160,8 @@ class Builder:
     def call(
         self, symbol: str, ret: str, args: Sequence[tuple[str, str]], attrs: str = "", math: str = ""
     ) -> str:
-        """Call a function, declaring it; returns the result's name ("" for void). `math`: LLVM's
-        fast-math flags."""
+        """Call a function, declaring it; returns the result's name ("" for void). `math`: flags of
+        floating-point arithmetic."""
         types = ", ".join(ty for ty, _ in args)
         self.declarations[symbol] = f"declare {ret} @{symbol}({types}) {attrs}".rstrip()
         actual = ", ".join(f"{ty} {text}" for ty, text in args)

@@ -44,6 +44,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         return None
     for block in blocks:
         _inside_row(sch, block.name, rank, target)
+    _prefetch_next_row(sch, blocks, rank)
     if rows:
         row = sch.fuse(*rows) if len(rows) > 1 else rows[0]
         if constant(extent_of(sch, row)) != 1:
@@ -119,6 +120,21 @@ def _inside_row(sch: Schedule, name: str, rank: int, target: Target) -> None:
         return
     if inner:
         vectorize_inner(sch, inner[-1], lanes)
+
+
+def _prefetch_next_row(sch: Schedule, blocks: list[Block], rank: int) -> None:
+    """Rows that are read several times are fetched during the last pass over the row before. The
+    hardware's prefetchers stop at the end of a page, and no instruction of the next row starts
+    before the results of this one's reductions are there."""
+    for buffer in sch.func.buffers:
+        readers = [b for b in blocks if any(r.buffer is buffer for r in b.reads)]
+        dims = [constant(d) for d in buffer.shape[rank:]]
+        if len(readers) < 2 or len(dims) != 1 or not is_spatial(readers[-1]):
+            continue
+        *_, vectors, lane = sch.get_loops(sch.get_block(readers[-1].name))
+        count, lanes = constant(extent_of(sch, vectors)), constant(extent_of(sch, lane))
+        if count and lanes and count * lanes == dims[0]:
+            sch.annotate(vectors, "prefetch", (count, (buffer.name,)))
 
 
 def _partial_sums(sch: Schedule, loop: LoopRV, target: Target) -> int:
