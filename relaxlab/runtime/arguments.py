@@ -148,7 +148,9 @@ def _tensor_filler(where: str, tree: TypeTree, at: int, written: bool) -> Filler
         for axis, dim in fixed:
             if shape[axis] != dim:
                 raise ArgumentError(f"{where} has shape {shape}, expected {tree.text}")
-        words[at : at + 1 + ndim] = (address, *shape)
+        words[at] = address
+        for position, dim in enumerate(shape, at + 1):
+            words[position] = dim
         kept.append(value)
 
     return fill
