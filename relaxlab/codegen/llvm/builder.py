@@ -158,7 +158,12 @@ class Builder:
         return name
 
     def call(
-        self, symbol: str, ret: str, args: Sequence[tuple[str, str]], attrs: str = "", math: str = ""
+        self,
+        symbol: str,
+        ret: str,
+        args: Sequence[tuple[str, str]],
+        attrs: str = "",
+        math: str = "",
     ) -> str:
         """Call a function, declaring it; returns the result's name ("" for void). `math`: flags of
         floating-point arithmetic."""

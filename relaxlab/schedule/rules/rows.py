@@ -131,10 +131,12 @@ def _prefetch_next_row(sch: Schedule, blocks: list[Block], rank: int) -> None:
         dims = [constant(d) for d in buffer.shape[rank:]]
         if len(readers) < 2 or len(dims) != 1 or not is_spatial(readers[-1]):
             continue
-        *_, vectors, lane = sch.get_loops(sch.get_block(readers[-1].name))
-        count, lanes = constant(extent_of(sch, vectors)), constant(extent_of(sch, lane))
+        nest = sch.get_loops(sch.get_block(readers[-1].name))[rank:]
+        if len(nest) != 2:
+            continue
+        count, lanes = (constant(extent_of(sch, loop)) for loop in nest)
         if count and lanes and count * lanes == dims[0]:
-            sch.annotate(vectors, "prefetch", (count, (buffer.name,)))
+            sch.annotate(nest[0], "prefetch", (count, (buffer.name,)))
 
 
 def _partial_sums(sch: Schedule, loop: LoopRV, target: Target) -> int:
