@@ -20,7 +20,7 @@ KINDS = {"cpu": "cpu", "llvm": "cpu", "cuda": "cuda", "gpu": "cuda"}
 def device_kind(call: graph.Call) -> str:
     """The kind of target that a call names: `"cuda:0"` is the first GPU. Raises for a device that
     is not known, or not the first of its kind."""
-    name = next(iter(call.attrs.values()))
+    name = attr(call, "device" if call.op == graph.Op("hint_on_device") else "dst_vdevice")
     found = re.fullmatch(r"(\w+)(?::(\d+))?(?::(\w+))?", name) if isinstance(name, str) else None
     if found is None or found[1] not in KINDS:
         known = ", ".join(KINDS)
@@ -31,7 +31,6 @@ def device_kind(call: graph.Call) -> str:
 
 
 def _infer(call: graph.Call, tys: TypesOf) -> Type:
-    attr(call, "device" if call.op == graph.Op("hint_on_device") else "dst_vdevice")
     device_kind(call)
     return tensor_arg(call, tys, 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,22 @@ import pytest
 import relaxlab as rl
 from relaxlab.codegen.llvm.closures import UnsupportedHost
 from relaxlab.passes.lower_shapes import lower_shapes
+from relaxlab.passes.normalize import normalize
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.executable import CheckFailed
 from relaxlab.runtime.export import ExportError, find_compiler
 from relaxlab.runtime.vm import VirtualMachine
-from relaxlab.testing.pass_check import assert_same
-from tests.passes.test_lambda_lifting import CAPTURES, HEAD, HIGHER, NESTED, RECURSIVE, SYMBOLS
+from relaxlab.testing.graph_programs import Programs
+from relaxlab.testing.pass_check import assert_same, random_arguments
+from tests.passes.test_lambda_lifting import (
+    CAPTURES,
+    HEAD,
+    HIGHER,
+    NESTED,
+    RECURSIVE,
+    SYMBOLS,
+    with_local_functions,
+)
 
 COMPOSED = """
     @R.function(private=True)
@@ -244,3 +255,24 @@ def test_exported_programs_have_function_values_too(name: str, tmp_path: Path) -
     assert list(again) == list(exe)
     for args in calls:
         np.testing.assert_array_equal(again["main"](*args), exe["main"](*args))
+
+
+@pytest.mark.parametrize("name", ["higher", "composed"])
+def test_function_values_on_simulated_gpus(name: str) -> None:
+    text, calls = PROGRAMS[name]
+    mod = rl.parse(HEAD + text)
+    exe = rl.compile(mod, "cuda:sm_80")
+    want = rl.interpret(mod, "main", *calls[0])
+    assert_same(exe.simulate("main", *calls[0]), want, "on threads", 1e-5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_programs_with_local_functions(seed: int) -> None:
+    print("seed", seed)
+    start = normalize(Programs(seed).module())
+    exe = rl.compile(with_local_functions(start, random.Random(seed)), use_cache=False, threads=2)
+    rng = np.random.default_rng(seed)
+    for _ in range(2):
+        args = random_arguments(start["main"], rng)
+        want = rl.interpret(start, "main", *args)
+        assert_same(exe["main"](*args), want, f"the result (seed {seed})", 1e-4)
