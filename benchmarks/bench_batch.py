@@ -27,7 +27,7 @@ from benchmarks.rows import BENCH, CORE
 from relaxlab.models.gguf import read_gguf
 from relaxlab.models.loader import NAMED
 
-LATEST = Path(__file__).with_name("results") / "batch_latest.json"
+LATEST = Path(__file__).with_name("results") / "latest-batch.json"
 CONTESTANTS: dict[str, tuple[Path, str, dict[str, Any]]] = {
     "relaxlab q8": (CORE, "RelaxlabBatches", {"activations": "q8"}),
     "relaxlab q8, one by one": (CORE, "RelaxlabOneByOne", {"activations": "q8"}),

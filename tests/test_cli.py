@@ -91,6 +91,18 @@ def test_generate_raw_skips_the_template(capsys):
     assert len(answers[1]["ids"]) <= 2
 
 
+def test_several_prompts_are_answered_together(capsys):
+    prompts = ("--prompt", "What is 3 + 4?", "--prompt", "What is 5 + 2?")
+    assert main([*TINY, *prompts]) == 0
+    want = "> What is 3 + 4?\n3 + 4 = 7.\n\n> What is 5 + 2?\n5 + 2 = 7.\n\n"
+    assert capsys.readouterr() == (want, "")
+    assert main([*TINY, *prompts, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"answers", "tok_s", "peak_rss_mb", "load_s", "compile_s"}
+    assert [a["text"] for a in found["answers"]] == ["3 + 4 = 7.", "5 + 2 = 7."]
+    assert all(a["stopped"] == "stop" and a["prompt_ids"] and a["ids"] for a in found["answers"])
+
+
 def test_generate_reads_standard_input(capsys, monkeypatch):
     import io
 

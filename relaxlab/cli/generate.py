@@ -1,20 +1,26 @@
-"""`relaxlab generate`: continue a prompt."""
+"""`relaxlab generate`: continue a prompt, or several at once."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 from relaxlab.cli.options import sampler_of
 from relaxlab.cli.progress import Progress
+from relaxlab.models.batch import BatchGenerator
 from relaxlab.models.generate import Generation, TextGenerator, peak_rss_mb
 
 
 def run(options: argparse.Namespace) -> int:
-    """Answer `--prompt` on standard output."""
+    """Answer each `--prompt` on standard output."""
     sampler = sampler_of(options)
-    prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
+    prompts = [sys.stdin.read() if p == "-" else p for p in options.prompts]
+    if len(prompts) > 1:
+        return _run_batch(options, prompts)
+    (prompt,) = prompts
     generator = load(options)
     answer = generator.generate(
         prompt,
@@ -34,15 +40,44 @@ def run(options: argparse.Namespace) -> int:
 def load(options: argparse.Namespace) -> TextGenerator:
     """The model that the options name, with progress on the terminal."""
     with Progress() as progress:
-        return TextGenerator.load(
-            options.model,
-            activations=options.activations,
-            kv_dtype=options.kv_dtype,
-            max_context=options.max_context,
-            threads=options.threads,
-            use_cache=not options.no_cache,
-            progress=progress,
-        )
+        return TextGenerator.load(options.model, **_load_options(options), progress=progress)
+
+
+def _load_options(options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "activations": options.activations,
+        "kv_dtype": options.kv_dtype,
+        "max_context": options.max_context,
+        "threads": options.threads,
+        "use_cache": not options.no_cache,
+    }
+
+
+def _run_batch(options: argparse.Namespace, prompts: Sequence[str]) -> int:
+    """Answer all prompts together; each answer stands below its prompt."""
+    with Progress() as progress:
+        batch = BatchGenerator.load(options.model, **_load_options(options), progress=progress)
+    answers = batch.generate(
+        prompts,
+        max_new_tokens=options.max_new_tokens,
+        raw=options.raw,
+        samplers=[sampler_of(options) for _ in prompts],
+    )
+    speed = sum(len(a.ids) for a in answers) / batch.seconds
+    if options.json:
+        found = [
+            {"prompt_ids": a.prompt_ids, "ids": a.ids, "text": a.text, "stopped": a.stopped}
+            for a in answers
+        ]
+        times = {"load_s": batch.times.load_s, "compile_s": batch.times.compile_s}
+        report = {"answers": found, "tok_s": speed, "peak_rss_mb": peak_rss_mb()}
+        print(json.dumps(report | times))
+        return 0
+    for prompt, answer in zip(prompts, answers, strict=True):
+        print(f"> {prompt}\n{answer.text}\n")
+    if sys.stderr.isatty():
+        print(f"[{len(answers)} answers, {speed:.0f} tokens/s together]", file=sys.stderr)
+    return 0
 
 
 def show_text(piece: str) -> None:

@@ -45,7 +45,10 @@ def _lazy(name: str) -> Callable[[argparse.Namespace], int]:
 
 def _generate(parser: argparse.ArgumentParser) -> None:
     _model(parser)
-    parser.add_argument("--prompt", required=True, metavar="TEXT", help="- reads standard input")
+    parser.add_argument(
+        "--prompt", required=True, action="append", metavar="TEXT", dest="prompts",
+        help="- reads standard input; several --prompt are answered together, as one batch",
+    )  # fmt: skip
     parser.add_argument("--raw", action="store_true", help="continue the text: no chat template")
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     _sampling(parser)

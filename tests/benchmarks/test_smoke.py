@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import accuracy, bench_llm, report
+from benchmarks import accuracy, bench_batch, bench_llm, report
 from benchmarks.process import Worker, WorkerFailed
 from benchmarks.rows import ROWS, Row, Work, dequantised
 from relaxlab.models import tiny
@@ -39,6 +39,20 @@ def test_a_quick_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert found["accuracy"]["greedy"]["clear_equal"] == found["accuracy"]["greedy"]["clear"]
     assert report.ratio(result, names[0], "decode_tok_s") is None  # nobody to compare with
     assert result["limits"]["rounds"][0]["relaxlab_large_pages_prefetch"] > 0
+
+
+@pytest.mark.slow
+def test_a_quick_run_of_batches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "batch.json"
+    names = ["relaxlab q8", "relaxlab q8, one by one"]
+    arguments = ["--quick", "--model", "tiny", "--output", str(output), "--only", *names]
+    assert bench_batch.main(arguments) == 0
+    result, shown = json.loads(output.read_text("utf-8")), capsys.readouterr().out
+    for name in names:
+        assert name in shown
+        turns = result["contestants"][name]["turns"]
+        assert set(turns) == {"1", "3"}
+        assert all(t["decode_tok_s"] > 0 < t["prefill_tok_s"] for (t,) in turns.values())
 
 
 def test_a_missing_interpreter_is_named(tmp_path: Path) -> None:
