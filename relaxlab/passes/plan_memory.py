@@ -2,7 +2,8 @@
 
 Sizes are symbolic. Each is a constant times a product of symbolic factors, and tensors with the
 same factors are packed by their constants: one set of offsets is right for every value of the
-symbols. Where all symbols have declared upper bounds, sizes are constants and all tensors share.
+symbols. Constants too small to be aligned are packed apart from the others. Where all symbols have
+declared upper bounds, sizes are constants and all tensors share.
 """
 
 from __future__ import annotations
