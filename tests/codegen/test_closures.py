@@ -276,3 +276,19 @@ def test_random_programs_with_local_functions(seed: int) -> None:
         args = random_arguments(start["main"], rng)
         want = rl.interpret(start, "main", *args)
         assert_same(exe["main"](*args), want, f"the result (seed {seed})", 1e-4)
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_recursion_of_function_values_ends_in_an_error(exported: bool, tmp_path: Path) -> None:
+    text, calls = PROGRAMS["folded"]
+    exe = rl.compile(rl.parse(HEAD + text), use_cache=False, threads=2)
+    if exported:
+        try:
+            exe.export(tmp_path / "model.so")
+        except ExportError as error:
+            pytest.skip(str(error))
+        exe = rl.load(tmp_path / "model.so", threads=2)
+    x = calls[0][0]
+    with pytest.raises((CheckFailed, MemoryError), match="too deeply"):
+        exe["main"](x, np.asarray(10**7, "int64"))
+    np.testing.assert_allclose(exe["main"](x, np.asarray(0, "int64")), np.exp(x), rtol=1e-6)

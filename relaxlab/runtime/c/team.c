@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { LOOKS = 1000 };
+enum { LOOKS = 1000, STACK = 8 << 20 }; /* programs stop their own recursion at 2 MB */
 
 /* A number that is waited for, and how many threads sleep until it changes. */
 struct signal {
@@ -112,15 +112,19 @@ static struct team *assemble(int count) {
     int processors = sched_getaffinity(0, sizeof set, &set) ? count : CPU_COUNT(&set);
     t->looks = count <= processors ? LOOKS : 0;
     t->process = getpid();
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK);
     for (t->count = 1; t->count < count; t->count++) {
         struct worker *w = malloc(sizeof *w);
         if (!w) break;
         *w = (struct worker){t, t->count, 0};
-        if (pthread_create(&t->workers[t->count], NULL, work, w)) {
+        if (pthread_create(&t->workers[t->count], &attributes, work, w)) {
             free(w);
             break;
         }
     }
+    pthread_attr_destroy(&attributes);
     return t;
 }
 
