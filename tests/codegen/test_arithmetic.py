@@ -164,6 +164,24 @@ def test_divisions_by_zero_are_reported(name: str) -> None:
         assert kernels.kernels[f"{name}_{dtype}_1"].failures == ("integer division by zero",)
 
 
+def divided_by(make: Callable[[PrimExpr], PrimExpr], kind: loops.ForKind) -> Kernels:
+    """C[i] = A[i] // make(i) over 16 elements."""
+    a, c = (loops.Buffer(name, (expr.const(LANES),), "int64") for name in "AC")
+    i = expr.Var("i")
+    store = loops.BufferStore(c, expr.FloorDiv(loops.BufferLoad(a, (i,)), make(i)), (i,))
+    body = loops.For(i, expr.const(0), expr.const(LANES), kind, store)
+    return Kernels(Module.of({"divide": loops.PrimFunc((a, c), body)}))
+
+
+@pytest.mark.parametrize("kind", ["serial", "parallel", "vectorized"])
+def test_divisions_by_loop_variables_are_reported(kind: loops.ForKind) -> None:
+    arrays = [np.arange(LANES), np.zeros(LANES, "int64")]
+    assert divided_by(lambda i: i, kind)("divide", arrays) == 1
+    assert divided_by(lambda i: i - 7, kind)("divide", arrays) == 1
+    _, quotients = divided_by(lambda i: i + 1, kind).agree("divide", arrays)
+    assert not quotients.any()
+
+
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint32"])
 def test_divisions_by_constants(dtype: str) -> None:
     divisors = [1, 2, 3, 7, 8, 100] + ([] if dtype[0] == "u" else [-1, -2, -3, -8])

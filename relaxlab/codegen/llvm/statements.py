@@ -213,6 +213,7 @@ def _assert(s: Scope, test: Value, message: str) -> None:
 
 def _vectorized(s: Scope, loop: loops.For) -> None:
     extent = loop.extent
+    s.loop_vars.add(loop.loop_var)
     if not isinstance(extent, expr.IntImm):
         raise CodegenError(
             f"vectorized loop {loop.loop_var.name!r} of {s.function!r} has extent {extent}; "
@@ -240,6 +241,7 @@ def _serial(
     emit_body: Callable[[loops.Stmt], None],
 ) -> None:
     b = s.builder
+    s.loop_vars.add(loop.loop_var)
     what = f"a bound of the loop over {loop.loop_var.name!r}"
     start, extent = require_scalar(start, what, s), require_scalar(extent, what, s)
     count = extent.const
@@ -259,6 +261,7 @@ def _counted(
 ) -> None:
     """for (var = low; var < high; ++var)"""
     b = s.builder
+    s.loop_vars.add(var)
     begin, body, done = b.label("loop"), b.label("body"), b.label("done")
     lt, ht = b.materialise(low), b.materialise(high)
     previous = b.block
