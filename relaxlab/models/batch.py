@@ -303,18 +303,19 @@ class BatchGenerator:
             return False
         start = time.perf_counter()
         batch = self._with_room()
+        drawn: list[tuple[Request, str]] = []
+        done = 0
         try:
-            logits = self._logits(batch)
-        except BaseException:  # what was to be written is not there
-            for part in batch:
+            for part, row in zip(batch, self._logits(batch), strict=True):
+                if not part.request.pending:
+                    drawn.append((part.request, part.request.draw(row, self.max_context)))
+                done += 1
+        except BaseException:  # what was to be written is not there, or its logits are lost
+            for part in batch[done:]:
                 part.request.sequence.truncate(part.before)
             raise
-        drawn = [
-            (part.request, part.request.draw(row, self.max_context))
-            for part, row in zip(batch, logits, strict=True)
-            if not part.request.pending
-        ]
-        self.active = [r for r in self.active if r.stopped is None]
+        finally:
+            self.active = [r for r in self.active if r.stopped is None]
         self.rows += sum(len(part.ids) for part in batch)
         self.seconds += time.perf_counter() - start
         for request, piece in drawn:

@@ -231,6 +231,26 @@ def test_an_interrupted_step_can_be_repeated(batch, alone, rng, monkeypatch):
         check(alone, request, sampler)
 
 
+def test_a_sampler_that_fails_costs_nobody_anything(batch, alone, rng):
+    class Failing(Recorder):
+        fails = True
+
+        def __call__(self, logits: np.ndarray) -> int:
+            if len(self.rows) == 2 and self.fails:
+                self.fails = False
+                raise ZeroDivisionError
+            return super().__call__(logits)
+
+    samplers = [Recorder(), Failing(), Recorder()]
+    requests = [batch.submit(some_ids(rng, 20), sampler=s, max_new_tokens=6) for s in samplers]
+    with pytest.raises(ZeroDivisionError):
+        run(batch)
+    assert [len(r.ids) for r in requests] == [3, 2, 2]
+    run(batch)
+    for request, sampler in zip(requests, samplers, strict=True):
+        check(alone, request, sampler)
+
+
 def test_bad_input(batch):
     with pytest.raises(PromptError, match="empty"):
         batch.submit([])
