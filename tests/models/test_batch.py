@@ -339,3 +339,14 @@ def test_against_left_padded_generation_by_transformers(tmp_path, rng):
         assert request.ids == answers["ids"][i].tolist()
         want = answers["logits"][i]
         assert np.abs(np.array(sampler.rows) - want).max() <= 1e-5 * np.abs(want).max()
+
+
+@pytest.mark.slow
+def test_smollm2(smollm2, rng):
+    batch = BatchGenerator.load(smollm2.path, pages=32, max_context=256)
+    alone = TextGenerator.load(smollm2.path, max_context=256)
+    prompts = ["Why is the sky blue?", "Hi", rng.integers(3, 49000, 70).tolist()]
+    samplers = [Recorder() for _ in prompts]
+    answers = batch.generate(prompts, max_new_tokens=8, samplers=samplers)
+    for request, sampler in zip(answers, samplers, strict=True):
+        check(alone, request, sampler)
