@@ -319,7 +319,8 @@ def test_check_differs(script, capsys, monkeypatch):
     monkeypatch.setattr("relaxlab.passes.fuse_tir.merge_calls", lambda fn, mod: mod["double"])
     assert main(["check", str(script), "--runs", "1"]) == 1
     out = capsys.readouterr().out
-    assert "`main` goes wrong in pass 17, fuse_tir\n  rewrite   fused_double_exp: " in out
+    assert out.startswith("`main` goes wrong in pass ")
+    assert ", fuse_tir\n  rewrite   fused_double_exp: " in out
 
 
 def test_check_refuses(tmp_path, capsys):

@@ -91,12 +91,13 @@ class CheckInfo:
 
 @dataclass(frozen=True, slots=True)
 class PackedInfo:
-    """A call out of the program: the function, the arguments' types (a string stands for itself),
-    and the result's type."""
+    """A call out of the program: the function, the argument types (or the argument itself, where
+    it is a string), the result's type, and how messages name the result."""
 
     function: str
     args: tuple[TypeTree | str, ...]
     result: TypeTree | None
+    place: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,4 +198,4 @@ def _function(data: dict[str, Any]) -> FunctionInfo:
 def _packed(data: dict[str, Any]) -> PackedInfo:
     args = tuple(a if isinstance(a, str) else TypeTree.from_json(a) for a in data["args"])
     result = None if data["result"] is None else TypeTree.from_json(data["result"])
-    return PackedInfo(data["function"], args, result)
+    return PackedInfo(data["function"], args, result, data["place"])

@@ -164,4 +164,5 @@ def _packed_info(f: host.HostFunction, call: host.CallPacked) -> PackedInfo:
         else tree(a)
         for a in call.args
     )  # fmt: skip
-    return PackedInfo(call.function, args, None if call.dst is None else tree(call.dst))
+    result = None if call.dst is None else tree(call.dst)
+    return PackedInfo(call.function, args, result, call.place(f))

@@ -21,7 +21,7 @@ from relaxlab.ops.define import (
     tensor_arg,
     tensor_tuple_arg,
 )
-from relaxlab.ops.index import wrapped_index
+from relaxlab.ops.index import places_in, wrapped_index
 from relaxlab.ops.shapes import (
     Shape,
     broadcast_index,
@@ -90,12 +90,13 @@ def _gather_emit(call: graph.Call, out: TensorType, x: te.Tensor, at: te.Tensor)
 
 def _gather(data: Array, indices: Array, batch_dims: int = 0) -> Array:
     lead = np.indices(indices.shape[:-1])[:batch_dims]
-    named = np.moveaxis(indices.astype(np.int64), -1, 0)
+    extents = data.shape[batch_dims:]
+    named = [places_in(a, n) for a, n in zip(np.moveaxis(indices, -1, 0), extents, strict=False)]
     return np.asarray(data[(*lead, *named)])
 
 
 # indices: (batch…, points…, depth); the last dimension names a place in the dimensions of data
-# after the batch. Negative places count from the end.
+# after the batch. Negative places count from the end; outside of the data the nearest is read.
 define(
     "gather_nd",
     params("data indices", batch_dims=0),
@@ -156,10 +157,15 @@ def _index_emit(
     return te.compute(out.shape, element, "T_index_tensor")
 
 
+def _index(data: Array, indices: tuple[Array, ...]) -> Array:
+    places = (places_in(a, n) for a, n in zip(indices, data.shape, strict=False))
+    return np.asarray(data[tuple(places)])
+
+
 define(
     "index_tensor",
     params("data indices"),
     _index_infer,
     emit=_index_emit,
-    reference=lambda data, indices: np.asarray(data[tuple(a.astype(np.int64) for a in indices)]),
+    reference=_index,
 )

@@ -314,9 +314,16 @@ def nearest(index: PrimExpr, extent: PrimExpr, limit: PrimExpr) -> PrimExpr:
     return expr.binary(expr.Min, index, limit - 1)
 
 
+def places_in(indices: Array, extent: int) -> Array:
+    """What `wrapped_index` makes of an array of indices."""
+    at = indices.astype(np.int64)
+    return np.clip(np.where(at < 0, at + extent, at), 0, max(extent - 1, 0))
+
+
 def _gather_elements(data: Array, indices: Array, axis: int = 0) -> Array:
-    places = list(np.indices(indices.shape))
-    places[axis] = indices.astype(np.int64)
+    places = [np.minimum(i, d - 1) for i, d in zip(np.indices(indices.shape), data.shape,
+                                                   strict=True)]  # fmt: skip
+    places[axis] = places_in(indices, data.shape[axis])
     return data[tuple(places)]
 
 

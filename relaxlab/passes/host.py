@@ -233,6 +233,14 @@ class CallPacked:
     dst: Value | None
     overwrites: tuple[int, ...] = ()
 
+    def place(self, function: HostFunction) -> str:
+        """How messages name what is computed, in the function with the call."""
+        if self.dst is None:
+            return f"the outputs of `{self.function}` in `{function.name}`"
+        first = next(leaves(self.dst), None)
+        name = self.function if first is None else function.registers[first].name
+        return f"`{name}` in `{function.name}`"
+
 
 @dataclass(frozen=True, slots=True)
 class CallFunction:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.codegen.artifact import FunctionInfo, TypeTree
+from relaxlab.codegen.artifact import TypeTree
 from relaxlab.ir.dtypes import bits_of, is_float, is_int, is_uint, numpy_dtype
 
 Words = Any  # a ctypes array of int64
@@ -63,22 +63,26 @@ def _is_signed(dtype: str) -> bool:
     return is_int(dtype) and not is_uint(dtype)
 
 
-def make_filler(info: FunctionInfo, param: str, tree: TypeTree, at: int, leaf: int) -> Filler:
-    """A function that checks one argument and writes its words from position `at` on.
+def make_filler(
+    name: str, says: Callable[[str], str], tree: TypeTree, at: int, leaf: int,
+    written: tuple[int, ...],
+) -> Filler:  # fmt: skip
+    """A function that checks one value and writes its words from position `at` on. Messages call
+    it, or its field number 1, what `says` makes of `name` or `name[1]`.
 
     It appends the arrays it took to its third argument, which keeps them alive. `leaf` is the
-    number of the parameter's first leaf.
+    number of the value's first leaf, `written` those that must be writable.
     """
-    where = f"argument `{param}` of `{info.name}`"
+    where = says(name)
     if tree.kind == "tensor":
-        return _tensor_filler(where, tree, at, leaf in info.written)
+        return _tensor_filler(where, tree, at, leaf in written)
     if tree.kind == "shape":
         return _shape_filler(where, tree, at)
     if tree.kind == "scalar":
         return _scalar_filler(where, tree, at)
     fillers: list[Filler] = []
     for i, field in enumerate(tree.fields):
-        fillers.append(make_filler(info, f"{param}[{i}]", field, at, leaf))
+        fillers.append(make_filler(f"{name}[{i}]", says, field, at, leaf, written))
         at += count_words(field)
         leaf += count_leaves(field)
 

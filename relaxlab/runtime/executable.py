@@ -27,6 +27,7 @@ from relaxlab.runtime.arguments import (
     view_memory,
     word_to_scalar,
 )
+from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.blas import GEMM, load_blas
 from relaxlab.runtime.blocks import OwnedBlock, SpareBlocks, free
 from relaxlab.runtime.openmp import default_threads, load_openmp, threads_are_lost
@@ -166,10 +167,13 @@ class Executable:
             else:
                 args.append(_read(arg, table, at))
                 at += count_words(arg)
-        result = get_func(info.function)(*args)
+        try:
+            result = get_func(info.function)(*args)
+        except ExecutionError as error:
+            raise CheckFailed(f"computing {info.place}: {error}") from error
         if info.result is not None:
-            function = FunctionInfo(info.function, "", (), info.result, (), 0, 0)
-            make_filler(function, "result", info.result, at, 0)(result, table, self._live)
+            says = f"{{}} of `{info.function}`, {info.place},".format
+            make_filler("the result", says, info.result, at, 0, ())(result, table, self._live)
 
 
 def _frozen(constant: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -221,7 +225,8 @@ class NativeFunction:
         self._fillers = list[Any]()
         at = leaf = 0
         for name, tree in info.params:
-            self._fillers.append(make_filler(info, name, tree, at, leaf))
+            says = f"argument `{{}}` of `{info.name}`".format
+            self._fillers.append(make_filler(name, says, tree, at, leaf, info.written))
             at += count_words(tree)
             leaf += count_leaves(tree)
         self._open = len(self._fillers)

@@ -124,8 +124,9 @@ class _Frame:
         bounds: Mapping[str, int] = fn.attrs.get("tir_var_upper_bound", {})
         for symbol, value in self.symbols.values.items():
             if value > bounds.get(symbol.name, value):
+                origin = self.symbols.origins.get(symbol, "in the shapes")
                 raise ExecutionError(
-                    f"`{symbol}` is {value}, above its declared upper bound {bounds[symbol.name]}"
+                    f"{symbol} ({origin}) may be at most {bounds[symbol.name]} (it is {value})"
                 )
         for p, a in zip(fn.params, args, strict=True):
             claim = p.ty if isinstance(p.ty, FuncType) else None
@@ -256,7 +257,7 @@ class _Frame:
         result = () if result is None else _plain(result)  # a function that returns nothing
         if e.ty_args:
             claim = e.ty_args[0] if len(e.ty_args) == 1 else TupleType(e.ty_args)
-            self.verify(result, claim, f"the result of {_name(e.op)}")
+            self.verify(result, claim, f"the result of {_callee(e)}")
         return result
 
     def operator(self, e: graph.Call, name: str) -> Any:
@@ -334,6 +335,12 @@ def _may_share(value: Array, args: Any) -> bool:
     if isinstance(args, list | tuple):
         return any(_may_share(value, a) for a in args)  # type: ignore[reportUnknownVariableType]
     return isinstance(args, np.ndarray) and np.may_share_memory(value, args)
+
+
+def _callee(e: graph.Call) -> str:
+    """How a message names what is called."""
+    through = isinstance(e.op, graph.Op) and e.op.name.startswith(("call_", "invoke_"))
+    return _name(e.args[0] if through else e.op)
 
 
 def _name(e: graph.Expr) -> str:

@@ -8,16 +8,22 @@ from typing import Any
 
 from relaxlab.ir.op_table import op_row
 from relaxlab.runtime import blas
+from relaxlab.runtime.arrays import ExecutionError
 
 PackedFunc = Callable[..., Any]
 
 
 def run_operator(op: str, attrs: str, *args: Any) -> Any:
-    """Run an operator that has no loops by its NumPy reference; `attrs` is a JSON object."""
+    """Run an operator that has no loops by its NumPy reference; `attrs` is a JSON object. Raises
+    ExecutionError naming the operator."""
     reference = op_row(op).reference
     if reference is None:
         raise TypeError(f"R.{op} has no reference to run")
-    return reference(*args, **{k: _tuples(v) for k, v in json.loads(attrs).items()})
+    given = {k: _tuples(v) for k, v in json.loads(attrs).items()}
+    try:
+        return reference(*args, **given)
+    except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
+        raise ExecutionError(f"R.{op}: {error}") from error
 
 
 def _tuples(value: Any) -> Any:

@@ -228,7 +228,10 @@ class VirtualMachine:
         arguments."""
         mine = [_packed_arg(frame, a) for a in call.args]
         theirs = [_map_arrays(a, self.memory.array, self.memory.to_host) for a in mine]
-        result = get_func(call.function)(*theirs)
+        try:
+            result = get_func(call.function)(*theirs)
+        except ExecutionError as error:
+            raise ExecutionError(f"computing {call.place(frame.function)}: {error}") from error
         if call.dst is not None:
             self._packed_result(frame, call, call.dst, result)
             return
@@ -239,13 +242,18 @@ class VirtualMachine:
     def _packed_result(
         self, frame: Frame, call: host.CallPacked, dst: host.Value, result: Any
     ) -> None:
-        where = f"the result of `{call.function}`, called in `{frame.function.name}`,"
+        where = f"the result of `{call.function}`, {call.place(frame.function)},"
         if isinstance(dst, tuple):
             _check_tuple(result, len(dst), where)
             for d, field in zip(dst, result, strict=True):
                 self._packed_result(frame, call, d, field)
-        elif isinstance(frame.function.registers[dst].ty, types.TensorType):
+        elif isinstance(ty := frame.function.registers[dst].ty, types.TensorType):
             array = np.asarray(result, order="C")
+            if ty.dtype not in (None, dtype_name(array)):
+                got = dtype_name(array)
+                raise ExecutionError(f"{where} has dtype {got}, expected {ty.dtype}")
+            if ty.ndim not in (-1, array.ndim):
+                raise ExecutionError(f"{where} has rank {array.ndim}, expected {ty.ndim}")
             frame.registers[dst] = self.memory.tensor(array, where, False)
         else:
             frame.registers[dst] = _map_arrays(result, np.ndarray, self.memory.constant)

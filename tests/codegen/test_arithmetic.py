@@ -18,7 +18,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, rewrite
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.interpreter import interpret_prim_func
-from tests.codegen.kernels import Kernels
+from tests.codegen.kernels import Kernels, parse_kernels
 
 INTS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
@@ -423,3 +423,44 @@ def test_random_expressions(first: int) -> None:
         assert not failed, f"seed {name} fails natively only"
         for a, b in zip(mine, theirs, strict=True):
             np.testing.assert_array_equal(a, b, err_msg=f"seed {name}")
+
+
+@pytest.mark.parametrize("index", ["vj % p", "vj // vi", "(vj + p) // (vi * p)"])
+def test_index_divisors_that_are_zero_are_reported(index: str) -> None:
+    mod = parse_kernels(f"""
+    def f(a: T.handle, p_: T.handle, b: T.handle):
+        n = T.int64()
+        p = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        P = T.match_buffer(p_, (p,), "float32")
+        B = T.match_buffer(b, (2, n), "float32")
+        for i, j in T.grid(2, n):
+            with T.block("b"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[T.min({index}, n - 1)]
+    """)
+    kernels = Kernels(mod)
+    a, b = np.ones(5, "float32"), np.zeros((2, 5), "float32")
+    assert kernels.kernels["f"].failures == ("integer division by zero",)
+    assert kernels("f", [a, np.ones(0, "float32"), b], n=5, p=0) == 1
+    with pytest.raises(ExecutionError, match="division by zero"):
+        interpret_prim_func(mod["f"], [a, np.ones(0, "float32"), b])
+
+
+@pytest.mark.parametrize("index", ["vj // n", "vj % n", "(vi * n + vj) // n", "vj // (vi + 1)"])
+def test_index_divisors_that_loops_prove_positive_need_no_check(index: str) -> None:
+    mod = parse_kernels(f"""
+    def f(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (2, n), "float32")
+        for i, j in T.grid(2, n):
+            with T.block("b"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[T.min({index}, n - 1)]
+    """)
+    kernels = Kernels(mod)
+    assert kernels.kernels["f"].failures == ()
+    for size in (0, 5):
+        a = np.arange(size, dtype="float32")
+        kernels.agree("f", [a, np.zeros((2, size), "float32")], n=size)

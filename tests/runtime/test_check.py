@@ -11,6 +11,7 @@ from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.check import CheckError
 from relaxlab.runtime.packed import register_func
 from relaxlab.testing.graph_programs import Programs
+from relaxlab.testing.mixed_programs import mixed_program
 
 HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n"
 
@@ -88,6 +89,13 @@ def test_random_programs(seed):
     assert report.ok, report
 
 
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+@pytest.mark.parametrize("seed", range(3))
+def test_mixed_random_programs(seed, target):
+    report = rl.check(mixed_program(seed), "main", seed=seed, runs=1, target=target)
+    assert report.ok, f"seed {seed}: {report}"
+
+
 def test_both_public_functions_are_checked():
     report = rl.check(rl.parse(EVERYTHING), runs=1, seed=5)
     assert report.functions == ("main", "other")
@@ -106,10 +114,10 @@ class M:
         return y
 '''
     bound = bind_params.with_options(function="main", params={"w": np.eye(4, dtype="float32")})
-    report = rl.check(rl.parse(text), pipeline=cpu_pipeline().after("check_inplace_calls", bound))
+    report = rl.check(rl.parse(text), pipeline=cpu_pipeline().after("normalize", bound))
     assert report.ok
     assert report.left_out == (
-        "`main` is not compared across pass 4, bind_params: it changes the parameters",
+        "`main` is not compared across pass 2, bind_params: it changes the parameters",
     )
 
 

@@ -33,9 +33,10 @@ class UnsupportedHost(Exception):
 
 
 def words_of_type(ty: types.Type) -> int:
-    """Words that a value of this type takes. Raises UnsupportedHost for one of unknown rank."""
+    """Words that a value of this type takes. Raises UnsupportedHost for a tensor or shape of
+    unknown rank or dtype."""
     match ty:
-        case types.TensorType(ndim=ndim) if ndim >= 0:
+        case types.TensorType(_, str(), ndim) if ndim >= 0:
             return 1 + ndim
         case types.ShapeType(ndim=ndim) if ndim >= 0:
             return ndim

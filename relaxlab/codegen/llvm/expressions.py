@@ -16,9 +16,9 @@ from relaxlab.codegen.llvm.builder import (
     mangle,
 )
 from relaxlab.codegen.llvm.vector_math import FLOAT32_FUNCTIONS, float32_function, per_lane
+from relaxlab.codegen.positive import is_positive
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import element_of, is_float, is_int, is_uint, lanes_of, with_lanes
-from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.tile_intrinsics import TILE_SCOPE
 
 
@@ -33,18 +33,20 @@ class Scope:
     `fail_when(i1, message)` emits the report of a failure that happens when the bit is set, and
     returns the failure's number; execution goes on. `leave` is where a thread goes that cannot go
     on with its work, `left` whether it ever does. Under a `speculative` mask all lanes may be off.
-    `in_vector`: inside a vectorized loop.
+    `in_vector`: inside a vectorized loop. `sizes` are variables that are not negative, `positive`
+    what is known to be above zero here.
     """
 
     builder: Builder
     function: str
     fail_when: Callable[[str, str], int]
     values: dict[expr.Var, Value] = field(default_factory=lambda: dict[expr.Var, Value]())
-    loop_vars: set[expr.Var] = field(default_factory=lambda: set[expr.Var]())
     memory: dict[loops.Buffer, Memory] = field(default_factory=lambda: dict[loops.Buffer, Memory]())
     mask: Value | None = None
     speculative: bool = False
     in_vector: bool = False
+    sizes: frozenset[expr.Var] = frozenset()
+    positive: frozenset[expr.PrimExpr] = frozenset()
     leave: str = ""
     left: bool = False
 
@@ -62,8 +64,8 @@ def emit_expr(s: Scope, e: expr.PrimExpr) -> Value:
         case expr.FloatImm(value, dtype):
             return float_value(value, dtype)
         case expr.Div(x, y) | expr.Mod(x, y) | expr.FloorDiv(x, y) | expr.FloorMod(x, y):
-            varies = any(v in s.loop_vars for v in symbols_in(y))
-            return _divide(s, type(e), emit_expr(s, x), emit_expr(s, y), varies)
+            checked = is_positive(y, s.positive, s.sizes)
+            return _divide(s, type(e), emit_expr(s, x), emit_expr(s, y), checked)
         case expr.BinaryOp(x, y):
             return binary(b, type(e), emit_expr(s, x), emit_expr(s, y))
         case loops.BufferLoad(buffer, indices):
@@ -136,10 +138,10 @@ def any_lane(b: Builder, mask: Value) -> str:
     return b.emit(f"icmp ne i{mask.lanes} {bits}, 0")
 
 
-def _divide(s: Scope, cls: type[expr.BinaryOp], x: Value, y: Value, varies: bool) -> Value:
-    """Integer division that cannot trap: a zero divisor is reported, and the smallest integer by -1
-    wraps. Index arithmetic divides by sizes (`varies` tells loop variables), inside loops that are
-    empty when a size is zero; there only the trap is avoided."""
+def _divide(s: Scope, cls: type[expr.BinaryOp], x: Value, y: Value, checked: bool) -> Value:
+    """Integer division that cannot trap: a divisor of zero is reported, and the smallest integer
+    by -1 wraps. Index arithmetic mostly divides by sizes, inside loops that are empty when a size
+    is zero (`checked`): there only the trap is avoided, where LLVM moves the division out."""
     b, elem = s.builder, element_of(y.dtype)
     known: list[float] = [] if y.const is None else [y.const]
     if y.offsets is not None and y.base is not None and y.base.const is not None:
@@ -147,7 +149,7 @@ def _divide(s: Scope, cls: type[expr.BinaryOp], x: Value, y: Value, varies: bool
     if is_float(y.dtype) or (known and 0 not in known):
         return binary(b, cls, x, y)
     zero = binary(b, expr.EQ, y, int_value(0, elem))
-    if varies or not y.index:
+    if not checked:
         bad = zero if s.mask is None else binary(b, expr.And, zero, s.mask)
         s.fail_when(any_lane(b, bad), "integer division by zero")
     negative = None

@@ -50,6 +50,7 @@ def emit_kernel(func: loops.PrimFunc, name: str, declarations: dict[str, str]) -
     params: list[str] = []
     symbols = kernel_symbols(func)
     sizes = _sizes(func)
+    s.sizes = frozenset(sizes)
     for var in symbols:
         text, size = f"%{_safe(var.name)}.{len(params)}", var in sizes
         s.values[var] = Value(var.dtype, text, nonneg=size, index=size)

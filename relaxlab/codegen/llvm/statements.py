@@ -22,6 +22,7 @@ from relaxlab.codegen.llvm.expressions import (
     memory_of,
     require_scalar,
 )
+from relaxlab.codegen.positive import is_positive, is_size, positive_factors
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bits_of
 from relaxlab.ir.node import walk
@@ -148,7 +149,8 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     low = binary(b, expr.FloorDiv, binary(b, expr.Mul, extent, thread), threads)
     high = binary(b, expr.FloorDiv, binary(b, expr.Mul, extent, after), threads)
     low, high = binary(b, expr.Add, start, low), binary(b, expr.Add, start, high)
-    _counted(s, loop.loop_var, low, high, lambda: emit_stmt(s, loop.body))
+    with _inside(s, loop):
+        _counted(s, loop.loop_var, low, high, lambda: emit_stmt(s, loop.body))
 
 
 def emit_stmt(s: Scope, stmt: loops.Stmt) -> None:
@@ -211,9 +213,21 @@ def _assert(s: Scope, test: Value, message: str) -> None:
     s.left = True
 
 
+@contextmanager
+def _inside(s: Scope, loop: loops.For) -> Generator[None, None, None]:
+    """The body of a loop: if it runs, the extent is above zero."""
+    outer = s.positive, s.sizes
+    s.positive |= positive_factors(loop.extent)
+    if is_positive(loop.min, s.positive, s.sizes):
+        s.positive |= {loop.loop_var}
+    if is_size(loop.min, s.positive, s.sizes):
+        s.sizes |= {loop.loop_var}
+    yield
+    s.positive, s.sizes = outer
+
+
 def _vectorized(s: Scope, loop: loops.For) -> None:
     extent = loop.extent
-    s.loop_vars.add(loop.loop_var)
     if not isinstance(extent, expr.IntImm):
         raise CodegenError(
             f"vectorized loop {loop.loop_var.name!r} of {s.function!r} has extent {extent}; "
@@ -241,7 +255,6 @@ def _serial(
     emit_body: Callable[[loops.Stmt], None],
 ) -> None:
     b = s.builder
-    s.loop_vars.add(loop.loop_var)
     what = f"a bound of the loop over {loop.loop_var.name!r}"
     start, extent = require_scalar(start, what, s), require_scalar(extent, what, s)
     count = extent.const
@@ -253,7 +266,8 @@ def _serial(
                 emit_body(loop.body)
             return
     high = binary(b, expr.Add, start, extent)
-    _counted(s, loop.loop_var, start, high, lambda: emit_body(loop.body))
+    with _inside(s, loop):
+        _counted(s, loop.loop_var, start, high, lambda: emit_body(loop.body))
 
 
 def _counted(
@@ -261,7 +275,6 @@ def _counted(
 ) -> None:
     """for (var = low; var < high; ++var)"""
     b = s.builder
-    s.loop_vars.add(var)
     begin, body, done = b.label("loop"), b.label("body"), b.label("done")
     lt, ht = b.materialise(low), b.materialise(high)
     previous = b.block

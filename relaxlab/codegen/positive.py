@@ -1,0 +1,76 @@
+"""What is provably not zero inside of loops: a loop whose body runs has an extent above zero."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr, Var
+
+
+def positive_factors(extent: PrimExpr) -> set[PrimExpr]:
+    """What is above zero where `extent` is, given that no variable is negative: factors of
+    products, what a quotient or a difference is made of, sides of minima."""
+    found: set[PrimExpr] = {extent}
+    match extent:
+        case expr.Mul(a, b) | expr.Min(a, b):
+            found |= positive_factors(a) | positive_factors(b)
+        case expr.FloorDiv(expr.Add(a, expr.IntImm(up)), expr.IntImm(by)) if 0 <= up < by:
+            found |= positive_factors(a)
+        case expr.FloorDiv(a, expr.IntImm(by)) if by > 0:
+            found |= positive_factors(a)
+        case expr.Sub(a, expr.IntImm(less)) if less >= 0:
+            found |= positive_factors(a)
+        case expr.Add(a, expr.IntImm(more)) if more <= 0:
+            found |= positive_factors(a)
+        case _:
+            pass
+    return found
+
+
+def is_positive(e: PrimExpr, positive: Set[PrimExpr], sizes: Set[Var]) -> bool:
+    """Whether `e` is provably above zero, where `positive` are and `sizes` are not negative."""
+    if e in positive:
+        return True
+    match e:
+        case expr.IntImm(value):
+            return value > 0
+        case expr.Add() | expr.Sub() if any(_divides(e, p) for p in positive):
+            return True
+        case expr.Mul(a, b):
+            return is_positive(a, positive, sizes) and is_positive(b, positive, sizes)
+        case expr.Max(a, b):
+            return is_positive(a, positive, sizes) or is_positive(b, positive, sizes)
+        case expr.Min(a, b):
+            return is_positive(a, positive, sizes) and is_positive(b, positive, sizes)
+        case expr.Add(a, b):
+            return any(
+                is_positive(x, positive, sizes) and is_size(y, positive, sizes)
+                for x, y in ((a, b), (b, a))
+            )
+        case expr.FloorDiv(expr.Add(a, expr.IntImm(up)), expr.IntImm(by)) if up == by - 1:
+            return is_positive(a, positive, sizes)
+        case _:
+            return False
+
+
+def _divides(e: PrimExpr, product: PrimExpr) -> bool:
+    """Whether `e` is a factor of a product that was multiplied out, as (h - 1) of h * w - w."""
+    if not isinstance(product, expr.Add | expr.Sub) or product == e:
+        return False
+    analyzer = Analyzer.for_shapes(e, product)
+    return analyzer.prove_equal(product % e, expr.const(0)) is True
+
+
+def is_size(e: PrimExpr, positive: Set[PrimExpr], sizes: Set[Var]) -> bool:
+    """Whether `e` is provably not negative."""
+    match e:
+        case Var():
+            return e in positive or e in sizes
+        case expr.IntImm(value):
+            return value >= 0
+        case expr.Add(a, b) | expr.Mul(a, b) | expr.FloorDiv(a, b) | expr.Min(a, b):
+            return is_size(a, positive, sizes) and is_size(b, positive, sizes)
+        case _:
+            return False
