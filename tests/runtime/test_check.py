@@ -121,6 +121,23 @@ class M:
     )
 
 
+def test_transformed_weights_may_look_like_the_others():
+    text = HEAD + '''
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8,), "float32")):
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            v = R.negative(R.cumsum(w))
+            y = R.add(x, v)
+            R.output(y)
+        return y
+'''
+    report = rl.check(rl.parse(text), runs=1)
+    assert report.ok, report
+
+
 def test_a_pipeline_that_stops_early_is_not_compiled():
     report = rl.check(rl.parse(EVERYTHING), pipeline=rl.Pipeline(cpu_pipeline().passes[:10]))
     assert report.ok
