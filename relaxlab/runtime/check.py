@@ -382,14 +382,6 @@ class _Case:
 _EXACT = Tolerance(0.0, 0, ())
 
 
-def _function(mod: Module, name: str) -> graph.Function:
-    fn = mod[name]
-    assert isinstance(fn, graph.Function)
-    return fn
-
-
-
-
 def _values(args: tuple[Any, ...], fn: graph.Function) -> tuple[Any, ...]:
     if len(args) != len(fn.params):
         raise CheckError(f"there are {len(fn.params)} parameters, `inputs` gave {len(args)}")
