@@ -33,7 +33,9 @@ LOCAL_BYTES = 64 * 1024
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     """Fits kernels whose reductions all run over trailing axes of a common row."""
     sch = Schedule(func)
-    inline_producers(sch, keep=read_more_than_once(func))
+    rank = row_rank(blocks_of(func)) or 0
+    stored = [n for n in read_more_than_once(func) if _has_constant_rows(func, n, rank)]
+    inline_producers(sch, keep=stored)
     blocks = blocks_of(sch.func)
     rank = row_rank(blocks)
     if rank is None or (rank == 0 and len(blocks) > 1):
@@ -60,6 +62,13 @@ def read_more_than_once(func: PrimFunc) -> list[str]:
         for region in block.reads:
             readers[region.buffer] = readers.get(region.buffer, 0) + 1
     return [b.name for b in blocks if is_spatial(b) and readers.get(b.writes[0].buffer, 0) > 1]
+
+
+def _has_constant_rows(func: PrimFunc, name: str, rank: int) -> bool:
+    """Whether a row of what the block makes may be kept on a thread's stack. Else it would go
+    through main memory, which takes longer than to compute it again, exponentials included."""
+    block = next(b for b in blocks_of(func) if b.name == name)
+    return all(constant(dim) is not None for dim in block.writes[0].buffer.shape[rank:])
 
 
 def row_rank(blocks: list[Block]) -> int | None:
@@ -142,5 +151,5 @@ def _prefetch_next_row(sch: Schedule, blocks: list[Block], rank: int) -> None:
 def _partial_sums(sch: Schedule, loop: LoopRV, target: Target) -> int:
     """Up to four vectors of them, so that additions need not wait for each other."""
     lanes = target.lanes("float32")
-    extent = constant(extent_of(sch, loop))
-    return lanes * next((n for n in (4, 2) if extent and extent % (n * lanes) == 0), 1)
+    extent = constant(extent_of(sch, loop)) or 0  # none if symbolic
+    return lanes * next((n for n in (4, 2) if extent % (n * lanes) == 0), 1)
