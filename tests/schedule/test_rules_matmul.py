@@ -11,6 +11,7 @@ import relaxlab as rl
 from relaxlab.ir import loops
 from relaxlab.ir.node import walk
 from relaxlab.schedule.rules.base import constant
+from relaxlab.schedule.rules.matmul import SMALL_BYTES
 
 HEAD = """
 from relaxlab.script import ir as I, relax as R
@@ -64,7 +65,7 @@ def locals_of(mod: rl.Module) -> list[tuple[int, ...]]:
     return [tuple(constant(d) or 0 for d in x.shape) for x in buffers]
 
 
-@pytest.mark.parametrize("n, k", [(1, 1), (17, 9), (48, 33), (64, 7), (256, 20)])
+@pytest.mark.parametrize("n, k", [(1, 1), (17, 9), (48, 33), (64, 7), (256, 140)])
 @pytest.mark.parametrize("body", [PLAIN, TRANSPOSED, WEIGHT], ids=["plain", "transposed", "weight"])
 def test_all_numbers_of_rows(body: str, n: int, k: int) -> None:
     mod = program(body, n, k)
@@ -78,7 +79,7 @@ def test_all_numbers_of_rows(body: str, n: int, k: int) -> None:
         np.testing.assert_allclose(np.asarray(exe["main"](x, given)), want, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("n, k", [(16, 8), (40, 64), (128, 19)])
+@pytest.mark.parametrize("n, k", [(16, 8), (40, 64), (128, 299)])
 def test_batches(n: int, k: int) -> None:
     exe = rl.compile(program(BATCHED, n, k), threads=2, use_cache=False)
     for b, m in [(1, 1), (3, 1), (2, 3), (3, 7), (1, 14), (2, 0)]:
@@ -88,13 +89,12 @@ def test_batches(n: int, k: int) -> None:
 
 
 def test_what_is_copied() -> None:
-    """Panels of a matrix that is no weight, except for few rows; tiles of 24 sums."""
+    """Panels of a large matrix that is no weight, except for few rows; tiles of 24 sums."""
     lanes = rl.Target.host().lanes("float32")
     vectors, rows = (4, 6) if rl.Target.host().vector_registers == 32 else (4, 3)
-    plain = locals_of(program(PLAIN, 8 * lanes, 32))
-    tile = (rows, vectors * lanes)
-    assert plain == [(1, 8 * lanes), (4, 8 * lanes), (32, vectors * lanes), tile]
-    weight = locals_of(program(WEIGHT, 8 * lanes, 32))
-    assert weight == [(1, vectors * lanes), tile]
-    transposed = locals_of(program(TRANSPOSED, 8 * lanes, 32))
-    assert transposed[-2:] == [(32, vectors * lanes), tile]
+    n, k, tile = 8 * lanes, SMALL_BYTES // (32 * lanes), (rows, vectors * lanes)
+    few = [(1, n), (4, n)]
+    assert locals_of(program(PLAIN, n, k)) == [*few, tile]
+    assert locals_of(program(PLAIN, n, k + 1)) == [*few, (k + 1, vectors * lanes), tile]
+    assert locals_of(program(WEIGHT, n, k + 1)) == [(1, vectors * lanes), tile]
+    assert locals_of(program(TRANSPOSED, n, 32))[-2:] == [(32, vectors * lanes), tile]

@@ -36,6 +36,8 @@ GROUP = 32
 """Weights that share a scale in the common block formats."""
 PANEL_BYTES = 1 << 19
 """Largest panel decoded or copied onto a thread's stack."""
+SMALL_BYTES = 1 << 17
+"""Largest matrix that is read in place by every tile of rows."""
 FEW = 4
 """Rows for which a panel is not worth copying."""
 
@@ -137,10 +139,11 @@ def _schedule(func: PrimFunc, target: Target, most: int | None) -> PrimFunc:
         return _sweep(sch, parts, width, lanes, most)
     depth = constant(block.iter_vars[-1].dom.extent)
     single = most == 1
+    in_place = not single and _is_small(parts, depth, width)
     vectors = _vectors(width, depth, lanes)
     rows = 1 if single else (24 if target.vector_registers == 32 else 12) // max(vectors, 2)
     store = separate_store(sch, parts.product)
-    copy = _copy(sch, parts, product, depth, vectors * lanes)
+    copy = None if in_place else _copy(sch, parts, product, depth, vectors * lanes)
     decode = sch.get_block(parts.decode) if parts.decode else None
     _pack(sch, [product, *([decode] if decode else [])], parts, lanes)
     nest = sch.get_loops(product)
@@ -148,8 +151,9 @@ def _schedule(func: PrimFunc, target: Target, most: int | None) -> PrimFunc:
     outer = nest[: parts.row]
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, vectors * lanes])
-    sch.reorder(*outer, panel, tile, k, row, col)
-    sch.reverse_compute_at(store, tile, preserve_unit_loops=True)
+    first, second = (tile, panel) if in_place else (panel, tile)
+    sch.reorder(*outer, first, second, k, row, col)
+    sch.reverse_compute_at(store, second, preserve_unit_loops=True)
     start = k
     if copy is not None:
         sch.compute_at(copy, panel, preserve_unit_loops=True)
@@ -165,8 +169,14 @@ def _schedule(func: PrimFunc, target: Target, most: int | None) -> PrimFunc:
     init = sch.decompose_reduction(product, start)
     for one in (init, product, store):
         _vectors_of(sch, one, lanes, rows > 1)
-    sch.parallel(sch.fuse(*outer, panel) if outer else panel)
+    sch.parallel(sch.fuse(*outer, first) if outer else first)
     return compact_buffers(sch.func)
+
+
+def _is_small(parts: _Parts, depth: int | None, width: int) -> bool:
+    """Whether the matrix stays in the caches while whole rows of results are written."""
+    as_it_is = parts.decode is None and (parts.copied is None or parts.contiguous)
+    return as_it_is and depth is not None and depth * width * 4 <= SMALL_BYTES
 
 
 def _vectors(width: int, depth: int | None, lanes: int) -> int:
