@@ -243,7 +243,12 @@ class _Lowerer:
 
     def require(self, name: str, condition: expr.PrimExpr) -> None:
         """Stop unless a condition on symbols holds, which an operator takes for granted."""
-        condition = Analyzer.for_shapes(condition).simplify(condition)
+        claim, condition = condition, Analyzer.for_shapes(condition).simplify(condition)
+        if isinstance(condition, expr.IntImm):
+            if not condition.value:
+                text = f"`{name}` in `{self.name}` needs {claim}; its truth is constant"
+                self.emit(host.Require(condition, expr.const(0), text))
+            return
         *others, last = symbols_in(condition)
         given = "".join(f"{self.symbols.why(s)}, " for s in others) + self.symbols.why(last)
         text = f"`{name}` in `{self.name}` needs {condition}; {given}"

@@ -271,7 +271,7 @@ class _Frame:
                 result = _plain(row.reference(*args, **attrs))
         except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
             raise ExecutionError(f"R.{name}: {error}") from error
-        return result if name in VIEWS else _apart(result, args)
+        return result if name in VIEWS or name in PARTS else _apart(result, args)
 
     def attribute(self, value: Any) -> Any:
         """An attribute with its scalar expressions evaluated (the bounds of a slice)."""
@@ -307,6 +307,10 @@ class _Frame:
         if not isinstance(ty, TensorType) or ty.shape is None or ty.dtype is None:
             raise ExecutionError(f"cannot allocate an output of type {ty}")
         return uninitialised([self.scalar(d) for d in ty.shape], ty.dtype)
+
+
+PARTS = ("memory.alloc_tensor", "vm.alloc_tensor")
+"""Operators whose results lie in the storage that they are given."""
 
 
 def _read_only(data: Array) -> Array:

@@ -68,7 +68,7 @@ def test_a_constant_argument_may_be_repacked() -> None:
     from benchmarks.contestants.kernels.relaxlab import RelaxlabKernels, script
 
     case = Case("gemm", {"m": 3, "n": 16, "k": 8}, constant=True)
-    assert '"num_input": 1' in script(case)
+    assert "'num_input': 1" in script(case)
     run, fetch = RelaxlabKernels(1).make(case, inputs(case))
     run()
     assert error_of(case, fetch()) < 1e-5
