@@ -11,19 +11,11 @@ from relaxlab import nn
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module as IRModule
 from relaxlab.models.config import DecoderConfig, Rope
+from relaxlab.models.sources import Source, Sources
 from relaxlab.nn import loop_functions
 
 QKV = {"q": "attn_q", "k": "attn_k", "v": "attn_v"}
 GATE_UP = {"gate": "ffn_gate", "up": "ffn_up"}
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where a parameter's array comes from: this field of those tensors (by GGUF name), the rows
-    of one below those of the other."""
-
-    tensors: tuple[str, ...]
-    field: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,29 +26,27 @@ class Parts:
     config: DecoderConfig
     formats: Mapping[str, str]
     precision: nn.Precision
-    sources: dict[nn.Parameter, Source] = field(default_factory=dict)
+    sources: Sources = field(default_factory=Sources)
 
     def norm(self, tensor: str) -> nn.RMSNorm | nn.LayerNorm:
         """A norm over the hidden features."""
         config = self.config
         kind = nn.RMSNorm if config.norm == "rms" else nn.LayerNorm
         norm = kind(config.hidden_size, config.norm_eps)
-        self.sources[norm.weight] = Source((f"{tensor}.weight",), "data")
-        if isinstance(norm, nn.LayerNorm):
-            self.sources[norm.bias] = Source((f"{tensor}.bias",), "data")
+        self.sources.note(norm, tensor)
         return norm
 
     def head_norm(self, tensor: str) -> nn.HeadNorm:
         """A norm over the features of each head."""
         norm = nn.HeadNorm(self.config.head_dim, self.config.norm_eps)
-        self.sources[norm.weight] = Source((f"{tensor}.weight",), "data")
+        self.sources.note(norm, tensor)
         return norm
 
     def embedding(self, tensor: str) -> nn.Embedding:
         """The rows of each token."""
         config, format = self.config, self.formats[f"{tensor}.weight"]
         embedding = nn.Embedding(config.vocab_size, config.hidden_size, format=format)
-        self._note_weight(embedding.weight, (tensor,))
+        self.sources.note(embedding, tensor)
         return embedding
 
     def linear(
@@ -77,7 +67,7 @@ class Parts:
             weight=weight,
             bias=bias,
         )
-        self._note(linear, (tensor,), is_shared=weight is not None)
+        self.sources.note(linear, tensor, is_shared=weight is not None)
         return linear
 
     def merged(
@@ -87,19 +77,8 @@ class Parts:
         formats = {part: self.formats[f"{tensor}.weight"] for part, tensor in tensors.items()}
         merged = nn.MergedLinear(self.config.hidden_size, rows, formats, self.precision, bias=bias)
         for group, linear in zip(merged.groups, merged.linears, strict=True):
-            self._note(linear, tuple(tensors[part] for part in group))
+            self.sources.note(linear, *(tensors[part] for part in group))
         return merged
-
-    def _note(self, linear: nn.Linear, tensors: tuple[str, ...], is_shared: bool = False) -> None:
-        if not is_shared:
-            self._note_weight(linear.weight, tensors)
-        if linear.bias is not None:
-            self.sources[linear.bias] = Source(tuple(f"{t}.bias" for t in tensors), "data")
-
-    def _note_weight(self, weight: nn.Weight, tensors: tuple[str, ...]) -> None:
-        names = tuple(f"{t}.weight" for t in tensors)
-        for name in weight.fields:
-            self.sources[getattr(weight, name)] = Source(names, name)
 
 
 class Block(nn.Module):

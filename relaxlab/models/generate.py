@@ -26,6 +26,7 @@ from relaxlab.ir.target import Target
 from relaxlab.models.chat import Message
 from relaxlab.models.decoder import Decoder
 from relaxlab.models.loader import Checkpoint, ModelError, open_model
+from relaxlab.models.named_layers import prepared
 from relaxlab.models.sampling import Sampler
 from relaxlab.passes.base import Pipeline
 from relaxlab.runtime.build import compile
@@ -349,8 +350,7 @@ def context_of(checkpoint: Checkpoint, asked: int | None) -> int:
 def prepared_weights(executable: Executable, weights: list[Array]) -> Sequence[Array]:
     """The weights as the model's functions take them: repacked where the compiler wants them so,
     and laid out for streaming."""
-    if "transform_params" in executable:
-        weights = list(executable["transform_params"](tuple(weights)))
+    weights = prepared(executable, weights)
     weights.reverse()
     kept = in_large_pages(weights.pop() for _ in range(len(weights)))
     return_free_memory()

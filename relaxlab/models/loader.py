@@ -33,7 +33,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 NAMED: Mapping[str, Callable[[], Path]] = {"smollm2-135m": smollm2.path, "tiny": tiny.path}
 """Models that have a name instead of a path."""
 
-_FORMAT_OF_DTYPE = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+FORMAT_OF_DTYPE = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
 class ModelError(ValueError):
@@ -169,7 +169,7 @@ def _open_folder(path: Path) -> Checkpoint:
     tokenizer, template = read_tokenizer_json(path)
     _check_vocabulary(path, config, tokenizer)
     chat = None if template is None else ChatTemplate(template, tokenizer)
-    formats = {name: _FORMAT_OF_DTYPE[array.dtype.name] for name, array in found.items()}
+    formats = {name: FORMAT_OF_DTYPE[array.dtype.name] for name, array in found.items()}
     return Checkpoint(path, config, tokenizer, chat, formats, lambda n: {"data": found[n]})
 
 
@@ -191,9 +191,9 @@ def _array_for(file: Path, arrays: Mapping[str, Array], place: Place) -> Array:
     if place.tensor not in arrays:
         raise ModelError(f"{file}: no tensor '{place.tensor}'")
     array = arrays[place.tensor]
-    if array.shape != place.shape or array.dtype.name not in _FORMAT_OF_DTYPE:
+    if array.shape != place.shape or array.dtype.name not in FORMAT_OF_DTYPE:
         raise ModelError(
             f"{file}: tensor '{place.tensor}' is {array.dtype} {array.shape}, expected "
-            f"{place.shape} in {', '.join(_FORMAT_OF_DTYPE)}"
+            f"{place.shape} in {', '.join(FORMAT_OF_DTYPE)}"
         )
     return array

@@ -10,14 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxlab import nn
-from relaxlab.models.decoder import Source
-from relaxlab.models.loader import ModelError
+from relaxlab.models.loader import FORMAT_OF_DTYPE, ModelError
 from relaxlab.models.safetensors import read_safetensors
+from relaxlab.models.sources import Sources
 from relaxlab.runtime.executable import Executable
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-
-FORMAT_OF_DTYPE = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class NamedLayers:
     parameters of each come from."""
 
     formats: Mapping[str, str]
-    sources: dict[nn.Parameter, Source] = field(default_factory=dict)
+    sources: Sources = field(default_factory=Sources)
 
     def linear(
         self, tensor: str, rows: int, columns: int, *, bias: bool = True,
@@ -46,7 +44,7 @@ class NamedLayers:
         """A map of `columns` features to `rows`; `weight` shares the matrix of another layer."""
         format = self.formats.get(f"{tensor}.weight", "F32")
         linear = nn.Linear(columns, rows, format=format, weight=weight, bias=bias)
-        self._note(linear, (tensor,), is_shared=weight is not None)
+        self.sources.note(linear, tensor, is_shared=weight is not None)
         return linear
 
     def merged(self, tensors: Mapping[str, str], rows: int, columns: int) -> nn.MergedLinear:
@@ -54,26 +52,26 @@ class NamedLayers:
         formats = {p: self.formats.get(f"{t}.weight", "F32") for p, t in tensors.items()}
         merged = nn.MergedLinear(columns, dict.fromkeys(tensors, rows), formats, bias=True)
         for group, linear in zip(merged.groups, merged.linears, strict=True):
-            self._note(linear, tuple(tensors[part] for part in group))
+            self.sources.note(linear, *(tensors[part] for part in group))
         return merged
 
     def embedding(self, tensor: str, count: int, features: int) -> nn.Embedding:
         """Rows of a matrix."""
         format = self.formats.get(f"{tensor}.weight", "F32")
         embedding = nn.Embedding(count, features, format=format)
-        self._note_weight(embedding.weight, (tensor,))
+        self.sources.note(embedding, tensor)
         return embedding
 
     def positions(self, tensor: str, count: int, features: int) -> nn.PositionEmbedding:
         """Vectors per position."""
         table = nn.PositionEmbedding(count, features)
-        self.sources[table.weight] = Source((f"{tensor}.weight",), "data")
+        self.sources.note(table, tensor)
         return table
 
     def norm(self, tensor: str, features: int, eps: float = 1e-5) -> nn.LayerNorm:
         """A layer norm."""
         norm = nn.LayerNorm(features, eps)
-        self._note_plain(tensor, norm)
+        self.sources.note(norm, tensor)
         return norm
 
     def conv1d(
@@ -81,23 +79,8 @@ class NamedLayers:
     ) -> nn.Conv1d:
         """A convolution over positions."""
         conv = nn.Conv1d(inputs, outputs, kernel, stride=stride, padding=padding)
-        self._note_plain(tensor, conv)
+        self.sources.note(conv, tensor)
         return conv
-
-    def _note_plain(self, tensor: str, layer: nn.LayerNorm | nn.Conv1d) -> None:
-        self.sources[layer.weight] = Source((f"{tensor}.weight",), "data")
-        self.sources[layer.bias] = Source((f"{tensor}.bias",), "data")
-
-    def _note(self, linear: nn.Linear, tensors: tuple[str, ...], is_shared: bool = False) -> None:
-        if not is_shared:
-            self._note_weight(linear.weight, tensors)
-        if linear.bias is not None:
-            self.sources[linear.bias] = Source(tuple(f"{t}.bias" for t in tensors), "data")
-
-    def _note_weight(self, weight: nn.Weight, tensors: tuple[str, ...]) -> None:
-        names = tuple(f"{t}.weight" for t in tensors)
-        for name in weight.fields:
-            self.sources[getattr(weight, name)] = Source(names, name)
 
     def arrays(self, module: nn.Module, names: Sequence[str], tensors: Tensors) -> list[Array]:
         """The arrays of the module's weights, in the order of `names`. ModelError for a tensor
@@ -144,8 +127,8 @@ def tensors_of_folder(folder: Path, rename: Callable[[str], str]) -> Tensors:
     return Tensors(str(file), frozenset(stored), formats, read)
 
 
-def prepared(executable: Executable, weights: Sequence[Array]) -> list[Array]:
+def prepared(executable: Executable, weights: list[Array]) -> list[Array]:
     """The weights as the functions of a program take them: repacked where the compiler wants it."""
     if "transform_params" not in executable:
-        return list(weights)
+        return weights
     return list(executable["transform_params"](tuple(weights)))
