@@ -11,7 +11,7 @@ import relaxlab as rl
 from relaxlab.ir import loops
 from relaxlab.ir.node import walk
 from relaxlab.schedule.rules.base import constant
-from relaxlab.schedule.rules.matmul import SMALL_BYTES
+from relaxlab.schedule.rules.matmul import PANEL_BYTES, SMALL_BYTES
 
 HEAD = """
 from relaxlab.script import ir as I, relax as R
@@ -98,3 +98,14 @@ def test_what_is_copied() -> None:
     assert locals_of(program(PLAIN, n, k + 1)) == [*few, (k + 1, vectors * lanes), tile]
     assert locals_of(program(WEIGHT, n, k + 1)) == [(1, vectors * lanes), tile]
     assert locals_of(program(TRANSPOSED, n, 32))[-2:] == [(32, vectors * lanes), tile]
+
+
+def test_deep_products_keep_wide_tiles() -> None:
+    """A panel too deep for the stack narrows it, to nothing less than what needs no panel has."""
+    lanes = rl.Target.host().lanes("float32")
+    vectors, rows = (4, 6) if rl.Target.host().vector_registers == 32 else (4, 3)
+    n, deep = 8 * lanes, PANEL_BYTES // (4 * lanes)  # one vector wide, the panel just fits
+    tile = (rows, vectors * lanes)
+    assert locals_of(program(WEIGHT, n, deep + 1)) == [(1, vectors * lanes), tile]
+    assert locals_of(program(PLAIN, n, deep))[2] == (deep, lanes)
+    assert locals_of(program(PLAIN, n, deep + 1))[2:] == [tile]

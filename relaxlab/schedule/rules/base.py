@@ -99,8 +99,7 @@ def reduce_by_lanes(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int
     most = Analyzer.for_shapes(extent).upper_bound(extent)
     if most is not None and most < lanes:
         return
-    block = sch.get(rv)
-    assert isinstance(block, Block)
+    block = found_block(sch, rv)
     buffer = block.writes[0].buffer
     _, lane = sch.split(last, factors=[None, lanes])
     partial = sch.rfactor(lane, buffer.ndim)
@@ -171,10 +170,16 @@ def vectorize_inner(sch: Schedule, loop: LoopRV, lanes: int) -> LoopRV:
     return outer
 
 
+def found_block(sch: Schedule, rv: BlockRV) -> Block:
+    """The block a handle stands for."""
+    block = sch.get(rv)
+    assert isinstance(block, Block)
+    return block
+
+
 def block_loops(sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], list[LoopRV]]:
     """The loops that bind the block's spatial axes, and those that bind its reduce axes."""
-    found = sch.get(block)
-    assert isinstance(found, Block)
+    found = found_block(sch, block)
     realize = next(
         n for n in walk(sch.func.body) if isinstance(n, BlockRealize) and n.block is found
     )

@@ -21,6 +21,7 @@ from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
     extent_of,
+    found_block,
     is_spatial,
     separate_store,
     split_vector,
@@ -143,7 +144,7 @@ def _schedule(func: PrimFunc, parts: _Parts, target: Target) -> PrimFunc:
 
 def _columns_last(sch: Schedule, product: BlockRV, parts: _Parts) -> None:
     """Sums of neighbouring columns lie side by side, so that they are vectors in registers."""
-    buffer = _block(sch, product).writes[0].buffer
+    buffer = found_block(sch, product).writes[0].buffer
     if parts.col == buffer.ndim - 1:
         return
     axes = [Var(f"i{d}") for d in range(buffer.ndim)]
@@ -163,11 +164,11 @@ def _rows_of_a_tile(extent: int | None, target: Target) -> int:
 def _stored_operands(sch: Schedule, product: str) -> list[BlockRV]:
     """The last producer of each operand; those before are inlined into it."""
     names = [b.name for b in blocks_of(sch.func)]
-    read = _block(sch, sch.get_block(product)).reads
+    read = found_block(sch, sch.get_block(product)).reads
     kept: list[BlockRV] = []
     for name in names[: names.index(product)]:
         rv = sch.get_block(name)
-        if any(_block(sch, rv).writes[0].buffer is r.buffer for r in read):
+        if any(found_block(sch, rv).writes[0].buffer is r.buffer for r in read):
             kept.append(rv)
         else:
             sch.compute_inline(rv)
@@ -178,7 +179,7 @@ def _pack(sch: Schedule, product: BlockRV, parts: _Parts, lanes: int) -> list[Bl
     """Where the columns are the first axis of their operand, neighbours come to lie side by side,
     in the order in which they are read: once and for all where the operand is a weight, else in a
     copy. Returns the copying blocks."""
-    block = _block(sch, product)
+    block = found_block(sch, product)
     number = next(i for i, r in enumerate(block.reads) if r.buffer is parts.vectors)
     indices = [r.min for r in block.reads[number].region]
     if indices[0] != block.iter_vars[parts.col].var:
@@ -191,10 +192,10 @@ def _pack(sch: Schedule, product: BlockRV, parts: _Parts, lanes: int) -> list[Bl
         copies = [sch.cache_read(product, number, "global")]
         number = next(
             i
-            for i, r in enumerate(_block(sch, product).reads)
-            if r.buffer is _block(sch, copies[0]).writes[0].buffer
+            for i, r in enumerate(found_block(sch, product).reads)
+            if r.buffer is found_block(sch, copies[0]).writes[0].buffer
         )
-        buffer = _block(sch, product).reads[number].buffer
+        buffer = found_block(sch, product).reads[number].buffer
     axes = [Var(f"i{d}") for d in range(len(indices))]
     finals = (axes[0] // lanes, *(axes[d] for d in rest), axes[0] % lanes)
     sch.transform_layout(product, buffer, IndexMap(tuple(axes), finals))
@@ -206,9 +207,3 @@ def _copy(sch: Schedule, rv: BlockRV, lanes: int) -> None:
     nest = sch.get_loops(rv)
     outer = vectorize_inner(sch, nest[-1], lanes)
     sch.parallel(sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer)
-
-
-def _block(sch: Schedule, rv: BlockRV) -> Block:
-    found = sch.get(rv)
-    assert isinstance(found, Block)
-    return found

@@ -17,7 +17,13 @@ from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.intrinsics import dot4_lanes
-from relaxlab.schedule.rules.base import blocks_of, constant, is_spatial, separate_store
+from relaxlab.schedule.rules.base import (
+    blocks_of,
+    constant,
+    found_block,
+    is_spatial,
+    separate_store,
+)
 from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import BlockRV, Schedule
 
@@ -121,8 +127,7 @@ def pack_rows(sch: Schedule, rows: dict[BlockRV, int], lanes: int) -> list[loops
     its axes counts weight rows. Returns the buffers."""
     done: list[loops.Buffer] = []
     for rv, axis in rows.items():
-        block = sch.get(rv)
-        assert isinstance(block, Block)
+        block = found_block(sch, rv)
         row = block.iter_vars[axis].var
         for region in block.reads:
             buffer = region.buffer

@@ -22,6 +22,7 @@ from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
     extent_of,
+    found_block,
     is_spatial,
     separate_store,
     split_vector,
@@ -132,15 +133,15 @@ def _schedule(func: PrimFunc, target: Target, most: int | None) -> PrimFunc:
         raise ScheduleError("matmul", "kernel", "the version is still a matrix product")
     lanes = target.lanes("float32")
     product = sch.get_block(parts.product)
-    block = sch.get(product)
-    assert isinstance(block, Block)
+    block = found_block(sch, product)
     width = constant(block.iter_vars[parts.col].dom.extent) or 0
     if parts.copied is not None and most is not None:
         return _sweep(sch, parts, width, lanes, most)
     depth = constant(block.iter_vars[-1].dom.extent)
     single = most == 1
     in_place = not single and _is_small(parts, depth, width)
-    vectors = _vectors(width, depth, lanes)
+    keeps_panel = not single and not in_place and bool(parts.decode or parts.copied)
+    vectors = _vectors(width, depth if keeps_panel else None, lanes)
     rows = 1 if single else (24 if target.vector_registers == 32 else 12) // max(vectors, 2)
     store = separate_store(sch, parts.product)
     copy = None if in_place else _copy(sch, parts, product, depth, vectors * lanes)
@@ -180,11 +181,11 @@ def _is_small(parts: _Parts, depth: int | None, width: int) -> bool:
 
 
 def _vectors(width: int, depth: int | None, lanes: int) -> int:
-    """Vectors per panel: the most that divide the width and keep the panel small."""
-    for count in (4, 3, 2):
-        if width % (count * lanes) == 0 and (depth or 0) * count * lanes * 4 <= PANEL_BYTES:
-            return count
-    return 1
+    """Vectors per panel: the most that divide the width and, where `depth` rows of a panel are
+    kept, that make it small enough to be kept."""
+    dividing = [n for n in (4, 3, 2) if width % (n * lanes) == 0] or [1]
+    small = (n for n in (*dividing, 1) if (depth or 0) * n * lanes * 4 <= PANEL_BYTES)
+    return next(small, dividing[0])
 
 
 def _copy(
@@ -194,13 +195,11 @@ def _copy(
     few entries of the translation buffer serve."""
     if parts.copied is None or depth is None or depth * width * 4 > PANEL_BYTES:
         return None
-    block = sch.get(product)
-    assert isinstance(block, Block)
+    block = found_block(sch, product)
     index = next(i for i, r in enumerate(block.reads) if r.buffer is parts.copied)
     copy = sch.cache_read(product, index, "local")
     if not parts.contiguous:
-        made = sch.get(copy)
-        assert isinstance(made, Block)
+        made = found_block(sch, copy)
         sch.transform_layout(copy, made.writes[0].buffer, _swapped)
     return copy
 
@@ -239,8 +238,7 @@ def _place_decode(
 ) -> None:
     """Decode under the reduce loop, or a whole panel before the rows are swept. Columns of one
     group are unrolled, so that shifts are constants and scales are loaded once per group."""
-    found = sch.get(decode)
-    assert isinstance(found, Block)
+    found = found_block(sch, decode)
     depth = constant(found.iter_vars[-1].dom.extent) or PANEL_BYTES
     if single or depth * width * 4 > PANEL_BYTES:
         sch.compute_at(decode, k, preserve_unit_loops=True)
@@ -273,8 +271,7 @@ def _pack(sch: Schedule, blocks: list[BlockRV], parts: _Parts, lanes: int) -> No
     """Weights whose first or last axis is the column become panels: (column // lanes, …, lane)."""
     weights = {sch.func.params[i] for i in weight_params(sch.func)}
     for rv in blocks:
-        block = sch.get(rv)
-        assert isinstance(block, Block)
+        block = found_block(sch, rv)
         is_product = block.name == parts.product
         col = block.iter_vars[parts.col if is_product else 0].var
         for region in block.reads:

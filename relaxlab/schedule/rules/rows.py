@@ -8,6 +8,7 @@ result per lane, combined at the end.
 
 from __future__ import annotations
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.loops import Block, Buffer, PrimFunc
 from relaxlab.ir.target import Target
@@ -18,6 +19,7 @@ from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
     extent_of,
+    found_block,
     inline_producers,
     is_spatial,
     output_dtype,
@@ -116,8 +118,7 @@ def _inside_row(sch: Schedule, name: str, rank: int, target: Target) -> None:
     """Vectorise one block within its row."""
     rv = sch.get_block(name)
     spatial, reduce = block_loops(sch, rv)
-    block = sch.get(rv)
-    assert isinstance(block, Block)
+    block = found_block(sch, rv)
     lanes = target.lanes(output_dtype(block))
     inner = [loop for loop in spatial[rank:] if constant(extent_of(sch, loop)) != 1]
     if reduce:
@@ -150,6 +151,8 @@ def _prefetch_next_row(sch: Schedule, blocks: list[Block], rank: int) -> None:
 
 def _partial_sums(sch: Schedule, loop: LoopRV, target: Target) -> int:
     """Up to four vectors of them, so that additions need not wait for each other."""
-    lanes = target.lanes("float32")
-    extent = constant(extent_of(sch, loop)) or 0  # none if symbolic
-    return lanes * next((n for n in (4, 2) if extent % (n * lanes) == 0), 1)
+    lanes, extent = target.lanes("float32"), extent_of(sch, loop)
+    size = constant(extent) or 0  # none if symbolic
+    most = Analyzer.for_shapes(extent).upper_bound(extent)
+    fitting = (n for n in (4, 2) if size % (n * lanes) == 0 and (most is None or n * lanes <= most))
+    return lanes * next(fitting, 1)

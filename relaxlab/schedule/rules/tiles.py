@@ -16,6 +16,7 @@ from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
+    found_block,
     is_spatial,
     separate_store,
     split_vector,
@@ -121,8 +122,7 @@ def _padded_rows(sch: Schedule, rows: str, product: BlockRV) -> BlockRV:
     if sch.get(readers[0]) is not sch.get(product):  # the padding: the number of rows is a symbol
         sch.compute_inline(block)
         block = readers[0]
-    found = sch.get(block)
-    assert isinstance(found, Block)
+    found = found_block(sch, block)
     sch.transform_layout(
         block, found.writes[0].buffer,
         lambda i, k: (i // SIZE, k // SIZE, i % SIZE, k % SIZE),
@@ -132,8 +132,7 @@ def _padded_rows(sch: Schedule, rows: str, product: BlockRV) -> BlockRV:
 
 def _tile_layout(sch: Schedule, block: BlockRV) -> None:
     """Store what a block makes of weights as tiles: pairs of a column side by side."""
-    found = sch.get(block)
-    assert isinstance(found, Block)
+    found = found_block(sch, block)
     sch.transform_layout(
         block, found.writes[0].buffer,
         lambda n, k: (
@@ -152,8 +151,7 @@ def _decode_panel(sch: Schedule, weights: BlockRV, decode: BlockRV | None) -> No
     if decode is not None:
         sch.compute_at(decode, row, preserve_unit_loops=True)
         sch.set_scope(decode, 0, "local")
-        made = sch.get(decode)
-        assert isinstance(made, Block)
+        made = found_block(sch, decode)
         sch.transform_layout(decode, made.writes[0].buffer, lambda n, k: (k, n))
         lane, one = sch.get_loops(decode)[-2:]
         sch.reorder(one, lane)

@@ -11,7 +11,7 @@ from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
 from relaxlab.schedule.rules.base import Rule, constant, extent_of, first_that_fits
-from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
+from relaxlab.schedule.schedule import LoopRV, Schedule
 
 THREADS = 256
 """Threads of a block, where there is enough to do."""
@@ -79,13 +79,6 @@ def bind_flat(sch: Schedule, nest: Sequence[LoopRV], vector: int = 1) -> None:
         block, thread = sch.split(loop, factors=[None, per_block])
     sch.bind(block, "blockIdx.x")
     sch.bind(thread, "threadIdx.x")
-
-
-def found_block(sch: Schedule, rv: BlockRV) -> Block:
-    """The block a handle stands for."""
-    block = sch.get(rv)
-    assert isinstance(block, Block)
-    return block
 
 
 def extents_of(block: Block) -> list[PrimExpr]:

@@ -22,13 +22,14 @@ from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
     extent_of,
+    found_block,
     inline_producers,
     is_spatial,
     separate_store,
     sum_of_products,
 )
 from relaxlab.schedule.rules.versions import guarded_versions
-from relaxlab.schedule.rules_gpu.base import WARP, found_block, fused
+from relaxlab.schedule.rules_gpu.base import WARP, fused
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 SIDE = 16

@@ -16,6 +16,7 @@ from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
     extent_of,
+    found_block,
     inline_producers,
     is_spatial,
 )
@@ -24,7 +25,6 @@ from relaxlab.schedule.rules_gpu.base import (
     SHARED_BYTES,
     THREADS,
     WARP,
-    found_block,
     fused,
 )
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
