@@ -51,6 +51,7 @@ def find_wrong_kernel(
             interpreter.run_loops(func, [*buffers, *passed], name=kernel)
             if failure:
                 raise _Found(f"the kernel `{kernel}` fails: {failure}")
+            # Room for kernels that magnify errors, in place of nudging their inputs.
             tolerance = Tolerance(roundoff * ROUNDINGS, interpreter.length, ())
             for at in sorted(outputs):
                 place = f"`{func.buffers[at].name}`"

@@ -106,6 +106,6 @@ def test_deep_products_keep_wide_tiles() -> None:
     vectors, rows = (4, 6) if rl.Target.host().vector_registers == 32 else (4, 3)
     n, deep = 8 * lanes, PANEL_BYTES // (4 * lanes)  # one vector wide, the panel just fits
     tile = (rows, vectors * lanes)
-    assert locals_of(program(WEIGHT, n, deep + 1)) == [(1, vectors * lanes), tile]
+    assert locals_of(program(WEIGHT, n, deep)) == [(1, vectors * lanes), tile]
     assert locals_of(program(PLAIN, n, deep))[2] == (deep, lanes)
     assert locals_of(program(PLAIN, n, deep + 1))[2:] == [tile]
