@@ -1,9 +1,7 @@
-"""Shared by the model tests: the SmolLM2 file, random models of every family, and a seeded
-generator that prints its seed."""
+"""Shared by the model tests: the SmolLM2 file and random models of every family."""
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from relaxlab.models import smollm2 as smollm2_weights
@@ -27,10 +25,3 @@ def family_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("families")
     make_models(folder)
     return folder
-
-
-@pytest.fixture
-def rng():
-    seed = np.random.SeedSequence().entropy
-    print("seed", seed)
-    return np.random.default_rng(seed)

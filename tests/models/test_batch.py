@@ -83,9 +83,21 @@ def check(alone: TextGenerator, request: Request, seen: Recorder, **options) -> 
     want = alone.generate(
         request.prompt_ids, max_new_tokens=request.max_new_tokens, sampler=recorder
     )
-    assert (request.ids, request.text, request.stopped) == (want.ids, want.text, want.stopped)
-    for got, row in zip(seen.rows, recorder.rows, strict=True):
-        assert np.abs(got - row).max() <= 1e-5 * np.abs(row).max()
+    if same_choices(request.ids, seen.rows, want.ids, recorder.rows):
+        assert (request.text, request.stopped) == (want.text, want.stopped)
+
+
+def same_choices(ids: list[int], rows, want_ids: list[int], want_rows) -> bool:
+    """Whether the ids agree to the end; that they part only where two logits tie is asserted, as
+    is that the logits agree up to there."""
+    for i, (got, want) in enumerate(zip(rows, want_rows, strict=False)):
+        scale = np.abs(want).max()
+        assert np.abs(got - want).max() <= 1e-5 * scale
+        if ids[i] != want_ids[i]:
+            assert abs(want[ids[i]] - want[want_ids[i]]) <= 2e-5 * scale
+            return False
+    assert ids == want_ids and len(rows) == len(want_rows)
+    return True
 
 
 def test_each_sequence_is_answered_as_if_it_were_alone(batch, alone, rng):
@@ -336,9 +348,7 @@ def test_against_left_padded_generation_by_transformers(tmp_path, rng):
     for i, (request, sampler) in enumerate(zip(got, samplers, strict=True)):
         if {256, 257} & {*answers["ids"][i]}:  # what special tokens mean differs
             continue
-        assert request.ids == answers["ids"][i].tolist()
-        want = answers["logits"][i]
-        assert np.abs(np.array(sampler.rows) - want).max() <= 1e-5 * np.abs(want).max()
+        same_choices(request.ids, sampler.rows, answers["ids"][i].tolist(), answers["logits"][i])
 
 
 @pytest.mark.slow

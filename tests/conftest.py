@@ -1,0 +1,30 @@
+"""Shared by all tests: where their seeds come from.
+
+Random tests draw a seed from `random` and print it. Each run draws other ones, unless the
+environment variable RELAXLAB_SEED is set: then the same test always draws the same.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import numpy as np
+import pytest
+
+BASE = os.environ.get("RELAXLAB_SEED")
+random.seed(BASE)  # for seeds drawn while test files are imported
+
+
+@pytest.fixture(autouse=True)
+def seeded(request):
+    """The seeds of a test do not depend on which tests ran before it."""
+    random.seed(None if BASE is None else f"{BASE} {request.node.nodeid}")
+
+
+@pytest.fixture
+def rng():
+    """A generator of random numbers that prints its seed."""
+    seed = random.getrandbits(64)
+    print("seed", seed)
+    return np.random.default_rng(seed)
