@@ -121,43 +121,53 @@ def count_leaves(tree: TypeTree) -> int:
 def _tensor_filler(where: str, tree: TypeTree, at: int, written: bool) -> Filler:
     dtype, ndim, dims = numpy_dtype(tree.dtype), tree.ndim, tree.dims
     fixed, size = [(i, d) for i, d in enumerate(dims) if d != -1], dtype.itemsize
+    sizes = slice(at + 1, at + 1 + ndim)
 
     def fill(value: Any, words: Words, kept: list[Any]) -> None:
         if type(value) is not np.ndarray:
             value = as_array(value, where, tree)
-        if value.dtype != dtype:
+        if value.dtype is not dtype and value.dtype != dtype:
             raise ArgumentError(
                 f"{where} has dtype {value.dtype}, expected {tree.text}; "
                 f"convert it with x.astype({tree.dtype!r})"
             )
-        if value.ndim != ndim:
+        shape, flags = value.shape, value.flags
+        if len(shape) != ndim:
             raise ArgumentError(
-                f"{where} has {value.ndim} dimensions {value.shape}, expected {tree.text}"
+                f"{where} has {value.ndim} dimensions {shape}, expected {tree.text}"
             )
-        interface = value.__array_interface__
-        if interface["strides"] is not None:
+        if not flags.c_contiguous:
             raise ArgumentError(
                 f"{where} is not contiguous (strides {value.strides} bytes for shape "
-                f"{value.shape}); pass np.ascontiguousarray(x)"
+                f"{shape}); pass np.ascontiguousarray(x)"
             )
-        address, read_only = interface["data"]
+        address = _word_at(id(value) + _HEAD).value  # `address_of`, without the call
         if address % size:
             raise ArgumentError(
                 f"{where} starts in the middle of an element (address {address:#x}, elements of "
                 f"{size} bytes); pass x.copy()"
             )
-        if written and read_only:
+        if written and not flags.writeable:
             raise ArgumentError(f"{where} is updated in place but is read-only; pass a copy")
-        shape = value.shape
         for axis, dim in fixed:
             if shape[axis] != dim:
                 raise ArgumentError(f"{where} has shape {shape}, expected {tree.text}")
         words[at] = address
-        for position, dim in enumerate(shape, at + 1):
-            words[position] = dim
+        words[sizes] = shape
         kept.append(value)
 
     return fill
+
+
+_HEAD = object.__basicsize__
+_word_at = ctypes.c_size_t.from_address
+
+
+def address_of(array: np.ndarray[Any, Any]) -> int:
+    """Where an array's data begins. CPython's head of every object, then this address, is how
+    NumPy's C interface lays out an array (`PyArrayObject`); asking the array for a description of
+    itself takes eight times as long."""
+    return _word_at(id(array) + _HEAD).value
 
 
 def as_array(value: Any, where: str, tree: TypeTree) -> np.ndarray[Any, Any]:
@@ -223,7 +233,7 @@ def _describe(value: Any) -> str:
 def overlap(arrays: Sequence[np.ndarray[Any, Any]], written: Container[int]) -> tuple[int, int]:
     """Numbers of two arrays that share memory, one of them among the `written`; (-1, -1) if there
     are none."""
-    starts = [(a.__array_interface__["data"][0], i) for i, a in enumerate(arrays) if a.nbytes]
+    starts = [(address_of(a), i) for i, a in enumerate(arrays) if a.nbytes]
     end_of_any = end_of_written = (0, -1)
     for start, i in sorted(starts):
         end = (start + arrays[i].nbytes, i)
@@ -237,18 +247,16 @@ def overlap(arrays: Sequence[np.ndarray[Any, Any]], written: Container[int]) -> 
 
 
 def view_memory(
-    address: int, dims: tuple[int, ...], dtype: str, owner: Any = None, start: int = 0
+    address: int, dims: tuple[int, ...], kind: np.dtype[Any], owner: Any = None, start: int = 0
 ) -> np.ndarray[Any, Any]:
-    """An array over existing memory. With an owner (an array of bytes that holds the memory, the
+    """An array over existing memory. With an owner (an object whose buffer is the memory, the
     view's from byte `start` on) the view keeps it alive."""
-    kind = numpy_dtype(dtype)
-    count = math.prod(dims)
-    if count == 0:
+    if 0 in dims:
         try:
             return np.empty(dims, kind)
         except ValueError:
             raise MemoryError(f"the empty result of shape {dims} is too large for NumPy") from None
     if owner is not None:
         return np.ndarray(dims, kind, owner, start)
-    raw = (ctypes.c_uint8 * (count * kind.itemsize)).from_address(address)
-    return np.frombuffer(raw, kind).reshape(dims)
+    raw: Any = (ctypes.c_uint8 * (math.prod(dims) * kind.itemsize)).from_address(address)
+    return np.ndarray(dims, kind, raw)

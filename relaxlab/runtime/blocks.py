@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 import ctypes
+import weakref
 from typing import Any
 
 from relaxlab.codegen.llvm.support import BLOCK_HEADER
@@ -25,7 +26,7 @@ class SpareBlocks:
     appending to a list and popping from it are atomic."""
 
     def __init__(self) -> None:
-        self._blocks: list[tuple[int, int]] = []
+        self.blocks: list[tuple[int, int]] = []
         self._most = 0
 
     def expect(self, size: int) -> None:
@@ -37,16 +38,16 @@ class SpareBlocks:
         if size < LARGE or size + self.bytes() > self._most:
             free(block)
         else:
-            self._blocks.append((block, size))
+            self.blocks.append((block, size))
 
     def bytes(self) -> int:
         """How many bytes are kept."""
-        return sum(size for _, size in self._blocks)
+        return sum(size for _, size in self.blocks)
 
     def lend(self, context: Any, word: int) -> None:
         """Make all blocks a linked list that starts in the context's word."""
-        while self._blocks:
-            block, _ = self._blocks.pop()
+        while self.blocks:
+            block, _ = self.blocks.pop()
             ctypes.c_int64.from_address(block).value = context[word]
             context[word] = block
 
@@ -54,26 +55,35 @@ class SpareBlocks:
         """What is left of the list is spare again."""
         while block := context[word]:
             context[word], size = (ctypes.c_int64 * 2).from_address(block)
-            self._blocks.append((block, size))
+            self.blocks.append((block, size))
 
     def __del__(self) -> None:
-        for block, _ in self._blocks:
+        for block, _ in self.blocks:
             free(block)
 
 
-class OwnedBlock:
-    """The data of a block, as bytes for NumPy; given back with the last array that views it."""
+class _Lent(weakref.ref[Any]):
+    """Notices when the last array that views a block is gone."""
 
-    __slots__ = ("__array_interface__", "_data", "_size", "_spare")
+    __slots__ = ("data", "size", "spare")
+    data: int
+    size: int
+    spare: SpareBlocks
 
-    def __init__(self, data: int, size: int, spare: SpareBlocks) -> None:
-        self._data, self._size, self._spare = data, size, spare
-        self.__array_interface__ = {
-            "shape": (size,),
-            "typestr": "|u1",
-            "data": (data, False),
-            "version": 3,
-        }
 
-    def __del__(self) -> None:
-        self._spare.give(self._data - BLOCK_HEADER, self._size)
+_lent: dict[int, _Lent] = {}
+
+
+def _take_back(lent: _Lent) -> None:
+    del _lent[lent.data]
+    lent.spare.give(lent.data - BLOCK_HEADER, lent.size)
+
+
+def owned_block(data: int, size: int, spare: SpareBlocks) -> Any:
+    """The data of a block, as bytes that NumPy can view; given back with the last array that views
+    it."""
+    block = (ctypes.c_uint8 * size).from_address(data)
+    lent = _Lent(block, _take_back)
+    lent.data, lent.size, lent.spare = data, size, spare
+    _lent[data] = lent
+    return block

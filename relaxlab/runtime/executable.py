@@ -6,7 +6,7 @@ import ctypes
 import os
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -16,9 +16,11 @@ import numpy as np
 from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
 from relaxlab.codegen.llvm.jit import LoadedObject
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
+from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arguments import (
     ArgumentError,
+    address_of,
     count_leaves,
     count_words,
     leaves_of,
@@ -29,7 +31,7 @@ from relaxlab.runtime.arguments import (
 )
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.blas import GEMM, load_blas
-from relaxlab.runtime.blocks import OwnedBlock, SpareBlocks, free
+from relaxlab.runtime.blocks import SpareBlocks, free, owned_block
 from relaxlab.runtime.openmp import default_threads, load_openmp, threads_are_lost
 from relaxlab.runtime.packed import get_func
 
@@ -94,7 +96,7 @@ class Executable:
         self._data = [_frozen(c) for c in artifact.constants]
         self._constants = (ctypes.c_int64 * max(1, len(artifact.constants)))()
         for i, array in enumerate(self._data):
-            self._constants[i] = array.__array_interface__["data"][0]
+            self._constants[i] = address_of(array)
         self._arenas = (ctypes.c_int64 * max(1, 2 * artifact.arenas))()
         self._callback = _CALLBACK(self._call_packed)
         self._error: BaseException | None = None
@@ -159,7 +161,8 @@ class Executable:
 
     def _run_packed(self, number: int, words: int) -> None:
         info = self.artifact.packed[number]
-        table = ctypes.cast(words, ctypes.POINTER(ctypes.c_int64))
+        trees = [a for a in (*info.args, info.result) if isinstance(a, TypeTree)]
+        table = (ctypes.c_int64 * sum(map(count_words, trees))).from_address(words)
         args, at = list[Any](), 0
         for arg in info.args:
             if isinstance(arg, str):
@@ -190,7 +193,7 @@ def _read(tree: TypeTree, words: Any, at: int) -> Any:
     """A Python value from words, viewing tensors in place."""
     if tree.kind == "tensor":
         dims = tuple(words[at + 1 + i] for i in range(tree.ndim))
-        return view_memory(words[at], dims, tree.dtype)
+        return view_memory(words[at], dims, numpy_dtype(tree.dtype))
     if tree.kind == "shape":
         return tuple(words[at + i] for i in range(tree.ndim))
     if tree.kind == "scalar":
@@ -207,7 +210,7 @@ class NativeFunction:
 
     def __init__(self, exe: Executable, info: FunctionInfo) -> None:
         self.info, self._exe = info, exe
-        entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
+        entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
         self._entry = entry(exe._code.address(info.symbol + ".entry"))
         self._in = (ctypes.c_int64 * max(1, info.words_in))()
         self._out = (ctypes.c_int64 * max(1, info.words_out))()
@@ -229,11 +232,12 @@ class NativeFunction:
             self._fillers.append(make_filler(name, says, tree, at, leaf, info.written))
             at += count_words(tree)
             leaf += count_leaves(tree)
-        self._open = len(self._fillers)
+        self._given, self._open = list(enumerate(self._fillers)), len(self._fillers)
         self._bound_values: list[np.ndarray[Any, Any]] = []
         self._bound_spans: list[tuple[int, int]] = []
         self._bound_at: dict[int, np.ndarray[Any, Any]] = {}
         self._tensors, self._written = _tensor_leaves(info)
+        self._make = _make_maker(info.result, 0)
 
     def __repr__(self) -> str:
         params = ", ".join(f"{name}: {tree.text}" for name, tree in self.info.params)
@@ -257,6 +261,7 @@ class NativeFunction:
             self._bound_values = [*self._bound_values, *kept]
             ctypes.memmove(self._in, words, ctypes.sizeof(words))
             self._bound_values, self._open = kept, first
+            self._given = list(enumerate(self._fillers[:first]))
             self._bound_at = {_span(a)[0]: a for a in kept}
             written = [a for i, a in enumerate(kept, len(self._tensors) - len(kept))
                        if i in self._written]  # fmt: skip
@@ -290,35 +295,44 @@ class NativeFunction:
     def __call__(self, *args: Any) -> Any:
         """Run the function. Raises ArgumentError (arity, dtype, rank, layout) or CheckFailed (a
         dimension or bound, naming the value, the symbol, expected and got)."""
-        exe, words = self._exe, self._in
+        exe, words, context = self._exe, self._in, self._context
+        spare = exe._spare
         if len(args) != self._open:
             names = ", ".join(name for name, _ in self.info.params[: self._open])
             raise ArgumentError(
                 f"`{self.info.name}` takes {self._open} arguments ({names}), got {len(args)}"
             )
-        with exe._lock:
+        exe._lock.acquire()
+        try:
             if exe._busy:
                 raise RuntimeError(
                     f"`{self.info.name}` was called by a function that its own executable called; "
                     "compile the inner program separately"
                 )
             kept: list[np.ndarray[Any, Any]] = []
-            for filler, value in zip(self._fillers, args, strict=False):
-                filler(value, words, kept)
+            for i, filler in self._given:
+                filler(args[i], words, kept)
             if self._written:
                 self._check_written(kept)
             exe._busy = True
             try:
-                exe._spare.lend(self._context, _SPARE)
+                if spare.blocks:
+                    spare.lend(context, _SPARE)
                 code = self._entry(self._address, exe._threads)
-                owned = self._context[_OWNED]
+                sources = _Sources(self._blocks(context[_OWNED]), kept, self)
                 if code:
-                    self._fail(code, owned)
-                return self._result(owned, kept)
+                    self._fail(code, sources)
+                value = self._make(self._out, sources)
+                if sources.blocks:
+                    sources.release()
+                return value
             finally:
-                exe._spare.take_back(self._context, _SPARE)
+                if context[_SPARE]:
+                    spare.take_back(context, _SPARE)
                 exe._busy = False
                 exe._live.clear()
+        finally:
+            exe._lock.release()
 
     def _check_written(self, fresh: list[np.ndarray[Any, Any]]) -> None:
         """Bound arrays were compared with each other when they were bound."""
@@ -331,9 +345,9 @@ class NativeFunction:
             if at >= 0 and start < min(end, self._bound_spans[at][1]):
                 self._require_apart([*fresh, *self._bound_values], 0)
 
-    def _fail(self, code: int, owned: int) -> None:
+    def _fail(self, code: int, sources: _Sources) -> None:
         exe = self._exe
-        _Sources(self._blocks(owned), [], self).release()
+        sources.release()
         error, exe._error = exe._error, None
         if error is not None:
             raise error
@@ -346,38 +360,20 @@ class NativeFunction:
     def _blocks(self, owned: int) -> dict[int, int]:
         """The sizes of the blocks allocated during the call, by the address of their data."""
         blocks: dict[int, int] = {}
+        total = 0
         while owned:
-            next_one, size = (ctypes.c_int64 * 2).from_address(owned)
-            blocks[owned + BLOCK_HEADER] = size
-            owned = next_one
+            header = _header_at(owned)
+            size = blocks[owned + BLOCK_HEADER] = header.size
+            total += size
+            owned = header.next
         self._context[_OWNED] = 0
+        self._exe._spare.expect(total)
         return blocks
-
-    def _result(self, owned: int, kept: list[Any]) -> Any:
-        blocks = self._blocks(owned)
-        self._exe._spare.expect(sum(blocks.values()))
-        sources = _Sources(blocks, kept, self)
-        value, _ = self._build(self.info.result, 0, sources)
-        sources.release()
-        return value
-
-    def _build(self, tree: TypeTree, at: int, sources: _Sources) -> tuple[Any, int]:
-        out = self._out
-        if tree.kind == "tensor":
-            dims = tuple(out[at + 1 : at + 1 + tree.ndim])
-            return sources.array(out[at], dims, tree.dtype), at + 1 + tree.ndim
-        if tree.kind == "tuple":
-            fields: list[Any] = []
-            for field in tree.fields:
-                value, at = self._build(field, at, sources)
-                fields.append(value)
-            return tuple(fields), at
-        return _read(tree, out, at), at + count_words(tree)
 
 
 def _span(array: np.ndarray[Any, Any]) -> tuple[int, int]:
     """The addresses of the first byte and of the one after the last."""
-    start = array.__array_interface__["data"][0]
+    start = address_of(array)
     return start, start + array.nbytes
 
 
@@ -393,29 +389,58 @@ _OWNED, _KERNEL_FAILED = CONTEXT.index("owned"), CONTEXT.index("kernel_failed")
 _SPARE = CONTEXT.index("spare")
 
 
+class _Header(ctypes.Structure):
+    """How an allocated block begins."""
+
+    _fields_ = (("next", ctypes.c_int64), ("size", ctypes.c_int64))
+
+
+_header_at = _Header.from_address
+
+
+_Maker = Callable[[Any, "_Sources"], Any]
+
+
+def _make_maker(tree: TypeTree, at: int) -> _Maker:
+    """A function that makes a result of this type from its words, those from position `at` on."""
+    if tree.kind == "tensor":
+        kind, sizes = numpy_dtype(tree.dtype), slice(at + 1, at + 1 + tree.ndim)
+        return lambda words, sources: sources.array(words[at], tuple(words[sizes]), kind)
+    if tree.kind == "tuple":
+        makers: list[_Maker] = []
+        for field in tree.fields:
+            makers.append(_make_maker(field, at))
+            at += count_words(field)
+        return lambda words, sources: tuple([make(words, sources) for make in makers])
+    return lambda words, _: _read(tree, words, at)
+
+
 class _Sources:
     """Where a result's memory can come from: a fresh block, an argument, or a constant."""
+
+    __slots__ = ("blocks", "fresh", "function", "owners")
 
     def __init__(
         self, blocks: dict[int, int], fresh: list[np.ndarray[Any, Any]], function: NativeFunction
     ) -> None:
         self.blocks, self.fresh, self.function = blocks, fresh, function
-        self.owners: dict[int, np.ndarray[Any, Any]] = {}
+        self.owners: dict[int, Any] = {}
 
-    def array(self, address: int, dims: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
-        if address in self.blocks:
-            block = OwnedBlock(address, self.blocks.pop(address), self.function._exe._spare)
-            self.owners[address] = np.asarray(block)
-        if address in self.owners:
-            return view_memory(address, dims, dtype, self.owners[address])
+    def array(self, address: int, dims: tuple[int, ...], kind: Any) -> np.ndarray[Any, Any]:
+        owner = self.owners.get(address)
+        if owner is None and address in self.blocks:
+            owner = owned_block(address, self.blocks.pop(address), self.function._exe._spare)
+            self.owners[address] = owner
+        if owner is not None:
+            return view_memory(address, dims, kind, owner)
         source = self._argument(address)
         if source is None:
-            return view_memory(address, dims, dtype).copy()
+            return view_memory(address, dims, kind).copy()
         start, _ = _span(source)
-        if start == address and source.shape == dims and source.dtype.name == dtype:
+        if start == address and source.shape == dims and source.dtype == kind:
             return source
         data = source.reshape(-1).view(np.uint8)
-        return view_memory(address, dims, dtype, data, address - start)
+        return view_memory(address, dims, kind, data, address - start)
 
     def _argument(self, address: int) -> np.ndarray[Any, Any] | None:
         """The argument, packed function's result or constant that holds the address."""

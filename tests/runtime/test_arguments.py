@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.runtime.arguments import ArgumentError, overlap, scalar_to_word, word_to_scalar
+from relaxlab.runtime.arguments import (
+    ArgumentError,
+    address_of,
+    overlap,
+    scalar_to_word,
+    word_to_scalar,
+)
 from relaxlab.runtime.executable import CheckFailed, Executable
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
@@ -270,3 +276,12 @@ def test_overlap_against_a_set_of_bytes() -> None:
         }
         found = overlap(arrays, written)
         assert (found in clashes) if clashes else found == (-1, -1)
+
+
+def test_where_an_array_begins() -> None:
+    raw = np.arange(24, dtype="float32")
+    kept = raw.view()
+    kept.flags.writeable = False
+    arrays = (raw, raw[3:], raw[::-2], raw.reshape(4, 6).T, kept, np.zeros(()), np.zeros((0, 3)))
+    for array in arrays:
+        assert address_of(array) == array.__array_interface__["data"][0]

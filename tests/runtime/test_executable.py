@@ -393,7 +393,7 @@ def test_a_refused_bind_leaves_what_was_bound() -> None:
         del junk
 
 
-@pytest.mark.parametrize("where", ["view_memory", "_Sources", "OwnedBlock"])
+@pytest.mark.parametrize("where", ["view_memory", "_Sources", "owned_block"])
 def test_an_interrupt_between_the_lines(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """After Ctrl-C anywhere in a call the next one computes and reports as ever."""
     exe = rl.compile(Three, use_cache=False)
