@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from relaxlab.ir.loops import Buffer
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
 from relaxlab.runtime.interpreter_intrinsics import Pointer
 
-Place = tuple[str, str, int]
-"""A buffer's name, the block, and how many leading dimensions number the iterations."""
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an access stands: its buffer, the block in words, and how many leading dimensions of
+    the array number the iterations."""
+
+    buffer: Buffer
+    block: str
+    lead: int
 
 
 def _check(array: Array, where: Place, indices: tuple[Any, ...]) -> None:
@@ -25,10 +34,9 @@ def _check(array: Array, where: Place, indices: tuple[Any, ...]) -> None:
 
 
 def _outside(array: Array, where: Place, axis: int, index: Any) -> None:
-    name, block, lead = where
     raise ExecutionError(
-        f"index {index} of dimension {axis - lead} of {name} is outside its extent "
-        f"{array.shape[axis]} (shape {array.shape[lead:]}), {block}"
+        f"index {index} of dimension {axis - where.lead} of {where.buffer.name} is outside its "
+        f"extent {array.shape[axis]} (shape {array.shape[where.lead :]}), {where.block}"
     )
 
 

@@ -44,6 +44,7 @@ class _Scope:
     depth: int = 0
     block: str = ""
     threads: bool = False
+    loops: tuple[expr.Var, ...] = ()
 
     def bind(self, atom: Atom, name: str, *, array: bool = False) -> _Scope:
         axes = (*self.axes, name) if array else self.axes
@@ -68,12 +69,12 @@ _DIVISIONS: dict[type[expr.PrimExpr], str] = {
 class _Writer:
     """Writes one function: `lines` of text and the table `constants` they refer to."""
 
-    def __init__(self, vectorise: bool) -> None:
+    def __init__(self, vectorise: bool, watched: bool = False) -> None:
         self.lines: list[str] = []
         self.constants: dict[str, Any] = {}
         self.known: dict[Any, str] = {}
         self.aliases: dict[loops.Buffer, loops.Buffer] = {}
-        self.vectorise = vectorise
+        self.vectorise, self.watched = vectorise, watched
         self.count = 0
 
     def name(self, prefix: str) -> str:
@@ -97,6 +98,9 @@ class _Writer:
     # Statements
 
     def stmt(self, s: loops.Stmt, scope: _Scope, at: int) -> None:
+        if self.watched and acts(s):
+            values = "".join(f", {scope.names[v]}" for v in scope.loops)
+            self.put(at, f"arrive({self.constant(Arrival(s, scope.block, scope.loops))}{values})")
         match s:
             case loops.For():
                 self._for(s, scope, at)
@@ -146,6 +150,7 @@ class _Writer:
             self.stmt(s.body, inner.bind(s.loop_var, name, array=True), at)
         else:
             self.put(at, f"for {name} in counting({lo}, {extent}):")
+            inner = replace(inner, loops=(*inner.loops, s.loop_var))
             self.stmt(s.body, inner.bind(s.loop_var, name), at + 1)
 
     def _if(
@@ -228,6 +233,8 @@ class _Writer:
         shape = "".join(f"{d}, " for d in (*sizes, *(self.expr(d, scope) for d in buffer.shape)))
         _scalar_dtype(buffer.dtype)
         self.put(at, f"{name} = allocate(({shape}), {self.constant(buffer.dtype)})")
+        if self.watched:
+            self.put(at, f"made({name}, {self.constant(buffer)})")
         private = {**scope.private, buffer: len(sizes)} if sizes else scope.private
         return replace(scope.bind(buffer, name), private=private)
 
@@ -279,7 +286,7 @@ class _Writer:
                 f"{_in_block(scope.block)}"
             )
         lead = scope.private.get(buffer, 0)
-        where = self.constant((buffer.name, _in_block(scope.block), lead))
+        where = self.constant(helpers.Place(buffer, _in_block(scope.block), lead))
         own = [number for number, _ in scope.counters[:lead]]
         values = (self.expr(i, scope) for i in indices)
         return ", ".join([scope.names[buffer], where, *own, *values])
@@ -390,12 +397,61 @@ def _in_block(block: str) -> str:
     return f"in block {block!r}" if block else "outside any block"
 
 
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A statement that is about to run, its block, and the loops around it, outermost first."""
+
+    stmt: loops.Stmt
+    block: str
+    loops: tuple[expr.Var, ...]
+
+
+def acts(s: loops.Stmt) -> bool:
+    """Whether a statement does something itself: it stores, calls, or reads memory to decide."""
+    match s:
+        case loops.BufferStore() | loops.AssertStmt():
+            return True
+        case loops.Evaluate(value):
+            return isinstance(value, expr.Call)
+        case loops.For():
+            own = (s.min, s.extent)
+        case loops.IfThenElse() | loops.While():
+            own = (s.condition,)
+        case loops.LetStmt():
+            own = (s.value,)
+        case loops.BlockRealize():
+            own = (s.predicate, *s.iter_values)
+        case _:
+            own = ()
+    return any(isinstance(n, loops.BufferLoad) for e in own for n in walk(e))
+
+
 @lru_cache(maxsize=512)
 def compile_loops(
     func: loops.PrimFunc, symbols: tuple[expr.Var, ...], vectorise: bool
 ) -> Callable[..., None]:
     """A Python function of the parameters of `func` (arrays, NumPy scalars) and of `symbols`."""
-    writer = _Writer(vectorise)
+    return _compiled(func, symbols, _Writer(vectorise), {})
+
+
+def compile_watched(
+    func: loops.PrimFunc, symbols: tuple[expr.Var, ...], watch: Mapping[str, Callable[..., Any]]
+) -> Callable[..., None]:
+    """The same, one iteration after the other, and with functions of the caller's:
+
+    `arrive(arrival, *values)` is called before each statement that `acts` with the values of its
+    loops, `made(array, buffer)` after each allocation; `read`, `write` and `address` take the
+    place of the interpreter's own.
+    """
+    return _compiled(func, symbols, _Writer(False, watched=True), watch)
+
+
+def _compiled(
+    func: loops.PrimFunc,
+    symbols: tuple[expr.Var, ...],
+    writer: _Writer,
+    watch: Mapping[str, Callable[..., Any]],
+) -> Callable[..., None]:
     names: dict[Atom, str] = {}
     for p in (*func.params, *symbols):
         names[p] = writer.name("b" if isinstance(p, loops.Buffer) else "v")
@@ -404,6 +460,6 @@ def compile_loops(
     writer.put(0, f"def kernel({', '.join(names.values())}):")
     writer.stmt(separate_inits(func.body), _Scope(names), 1)
     writer.put(1, "return None")
-    namespace: dict[str, Any] = {**helpers.NAMES, **writer.constants}
+    namespace: dict[str, Any] = {**helpers.NAMES, **watch, **writer.constants}
     exec(compile("\n".join(writer.lines), "<loop function>", "exec"), namespace)
     return namespace["kernel"]

@@ -46,11 +46,20 @@ class LoopRV:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A step that was tried and refused."""
+
+    step: Instruction
+    error: ScheduleError
+
+
 Factor = PrimExpr | int | None
 
 
 class Schedule:
-    """A loop function being scheduled.
+    """A loop function being scheduled: `func` is what it is now, `original` what it was, `trace`
+    the steps between, `refused` the step tried last if it was refused.
 
     >>> sch = Schedule(func)                                     # doctest: +SKIP
     >>> i, j, k = sch.get_loops(sch.get_block("C"))              # doctest: +SKIP
@@ -59,8 +68,10 @@ class Schedule:
     """
 
     def __init__(self, func: PrimFunc) -> None:
+        self.original = func
         self.func: PrimFunc = tree.normalized(func)
         self.trace: list[Instruction] = []
+        self.refused: Refused | None = None
         self._blocks: dict[str, str] = {}
         self._loops: dict[str, Var] = {}
         self._made_by: dict[Var | Buffer | str, int] = {}
@@ -346,11 +357,14 @@ class Schedule:
         changes = not name.startswith("get_")
         if changes:
             before_step(before)
+        values = tuple((k, _recorded(v)) for k, v in args.items())
         try:
             result = run()
         except ScheduleError as error:
-            raise self._explained(error) from None
-        values = tuple((k, _recorded(v)) for k, v in args.items())
+            explained = self._explained(error)
+            self.refused = Refused(Instruction(name, values), explained)
+            raise explained from None
+        self.refused = None
         handles = self._handles(result)
         names = tuple(h.name for h in handles)
         if self.func is not before:
