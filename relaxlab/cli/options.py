@@ -72,7 +72,10 @@ def _show(parser: argparse.ArgumentParser) -> None:
 
 def _check(parser: argparse.ArgumentParser) -> None:
     _script(parser)
-    parser.add_argument("--target", default="cpu", metavar="TARGET", help="cpu (default) or cuda")
+    parser.add_argument(
+        "--target", default="cpu", metavar="TARGET",
+        help="cpu (default) or cuda; then maybe ,contract=off and ,reassociate=off",
+    )  # fmt: skip
     parser.add_argument("--runs", type=_positive, default=4, metavar="K", help="default: 4")
     parser.add_argument("--seed", type=int, default=0, help="of the first run; then one more each")
 

@@ -29,7 +29,9 @@ def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[s
     declarations: dict[str, str] = {}
     texts = support_functions(declarations)
     used = sorted(_called_kernels(program))
-    kernels = {k: emit_kernel(program.kernels[k], k, declarations) for k in used}
+    kernels = {
+        k: emit_kernel(program.kernels[k], k, declarations, contract=target.contract) for k in used
+    }
     texts += [k.text for k in kernels.values()]
     failures = {name: k.failures for name, k in kernels.items()}
     checks: list[CheckInfo] = []

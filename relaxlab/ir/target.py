@@ -6,8 +6,11 @@ import ctypes
 import platform
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+
+FLOAT_OPTIONS = ("contract", "reassociate")
+"""What `Target` says about floating-point arithmetic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +20,26 @@ class Target:
 
     `vector_bits` is the width of the widest vector registers; a GPU's thread moves 128 bits at
     once. `Target.host()` describes this machine, `Target.cuda()` a GPU.
+
+    What may be done to floating-point arithmetic for speed: with `contract`, `a * b + c` may be
+    rounded once instead of twice; with `reassociate`, reductions may be taken in any order, such as
+    per vector lane. Both are on unless switched off. With both off, each addition, subtraction,
+    multiplication, division and square root of float32 and float64 is the one that the loops say,
+    rounded as IEEE 754 does. Integers are exact either way.
     """
 
     kind: str = "cpu"
     triple: str = ""
     cpu: str = "generic"
     features: frozenset[str] = field(default_factory=lambda: frozenset[str]())
+    contract: bool = True
+    reassociate: bool = True
+
+    def __post_init__(self) -> None:
+        for name in FLOAT_OPTIONS:
+            value: object = getattr(self, name)
+            if not isinstance(value, bool):
+                raise TypeError(f"{name} of a target is True or False, not {value!r}")
 
     @property
     def vector_bits(self) -> int:
@@ -85,12 +102,25 @@ def _may_use_tiles() -> bool:
 
 def parse_target(target: str | Target) -> Target:
     """`"cpu"` means the host, `"cuda"` the GPU that is there, `"cuda:sm_90"` one of that
-    architecture. Raises ValueError for anything not known."""
+    architecture. Options follow: `"cpu,contract=off,reassociate=off"`. Raises ValueError for
+    anything not known."""
     if isinstance(target, Target):
         return target
-    kind, _, arch = target.partition(":")
+    machine, *options = target.split(",")
+    kind, _, arch = machine.partition(":")
     if kind == "cuda":
-        return Target.cuda(arch)
-    if target == "cpu":
-        return Target.host()
-    raise ValueError(f"unknown target {target!r}; known: 'cpu', 'cuda', 'cuda:sm_80' and its like")
+        chosen = Target.cuda(arch)
+    elif machine == "cpu":
+        chosen = Target.host()
+    else:
+        known = "'cpu', 'cuda', 'cuda:sm_80' and its like"
+        raise ValueError(f"unknown target {machine!r}; known: {known}")
+    return replace(chosen, **dict(_option(text, target) for text in options))
+
+
+def _option(text: str, target: str) -> tuple[str, bool]:
+    name, _, value = text.strip().partition("=")
+    if name not in FLOAT_OPTIONS or value not in ("on", "off"):
+        known = ", ".join(f"{n}=on, {n}=off" for n in FLOAT_OPTIONS)
+        raise ValueError(f"unknown option {text!r} of the target {target!r}; known: {known}")
+    return name, value == "on"

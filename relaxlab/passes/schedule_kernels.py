@@ -18,6 +18,7 @@ from relaxlab.ir.target import Target
 from relaxlab.ir.types import TensorType
 from relaxlab.passes.base import module_pass
 from relaxlab.schedule import rules, rules_gpu
+from relaxlab.schedule.order import KEEP_ORDER
 from relaxlab.schedule.rules.versions import ONE_VERSION
 
 BOUNDS = "tir_var_upper_bound"
@@ -45,12 +46,15 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
     for name, f in mod.items():
         if isinstance(f, PrimFunc) and not f.attrs.get(IS_SCHEDULED):
             told: dict[str, Any] = {} if options.versions else {ONE_VERSION: True}
+            if not target.reassociate:
+                told[KEEP_ORDER] = True
             if weights.get(name):
                 told["weight_params"] = tuple(sorted(weights[name]))
             if bounds.get(name):
                 told[BOUNDS] = Attrs({**bounds[name], **f.attrs.get(BOUNDS, {})})
             new = schedule_kernel(name, replace(f, attrs=f.attrs.with_(**told)), target)
-            kept = {"weight_params": None, ONE_VERSION: None, BOUNDS: f.attrs.get(BOUNDS)}
+            kept: dict[str, Any] = {"weight_params": None, ONE_VERSION: None}
+            kept |= {name: f.attrs.get(name) for name in (BOUNDS, KEEP_ORDER)}
             updates[name] = replace(new, attrs=new.attrs.with_(**kept, **{IS_SCHEDULED: True}))
     return mod.with_functions(updates)
 

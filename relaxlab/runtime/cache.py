@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from relaxlab.codegen.artifact import Artifact, ArtifactError
-from relaxlab.ir.target import Target
+from relaxlab.ir.target import FLOAT_OPTIONS, Target
 from relaxlab.tracing import note
 
 
@@ -56,6 +56,7 @@ def _digest(parts: Any) -> str:
 def artifact_key(module_key: str, target: Target, options: Iterable[str]) -> str:
     """The key of a program: its structure, the machine, the options and the compiler."""
     machine = [target.kind, target.triple, target.cpu, sorted(target.features)]
+    machine += [getattr(target, name) for name in FLOAT_OPTIONS]
     return _digest([module_key, machine, list(options), compiler_version()])
 
 

@@ -14,7 +14,7 @@ from relaxlab.ir import graph
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
-from relaxlab.ir.target import Target, parse_target
+from relaxlab.ir.target import FLOAT_OPTIONS, Target, parse_target
 from relaxlab.passes.base import Pass, PassFailed, Pipeline
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.runtime.arrays import ExecutionError
@@ -252,8 +252,10 @@ class _Checker:
     def again(self, name: str, seed: int) -> str:
         """The call that shows a finding again."""
         args = ["mod", *([repr(name), f"seed={seed}", "runs=1"] if name else [])]
-        if self.target.kind != "cpu":
-            args.append(f"target={self.target.kind!r}")
+        off = [f"{name}=off" for name in FLOAT_OPTIONS if not getattr(self.target, name)]
+        target = ",".join([self.target.kind, *off])
+        if target != "cpu":
+            args.append(f"target={target!r}")
         if self.pipeline.passes != default_pipeline(self.target).passes:
             args.append("pipeline=...")
         if self.inputs is not None:

@@ -82,7 +82,10 @@ class _NativeKernels:
     def of(program: host.HostProgram, target: Target) -> _NativeKernels:
         declarations: dict[str, str] = {}
         texts = support_functions(declarations)
-        emitted = {k: emit_kernel(f, k, declarations) for k, f in program.kernels.items()}
+        emitted = {
+            k: emit_kernel(f, k, declarations, contract=target.contract)
+            for k, f in program.kernels.items()
+        }
         texts += [k.text for k in emitted.values()]
         text = jit.module_text(texts, declarations, target)
         code = jit.LoadedObject(jit.compile_object(text, target)[0], target)

@@ -94,7 +94,9 @@ class CudaExecutable:
         """What NVRTC makes of the source for an architecture. Raises NvrtcError without NVRTC."""
         arch = arch or self.arch
         if arch not in self._compiled:
-            self._compiled[arch] = nvrtc.compile_cuda(self.source, arch)
+            self._compiled[arch] = nvrtc.compile_cuda(
+                self.source, arch, contract=self.target.contract
+            )
         return self._compiled[arch]
 
     def simulate(self, name: str, *args: Any) -> Any:

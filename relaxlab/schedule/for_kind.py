@@ -8,6 +8,7 @@ from relaxlab.ir.loops import ForKind, PrimFunc
 from relaxlab.ir.node import replace
 from relaxlab.schedule.dependence import require_order_free
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.order import require_reassociable
 from relaxlab.schedule.scope import axes_bound_to
 from relaxlab.schedule.tree import LoopPlace, describe_loop, find_loop
 
@@ -47,6 +48,9 @@ def bind(func: PrimFunc, var: Var, thread: str) -> PrimFunc:
             suggestion="use blockIdx.x/y/z, threadIdx.x/y/z or vthread.x/y/z",
         )  # fmt: skip
     require_order_free("bind", place)
+    for realize, axis in axes_bound_to(var, place.loop.body):
+        if axis.kind != "spatial":
+            require_reassociable("bind", func, realize.block)
     if not thread.startswith("threadIdx"):
         _require_no_reduction(place, "bind")
     return place.replaced(replace(place.loop, kind="thread_binding", thread=thread))

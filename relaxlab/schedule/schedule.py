@@ -8,7 +8,7 @@ handles to its blocks and loops, and the trace of what was done. A refused primi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from relaxlab.ir.expr import PrimExpr, Var, as_expr
@@ -28,6 +28,7 @@ from relaxlab.schedule import scope, tree
 from relaxlab.schedule import split_fuse_reorder as _loops
 from relaxlab.schedule import tensorize as _tensorize
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.order import depends_on_order
 from relaxlab.schedule.trace import Instruction, Ref, Value, from_json, to_json
 from relaxlab.tracing.limit import after_step, before_step
 
@@ -284,7 +285,10 @@ class Schedule:
             self.func, name = _rfactor.rfactor(self.func, self._var(loop), factor_axis)
             return tree.find_block(self.func, name).block
 
-        return self._step("rfactor", {"loop": loop, "factor_axis": factor_axis}, run)
+        partial = self._step("rfactor", {"loop": loop, "factor_axis": factor_axis}, run)
+        if depends_on_order(self._place(partial).block):
+            self.trace[-1] = replace(self.trace[-1], remark="accumulates in another order")
+        return partial
 
     # Layouts
 

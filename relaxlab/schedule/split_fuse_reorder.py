@@ -12,6 +12,7 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.dependence import require_order_free
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.order import require_reassociable
 from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, bind_stmt
 from relaxlab.schedule.scope import axes_bound_to
 from relaxlab.schedule.tree import (
@@ -22,6 +23,7 @@ from relaxlab.schedule.tree import (
     find_loop,
     guard,
     map_realizes,
+    realizes_under,
     vars_in,
     walk_stmts,
 )
@@ -183,10 +185,25 @@ def reorder(func: PrimFunc, variables: Sequence[Var]) -> PrimFunc:
                 f"the extent does not depend on loops that would be inside it: {names}",
                 about=tuple(needed),
             )  # fmt: skip
+    _require_same_order(func, chain, order)
     body = chain[-1].body
     for loop in reversed(order):
         body = replace(loop, body=body)
     return top.replaced(body)
+
+
+def _require_same_order(func: PrimFunc, before: list[For], after: list[For]) -> None:
+    """Blocks that keep their order keep that of the loops over their reduce axes."""
+    for realize in realizes_under(before[-1].body):
+        reduced = {
+            v
+            for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+            if iv.kind != "spatial"
+            for v in vars_in(value)
+        }
+        old, new = ([s for s in nest if s.loop_var in reduced] for nest in (before, after))
+        if old != new:
+            require_reassociable("reorder", func, realize.block)
 
 
 def _require_init_first(chain: list[For]) -> None:

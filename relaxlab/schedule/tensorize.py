@@ -28,6 +28,7 @@ from relaxlab.ir.node import field_names, replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.blockize import blockize
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.order import require_reassociable
 from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, binding_of
 from relaxlab.schedule.tensor_intrin import TensorIntrin
 from relaxlab.schedule.tree import (
@@ -56,6 +57,9 @@ def tensorize(func: PrimFunc, target: Var | str, intrin: str) -> PrimFunc:
     place = find_block(func, target, "tensorize")
     block = place.block
     desc = _root_block(found.desc)
+    for inner in walk(block):
+        if isinstance(inner, Block):
+            require_reassociable("tensorize", func, inner)
     an = analyzer_at(place)
     for iv in block.iter_vars:
         an.bind_range(iv.var, iv.dom)

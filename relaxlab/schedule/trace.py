@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from relaxlab.analysis.index_map import IndexMap
@@ -32,15 +32,18 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One step: the primitive's name, its arguments, and the handles that it returned."""
+    """One step: the primitive's name, its arguments, the handles that it returned, and what else
+    there is to say about it."""
 
     name: str
     args: tuple[tuple[str, Value], ...]
     outputs: tuple[str, ...] = ()
+    remark: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         shown = (_show(v)[1:-1] if k == "loops" else f"{k}={_show(v)}" for k, v in self.args)
         call = f"sch.{self.name}({', '.join(shown)})"
+        call += f"  # {self.remark}" if self.remark else ""
         return f"{', '.join(self.outputs)} = {call}" if self.outputs else call
 
 

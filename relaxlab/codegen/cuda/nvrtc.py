@@ -42,8 +42,8 @@ class Compiled:
     resources: dict[str, Resources]
 
 
-def compile_cuda(source: str, arch: str) -> Compiled:
-    """Compile CUDA C for an architecture such as `sm_80`.
+def compile_cuda(source: str, arch: str, *, contract: bool = True) -> Compiled:
+    """Compile CUDA C for an architecture such as `sm_80`. `contract`: as in `Target`.
 
     Raises NvrtcError where NVRTC is missing or the source is wrong.
     """
@@ -52,6 +52,7 @@ def compile_cuda(source: str, arch: str) -> Compiled:
     nvrtc("CreateProgram", ctypes.byref(program), source.encode(), b"relaxlab.cu", 0, None, None)
     try:
         options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"]
+        options.append(f"--fmad={'true' if contract else 'false'}")
         options += [f"--include-path={d}" for d in _include_dirs()]
         values = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
         code = nvrtc.run("CompileProgram", program, len(options), values)

@@ -20,8 +20,7 @@ from relaxlab.ir.dtypes import bits_of, element_of, is_float, is_int, is_uint, l
 
 _INT = {expr.Add: "add", expr.Sub: "sub", expr.Mul: "mul", expr.BitAnd: "and", expr.BitOr: "or",
         expr.BitXor: "xor"}  # fmt: skip
-_FLOAT = {expr.Add: "fadd contract", expr.Sub: "fsub contract", expr.Mul: "fmul contract",
-          expr.Div: "fdiv contract"}  # fmt: skip
+_FLOAT = {expr.Add: "fadd", expr.Sub: "fsub", expr.Mul: "fmul", expr.Div: "fdiv"}
 _COMPARE: dict[type, tuple[str, str, str]] = {  # signed, unsigned, float
     expr.EQ: ("eq", "eq", "oeq"),
     expr.NE: ("ne", "ne", "une"),
@@ -208,7 +207,8 @@ def _compare(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
 
 def _float(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
     if cls in _FLOAT:
-        return Value(x.dtype, b.emit(f"{_FLOAT[cls]} {x.ty} {x.text}, {y.text}"))
+        how = _FLOAT[cls] + (" contract" if b.contract else "")
+        return Value(x.dtype, b.emit(f"{how} {x.ty} {x.text}, {y.text}"))
     if cls in (expr.Min, expr.Max):
         name = "minimum" if cls is expr.Min else "maximum"
         args = [(x.ty, x.text or ""), (y.ty, y.text or "")]

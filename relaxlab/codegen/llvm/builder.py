@@ -111,9 +111,11 @@ def _clamp_half(value: float) -> float:
 
 @dataclass(slots=True)
 class Builder:
-    """Collects the instructions of one LLVM function and the declarations it needs."""
+    """Collects the instructions of one LLVM function and the declarations it needs. `contract`:
+    whether LLVM may round a product and a sum once."""
 
     declarations: dict[str, str]
+    contract: bool = True
     lines: list[str] = field(default_factory=lambda: list[str]())
     allocas: list[str] = field(default_factory=lambda: list[str]())
     counter: int = 0

@@ -32,12 +32,15 @@ class Kernel:
     failures: tuple[str, ...]
 
 
-def emit_kernel(func: loops.PrimFunc, name: str, declarations: dict[str, str]) -> Kernel:
+def emit_kernel(
+    func: loops.PrimFunc, name: str, declarations: dict[str, str], *, contract: bool = True
+) -> Kernel:
     """LLVM IR of `void rl.name(ptr buffers…, i64 symbols…, i64 thread, i64 threads)`.
 
-    Scalar parameters keep their own type. Raises CodegenError for anything without a row.
+    Scalar parameters keep their own type. `contract`: as in `Target`. Raises CodegenError for
+    anything without a row.
     """
-    b = Builder(declarations)
+    b = Builder(declarations, contract)
     failures: list[str] = []
 
     def fail_when(cond: str, message: str) -> int:

@@ -16,6 +16,7 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.ir.target import Target
 from relaxlab.schedule import intrinsics, tile_intrinsics
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.tracing import decide, note
 from relaxlab.tracing.limit import Stopped
@@ -93,13 +94,16 @@ def split_vector(sch: Schedule, loop: LoopRV, lanes: int, *, unroll: bool) -> Lo
 
 
 def reduce_by_lanes(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int) -> None:
-    """Partial results per lane, then their combination by one intrinsic, if there is one."""
+    """Partial results per lane, then their combination by one intrinsic, if there is one. Nothing
+    where the order must be kept."""
+    block = found_block(sch, rv)
+    if keeps_order(sch.func, block):
+        return
     last = reduce[-1]
     extent = extent_of(sch, last)
     most = Analyzer.for_shapes(extent).upper_bound(extent)
     if most is not None and most < lanes:
         return
-    block = found_block(sch, rv)
     buffer = block.writes[0].buffer
     _, lane = sch.split(last, factors=[None, lanes])
     partial = sch.rfactor(lane, buffer.ndim)

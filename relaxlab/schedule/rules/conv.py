@@ -17,6 +17,7 @@ from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
@@ -67,7 +68,10 @@ def _find(func: PrimFunc, lanes: int) -> _Parts | None:
         left, right = loads if var in symbols_in(loads[1].indices) else loads[::-1]
         row = _row_axis(block, [a for a in spatial if a != col], left, right)
         if var not in symbols_in(left.indices) and row is not None:
-            return _Parts(block.name, row, col, right.buffer, _reading_order(block, left))
+            reduce = _reading_order(block, left)
+            if keeps_order(func, block):
+                reduce = tuple(sorted(reduce))
+            return _Parts(block.name, row, col, right.buffer, reduce)
     return None
 
 

@@ -17,6 +17,7 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
     block_loops,
     blocks_of,
@@ -59,6 +60,8 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         return None
     block = next(b for b in blocks_of(func) if b.name == found.name)
     rows = block.iter_vars[found.row].dom.extent
+    if keeps_order(func, block):  # the lanes of a warp would share a sum
+        return _by_tiles(func, found)
     few = (constant(rows) or ROWS_BY_WARPS + 1) <= ROWS_BY_WARPS
     return guarded_versions(
         func, rows, [1], lambda f, most: _by_warps(f, found) if most or few else _by_tiles(f, found)

@@ -11,6 +11,7 @@ from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
     block_loops,
     blocks_of,
@@ -119,7 +120,10 @@ def _inside_row(sch: Schedule, name: str, rows: list[LoopRV], threads: int) -> N
 def _across_threads(
     sch: Schedule, rv: BlockRV, rows: list[LoopRV], reduce: list[LoopRV], threads: int
 ) -> None:
-    """Partial results per thread, then a reduction across the threads."""
+    """Partial results per thread, then a reduction across the threads. Nothing where the order must
+    be kept: one thread reduces."""
+    if keeps_order(sch.func, found_block(sch, rv)):
+        return
     buffer = found_block(sch, rv).writes[0].buffer
     _, thread = sch.split(fused(sch, reduce), factors=[None, threads])
     partial = sch.rfactor(thread, buffer.ndim)
