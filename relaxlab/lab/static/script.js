@@ -1,0 +1,268 @@
+// Scripts as text: tokens, definitions, and a pane that shows many lines without making them all.
+
+import { formatBytes, h } from "./core.js";
+
+const TOKEN = /(#.*$)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|\b(\d[\w.]*(?:[eE][-+]?\d+)?)|(@?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)|(\s+)|(.)/g;
+const KEYWORDS = new Set("def class return with for in if else elif from import as and or not True False None pass while lambda".split(" "));
+const MODULES = /^@?(?:R|T|I)(?:\.|$)/;
+
+/**
+ * The pieces of one line: kind (keyword, string, number, comment, module, def, link, name, plain)
+ * and text. A `link` names a function of the module after `cls.`; a string that is a symbol's name
+ * is a name, too (`R.Tensor(("n", 4))`).
+ * @returns {{kind: string, text: string, name?: string}[]}
+ */
+export function tokens(line) {
+  const found = [];
+  const defines = /^\s*(def|class)\s/.test(line);
+  for (const [text, comment, string, number, name] of line.matchAll(TOKEN)) {
+    if (comment) found.push({ kind: "comment", text });
+    else if (string) {
+      const inner = string.slice(1, -1);
+      if (/^[A-Za-z_]\w*$/.test(inner) && /\(\s*(?:"\w+",?\s*|[\w ,*+"-]+)*$/.test(line.slice(0, line.indexOf(string))) && /Tensor\(\(|Shape\(\[|Buffer\(\(/.test(line) && !/^(?:float|int|uint|bool|bfloat)/.test(inner)) {
+        found.push({ kind: "name", text, name: inner });
+      } else found.push({ kind: "string", text });
+    } else if (number) found.push({ kind: "number", text });
+    else if (name) {
+      const last = found.findLast((t) => t.text.trim());
+      if (KEYWORDS.has(name)) found.push({ kind: "keyword", text });
+      else if (defines && last && (last.text === "def" || last.text === "class")) found.push({ kind: "def", text, name: text });
+      else if (MODULES.test(name)) found.push({ kind: "module", text });
+      else if (name.startsWith("cls.")) {
+        found.push({ kind: "plain", text: "cls." }, { kind: "link", text: name.slice(4), name: name.slice(4) });
+      } else {
+        const dot = name.indexOf(".");
+        const head = dot < 0 ? name : name.slice(0, dot);
+        found.push({ kind: "name", text: head, name: head });
+        if (dot >= 0) found.push({ kind: "plain", text: name.slice(dot) });
+      }
+    } else found.push({ kind: "plain", text });
+  }
+  return found;
+}
+
+/**
+ * The functions of a script: name, "graph" or "loops", first line (of the decorators) and end.
+ * @param {string[]} lines @returns {{name: string, kind: string, start: number, def: number, end: number}[]}
+ */
+export function outline(lines) {
+  const functions = [];
+  const indent = lines.some((l) => /^class /.test(l)) ? 4 : 0;
+  const def = new RegExp(`^ {${indent}}def (\\w+)\\(`);
+  const decorator = new RegExp(`^ {${indent}}@(R|T)\\.`);
+  let start = -1;
+  let kind = "graph";
+  lines.forEach((line, i) => {
+    const at = decorator.exec(line);
+    if (at) {
+      if (functions.length && functions.at(-1).end === null) functions.at(-1).end = i;
+      start = i;
+      kind = at[1] === "T" ? "loops" : "graph";
+    }
+    const found = def.exec(line);
+    if (found && start >= 0) {
+      functions.push({ name: found[1], kind, start, def: i, end: null });
+      start = -1;
+    }
+  });
+  for (const f of functions) {
+    f.end ??= lines.length;
+    while (f.end > f.start && !lines[f.end - 1].trim()) f.end -= 1;
+  }
+  return functions;
+}
+
+const BYTES = { float64: 8, int64: 8, uint64: 8, float32: 4, int32: 4, uint32: 4, float16: 2, bfloat16: 2, int16: 2, uint16: 2, int8: 1, uint8: 1, bool: 1 };
+
+/** What a shape and a dtype take, as text: "1.00 KiB" or "4 B × n × 8". */
+export function sizeText(shape, dtype) {
+  const item = BYTES[dtype];
+  if (item === undefined) return "";
+  const known = shape.every((d) => /^\d+$/.test(d));
+  if (known) return formatBytes(shape.reduce((n, d) => n * Number(d), item));
+  const count = shape.filter((d) => /^\d+$/.test(d)).reduce((n, d) => n * Number(d), item);
+  return `${count} B × ${shape.filter((d) => !/^\d+$/.test(d)).map((d) => (/\W/.test(d) ? `(${d})` : d)).join(" × ")}`;
+}
+
+/** `text` after an opening bracket, up to its closing one, split at its top-level commas. */
+function insideOf(text) {
+  const parts = [];
+  let [depth, part] = [0, ""];
+  for (const c of text) {
+    if ("([{".includes(c)) depth += 1;
+    if (")]}".includes(c)) {
+      if (depth === 0) break;
+      depth -= 1;
+    }
+    if (c === "," && depth === 0) {
+      parts.push(part.trim());
+      part = "";
+    } else part += c;
+  }
+  if (part.trim()) parts.push(part.trim());
+  return parts;
+}
+
+const unquoted = (text) => text.replace(/"(\w+)"/g, "$1").replace(/T\.int64\((\d+)\)/g, "$1");
+
+/**
+ * What a function's text says of its names: symbols, tensors, buffers, loops and block axes.
+ * @param {string[]} lines the function's lines
+ * @returns {Map<string, {kind: string, text: string, line: number}>}
+ */
+export function definitions(lines) {
+  const found = new Map();
+  const put = (name, kind, text, line) => { if (!found.has(name)) found.set(name, { kind, text, line }); };
+  const typed = (kind, text) => {
+    const at = /(?:R\.Tensor|T\.Buffer|match_buffer|alloc_buffer)\(/.exec(text);
+    if (!at) return unquoted(text);
+    const args = insideOf(text.slice(at.index + at[0].length));
+    const shape = args.find((a) => a.startsWith("("));
+    const dtype = args.map((a) => /^(?:dtype=)?"(\w+)"$/.exec(a)?.[1]).find((d) => d in BYTES);
+    if (!shape) return unquoted(text);
+    const dims = insideOf(shape.slice(1)).map(unquoted);
+    const scope = args.map((a) => /^scope="(.+)"$/.exec(a)?.[1]).find(Boolean);
+    return `${kind} (${dims.join(", ")}) ${dtype ?? "?"}\n${sizeText(dims, dtype)}${scope ? `\nscope ${scope}` : ""}`;
+  };
+  lines.forEach((line, i) => {
+    let m;
+    if ((m = /^\s*(\w+) = T\.int64\(\)/.exec(line))) put(m[1], "symbol", "symbol, int64", i);
+    else if ((m = /^\s*(\w+) = (T\.(?:match_buffer|sblock_alloc_buffer|alloc_buffer)\(.*)$/.exec(line))) put(m[1], "buffer", typed("buffer", m[2]), i);
+    else if ((m = /^\s*([\w, ]+) = T\.axis\.remap\("(\w+)", \[(.*)\]\)/.exec(line))) {
+      const [names, bound] = [m[1].split(", "), insideOf(m[3])];
+      names.forEach((n, j) => put(n, "axis", `${m[2][j] === "R" ? "reduction" : "spatial"} axis, bound to ${bound[j]}`, i));
+    } else if ((m = /^\s*(\w+) = T\.axis\.(\w+)\((.*)\)$/.exec(line))) {
+      const args = insideOf(m[3]).map(unquoted);
+      put(m[1], "axis", `${m[2] === "reduce" ? "reduction" : m[2]} axis over ${args[0]}, bound to ${args[1] ?? ""}`, i);
+    } else if ((m = /^\s*for ([\w, ]+) in (T\.(\w+)|range)\((.*)\):/.exec(line))) {
+      const [names, ends] = [m[1].split(", "), insideOf(m[4]).map(unquoted)];
+      const how = m[3] && m[3] !== "grid" && m[3] !== "serial" ? `${m[3]} loop` : "loop";
+      names.forEach((n, j) => put(n, "loop", `${how} over ${names.length > 1 ? ends[j] : ends.slice(0, 2).join(" to ")}`, i));
+    } else if ((m = /^\s*(\w+): (R\.\w.*?)(?: = (.*)|,)$/.exec(line))) put(m[1], "value", typed(m[3] ? "tensor" : "parameter", m[2]), i);
+    else if (/^\s*def /.test(line)) {
+      for (const p of line.matchAll(/(\w+): ((?:T\.Buffer|T\.handle|R\.\w+|T\.\w+)(?:\((?:[^()]|\([^()]*\))*\))?)/g)) put(p[1], "parameter", typed("parameter", p[2]), i);
+    }
+  });
+  return found;
+}
+
+const CHUNK = 60;
+const LINE = 18;
+
+/**
+ * Rows of script, made when they come near the visible part.
+ *
+ * A click on a name lights all its uses: a symbol's everywhere, other names' in their function. A
+ * click on a called function goes to its definition, one on a definition to the next call.
+ * @param {{rows: {text: string, no?: any, mark?: string, cls?: string, title?: string, onclick?: () => void}[],
+ *   height?: string, label?: string, facts?: Record<string, string>}} options
+ *   facts: more about functions, by name, for their tip
+ */
+export function scriptPane({ rows, height = "32em", label = "script", facts = {} }) {
+  const pane = h("div", { class: "script scroll", tabindex: 0, role: "region", "aria-label": label, style: `max-height:${height}` });
+  const tip = h("div", { class: "tip", role: "tooltip", hidden: true });
+  const said = h("div", { class: "visually-hidden", "aria-live": "polite" });
+  const element = h("div", {}, pane, tip, said);
+  let shown = rows;
+  let functions = [];
+  let known = new Map();
+  let lit = null; // {name, scope: function or null}
+
+  const scopeAt = (i) => functions.find((f) => i >= f.start && i < f.end) ?? null;
+  const definitionsOf = (f) => {
+    const key = f ? f.start : -1;
+    if (!known.has(key)) {
+      const part = f ? shown.slice(f.start, f.end) : shown;
+      known.set(key, definitions(part.map((r) => r.text)));
+    }
+    return known.get(key);
+  };
+  const matches = (name, i) => lit && lit.name === name && (!lit.scope || lit.scope === scopeAt(i));
+
+  const row = (r, i) => {
+    const text = h("span", {}, tokens(r.text).map((t) => (t.kind === "plain" ? t.text : h("span", {
+      class: `t-${t.kind}${t.name && matches(t.name, i) ? " lit" : ""}`, "data-n": t.name,
+    }, t.text))));
+    return h("div", { class: `ln ${r.cls ?? ""}`, "data-i": i, title: r.title },
+      h("span", { class: "no", "aria-hidden": "true" }, String(r.no ?? "")),
+      h("span", { class: "mark" }, r.mark ?? ""), text);
+  };
+  const fill = (chunk) => {
+    const from = Number(chunk.dataset.from);
+    chunk.replaceChildren(...shown.slice(from, from + CHUNK).map((r, j) => row(r, from + j)));
+    chunk.dataset.full = "true";
+  };
+  const near = new IntersectionObserver((entries) => {
+    for (const e of entries) if (e.isIntersecting && !e.target.dataset.full) fill(e.target);
+  }, { root: pane, rootMargin: "400px" });
+
+  const setRows = (next) => {
+    shown = next;
+    known = new Map();
+    functions = outline(shown.map((r) => r.text));
+    near.disconnect();
+    const chunks = [];
+    for (let from = 0; from < shown.length; from += CHUNK) {
+      const count = Math.min(CHUNK, shown.length - from);
+      chunks.push(h("div", { class: "chunk", "data-from": from, style: `min-height:${count * LINE}px` }));
+    }
+    pane.replaceChildren(...chunks);
+    if (chunks.length) fill(chunks[0]); // something to see at once
+    for (const c of chunks) near.observe(c);
+  };
+  const scrollTo = (i, flash = true) => {
+    const chunk = pane.children[Math.floor(i / CHUNK)];
+    if (!chunk) return;
+    if (!chunk.dataset.full) fill(chunk);
+    pane.scrollTop = Math.max(0, i * LINE - pane.clientHeight / 3);
+    const target = chunk.children[i % CHUNK];
+    if (flash && target) target.animate?.([{ background: "var(--find-bg)" }, {}], 900);
+  };
+  const light = (name, i) => {
+    const f = scopeAt(i);
+    const fact = definitionsOf(f).get(name);
+    const same = lit && lit.name === name;
+    lit = same ? null : { name, scope: fact?.kind === "symbol" ? null : f };
+    let count = 0;
+    shown.forEach((r, j) => { if (lit && matches(name, j)) count += tokens(r.text).filter((t) => t.name === name).length; });
+    for (const span of pane.querySelectorAll("[data-n]")) {
+      span.classList.toggle("lit", Boolean(matches(span.dataset.n, Number(span.closest(".ln").dataset.i))));
+    }
+    said.textContent = lit ? `${name}: ${count} places${fact ? `. ${fact.text}` : ""}` : "";
+  };
+  const jump = (name, i, defined) => {
+    const calls = shown.map((r, j) => (r.text.includes(`cls.${name}`) ? j : -1)).filter((j) => j >= 0);
+    const to = defined ? (calls.find((j) => j > i) ?? calls[0]) : functions.find((f) => f.name === name)?.def;
+    if (to !== undefined) scrollTo(to);
+    said.textContent = to === undefined ? `${name} has no definition here` : shown[to].text.trim();
+  };
+  pane.addEventListener("click", (event) => {
+    const line = event.target.closest?.(".ln");
+    if (!line) return;
+    const i = Number(line.dataset.i);
+    shown[i].onclick?.();
+    const span = event.target.closest("[data-n]");
+    if (!span) return;
+    if (span.classList.contains("t-link")) jump(span.dataset.n, i, false);
+    else if (span.classList.contains("t-def")) jump(span.dataset.n, i, true);
+    else light(span.dataset.n, i);
+  });
+  pane.addEventListener("mouseover", (event) => {
+    const span = event.target.closest?.("[data-n]");
+    const i = span && Number(span.closest(".ln").dataset.i);
+    const fact = span && (facts[span.dataset.n] ?? definitionsOf(scopeAt(i)).get(span.dataset.n)?.text);
+    tip.hidden = !fact;
+    if (!fact) return;
+    tip.textContent = `${span.dataset.n}: ${fact}`;
+    const box = span.getBoundingClientRect();
+    tip.style.left = `${Math.max(4, Math.min(box.left, innerWidth - 360))}px`;
+    tip.style.top = `${box.bottom + 4}px`;
+  });
+  pane.addEventListener("mouseleave", () => { tip.hidden = true; });
+  pane.addEventListener("scroll", () => { tip.hidden = true; });
+  setRows(rows);
+  return { element, pane, setRows, scrollTo, light, functions: () => functions, stop: () => near.disconnect() };
+}
+
+/** Rows numbered from one. */
+export const plainRows = (lines) => lines.map((text, i) => ({ text, no: i + 1 }));

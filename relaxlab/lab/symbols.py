@@ -1,0 +1,56 @@
+"""Scalar expressions as JSON, for the page to compute with values that a reader chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+from relaxlab.ir.expr import (
+    Add,
+    Cast,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    PrimExpr,
+    Select,
+    Sub,
+    Var,
+)
+from relaxlab.ir.node import walk
+
+Encoded: TypeAlias = int | float | str | list[Any]
+
+_OPERATORS: dict[type[PrimExpr], str] = {
+    Add: "+", Sub: "-", Mul: "*", FloorDiv: "//", FloorMod: "%", Min: "min", Max: "max",
+}  # fmt: skip
+
+
+def encode(expr: PrimExpr | int) -> Encoded:
+    """A number, the name of a symbol, or `[operator, a, b]`; what `evaluate` of core.js computes.
+
+    Anything else becomes `["text", its script]`, which the page shows and cannot compute.
+    """
+    match expr:
+        case int():
+            return expr
+        case IntImm(value) | FloatImm(value):
+            return value
+        case Var(name):
+            return name
+        case Cast(_, value):
+            return encode(value)
+        case Select(condition, a, b):
+            return ["text", f"{b} unless {condition}, else {a}"]
+        case _ if type(expr) in _OPERATORS:
+            return [_OPERATORS[type(expr)], encode(expr.a), encode(expr.b)]  # type: ignore[attr-defined]
+        case _:
+            return ["text", str(expr)]
+
+
+def symbols_of(exprs: Iterable[PrimExpr]) -> list[str]:
+    """The names of the symbols in `exprs`, in the order in which they occur."""
+    return list(dict.fromkeys(n.name for e in exprs for n in walk(e) if isinstance(n, Var)))

@@ -1,0 +1,96 @@
+"""A recorded explorer: data, the name of the JavaScript module that shows it, and a plain text.
+
+The HTML needs no kernel and loads nothing. It begins with the text, which is what remains where
+scripts may not run (a notebook that is not trusted); a script replaces it by the view. The same
+modules run inside notebooks as widgets (`live`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from relaxlab.lab import assets
+from relaxlab.lab.payload import pack
+
+LARGE_OUTPUT = 1_000_000  # bytes of HTML, over which a view says that it is large
+
+_PRE = (
+    "max-height:32em;overflow:auto;margin:0;padding:8px 10px;white-space:pre;"
+    "font:12px/1.45 ui-monospace,Menlo,Consolas,monospace"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One recorded explorer. `kind` names `static/<kind>.js`, `state` is JSON data for it, `text`
+    is read where no script runs."""
+
+    kind: str
+    title: str
+    state: Mapping[str, Any]
+    text: str
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The modules that its page needs."""
+        return (self.kind,)
+
+    def html(self) -> str:
+        """A fragment for a notebook or a page, complete in itself."""
+        return (
+            f'<div class="relaxlab-view" data-kind="{escape(self.kind)}" '
+            f'aria-label="{escape(self.title)}" role="region" data-lm-suppress-shortcuts="true">'
+            f'<pre tabindex="0" style="{_PRE}">{escape(self.text)}</pre>'
+            f'<script type="application/x-relaxlab-code">{assets.compressed(*self.kinds)}</script>'
+            f'<script type="application/x-relaxlab-state">{pack(self.state)}</script>'
+            f"<script>{assets.source('host.js')}</script></div>"
+        )
+
+    def page(self) -> str:
+        """A whole HTML page with this view, which needs neither a kernel nor the network."""
+        return (
+            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{escape(self.title)}</title><style>:root{{color-scheme:light dark}}"
+            "body{margin:0;padding:12px;background:light-dark(#fff,#14161a);"
+            "color:light-dark(#1b1f24,#e3e6ea);font:13px/1.45 system-ui,sans-serif}</style></head>"
+            f"<body><main>{self.html()}</main></body></html>\n"
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write `page` to a file, whole or not at all. Raises OSError where that cannot be."""
+        target = Path(path)
+        partial = target.with_name(f".{target.name}.partial")
+        partial.write_text(self.page(), encoding="utf-8")
+        partial.replace(target)
+        return target
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": self.text, "text/html": self.html()}
+
+    def __repr__(self) -> str:
+        return f"<{self.title}: {self.kind} view>"
+
+
+class Page(View):
+    """Several views under tabs."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def of(title: str, views: Sequence[View]) -> Page:
+        """The tabs are the titles of the views. Raises ValueError when there are none."""
+        if not views:
+            raise ValueError("a page needs at least one view")
+        tabs = [{"kind": v.kind, "title": v.title, "state": v.state} for v in views]
+        text = "\n\n".join(f"# {v.title}\n\n{v.text}" for v in views)
+        return Page("page", title, {"tabs": tabs}, text)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return ("page", *dict.fromkeys(tab["kind"] for tab in self.state["tabs"]))

@@ -1,0 +1,98 @@
+"""The frame of all views: payloads, fragments, pages, and how they start in a browser."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from relaxlab.ir.expr import LT, FloorDiv, IntImm, Min, Var
+from relaxlab.lab import assets
+from relaxlab.lab.payload import Interner, pack, unpack
+from relaxlab.lab.symbols import encode
+from relaxlab.lab.view import Page, View
+
+HOSTILE = (
+    '</script><script>window.bad = 1</script><img src=x onerror="window.bad = 1">\'"&amp;\u2028 ]]>'
+)
+
+
+def view(lines, title="a module"):
+    interner = Interner()
+    ids = interner.ids(lines)
+    state = {"lines": ids, "table": interner.lines, "title": title, "notes": [title]}
+    return View("module", title, state, "\n".join(lines))
+
+
+def test_lines_are_interned_once():
+    interner = Interner()
+    assert interner.ids(["a", "b", "a"]) == [0, 1, 0]
+    assert interner.ids(["c", "b"]) == [2, 1]
+    assert interner.lines == ["a", "b", "c"]
+
+
+def test_packed_states_come_back():
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    rng = random.Random(seed)
+    text = "".join(
+        chr(rng.choice((rng.randrange(1, 128), rng.randrange(0x2000, 0xE000)))) for _ in range(500)
+    )
+    state = {"text": text, "n": [1, -2.5, None, True], HOSTILE: {}}
+    assert unpack(pack(state)) == state
+    for wrong in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            pack([wrong])
+
+
+def test_expressions_are_encoded():
+    n = Var("n")
+    assert encode(Min(n * 4 + 1, FloorDiv(n, IntImm(2)))) == [
+        "min",
+        ["+", ["*", "n", 4], 1],
+        ["//", "n", 2],
+    ]
+    assert encode(LT(n, IntImm(3)))[0] == "text"
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(FileNotFoundError):
+        assets.link("nothing")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_hostile_text_stays_text(open_view, scheme):
+    lines = ["def f():", HOSTILE, f"x = '{HOSTILE}'", "# -->", "${1}`"]
+    page = open_view(view(lines, HOSTILE), scheme)
+    assert page.evaluate("window.bad") is None
+    shown = page.locator(".ln").all_inner_texts()
+    for line, row in zip(lines, shown, strict=True):
+        assert line.split("\u2028")[0] in row
+    assert page.locator("h3").inner_text() == HOSTILE.replace("\u2028", "\u2028")
+    assert page.title() == HOSTILE
+
+
+def test_without_scripts_the_text_is_there(chromium, tmp_path):
+    path = view(["def f():", "    return '<b>'"]).save(tmp_path / "page.html")
+    page = chromium.new_context(java_script_enabled=False).new_page()
+    page.goto(path.as_uri())
+    assert "return '<b>'" in page.locator("pre").inner_text()
+
+
+def test_tabs_start_their_view_when_chosen(open_view):
+    page = open_view(Page.of("two", [view(["a = 1"], "first"), view(["b = 2"], "second")]))
+    assert page.locator("[role=tab]").all_inner_texts() == ["first", "second"]
+    assert page.locator("h3:visible").all_inner_texts() == ["first"]
+    page.locator("[role=tab]").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("h3:visible").all_inner_texts() == ["second"]
+    with pytest.raises(ValueError, match="at least one"):
+        Page.of("none", [])
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path):
+    one = view(["a"])
+    with pytest.raises(OSError):
+        one.save(tmp_path / "missing" / "page.html")
+    path = one.save(str(tmp_path / "page.html"))
+    assert path.read_text("utf-8").endswith("</html>\n") and [*tmp_path.iterdir()] == [path]
