@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from relaxlab.ir.module import Module
 
 
+VIEWS = ("reshape", "flatten", "expand_dims", "squeeze", "nn.batch_flatten")
+"""Operators that keep the elements in order: their results lie where their arguments do."""
+
+
 class _Required:
     def __repr__(self) -> str:
         return "REQUIRED"

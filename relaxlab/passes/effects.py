@@ -14,11 +14,8 @@ from typing import TypeAlias
 
 from relaxlab.ir import graph, types
 from relaxlab.ir.module import Module
-from relaxlab.ir.op_table import find_op
+from relaxlab.ir.op_table import VIEWS, find_op
 from relaxlab.passes.bindings import all_bindings, tir_call, vars_in
-
-VIEWS = ("reshape", "flatten", "expand_dims", "squeeze", "nn.batch_flatten")
-"""Operators that keep the elements in order: their results lie where their arguments do."""
 
 Cell: TypeAlias = "graph.Expr | tuple[Cell, int]"
 """A variable (or a constant), or a field of a cell."""

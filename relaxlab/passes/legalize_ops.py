@@ -12,11 +12,10 @@ from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.equal import structural_key
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, rewrite
-from relaxlab.ir.op_table import OpRow, find_op
+from relaxlab.ir.op_table import VIEWS, OpRow, find_op
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, map_blocks, with_bindings
-from relaxlab.passes.effects import VIEWS
 from relaxlab.tracing import decide, note
 
 OPERATOR_LEVEL = (

@@ -16,9 +16,8 @@ import numpy as np
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.module import Module
-from relaxlab.ir.op_table import find_op
+from relaxlab.ir.op_table import VIEWS, find_op
 from relaxlab.ir.types import FuncType, TensorType, TupleType, Type
-from relaxlab.passes.effects import VIEWS
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
 from relaxlab.runtime.interpreter_check import Symbols, match_value, to_value
 from relaxlab.runtime.packed import get_func
