@@ -14,6 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from relaxlab.ir.display import register_display
+
 if TYPE_CHECKING:
     from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
     from relaxlab.ir.equal import assert_structural_equal, structural_equal
@@ -30,6 +32,14 @@ if TYPE_CHECKING:
     from relaxlab.schedule.schedule import Schedule
     from relaxlab.script import parse
     from relaxlab.tracing import Trace
+
+
+
+def _display(value: Any) -> dict[str, str]:
+    return import_module("relaxlab.lab.display").mimebundle(value)
+
+
+register_display(_display)
 
 __version__ = "0.1.0"
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from relaxlab.ir.display import Displayed
 from relaxlab.ir.span import Span
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(Displayed):
     """One problem. `code` (like `E0104`) has a documented example; `notes` say why."""
 
     code: str
@@ -48,7 +49,7 @@ def _underline(span: Span) -> list[str]:
     ]
 
 
-class DiagnosticError(Exception):
+class DiagnosticError(Displayed, Exception):
     """One or more diagnostics; `str()` renders all of them."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
@@ -59,3 +60,7 @@ class DiagnosticError(Exception):
         count = len(self.diagnostics)
         tail = [f"{count} errors"] if count > 1 else []
         return "\n" + "\n\n".join([d.render() for d in self.diagnostics] + tail)
+
+    def _render_traceback_(self, *_: object) -> list[str]:
+        """What IPython prints when it is raised: the program's errors, none of our frames."""
+        return str(self).strip("\n").splitlines()

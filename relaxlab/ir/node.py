@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, cast, dataclass_transform
 
+from relaxlab.ir.display import Displayed
 from relaxlab.ir.span import Span
 
 
-class Node:
+class Node(Displayed):
     """Base of every IR node. Nodes compare by identity unless a subclass says otherwise."""
 
     __slots__ = ()

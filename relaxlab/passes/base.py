@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.display import Displayed
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.tracing import PassRecord, Trace, recording
@@ -109,7 +110,7 @@ class PipelineError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class Pipeline(Displayed):
     """Passes in order; print it to see them. `check` names what is verified after each pass that
     changed the module.
 

@@ -12,6 +12,7 @@ from relaxlab.analysis.loops_check import check_loops
 from relaxlab.analysis.well_formed import check_graphs
 from relaxlab.ir import graph
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.display import Displayed
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import FLOAT_OPTIONS, Target, parse_target
@@ -76,7 +77,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckReport:
+class CheckReport(Displayed):
     """What `check` found: nothing (`ok`), or `finding`. `left_out` says, in words, what was not
     compared."""
 

@@ -16,6 +16,7 @@ import numpy as np
 from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
 from relaxlab.codegen.llvm.jit import LoadedObject
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
+from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arguments import (
@@ -62,7 +63,7 @@ class Code(Protocol):
         ...
 
 
-class Executable:
+class Executable(Displayed):
     """A compiled module. `exe["main"](*arrays)` runs a function on NumPy (or DLPack) arrays.
 
     Arguments are not copied; results are new arrays, or an argument or a view of one where the

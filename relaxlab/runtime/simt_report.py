@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
+from relaxlab.ir.display import Displayed
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.simt_access import Access, Site, summarise
 
@@ -139,7 +140,7 @@ class LaunchReport:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SimtReport:
+class SimtReport(Displayed):
     """What running a function on simulated threads showed.
 
     `result` is what a graph function returned; a loop function stores into its arguments.

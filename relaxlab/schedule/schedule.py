@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from relaxlab.ir.display import Displayed
 from relaxlab.ir.expr import PrimExpr, Var, as_expr
 from relaxlab.ir.loops import Block, Buffer, For, PrimFunc
 from relaxlab.ir.substitute import symbols_in
@@ -58,7 +59,7 @@ class Refused:
 Factor = PrimExpr | int | None
 
 
-class Schedule:
+class Schedule(Displayed):
     """A loop function being scheduled: `func` is what it is now, `original` what it was, `trace`
     the steps between, `refused` the step tried last if it was refused.
 

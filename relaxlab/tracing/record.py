@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from relaxlab.ir.display import Displayed
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 
@@ -40,7 +41,7 @@ class PassRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Displayed):
     """The passes a module went through, in order."""
 
     module: Module

@@ -1,0 +1,125 @@
+"""What a notebook shows of each kind of value: its text, and a view of it as HTML.
+
+`view_of` is a table by type. Front ends hide errors raised while displaying; here they are shown.
+"""
+
+from __future__ import annotations
+
+import traceback
+from functools import singledispatch
+from html import escape
+from typing import Any
+
+from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.graph import Function
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import Node
+from relaxlab.lab.payload import Interner
+from relaxlab.lab.report import Diagnostics, Section, Table, report
+from relaxlab.lab.script import script_state
+from relaxlab.lab.view import View
+from relaxlab.passes.base import Pipeline
+from relaxlab.runtime.check import CheckReport
+from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.simt import SimtReport
+from relaxlab.script.printer import print_module
+
+
+def mimebundle(value: Any) -> dict[str, str]:
+    """Text and HTML of a value, by MIME type; for `_repr_mimebundle_`."""
+    try:
+        if isinstance(value, Node):
+            text = print_module(value).rstrip("\n")
+            if "\n" not in text:
+                return {"text/plain": text, "text/html": f"<code>{escape(text)}</code>"}
+        return view_of(value)._repr_mimebundle_()
+    except Exception:  # noqa: BLE001 - otherwise the notebook shows nothing at all
+        text = f"{object.__repr__(value)} could not be displayed:\n{traceback.format_exc()}"
+        return {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}
+
+
+@singledispatch
+def view_of(value: Any) -> View:
+    """The view of a value. Raises TypeError for a type that has none."""
+    raise TypeError(f"no view is known for {type(value).__name__}")
+
+
+@view_of.register
+def _(value: Node) -> View:
+    text = print_module(value).rstrip("\n")
+    interner = Interner()
+    title = _title(value)
+    state = {**script_state(value, interner), "table": interner.lines, "title": title}
+    return View("module", title, state, text)
+
+
+def _title(value: Node) -> str:
+    match value:
+        case Module():
+            graphs, loops = len(value.graph_functions()), len(value.loop_functions())
+            return (
+                f"module of {_count(graphs, 'graph function')} and {_count(loops, 'loop function')}"
+            )
+        case Function():
+            return "graph function"
+        case PrimFunc():
+            return "loop function"
+        case _:
+            return type(value).__name__
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'s' * (n != 1)}"
+
+
+@view_of.register
+def _(value: Diagnostic) -> View:
+    return report(f"error {value.code}", Diagnostics((value,)))
+
+
+@view_of.register
+def _(value: DiagnosticError) -> View:
+    return report(_count(len(value.diagnostics), "error"), Diagnostics(value.diagnostics))
+
+
+@view_of.register
+def _(value: Pipeline) -> View:
+    rows = [
+        (i, one.name, str(one)[len(one.name) :].strip("()"))
+        for i, one in enumerate(value.passes, 1)
+    ]
+    return report("pipeline", Table(("", "pass", "options"), rows))
+
+
+@view_of.register
+def _(value: Executable) -> View:
+    functions = [
+        (f.name, ", ".join(f"{name}: {tree.text}" for name, tree in f.params), f.result.text)
+        for f in value.artifact.functions
+    ]
+    facts = [
+        ("target", f"{value.target.kind}, {value.target.cpu or value.target.triple}"),
+        ("threads", value.threads),
+        ("machine code", f"{len(value.artifact.code):,} bytes"),
+        ("constants", f"{sum(c.nbytes for c in value.artifact.constants):,} bytes"),
+        ("memory for temporaries now", f"{value.arena_bytes():,} bytes"),
+        ("from the cache", "yes" if value.from_cache else "no"),
+    ]
+    return report(
+        "executable", Table(("function", "parameters", "result"), functions), Table(("", ""), facts)
+    )
+
+
+@view_of.register
+def _(value: CheckReport) -> View:
+    sections: list[Section] = [str(value)]
+    if value.finding is not None:
+        sections.append(value.finding.before)
+        sections += [value.finding.after] if value.finding.after is not None else []
+    return report("check: agrees" if value.ok else "check: differs", *sections)
+
+
+@view_of.register
+def _(value: SimtReport) -> View:
+    return report(f"simulated threads: {'no problems' if value.ok else 'problems'}", repr(value))

@@ -1,0 +1,104 @@
+"""Every kind of value shows itself: text for everybody, HTML that says the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.lab.display import mimebundle, view_of
+from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.script import ir as I
+from relaxlab.script import relax as R
+
+
+@I.ir_module
+class Layer:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 8), "float32")):
+        with R.dataflow():
+            y = R.matmul(x, w)
+            z = R.nn.relu(y)
+            R.output(z)
+        return z
+
+
+WRONG = """
+@I.ir_module
+class Wrong:
+    @R.function
+    def main(x: R.Tensor((n, 4), "float32")):
+        return R.nosuch("<script>window.bad = 1</script>")
+"""
+
+
+def wrong() -> rl.DiagnosticError:
+    with pytest.raises(rl.DiagnosticError) as error:
+        rl.parse(WRONG)
+    return error.value
+
+
+TRACE = rl.trace(Layer)
+VALUES = {
+    "module": (Layer, "def main("),
+    "graph function": (Layer["main"], "R.matmul(x, w)"),
+    "loop function": (TRACE.result["fused_matmul_relu"], "T.parallel("),
+    "errors": (wrong(), "error[E0102]: undefined name 'n'"),
+    "diagnostic": (wrong().diagnostics[1], "R has no operator 'nosuch'"),
+    "pipeline": (cpu_pipeline(), "legalize_ops"),
+    "executable": (rl.compile(Layer), "x: R.Tensor((n, 4), 'float32')"),
+    "check": (rl.check(Layer, runs=1), "forms agree with the interpreter"),
+    "simt": (
+        rl.simt(
+            rl.trace(Layer, target="cuda").result, "main",
+            np.ones((3, 4), "float32"), np.ones((4, 8), "float32"),
+        ),
+        "no problems",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_shows_itself(name, open_view):
+    value, said = VALUES[name]
+    bundle = value._repr_mimebundle_()
+    assert set(bundle) == {"text/plain", "text/html"}
+    assert said in bundle["text/plain"]
+    page = open_view(view_of(value))
+    shown = page.locator(".root").inner_text()
+    assert " ".join(said.split()) in " ".join(shown.split())
+    assert page.evaluate("window.bad") is None
+
+
+@pytest.mark.parametrize(
+    "value, said",
+    [
+        (Layer["main"].params[0].ty, 'R.Tensor((n, 4), "float32")'),
+        (Layer["main"].params[0].ty.shape[0] * 4 + 1, "n * 4 + 1"),
+    ],
+)
+def test_one_line_needs_no_script(value, said):
+    bundle = value._repr_mimebundle_()
+    assert bundle["text/plain"] == said
+    assert bundle["text/html"].startswith("<code>") and "<script" not in bundle["text/html"]
+
+
+def test_a_failing_display_says_so():
+    bundle = mimebundle(object())
+    assert "could not be displayed" in bundle["text/plain"]
+    assert "no view is known for object" in bundle["text/html"]
+
+
+def test_an_error_of_the_program_is_shown_without_the_compilers_frames():
+    lines = wrong()._render_traceback_()
+    assert lines[0] == "error[E0102]: undefined name 'n'"
+    assert not any("Traceback" in line for line in lines)
+
+
+def test_importing_the_package_loads_no_view():
+    code = "import sys, relaxlab; relaxlab.parse; print([m for m in sys.modules if '.lab' in m])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
