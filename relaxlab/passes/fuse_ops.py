@@ -55,6 +55,10 @@ def fuse_ops(mod: Module, options: FuseOptions) -> Module:
     A group's call stands where its last member stood, so it never runs before a `match_cast` that
     one of its shapes needs. Symbols that no argument's shape binds are passed as a shape (Figure
     8). Equal groups share one function. Needs `annotate_pattern_kind`.
+
+    Decisions are about `source` and the variable `target` it would be computed in, of the
+    `members` of the kernel that this makes (all variables; the last one's value leaves it); of a
+    decode that is copied, about `source` and its `copies`, pairs of a reader and the copy it reads.
     """
     state = _Fuser(mod, options)
     updates = {
@@ -142,10 +146,14 @@ class _Block:
                 continue
             reason = f"copied for its {len(readers)} readers: it is cheap to repeat, and what "
             reason += "it reads has fewer bytes than its value"
-            if self._is_decode(c, readers) and decide("fuse_ops", self.label(c), reason):
+            if not self._is_decode(c, readers):
+                continue
+            own = [replace(c.var, name=f"{c.var.name}_{i}") if i else c.var
+                   for i in range(len(readers))]  # fmt: skip
+            pairs = tuple((r.var, v) for r, v in zip(readers, own, strict=True))
+            if decide("fuse_ops", self.label(c), reason, source=c.var, copies=pairs):
                 split.add(c)
-                for i, reader in enumerate(readers):
-                    copy = replace(c.var, name=f"{c.var.name}_{i}") if i else c.var
+                for reader, copy in zip(readers, own, strict=True):
                     copies.setdefault(reader, []).append((c, copy))
         new: list[graph.Binding] = []
         for c in self.calls:
@@ -183,15 +191,17 @@ class _Block:
             subject = self.label(c)
             if target is None:
                 if self.escapes(c) and self.reads[c.var]:
-                    note("fuse_ops", subject, "its value is used outside, too", applied=False)
+                    reason = "its value is used outside, too"
+                    note("fuse_ops", subject, reason, applied=False, source=c.var)
                 continue
             subject = f"{subject} into {self.label(target)}"
             parts = [groups[x] for x in (c, *self._between(c, target), target)]
             merged = tuple(sorted({m for g in parts for m in g}, key=lambda m: m.index))
+            about = {"source": c.var, "target": target.var, "members": [m.var for m in merged]}
             reason = self._refusal(merged)
             if reason is not None:
-                note("fuse_ops", subject, reason, applied=False)
-            elif decide("fuse_ops", subject, describe(merged)):
+                note("fuse_ops", subject, reason, applied=False, **about)
+            elif decide("fuse_ops", subject, describe(merged), **about):
                 groups.update(dict.fromkeys(merged, merged))
         return self._rebuild(groups)
 

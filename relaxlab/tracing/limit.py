@@ -41,7 +41,7 @@ def first_rewrites(count: int | None) -> Iterator[Rewrites]:
         _REWRITES.reset(token)
 
 
-def decide(rule: str, subject: str, reason: str) -> bool:
+def decide(rule: str, subject: str, reason: str, **about: Any) -> bool:
     """Whether to make a rewrite that the running pass could leave out; records it as `note` does.
 
     The answer is yes unless `first_rewrites` allows no more. A pass asks right before each rewrite
@@ -50,10 +50,11 @@ def decide(rule: str, subject: str, reason: str) -> bool:
     limit = _REWRITES.get()
     if limit is not None:
         if limit.most is not None and len(limit.made) >= limit.most:
-            note(rule, subject, f"only the first {limit.most} rewrites are made", applied=False)
+            reason = f"only the first {limit.most} rewrites are made"
+            note(rule, subject, reason, applied=False, **about)
             return False
         limit.made.append(Rewrite(rule, subject, reason))
-    note(rule, subject, reason)
+    note(rule, subject, reason, **about)
     return True
 
 

@@ -6,20 +6,26 @@ import contextvars
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import Attrs
+from relaxlab.ir.node import NO_ATTRS, Attrs
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """One decision of a pass: the rule, what it looked at, what it did or refused, and why."""
+    """One decision of a pass: the rule, what it looked at, what it did or refused, and why.
+
+    `about` says what it was about for programs to read: nodes of the module, by names that the pass
+    documents.
+    """
 
     rule: str
     subject: str
     reason: str
     applied: bool = True
+    about: Attrs = NO_ATTRS
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +92,8 @@ def recording() -> Iterator[list[Rewrite]]:
         _CURRENT.reset(token)
 
 
-def note(rule: str, subject: str, reason: str, *, applied: bool = True) -> None:
+def note(rule: str, subject: str, reason: str, *, applied: bool = True, **about: Any) -> None:
     """Record a decision of the running pass; does nothing when nobody records."""
     notes = _CURRENT.get()
     if notes is not None:
-        notes.append(Rewrite(rule, subject, reason, applied))
+        notes.append(Rewrite(rule, subject, reason, applied, Attrs(about)))
