@@ -11,6 +11,7 @@ from relaxlab.ir import expr, graph
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.types import ObjectType, TensorType, TupleType, Type
 from relaxlab.tracing import note
+from relaxlab.tracing.facts import Lost, state
 
 
 def explain_lost_shape(
@@ -38,6 +39,7 @@ def explain_lost_shape(
     if pair is not None:
         reason = f"whether {pair[0]} equals {pair[1]} is not known"
     remedy = _remedy(var.name, ty, known, like_first=pair is not None)
+    state(Lost(f"{source} {texts}", reason, remedy))
     note(
         "deduce", f"{function}.{var.name}",
         f"{source} {texts} gives only {ty}: {reason}; a match_cast brings it back: {remedy}",

@@ -11,6 +11,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.op_table import require
 from relaxlab.ir.types import TensorType
 from relaxlab.ops.define import fail, op_name
+from relaxlab.tracing.facts import Asked, recording_facts, state
 
 Shape = tuple[PrimExpr, ...]
 ONE = expr.const(1)
@@ -22,12 +23,18 @@ def prove_equal(a: PrimExpr, b: PrimExpr) -> bool | None:
         return True
     if isinstance(a, expr.IntImm) and isinstance(b, expr.IntImm):
         return False
-    return Analyzer.for_shapes((a, b)).prove_equal(a, b)
+    answer = Analyzer.for_shapes((a, b)).prove_equal(a, b)
+    if recording_facts():
+        state(Asked(expr.EQ(a, b), answer))
+    return answer
 
 
 def prove(condition: PrimExpr) -> bool | None:
     """Whether a condition on dimensions holds for all values of their symbols."""
-    return Analyzer.for_shapes((condition,)).prove(condition)
+    answer = Analyzer.for_shapes((condition,)).prove(condition)
+    if recording_facts():
+        state(Asked(condition, answer))
+    return answer
 
 
 def impossible(call: graph.Call, condition: PrimExpr, claim: str) -> bool:

@@ -1,0 +1,80 @@
+"""What deduction states about its way: questions, unifications, checks, losses."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import relaxlab as rl
+from relaxlab.analysis.annotate import annotate
+from relaxlab.tracing.facts import Asked, Checked, Deduced, Lost, Matched, Unified, facts, state
+
+PROGRAM = dedent("""
+    @I.ir_module
+    class Module:
+        @R.function
+        def half(x: R.Tensor(("2 * k", 4), "float32")) -> R.Tensor(("k", 4), "float32"):
+            k = T.int64()
+            y: R.Tensor((k, 4), "float32") = R.strided_slice(
+                x, axes=[0], begin=[0], end=[k])
+            return y
+
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor(("m", 8), "float32")):
+            n, m = T.int64(), T.int64()
+            a = R.concat((x, x), axis=0)
+            b = Module.half(a)
+            c = R.matmul(b, w)
+            d = R.add(R.sum(x, axis=1), R.sum(w, axis=1))
+            return (c, d)
+    """)
+
+
+def deduced() -> dict[tuple[str, str], list]:
+    """The facts by function and variable."""
+    with facts() as found:
+        annotate(rl.parse(PROGRAM))
+    by_binding: dict[tuple[str, str], list] = {}
+    pending: list = []
+    for fact in found:
+        pending.append(fact)
+        if isinstance(fact, Deduced):
+            name = "return" if fact.var is None else fact.var.name
+            by_binding[fact.function, name] = pending
+            pending = []
+    assert not pending
+    return by_binding
+
+
+def of_kind(found: list, kind: type) -> list:
+    return [f for f in found if isinstance(f, kind)]
+
+
+def test_unification_across_functions():
+    found = deduced()["main", "b"]
+    (unified,) = of_kind(found, Unified)
+    assert (unified.symbol.name, str(unified.value)) == ("k", "n")
+    assert unified.place == "dimension 0 of argument `a`"
+    matched = of_kind(found, Matched)
+    assert [m.answer for m in matched] == [True, True]
+    assert (str(matched[0].declared), str(matched[0].expected)) == ("2 * k", "2 * n")
+
+
+def test_questions_and_checks():
+    found = deduced()
+    inner = found["main", "c"]
+    assert ("4 == m", None) in {(str(f.condition), f.answer) for f in of_kind(inner, Asked)}
+    checked = [f for binding in found.values() for f in of_kind(binding, Checked)]
+    assert any("contracted dimensions" in f.claim for f in checked)
+
+
+def test_losses_have_a_remedy():
+    (lost,) = of_kind(deduced()["main", "d"], Lost)
+    assert lost.reason == "whether n equals m is not known"
+    assert lost.remedy == 'd = R.match_cast(d, R.Tensor(("n",), "float32"))'
+
+
+def test_nothing_is_kept_when_nobody_records():
+    state(Checked("a", "b"))
+    with facts() as found:
+        pass
+    assert found == []
