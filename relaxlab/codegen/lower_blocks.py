@@ -51,13 +51,15 @@ def _lower(
         )
         init: Stmt = block.init
         if first != TRUE:
-            init = loops.IfThenElse(first, init)
+            init = loops.IfThenElse(first, init, span=init.span)
         body = seq(init, body)
     body = substitute(body, bindings)
     for match in reversed(block.match_buffers):
         body = _inline_match(body, substitute(match, bindings))
     body = cast("Stmt", visit(body))
-    return body if realize.predicate == TRUE else loops.IfThenElse(realize.predicate, body)
+    if realize.predicate == TRUE:
+        return body
+    return loops.IfThenElse(realize.predicate, body, span=realize.span)
 
 
 def _inline_match(body: Stmt, match: loops.MatchBufferRegion) -> Stmt:

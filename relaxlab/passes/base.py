@@ -166,27 +166,40 @@ class Pipeline(Displayed):
         Raises `PassFailed` (its `trace` holds what ran) when `check` finds something; a pass's own
         `DiagnosticError` about the user's program passes through unchanged.
         """
+        trace, error = self.attempt(mod)
+        if error is not None:
+            raise error
+        return trace
+
+    def attempt(self, mod: Module) -> tuple[Trace, Exception | None]:
+        """As `run`, but what would be raised comes back beside the trace so far, whose last record
+        is then that of the failing pass."""
         records: list[PassRecord] = []
         current = mod
         for one in self.passes:
-            current, record = self._run_one(one, current)
+            current, record, error = self._run_one(one, current)
             records.append(record)
             if record.error is not None:
-                raise PassFailed(one.name, record.error, Trace(mod, tuple(records)))
-        return Trace(mod, tuple(records))
+                trace = Trace(mod, tuple(records))
+                return trace, error or PassFailed(one.name, record.error, trace)
+        return Trace(mod, tuple(records)), None
 
-    def _run_one(self, one: Pass, mod: Module) -> tuple[Module, PassRecord]:
-        error: str | None = None
+    def _run_one(self, one: Pass, mod: Module) -> tuple[Module, PassRecord, Exception | None]:
+        after, text, failure = mod, None, None
         start = time.perf_counter()
         with recording() as notes:
-            after = one(mod)
+            try:
+                after = one(mod)
+            except Exception as error:  # noqa: BLE001  `run` raises it again
+                failure, text = error, str(error) or type(error).__name__
         seconds = time.perf_counter() - start
         if self.check is not None and after is not mod:
             found = list(self.check(after))
             if found:
-                error = "the result is not well-formed:" + str(DiagnosticError(found))
+                text = "the result is not well-formed:" + str(DiagnosticError(found))
         options = Attrs({f.name: getattr(one.options, f.name) for f in _fields(one.options)})
-        return after, PassRecord(one.name, options, mod, after, seconds, tuple(notes), error)
+        record = PassRecord(one.name, options, mod, after, seconds, tuple(notes), text)
+        return after, record, failure
 
 
 def _out_of_order(passes: tuple[Pass, ...]) -> Iterator[str]:

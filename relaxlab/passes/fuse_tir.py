@@ -6,6 +6,7 @@ from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, Node, binder_names, replace, rewrite, walk
+from relaxlab.ir.provenance import stamp
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import (
@@ -94,6 +95,7 @@ def merge_calls(fn: graph.Function, mod: Module) -> loops.PrimFunc:
         actual = [buffers[a] for a in call.args] + [buffers[var]]  # type: ignore[index]
         allocated, body = _inlined(callee, actual, call, names)
         local += allocated
+        body = stamp(body, b.value.span or b.span, "fuse_tir")
         bodies.append(_tidy_blocks(body, block_names))
     assert isinstance(result, graph.Var)
     root = loops.Block("root", (), (), (), loops.seq(*bodies), alloc_buffers=tuple(local))

@@ -13,6 +13,7 @@ from relaxlab.ir.equal import structural_key
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, rewrite
 from relaxlab.ir.op_table import VIEWS, OpRow, find_op
+from relaxlab.ir.provenance import stamp
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, map_blocks, with_bindings
@@ -112,6 +113,7 @@ class _Legalizer:
         if found is None:
             assert row.lower is not None
             func = row.lower(call, arg_types, out)  # type: ignore[arg-type]
+            func = stamp(func, call.span, "legalize_ops")
             found = self.register(row, func, tensors, scalars, symbols)
             self.by_call[key] = found
         here = dict(zip(found.symbols, symbols, strict=True))

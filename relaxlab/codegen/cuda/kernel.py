@@ -17,6 +17,7 @@ from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import IntImm, Var, const
 from relaxlab.ir.loops import Buffer, BufferStore, For, Range, Stmt
 from relaxlab.ir.node import walk
+from relaxlab.ir.span import Span
 
 SHARED_BYTES = 48 * 1024
 """Shared memory of a block that every GPU has."""
@@ -25,11 +26,13 @@ SHARED_BYTES = 48 * 1024
 @dataclass(frozen=True, slots=True)
 class KernelSource:
     """A CUDA function. `failures` are what it can report at run time: it then takes one more
-    pointer, `int* failed`, to a zero that the number (from 1) of a failure replaces."""
+    pointer, `int* failed`, to a zero that the number (from 1) of a failure replaces. `spans` says
+    for each line of `code` where the statement is from that it was written for."""
 
     name: str
     code: str
     failures: tuple[str, ...]
+    spans: tuple[Span | None, ...] = field(default=(), compare=False, repr=False)
 
 
 def emit_kernel(launch: Launch, sizes: Sequence[Var] = ()) -> KernelSource:
@@ -48,6 +51,8 @@ class _Writer:
     lines: list[str] = field(default_factory=list[str])
     depth: int = 1
     failures: list[str] = field(default_factory=list[str])
+    span: Span | None = None
+    spans: list[Span | None] = field(default_factory=list["Span | None"])
     s: Scope = field(init=False)
     an: Analyzer = field(init=False)
 
@@ -57,6 +62,7 @@ class _Writer:
 
     def put(self, text: str) -> None:
         self.lines.append("  " * self.depth + text if text else "")
+        self.spans.append(self.span)
 
     @contextmanager
     def braces(self, head: str) -> Generator[None]:
@@ -85,8 +91,10 @@ class _Writer:
             assert isinstance(e, IntImm)
             threads *= e.value
         head = f'extern "C" __global__ void __launch_bounds__({threads})\n{launch.name}('
-        code = "\n".join([head + _wrapped(params) + ") {", *self.lines, "}"])
-        return KernelSource(launch.name, code + "\n", tuple(self.failures))
+        head += _wrapped(params) + ") {"
+        code = "\n".join([head, *self.lines, "}"])
+        spans = (*[None] * (head.count("\n") + 1), *self.spans, None)
+        return KernelSource(launch.name, code + "\n", tuple(self.failures), spans)
 
     def parameters(self) -> list[str]:
         written = {n.buffer for n in walk(self.launch.body) if isinstance(n, BufferStore)}
@@ -119,6 +127,12 @@ class _Writer:
     # Statements
 
     def stmt(self, s: Stmt) -> None:
+        outer = self.span
+        self.span = s.span or outer
+        self.write(s)
+        self.span = outer
+
+    def write(self, s: Stmt) -> None:
         match s:
             case loops.SeqStmt(stmts):
                 for part in stmts:

@@ -42,8 +42,11 @@ class Compiled:
     resources: dict[str, Resources]
 
 
-def compile_cuda(source: str, arch: str, *, contract: bool = True) -> Compiled:
-    """Compile CUDA C for an architecture such as `sm_80`. `contract`: as in `Target`.
+def compile_cuda(
+    source: str, arch: str, *, contract: bool = True, line_info: bool = False
+) -> Compiled:
+    """Compile CUDA C for an architecture such as `sm_80`. `contract`: as in `Target`. With
+    `line_info`, the PTX says which lines of the source it was made from.
 
     Raises NvrtcError where NVRTC is missing or the source is wrong.
     """
@@ -54,6 +57,7 @@ def compile_cuda(source: str, arch: str, *, contract: bool = True) -> Compiled:
         options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"]
         options.append(f"--fmad={'true' if contract else 'false'}")
         options += [f"--include-path={d}" for d in _include_dirs()]
+        options += ["--generate-line-info"] if line_info else []
         values = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
         code = nvrtc.run("CompileProgram", program, len(options), values)
         log = nvrtc.bytes_of(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")

@@ -111,8 +111,11 @@ def _clamp_half(value: float) -> float:
 
 @dataclass(slots=True)
 class Builder:
-    """Collects the instructions of one LLVM function and the declarations it needs. `contract`:
-    whether LLVM may round a product and a sum once."""
+    """Collects the instructions of one LLVM function and the declarations it needs.
+
+    `contract`: whether LLVM may round a product and a sum once. With `debug`, instructions carry
+    the metadata `!line` of the statement they are made for (`relaxlab.codegen.llvm.listing`).
+    """
 
     declarations: dict[str, str]
     contract: bool = True
@@ -120,6 +123,12 @@ class Builder:
     allocas: list[str] = field(default_factory=lambda: list[str]())
     counter: int = 0
     block: str = "entry"
+    debug: bool = False
+    line: int = 0
+
+    def _placed(self, text: str) -> str:
+        """An instruction with the metadata of the current line, where somebody wants that."""
+        return f"  {text}, !dbg !{self.line}" if self.debug and self.line else f"  {text}"
 
     def name(self, hint: str = "v") -> str:
         self.counter += 1
@@ -128,12 +137,12 @@ class Builder:
     def emit(self, text: str, hint: str = "v") -> str:
         """Emit `name = text`; returns the name."""
         name = self.name(hint)
-        self.lines.append(f"  {name} = {text}")
+        self.lines.append(self._placed(f"{name} = {text}"))
         return name
 
     def raw(self, text: str) -> None:
         """Emit an instruction without a result."""
-        self.lines.append(f"  {text}")
+        self.lines.append(self._placed(text))
 
     def label(self, hint: str) -> str:
         """A fresh label, not yet placed."""

@@ -33,14 +33,20 @@ class Kernel:
 
 
 def emit_kernel(
-    func: loops.PrimFunc, name: str, declarations: dict[str, str], *, contract: bool = True
+    func: loops.PrimFunc,
+    name: str,
+    declarations: dict[str, str],
+    *,
+    contract: bool = True,
+    debug: bool = False,
 ) -> Kernel:
     """LLVM IR of `void rl.name(ptr buffers…, i64 symbols…, i64 thread, i64 threads)`.
 
-    Scalar parameters keep their own type. `contract`: as in `Target`. Raises CodegenError for
-    anything without a row.
+    Scalar parameters keep their own type. `contract`: as in `Target`. `debug`: instructions refer
+    to metadata by the lines of the statements' spans. Raises CodegenError for anything without a
+    row.
     """
-    b = Builder(declarations, contract)
+    b = Builder(declarations, contract, debug=debug)
     failures: list[str] = []
 
     def fail_when(cond: str, message: str) -> int:
@@ -94,6 +100,8 @@ def emit_kernel(
         result = f"i64 {failure(s, Team())}"
     lines = ["entry:", *b.allocas, *b.lines, f"  ret {result}"]
     head = f"define {result.split()[0]} @{symbol_of(name)}({', '.join(signature)}) #0"
+    if debug:
+        head += " !dbg !0"
     return Kernel(f"{head} {{\n" + "\n".join(lines) + "\n}\n", tuple(failures))
 
 

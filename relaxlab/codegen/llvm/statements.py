@@ -40,6 +40,21 @@ class Team:
 
 def emit_team(s: Scope, team: Team, stmt: loops.Stmt) -> None:
     """Emit a statement that the whole team reaches."""
+    with _at(s, stmt):
+        _emit_team(s, team, stmt)
+
+
+@contextmanager
+def _at(s: Scope, stmt: loops.Stmt) -> Generator[None, None, None]:
+    """What is emitted inside is made for `stmt`, or where it has no place for what is around it."""
+    outer = s.builder.line
+    if stmt.span is not None:
+        s.builder.line = stmt.span.line
+    yield
+    s.builder.line = outer
+
+
+def _emit_team(s: Scope, team: Team, stmt: loops.Stmt) -> None:
     match stmt:
         case loops.SeqStmt(stmts):
             for part in stmts:
@@ -155,6 +170,11 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
 
 def emit_stmt(s: Scope, stmt: loops.Stmt) -> None:
     """Emit a statement for one thread."""
+    with _at(s, stmt):
+        _emit_stmt(s, stmt)
+
+
+def _emit_stmt(s: Scope, stmt: loops.Stmt) -> None:
     b = s.builder
     match stmt:
         case loops.SeqStmt(stmts):

@@ -1,0 +1,83 @@
+"""A loop function's CUDA C and PTX with the lines of the loop function that they are from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from relaxlab.codegen.cuda import nvrtc
+from relaxlab.codegen.cuda.program import cuda_of
+from relaxlab.codegen.listing import Line, locate
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.span import Span
+
+
+@dataclass(frozen=True, slots=True)
+class CudaListing:
+    """One loop function in three languages. `ptx` and `resources` are empty where NVRTC is not
+    installed. `ptx_lines[i]` is the line of `cuda` (from 1) that line i of `ptx` is from, or 0."""
+
+    loops: tuple[Line, ...]
+    cuda: tuple[Line, ...]
+    ptx: tuple[Line, ...]
+    ptx_lines: tuple[int, ...]
+    origins: dict[int, tuple[Span, ...]]
+    resources: dict[str, nvrtc.Resources]
+
+
+def list_cuda(func: PrimFunc, name: str, arch: str, *, contract: bool = True) -> CudaListing:
+    """Write and compile one scheduled loop function, keeping track of lines.
+
+    Raises CodegenError for what CUDA cannot express, NvrtcError for a source that NVRTC refuses.
+    """
+    located = locate(func, name)
+    _, functions, source = cuda_of({name: located.func})
+    cuda: list[Line] = []
+    for kernel in functions[name]:
+        places = [span.line if span is not None else 0 for span in kernel.spans]
+        texts = kernel.code.rstrip("\n").split("\n")
+        cuda += [Line(t, n) for t, n in zip(texts, places, strict=True)] + [Line("")]
+    cuda = cuda[:-1]
+    ptx: tuple[Line, ...] = ()
+    ptx_lines: tuple[int, ...] = ()
+    resources: dict[str, nvrtc.Resources] = {}
+    if nvrtc.is_available():
+        compiled = nvrtc.compile_cuda(source, arch, contract=contract, line_info=True)
+        first = source.rstrip("\n").count("\n") + 1 - len(cuda)
+        ptx, ptx_lines = read_ptx(compiled.ptx, first, cuda)
+        resources = compiled.resources
+    loops = tuple(Line(text, number) for number, text in enumerate(located.lines, 1))
+    return CudaListing(loops, tuple(cuda), ptx, ptx_lines, located.origins, resources)
+
+
+_LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?")
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
+
+
+def read_ptx(text: str, first: int, cuda: list[Line]) -> tuple[tuple[Line, ...], tuple[int, ...]]:
+    """The instructions of PTX text, and for each the line of `cuda`, which begins below line `first`
+    of the compiled source. What was inlined counts for the line that it was inlined at."""
+    ours = {m[1] for m in map(_FILE.match, text.split("\n")) if m and m[2].endswith("relaxlab.cu")}
+    lines: list[Line] = []
+    places: list[int] = []
+    inside, place = False, 0
+    for raw in text.split("\n"):
+        bare = raw.split("//")[0].strip()
+        inside = inside or bare.startswith((".visible .entry", ".entry"))
+        where = _LOC.match(raw)
+        if where:
+            file, line = (where[3], where[4]) if where[3] else (where[1], where[2])
+            at = int(line) - first
+            place = at if file in ours and 1 <= at <= len(cuda) else 0
+        if not inside or not bare or bare.startswith((".loc", ".file", ".section")):
+            continue
+        if bare.startswith((".visible .entry", ".entry")):
+            place = 0
+        code = bare.endswith(";") and not bare.startswith(".")
+        at = place if code else 0
+        shown = bare if bare in "{}()" or bare.endswith(":") or bare.startswith(".") else "    " + bare
+        lines.append(Line(shown, cuda[at - 1].loop if at else 0))
+        places.append(at)
+        if bare == "}":
+            inside = False
+    return tuple(lines), tuple(places)

@@ -1,0 +1,77 @@
+"""Programs written down line by line, each line with the line of the loop function it is from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaxlab.ir.loops import AssertStmt, BufferLoad, BufferStore, Evaluate, PrimFunc, Stmt
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import field_names, replace, walk
+from relaxlab.ir.span import Source, Span
+from relaxlab.script.printer import print_with_map
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of code; `loop` is the line of the printed loop function (from 1) that it was made
+    for, or 0; `remark` what is worth saying about it, such as a spill."""
+
+    text: str
+    loop: int = 0
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedFunc:
+    """A loop function whose statements' spans are their places in its printed `lines`. `origins`
+    are the spans that they and their reads had, by line (from 1): where in the user's program they
+    come from."""
+
+    func: PrimFunc
+    lines: tuple[str, ...]
+    origins: dict[int, tuple[Span, ...]]
+
+
+def locate(func: PrimFunc, name: str) -> LocatedFunc:
+    """`func` as `name`, printed, with the places of its statements."""
+    text, places = print_with_map(Module.of({name: func}))
+    root = places[f"[{name!r}]"]
+    shift = root.line - 1
+    lines = [line.removeprefix("    ") for line in text.split("\n")[shift : root.end_line]]
+    source = Source(name, "\n".join(lines))
+    origins: dict[int, dict[str, Span]] = {}
+
+    def visit(s: Stmt, path: str, around: Span) -> tuple[Stmt, dict[str, Span]]:
+        """The statement with its place, and where it and what is inside come from."""
+        place = places.get(path)
+        if place is not None:
+            around = Span(source, place.line - shift, 0, place.end_line - shift, 0)
+        own = _own_origins(s)
+        inner: dict[str, Span] = {}
+        changes: dict[str, object] = {"span": around}
+        for field in field_names(type(s)):
+            value = getattr(s, field)
+            if isinstance(value, Stmt):
+                changes[field], found = visit(value, f"{path}.{field}", around)
+                inner |= found
+            elif field == "stmts":
+                parts = [visit(p, f"{path}.stmts[{i}]", around) for i, p in enumerate(value)]
+                changes[field] = tuple(part for part, _ in parts)
+                for _, found in parts:
+                    inner |= found
+        # A loop that runs one thing alone was made for that; one around several, for none of them.
+        mine = own or (inner if len(inner) == 1 else {})
+        origins.setdefault(around.line, {}).update(mine)
+        return replace(s, **changes), own | inner
+
+    whole = Span(source, 1, 0, len(lines), 0)
+    body, _ = visit(func.body, f"[{name!r}].body", whole)
+    found = {line: tuple(spans.values()) for line, spans in sorted(origins.items()) if spans}
+    return LocatedFunc(replace(func, body=body), tuple(lines), found)
+
+
+def _own_origins(s: Stmt) -> dict[str, Span]:
+    """The places that a store and its reads, or another statement itself, were made of."""
+    nodes = walk(s) if isinstance(s, BufferStore | Evaluate | AssertStmt) else (s,)
+    spans = [n.span for n in nodes if isinstance(n, Stmt | BufferLoad) and n.span is not None]
+    return {str(span): span for span in spans}

@@ -1,0 +1,171 @@
+"""A kernel's LLVM IR and assembly with the lines of its loop function, through debug metadata.
+
+The code is that of `relaxlab.codegen.program`: LLVM carries the metadata along and changes nothing
+for it. Kernels that are compiled to be run have none.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from relaxlab.codegen.listing import Line, locate
+from relaxlab.codegen.llvm import jit
+from relaxlab.codegen.llvm.kernel import emit_kernel
+from relaxlab.codegen.llvm.support import support_functions, symbol_of
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.span import Span
+from relaxlab.ir.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class KernelListing:
+    """One kernel in four languages. `origins`: where in the user's program the loop function's
+    lines come from; `stack` in bytes; `vector_bits` the widest register that arithmetic is done
+    in."""
+
+    loops: tuple[Line, ...]
+    emitted: tuple[Line, ...]
+    optimised: tuple[Line, ...]
+    assembly: tuple[Line, ...]
+    origins: dict[int, tuple[Span, ...]]
+    stack: int
+    vector_bits: int
+
+
+def list_kernel(func: PrimFunc, name: str, target: Target) -> KernelListing:
+    """Compile one scheduled loop function, keeping track of lines.
+
+    Raises CodegenError for what the target cannot express.
+    """
+    located = locate(func, name)
+    declarations: dict[str, str] = {}
+    texts = support_functions(declarations)
+    emitted = emit_kernel(
+        located.func, name, declarations, contract=target.contract, debug=True
+    ).text
+    texts.append(emitted)
+    count = len(located.lines)
+    text = jit.module_text(texts, declarations, target) + debug_metadata(name, count)
+    module, machine = jit.optimise(text, target)
+    machine.set_asm_verbosity(True)
+    optimised = str(module)
+    assembly = read_assembly(machine.emit_assembly(module), symbol_of(name))
+    return KernelListing(
+        tuple(Line(text, number) for number, text in enumerate(located.lines, 1)),
+        read_llvm(emitted, symbol_of(name), {n: n for n in range(count + 1)}),
+        read_llvm(optimised, symbol_of(name), _locations(optimised)),
+        assembly,
+        located.origins,
+        stack_bytes(assembly),
+        vector_bits(assembly),
+    )
+
+
+def debug_metadata(name: str, lines: int) -> str:
+    """LLVM metadata for a function `!0` over a source of so many lines, whose places are `!1`, …"""
+    n = lines + 1
+    places = [f"!{k} = !DILocation(line: {k}, scope: !0)" for k in range(1, n)]
+    return "\n".join([
+        f"!llvm.dbg.cu = !{{!{n}}}",
+        f"!llvm.module.flags = !{{!{n + 1}, !{n + 2}}}",
+        f'!0 = distinct !DISubprogram(name: "{name}", scope: !{n + 3}, file: !{n + 3}, line: 1, '
+        f"type: !{n + 4}, unit: !{n}, spFlags: DISPFlagDefinition | DISPFlagOptimized)",
+        *places,
+        f"!{n} = distinct !DICompileUnit(language: DW_LANG_C99, file: !{n + 3}, "
+        'producer: "relaxlab", isOptimized: true, runtimeVersion: 0, '
+        "emissionKind: LineTablesOnly)",
+        f'!{n + 1} = !{{i32 2, !"Debug Info Version", i32 3}}',
+        f'!{n + 2} = !{{i32 7, !"Dwarf Version", i32 4}}',
+        f'!{n + 3} = !DIFile(filename: "{name}", directory: "")',
+        f"!{n + 4} = !DISubroutineType(types: !{n + 5})",
+        f"!{n + 5} = !{{null}}",
+    ]) + "\n"  # fmt: skip
+
+
+_DBG = re.compile(r",? !dbg !(\d+)")
+_LOCATION = re.compile(r"^!(\d+) = !DILocation\(line: (\d+)", re.MULTILINE)
+
+
+def _locations(text: str) -> dict[int, int]:
+    """The lines that numbers of metadata stand for."""
+    return {int(number): int(line) for number, line in _LOCATION.findall(text)}
+
+
+def read_llvm(text: str, symbol: str, places: dict[int, int]) -> tuple[Line, ...]:
+    """The function `symbol` of a module, its metadata turned into lines."""
+    found: list[Line] = []
+    inside = False
+    for raw in text.split("\n"):
+        if raw.startswith("define "):
+            inside = f"@{symbol}(" in raw or f'@"{symbol}"(' in raw
+        if not inside:
+            continue
+        match = _DBG.search(raw)
+        place = places.get(int(match[1]), 0) if match and not raw.startswith("define") else 0
+        found.append(Line(_DBG.sub("", raw).rstrip(), place))
+        if raw == "}":
+            break
+    return tuple(found)
+
+
+_LOC = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)")
+_REMARK = re.compile(r"#\s*(\d+-byte (?:Folded )?(?:Spill|Reload))")
+
+
+def read_assembly(text: str, symbol: str) -> tuple[Line, ...]:
+    """The labels and instructions of one function, with the lines that `.loc` directives give."""
+    found: list[Line] = []
+    inside, place = False, 0
+    for raw in text.split("\n"):
+        code = raw.partition("#")[0].rstrip()
+        bare = code.strip().strip('"')
+        if bare in (f"{symbol}:", f'{symbol}":'):
+            inside = True
+        if not inside:
+            continue
+        if bare.startswith(".Lfunc_end"):
+            break
+        where = _LOC.match(raw)
+        if where:
+            place = int(where[1])
+        is_label = bare.endswith(":")
+        if not bare or (bare.startswith(".") and not is_label):
+            continue
+        if is_label and not bare.startswith((".LBB", symbol)):
+            continue
+        remark = _REMARK.search(raw)
+        text_ = code.strip() if is_label else "    " + " ".join(code.split())
+        found.append(Line(text_, 0 if is_label else place, remark[1] if remark else ""))
+    return tuple(found)
+
+
+_STACK = re.compile(r"^\s*sub(?:q)?\s+\$(\d+), %rsp|^\s*sub\s+sp, sp, #(\d+)")
+
+
+def stack_bytes(assembly: tuple[Line, ...]) -> int:
+    """What a function reserves on the stack, spills and private buffers together."""
+    found = [_STACK.match(line.text) for line in assembly]
+    return max((int(m[1] or m[2]) for m in found if m), default=0)
+
+
+def vector_bits(assembly: tuple[Line, ...]) -> int:
+    """The widest vector register that the instructions use, in bits; 0 where there is none. A
+    scalar instruction on a vector register (`vaddss`) does not count."""
+    return max((line_bits(line.text) for line in assembly), default=0)
+
+
+_SCALAR = re.compile(r"^\s*v?\w*(?:ss|sd|sh)\b|^\s*v?(?:mov[dq]|cvt\w*)\b")
+_ARM = re.compile(r"\bv\d+\.(\d+)([bhsd])\b")
+_ARM_BITS = {"b": 8, "h": 16, "s": 32, "d": 64}
+
+
+def line_bits(text: str) -> int:
+    """The width of the widest vector that one instruction works on, in bits."""
+    for register, bits in (("%tmm", 8192), ("%zmm", 512), ("%ymm", 256)):
+        if register in text:
+            return bits
+    if "%xmm" in text:
+        return 0 if _SCALAR.match(text) else 128
+    arm = [int(count) * _ARM_BITS[item] for count, item in _ARM.findall(text)]
+    return max(arm, default=0)

@@ -1,0 +1,34 @@
+"""Where statements that a pass made come from: the span of what they were made of."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeVar, cast
+
+from relaxlab.ir.loops import BufferLoad, PrimFunc, Stmt
+from relaxlab.ir.node import Node, map_children, replace
+from relaxlab.ir.span import Span
+
+S = TypeVar("S", Stmt, PrimFunc)
+
+
+def stamp(root: S, origin: Span | None, by: str) -> S:
+    """`root`, whose statements and reads of buffers come from `origin` by the pass `by` (see
+    `Span.via`). Reads stay what they are when statements are inlined into each other.
+
+    What somebody wrote keeps its place; what was stamped before gets the new one, since functions
+    that passes make may be shared by several calls.
+    """
+    if origin is None:
+        return root
+
+    def visit(n: Node) -> Node:
+        n = map_children(n, visit)
+        if not isinstance(n, Stmt | PrimFunc | BufferLoad):
+            return n
+        if n.span is not None and not n.span.via:
+            return n
+        via = (*(n.span.via if n.span is not None else origin.via), by)
+        return replace(n, span=dataclasses.replace(origin, via=via))
+
+    return cast("S", visit(root))

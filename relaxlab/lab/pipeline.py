@@ -1,0 +1,212 @@
+"""The pipeline explorer: what every pass, and every rewrite of it, made of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import Attrs
+from relaxlab.ir.target import Target, parse_target
+from relaxlab.lab.diagnostics import diagnostics_state
+from relaxlab.lab.modules import ModuleTable, differences, function_lines
+from relaxlab.lab.payload import Interner
+from relaxlab.lab.view import View
+from relaxlab.passes.base import Pass, PassFailed, Pipeline, find_pass
+from relaxlab.passes.pipeline import default_pipeline
+from relaxlab.script import parse
+from relaxlab.tracing import PassRecord, Rewrite, Trace, first_rewrites
+
+STEP_LINES = 20_000
+"""Lines that may be printed to show the rewrites of one pass one by one."""
+
+TEXT_LINES = 200
+"""Lines of the last module in the plain text of a view."""
+
+
+def pipeline(
+    program: Module | Trace | str | DiagnosticError | PassFailed,
+    target: str | Target = "cpu",
+    pipeline: Pipeline | None = None,
+) -> View:
+    """Every pass with the module before and after, its rewrites, and why.
+
+    program: a module or a script text, which the passes are run on here; a trace made already; or
+    what was raised when there was none. pipeline: the passes; None: the default for `target`.
+    A program that cannot be parsed or compiled gives a view as well: what is wrong with it, where,
+    and all passes up to the failure. Raises ValueError for an unknown target.
+    """
+    chosen = parse_target(target)
+    trace, error = traced(program, pipeline or default_pipeline(chosen))
+    table = ModuleTable(Interner())
+    notes: list[str] = []
+    state = {
+        "target": str(chosen.kind),
+        "passes": pass_states(trace, error, table, notes),
+        "failure": None if trace is not None else failure_state(error),
+        "functions": table.functions,
+        "modules": table.modules,
+        "lines": table.interner.lines,
+        "notes": notes,
+    }
+    return View("pipeline", "Pipeline", state, _text(trace, error))
+
+
+def traced(
+    program: Module | Trace | str | DiagnosticError | PassFailed, passes: Pipeline
+) -> tuple[Trace | None, Exception | None]:
+    """The trace as far as it goes, and what ended it early. Raises TypeError for what is no
+    program."""
+    match program:
+        case Trace():
+            return program, None
+        case PassFailed():
+            return program.trace, program
+        case DiagnosticError():
+            return None, program
+        case Module():
+            return passes.attempt(program)
+        case str():
+            try:
+                mod = parse(program, check=True)
+            except DiagnosticError as error:
+                return None, error
+            return passes.attempt(mod)
+        case _:
+            raise TypeError(
+                f"the passes of a {type(program).__name__} cannot be shown; give a module, the "
+                "text of a script, or a trace"
+            )
+
+
+def failure_state(error: Exception | None) -> dict[str, Any]:
+    """What was raised, as data."""
+    found = diagnostics_state(error.diagnostics if isinstance(error, DiagnosticError) else ())
+    return {"message": "" if found["diagnostics"] else str(error), **found}
+
+
+def pass_states(
+    trace: Trace | None,
+    error: Exception | None,
+    table: ModuleTable,
+    notes: list[str],
+    *,
+    rewrites: bool = True,
+) -> list[dict[str, Any]]:
+    """The passes of a trace. Modules go into `table`, sentences about what is left out into
+    `notes`; `rewrites`: with the single rewrites of each pass."""
+    states: list[dict[str, Any]] = []
+    dropped: list[str] = []
+    for record in trace.passes if trace is not None else ():
+        before, after = table.add(record.before), table.add(record.after)
+        state: dict[str, Any] = {
+            "name": record.name,
+            "options": options_text(record.options),
+            "ms": round(record.seconds * 1e3, 3),
+            "before": before,
+            "after": after,
+            "changed": record.changed,
+            "rewrites": [],
+            "failure": None if record.error is None else failure_state(_error_of(record, error)),
+        }
+        if rewrites:
+            state["rewrites"] = _rewrite_states(record, before, after, table, dropped)
+        states.append(state)
+    if dropped:
+        names = ", ".join(dict.fromkeys(dropped))
+        notes.append(
+            f"The module between two rewrites is left out, because there is too much of it: {names}."
+        )
+    return states
+
+
+def _error_of(record: PassRecord, error: Exception | None) -> Exception:
+    return error if isinstance(error, DiagnosticError) else ValueError(record.error)
+
+
+def options_text(options: Attrs) -> str:
+    """Options that are set, as they are written in a call."""
+    return ", ".join(f"{name}={value}" for name, value in options.items() if value not in (None, ()))
+
+
+def _rewrite_states(
+    record: PassRecord, before: int, after: int, table: ModuleTable, dropped: list[str]
+) -> list[list[int]]:
+    """Five columns: rule, subject and reason of each rewrite (line numbers), whether it was made (1
+    or 0), and the number of the module right after it (-1 where that was not recorded)."""
+    lines = max(table.line_count(before), table.line_count(after))
+    made = [w for w in record.rewrites if w.applied]
+    modules: dict[int, Module] = {}
+    if made and len(made) * lines <= STEP_LINES:
+        modules = modules_between(record)
+    elif record.changed and len(made) > 1:
+        dropped.append(record.name)
+    rewrites = record.rewrites
+    columns = [
+        table.interner.ids(w.rule for w in rewrites),
+        table.interner.ids(w.subject for w in rewrites),
+        table.interner.ids(w.reason for w in rewrites),
+        [int(w.applied) for w in rewrites],
+        [table.add(modules[i]) if i in modules else -1 for i in range(len(rewrites))],
+    ]
+    return [differences(column) for column in columns]
+
+
+def modules_between(record: PassRecord) -> dict[int, Module]:
+    """The module right after each rewrite that the pass could have left out, by its place among
+    the rewrites of `record`; empty for a pass that takes them all together."""
+    one = _pass_of(record)
+    if one is None or record.error is not None:
+        return {}
+    with first_rewrites(None) as all_:
+        one(record.before)
+    places = _places(record.rewrites, all_.made)
+    found: dict[int, Module] = {}
+    for count, place in enumerate(places, 1):
+        if count == len(places):
+            found[place] = record.after
+            break
+        with first_rewrites(count):
+            found[place] = one(record.before)
+    return found
+
+
+def _places(rewrites: Sequence[Rewrite], made: Iterable[Rewrite]) -> list[int]:
+    """Where the rewrites that a pass asked for are among all that it noted."""
+    places: list[int] = []
+    at = 0
+    for one in made:
+        while at < len(rewrites) and rewrites[at] != one:
+            at += 1
+        if at == len(rewrites):
+            return []
+        places.append(at)
+        at += 1
+    return places
+
+
+def _pass_of(record: PassRecord) -> Pass | None:
+    """The pass that made a record, if it is registered under its name."""
+    try:
+        return find_pass(record.name).with_options(**record.options)
+    except (KeyError, TypeError):
+        return None
+
+
+def _text(trace: Trace | None, error: Exception | None) -> str:
+    if trace is None:
+        return str(error).strip()
+    lines: list[str] = []
+    for r in trace.passes:
+        what = "failed" if r.error is not None else "changed" if r.changed else "no change"
+        lines.append(f"{r.name:32} {r.seconds * 1e3:8.1f} ms  {what}")
+    if error is not None:
+        lines += ["", str(error).strip()]
+    script = [
+        line for name, f in trace.result.items() for line in (*function_lines(name, f), "")
+    ]
+    lines += ["", *script[:TEXT_LINES]]
+    if len(script) > TEXT_LINES:
+        lines.append(f"… {len(script) - TEXT_LINES} more lines")
+    return "\n".join(lines)
