@@ -33,6 +33,7 @@ def diagnostics_state(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
         for d in diagnostics
     ]  # fmt: skip
     texts = [
-        {"name": name, "first_line": first, "lines": text.split("\n")} for name, first, text in sources
+        {"name": name, "first_line": first, "lines": text.split("\n")}
+        for name, first, text in sources
     ]
     return {"diagnostics": found, "sources": texts}

@@ -116,7 +116,7 @@ def pass_states(
     if dropped:
         names = ", ".join(dict.fromkeys(dropped))
         notes.append(
-            f"The module between two rewrites is left out, because there is too much of it: {names}."
+            f"The modules between two rewrites are left out, as there would be too many: {names}."
         )
     return states
 
@@ -127,7 +127,8 @@ def _error_of(record: PassRecord, error: Exception | None) -> Exception:
 
 def options_text(options: Attrs) -> str:
     """Options that are set, as they are written in a call."""
-    return ", ".join(f"{name}={value}" for name, value in options.items() if value not in (None, ()))
+    given = ((name, value) for name, value in options.items() if value not in (None, ()))
+    return ", ".join(f"{name}={value}" for name, value in given)
 
 
 def _rewrite_states(

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from relaxlab.ir.diagnostics import Diagnostic
+from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.passes.annotate_pattern_kind import annotate_pattern_kind
 from relaxlab.passes.base import (
@@ -150,3 +150,30 @@ def test_what_scheduling_and_fusion_need():
 def test_a_pipeline_may_continue_where_another_stopped():
     Pipeline((plan_memory,))
     Pipeline((legalize_ops, fuse_ops))
+
+
+@module_pass("test_raises")
+def raises(mod: Module, _: NoOptions) -> Module:
+    note("test_raises", "main", "tried", applied=False)
+    raise DiagnosticError([Diagnostic("E0599", "cannot be done")])
+
+
+def test_an_attempt_keeps_what_ran_before_a_failure():
+    pipeline = Pipeline((rename, raises, nothing))
+    trace, error = pipeline.attempt(Mod)
+    assert isinstance(error, DiagnosticError)
+    assert [(r.name, r.error is None) for r in trace.passes] == [
+        ("test_rename", True),
+        ("test_raises", False),
+    ]
+    assert "cannot be done" in (trace.passes[-1].error or "")
+    assert [w.reason for w in trace.passes[-1].rewrites] == ["tried"]
+    assert trace.passes[-1].before is trace.passes[0].after
+    with pytest.raises(DiagnosticError) as info:
+        pipeline.run(Mod)
+    assert info.value.diagnostics == error.diagnostics
+
+
+def test_an_attempt_that_succeeds_has_no_error():
+    trace, error = Pipeline((rename, nothing)).attempt(Mod)
+    assert error is None and len(trace.passes) == 2

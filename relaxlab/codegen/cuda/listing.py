@@ -55,14 +55,14 @@ _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
 
 
 def read_ptx(text: str, first: int, cuda: list[Line]) -> tuple[tuple[Line, ...], tuple[int, ...]]:
-    """The instructions of PTX text, and for each the line of `cuda`, which begins below line `first`
-    of the compiled source. What was inlined counts for the line that it was inlined at."""
+    """The instructions of PTX text, and for each the line of `cuda`, which begins below line
+    `first` of the compiled source. What was inlined counts for the line that it was inlined at."""
     ours = {m[1] for m in map(_FILE.match, text.split("\n")) if m and m[2].endswith("relaxlab.cu")}
     lines: list[Line] = []
     places: list[int] = []
     inside, place = False, 0
     for raw in text.split("\n"):
-        bare = raw.split("//")[0].strip()
+        bare = " ".join(raw.split("//")[0].split())
         inside = inside or bare.startswith((".visible .entry", ".entry"))
         where = _LOC.match(raw)
         if where:
@@ -75,8 +75,7 @@ def read_ptx(text: str, first: int, cuda: list[Line]) -> tuple[tuple[Line, ...],
             place = 0
         code = bare.endswith(";") and not bare.startswith(".")
         at = place if code else 0
-        shown = bare if bare in "{}()" or bare.endswith(":") or bare.startswith(".") else "    " + bare
-        lines.append(Line(shown, cuda[at - 1].loop if at else 0))
+        lines.append(Line("    " * code + bare, cuda[at - 1].loop if at else 0))
         places.append(at)
         if bare == "}":
             inside = False

@@ -76,18 +76,7 @@ def emit_kernel(
             "move its producer into the parallel loop or give it the scope 'global'"
         )
     body, allocated = lower_blocks(func.body)
-    tiles = [buffer for buffer in allocated if buffer.scope == TILE_SCOPE]
-    if len(tiles) > 1:
-        names = ", ".join(repr(t.name) for t in tiles)
-        raise CodegenError(f"{name!r} keeps {names} in matrix tiles; there is room for one buffer")
-    for buffer in allocated:
-        if buffer.scope == TILE_SCOPE:
-            continue
-        if buffer.scope == "global":
-            raise CodegenError(
-                f"{name!r} allocates {buffer.name!r} in main memory; run lift_workspace first"
-            )
-        s.memory[buffer] = declare_local(s, buffer)
+    tiles = _declare_allocated(s, allocated)
     if tiles:
         _configure_tiles(b)
     emit_team(s, Team(), lower_loops(body, sizes))
@@ -103,6 +92,25 @@ def emit_kernel(
     if debug:
         head += " !dbg !0"
     return Kernel(f"{head} {{\n" + "\n".join(lines) + "\n}\n", tuple(failures))
+
+
+def _declare_allocated(s: Scope, allocated: Sequence[loops.Buffer]) -> list[loops.Buffer]:
+    """Stack memory for what a kernel allocates; gives the buffers that lie in matrix tiles."""
+    tiles = [buffer for buffer in allocated if buffer.scope == TILE_SCOPE]
+    if len(tiles) > 1:
+        names = ", ".join(repr(t.name) for t in tiles)
+        raise CodegenError(
+            f"{s.function!r} keeps {names} in matrix tiles; there is room for one buffer"
+        )
+    for buffer in allocated:
+        if buffer.scope == TILE_SCOPE:
+            continue
+        if buffer.scope == "global":
+            raise CodegenError(
+                f"{s.function!r} allocates {buffer.name!r} in main memory; run lift_workspace first"
+            )
+        s.memory[buffer] = declare_local(s, buffer)
+    return tiles
 
 
 def _configure_tiles(b: Builder) -> None:
