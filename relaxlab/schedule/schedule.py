@@ -7,7 +7,7 @@ handles to its blocks and loops, and the trace of what was done. A refused primi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -473,6 +473,15 @@ def apply_trace(func: PrimFunc, trace: Sequence[Instruction] | str) -> Schedule:
         symbols = {v.name: v for v in symbols_in(tuple(b.shape for b in func.buffers))}
         symbols |= {p.name: p for p in func.params if isinstance(p, Var)}
         trace = from_json(trace, symbols)
+    *_, sch = replay(func, trace)
+    return sch
+
+
+def replay(func: PrimFunc, trace: Sequence[Instruction]) -> Iterator[Schedule]:
+    """The schedule before the first step and after each of the trace, always the same object.
+
+    Raises what `apply_trace` raises.
+    """
     sch = Schedule(func)
     known: dict[str, BlockRV | LoopRV] = {}
 
@@ -483,6 +492,7 @@ def apply_trace(func: PrimFunc, trace: Sequence[Instruction] | str) -> Schedule:
             return known[v.name]
         return [value(x) for x in v] if isinstance(v, tuple) else v  # type: ignore
 
+    yield sch
     for number, step in enumerate(trace):
         if step.name not in PRIMITIVES:
             raise ValueError(f"step {number}: {step.name!r} is not a scheduling primitive")
@@ -494,4 +504,4 @@ def apply_trace(func: PrimFunc, trace: Sequence[Instruction] | str) -> Schedule:
             raise ValueError(f"step {number}: {step}: wrong arguments: {e}") from e
         results = cast("list[Any]", result if isinstance(result, list) else [result])
         known |= dict(zip(step.outputs, results, strict=False))
-    return sch
+        yield sch

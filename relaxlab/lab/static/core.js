@@ -111,8 +111,8 @@ export function stepper({ count, at, describe, label }) {
   const go = (to) => at.set(Math.max(0, Math.min(count - 1, to)));
   const button = (text, title, to) =>
     h("button", { type: "button", title, "aria-label": title, onclick: () => go(to()) }, text);
-  const back = [button("⏮", "First step", () => 0), button("◀", "Step back", () => at.get() - 1)];
-  const next = [button("▶", "Next step", () => at.get() + 1), button("⏭", "Last step", () => count - 1)];
+  const back = [button("|◀", "First step", () => 0), button("◀", "Step back", () => at.get() - 1)];
+  const next = [button("▶", "Next step", () => at.get() + 1), button("▶|", "Last step", () => count - 1)];
   const slider = h("input", {
     type: "range", min: 0, max: Math.max(0, count - 1), "aria-label": label,
     oninput: () => go(Number(slider.value)),
@@ -125,8 +125,9 @@ export function stepper({ count, at, describe, label }) {
     slider.setAttribute("aria-valuetext", describe(i));
     where.textContent = `${i + 1} / ${count}`;
     said.textContent = describe(i);
-    for (const b of back) b.disabled = i <= 0;
-    for (const b of next) b.disabled = i >= count - 1;
+    // Not `disabled`, which would take the focus, and with it the keys, at either end.
+    for (const b of back) b.setAttribute("aria-disabled", String(i <= 0));
+    for (const b of next) b.setAttribute("aria-disabled", String(i >= count - 1));
   };
   const keys = (event) => {
     if (event.target === slider && !["j", "k"].includes(event.key)) return; // the slider's own keys

@@ -47,8 +47,8 @@ button, select, input { font: inherit; color: inherit; }
 button, select, input:not([type=range]):not([type=checkbox]) {
   background: var(--panel); border: 1px solid var(--line); border-radius: 4px; padding: 2px 8px; min-height: 26px; }
 button { cursor: pointer; }
-button:hover:not(:disabled) { border-color: var(--accent); }
-button:disabled { color: var(--muted); cursor: default; opacity: .65; }
+button:hover:not(:disabled, [aria-disabled=true]) { border-color: var(--accent); }
+button:disabled, button[aria-disabled=true] { color: var(--muted); cursor: default; opacity: .65; }
 button[aria-pressed=true], [role=tab][aria-selected=true] { background: var(--accent-bg); border-color: var(--accent); }
 button.link { background: none; border: none; padding: 0; min-height: 0; color: var(--accent); text-decoration: underline; }
 input[type=range] { accent-color: var(--accent); min-width: 80px; }

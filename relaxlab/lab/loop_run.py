@@ -1,0 +1,230 @@
+"""A loop function run on small arguments, as data: every access, in order, and its costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from relaxlab.analysis.evaluate import evaluate
+from relaxlab.ir import expr, loops
+from relaxlab.ir.dtypes import is_float, numpy_dtype
+from relaxlab.lab.loop_tree import Tree
+from relaxlab.passes.host import kernel_symbols
+from relaxlab.passes.kernel_calls import written_buffers
+from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
+from relaxlab.runtime.record_accesses import Recording, record_accesses, reuse_distances
+
+SMALL = (4, 5, 6)
+"""What symbols are, one after the other, where nobody says: small, and different so that they can
+be told apart."""
+SMALL_BOUND = (72, 40, 36)
+"""The same for functions that are bound to threads: more than a warp, and no multiple of one."""
+MOST_BYTES = 1 << 26
+"""Of the arguments of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The value of each symbol and scalar parameter of a loop function."""
+
+    values: Mapping[expr.Var, int | float]
+
+    @staticmethod
+    def of(
+        func: loops.PrimFunc, given: Mapping[str, int | float], small: Sequence[int] = SMALL
+    ) -> Sizes:
+        """`given` by name, `small` ones for the others. Raises ValueError for a name that the
+        function does not have and for what is not a size."""
+        symbols = kernel_symbols(func)
+        names = [v.name for v in symbols]
+        for name, value in given.items():
+            if name not in names:
+                has = f"it has: {', '.join(names)}" if names else "all its sizes are constant"
+                raise ValueError(f"the loop function has no symbol {name!r}; {has}")
+            if value < 0:
+                raise ValueError(f"the size {name!r} is {value}; sizes are not negative")
+        found: dict[expr.Var, int | float] = {}
+        for number, v in enumerate(symbols):
+            usual = 2.0 if is_float(v.dtype) else small[number % len(small)]
+            found[v] = given.get(v.name, usual)
+        return Sizes(found)
+
+    def shape(self, buffer: loops.Buffer) -> tuple[int, ...]:
+        """The shape of a buffer of the function."""
+        return tuple(int(evaluate(d, self.values)) for d in buffer.shape)
+
+    def state(self) -> dict[str, int | float]:
+        """By name."""
+        return {v.name: n for v, n in self.values.items()}
+
+
+def arguments(
+    func: loops.PrimFunc, sizes: Sizes, filled: frozenset[int] = frozenset()
+) -> list[Any]:
+    """Arguments of those sizes. Inputs, and the buffers numbered in `filled`, hold small whole
+    numbers; the other buffers that the function writes hold what nobody wrote.
+
+    Raises ValueError where the arrays are too big to be looked at.
+    """
+    shapes = [sizes.shape(b) for b in func.buffers]
+    total = sum(
+        int(np.prod(s)) * numpy_dtype(b.dtype).itemsize
+        for b, s in zip(func.buffers, shapes, strict=True)
+    )
+    if total > MOST_BYTES:
+        raise ValueError(
+            f"the arguments take {total >> 20} MB, more than the {MOST_BYTES >> 20} MB that a "
+            "stepped run may have; give the symbols smaller values"
+        )
+    written = written_buffers(func) - filled
+    made: list[Any] = []
+    position = 0
+    for p in func.params:
+        if isinstance(p, expr.Var):
+            made.append(sizes.values[p])
+            continue
+        fresh = position in written
+        shape = shapes[position]
+        made.append(uninitialised(shape, p.dtype) if fresh else _whole(p, shape, position))
+        position += 1
+    return made
+
+
+def _whole(buffer: loops.Buffer, shape: tuple[int, ...], number: int) -> Array:
+    """Small whole numbers: of integers below the smallest dimension, as they may be places."""
+    count = np.arange(int(np.prod(shape)))
+    if is_float(buffer.dtype):
+        values = (count * (2 + number) + number) % 9 + 1
+    else:
+        values = count % max(1, min((d for d in shape if d > 1), default=1))
+    return values.astype(numpy_dtype(buffer.dtype)).reshape(shape)
+
+
+def record(func: loops.PrimFunc, sizes: Sizes, most: int) -> Recording:
+    """Run on arguments of the sizes. A buffer that is updated (read before it is written) is given
+    values. What fails becomes the recording's error."""
+    try:
+        found = record_accesses(func, arguments(func, sizes), most)
+        updated = frozenset(_read_first(found) & written_buffers(func))
+        if updated:
+            found = record_accesses(func, arguments(func, sizes, updated), most)
+    except (ExecutionError, ValueError) as error:
+        return Recording(error=str(error))
+    return found
+
+
+def _read_first(found: Recording) -> set[int]:
+    """The numbers of the buffers of which some element is read before it is written."""
+    seen: set[tuple[int, int]] = set()
+    first: set[int] = set()
+    for a in found.accesses:
+        place = a.buffer, a.element
+        if place not in seen and not a.write:
+            first.add(a.buffer)
+        seen.add(place)
+    return first
+
+
+@dataclass(slots=True)
+class _Values:
+    """Texts of values, each once."""
+
+    texts: list[str] = field(default_factory=list[str])
+    numbers: dict[str, int] = field(default_factory=dict[str, int])
+
+    def number(self, value: Any) -> int:
+        text = _text(value)
+        if text not in self.numbers:
+            self.numbers[text] = len(self.texts)
+            self.texts.append(text)
+        return self.numbers[text]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, np.integer | np.bool_ | bool | int):
+        return str(int(value))
+    return f"{float(value):.4g}"
+
+
+def run_state(found: Recording, tree: Tree, func: loops.PrimFunc) -> dict[str, Any]:
+    """A recording as JSON has it: columns of numbers."""
+    values = _Values()
+    places = [(a.buffer, a.element) for a in found.accesses]
+    near = reuse_distances(places)
+    lines = reuse_distances(map(found.line_of, found.accesses))
+    return {
+        "buffers": [_buffer_state(found, i, values, func) for i in range(len(found.buffers))],
+        "sites": [
+            {"row": _row_of(tree, s), "loops": [v.name for v in s.loops], "block": s.block}
+            for s in found.statements
+        ],
+        "steps": {
+            "site": [s.statement for s in found.steps],
+            "values": [v for s in found.steps for v in s.values],
+            "count": [len(s.accesses) for s in found.steps],
+        },
+        "accesses": {
+            "buffer": [b for b, _ in places],
+            "element": [e for _, e in places],
+            "write": [int(a.write) for a in found.accesses],
+            "value": [values.number(a.value) for a in found.accesses],
+            "distance": [-1 if d is None else d for d in near],
+            "line": [-1 if d is None else d for d in lines],
+        },
+        "values": values.texts,
+    }
+
+
+def _buffer_state(
+    found: Recording, number: int, values: _Values, func: loops.PrimFunc
+) -> dict[str, Any]:
+    held = found.buffers[number]
+    b, start = held.buffer, held.initial
+    role = "inner"
+    if start is not None:
+        role = "output" if number in written_buffers(func) else "input"
+        fresh = role == "output" and number not in _read_first(found)
+        start = None if fresh else start
+    initial = None if start is None else [values.number(v) for v in start.reshape(-1)]
+    return {
+        "name": b.name, "shape": list(held.shape), "dtype": b.dtype, "scope": b.scope,
+        "role": role, "initial": initial,
+    }  # fmt: skip
+
+
+def _row_of(tree: Tree, s: Any) -> int:
+    """The row of a statement; initialisations that were moved before their loops are found by
+    their block, which has them at one place."""
+    row = tree.row_of.get(id(s.stmt))
+    return tree.init_of.get(s.block, -1) if row is None else row
+
+
+def costs_state(found: Recording) -> dict[str, Any]:
+    """What a recording costs: counts, and how many accesses have which reuse distance, first
+    touches last as -1; distances in elements and in cache lines."""
+    accesses = found.accesses
+    places = [(a.buffer, a.element) for a in accesses]
+    lines = [found.line_of(a) for a in accesses]
+    scratch = [h for h in found.buffers if h.initial is None]
+    sizes = (numpy_dtype(h.buffer.dtype).itemsize * int(np.prod(h.shape)) for h in scratch)
+    return {
+        "steps": len(found.steps),
+        "reads": sum(not a.write for a in accesses),
+        "writes": sum(a.write for a in accesses),
+        "elements": len(set(places)),
+        "lines": len(set(lines)),
+        "scratch": sum(sizes),
+        "distances": _histogram(reuse_distances(places)),
+        "line_distances": _histogram(reuse_distances(lines)),
+        "cut": found.cut,
+        "error": found.error,
+    }
+
+
+def _histogram(distances: Sequence[int | None]) -> list[list[int]]:
+    counts = Counter(-1 if d is None else d for d in distances)
+    return [[d, n] for d, n in sorted(counts.items())]

@@ -1,0 +1,188 @@
+"""The loops explorer: a loop function's tree, its accesses stepped on small sizes, what each step
+of a schedule changed, why a step was refused, and what the threads of a GPU do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from relaxlab.analysis.costs import cost_of
+from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.module import Module
+from relaxlab.lab.loop_run import SMALL, SMALL_BOUND, Sizes, costs_state, record, run_state
+from relaxlab.lab.loop_threads import is_bound, threads_state
+from relaxlab.lab.loop_tree import Row, difference, tree_of
+from relaxlab.lab.payload import Interner
+from relaxlab.lab.script import script_state
+from relaxlab.lab.view import View
+from relaxlab.passes.kernel_calls import written_buffers
+from relaxlab.schedule.explain import explain_refusal
+from relaxlab.schedule.schedule import Schedule, replay
+from relaxlab.script.printer import print_module
+
+MOST_ACCESSES = 20_000
+"""That are kept of one run."""
+ALL_ACCESSES = 40_000
+"""That are kept of the runs of all steps of a schedule together."""
+FEWEST_ACCESSES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """A form of the function: after the step of that number (-1: as given). `calls` are the steps
+    since the version before, as text, those that only look included."""
+
+    number: int
+    calls: tuple[str, ...]
+    func: PrimFunc
+
+
+def loops(
+    subject: PrimFunc | Schedule | Module, name: str | None = None, **sizes: int | float
+) -> View:
+    """Look at a loop function: of a module by its name, alone, or with the steps of its schedule.
+
+    `sizes` are the values of its symbols and scalar parameters, small ones by default. Raises
+    ValueError for a name or a symbol that is not there.
+    """
+    title, func, versions = _versions(subject, name)
+    bound = is_bound(func)
+    chosen = Sizes.of(func, sizes, SMALL_BOUND if bound else SMALL)
+    interner = Interner()
+    share = max(FEWEST_ACCESSES, min(MOST_ACCESSES, ALL_ACCESSES // len(versions)))
+    states: list[dict[str, Any]] = []
+    before: list[Row] | None = None
+    for v in versions:
+        tree = tree_of(v.func)
+        found = record(v.func, chosen, share)
+        change = difference(tree.rows if before is None else before, tree.rows)
+        states.append({
+            "number": v.number, "calls": list(v.calls),
+            "rows": [r.state() for r in tree.rows],
+            "marks": change.marks, "gone": [[at, r.state()] for at, r in change.gone],
+            "run": run_state(found, tree, v.func),
+            "costs": {**costs_state(found), "flops": _flops(v.func, chosen)},
+            "script": script_state(v.func, interner)["lines"],
+        })  # fmt: skip
+        before = tree.rows
+    threads = threads_state(func, chosen, title) if bound else None
+    refused = _refused(subject) if isinstance(subject, Schedule) else None
+    state = {
+        "title": title, "sizes": chosen.state(), "versions": states, "refused": refused,
+        "threads": threads, "table": interner.lines, "notes": _notes(states, chosen, share),
+    }  # fmt: skip
+    return View("loops", f"Loops of {title}", state, _text(title, state, func))
+
+
+def _versions(
+    subject: PrimFunc | Schedule | Module, name: str | None
+) -> tuple[str, PrimFunc, list[_Version]]:
+    """The title, the function in its last form, and its forms."""
+    if isinstance(subject, Schedule):
+        return _name(subject.func, name), subject.func, _scheduled(subject)
+    if isinstance(subject, Module):
+        found = subject.loop_functions()
+        if name is None and len(found) == 1:
+            name = next(iter(found))
+        if name not in found:
+            raise ValueError(_missing(name, found))
+        return name, found[name], [_Version(-1, (), found[name])]
+    if not isinstance(subject, PrimFunc):  # type: ignore[reportUnnecessaryIsInstance]
+        kind = type(subject).__name__
+        raise TypeError(f"expected a loop function, a Schedule or a Module, got {kind}")
+    return _name(subject, name), subject, [_Version(-1, (), subject)]
+
+
+def _name(func: PrimFunc, name: str | None) -> str:
+    return name or str(func.attrs.get("global_symbol", "loop function"))
+
+
+def _missing(name: str | None, found: Mapping[str, PrimFunc]) -> str:
+    if not found:
+        return (
+            "the module has no loop functions yet: its operators become some in the pipeline; "
+            "look at relaxlab.trace(mod).result"
+        )
+    names = ", ".join(found)
+    if name is None:
+        return f"the module has {len(found)} loop functions; name one of them: {names}"
+    return f"no loop function named {name!r} in the module; it has: {names}"
+
+
+def _scheduled(sch: Schedule) -> list[_Version]:
+    """The form before the first step and after each that changed something."""
+    found: list[_Version] = []
+    calls: list[str] = []
+    for number, one in enumerate(replay(sch.original, sch.trace), -1):
+        if number >= 0:
+            calls.append(str(sch.trace[number]))
+        if not found or one.func is not found[-1].func:
+            found.append(_Version(number, tuple(calls), one.func))
+            calls.clear()
+    return found
+
+
+def _flops(func: PrimFunc, sizes: Sizes) -> int | None:
+    """The arithmetic of a run; None where the loops do not say."""
+    cost = cost_of(func, len(written_buffers(func)))
+    if cost is None:
+        return None
+    try:
+        return int(evaluate(cost.flops, sizes.values))
+    except CannotEvaluate:
+        return None
+
+
+def _refused(sch: Schedule) -> dict[str, Any] | None:
+    if sch.refused is None:
+        return None
+    refusal = sch.refused.error.refusal
+    why = explain_refusal(sch.original, sch.trace, sch.refused.step)
+    steps = [*sch.trace, sch.refused.step]
+    return {
+        "step": str(sch.refused.step), "primitive": refusal.primitive, "place": refusal.place,
+        "condition": refusal.condition, "suggestion": refusal.suggestion,
+        "made_by": refusal.cause,
+        "causes": [[n, str(steps[n])] for n in why.causes],
+        "order": None if why.order is None else [[n, str(steps[n])] for n in why.order],
+        "trials": why.trials,
+    }  # fmt: skip
+
+
+def _notes(states: list[dict[str, Any]], sizes: Sizes, share: int) -> list[str]:
+    """What a reader should know of what is not there."""
+    found: list[str] = []
+    cut = sum(s["costs"]["cut"] for s in states)
+    if cut:
+        which = f"{cut} of {len(states)} forms are" if len(states) > 1 else "It is"
+        smaller = "; smaller sizes show more" if sizes.values else ""
+        found.append(f"{which} stepped for the first {share:,} accesses only{smaller}.")
+    return found
+
+
+def _text(title: str, state: Mapping[str, Any], func: PrimFunc) -> str:
+    """What is read without a script."""
+    sizes = ", ".join(f"{k} = {v}" for k, v in state["sizes"].items())
+    lines = [f"{title}{f' with {sizes}' if sizes else ''}", ""]
+    for v in state["versions"]:
+        costs = v["costs"]
+        head = " ; ".join(v["calls"]) or "as given"
+        lines.append(head)
+        lines.append(
+            f"    {costs['reads']} reads and {costs['writes']} writes of {costs['elements']} "
+            f"elements in {costs['lines']} cache lines{' (cut)' if costs['cut'] else ''}"
+        )
+        if costs["error"]:
+            lines.append(f"    fails: {costs['error']}")
+    refused = state["refused"]
+    if refused is not None:
+        lines += ["", f"refused: {refused['step']}", f"    condition: {refused['condition']}"]
+        lines += [f"    in its way: step {n}: {text}" for n, text in refused["causes"]]
+        if refused["order"] is not None:
+            lines += ["    this order works:", *(f"        {t}" for _, t in refused["order"])]
+    threads = state["threads"]
+    for p in threads["problems"] if threads else ():
+        lines += ["", f"{p['kind']}: {p['message']}", f"    {p['site']}"]
+    return "\n".join([*lines, "", print_module(func)])

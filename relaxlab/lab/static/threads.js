@@ -1,0 +1,143 @@
+// What the threads of a launch touch: which thread which element, one access after the other.
+
+import { field, formatBytes, h, stepper, table } from "./core.js";
+import { placeText, rangesText } from "./accesses.js";
+import { bufferGrid } from "./grid.js";
+
+export const THREADS_CSS = `
+.grid td.th0 { background: var(--group-0); } .grid td.th1 { background: var(--group-1); } .grid td.th2 { background: var(--group-2); }
+.grid td.th3 { background: var(--group-3); } .grid td.th4 { background: var(--group-4); } .grid td.th5 { background: var(--group-5); }
+.grid td.th6 { background: var(--group-6); } .grid td.th7 { background: var(--group-7); }
+.grid td.past { opacity: .75; } .threads .grid td.read, .threads .grid td.write { outline-width: 1px; font-weight: 400; }
+`;
+
+const WARP = 32;
+
+/** "(1, 0, 0)" of thread number n of a block of the given sizes. */
+export function threadText(n, sizes) {
+  const x = n % sizes[0];
+  const y = Math.floor(n / sizes[0]) % sizes[1];
+  return `(${x}, ${y}, ${Math.floor(n / (sizes[0] * sizes[1]))})`;
+}
+
+/** By element, the threads that touch it, ascending. */
+export function threadsOf(access) {
+  const found = new Map();
+  access.elements.forEach((e, i) => found.set(e, [...(found.get(e) ?? []), access.threads[i]]));
+  return found;
+}
+
+const costText = (one, unit) => {
+  if (!one.least) return "";
+  const what = unit === "sectors" ? "sectors of 32 bytes" : "rounds of the banks";
+  if (one.count <= one.least) return `${one.count} ${what}, as few as can be`;
+  return `${one.count} ${what}, ${(one.count / one.least).toFixed(1)} × the fewest (${one.least})`;
+};
+
+function problemBox(p) {
+  return h("div", { class: "error" }, h("strong", {}, `${p.kind}: `), p.message,
+    p.site && h("div", {}, p.site), p.other && h("div", {}, `before, ${p.other}`), p.count > 1 && h("div", {}, `${p.count} times`));
+}
+
+function launchPanel(launch, model, key) {
+  const block = field(model, `${key}.block`, 0);
+  const holder = h("div");
+  const chosen = h("select", { "aria-label": "block of threads", onchange: () => block.set(Number(chosen.value)) },
+    launch.blocks.map((b, i) => h("option", { value: i }, `block (${b.block.join(", ")})`)));
+  let stops = [];
+  const show = () => {
+    stops.forEach((s) => s());
+    chosen.value = block.get();
+    const { accesses } = launch.blocks[block.get()];
+    if (!accesses.length) {
+      holder.replaceChildren(h("p", { class: "muted" }, "This block touches neither main nor shared memory."));
+      stops = [];
+      return;
+    }
+    const at = field(model, `${key}.step.${block.get()}`, 0);
+    let shown = new Map();
+    let access = null;
+    const before = launch.buffers.map(() => new Map());
+    const paint = (b) => (cell) => {
+      const site = launch.sites[access.site];
+      const now = site.buffer === b ? shown.get(cell) : undefined;
+      const old = before[b].get(cell);
+      const threads = now ?? old;
+      if (!threads) return {};
+      const text = rangesText(threads, 1);
+      const cls = `${now ? (site.write ? "write" : "read") : "past"} th${Math.floor(threads[0] % WARP / 4)}`;
+      const who = threads.slice(0, 4).map((t) => threadText(t, launch.threads)).join(", ");
+      return { text, cls, title: `${placeText(launch.buffers[b], cell)}: thread ${who}${threads.length > 4 ? ", …" : ""}` };
+    };
+    const grids = launch.buffers.map((b, i) => bufferGrid(b, paint(i), { columns: WARP }));
+    const said = h("div", { class: "said", "aria-live": "polite" });
+    const describe = (i) => {
+      const site = launch.sites[accesses[i].site];
+      return `${site.write ? "store to" : "load from"} ${launch.buffers[site.buffer].name}${site.block ? ` in block ${site.block}` : ""}`;
+    };
+    const bar = stepper({ count: accesses.length, at, describe, label: "accesses of the block" });
+    const draw = () => {
+      const i = at.get();
+      access = accesses[i];
+      before.forEach((m) => m.clear());
+      for (const past of accesses.slice(0, i)) {
+        const to = before[launch.sites[past.site].buffer];
+        for (const [e, t] of threadsOf(past)) to.set(e, t);
+      }
+      shown = threadsOf(access);
+      const site = launch.sites[access.site];
+      grids[site.buffer].look(access.elements[0]);
+      grids.forEach((g, b) => {
+        g.element.hidden = !launch.sites.some((other) => other.buffer === b && other.text === site.text);
+        g.show();
+      });
+      const warps = new Set(access.threads.map((t) => Math.floor(t / WARP))).size;
+      said.replaceChildren(h("div", {}, h("strong", {}, describe(i))), h("div", {}, site.text),
+        h("div", {}, `threads ${rangesText([...new Set(access.threads)])} in ${warps} warp${warps === 1 ? "" : "s"}: ${costText(access, site.unit)}`));
+    };
+    stops = [at.on(draw), bar.stop];
+    draw();
+    holder.replaceChildren(bar, said, h("div", { class: "grids threads" }, grids.map((g) => g.element)));
+  };
+  const stop = block.on(show);
+  show();
+  const rows = launch.sites.map((s) => [
+    s.write ? "store" : "load", launch.buffers[s.buffer].name, s.unit, s.count, s.least,
+    s.count > s.least ? `${(s.count / s.least).toFixed(1)} ×` : "1 ×", s.block || s.text,
+  ]);
+  const total = launch.shared.reduce((n, b) => n + b.bytes, 0);
+  const memory = launch.shared.map((b) => `${b.name} (${b.shape.join(", ")}) ${b.dtype}, ${formatBytes(b.bytes)}`).join("; ");
+  const element = h("div", {},
+    h("p", {}, h("strong", {}, launch.name), ` · grid (${launch.grid.join(", ")}) · block (${launch.threads.join(", ")})`,
+      launch.barriers ? ` · ${launch.barriers} barriers` : ""),
+    h("p", {}, total ? `Shared memory: ${formatBytes(total)} a block: ${memory}` : "No shared memory."),
+    launch.cut ? h("p", { class: "note" }, `${launch.cut} accesses more are not shown.`) : "",
+    h("div", { class: "row" }, chosen, h("span", { class: "muted" }, "Cells show the number of the thread; dashed: loads now, solid: stores now, pale: before.")),
+    holder,
+    h("h4", {}, "What the accesses of the first block cost"),
+    h("div", { class: "scroll" }, table(["", "buffer", "unit", "moved", "fewest", "ratio", "in"], rows)));
+  return { element, stop: () => { stop(); stops.forEach((s) => s()); } };
+}
+
+/** @param {any} threads what Python's `threads_state` wrote */
+export function threadsPanel(threads, model) {
+  if (threads.error) return { element: h("p", { class: "error" }, threads.error), stop() {} };
+  const at = field(model, "loops.launch", 0);
+  const holder = h("div");
+  let stop = () => {};
+  const show = () => {
+    stop();
+    const made = launchPanel(threads.launches[at.get()], model, `loops.launch.${at.get()}`);
+    stop = made.stop;
+    holder.replaceChildren(made.element);
+  };
+  const chosen = h("select", { "aria-label": "launch", onchange: () => at.set(Number(chosen.value)) },
+    threads.launches.map((l, i) => h("option", { value: i }, `launch ${i + 1}: ${l.name}`)));
+  const off = at.on(show);
+  if (threads.launches.length) show();
+  else holder.append(h("p", { class: "muted" }, "Nothing is launched at these sizes."));
+  const element = h("div", {},
+    threads.problems.length ? threads.problems.map(problemBox) : h("p", { class: "muted" }, "The SIMT interpreter found no races, stray accesses or missing barriers."),
+    threads.launches.length > 1 ? chosen : "", holder);
+  return { element, stop: () => { off(); stop(); } };
+}

@@ -1,0 +1,353 @@
+"""The loops explorer: what its state says, that its text stays text, and how it is used."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.module import Module
+from relaxlab.lab.loop_run import Sizes
+from relaxlab.lab.loop_tree import difference, tree_of
+from relaxlab.lab.loops import loops
+from relaxlab.lab.payload import pack
+from relaxlab.schedule import Schedule, ScheduleError
+from relaxlab.script import parse
+from tests.lab.test_view import HOSTILE
+from tests.runtime import simt_programs
+
+MATMUL = """
+from relaxlab.script import ir as I, relax as R, tir as T
+
+@T.prim_func
+def main(a: T.handle, b: T.handle, c: T.handle):
+    n, m, k = T.int64(), T.int64(), T.int64()
+    A = T.match_buffer(a, (n, k))
+    B = T.match_buffer(b, (k, m))
+    C = T.match_buffer(c, (n, m))
+    for i, j, p in T.grid(n, m, k):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, p])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+
+GATHER = """
+from relaxlab.script import ir as I, relax as R, tir as T
+
+@T.prim_func
+def main(x: T.handle, y: T.handle):
+    n = T.int64()
+    X = T.match_buffer(x, (n,), "int64")
+    Y = T.match_buffer(y, (n,))
+    for i in range(n):
+        with T.block("Y"):
+            vi = T.axis.spatial(n, i)
+            Y[X[vi] + vi] = T.float32(1)
+"""
+
+
+def function(text: str) -> PrimFunc:
+    (func,) = (f for _, f in parse(text).functions)
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def tiled() -> Schedule:
+    sch = Schedule(function(MATMUL))
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    io, ii = sch.split(i, [None, 2])
+    sch.reorder(io, k, ii, j)
+    sch.vectorize(ii)
+    return sch
+
+
+def refused() -> Schedule:
+    sch = tiled()
+    block = sch.get_block("C")
+    io, k, ii, _ = sch.get_loops(block)
+    sch.decompose_reduction(block, k)
+    with pytest.raises(ScheduleError):
+        sch.reorder(k, io)
+    return sch
+
+
+# --- The tree ---------------------------------------------------------------------------------
+
+
+def test_the_tree_has_loops_axes_and_regions():
+    rows = tree_of(function(MATMUL)).rows
+    assert [("  " * r.depth + r.text, "/".join(r.axes)) for r in rows] == [
+        ("for i in range(n)", "S"),
+        ("  for j in range(m)", "S"),
+        ("    for p in range(k)", "R"),
+        ("      block C", ""),
+        ("        vi in range(n) = i", "S"),
+        ("        vj in range(m) = j", "S"),
+        ("        vk in range(k) = p", "R"),
+        ("        reads A[vi, vk], B[vk, vj]", ""),
+        ("        writes C[vi, vj]", ""),
+        ("        at first:", ""),
+        ("          C[vi, vj] = 0.0", ""),
+        ("        C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]", ""),
+    ]
+
+
+def test_loops_of_fused_and_nested_blocks_know_their_kind():
+    sch = Schedule(function(MATMUL))
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    sch.fuse(j, k)
+    assert [r.axes for r in tree_of(sch.func).rows if r.kind == "for"] == [("S",), ("S", "R")]
+    sch = Schedule(function(MATMUL))
+    *_, k = sch.get_loops(sch.get_block("C"))
+    sch.blockize(k)
+    assert [r.axes for r in tree_of(sch.func).rows if r.kind == "for"] == [("S",), ("S",), ("R",)]
+
+
+def test_differences_tell_new_moved_changed_and_gone_rows():
+    versions = loops(tiled()).state["versions"]
+    assert [v["number"] for v in versions] == [-1, 2, 3, 4]
+
+    def marked(v, mark):
+        return [r[2] for r, m in zip(v["rows"], v["marks"], strict=True) if m == mark]
+
+    _, split, reorder, vectorize = versions
+    assert marked(split, "+")[0].startswith("for i_0 in range(")
+    assert [row[2] for _, row in split["gone"]][0] == "for i in range(n)"
+    assert marked(reorder, ">") == ["for p in range(k)"]
+    assert not marked(reorder, "+") and not reorder["gone"]
+    assert marked(vectorize, "~") == ["for i_1 in range(2)"]
+
+
+def test_nothing_changes_between_equal_trees():
+    rows = tree_of(function(MATMUL)).rows
+    found = difference(rows, rows)
+    assert set(found.marks) == {"="} and not found.gone
+
+
+# --- Runs -------------------------------------------------------------------------------------
+
+
+def test_sizes_are_small_and_different_unless_given():
+    assert Sizes.of(function(MATMUL), {}).state() == {"n": 4, "k": 5, "m": 6}
+    assert loops(function(MATMUL), n=2, m=3).state["sizes"] == {"n": 2, "k": 5, "m": 3}
+    with pytest.raises(ValueError, match="no symbol 'q'; it has: n, k, m"):
+        loops(function(MATMUL), q=3)
+    with pytest.raises(ValueError, match="not negative"):
+        loops(function(MATMUL), n=-1)
+
+
+def test_a_run_lists_every_access_with_its_value():
+    state = loops(function(MATMUL), n=2, m=2, k=3).state["versions"][0]
+    run, costs = state["run"], state["costs"]
+    assert [b["role"] for b in run["buffers"]] == ["input", "input", "output"]
+    assert costs["reads"] == 2 * 2 * 3 * 3 and costs["writes"] == 2 * 2 * (3 + 1)
+    assert costs["flops"] == 2 * 2 * 2 * 3
+    assert costs["elements"] == 6 + 6 + 4 and costs["lines"] == 3
+    texts = run["values"]
+    a, b = (
+        np.array([float(texts[v]) for v in run["buffers"][n]["initial"]]).reshape(shape)
+        for n, shape in ((0, (2, 3)), (1, (3, 2)))
+    )
+    columns = run["accesses"]
+    memory: dict[int, float] = {}
+    for buffer, element, write, value in zip(
+        columns["buffer"], columns["element"], columns["write"], columns["value"], strict=True
+    ):
+        if write:
+            assert buffer == 2
+            memory[element] = float(texts[value])
+    np.testing.assert_allclose([memory[e] for e in range(4)], (a @ b).reshape(-1))
+    assert {s["row"] for s in run["sites"]} == {10, 11}, "initialisations have their row, too"
+
+
+def test_reuse_depends_on_the_order_of_the_loops():
+    """Rows of eight lines: down the columns every access is to a line that was not used lately."""
+    copy = """
+from relaxlab.script import ir as I, relax as R, tir as T
+
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    A, B = T.match_buffer(a, (8, 16)), T.match_buffer(b, (8, 16))
+    for i, j in T.grid(8, 16):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj]
+"""
+    sch = Schedule(function(copy))
+    i, j = sch.get_loops(sch.get_block("B"))
+    sch.reorder(j, i)
+    rows, columns = (v["costs"]["line_distances"] for v in loops(sch).state["versions"])
+    assert rows == [[-1, 16], [1, 240]]
+    assert columns == [[-1, 16], [15, 240]]
+
+
+def test_a_long_run_is_cut_and_says_so():
+    view = loops(function(MATMUL), n=40, m=40, k=40)
+    (note,) = view.state["notes"]
+    assert "first 20,000 accesses" in note and "smaller sizes show more" in note
+    assert len(pack(view.state)) < 150_000
+
+
+def test_a_program_that_fails_is_shown_up_to_there():
+    view = loops(function(GATHER))
+    (version,) = view.state["versions"]
+    assert "is outside its extent 4" in version["costs"]["error"]
+    assert version["run"]["steps"]["site"], "the steps before are there"
+    assert "fails: " in view.text
+
+
+def test_arguments_too_big_to_look_at():
+    view = loops(function(MATMUL), n=10_000, m=10_000)
+    assert "give the symbols smaller values" in view.state["versions"][0]["costs"]["error"]
+
+
+def test_names_that_are_not_there():
+    with pytest.raises(ValueError, match="name one of them: a, b"):
+        loops(Module((("a", function(MATMUL)), ("b", function(GATHER)))))
+    with pytest.raises(ValueError, match="no loop function named 'c'"):
+        loops(Module((("a", function(MATMUL)),)), "c")
+    with pytest.raises(ValueError, match=r"relaxlab.trace\(mod\)"):
+        loops(Module(()))
+    with pytest.raises(TypeError, match="got int"):
+        loops(3)  # type: ignore[arg-type]
+
+
+# --- Schedules --------------------------------------------------------------------------------
+
+
+def test_a_refused_step_has_its_reason_its_cause_and_an_order_that_works():
+    view = loops(refused())
+    found = view.state["refused"]
+    assert found["step"].startswith("sch.reorder(")
+    assert found["condition"] and found["place"]
+    assert [text.split("sch.")[1].split("(")[0] for _, text in found["causes"]] == [
+        "decompose_reduction"
+    ]
+    assert found["order"][-1][1].split("sch.")[1].startswith("decompose_reduction")
+    assert "this order works:" in view.text
+
+
+def test_a_schedule_that_was_not_refused_has_no_reason():
+    assert loops(tiled()).state["refused"] is None
+
+
+def test_many_steps_fit_the_budget():
+    sch = Schedule(function(MATMUL))
+    block = sch.get_block("C")
+    for _ in range(12):
+        i, *_ = sch.get_loops(block)
+        sch.add_unit_loop(i)
+        sch.annotate(i, "pragma", 1)
+    view = loops(sch, n=12, m=12, k=12)
+    assert len(view.state["versions"]) == 25
+    assert len(pack(view.state)) < 200_000
+
+
+# --- Threads ----------------------------------------------------------------------------------
+
+
+def test_threads_their_elements_and_what_accesses_cost():
+    threads = loops(simt_programs.transpose_naive, n=32, m=32).state["threads"]
+    assert threads["error"] is None and threads["problems"] == []
+    (launch,) = threads["launches"]
+    assert launch["threads"] == [32, 8, 1] and len(launch["blocks"]) == 4
+    load, store = launch["sites"]
+    assert (load["count"], load["least"]) == (32, 32)
+    assert (store["count"], store["least"]) == (256, 32)
+    access = launch["blocks"][0]["accesses"][1]
+    assert access["threads"][:3] == [0, 1, 2] and access["elements"][:3] == [0, 32, 64]
+
+
+def test_shared_memory_and_its_banks():
+    (launch,) = loops(simt_programs.transpose).state["threads"]["launches"]
+    assert launch["shared"][0]["bytes"] == 32 * 32 * 4
+    degrees = [s["count"] / s["least"] for s in launch["sites"] if s["unit"] == "rounds of banks"]
+    assert max(degrees) == 32
+
+
+def test_problems_of_threads_are_shown():
+    threads = loops(simt_programs.vector_add_off_by_one, n=30).state["threads"]
+    kinds = {p["kind"] for p in threads["problems"]}
+    assert kinds == {"out of bounds"}
+    assert threads["problems"][0]["threads"] == [[0, 0, 0, 30, 0, 0]]
+
+
+# --- In a browser -----------------------------------------------------------------------------
+
+
+def said(page):
+    return page.locator(".said:visible").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_stepping_with_keys_and_clicks(open_view, scheme):
+    page = open_view(loops(function(MATMUL), n=2, m=2, k=2), scheme)
+    assert "C[vi, vj] = 0.0 at i = 0" in said(page)
+    next_step = page.get_by_label("Next step").last
+    next_step.focus()
+    page.keyboard.press("j")
+    assert "reads C[0, 0] = 0 (again at once), A[0, 0] = 1 (for the first time)" in said(page)
+    assert (
+        page.locator("td.write").inner_text() == page.locator("td.read, td.write").last.inner_text()
+    )
+    page.keyboard.press("End")
+    assert "at i = 1, j = 1, p = 1" in said(page)
+    page.keyboard.press("k")
+    page.keyboard.press("Home")
+    assert "C[vi, vj] = 0.0 at i = 0" in said(page)
+    page.get_by_role("button", name="C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]").click()
+    assert "at i = 0, j = 0, p = 0" in said(page)
+    page.get_by_label("what cells show").select_option("times")
+    assert page.locator("td.write").inner_text() == "3"
+    page.get_by_role("tab", name="Reuse").click()
+    slider = page.get_by_label("lines of the cache, powers of two")
+    slider.fill("0")
+    one = page.locator("output").last.inner_text()
+    slider.fill("5")
+    many = page.locator("output").last.inner_text()
+    assert one.startswith("1 line (64 B)") and many.startswith("32 lines") and one != many
+
+
+def test_the_steps_of_a_schedule(open_view):
+    page = open_view(loops(refused(), n=4, m=3, k=2))
+    assert "an order that works" in page.locator(".refused").inner_text()
+    bar = page.get_by_role("group", name="steps of the schedule")
+    assert bar.locator("output").inner_text() == "5 / 5"
+    bar.get_by_label("First step").click()
+    assert page.locator(".calls").inner_text() == "as given"
+    bar.get_by_label("Next step").click()
+    bar.get_by_label("Next step").click()
+    assert page.locator(".tree .moved").inner_text().replace("\n", " ").startswith("↕")
+    page.get_by_role("tab", name="Costs of the steps").click()
+    assert page.locator("tbody tr:visible").count() == 5
+    page.get_by_role("button", name="as given").click()
+    assert bar.locator("output").inner_text() == "1 / 5"
+
+
+def test_threads_in_the_browser(open_view):
+    page = open_view(loops(simt_programs.transpose_naive, n=40, m=40))
+    page.get_by_role("tab", name="Threads").click()
+    assert "load from A" in said(page)
+    page.get_by_role("group", name="accesses of the block").get_by_label("Next step").click()
+    assert "256 sectors of 32 bytes, 8.0 × the fewest (32)" in said(page)
+    page.get_by_label("block of threads").select_option("1")
+    assert "load from A" in said(page)
+
+
+def test_a_function_that_only_threads_can_run_begins_with_them(open_view):
+    page = open_view(loops(simt_programs.tiled_matmul))
+    assert page.get_by_role("tab", name="Threads").get_attribute("aria-selected") == "true"
+    page.get_by_role("tab", name="Step through").click()
+    assert "relaxlab.simt" in page.locator(".error").inner_text()
+
+
+def test_names_stay_text(open_view):
+    func = function(MATMUL)
+    func = Schedule(func)
+    func.annotate(func.get_block("C"), "note", HOSTILE)
+    page = open_view(loops(func, HOSTILE))
+    assert page.evaluate("window.bad") is None
+    assert HOSTILE in page.locator("h3").inner_text()
