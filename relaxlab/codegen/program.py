@@ -16,10 +16,13 @@ from relaxlab.codegen.llvm.closures import (
     loaded_functions,
     words_of_type,
 )
-from relaxlab.codegen.llvm.host import HostEmitter, emit_entry
+from relaxlab.codegen.llvm.entry import emit_entry, symbols_of_arguments
+from relaxlab.codegen.llvm.host import HostEmitter
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.codegen.llvm.support import support_functions, symbol_of
+from relaxlab.codegen.work import work_of
 from relaxlab.ir import expr
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.passes import host
 
@@ -50,7 +53,9 @@ def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[s
         constants += function.constants
         packed_in += [function] * (len(packed) - len(packed_in))
         if function.name in offered:
-            texts.append(emit_entry(function, _runs_kernels(program, function), declarations))
+            parallel = _runs_kernels(program, function)
+            work = _work(program, function) if parallel else None
+            texts.append(emit_entry(function, parallel, work, declarations))
     texts += closure_texts(program, declarations)
     texts += blas_functions(declarations)
     facts = {
@@ -128,6 +133,13 @@ def _runs_kernels(program: host.HostProgram, function: host.HostFunction) -> boo
             if named and isinstance(i.function, str) and i.function not in seen:
                 work.append(program.functions[i.function])
     return False
+
+
+def _work(program: host.HostProgram, function: host.HostFunction) -> expr.PrimExpr | None:
+    """The work of a call, if the sizes of the arguments say it."""
+    work = work_of(program, function)
+    known = symbols_of_arguments(function)
+    return None if work is None or any(s not in known for s in symbols_in(work)) else work
 
 
 def _called_functions(program: host.HostProgram) -> set[str]:

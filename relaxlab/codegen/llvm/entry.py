@@ -1,0 +1,96 @@
+"""Where calls from outside enter a program, and whether they start a team of threads."""
+
+from __future__ import annotations
+
+from relaxlab.codegen.llvm.builder import Builder, Value
+from relaxlab.codegen.llvm.closures import words_of_type
+from relaxlab.codegen.llvm.expressions import Scope, emit_expr
+from relaxlab.codegen.llvm.support import CONTEXT, symbol_of
+from relaxlab.codegen.work import TEAM_WORTH
+from relaxlab.ir import expr
+from relaxlab.passes import host
+
+
+def emit_entry(
+    function: host.HostFunction, parallel: bool, work: expr.PrimExpr | None,
+    declarations: dict[str, str],
+) -> str:  # fmt: skip
+    """What Python calls: `i64 entry(ptr ctx, i64 threads)` runs the function; with a team if it is
+    `parallel` and does not turn out to be too little `work`.
+
+    Threads other than 0 write their (equal) results to scratch memory of their own.
+    """
+    symbol = symbol_of(function.name)
+    words = sum(words_of_type(function.registers[r].ty) for r in host.leaves(function.result))
+    b = Builder(declarations)
+
+    def word(name: str) -> str:
+        at = CONTEXT.index(name)
+        pointer = b.emit(f"getelementptr inbounds i64, ptr %ctx, i64 {at}", "p")
+        return b.emit(f"load ptr, ptr {pointer}, align 8")
+
+    thread = b.call("omp_get_thread_num", "i32", [])
+    threads = b.call("omp_get_num_threads", "i32", [])
+    thread, threads = (b.emit(f"sext i32 {t} to i64") for t in (thread, threads))
+    scratch, given, shared = b.alloca(max(1, words), "i64"), word("args"), word("out")
+    first = b.emit(f"icmp eq i64 {thread}, 0")
+    out = b.emit(f"select i1 {first}, ptr {shared}, ptr {scratch}")
+    args = [("ptr", "%ctx"), ("ptr", given), ("ptr", out), ("ptr", "null")]
+    code = b.call(symbol, "i64", [*args, ("i64", thread), ("i64", threads)])
+    with b.when(first):
+        at = CONTEXT.index("failed")
+        pointer = b.emit(f"getelementptr inbounds i64, ptr %ctx, i64 {at}", "p")
+        b.raw(f"store i64 {code}, ptr {pointer}, align 8")
+    body = "\n".join(["entry:", *b.allocas, *b.lines, "  ret void"])
+    team = f"define void @{symbol}.team(ptr %ctx) #0 {{\n{body}\n}}\n"
+
+    b = Builder(declarations)
+    given, out = word("args"), word("out")
+    if parallel:
+        several = b.emit("icmp sgt i64 %threads, 1")
+        if work is not None:
+            worth = b.emit(f"icmp sge i64 {_work(b, function, work, given)}, {TEAM_WORTH}")
+            several = b.emit(f"and i1 {several}, {worth}")
+        with b.when(several):
+            count = b.emit("trunc i64 %threads to i32")
+            fork = [("ptr", f"@{symbol}.team"), ("ptr", "%ctx"), ("i32", count), ("i32", "0")]
+            b.call("GOMP_parallel", "void", fork)
+            at = CONTEXT.index("failed")
+            pointer = b.emit(f"getelementptr inbounds i64, ptr %ctx, i64 {at}", "p")
+            b.raw(f"ret i64 {b.emit(f'load i64, ptr {pointer}, align 8')}")
+            b.place(b.label("unreachable"))
+    args = [("ptr", "%ctx"), ("ptr", given), ("ptr", out), ("ptr", "null")]
+    b.raw(f"ret i64 {b.call(symbol, 'i64', [*args, ('i64', '0'), ('i64', '1')])}")
+    body = "\n".join(["entry:", *b.lines])
+    return team + f"\ndefine i64 @{symbol}.entry(ptr %ctx, i64 %threads) #0 {{\n{body}\n}}\n"
+
+
+def symbols_of_arguments(function: host.HostFunction) -> dict[expr.Var, int]:
+    """The symbols that are dimensions of arguments, with the number of the word that has each."""
+    found: dict[expr.Var, int] = {}
+    words: dict[int, int] = {}
+    at = 0
+    for reg in (r for p in function.params for r in host.leaves(p.value)):
+        words[reg] = at
+        at += words_of_type(function.registers[reg].ty)
+    for i in function.instrs:
+        if isinstance(i, host.MatchShape) and i.value in words and i.kind != "scalar":
+            first = words[i.value] + (i.kind == "tensor")
+            for axis, dim in enumerate(i.dims or ()):
+                if isinstance(dim, host.BindDim):
+                    found[dim.symbol] = first + axis
+    return found
+
+
+def _work(b: Builder, function: host.HostFunction, work: expr.PrimExpr, given: str) -> str:
+    """Compute the work of a call with these arguments."""
+
+    def never(failed: str, message: str) -> int:
+        raise AssertionError(message)
+
+    scope = Scope(b, function.name, never)
+    for symbol, word in symbols_of_arguments(function).items():
+        pointer = b.emit(f"getelementptr inbounds i64, ptr {given}, i64 {word}", "p")
+        size = b.emit(f"load i64, ptr {pointer}, align 8")
+        scope.values[symbol] = Value("int64", size, nonneg=True)
+    return b.materialise(emit_expr(scope, work))

@@ -1,0 +1,131 @@
+"""How much work a call is: one that is small does not start a team of threads.
+
+Work is counted in operations on vectors, as an expression over the sizes of the arguments, which
+the compiled program evaluates before it decides (`llvm/entry.py`).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from relaxlab.ir import expr, loops
+from relaxlab.ir.expr import PrimExpr, Var, const
+from relaxlab.ir.node import Node, children, walk
+from relaxlab.ir.substitute import substitute
+from relaxlab.passes import host
+
+TEAM_WORTH = 1 << 14
+"""Operations from which on a team is started: some microseconds' work. Waking threads takes two
+if they are still waiting for it, and fifty or more if they sleep."""
+MOST_KERNELS = 16
+"""Kernels in a program whose work is estimated: what has more is work for a team."""
+LANES = 16
+"""Iterations of a vectorized loop that count as one."""
+CALL = 16
+"""Operations that an elementary function or an instruction of the hardware counts as."""
+
+
+def work_of(program: host.HostProgram, function: host.HostFunction) -> PrimExpr | None:
+    """The work of a call over the symbols of its function; None where that is not known before, or
+    always enough for a team."""
+    calls = [i for i in host.walk_instrs(function.instrs) if isinstance(i, host.CallKernel)]
+    unknown = (host.CallPacked, host.CallFunction, host.If)
+    if len(calls) > MOST_KERNELS or any(isinstance(i, unknown) for i in function.instrs):
+        return None
+    total: PrimExpr = const(0)
+    for call in calls:
+        kernel = program.kernels[call.function]
+        work = _kernel_work(kernel)
+        if work is None:
+            return None
+        total = total + substitute(
+            work, dict(zip(host.kernel_symbols(kernel), call.scalars, strict=True))
+        )
+    enough = isinstance(total, expr.IntImm) and total.value >= TEAM_WORTH
+    return None if enough or any(map(_is_unknown, walk(total))) else total
+
+
+@lru_cache(maxsize=1024)
+def _kernel_work(func: loops.PrimFunc) -> PrimExpr | None:
+    if any(isinstance(n, loops.While) for n in walk(func.body)):
+        return None
+    return _statement(func.body, {})
+
+
+def _is_unknown(e: Node) -> bool:
+    """What has no value before the call, or might have none."""
+    match e:
+        case expr.FloorDiv(_, b) | expr.FloorMod(_, b) | expr.Div(_, b) | expr.Mod(_, b):
+            return not isinstance(b, expr.IntImm)
+        case loops.BufferLoad() | expr.Call():
+            return True
+        case _:
+            return False
+
+
+Values = dict[Var, PrimExpr]
+
+
+def _statement(stmt: loops.Stmt, values: Values, lane: Var | None = None) -> PrimExpr:
+    """The work of a statement. `values`: of axes, and of loops' variables half-way, since extents
+    may depend on them; the vectorized loop's variable, `lane`, has none."""
+    match stmt:
+        case loops.SeqStmt(stmts):
+            total: PrimExpr = const(0)
+            for part in stmts:
+                total = total + _statement(part, values, lane)
+            return total
+        case loops.For(var, _, extent, "vectorized", body):
+            times = substitute(extent, values)
+            return (times + (LANES - 1)) // LANES * _statement(body, values, var)
+        case loops.For(var, start, extent, _, body):
+            times = substitute(extent, values)
+            inner = {**values, var: substitute(start, values) + times // 2}
+            return times * _statement(body, inner, lane)
+        case loops.IfThenElse(condition, then, other):
+            yes = _statement(then, values, lane)
+            no = const(0) if other is None else _statement(other, values, lane)
+            test = substitute(condition, values)
+            known = lane is None and not any(map(_is_unknown, walk(test)))
+            return expr.Select(test, yes, no) if known else yes + no
+        case loops.LetStmt(var, value, body):
+            inner = {**values, var: substitute(value, values)}
+            return const(_operations(value, values, lane)) + _statement(body, inner, lane)
+        case loops.BlockRealize(points, _, block):
+            axes = [it.var for it in block.iter_vars]
+            bound = {a: substitute(v, values) for a, v in zip(axes, points, strict=True)}
+            return _statement(block.body, {**values, **bound}, lane)
+        case loops.BufferStore(_, value, indices):
+            own = _access(indices, values, lane)
+            return const(own + _operations(value, values, lane))
+        case loops.Evaluate(value):
+            return const(_operations(value, values, lane))
+        case _:
+            return const(1)
+
+
+def _operations(e: PrimExpr, values: Values, lane: Var | None) -> int:
+    """A value's operations; those of indices disappear."""
+    if isinstance(e, loops.BufferLoad):
+        return _access(e.indices, values, lane)
+    own = CALL if isinstance(e, expr.Call) else 1
+    return own + sum(
+        _operations(c, values, lane) for c in children(e) if isinstance(c, PrimExpr)
+    )
+
+
+def _access(indices: tuple[PrimExpr, ...], values: Values, lane: Var | None) -> int:
+    """One, or one for each lane where these are rows apart."""
+    if lane is None:
+        return 1
+    rows = (substitute(i, values) for i in indices[:-1])
+    return LANES if any(_moves_with(i, lane) for i in rows) else 1
+
+
+def _moves_with(index: PrimExpr, lane: Var) -> bool:
+    """Whether each lane has another row; a quotient stays the same for many."""
+    if isinstance(index, expr.FloorDiv | expr.FloorMod):
+        return False
+    return index == lane or any(
+        _moves_with(c, lane) for c in children(index) if isinstance(c, PrimExpr)
+    )

@@ -1,0 +1,142 @@
+"""The estimate of a call's work, by which small calls start no team of threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.analysis.evaluate import evaluate
+from relaxlab.codegen.llvm.entry import symbols_of_arguments
+from relaxlab.codegen.llvm.support import symbol_of
+from relaxlab.codegen.program import program_text
+from relaxlab.codegen.work import LANES, TEAM_WORTH, work_of
+from relaxlab.ir.module import Module
+from relaxlab.ir.target import Target
+from relaxlab.passes.lower_shapes import lower_shapes
+from relaxlab.script import ir as I
+from relaxlab.script import relax as R
+from relaxlab.script import tir as T
+
+
+def loops_of(body: str, shape: str = "(n, m)") -> Module:
+    """A program that runs these statements on `a` and `b`."""
+    lines = "\n".join(f"        {line}" for line in body.strip().splitlines())
+    return rl.parse(
+        f"""
+from relaxlab.script import ir as I, relax as R, tir as T
+@I.ir_module
+class M:
+    @T.prim_func
+    def f(a_: T.handle, b_: T.handle):
+        n, m = T.int64(), T.int64()
+        a = T.match_buffer(a_, (n, m), "float32")
+        b = T.match_buffer(b_, {shape}, "float32")
+{lines}
+    @R.function
+    def main(a: R.Tensor(("n", "m"), "float32")):
+        n, m = T.int64(), T.int64()
+        b = R.call_tir(M.f, (a,), R.Tensor({shape}, "float32"))
+        return b
+"""
+    )
+
+
+def work(mod: Module, **sizes: int) -> int | None:
+    program = lower_shapes(rl.trace(mod).result)
+    main = program.functions["main"]
+    estimate = work_of(program, main)
+    if estimate is None:
+        return None
+    return evaluate(estimate, {s: sizes[s.name] for s in symbols_of_arguments(main)})
+
+
+def test_loops_multiply_and_statements_add() -> None:
+    mod = loops_of(
+        """
+for i in T.parallel(n):
+    for j in range(m):
+        b[i, j] = a[i, j] * a[i, j]
+    b[i, 0] = T.float32(1)
+"""
+    )
+    assert work(mod, n=7, m=5) == 7 * (5 * (1 + 3) + 2)
+
+
+def test_lanes_count_once_unless_they_are_rows_apart() -> None:
+    along = "for i in T.parallel(n):\n    for j in T.vectorized(32):\n        b[i, j] = a[i, j]"
+    across = "for i in T.parallel(n):\n    for j in T.vectorized(32):\n        b[i, j] = a[j, i]"
+    assert work(loops_of(along), n=3, m=32) == 3 * 2 * (1 + 1)
+    assert work(loops_of(across), n=3, m=32) == 3 * 2 * (1 + LANES)
+
+
+def test_triangles_count_half() -> None:
+    mod = loops_of(
+        """
+for i in T.parallel(n):
+    for j in range(i):
+        b[i, j] = a[i, j]
+"""
+    )
+    assert work(mod, n=100, m=100) == 100 * 50 * 2
+
+
+def test_versions_count_what_is_chosen() -> None:
+    mod = loops_of(
+        """
+for i in T.parallel(n):
+    if n <= 4:
+        b[i, 0] = a[i, 0]
+    else:
+        b[i, 0] = T.exp(a[i, 0])
+"""
+    )
+    few, many = work(mod, n=4, m=1), work(mod, n=5, m=1)
+    assert few == 4 * 2 and many is not None and many > 5 * 10
+
+
+def test_what_is_not_known_before() -> None:
+    by_data = loops_of(
+        "for i in T.parallel(n):\n    for j in range(T.Cast('int64', a[i, 0])):\n"
+        "        b[i, j] = T.float32(1)"
+    )
+    by_quotient = loops_of("for i in T.parallel(n // m):\n    b[i, 0] = a[i, 0]")
+    endless = loops_of("for i in T.parallel(n):\n    while b[i, 0] < T.float32(1):\n"
+                       "        b[i, 0] = a[i, 0]")  # fmt: skip
+    for mod in (by_data, by_quotient, endless):
+        assert work(mod, n=3, m=3) is None
+
+
+@I.ir_module
+class Program:
+    @R.function
+    def small(x: R.Tensor((8, 8), "float32")):
+        return R.add(x, x)
+
+    @R.function
+    def large(x: R.Tensor((4096, 64), "float32")):
+        return R.exp(x)
+
+    @R.function
+    def some(x: R.Tensor(("n", 64), "float32")):
+        n = T.int64()
+        return R.exp(x)
+
+
+def test_which_programs_decide_when_they_run() -> None:
+    program = lower_shapes(rl.trace(Program).result)
+    estimates = {name: work_of(program, f) for name, f in program.functions.items()}
+    assert estimates["large"] is None and estimates["some"] is not None
+    text, _ = program_text(program, Target.host())
+    for name, f in program.functions.items():
+        entry = text.split(f"define i64 @{symbol_of(f.name)}.entry(")[1].split("\n}")[0]
+        assert "GOMP_parallel" in entry
+        assert (str(TEAM_WORTH) in entry) == (name != "large")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_results_are_the_same_on_both_sides(threads: int, rng: np.random.Generator) -> None:
+    exe = rl.compile(Program, threads=threads)
+    for n in (0, 1, 15, 63, 64, 200, 1000):
+        x = rng.standard_normal((n, 64)).astype("float32")
+        np.testing.assert_allclose(exe["some"](x), np.exp(x), rtol=1e-5)
