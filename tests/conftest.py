@@ -22,6 +22,14 @@ def seeded(request):
     random.seed(None if BASE is None else f"{BASE} {request.node.nodeid}")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def teams():
+    """Small programs, too, run in teams of threads, which is where mistakes would show."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("relaxlab.runtime.executable.TEAM_WORTH", 0)
+        yield
+
+
 @pytest.fixture
 def rng():
     """A generator of random numbers that prints its seed."""

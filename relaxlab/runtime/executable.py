@@ -16,6 +16,7 @@ import numpy as np
 from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
 from relaxlab.codegen.llvm.jit import LoadedObject
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
+from relaxlab.codegen.work import TEAM_WORTH
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.target import Target
@@ -224,6 +225,7 @@ class NativeFunction:
             ("arenas", exe._arenas),
         ):
             self._context[CONTEXT.index(name)] = ctypes.addressof(block)
+        self._context[CONTEXT.index("worth")] = TEAM_WORTH
         callback = ctypes.cast(exe._callback, ctypes.c_void_p).value or 0
         self._context[CONTEXT.index("callback")] = callback
         self._fillers = list[Any]()

@@ -10,6 +10,7 @@ from typing import Any
 
 from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
+from relaxlab.codegen.work import TEAM_WORTH
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.target import Target
 from relaxlab.runtime.params_file import DTYPES, MAX_NDIM
@@ -172,6 +173,7 @@ def _tables(library: Library) -> str:
         "CALLS_BLAS": int(any("cblas" in name for name in artifact.externs)),
         "BLOCK_HEADER": BLOCK_HEADER,
         "CONTEXT_WORDS": len(CONTEXT),
+        "TEAM_WORTH": TEAM_WORTH,
         **{f"CONTEXT_{name}": i for i, name in enumerate(CONTEXT)},
         **_needs(library.target),
     }

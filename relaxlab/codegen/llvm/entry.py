@@ -6,7 +6,6 @@ from relaxlab.codegen.llvm.builder import Builder, Value
 from relaxlab.codegen.llvm.closures import words_of_type
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
 from relaxlab.codegen.llvm.support import CONTEXT, symbol_of
-from relaxlab.codegen.work import TEAM_WORTH
 from relaxlab.ir import expr
 from relaxlab.passes import host
 
@@ -49,7 +48,8 @@ def emit_entry(
     if parallel:
         several = b.emit("icmp sgt i64 %threads, 1")
         if work is not None:
-            worth = b.emit(f"icmp sge i64 {_work(b, function, work, given)}, {TEAM_WORTH}")
+            least = b.emit(f"ptrtoint ptr {word('worth')} to i64")
+            worth = b.emit(f"icmp sge i64 {_work(b, function, work, given)}, {least}")
             several = b.emit(f"and i1 {several}, {worth}")
         with b.when(several):
             count = b.emit("trunc i64 %threads to i32")

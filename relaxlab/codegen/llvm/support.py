@@ -8,11 +8,12 @@ from __future__ import annotations
 import string
 
 CONTEXT = ("axis", "got", "expected", "callback", "args", "out", "constants", "owned", "publish",
-           "arenas", "packed", "failed", "kernel_failed", "spare")  # fmt: skip
+           "arenas", "packed", "failed", "kernel_failed", "spare", "worth")  # fmt: skip
 """Names of the context's words. axis, got, expected: details of the failed check. owned: a linked
 list of the blocks allocated during the call. arenas: (address, bytes) per planned storage.
 kernel_failed: zero, or the number of a failure that a kernel met. spare: a linked list of blocks
-that earlier calls allocated and nobody needs any more, or null."""
+that earlier calls allocated and nobody needs any more, or null. worth: the work from which on a
+call starts a team."""
 TOO_MUCH = 1 << 60
 """Stands for a number of bytes that does not fit in a word: no allocation of it succeeds."""
 BLOCK_HEADER = 64
