@@ -17,50 +17,9 @@ import numpy as np
 import relaxlab
 from benchmarks.process import output_of
 from relaxlab.runtime.large_pages import in_large_pages
+from relaxlab.runtime.limits import READ, ROW
 
 REPEATS = 15
-ROW = (128, 8, 16)  # 64 KB of integers, summed to 8 vectors of 16
-
-_READ = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
-@I.ir_module
-class Read:
-    @T.prim_func
-    def add_up(rows: T.handle, sums: T.handle):
-        n = T.int64()
-        x = T.match_buffer(rows, (n, 128, 8, 16), "int32")
-        y = T.match_buffer(sums, (n, 8, 16), "int32")
-        for i in T.parallel(n):
-            with T.block("row"):
-                vi = T.axis.spatial(n, i)
-                acc = T.alloc_buffer((8, 16), "int32", scope="local")
-                for u in T.unroll(8):
-                    for v in T.vectorized(16):
-                        with T.block("zero"):
-                            vu, vv = T.axis.remap("SS", [u, v])
-                            acc[vu, vv] = 0
-                for k in T.serial(128, annotations={"prefetch": (32, ("x",))}):
-                    for u in T.unroll(8):
-                        for v in T.vectorized(16):
-                            with T.block("add"):
-                                vk, vu, vv = T.axis.remap("RSS", [k, u, v])
-                                acc[vu, vv] = acc[vu, vv] + x[vi, vk, vu, vv]
-                for u in T.unroll(8):
-                    for v in T.vectorized(16):
-                        with T.block("store"):
-                            vu, vv = T.axis.remap("SS", [u, v])
-                            y[vi, vu, vv] = acc[vu, vv]
-
-    @R.function
-    def main(x: R.Tensor(("n", 128, 8, 16), "int32")):
-        n = T.int64()
-        cls = Read
-        with R.dataflow():
-            y = R.call_tir(cls.add_up, (x,), out_ty=R.Tensor((n, 8, 16), "int32"))
-            R.output(y)
-        return y
-"""
 
 
 class CLimits:
@@ -88,7 +47,7 @@ class Limits:
     """Measures arrays of about `size` bytes, read by `threads` threads, and int8 products."""
 
     def __init__(self, size: int, threads: int) -> None:
-        self._main = relaxlab.compile(relaxlab.parse(_READ), threads=threads)["main"]
+        self._main = relaxlab.compile(relaxlab.parse(READ), threads=threads)["main"]
         rows = max(1, size // (4 * int(np.prod(ROW))))
         counting = np.arange(rows * int(np.prod(ROW)), dtype=np.int32).reshape(rows, *ROW)
         (self._data,) = in_large_pages([counting])

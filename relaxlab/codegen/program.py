@@ -19,6 +19,7 @@ from relaxlab.codegen.llvm.closures import (
 from relaxlab.codegen.llvm.entry import emit_entry, symbols_of_arguments
 from relaxlab.codegen.llvm.host import HostEmitter
 from relaxlab.codegen.llvm.kernel import emit_kernel
+from relaxlab.codegen.llvm.marks import Marks
 from relaxlab.codegen.llvm.support import support_functions, symbol_of
 from relaxlab.codegen.work import work_of
 from relaxlab.ir import expr
@@ -27,7 +28,9 @@ from relaxlab.ir.target import Target
 from relaxlab.passes import host
 
 
-def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[str, Any]]:
+def program_text(
+    program: host.HostProgram, target: Target, marks: Marks | None = None
+) -> tuple[str, dict[str, Any]]:
     """LLVM IR of the program, and what the runtime must know about it."""
     declarations: dict[str, str] = {}
     texts = support_functions(declarations)
@@ -47,7 +50,7 @@ def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[s
     for function in program.functions.values():
         emitter = HostEmitter(
             program, function, declarations, failures, checks, packed, arenas,
-            is_entry=function.name not in called, first_constant=len(constants),
+            is_entry=function.name not in called, first_constant=len(constants), marks=marks,
         )  # fmt: skip
         texts.append(emitter.emit())
         constants += function.constants
@@ -56,6 +59,8 @@ def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[s
             parallel = _runs_kernels(program, function)
             work = _work(program, function) if parallel else None
             texts.append(emit_entry(function, parallel, work, declarations))
+    if marks is not None:
+        texts.append(marks.text(declarations))
     texts += closure_texts(program, declarations)
     texts += blas_functions(declarations)
     facts = {
@@ -69,14 +74,18 @@ def program_text(program: host.HostProgram, target: Target) -> tuple[str, dict[s
 
 
 def compile_program(
-    program: host.HostProgram, target: Target, bounds: dict[str, dict[str, int]] | None = None
+    program: host.HostProgram,
+    target: Target,
+    bounds: dict[str, dict[str, int]] | None = None,
+    marks: Marks | None = None,
 ) -> Artifact:
-    """Compile to machine code. `bounds` gives, per function, the declared upper bounds.
+    """Compile to machine code. `bounds` gives, per function, the declared upper bounds; `marks`
+    where the calls of the program write down their times.
 
     Raises UnsupportedHost for a program that needs the virtual machine, CodegenError for a loop
     function the target cannot express.
     """
-    text, facts = program_text(program, target)
+    text, facts = program_text(program, target, marks)
     code, bitcode = jit.compile_object(text, target)
     infos = tuple(map(_function_info, _offered(program, _called_functions(program))))
     planned = {

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from relaxlab.codegen.llvm import jit
-from relaxlab.codegen.llvm.kernel import emit_kernel
-from relaxlab.codegen.llvm.support import support_functions, symbol_of
 from relaxlab.ir import expr, graph
 from relaxlab.ir.target import Target
 from relaxlab.passes import host
@@ -19,6 +14,7 @@ from relaxlab.runtime.arrays import Array
 from relaxlab.runtime.check_compare import ROUNDINGS, Tolerance, coarsest, difference
 from relaxlab.runtime.check_inputs import copy_value
 from relaxlab.runtime.check_stages import Interpreter, Stage
+from relaxlab.runtime.native_kernels import NativeKernels
 from relaxlab.runtime.vm import Kernel, VirtualMachine
 
 
@@ -26,16 +22,14 @@ class _Found(Exception):  # noqa: N818
     pass
 
 
-def find_wrong_kernel(
-    stage: Stage, target: Target, name: str, args: tuple[Any, ...]
-) -> str | None:
+def find_wrong_kernel(stage: Stage, target: Target, name: str, args: tuple[Any, ...]) -> str | None:
     """In words, the first kernel of a call that gives, natively and on the arguments it has in the
     virtual machine, something else than the interpreter; None where all kernels are right, or
     where the stage does not run native code."""
     if stage.title != "native code":
         return None
     program = lower_shapes(stage.after)
-    native = _NativeKernels.of(program, target)
+    native = NativeKernels.of(program, target)
     roundoff = coarsest(stage.after)
 
     def compared(kernel: str) -> Kernel:
@@ -69,39 +63,3 @@ def find_wrong_kernel(
     except _Found as found:
         return str(found)
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class _NativeKernels:
-    """The loop functions of a program as native code, run by one thread on arrays."""
-
-    code: jit.LoadedObject
-    failures: dict[str, tuple[str, ...]]
-
-    @staticmethod
-    def of(program: host.HostProgram, target: Target) -> _NativeKernels:
-        declarations: dict[str, str] = {}
-        texts = support_functions(declarations)
-        emitted = {
-            k: emit_kernel(f, k, declarations, contract=target.contract)
-            for k, f in program.kernels.items()
-        }
-        texts += [k.text for k in emitted.values()]
-        text = jit.module_text(texts, declarations, target)
-        code = jit.LoadedObject(jit.compile_object(text, target)[0], target)
-        return _NativeKernels(code, {name: tuple(k.failures) for name, k in emitted.items()})
-
-    def run(self, name: str, buffers: Sequence[Array], scalars: Sequence[int]) -> str | None:
-        """Run one; what failed in it, in words."""
-        failures = self.failures[name]
-        entry = ctypes.CFUNCTYPE(ctypes.c_int64 if failures else None)(
-            self.code.address(symbol_of(name))
-        )
-        entry.argtypes = None  # type: ignore[assignment]
-        args: list[Any] = [ctypes.c_void_p(a.__array_interface__["data"][0]) for a in buffers]
-        args += [ctypes.c_int64(s) for s in (*scalars, 0, 1)]
-        failed = ctypes.c_int64(0)
-        if failures:
-            args.append(ctypes.byref(failed))
-        number = entry(*args)
-        return failures[number - 1] if number else None

@@ -12,7 +12,8 @@ where the stack of the functions that call each other begins, null for the first
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from relaxlab.codegen.artifact import CheckInfo
@@ -29,6 +30,7 @@ from relaxlab.codegen.llvm.closures import (
     words_of_type,
 )
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
+from relaxlab.codegen.llvm.marks import Marks
 from relaxlab.codegen.llvm.statements import Team, barrier
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, TOO_MUCH, symbol_of
 from relaxlab.ir import expr, types
@@ -57,6 +59,7 @@ class HostEmitter:
     """Emits one host function; `checks`, `packed` and `arenas` are shared by the program.
 
     `checks` says what a non-zero return means. `failures`: per kernel what it may fail with.
+    `marks`: where calls write down their times; None: they do not.
     """
 
     program: host.HostProgram
@@ -68,6 +71,7 @@ class HostEmitter:
     arenas: list[host.AllocStorage]
     is_entry: bool
     first_constant: int
+    marks: Marks | None = None
     regs: dict[int, Reg] = field(default_factory=lambda: dict[int, Reg]())
     stack: str = "%caller_stack"
     scope: Scope = field(init=False)
@@ -301,11 +305,13 @@ class HostEmitter:
             case host.View(dst, base, offset):
                 self.view(dst, base, offset)
             case host.CallKernel():
-                self.kernel(i)
+                with self.timed(i):
+                    self.kernel(i)
             case host.CallFunction():
                 self.call_function(i)
             case host.CallPacked():
-                self.call_packed(i)
+                with self.timed(i):
+                    self.call_packed(i)
             case host.If():
                 self.branch(i)
             case _:
@@ -411,6 +417,18 @@ class HostEmitter:
         if by.const != 0:
             address = self.b.emit(f"getelementptr inbounds i8, ptr {address}, i64 {by.text}", "p")
         self.regs[dst] = Reg(address)
+
+    @contextmanager
+    def timed(self, i: host.CallKernel | host.CallPacked) -> Generator[None]:
+        """Marks before and after what is emitted inside, in a timed program."""
+        if self.marks is None:
+            yield
+            return
+        number = 2 * self.marks.number(self.function.name, i)
+        thread = ("i64", "%thread")
+        self.b.call("relaxlab_mark", "void", [("i64", str(number)), thread])
+        yield
+        self.b.call("relaxlab_mark", "void", [("i64", str(number + 1)), thread])
 
     def kernel(self, i: host.CallKernel) -> None:
         function = i.function

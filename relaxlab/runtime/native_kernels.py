@@ -1,0 +1,52 @@
+"""The loop functions of a program as native code, each callable by itself."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relaxlab.codegen.llvm import jit
+from relaxlab.codegen.llvm.kernel import emit_kernel
+from relaxlab.codegen.llvm.support import support_functions, symbol_of
+from relaxlab.ir.target import Target
+from relaxlab.passes import host
+from relaxlab.runtime.arrays import Array
+
+
+@dataclass(frozen=True, slots=True)
+class NativeKernels:
+    """Kernels run by one thread on arrays. `failures` has, by name, what each may fail with."""
+
+    code: jit.LoadedObject
+    failures: dict[str, tuple[str, ...]]
+
+    @staticmethod
+    def of(program: host.HostProgram, target: Target) -> NativeKernels:
+        """Compile the kernels. Raises CodegenError for one that the target cannot express."""
+        declarations: dict[str, str] = {}
+        texts = support_functions(declarations)
+        emitted = {
+            k: emit_kernel(f, k, declarations, contract=target.contract)
+            for k, f in program.kernels.items()
+        }
+        texts += [k.text for k in emitted.values()]
+        text = jit.module_text(texts, declarations, target)
+        code = jit.LoadedObject(jit.compile_object(text, target)[0], target)
+        return NativeKernels(code, {name: tuple(k.failures) for name, k in emitted.items()})
+
+    def run(self, name: str, buffers: Sequence[Array], scalars: Sequence[int]) -> str | None:
+        """Run one; what failed in it, in words."""
+        failures = self.failures[name]
+        entry = ctypes.CFUNCTYPE(ctypes.c_int64 if failures else None)(
+            self.code.address(symbol_of(name))
+        )
+        entry.argtypes = None  # type: ignore[assignment]
+        args: list[Any] = [ctypes.c_void_p(a.__array_interface__["data"][0]) for a in buffers]
+        args += [ctypes.c_int64(s) for s in (*scalars, 0, 1)]
+        failed = ctypes.c_int64(0)
+        if failures:
+            args.append(ctypes.byref(failed))
+        number = entry(*args)
+        return failures[number - 1] if number else None

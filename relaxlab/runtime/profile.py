@@ -1,0 +1,113 @@
+"""When each kernel of a compiled program runs, and for how long.
+
+The program is compiled once more with marks around its calls (`codegen.llvm.marks`); otherwise it
+is the same code, run by the same threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Any
+
+from relaxlab.codegen.llvm.marks import Mark, Marks, TimedCall
+from relaxlab.codegen.program import compile_program
+from relaxlab.ir.target import Target
+from relaxlab.passes import host
+from relaxlab.runtime.check_inputs import copy_value
+from relaxlab.runtime.executable import Executable
+
+WARM_UPS = 3
+REPEATS = 20
+SECONDS = 2.0
+"""After which no further repetition begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """One execution of a call: what it calls, the function it is in, when it began after the
+    program did, and how long it took; seconds."""
+
+    call: TimedCall
+    start: float
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        """The kernel or function that is called."""
+        return self.call.instr.function
+
+    @property
+    def kind(self) -> str:
+        """`kernel`, or `packed` for a function outside the program."""
+        return "kernel" if isinstance(self.call.instr, host.CallKernel) else "packed"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The fastest of some runs. `seconds`: of the whole call from Python, `runs`: of all runs."""
+
+    name: str
+    calls: tuple[Timed, ...]
+    seconds: float
+    runs: tuple[float, ...]
+    threads: int
+
+
+def profile(
+    program: host.HostProgram,
+    target: Target,
+    name: str,
+    args: Sequence[Any],
+    threads: int | None = None,
+) -> Profile:
+    """Compile with marks and call the function some times, on copies of the arguments.
+
+    Arguments that are updated in place are not reset between the runs. Raises what compilation
+    and the call itself raise.
+    """
+    marks = Marks()
+    exe = Executable(compile_program(program, target, marks=marks), target, threads)
+    given = [copy_value(a) for a in args]
+    for _ in range(WARM_UPS):
+        exe[name](*given)
+    begin = perf_counter_ns()
+    runs: list[float] = []
+    best: tuple[Timed, ...] = ()
+    while len(runs) < REPEATS and (perf_counter_ns() - begin) < SECONDS * 1e9:
+        marks.clear()
+        start = perf_counter_ns()
+        exe[name](*given)
+        end = perf_counter_ns()
+        if not runs or (end - start) / 1e9 < min(runs):
+            best = _calls(marks.calls, marks.read(), start)
+        runs.append((end - start) / 1e9)
+    return Profile(name, best, min(runs), tuple(runs), exe.threads)
+
+
+def _calls(calls: Sequence[TimedCall], marks: Sequence[Mark], start: int) -> tuple[Timed, ...]:
+    """Begins and ends in pairs; calls do not nest."""
+    found: list[Timed] = []
+    for first, last in zip(marks, marks[1:], strict=False):
+        if not first.end and last.end and first.call == last.call:
+            began, took = first.nanoseconds - start, last.nanoseconds - first.nanoseconds
+            found.append(Timed(calls[first.call], began / 1e9, took / 1e9))
+    return tuple(found)
+
+
+def trace_events(made: Profile) -> list[dict[str, Any]]:
+    """The profile in Chrome's trace event format: complete events, times in microseconds."""
+    whole: dict[str, Any] = {
+        "name": made.name, "cat": "call", "ph": "X", "pid": 1, "tid": 1, "ts": 0.0,
+        "dur": made.seconds * 1e6,
+    }  # fmt: skip
+    kernels = [
+        {
+            "name": c.name, "cat": c.kind, "ph": "X", "pid": 1, "tid": 1, "ts": c.start * 1e6,
+            "dur": c.seconds * 1e6,
+            "args": {"function": c.call.function},
+        }
+        for c in made.calls
+    ]  # fmt: skip
+    return [whole, *kernels]
