@@ -1,9 +1,10 @@
 """Test a tile's guards once, outside it.
 
-After a split that does not divide, every statement of a tile is guarded by `i*8 + j < n`. Where
-the largest inner index passes, all do: the tile's loop body becomes `if i*8 + 7 < n: unguarded
-copy, else: guarded copy`, so full tiles run without branches (TVM's loop partitioning, kept
-within the loop so that parallel loops stay one loop).
+After a split that does not divide, every statement of a tile is guarded by `i*8 + j < n`, and so is
+what a partial reduction adds. Where the largest inner index passes, all do: the tile's loop body
+becomes `if i*8 + 7 < n: unguarded copy, else: guarded copy`, so full tiles run without branches and
+full vectors without masks (TVM's loop partitioning, kept within the loop so that parallel loops
+stay one loop).
 """
 
 from __future__ import annotations
@@ -42,11 +43,19 @@ def _partition(loop: For) -> For:
     if not guards:
         return loop
 
+    def unguarded(condition: PrimExpr) -> PrimExpr:
+        return all_of([c for c in _conjuncts(condition) if c not in guards])
+
     def drop(n: Node) -> Node | None:
-        if isinstance(n, IfThenElse) and n.else_case is None:
-            rest = all_of([c for c in _conjuncts(n.condition) if c not in guards])
-            return n.then_case if rest == TRUE else replace(n, condition=rest)
-        return None
+        match n:
+            case IfThenElse(condition, then, None):
+                rest = unguarded(condition)
+                return then if rest == TRUE else replace(n, condition=rest)
+            case expr.Call(_, "if_then_else", (condition, value, other)):
+                rest = unguarded(condition)
+                return value if rest == TRUE else replace(n, args=(rest, value, other))
+            case _:
+                return None
 
     full = rewrite(loop.body, drop)
     test = all_of(list(dict.fromkeys(guards.values())))
@@ -68,13 +77,17 @@ class _Fixed:
 
 def _conditions(n: Node, inner: dict[Var, For]) -> Iterator[tuple[PrimExpr, dict[Var, For]]]:
     """Conditions of the `if`s below, each with the loops between."""
-    if isinstance(n, IfThenElse) and n.else_case is None:
-        yield n.condition, inner
-    if isinstance(n, For):
-        inner = {**inner, n.loop_var: n}
+    match n:
+        case IfThenElse(condition, _, None):
+            yield condition, inner
+        case expr.Call(_, "if_then_else", (condition, *_)):
+            yield condition, inner
+        case For():
+            inner = {**inner, n.loop_var: n}
+        case _:
+            pass
     for child in children(n):
-        if isinstance(child, Stmt):
-            yield from _conditions(child, inner)
+        yield from _conditions(child, inner)
 
 
 def _conjuncts(e: PrimExpr) -> Iterator[PrimExpr]:
@@ -87,13 +100,12 @@ def _conjuncts(e: PrimExpr) -> Iterator[PrimExpr]:
 
 def _largest(cond: PrimExpr, var: Var, inner: dict[Var, For]) -> PrimExpr | None:
     """`cond` with inner variables at the values that make it hardest to meet; None if it is not
-    `rising(var, inner…) < bound` or no scalar inner variable is involved."""
+    `rising(var, inner…) < bound` or no inner variable is involved."""
     if not isinstance(cond, expr.LT) or any(v in inner for v in symbols_in(cond.b)):
         return None
     names = symbols_in(cond.a)
     mine = [v for v in names if v in inner]
-    scalar = [v for v in mine if inner[v].kind != "vectorized"]
-    if var not in names or not scalar:
+    if var not in names or not mine:
         return None
     last: dict[Var, PrimExpr] = {}
     for v in mine:

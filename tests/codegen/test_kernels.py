@@ -336,6 +336,22 @@ def test_full_tiles_run_without_guards() -> None:
         kernels.agree("k", [np.arange(n, dtype="float32"), np.zeros(n, "float32")], n=n)
 
 
+def test_full_vectors_of_partial_reductions_have_no_masks() -> None:
+    text = """
+def k(a: T.handle, C: T.Buffer((16,), "float32")):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    for i in range((n + 15) // 16):
+        for l in T.vectorized(16):
+            C[l] = C[l] + T.if_then_else(i * 16 + l < n, A[i * 16 + l], T.float32(0))
+"""
+    _, conditions = hoisted(text)
+    assert len(conditions) == 1
+    kernels = compiled(text)
+    for n in (0, 1, 15, 16, 17, 100):
+        kernels.agree("k", [np.arange(n, dtype="float32"), np.zeros(16, "float32")], n=n)
+
+
 @pytest.mark.parametrize(
     "condition",
     [

@@ -123,6 +123,8 @@ def _fold_zero(cls: type[Any], x: Value, y: Value) -> Value | None:
         return y
     if x.const == 1 and x.lanes == 1 and cls is expr.Mul:
         return y
+    if x.const == 0 and x.lanes == y.lanes == 1 and cls is expr.Mul:
+        return x
     return None
 
 

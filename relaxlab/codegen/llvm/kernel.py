@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from relaxlab.analysis.arith import prove_equal
 from relaxlab.analysis.private_buffers import shared_private_buffer
 from relaxlab.codegen.hoist_guards import hoist_guards
+from relaxlab.codegen.join_indices import join_indices
 from relaxlab.codegen.llvm.access import Memory
 from relaxlab.codegen.llvm.arithmetic import binary
 from relaxlab.codegen.llvm.builder import Builder, Value, int_value, llvm_type
@@ -126,7 +127,8 @@ def _configure_tiles(b: Builder) -> None:
 def lower_loops(body: loops.Stmt, sizes: Sequence[expr.Var]) -> loops.Stmt:
     """What happens to block-free loops before they become instructions. `sizes` are not
     negative."""
-    return insert_prefetches(hoist_guards(simplify_indices(body, sizes)))
+    body = join_indices(simplify_indices(body, sizes), sizes)
+    return insert_prefetches(hoist_guards(body))
 
 
 def _sizes(func: loops.PrimFunc) -> list[expr.Var]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from relaxlab.ir.loops import Block, For, PrimFunc, While
+import math
+
+from relaxlab.ir.expr import Var
+from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, PrimFunc, While
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
 from relaxlab.schedule.rules.base import (
@@ -33,16 +36,30 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         if not nest:
             continue
         sizes = [constant(extent_of(sch, loop)) for loop in nest]
+        work = math.prod(SMALL if size is None else size for size in sizes)
+        lanes = target.lanes(output_dtype(block))
         outer = nest[-1]
         if not _keeps_state(block):
-            outer = vectorize_inner(sch, outer, target.lanes(output_dtype(block)))
-        work = 1
-        for size in sizes:
-            work *= size if size is not None else SMALL
+            if len(nest) > 1 and (sizes[-1] or 1) % lanes and _goes_through(block):
+                nest = [sch.fuse(*nest)]
+            outer = vectorize_inner(sch, nest[-1], lanes)
         fused = sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer
         if work >= SMALL:
             sch.parallel(fused)
     return sch.func
+
+
+def _goes_through(block: Block) -> bool:
+    """Whether the block goes through all its arrays from the first element to the last, side by
+    side (single elements aside): rows then are nothing to it, and the end of one is no border."""
+    axes = tuple(it.var for it in block.iter_vars)
+    extents = tuple(it.dom.extent for it in block.iter_vars)
+    nodes = list(walk(block.body))
+    stores = [n for n in nodes if isinstance(n, BufferStore)]
+    accesses = stores + [n for n in nodes if isinstance(n, BufferLoad)]
+    along = [(n.indices, n.buffer.shape) == (axes, extents) for n in accesses]
+    used = [n for n in nodes if isinstance(n, Var) and n in axes]
+    return all(along[: len(stores)]) and len(used) == len(axes) * sum(along)
 
 
 def _keeps_state(block: Block) -> bool:

@@ -1,0 +1,109 @@
+"""Flat loops over whole arrays: their indices cost no division and no row ends them."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.codegen.join_indices import join_indices
+from relaxlab.codegen.llvm.kernel import lower_loops
+from relaxlab.codegen.lower_blocks import lower_blocks
+from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.loops import BufferLoad, PrimFunc
+from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import symbols_in
+from relaxlab.runtime.interpreter import interpret
+from tests.codegen.kernels import parse_kernels
+
+HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n"
+
+
+def loads(index: str, shape: str = "n, m, k") -> list[str]:
+    """The indices of a load after joining, the loop over f being fused from three."""
+    func = parse_kernels(f"""
+def kernel(a: T.handle, c: T.handle):
+    n = T.int64()
+    m = T.int64()
+    k = T.int64()
+    A = T.match_buffer(a, ({shape},), "float32")
+    C = T.match_buffer(c, (n * m * k,), "float32")
+    for f in range(n * m * k):
+        C[f] = A[{index}]
+""")["kernel"]
+    assert isinstance(func, PrimFunc)
+    body = join_indices(lower_blocks(func.body)[0], symbols_in(func))
+    found = [n for n in walk(body) if isinstance(n, BufferLoad)]
+    return [str(i) for i in found[0].indices]
+
+
+@pytest.mark.parametrize(
+    ("index", "shape", "joined"),
+    [
+        ("f // k // m, f // k % m, f % k", "n, m, k", ["0", "0", "f"]),
+        ("(f + 3) // k, (f + 3) % k", "n * m, k", ["0", "f + 3"]),
+        ("f // k, f % k", "n * m, k + 1", None),  # rows are longer
+        ("f // m, f % k", "n * m, k", None),
+        ("f % k, f // k", "k, n * m", None),
+        ("f // k % m, f % k", "n * m, k", None),  # does not get to the end
+        ("f % k", "n * m * k", None),
+    ],
+)
+def test_only_parts_of_one_index_are_joined(
+    index: str, shape: str, joined: list[str] | None
+) -> None:
+    if joined is None:
+        assert all(i not in ("0", "f") for i in loads(index, shape))
+    else:
+        assert loads(index, shape) == joined
+
+
+CHAIN = """
+@R.function
+def main(x: R.Tensor(("n", "m", "k"), "{dtype}"), y: R.Tensor(("n", "m", "k"), "float32"),
+         b: R.Tensor((), "float32")):
+    t = R.add(R.multiply(R.astype(x, "float32"), y), b)
+    return {result}
+"""
+
+
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("result", ["t", 'R.astype(t, "float16")', 'R.astype(t, "bool")'])
+def test_elementwise_kernels_over_whole_arrays(
+    dtype: str, result: str, rng: np.random.Generator
+) -> None:
+    mod = rl.parse(HEAD + CHAIN.format(dtype=dtype, result=result))
+    exe = rl.compile(mod, use_cache=False, threads=2)
+    for shape in ((1, 1, 1), (2, 3, 5), (1, 7, 31), (4, 4, 16), (3, 1, 67), (0, 4, 3), (2, 3, 0)):
+        x = (rng.standard_normal(shape) * 4).astype(numpy_dtype(dtype))
+        args = [x, rng.standard_normal(shape).astype("float32"), np.array(0.5, "float32")]
+        got, want = exe["main"](*args), interpret(mod, "main", *args)
+        assert got.shape == want.shape
+        np.testing.assert_allclose(
+            np.asarray(got).astype("float32"), want.astype("float32"), rtol=2e-3, atol=2e-3
+        )
+
+
+def test_one_loop_without_divisions() -> None:
+    mod = rl.parse(HEAD + CHAIN.format(dtype="float32", result="t"))
+    func = next(f for _, f in rl.trace(mod).result.items() if isinstance(f, PrimFunc))
+    text = str(lower_loops(lower_blocks(func.body)[0], symbols_in(func)))
+    assert "FloorMod" not in text
+    assert len(re.findall("kind='parallel'", text)) == 1
+
+
+def test_rows_that_are_repeated_keep_their_loop(rng: np.random.Generator) -> None:
+    mod = rl.parse(f"""{HEAD}
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32"), b: R.Tensor(("m",), "float32")):
+    t = R.add(x, b)
+    return t
+""")
+    exe = rl.compile(mod, use_cache=False, threads=2)
+    for n, m in ((1, 1), (5, 33), (3, 16), (0, 2), (2, 0)):
+        x, b = rng.standard_normal((n, m), "float32"), rng.standard_normal(m, "float32")
+        np.testing.assert_array_equal(exe["main"](x, b), x + b)
