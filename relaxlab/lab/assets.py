@@ -28,15 +28,23 @@ def source(name: str) -> str:
 
 @cache
 def link(*kinds: str) -> str:
-    """One ES module of the views `kinds`; its export `views` maps each kind to `{render}`, and its
-    default export is the first. Raises FileNotFoundError for a kind without a module."""
+    """One ES module of the views `kinds`: `views` maps each to `{render}`, the default export
+    renders the first, `localModel` makes a model without a kernel.
+
+    Raises FileNotFoundError for a kind without a module."""
     order: list[str] = []
     for kind in kinds:
         _visit(f"{kind}.js", order)
-    parts = ["const $ = {};", *map(_scope, order)]
     views = ", ".join(f'"{kind}": $["{kind}.js"].default' for kind in kinds)
     return "\n".join(
-        [*parts, f"export const views = {{{views}}};", f'export default views["{kinds[0]}"];']
+        [
+            "const $ = {};",
+            *map(_scope, order),
+            f"export const views = {{{views}}};",
+            'export const localModel = $["core.js"].localModel;',
+            f'const first = views["{kinds[0]}"];',
+            "export default {render: (given) => first.render({...given, views})};",
+        ]
     )
 
 

@@ -29,11 +29,16 @@ class Interner:
         return [self._ids.setdefault(line, len(self._ids)) for line in lines]
 
 
-def pack(state: Any) -> str:
-    """`state` as JSON, compressed (zlib), as base64 text. Raises TypeError for what JSON lacks,
-    ValueError for infinities and NaN, which JSON has no spelling for."""
+def to_json(state: Any) -> bytes:
+    """`state` as compact JSON. Raises TypeError for what JSON lacks, ValueError for infinities and
+    NaN, which JSON has no spelling for."""
     text = json.dumps(state, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return base64.b64encode(zlib.compress(text.encode("utf-8", "surrogatepass"), 9)).decode("ascii")
+    return text.encode("utf-8", "surrogatepass")
+
+
+def pack(state: Any) -> str:
+    """`state` as JSON (see `to_json`), compressed (zlib), as base64 text."""
+    return base64.b64encode(zlib.compress(to_json(state), 9)).decode("ascii")
 
 
 def unpack(packed: str) -> Any:

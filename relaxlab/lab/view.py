@@ -8,11 +8,11 @@ modules run inside notebooks as widgets (`live`).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from relaxlab.lab import assets
 from relaxlab.lab.payload import pack
@@ -26,14 +26,28 @@ _PRE = (
 
 
 @dataclass(frozen=True, slots=True)
+class Control:
+    """What a reader may change in a live view: a `choice` among `choices`, a `number`, a `switch`
+    (on or off), or a `program` (the text of a script)."""
+
+    name: str
+    kind: Literal["choice", "number", "switch", "program"]
+    value: str | int | float | bool
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """One recorded explorer. `kind` names `static/<kind>.js`, `state` is JSON data for it, `text`
-    is read where no script runs."""
+    is read where no script runs. `again` makes the view anew from the values of `controls`, by
+    name, for live versions of it."""
 
     kind: str
     title: str
     state: Mapping[str, Any]
     text: str
+    controls: tuple[Control, ...] = field(default=(), repr=False)
+    again: Callable[..., View] | None = field(default=None, repr=False)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -72,6 +86,15 @@ class View:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {"text/plain": self.text, "text/html": self.html()}
+
+    def live(self) -> Any:
+        """A widget in which the controls make the view anew, by the kernel.
+
+        Raises ValueError for a view without controls, ImportError where anywidget is missing.
+        """
+        from relaxlab.lab.live import live
+
+        return live(self)
 
     def __repr__(self) -> str:
         return f"<{self.title}: {self.kind} view>"

@@ -61,6 +61,24 @@ export function mount(el) {
   return { root, cleanup: () => { watcher.disconnect(); shadow.replaceChildren(); } };
 }
 
+/** A model that lives on the page alone: what a notebook's widget manager offers, without a kernel. */
+export function localModel(values) {
+  const listeners = new Map();
+  const heard = (event) => listeners.get(event) ?? [];
+  return {
+    get: (key) => values[key],
+    set(key, value) {
+      if (values[key] === value) return;
+      values[key] = value;
+      for (const f of heard(`change:${key}`)) f();
+    },
+    on: (event, f) => listeners.set(event, [...heard(event), f]),
+    off: (event, f) => listeners.set(event, heard(event).filter((g) => g !== f)),
+    save_changes() {},
+    send() {},
+  };
+}
+
 /** A piece of view state, kept in the model so that it outlives a rendering. */
 export function field(model, key, initial) {
   if (model.get(key) === undefined || model.get(key) === null) model.set(key, initial);

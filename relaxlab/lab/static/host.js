@@ -15,29 +15,13 @@
     }
     return loaded.get(code);
   };
-  const frozen = (state) => {
-    const values = { state };
-    const listeners = new Map();
-    return {
-      get: (key) => values[key],
-      set(key, value) {
-        if (values[key] === value) return;
-        values[key] = value;
-        for (const f of [...(listeners.get(`change:${key}`) ?? [])]) f();
-      },
-      on(event, f) { listeners.set(event, [...(listeners.get(event) ?? []), f]); },
-      off(event, f) { listeners.set(event, (listeners.get(event) ?? []).filter((g) => g !== f)); },
-      save_changes() {},
-      send() {},
-    };
-  };
   const start = async (host) => {
     const part = (name) => host.querySelector(`script[type="application/x-relaxlab-${name}"]`).textContent;
     const pre = host.querySelector("pre");
     try {
-      const [{ views }, state] = await Promise.all([load(part("code")), inflate(part("state"))]);
+      const [{ localModel, views }, state] = await Promise.all([load(part("code")), inflate(part("state"))]);
       const el = document.createElement("div");
-      await views[host.dataset.kind].render({ model: frozen(JSON.parse(state)), el, views });
+      await views[host.dataset.kind].render({ model: localModel({ state: JSON.parse(state) }), el, views });
       pre.hidden = true;
       host.append(el);
       host.dataset.ready = "true";

@@ -1,0 +1,140 @@
+"""What a person does in JupyterLab: run, step, restart, reload, save, export."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.lab.lab_server import jupyterlab, menu, notebook, run_all
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """
+import relaxlab as rl
+from relaxlab.script import ir as I, relax as R
+
+@I.ir_module
+class Layer:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 8), "float32")):
+        with R.dataflow():
+            y = R.matmul(x, w)
+            z = R.nn.relu(y)
+            R.output(z)
+        return z
+"""
+LIVE = """
+from relaxlab.lab.view import Control, View
+
+def made(size, letter):
+    if size < 0:
+        raise ValueError("a size is at least 0")
+    lines = [f"{letter} = {i}" for i in range(size)]
+    state = {"lines": list(range(size)), "table": lines, "title": f"{size} lines"}
+    controls = (Control("size", "number", 3), Control("letter", "choice", "a", ("a", "b")))
+    return View("module", "lines", state, "\\n".join(lines), controls, made)
+
+made(3, "a").live()
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    pytest.importorskip("jupyterlab", reason="needs JupyterLab (pip install -e '.[lab]')")
+    folder = tmp_path_factory.mktemp("jupyterlab") / "books"
+    folder.mkdir()
+    with jupyterlab(folder) as url:
+        yield url, folder
+
+
+def test_displays_survive_a_restart_and_a_reload(server, open_page):
+    url, folder = server
+    notebook(folder / "display.ipynb", PROGRAM, "Layer", "rl.compile(Layer)", "rl.parse('def')")
+    page = open_page(f"{url}lab/tree/display.ipynb?reset", strict=False)
+    page.wait_for_selector(".jp-Notebook", timeout=60000)
+    run_all(page)
+    view = page.locator(".relaxlab-view[data-ready=true]").first
+    view.wait_for(timeout=20000)
+    view.locator("[data-n=n]").first.click()
+    assert view.locator(".lit").count() == 2, "the symbol's uses are lit"
+    view.locator("input[type=search]").fill("relu")
+    page.keyboard.press("Enter")
+    assert page.locator(".jp-Notebook").count() == 1, "the notebook did not take the keys"
+    assert "error[E0" in page.locator(".jp-OutputArea").last.inner_text(), "a short error, in place"
+
+    menu(page, "File", "Save Notebook")
+    page.wait_for_selector(".lm-TabBar-tab:has-text(\"display.ipynb\"):not(.jp-mod-dirty)")
+    menu(page, "Kernel", "Restart Kernel…")
+    page.locator(".jp-Dialog button:has-text('Restart')").click()
+    page.reload()
+    view = page.locator(".relaxlab-view[data-ready=true]").first
+    view.wait_for(timeout=60000)
+    view.locator("[data-n=x]").first.click()
+    assert view.locator(".lit").count() == 2
+
+
+def test_a_live_view_is_made_anew_by_the_kernel(server, open_page):
+    url, folder = server
+    notebook(folder / "live.ipynb", PROGRAM, LIVE)
+    page = open_page(f"{url}lab/tree/live.ipynb?reset", strict=False)
+    page.wait_for_selector(".jp-Notebook", timeout=60000)
+    run_all(page)
+    page.wait_for_selector("text=3 lines", timeout=30000)
+    number = page.locator("input[type=number]")
+    number.fill("5")
+    number.press("Tab")
+    page.wait_for_selector("text=5 lines", timeout=10000)
+    page.locator("select[aria-label=letter]").select_option("b")
+    page.wait_for_selector("text=b = 4", timeout=10000)
+    number.fill("-1")
+    number.press("Tab")
+    page.wait_for_selector("text=ValueError: a size is at least 0", timeout=10000)
+    assert page.locator("text=5 lines").count() == 1, "what was there stays"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_an_exported_notebook_works_without_network(server, open_page, theme):
+    _, folder = server
+    path = notebook(folder / f"export-{theme}.ipynb", PROGRAM, "Layer")
+    command = [
+        sys.executable,
+        "-m",
+        "nbconvert",
+        "--execute",
+        "--to",
+        "html",
+        f"--theme={theme}",
+        path,
+    ]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    page = open_page(path.with_suffix(".html"), strict=False)
+    view = page.locator(".relaxlab-view[data-ready=true]").first
+    view.wait_for(timeout=20000)
+    assert view.locator(".ln").count() > 5
+    background = view.locator(".root").evaluate("e => getComputedStyle(e).backgroundColor")
+    assert (sum(map(int, background[4:-1].split(","))) > 380) == (theme == "light")
+    view.locator("[data-n=n]").first.click()
+    assert view.locator(".lit").count() == 2
+
+
+def test_a_notebook_that_is_not_trusted_shows_the_text(server, open_page):
+    url, folder = server
+    path = notebook(folder / "untrusted.ipynb", PROGRAM, "Layer")
+    command = [
+        sys.executable,
+        "-m",
+        "nbconvert",
+        "--execute",
+        "--to",
+        "notebook",
+        "--inplace",
+        path,
+    ]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    page = open_page(f"{url}lab/tree/untrusted.ipynb?reset", strict=False)
+    text = page.locator(".jp-OutputArea pre").first
+    text.wait_for(timeout=60000)
+    assert "def main(" in text.inner_text()
+    assert page.locator("[data-ready]").count() == 0
