@@ -22,7 +22,8 @@ def live(view: View) -> Any:
 
     Raises ValueError for a view without controls, and ImportError where anywidget is missing.
     """
-    if view.again is None:
+    again = view.again
+    if again is None:
         raise ValueError(f"a kernel adds nothing to the {view.kind} view: display it as it is")
     try:
         import anywidget
@@ -49,7 +50,7 @@ def live(view: View) -> Any:
     def received(_: Any, message: dict[str, Any], __: Any) -> None:
         values = message["values"]
         try:
-            made = view if values == first else view.again(**values)
+            made = view if values == first else again(**values)
             widget.send({"type": "state"}, [zlib.compress(to_json(made.state))])
         except Exception as error:  # noqa: BLE001 - shown in the view, which stays as it was
             widget.send({"type": "error", "text": f"{type(error).__name__}: {error}"})
