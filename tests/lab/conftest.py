@@ -80,3 +80,20 @@ def open_view(open_page, tmp_path):
         return page
 
     return open_
+
+
+@pytest.fixture
+def audit():
+    """`audit(page)`: what axe finds serious or critical, as one line each."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+
+    def run(page: Any) -> list[str]:
+        found = axe.run(page).response["violations"]
+        return [
+            f"{v['impact']} {v['id']}: {v['help']}: {node['html'][:160]} {node['target']}"
+            for v in found
+            if v["impact"] in ("serious", "critical")
+            for node in v["nodes"]
+        ]
+
+    return run

@@ -73,6 +73,12 @@ def test_a_value_shows_itself(name, open_view):
     assert page.evaluate("window.bad") is None
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_displays_keep_nobody_out(scheme, open_view, audit):
+    for name in ("module", "errors", "executable"):
+        assert audit(open_view(view_of(VALUES[name][0]), scheme)) == []
+
+
 @pytest.mark.parametrize(
     "value, said",
     [
