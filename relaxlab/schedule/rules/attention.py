@@ -28,6 +28,7 @@ from relaxlab.schedule.rules.base import (
     sum_of_products,
 )
 from relaxlab.schedule.rules.versions import guarded_versions
+from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.tracing.limit import as_step
 
@@ -152,7 +153,8 @@ def _schedule(func: PrimFunc, parts: _Parts, target: Target, rows: int) -> PrimF
     split_vector(sch, feature, lanes, unroll=True)
     if rows > 1:
         sch.unroll(row)
-    return _without_masked_steps(compact_buffers(sch.func), parts.score, vectors * lanes)
+    whole = compute_whole_tiles(compact_buffers(sch.func))
+    return _without_masked_steps(whole, parts.score, vectors * lanes)
 
 
 @as_step

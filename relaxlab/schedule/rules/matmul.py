@@ -31,6 +31,7 @@ from relaxlab.schedule.rules.base import (
 )
 from relaxlab.schedule.rules.rows import apply as rows_apply
 from relaxlab.schedule.rules.versions import guarded_versions
+from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 GROUP = 32
@@ -40,6 +41,8 @@ PANEL_BYTES = 1 << 19
 SMALL_BYTES = 1 << 17
 """Largest matrix that is read in place by every tile of rows."""
 FEW = 4
+STEPS = 4
+"""Steps of the reduction that are unrolled."""
 """Rows for which a panel is not worth copying."""
 
 
@@ -154,6 +157,9 @@ def _schedule(func: PrimFunc, target: Target, most: int | None) -> PrimFunc:
     panel, col = sch.split(col, factors=[None, vectors * lanes])
     first, second = (tile, panel) if in_place else (panel, tile)
     sch.reorder(*outer, first, second, k, row, col)
+    if not single and decode is None and (depth or 1) % STEPS == 0:
+        k, step = sch.split(k, factors=[None, STEPS])
+        sch.unroll(step)
     sch.reverse_compute_at(store, second, preserve_unit_loops=True)
     start = k
     if copy is not None:
@@ -171,7 +177,7 @@ def _schedule(func: PrimFunc, target: Target, most: int | None) -> PrimFunc:
     for one in (init, product, store):
         _vectors_of(sch, one, lanes, rows > 1)
     sch.parallel(sch.fuse(*outer, first) if outer else first)
-    return compact_buffers(sch.func)
+    return compute_whole_tiles(compact_buffers(sch.func))
 
 
 def _is_small(parts: _Parts, depth: int | None, width: int) -> bool:

@@ -1,0 +1,162 @@
+"""Tiles at the end of an axis are computed whole.
+
+After a split that does not divide, every statement of the last tile is guarded by
+`tile*6 + row < n`: branches in the innermost loops, and sums that cannot stay in registers. What
+is private to the thread needs no guard: rows that do not exist are computed from the last one
+that does, and not stored (Halide's tail strategies `ShiftInwards` and `RoundUp` make the same
+trade).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr, Var, all_of
+from relaxlab.ir.loops import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    PrimFunc,
+)
+from relaxlab.ir.node import Node, children, replace, rewrite, walk
+from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.schedule.rules.base import constant
+from relaxlab.tracing.limit import as_step
+
+
+@dataclass(frozen=True, slots=True)
+class _Guarded:
+    """A block under the guard `row < extent`, where `row` is the value of an axis: `tile` and a
+    loop of `size` rows."""
+
+    guard: expr.LT
+    axis: Var
+    extent: PrimExpr
+    tile: PrimExpr
+    size: int
+
+
+@as_step
+def compute_whole_tiles(func: PrimFunc) -> PrimFunc:
+    """Blocks that fill memory of their thread alone lose their guards on rows, where every row of
+    that memory comes from the same row of what is read; `func` itself where that is not so."""
+    found: dict[Block, _Guarded] = {}
+    blocks: list[Block] = []
+    for realize, loops in _leaves(func.body, {}):
+        blocks.append(realize.block)
+        guarded = _guarded(realize, loops)
+        if guarded is not None:
+            found[realize.block] = guarded
+    private = [b for b in found if all(w.buffer.scope == "local" for w in b.writes)]
+    rows: dict[Buffer, tuple[int, PrimExpr]] = {}
+    written = {w.buffer for b in private for w in b.writes}
+    for block in blocks:
+        if block not in private and written.isdisjoint(b for b, _ in _accesses(block)):
+            continue
+        guarded = found.get(block)
+        if guarded is None or not _keeps_rows_apart(block, guarded, written, rows):
+            return func
+    if not private or set(rows) != written:
+        return func
+
+    def whole(n: Node) -> Node | None:
+        if not isinstance(n, BlockRealize) or n.block not in private:
+            return None
+        guarded = found[n.block]
+        rest = all_of([c for c in _conjuncts(n.predicate) if c != guarded.guard])
+        return replace(n, predicate=rest, block=_clamped(n.block, guarded))
+
+    return replace(func, body=rewrite(func.body, whole))
+
+
+def _leaves(n: Node, loops: Mapping[Var, For]) -> Iterator[tuple[BlockRealize, Mapping[Var, For]]]:
+    """Blocks without blocks in them, each with the loops around it."""
+    inside = any(isinstance(c, BlockRealize) for c in walk(n) if c is not n)
+    if isinstance(n, BlockRealize) and not inside:
+        yield n, loops
+        return
+    if isinstance(n, For):
+        loops = {**loops, n.loop_var: n}
+    for child in children(n):
+        if not isinstance(child, PrimExpr):
+            yield from _leaves(child, loops)
+
+
+def _conjuncts(e: PrimExpr) -> list[PrimExpr]:
+    return [*_conjuncts(e.a), *_conjuncts(e.b)] if isinstance(e, expr.And) else [e]
+
+
+def _guarded(realize: BlockRealize, loops: Mapping[Var, For]) -> _Guarded | None:
+    """The one guard that compares the value of a spatial axis with the axis's symbolic extent."""
+    values = dict(zip(realize.iter_values, realize.block.iter_vars, strict=True))
+    found: list[_Guarded] = []
+    for guard in _conjuncts(realize.predicate):
+        if not isinstance(guard, expr.LT) or guard.a not in values:
+            continue
+        axis = values[guard.a]
+        if axis.kind != "spatial" or axis.dom.extent != guard.b:
+            continue
+        for row in symbols_in(guard.a):
+            size = constant(loops[row].extent) if row in loops else None
+            tile = substitute(guard.a, {row: expr.const(0)})
+            if size is None or loops[row].kind == "vectorized":
+                continue
+            if Analyzer().prove_equal(guard.a, tile + row):
+                found.append(_Guarded(guard, axis.var, axis.dom.extent, tile, size))
+    return found[0] if len(found) == 1 else None
+
+
+def _accesses(block: Block) -> Iterator[tuple[Buffer, tuple[PrimExpr, ...]]]:
+    for n in walk(block):
+        if isinstance(n, BufferLoad | BufferStore):
+            yield n.buffer, n.indices
+
+
+def _keeps_rows_apart(
+    block: Block, guarded: _Guarded, written: set[Buffer],
+    rows: dict[Buffer, tuple[int, PrimExpr]],
+) -> bool:  # fmt: skip
+    """Whether private buffers that are written are indexed by the row within the tile, or have
+    room for this row alone: in one dimension, the same for all blocks. `rows` says which, and what
+    is the first."""
+    for buffer, indices in _accesses(block):
+        at = [i for i, index in enumerate(indices) if guarded.axis in symbols_in(index)]
+        if buffer.scope != "local" or (not at and buffer not in written):
+            continue
+        if len(at) != 1:
+            return False
+        room = constant(buffer.shape[at[0]]) or 0
+        first = guarded.tile if room >= guarded.size else guarded.guard.a
+        if not Analyzer().prove_equal(indices[at[0]], guarded.axis - first):
+            return False
+        if rows.setdefault(buffer, (at[0], first)) != (at[0], first):
+            return False
+    return True
+
+
+def _clamped(block: Block, guarded: _Guarded) -> Block:
+    """The block for rows past the end, too: in memory that is shared it reads the last row."""
+    last = {guarded.axis: expr.Min(guarded.axis, guarded.extent - 1)}
+
+    def clamp(n: Node) -> Node | None:
+        match n:
+            case BufferLoad(buffer, indices) if buffer.scope != "local":
+                return replace(n, indices=tuple(substitute(i, last) for i in indices))
+            case BufferRegion(buffer, region) if buffer.scope != "local":
+                return replace(n, region=tuple(substitute(r, last) for r in region))
+            case _:
+                return None
+
+    axes = tuple(
+        replace(it, dom=replace(it.dom, extent=guarded.extent + (guarded.size - 1)))
+        if it.var == guarded.axis else it
+        for it in block.iter_vars
+    )  # fmt: skip
+    return replace(rewrite(block, clamp), iter_vars=axes)

@@ -1,0 +1,111 @@
+"""Tiles at the end of an axis without guards where only their own thread sees what they write."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.ir import expr, loops
+from relaxlab.ir.node import walk
+from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles
+
+ROWS = """
+from relaxlab.script import ir as I, relax as R, tir as T
+
+@I.ir_module
+class Module:
+    @T.prim_func
+    def rows(a_: T.handle, b_: T.handle):
+        n = T.int64()
+        a = T.match_buffer(a_, (n, 8), "float32")
+        b = T.match_buffer(b_, (n, 8), "float32")
+        for t in T.parallel((n + 3) // 4):
+            with T.sblock("tile"):
+                own = T.sblock_alloc_buffer((SIZE, 8), "float32", scope="SCOPE")
+                for r in T.unroll(4):
+                    for j in T.vectorized(8):
+                        with T.sblock("twice"):
+                            vi = T.axis.spatial(n, t * 4 + r)
+                            vj = T.axis.spatial(8, j)
+                            T.where(t * 4 + r < n)
+                            own[vi - t * 4, vj] = a[vi, vj] * T.float32(2)
+                for s in T.unroll(4):
+                    for j in T.vectorized(8):
+                        with T.sblock("store"):
+                            vi = T.axis.spatial(n, t * 4 + s)
+                            vj = T.axis.spatial(8, j)
+                            T.where(t * 4 + s < n)
+                            b[vi, vj] = own[READ, vj]
+
+    @R.function
+    def main(a: R.Tensor(("n", 8), "float32")):
+        n = T.int64()
+        cls = Module
+        b = R.call_tir(cls.rows, (a,), R.Tensor((n, 8), "float32"))
+        return b
+"""
+
+
+def program(read: str = "vi - t * 4", scope: str = "local", size: int = 4) -> rl.Module:
+    text = ROWS.replace("READ", read).replace("SCOPE", scope).replace("SIZE", str(size))
+    return rl.parse(text)
+
+
+def guards(func: loops.PrimFunc) -> dict[str, bool]:
+    found = [n for n in walk(func.body) if isinstance(n, loops.BlockRealize)]
+    return {n.block.name: n.predicate != expr.IntImm(1, "bool") for n in found}
+
+
+def test_what_is_private_loses_its_guard() -> None:
+    mod = program()
+    whole = compute_whole_tiles(mod["rows"])
+    assert [name for name, guarded in guards(whole).items() if guarded] == ["store"]
+    for form in (mod, mod.with_functions({"rows": whole})):
+        exe = rl.compile(form, use_cache=False)
+        for n in (0, 1, 3, 4, 5, 11):
+            x = np.arange(8 * n, dtype="float32").reshape(n, 8)
+            np.testing.assert_array_equal(rl.interpret(form, "main", x), 2 * x)
+            np.testing.assert_array_equal(exe["main"](x), 2 * x)
+
+
+@pytest.mark.parametrize(
+    "kind", [{"read": "t * 4 + 3 - vi"}, {"read": "0"}, {"scope": "global"}, {"size": 3}]
+)
+def test_rows_that_meet_keep_their_guards(kind: dict[str, object]) -> None:
+    func = program(**kind)["rows"]  # type: ignore[arg-type]
+    assert compute_whole_tiles(func) is func
+
+
+def test_sums_over_rows_keep_their_guards() -> None:
+    text = ROWS.replace("own[vi - t * 4, vj] = a", "own[0, vj] = own[0, vj] + a")
+    text = text.replace("READ", "0").replace("SCOPE", "local").replace("SIZE", "4")
+    func = rl.parse(text)["rows"]
+    assert compute_whole_tiles(func) is func
+
+
+BIAS = """
+from relaxlab.script import ir as I, relax as R
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("m", 360), "float32"), w: R.Tensor((360, 128), "float32"),
+             b: R.Tensor(("m", 128), "float32")):
+        with R.dataflow():
+            y = R.add(R.nn.relu(R.matmul(x, w)), b)
+            R.output(y)
+        return y
+"""
+
+
+@pytest.mark.parametrize("weight", [False, True])
+def test_products_compute_whole_tiles(weight: bool) -> None:
+    attr = "R.func_attr({'num_input': 1})\n        with"
+    text = BIAS.replace("with R", f"{attr} R", 1) if weight else BIAS
+    found = rl.trace(rl.parse(text)).result.loop_functions()
+    (func,) = [f for name, f in found.items() if "matmul" in name]
+    under = guards(func)
+    private = [name for name in under if name.endswith(("_init", "_update"))]
+    assert private and not any(under[name] for name in private)
+    assert any(under.values())
