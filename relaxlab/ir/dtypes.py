@@ -71,7 +71,6 @@ def is_int(dtype: str) -> bool:
 
 
 @cache
-@cache
 def numpy_dtype(dtype: str) -> Any:
     """The NumPy dtype of one element; bfloat16 comes from ml_dtypes."""
     import numpy as np

@@ -17,7 +17,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node
 from relaxlab.lab.payload import Interner
 from relaxlab.lab.report import Diagnostics, Section, Table, report
-from relaxlab.lab.script import script_state
+from relaxlab.lab.script import function_facts, script_state
 from relaxlab.lab.view import View
 from relaxlab.passes.base import Pipeline
 from relaxlab.runtime.check import CheckReport
@@ -51,6 +51,8 @@ def _(value: Node) -> View:
     interner = Interner()
     title = _title(value)
     state = {**script_state(value, interner), "table": interner.lines, "title": title}
+    if isinstance(value, Module):
+        state["facts"] = function_facts(value)
     return View("module", title, state, text)
 
 

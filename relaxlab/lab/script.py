@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from relaxlab.analysis.costs import cost_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node
 from relaxlab.lab.payload import Interner
@@ -14,3 +15,16 @@ def script_state(node: Module | Node, interner: Interner) -> dict[str, Any]:
     """The printed script of a module or function as numbers of `interner`'s lines, for `scriptPane`
     of script.js, which finds definitions, calls, types and shapes in the text itself."""
     return {"lines": interner.ids(print_module(node).rstrip("\n").split("\n"))}
+
+
+def function_facts(module: Module) -> dict[str, str]:
+    """What a call of each loop function costs, as text for the tips of `scriptPane`."""
+    facts: dict[str, str] = {}
+    for name, function in module.loop_functions().items():
+        cost = cost_of(function)
+        if cost is not None:
+            facts[name] = (
+                f"{cost.flops} floating-point operations\n"
+                f"reads {cost.bytes_read} bytes, writes {cost.bytes_written}"
+            )
+    return facts

@@ -73,6 +73,15 @@ def test_a_value_shows_itself(name, open_view):
     assert page.evaluate("window.bad") is None
 
 
+def test_a_tip_says_what_a_call_costs(open_view):
+    page = open_view(view_of(TRACE.find("fuse_tir").after))
+    page.locator("[data-n=fused_matmul_relu]").first.hover()
+    assert page.locator(".tip").inner_text().splitlines() == [
+        "fused_matmul_relu: n * 72 floating-point operations",
+        "reads n * 16 + 128 bytes, writes n * 32",
+    ]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_displays_keep_nobody_out(scheme, open_view, audit):
     for name in ("module", "errors", "executable"):
