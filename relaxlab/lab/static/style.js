@@ -89,5 +89,27 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
   border-radius: 5px; padding: 4px 8px; font: 12px/1.45 var(--sans); box-shadow: 0 2px 10px #0003; pointer-events: none; white-space: pre-line; }
 svg { display: block; max-width: 100%; }
 svg text { font: 11px var(--sans); fill: var(--fg); }
+.wide-left { display: grid; gap: 10px; grid-template-columns: minmax(0, 1fr) minmax(220px, 300px); }
+@container (max-width: 760px) { .wide-left { grid-template-columns: minmax(0, 1fr); } }
+.facts { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 2px 10px; margin: 4px 0; }
+.facts dt { color: var(--muted); } .facts dd { margin: 0; overflow-wrap: anywhere; }
+ul.plain { list-style: none; margin: 0; padding: 0; }
+pre.wrap { white-space: pre-wrap; overflow-wrap: anywhere; margin: 4px 0; }
+.legend { list-style: none; display: flex; flex-wrap: wrap; gap: 4px 14px; margin: 0 0 6px; padding: 0; }
+.legend li { display: flex; gap: 5px; align-items: center; }
+.swatch { display: inline-block; min-width: 22px; padding: 0 4px; border: 1px solid var(--line); border-radius: 3px; font: 10px/16px var(--sans); text-align: center; }
+.graph svg { margin: 0 auto; }
+.graph { border: 1px solid var(--line); border-radius: 5px; margin-top: 6px; resize: vertical; }
+.graph .edge { fill: none; stroke: var(--muted); stroke-width: 1; opacity: .65; }
+.graph .edge.lit { stroke: var(--accent); stroke-width: 2; opacity: 1; }
+.graph .node, .graph .group { cursor: pointer; }
+.graph .node rect { stroke: var(--muted); stroke-width: 1; }
+.graph .node.library rect { stroke-dasharray: 5 2; } .graph .node.check rect { stroke-dasharray: 2 2; }
+.graph .node.strong rect { stroke: var(--fg); stroke-width: 2; } .graph .node.faint { opacity: .45; }
+.graph .node.chosen rect { stroke: var(--accent); stroke-width: 3; }
+.graph .group rect { fill: var(--panel); stroke: var(--muted); stroke-dasharray: 6 3; }
+.graph .group.open rect { fill: none; }
+.graph text.small { font-size: 10px; fill: var(--muted); } .graph text.tag { font-size: 8px; fill: var(--muted); }
+.graph g:focus-visible { outline: none; } .graph g:focus-visible > rect { stroke: var(--accent); stroke-width: 3; }
 .visually-hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
 `;
