@@ -60,6 +60,11 @@ class _Failed(ObjectType):
 _FAILED = _Failed()
 
 
+def is_failed(ty: Type | None) -> bool:
+    """Whether a type stands for a deduction that failed."""
+    return isinstance(ty, _Failed)
+
+
 @dataclass(slots=True)
 class _Annotator:
     """The module as far as it is done."""

@@ -43,6 +43,10 @@ FREE_OPERATORS = frozenset(
 """Operators that touch no element."""
 
 
+NESTED = (graph.Call, graph.TupleGetItem, graph.If, graph.SeqExpr)
+"""Arguments whose types are not at hand before normalisation."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What one run costs at most, in terms of the symbols.
@@ -229,6 +233,8 @@ _LOWERED: dict[str, tuple[Cost | None, tuple[expr.Var, ...]]] = {}
 
 
 def _operator(row: OpRow, call: graph.Call, out: Type | None) -> Cost | None:
+    if any(isinstance(a, NESTED) for a in call.args):
+        return None
     types = [_type_of(a) or ObjectType() for a in call.args]
     tensors = [t for ty in (*types, out) for t in _tensors(ty) if isinstance(t, TensorType)]
     if row.lower is None or out is None or any(t.shape is None or not t.dtype for t in tensors):

@@ -13,6 +13,7 @@ from relaxlab.analysis.costs import bytes_of, call_cost
 from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import graph, loops, types
 from relaxlab.ir.module import Module
+from relaxlab.lab.attempts import clipped
 from relaxlab.lab.layout import Layout, layout
 from relaxlab.lab.symbols import encode, symbols_of
 from relaxlab.lab.view import View
@@ -77,11 +78,11 @@ def graph_view(mod: Module, name: str | None = None) -> View:
     sizes = [len(f["nodes"]) for f in functions]
     start = names.index("main") if "main" in names else int(np.argmax([*sizes, 0]))
     state = {"functions": functions, "start": start, "notes": notes}
-    text = "\n\n".join(graph_text(n, dataflow(mod, known[n])) for n in names)
+    text = clipped([line for n in names for line in graph_text(n, dataflow(mod, known[n]))])
     return View("graph", "Dataflow", state, text or "no graph functions")
 
 
-def graph_text(name: str, flow: Dataflow) -> str:
+def graph_text(name: str, flow: Dataflow) -> list[str]:
     """The graph in words: each value, what makes it, and what that reads."""
     lines = [f"{name}: {len(flow.nodes)} values"]
     reads: dict[int, list[int]] = {}
@@ -91,7 +92,7 @@ def graph_text(name: str, flow: Dataflow) -> str:
         given = [_name(flow.nodes[a]) for a in reads.get(i, [])] + flow.folded[i]
         source = f" of {', '.join(given)}" if given else ""
         lines.append(f"  {_name(n)}: {n.label}{source}" + (f"  {n.ty}" if n.ty else ""))
-    return "\n".join(lines)
+    return lines
 
 
 def function_state(

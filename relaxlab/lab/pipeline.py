@@ -204,9 +204,7 @@ def _text(trace: Trace | None, error: Exception | None) -> str:
         lines.append(f"{r.name:32} {r.seconds * 1e3:8.1f} ms  {what}")
     if error is not None:
         lines += ["", str(error).strip()]
-    script = [
-        line for name, f in trace.result.items() for line in (*function_lines(name, f), "")
-    ]
+    script = [line for name, f in trace.result.items() for line in (*function_lines(name, f), "")]
     lines += ["", *script[:TEXT_LINES]]
     if len(script) > TEXT_LINES:
         lines.append(f"… {len(script) - TEXT_LINES} more lines")

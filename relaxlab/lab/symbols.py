@@ -51,6 +51,24 @@ def encode(expr: PrimExpr | int) -> Encoded:
             return ["text", str(expr)]
 
 
+_LEVEL = {"+": 1, "-": 1, "*": 2, "//": 2, "%": 2}
+
+
+def spelled(encoded: Encoded, level: int = 0) -> str:
+    """An encoded expression as text."""
+    match encoded:
+        case ["text", text]:
+            return str(text)
+        case [("min" | "max") as op, a, b]:
+            return f"{op}({spelled(a)}, {spelled(b)})"
+        case [op, a, b]:
+            own = _LEVEL[op]
+            text = f"{spelled(a, own)} {op} {spelled(b, own + 1)}"
+            return f"({text})" if own < level else text
+        case _:
+            return str(encoded)
+
+
 def symbols_of(exprs: Iterable[PrimExpr]) -> list[str]:
     """The names of the symbols in `exprs`, in the order in which they occur."""
     return list(dict.fromkeys(n.name for e in exprs for n in walk(e) if isinstance(n, Var)))

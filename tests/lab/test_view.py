@@ -9,7 +9,7 @@ import pytest
 from relaxlab.ir.expr import LT, FloorDiv, IntImm, Min, Var
 from relaxlab.lab import assets
 from relaxlab.lab.payload import Interner, pack, unpack
-from relaxlab.lab.symbols import encode
+from relaxlab.lab.symbols import encode, spelled
 from relaxlab.lab.view import Page, View
 
 HOSTILE = (
@@ -96,3 +96,10 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path):
         one.save(tmp_path / "missing" / "page.html")
     path = one.save(str(tmp_path / "page.html"))
     assert path.read_text("utf-8").endswith("</html>\n") and [*tmp_path.iterdir()] == [path]
+
+
+def test_encoded_expressions_are_spelled():
+    n, m = Var("n"), Var("m")
+    for e in (n * 4 + 1, (n + 1) * 4, Min(n, m * 2), n - (m - 1), (n * m) // 2):
+        assert spelled(encode(e)) == str(e)
+    assert spelled(encode(LT(n, IntImm(3)))) == "n < 3"

@@ -228,6 +228,16 @@ export function graphPane({ graph, chosen, opened, paint = () => null, height = 
       if (line.ends.includes(now)) line.parentNode.append(line);
     }
   };
+  /** Bring a node into sight without moving the focus; its group alone is opened for that. */
+  const reveal = (v) => {
+    const k = owner.get(v);
+    if (k !== undefined && !opened.get().includes(k)) opened.set([k]);
+    const g = elements.get(v);
+    if (!g) return;
+    const [box, frame] = [g.getBoundingClientRect(), canvas.getBoundingClientRect()];
+    if (box.top < frame.top || box.bottom > frame.bottom) canvas.scrollTop += box.top - frame.top - frame.height / 3;
+    if (box.left < frame.left || box.right > frame.right) canvas.scrollLeft += box.left - frame.left - frame.width / 3;
+  };
   const zoomBy = (factor) => { zoom = Math.max(0.15, Math.min(3, zoom * factor)); scale(); };
   const fit = () => { zoom = Math.min(1, (canvas.clientWidth - 20) / drawing.natural[0]); scale(); };
   const bar = h("div", { class: "row" },
@@ -239,7 +249,7 @@ export function graphPane({ graph, chosen, opened, paint = () => null, height = 
   draw();
   const stops = [opened.on(draw), chosen.on(refresh)];
   return {
-    element: h("div", {}, bar, canvas, said), refresh, focusOn, before, after,
+    element: h("div", {}, bar, canvas, said), refresh, focusOn, reveal, before, after,
     stop: () => stops.forEach((s) => s()),
   };
 }

@@ -91,6 +91,25 @@ svg { display: block; max-width: 100%; }
 svg text { font: 11px var(--sans); fill: var(--fg); }
 .wide-left { display: grid; gap: 10px; grid-template-columns: minmax(0, 1fr) minmax(220px, 300px); }
 @container (max-width: 760px) { .wide-left { grid-template-columns: minmax(0, 1fr); } }
+.thirds { display: grid; gap: 10px; grid-template-columns: repeat(3, minmax(0, 1fr)); }
+@container (max-width: 760px) { .thirds { grid-template-columns: minmax(0, 1fr); } }
+.made { color: var(--add); } .refused { color: var(--del); }
+.decisions li { padding: 1px 4px; display: flex; gap: 8px; }
+.open { color: var(--warn); }
+.badge { display: inline-block; padding: 0 5px; margin-left: 3px; border: 1px solid currentColor; border-radius: 8px; font: 10px/15px var(--sans); }
+.wide-left.half { grid-template-columns: minmax(0, 3fr) minmax(0, 2fr); }
+@container (max-width: 760px) { .wide-left.half { grid-template-columns: minmax(0, 1fr); } }
+.values [role=option] { display: grid; grid-template-columns: minmax(4em, 1.1fr) minmax(0, 2fr) minmax(0, 1.3fr) 5.5em 4.6em; }
+.values .what { color: var(--number); } .values .amount { text-align: right; }
+.factlist li { margin: 3px 0; overflow-wrap: anywhere; } .remedy { margin-left: 1.2em; }
+.nowrap { white-space: nowrap; }
+.stack > * + * { margin-top: 8px; }
+.chart { width: 100%; height: auto; } .chart text { font-size: 12px; fill: var(--muted); }
+.chart .gridline { stroke: var(--line); } .chart .peak { stroke: var(--del); stroke-width: 2; } .chart text.peak { stroke: none; fill: var(--del); }
+.chart .block { cursor: pointer; } .chart .block rect { stroke: var(--bg); stroke-width: 1; } .chart .block text { fill: var(--fg); pointer-events: none; }
+.chart .block.under rect { stroke: var(--warn); stroke-width: 3; stroke-dasharray: 4 2; }
+.chart .block.chosen rect { stroke: var(--accent); stroke-width: 3; } .chart .block:focus-visible { outline: none; }
+path.line { fill: none; stroke-width: 2; }
 .facts { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 2px 10px; margin: 4px 0; }
 .facts dt { color: var(--muted); } .facts dd { margin: 0; overflow-wrap: anywhere; }
 ul.plain { list-style: none; margin: 0; padding: 0; }

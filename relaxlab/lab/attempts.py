@@ -1,0 +1,61 @@
+"""Programs as explorers take them: compiled as far as it goes, with what stopped it as data."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.module import Module
+from relaxlab.lab.pipeline import traced
+from relaxlab.lab.report import diagnostics_state
+from relaxlab.passes.base import Pass, PassFailed, Pipeline
+from relaxlab.script import parse
+from relaxlab.tracing import PassRecord, Trace
+
+TEXT_LINES = 200
+
+Program: TypeAlias = Module | Trace | str | DiagnosticError | PassFailed
+"""A module, the text of a script, a trace, or what was raised when there was no trace."""
+
+
+def through(passes: tuple[Pass, ...], last: str) -> Pipeline:
+    """The passes up to the first of that name."""
+    names = [p.name for p in passes]
+    return Pipeline(passes[: names.index(last) + 1])
+
+
+def attempted(program: Program, passes: Pipeline) -> tuple[Trace | None, dict[str, Any] | None]:
+    """The trace as far as it goes (None: the text cannot be parsed), and what ended it as data for
+    `failurePanel` of failure.js. Raises TypeError for what is no program."""
+    if isinstance(program, str):
+        try:
+            program = parse(program, check=False)  # what is wrong is found by the passes, too
+        except DiagnosticError as error:
+            return None, failure_of(error)
+    trace, error = traced(program, passes)
+    if error is None:
+        return trace, None
+    failing = trace.passes[-1].name if trace is not None and trace.passes else None
+    return trace, failure_of(error, failing)
+
+
+def failure_of(error: Exception, failing: str | None = None) -> dict[str, Any]:
+    """What was raised, as data."""
+    found = error.diagnostics if isinstance(error, DiagnosticError) else ()
+    return {
+        "pass": failing,
+        "message": "" if found else str(error) or type(error).__name__,
+        "diagnostics": diagnostics_state(found),
+    }
+
+
+def clipped(lines: list[str]) -> str:
+    """The first lines of a text that may be long, for where no script runs."""
+    more = len(lines) - TEXT_LINES
+    return "\n".join([*lines[:TEXT_LINES], *([f"… and {more} more lines"] if more > 0 else [])])
+
+
+def record_of(trace: Trace | None, name: str) -> PassRecord | None:
+    """The record of a pass that went through, or None."""
+    found = [r for r in (trace.passes if trace is not None else ()) if r.name == name]
+    return found[0] if found and found[0].error is None else None

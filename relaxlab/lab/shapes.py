@@ -1,0 +1,206 @@
+"""The shapes explorer: how the type of every value was deduced, and what it comes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relaxlab.analysis.annotate import annotate, is_failed
+from relaxlab.analysis.costs import bytes_of, call_cost
+from relaxlab.analysis.subtype import defined_symbols
+from relaxlab.ir import expr, graph, loops
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.module import Module
+from relaxlab.ir.types import TensorType
+from relaxlab.lab.attempts import Program, clipped, failure_of
+from relaxlab.lab.symbols import encode, symbols_of
+from relaxlab.lab.view import View
+from relaxlab.passes.base import PassFailed
+from relaxlab.passes.bindings import all_bindings, tir_call
+from relaxlab.script import parse
+from relaxlab.script.printer import print_module
+from relaxlab.tracing import Trace
+from relaxlab.tracing.facts import Asked, Checked, Deduced, Fact, Lost, Matched, Unified, facts
+
+ANSWERS = {True: "proved", False: "never", None: "open"}
+
+
+def shapes(program: Program) -> View:
+    """Deduction binding by binding: rules, unifications, questions to the prover, what is left to
+    run time, and where shapes are lost.
+
+    program: a module, the text of a script, a trace (its first module is taken), or an error.
+    Raises TypeError for what is none of these. A program that is wrong gives a view that says so.
+    """
+    mod, error = _module_of(program)
+    found: list[Fact] = []
+    if mod is not None:
+        with facts() as found:
+            mod, diagnostics = annotate(mod)
+        error = DiagnosticError(diagnostics) if diagnostics else error
+    functions = [] if mod is None else _functions(mod, found)
+    failure = None if error is None else failure_of(error, "normalize" if mod is not None else None)
+    notes = [] if functions or failure else ["The program has no graph functions."]
+    start = max(range(len(functions)), key=lambda i: _weight(functions[i]), default=0)
+    state = {"functions": functions, "start": start, "failure": failure, "notes": notes}
+    return View("shapes", "Shapes", state, _text(functions, failure))
+
+
+def _module_of(program: Program) -> tuple[Module | None, Exception | None]:
+    match program:
+        case Module():
+            return program, None
+        case Trace():
+            return program.module, None
+        case PassFailed():
+            return program.trace.module, None
+        case DiagnosticError():
+            return None, program
+        case str():
+            try:
+                return parse(program, check=False), None
+            except DiagnosticError as error:
+                return None, error
+        case _:
+            raise TypeError(
+                f"the shapes of a {type(program).__name__} cannot be shown; give a module, the "
+                "text of a script, or a trace"
+            )
+
+
+def _weight(function: dict[str, Any]) -> tuple[bool, int]:
+    return function["name"] == "main", len(function["bindings"])
+
+
+def _functions(mod: Module, found: list[Fact]) -> list[dict[str, Any]]:
+    """The functions in the order in which they were deduced, callees first."""
+    pending: list[Fact] = []
+    functions: dict[str, list[dict[str, Any]]] = {}
+    exprs: dict[str, list[expr.PrimExpr]] = {}
+    origins: dict[str, dict[str, str]] = {}
+    bindings = {b.var: b for f in mod.graph_functions().values() for b in all_bindings(f)}
+    for fact in found:
+        if not isinstance(fact, Deduced):
+            pending.append(fact)
+            continue
+        own = functions.setdefault(fact.function, [])
+        used = exprs.setdefault(fact.function, [])
+        known = origins.setdefault(fact.function, {})
+        own.append(_binding(mod, fact, pending, bindings, used, known))
+        pending = []
+    return [
+        {"name": name, "bindings": own, "symbols": symbols_of(exprs[name]),
+         "origins": origins[name]}
+        for name, own in functions.items()
+    ]  # fmt: skip
+
+
+def _binding(
+    mod: Module,
+    fact: Deduced,
+    before: list[Fact],
+    bindings: dict[graph.Var, graph.Binding],
+    used: list[expr.PrimExpr],
+    origins: dict[str, str],
+) -> dict[str, Any]:
+    name = "return" if fact.var is None else fact.var.name
+    binding = None if fact.var is None else bindings.get(fact.var)
+    failed = is_failed(fact.ty)
+    size = None if failed else bytes_of(fact.ty)
+    cost = None if binding is None or failed else call_cost(mod, binding)
+    dims = fact.ty.shape if isinstance(fact.ty, TensorType) else None
+    used += [*(dims or ()), *([size] if size is not None else [])]
+    used += [cost.flops] if cost is not None else []
+    defined = [s.name for s in defined_symbols(fact.ty)] if fact.ty is not None else []
+    new = [s for s in dict.fromkeys(defined) if s not in origins]
+    new = new if fact.kind in ("parameter", "match_cast") else []
+    origins.update(dict.fromkeys(new, name))
+    return {
+        "name": name, "kind": fact.kind, "failed": failed,
+        "text": "" if binding is None else _script(binding),
+        "type": "" if failed or fact.ty is None else str(fact.ty),
+        "dims": None if dims is None else [encode(d) for d in dims],
+        "dtype": fact.ty.dtype if isinstance(fact.ty, TensorType) else None,
+        "bytes": None if size is None else encode(size),
+        "flops": None if cost is None else encode(cost.flops),
+        "rule": _rule(mod, fact), "defines": new,
+        "facts": [_fact(f) for f in dict.fromkeys(before)],
+    }  # fmt: skip
+
+
+def _fact(fact: Fact) -> dict[str, Any]:
+    match fact:
+        case Asked(condition, answer):
+            return {"kind": "asked", "text": str(condition), "answer": ANSWERS[answer]}
+        case Unified(symbol, value, place):
+            return {"kind": "unified", "text": f"{symbol} := {value}", "place": place}
+        case Matched(declared, expected, actual, place, answer):
+            bound = f" = {expected}" if expected is not None and expected != declared else ""
+            shown = "unknown" if actual is None else str(actual)
+            text = f"declared {declared}{bound}, given {shown}"
+            return {"kind": "matched", "text": text, "place": place, "answer": ANSWERS[answer]}
+        case Checked(claim, known):
+            return {"kind": "checked", "text": claim, "place": f"known: {known}"}
+        case Lost(source, reason, remedy):
+            return {"kind": "lost", "text": f"{source}: {reason}", "remedy": remedy}
+        case Deduced():
+            raise TypeError("a deduction ends the facts of its binding")
+
+
+def _rule(mod: Module, fact: Deduced) -> str:
+    """Which rule gave the type, in a sentence."""
+    value = fact.value
+    if fact.kind == "parameter":
+        return "annotation of the parameter"
+    if fact.kind == "match_cast":
+        return "stated by match_cast, checked at run time"
+    if fact.kind == "result":
+        return "result of the function: what it states, or what its body has of known symbols"
+    call = tir_call(value)
+    if call is not None:
+        return f"stated by the call; the buffers of {call.callee} are unified with what it is given"
+    match value:
+        case graph.Call(graph.Op(name), ty_args=()):
+            return f"the rule of the operator R.{name}"
+        case graph.Call(graph.Op(name)):
+            return f"stated by the call of R.{name}, as nothing is known of what it calls"
+        case graph.Call(graph.GlobalVar(name)) if isinstance(mod.get(name), loops.PrimFunc):
+            return f"{name} is a loop function: it stores its results"
+        case graph.Call(graph.GlobalVar(name)):
+            return f"the signature of {name}: its parameters are unified with the arguments"
+        case graph.Call():
+            return "the type of the called function"
+        case graph.If():
+            return "what both branches have in common"
+        case graph.TupleGetItem(_, index):
+            return f"field {index} of the tuple's type"
+        case graph.Tuple():
+            return "a tuple of the fields' types"
+        case graph.Function():
+            return "the signature of the local function"
+        case _:
+            return "the value itself"
+
+
+def _script(b: graph.Binding) -> str:
+    try:
+        return print_module(b).strip()
+    except (TypeError, ValueError) as error:  # what a script cannot say, such as odd names
+        return f"# {error}"
+
+
+def _text(functions: list[dict[str, Any]], failure: dict[str, Any] | None) -> str:
+    lines: list[str] = []
+    if failure is not None:
+        lines += [f"error[{d['code']}]: {d['message']}" for d in failure["diagnostics"]]
+        lines += [failure["message"]]
+    for function in functions:
+        lines.append(f"{function['name']}:")
+        for b in function["bindings"]:
+            lines.append(f"  {b['name']}: {b['type'] or 'no type'}  ({b['rule']})")
+            for f in b["facts"]:
+                answer = f" {f['answer']}" if "answer" in f else ""
+                place = f" ({f['place']})" if "place" in f else ""
+                lines.append(f"      {f['kind']}: {f['text']}{answer}{place}")
+                if "remedy" in f:
+                    lines.append(f"        {f['remedy']}")
+    return clipped(lines) or "no graph functions"

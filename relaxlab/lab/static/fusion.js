@@ -1,0 +1,179 @@
+// Fusion, decision by decision: the graph with its kinds, the groups so far, and their kernels.
+
+import {
+  evaluate, field, formatBytes, formatExpr, h, mount, notes, stepper, symbolSliders,
+} from "./core.js";
+import { failurePanel } from "./failure.js";
+import { firstValues, graphPane, nodeFacts } from "./graph.js";
+import { plainRows, scriptPane } from "./script.js";
+
+const SHORT = { elementwise: "ew", broadcast: "bc", injective: "inj", reduction: "red", out_ewise_fusible: "mac", opaque: "opq" };
+const letter = (k) => String.fromCharCode(65 + (k % 26)) + (k >= 26 ? Math.floor(k / 26) : "");
+
+/**
+ * The groups after the first `count` decisions: for each node its group's number, numbered in the
+ * order in which groups were first made (a group that grows keeps the number of its oldest part).
+ * @returns {{of: Map<number, number>, members: Map<number, number[]>}}
+ */
+export function groupsAfter(steps, count) {
+  const of = new Map();
+  const members = new Map();
+  let next = 0;
+  for (const step of steps.slice(0, count)) {
+    if (!step.applied || step.members.length < 2) continue;
+    const old = step.members.map((m) => of.get(m)).filter((g) => g !== undefined);
+    const g = old.length ? Math.min(...old) : next;
+    if (!old.length) next += 1;
+    for (const o of old) members.delete(o);
+    members.set(g, step.members);
+    for (const m of step.members) of.set(m, g);
+  }
+  return { of, members };
+}
+
+/** The values that groups need not store: all but the last of each. */
+export const unstored = (members) => [...members.values()].flatMap((m) => m.slice(0, -1));
+
+/** Bytes of some nodes' values at values of the symbols; null where one is not known. */
+export function bytesOf(graph, nodes, env) {
+  let total = 0;
+  for (const v of nodes) {
+    const bytes = evaluate(graph.nodes[v].bytes, env);
+    if (bytes === null) return null;
+    total += bytes;
+  }
+  return total;
+}
+
+function functionView(graph, state, model) {
+  const key = graph.name;
+  const at = field(model, `step ${key}`, 0);
+  const chosen = field(model, `chosen ${key}`, 0);
+  const opened = field(model, `open ${key}`, graph.groups.length > 0 && graph.items.length < 100 ? [0] : []);
+  const values = field(model, "values", {});
+  const missing = graph.symbols.filter((s) => values.get()[s] === undefined);
+  if (missing.length) values.set({ ...values.get(), ...firstValues(missing) });
+  const count = graph.steps.length + 1;
+  let now = groupsAfter(graph.steps, at.get());
+  const current = () => (at.get() > 0 ? graph.steps[at.get() - 1] : null);
+
+  const paint = (v) => {
+    const step = current();
+    const g = now.of.get(v);
+    const kind = graph.nodes[v].kind;
+    const tag = [SHORT[kind], g === undefined ? "" : letter(g)].filter(Boolean).join(" · ");
+    const part = step && (v === step.source || v === step.target);
+    return { fill: g === undefined ? "var(--bg)" : `var(--group-${g % 10})`, tag, strong: Boolean(part) };
+  };
+  const pane = graphPane({ graph, chosen, opened, paint, height: "30em", label: `calls of ${key}` });
+  const says = (i) => {
+    if (i === 0) return "before the first decision";
+    const s = graph.steps[i - 1];
+    return `${s.applied ? "made" : "refused"}: ${s.subject}: ${s.reason}`;
+  };
+  const bar = stepper({ count, at, describe: says, label: "decisions" });
+  const decision = h("div", { class: "panel" });
+  const facts = h("div", { class: "panel" });
+  const kernels = h("div", {});
+  const saved = h("p", {});
+  const showSaved = () => {
+    const gone = unstored(now.members);
+    const bytes = bytesOf(graph, gone, values.get());
+    saved.replaceChildren(h("strong", {}, formatBytes(bytes)), ` of intermediates need not be stored: ${gone.length} values in ${now.members.size} groups.`);
+  };
+  const showDecision = () => {
+    const s = current();
+    if (!s) {
+      decision.replaceChildren(h("p", {}, "Before the first decision: every call is a kernel of its own. Step on with ▶ or the arrow keys."), saved);
+      return;
+    }
+    const button = (v) => v !== null && v !== undefined && h("button", { type: "button", class: "link mono", onclick: () => pane.focusOn(v) }, graph.nodes[v].name);
+    const what = s.copies.length ? [`Copy for ${s.copies.length} readers: `, button(s.copies[0] ?? s.source)]
+      : [s.members.length < 2 ? "Keep apart: " : s.applied ? "Compute " : "Not: compute ", button(s.source), s.target !== null && [" in the kernel of ", button(s.target)]];
+    decision.replaceChildren(
+      h("p", {}, h("strong", { class: s.applied ? "made" : "refused" }, s.applied ? "+ made " : "− refused "), what),
+      h("p", {}, s.reason, "."), h("p", { class: "muted mono" }, s.subject), saved);
+  };
+  const showFacts = () => {
+    const v = chosen.get();
+    const kind = graph.nodes[v]?.kind;
+    const g = now.of.get(v);
+    facts.replaceChildren(nodeFacts(graph, v, pane, values.get()),
+      kind ? h("p", { class: "muted" }, `${SHORT[kind] ?? kind}: ${state.kinds[kind] ?? ""}`) : "",
+      g === undefined ? "" : h("p", {}, h("span", { class: "swatch", style: `background:var(--group-${g % 10})` }, letter(g)), ` group of ${now.members.get(g).length} calls`));
+  };
+  const lines = (ids) => plainRows(ids.map((i) => state.lines[i]));
+  let panes = [];
+  let shownGroup = null;
+  const showKernels = () => {
+    const s = current();
+    const v = s?.members.length > 1 && s.applied ? s.source : chosen.get();
+    const group = graph.made.find((m) => m.members.includes(v)) ?? null;
+    if (group === shownGroup && group) return;
+    shownGroup = group;
+    panes.forEach((p) => p.stop());
+    panes = [];
+    if (!group) {
+      kernels.replaceChildren(h("p", { class: "muted" }, "Choose a call of a group to see its kernel before and after."));
+      return;
+    }
+    const column = (title, ids) => {
+      const p = scriptPane({ rows: ids.length ? lines(ids) : plainRows(["# not made"]), height: "22em", label: title });
+      panes.push(p);
+      return h("div", { class: "grow" }, h("h4", {}, title), p.element);
+    };
+    const before = [...new Set(group.parts)].flatMap((name) => [...graph.parts[name], null]).slice(0, -1)
+      .map((i) => (i === null ? "" : state.lines[i]));
+    const parts = scriptPane({ rows: plainRows(before), height: "22em", label: "loop functions before" });
+    panes.push(parts);
+    kernels.replaceChildren(h("h4", {}, "Kernel ", h("span", { class: "mono" }, group.name ?? "?")),
+      h("div", { class: "thirds" }, h("div", { class: "grow" }, h("h4", {}, `Before: ${group.parts.length} calls`), parts.element),
+        column("Grouped", group.grouped), column("Merged loop body", group.merged)));
+  };
+  const show = () => {
+    now = groupsAfter(graph.steps, at.get());
+    pane.refresh();
+    const s = current();
+    if (s && s.source !== null) {
+      pane.reveal(s.source);
+      chosen.set(s.source);
+    }
+    showSaved(); showDecision(); showFacts(); showKernels();
+  };
+  const stops = [at.on(show), chosen.on(() => { showFacts(); showKernels(); }), values.on(() => { showSaved(); showFacts(); }), pane.stop, bar.stop];
+  show();
+  const used = [...new Set(graph.nodes.map((n) => n.kind).filter(Boolean))];
+  const legend = h("ul", { class: "legend" }, used.map((k) => h("li", {}, h("span", { class: "swatch" }, SHORT[k] ?? k), `${k.replaceAll("_", " ")}: ${state.kinds[k] ?? ""}`)));
+  const list = h("ol", { class: "list decisions", start: 1 }, graph.steps.slice(0, 400).map((s, i) => h("li", {},
+    h("button", { type: "button", class: "link", onclick: () => at.set(i + 1) }, `${s.applied ? "+" : "−"} ${s.subject}`), h("span", { class: "muted" }, s.reason))));
+  const element = h("div", {}, graph.symbols.length > 0 && symbolSliders(graph.symbols, values), legend, bar,
+    h("div", { class: "wide-left" }, pane.element, h("div", { class: "stack" }, decision, facts)), kernels,
+    h("details", {}, h("summary", {}, `All ${graph.steps.length} decisions`), h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "all decisions" }, list)));
+  return { element, stop: () => { stops.forEach((s) => s()); panes.forEach((p) => p.stop()); } };
+}
+
+export default {
+  render({ model, el }) {
+    const state = model.get("state");
+    const { root, cleanup } = mount(el);
+    const which = field(model, "function", 0);
+    const place = h("div", {});
+    let view = null;
+    const show = () => {
+      view?.stop();
+      const graph = state.functions[Math.min(which.get(), state.functions.length - 1)];
+      if (!graph) return;
+      view = functionView(graph, state, model);
+      place.replaceChildren(view.element);
+    };
+    const select = h("select", { "aria-label": "function", onchange: () => which.set(Number(select.value)) },
+      state.functions.map((f, i) => h("option", { value: i }, f.name)));
+    select.value = which.get();
+    root.append(...[failurePanel(state.failure), ...notes(state)].filter(Boolean));
+    if (state.functions.length > 1) root.append(h("label", {}, "Function ", select));
+    root.append(place);
+    show();
+    const off = which.on(show);
+    return () => { off(); view?.stop(); cleanup(); };
+  },
+};

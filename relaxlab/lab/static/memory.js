@@ -1,0 +1,222 @@
+// Memory over time: where tensors lie in their storage, and what other ways would take.
+
+import {
+  evaluate, field, formatBytes, formatExpr, h, mount, notes, svg, symbolSliders, table,
+} from "./core.js";
+import { failurePanel } from "./failure.js";
+
+/**
+ * Bytes in use at each step: `live`, of the tensors that are needed then; `pool`, of what a pool has
+ * taken so far that gives freed blocks out again, the smallest that is large enough.
+ * @param {{start: number, end: number, bytes: number}[]} tensors @param {number} steps
+ */
+export function usage(tensors, steps) {
+  const live = new Array(steps).fill(0);
+  for (const t of tensors) for (let i = t.start; i <= t.end; i += 1) live[i] += t.bytes;
+  const pool = new Array(steps).fill(0);
+  const free = [];
+  let taken = 0;
+  const held = [];
+  const born = tensors.map((t, i) => ({ ...t, i })).sort((a, b) => a.start - b.start || a.i - b.i);
+  let next = 0;
+  for (let step = 0; step < steps; step += 1) {
+    for (let k = held.length - 1; k >= 0; k -= 1) {
+      if (held[k].end < step) free.push(...held.splice(k, 1));
+    }
+    while (next < born.length && born[next].start <= step) {
+      const t = born[next];
+      const fitting = free.filter((f) => f.size >= t.bytes).sort((a, b) => a.size - b.size)[0];
+      if (fitting) free.splice(free.indexOf(fitting), 1);
+      else taken += t.bytes;
+      held.push({ size: fitting ? fitting.size : t.bytes, end: t.end });
+      next += 1;
+    }
+    pool[step] = taken;
+  }
+  return { live, pool };
+}
+
+/** Blocks of an arena in bytes, with where they lie; null where a size has no value. */
+export function blocksAt(arena, tensors, env) {
+  const blocks = arena.blocks.map(([tensor, offset, size, reuses, why]) => ({
+    tensor, offset: evaluate(offset, env), size: evaluate(size, env), reuses, why,
+    start: tensors[tensor].start, end: tensors[tensor].end,
+  }));
+  return blocks.every((b) => b.offset !== null && b.size !== null) ? blocks : null;
+}
+
+const [WIDE, TALL, LEFT] = [1000, 300, 78];
+
+function axis(steps, scale, top) {
+  const marks = [0, 0.25, 0.5, 0.75, 1].map((f) => svg("g", {},
+    svg("line", { x1: LEFT, x2: WIDE, y1: scale.y(top * f), y2: scale.y(top * f), class: "gridline" }),
+    svg("text", { x: LEFT - 5, y: scale.y(top * f) + 4, "text-anchor": "end" }, formatBytes(Math.round(top * f)))));
+  const every = Math.max(1, Math.ceil(steps / 8));
+  const names = Array.from({ length: Math.ceil(steps / every) }, (_, i) => i * every).map((i) =>
+    svg("text", { x: scale.x(i), y: TALL + 14 }, String(i + 1)));
+  return [...marks, ...names];
+}
+
+function scaleOf(steps, top) {
+  return { x: (i) => LEFT + ((WIDE - LEFT) * i) / Math.max(1, steps), y: (b) => TALL - (TALL - 8) * (top > 0 ? b / top : 0) };
+}
+
+function arenaChart(fn, arena, blocks, env, chosen, label) {
+  const steps = fn.steps.length;
+  const size = evaluate(arena.size, env);
+  const scale = scaleOf(steps, size);
+  const order = blocks.map((b, i) => i).sort((a, b) => blocks[a].start - blocks[b].start);
+  const reused = new Set(blocks[order.find((i) => blocks[i].tensor === chosen.get())]?.reuses ?? []);
+  const drawn = new Map();
+  const choose = (i) => {
+    chosen.set(blocks[i].tensor);
+  };
+  for (const i of order) {
+    const b = blocks[i];
+    const t = fn.tensors[b.tensor];
+    const [x, y] = [scale.x(b.start), scale.y(b.offset + b.size)];
+    const [w, tall] = [scale.x(b.end + 1) - x, scale.y(b.offset) - y];
+    const now = b.tensor === chosen.get();
+    const fits = w > t.name.length * 6 && tall > 12;
+    const g = svg("g", {
+      class: `block${now ? " chosen" : ""}${reused.has(b.tensor) ? " under" : ""}`, role: "button", tabindex: "-1",
+      "aria-pressed": String(now), "aria-label": `${t.name}, ${formatBytes(b.size)} at ${formatBytes(b.offset)}, steps ${b.start + 1} to ${b.end + 1}`,
+      onclick: () => choose(i), "data-tensor": b.tensor,
+    }, svg("title", {}, `${t.name} ${t.type}\n${formatBytes(b.size)} at ${formatBytes(b.offset)}\nsteps ${b.start + 1} to ${b.end + 1}`),
+    svg("rect", { x, y, width: Math.max(1, w), height: Math.max(1, tall), style: `fill:var(--group-${b.tensor % 10})` }),
+    fits && svg("text", { x: x + 3, y: y + Math.min(tall / 2 + 4, 14) }, t.name));
+    drawn.set(i, g);
+  }
+  const tabbed = order.find((i) => blocks[i].tensor === chosen.get()) ?? order[0];
+  drawn.get(tabbed)?.setAttribute("tabindex", "0");
+  const peak = scale.y(size);
+  return svg("svg", {
+    viewBox: `0 0 ${WIDE} ${TALL + 32}`, role: "group", "aria-label": label, class: "chart",
+    onkeydown(event) {
+      const to = { ArrowLeft: -1, k: -1, ArrowUp: -1, ArrowRight: 1, j: 1, ArrowDown: 1 }[event.key];
+      if (!to || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      event.stopPropagation();
+      const at = order.findIndex((i) => blocks[i].tensor === chosen.get());
+      choose(order[Math.max(0, Math.min(order.length - 1, at + to))]);
+    },
+  }, axis(steps, scale, size), [...drawn.values()],
+  svg("line", { x1: LEFT, x2: WIDE, y1: peak, y2: peak, class: "peak" }),
+  svg("text", { x: WIDE, y: peak + 12, "text-anchor": "end", class: "peak" }, `peak ${formatBytes(size)}`),
+  svg("text", { x: LEFT, y: TALL + 29 }, `steps 1 to ${steps} of ${fn.name}, in program order →`));
+}
+
+const LINES = [["planned", "", "var(--accent)"], ["needed at the time", "2 2", "var(--add)"], ["run-time pool", "6 3", "var(--warn)"], ["every tensor its own", "10 4 2 4", "var(--del)"]];
+
+function usageChart(fn, values, showApart) {
+  const steps = fn.steps.length;
+  const lines = values.filter((_, i) => showApart || i < 3);
+  const top = Math.max(1, ...lines.flat());
+  const scale = scaleOf(steps, top);
+  const step = (series) => series.map((v, i) => `${i === 0 ? "M" : "L"}${scale.x(i)},${scale.y(v)} L${scale.x(i + 1)},${scale.y(v)}`).join(" ");
+  return svg("svg", { viewBox: `0 0 ${WIDE} ${TALL + 32}`, role: "img", "aria-label": "bytes over time", class: "chart" },
+    axis(steps, scale, top),
+    lines.map((series, i) => svg("path", { d: step(series), style: `stroke:${LINES[i][2]};stroke-dasharray:${LINES[i][1]}`, class: "line" })),
+    svg("text", { x: LEFT, y: TALL + 29 }, "bytes taken at each step →"));
+}
+
+function tensorFacts(fn, plan, number, env, choose) {
+  const t = fn.tensors[number];
+  if (!t) return h("p", { class: "muted" }, "Choose a tensor.");
+  const link = (i) => h("button", { type: "button", class: "link mono", onclick: () => choose(i) }, fn.tensors[i].name);
+  const entry = plan.arenas.flatMap((a) => a.blocks).find((b) => b[0] === number);
+  const apart = plan.unplanned.find((u) => u[0] === number);
+  const amount = (e) => [formatBytes(evaluate(e, env)), typeof e === "number" ? "" : h("span", { class: "muted mono" }, ` = ${formatExpr(e)}`)];
+  const later = plan.arenas.flatMap((a) => a.blocks).filter((b) => b[3].includes(number)).map((b) => b[0]);
+  const rows = [["type", h("span", { class: "mono" }, t.type)], ["in use", `steps ${t.start + 1} (${fn.steps[t.start]}) to ${t.end + 1} (${fn.steps[t.end]})`],
+    entry && ["offset", amount(entry[1])], entry && ["takes", amount(entry[2])],
+    entry && entry[3].length > 0 && ["lies where", entry[3].map((i, k) => [k ? ", " : "", link(i)])],
+    later.length > 0 && ["later there", later.slice(0, 6).map((i, k) => [k ? ", " : "", link(i)])]].filter(Boolean);
+  return h("div", {}, h("h4", { class: "mono" }, t.name), h("dl", { class: "facts" }, rows.map(([a, b]) => [h("dt", {}, a), h("dd", {}, b)])),
+    h("p", {}, apart ? `Allocated apart, when it is needed: ${apart[1]}.` : entry ? `${entry[4][0].toUpperCase()}${entry[4].slice(1)}.` : ""));
+}
+
+function functionView(fn, model) {
+  const key = fn.name;
+  const which = field(model, `plan ${key}`, fn.start);
+  const chosen = field(model, `chosen ${key}`, 0);
+  const apart = field(model, "apart", false);
+  const values = field(model, "values", {});
+  const missing = fn.symbols.filter((s) => values.get()[s] === undefined);
+  const bounds = fn.plans[fn.start].bounds;
+  if (missing.length) values.set({ ...values.get(), ...Object.fromEntries(missing.map((s) => [s, Math.min(64, bounds[s] ?? 64)])) });
+  const title = h("output", { class: "mono" });
+  const slider = h("input", { type: "range", min: 0, max: fn.plans.length - 1, value: which.get(), "aria-label": "plan, by upper bounds", oninput: () => which.set(Number(slider.value)) });
+  const charts = h("div", {});
+  const facts = h("div", { class: "panel", "aria-live": "polite" });
+  const sums = h("div", {});
+  const words = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "tensors" });
+  const show = () => {
+    const focused = charts.getRootNode().activeElement?.closest?.("g.block") !== null && charts.getRootNode().activeElement?.closest?.("g.block") !== undefined;
+    const plan = fn.plans[which.get()];
+    const env = values.get();
+    title.textContent = plan.title;
+    slider.value = which.get();
+    slider.setAttribute("aria-valuetext", plan.title);
+    const planned = plan.arenas.flatMap((a) => a.blocks.map((b) => b[0]));
+    const sized = planned.map((i) => ({ ...fn.tensors[i], bytes: evaluate(fn.tensors[i].bytes, env) })).filter((t) => t.bytes !== null);
+    const { live, pool } = usage(sized, fn.steps.length);
+    const size = plan.arenas.reduce((n, a) => n + (evaluate(a.size, env) ?? 0), 0);
+    const own = sized.reduce((n, t) => n + t.bytes, 0);
+    const flat = (v) => fn.steps.map(() => v);
+    const past = Object.entries(plan.bounds).filter(([s, b]) => env[s] > b);
+    charts.replaceChildren(...plan.arenas.map((arena, i) => {
+      const blocks = blocksAt(arena, fn.tensors, env);
+      const name = `Storage ${i + 1}, ${arena.scope}${arena.after ? `, allocated after ${arena.after}` : ""}`;
+      return h("div", {}, h("h4", {}, name, h("span", { class: "muted mono" }, ` ${formatExpr(arena.size)} bytes`)),
+        blocks ? arenaChart(fn, arena, blocks, env, chosen, name) : h("p", { class: "muted" }, "A size has no value here."));
+    }), h("h4", {}, "Bytes over time"), h("ul", { class: "legend" }, LINES.map(([text, dash, stroke], i) => (i < 3 || apart.get()) && h("li", {},
+      svg("svg", { width: 30, height: 8, "aria-hidden": "true" }, svg("path", { d: "M0,4 L30,4", class: "line", style: `stroke:${stroke};stroke-dasharray:${dash}` })), text))),
+    usageChart(fn, [flat(size), live, pool, flat(own)], apart.get()));
+    const peak = Math.max(0, ...live);
+    sums.replaceChildren(...past.map(([s, b]) => h("p", { class: "note" }, `${s} = ${env[s]} is above its upper bound ${b}: the program would refuse it.`)),
+      table(["way", "bytes", "of the plan"], [["planned", size], ["needed at once, at most", peak], ["run-time pool", pool.at(-1) ?? 0], ["every tensor its own", own]]
+        .map(([text, n]) => [text, h("span", { class: "nowrap" }, formatBytes(n)), size ? `${(n / size).toFixed(2)} ×` : "–"])));
+    facts.replaceChildren(tensorFacts(fn, plan, chosen.get(), env, (i) => chosen.set(i)));
+    words.replaceChildren(table(["tensor", "from", "to", "bytes", "why there"], fn.tensors.map((t, i) => {
+      const entry = plan.arenas.flatMap((a) => a.blocks).find((b) => b[0] === i);
+      return [t.name, t.start + 1, t.end + 1, formatBytes(evaluate(entry ? entry[2] : t.bytes, env)), entry ? entry[4] : plan.unplanned.find((u) => u[0] === i)?.[1] ?? ""];
+    })));
+    if (focused) charts.querySelector("g.block.chosen")?.focus();
+  };
+  const box = h("input", { type: "checkbox", checked: apart.get(), onchange: () => apart.set(box.checked) });
+  const stops = [which.on(show), chosen.on(show), values.on(show), apart.on(show)];
+  show();
+  const element = h("div", {},
+    h("div", { class: "row" }, h("label", {}, "Upper bounds ", slider), title),
+    fn.symbols.length > 0 && h("div", { class: "row" }, h("span", { class: "muted" }, "Run with"), symbolSliders(fn.symbols, values)),
+    h("div", { class: "wide-left" }, charts, h("div", { class: "stack" }, sums, h("label", {}, box, "show every tensor its own"), facts)),
+    h("details", {}, h("summary", {}, `As a table: ${fn.tensors.length} tensors`), words));
+  return { element, stop: () => stops.forEach((s) => s()) };
+}
+
+export default {
+  render({ model, el }) {
+    const state = model.get("state");
+    const { root, cleanup } = mount(el);
+    const which = field(model, "function", 0);
+    const place = h("div", {});
+    let view = null;
+    const show = () => {
+      view?.stop();
+      const fn = state.functions[Math.min(which.get(), state.functions.length - 1)];
+      if (!fn) return;
+      view = functionView(fn, model);
+      place.replaceChildren(view.element);
+    };
+    const select = h("select", { "aria-label": "function", onchange: () => which.set(Number(select.value)) },
+      state.functions.map((f, i) => h("option", { value: i }, f.name)));
+    select.value = which.get();
+    root.append(...[failurePanel(state.failure), ...notes(state)].filter(Boolean));
+    if (state.functions.length > 1) root.append(h("label", {}, "Function ", select));
+    root.append(place);
+    show();
+    const off = which.on(show);
+    return () => { off(); view?.stop(); cleanup(); };
+  },
+};

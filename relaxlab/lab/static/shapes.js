@@ -1,0 +1,137 @@
+// Shapes, binding by binding: rules, unifications, questions, losses; numbers follow the sliders.
+
+import {
+  evaluate, field, formatBytes, formatCount, formatExpr, h, listbox, mount, notes, stepper, symbolSliders,
+} from "./core.js";
+import { failurePanel } from "./failure.js";
+
+const ANSWER = {
+  proved: ["✓", "made", "always true"], never: ["✗", "refused", "never true"], open: ["?", "open", "depends on the symbols"],
+};
+const TITLES = {
+  unified: "Symbols found by unification", matched: "Dimensions compared", asked: "Asked the prover",
+  checked: "Left to run time", lost: "Lost, and how to get it back",
+};
+
+/** A shape with the values of its symbols; "" where it is not known. */
+export function shapeAt(dims, env) {
+  if (!dims) return "";
+  const values = dims.map((d) => evaluate(d, env));
+  return `(${values.map((v) => (v === null ? "?" : v)).join(", ")}${dims.length === 1 ? "," : ""})`;
+}
+
+/** Sums over bindings at values of the symbols, and how many are not known. */
+export function totals(bindings, env) {
+  const sum = { bytes: 0, flops: 0, unknown: 0 };
+  for (const b of bindings) {
+    if (b.kind === "result") continue;
+    const [bytes, flops] = [evaluate(b.bytes, env), evaluate(b.flops, env)];
+    sum.bytes += bytes ?? 0;
+    sum.flops += flops ?? 0;
+    if (bytes === null && b.dtype !== null) sum.unknown += 1;
+  }
+  return sum;
+}
+
+/** What stands out in a binding: [sign, class, words]. */
+export function marks(b) {
+  const has = (kind) => b.facts.some((f) => f.kind === kind);
+  const found = [];
+  if (b.failed) found.push(["✗", "refused", "no type"]);
+  if (has("lost")) found.push(["⚠", "open", "shape lost"]);
+  if (has("checked") || b.kind === "match_cast") found.push(["rt", "open", "checked at run time"]);
+  if (has("unified")) found.push([":=", "made", "unified across functions"]);
+  return found;
+}
+
+function factItem(f) {
+  const answer = f.answer && ANSWER[f.answer];
+  return h("li", {}, answer ? h("span", { class: answer[1], title: answer[2] }, `${answer[0]} `) : "",
+    h("code", {}, f.text), answer ? h("span", { class: "muted" }, ` ${answer[2]}`) : "", f.place ? h("span", { class: "muted" }, ` — ${f.place}`) : "",
+    f.remedy ? h("div", { class: "remedy" }, h("span", { class: "muted" }, "add this line after it: "), h("pre", { class: "mono wrap" }, f.remedy)) : "");
+}
+
+function details(b, env) {
+  const amount = (e, format) => [evaluate(e, env) === null ? "not known" : format(evaluate(e, env)), e === null || typeof e === "number" ? "" : h("span", { class: "muted mono" }, ` = ${formatExpr(e)}`)];
+  const groups = Object.entries(TITLES).map(([kind, title]) => [title, b.facts.filter((f) => f.kind === kind)]).filter(([, list]) => list.length);
+  return [
+    h("h4", { class: "mono" }, b.name),
+    b.failed ? h("p", { class: "refused" }, "It has no type; see the errors above.") : h("p", { class: "mono" }, b.type),
+    h("dl", { class: "facts" },
+      h("dt", {}, "by"), h("dd", {}, b.rule),
+      b.defines.length > 0 && [h("dt", {}, "defines"), h("dd", { class: "mono" }, b.defines.join(", "))],
+      b.dims && [h("dt", {}, "shape"), h("dd", { class: "mono" }, shapeAt(b.dims, env))],
+      h("dt", {}, "bytes"), h("dd", {}, amount(b.bytes, formatBytes)),
+      b.kind === "binding" && [h("dt", {}, "FLOPs"), h("dd", {}, amount(b.flops, formatCount))]),
+    b.text && h("pre", { class: "mono wrap" }, b.text),
+    groups.map(([title, list]) => [h("h4", {}, title), h("ul", { class: "plain factlist" }, list.map(factItem))]),
+    groups.length === 0 && h("p", { class: "muted" }, "Nothing had to be unified, asked, or left open."),
+  ];
+}
+
+function functionView(fn, model) {
+  const key = fn.name;
+  const at = field(model, `step ${key}`, 0);
+  const values = field(model, "values", {});
+  const missing = fn.symbols.filter((s) => values.get()[s] === undefined);
+  if (missing.length) values.set({ ...values.get(), ...Object.fromEntries(missing.map((s) => [s, 16])) });
+  const cells = fn.bindings.map(() => h("span", { class: "mono muted cell" }));
+  const sizes = fn.bindings.map(() => h("span", { class: "muted cell amount" }));
+  const items = fn.bindings.map((b, i) => ({
+    label: [h("span", { class: "mono who" }, b.name), h("span", { class: "mono what" }, b.dims ? `(${b.dims.map((d) => formatExpr(d)).join(", ")}${b.dims.length === 1 ? "," : ""}) ${b.dtype ?? "?"}` : b.type.replaceAll("R.", "") || "no type"),
+      cells[i], sizes[i], h("span", {}, marks(b).map(([sign, cls, words]) => h("span", { class: `badge ${cls}`, title: words }, sign, h("span", { class: "visually-hidden" }, ` ${words}`))))],
+    title: b.rule,
+  }));
+  const list = listbox({ items, at, label: `values of ${key}, in order of deduction` });
+  list.classList.add("values");
+  const bar = stepper({ count: fn.bindings.length, at, label: "bindings", describe: (i) => `${fn.bindings[i].name}: ${fn.bindings[i].type || "no type"}` });
+  const panel = h("div", { class: "panel", "aria-live": "polite" });
+  const sum = h("p", { role: "status" });
+  const showDetails = () => panel.replaceChildren(...details(fn.bindings[at.get()], values.get()).flat(Infinity).filter(Boolean));
+  const showValues = () => {
+    const env = values.get();
+    fn.bindings.forEach((b, i) => {
+      cells[i].textContent = b.dims && b.dims.some((d) => typeof d !== "number") ? shapeAt(b.dims, env) : "";
+      const bytes = evaluate(b.bytes, env);
+      sizes[i].textContent = bytes === null ? "" : formatBytes(bytes);
+    });
+    const t = totals(fn.bindings, env);
+    sum.textContent = `All values: ${formatBytes(t.bytes)}; arithmetic: ${formatCount(t.flops)} FLOPs${t.unknown ? `; without ${t.unknown} of unknown size` : ""}.`;
+    showDetails();
+  };
+  const where = Object.entries(fn.origins);
+  const stops = [at.on(showDetails), values.on(showValues), list.stop, bar.stop];
+  showValues();
+  const element = h("div", {}, fn.symbols.length > 0 && symbolSliders(fn.symbols, values),
+    where.length > 0 && h("p", { class: "muted" }, "Symbols: ", where.map(([s, v], i) => [i ? ", " : "", h("code", {}, s), ` from `, h("code", {}, v)])),
+    sum, bar, h("div", { class: "wide-left half" }, h("div", { class: "scroll panel", style: "max-height:34em" }, list), panel));
+  return { element, stop: () => stops.forEach((s) => s()) };
+}
+
+export default {
+  render({ model, el }) {
+    const state = model.get("state");
+    const { root, cleanup } = mount(el);
+    const which = field(model, "function", state.start);
+    const place = h("div", {});
+    let view = null;
+    const show = () => {
+      view?.stop();
+      const fn = state.functions[Math.min(which.get(), state.functions.length - 1)];
+      if (!fn) return;
+      view = functionView(fn, model);
+      place.replaceChildren(view.element);
+    };
+    const select = h("select", { "aria-label": "function", onchange: () => which.set(Number(select.value)) },
+      state.functions.map((f, i) => h("option", { value: i }, f.name)));
+    select.value = which.get();
+    root.append(...[failurePanel(state.failure), ...notes(state)].filter(Boolean));
+    if (state.functions.length > 1) root.append(h("label", {}, "Function ", select));
+    const legend = [["⚠", "open", "shape lost"], ["rt", "open", "checked at run time"], [":=", "made", "symbols unified across functions"], ["✗", "refused", "no type"]];
+    if (state.functions.length) root.append(h("ul", { class: "legend", style: "margin-top:6px" }, legend.map(([s, c, t]) => h("li", {}, h("span", { class: `badge ${c}` }, s), t))));
+    root.append(place);
+    show();
+    const off = which.on(show);
+    return () => { off(); view?.stop(); cleanup(); };
+  },
+};
