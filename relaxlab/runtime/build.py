@@ -87,7 +87,9 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
         artifact, from_cache = cached(key, build)
     else:
         artifact, from_cache = build(), False
-    return Executable(artifact, chosen, threads, from_cache=from_cache)
+    exe = Executable(artifact, chosen, threads, from_cache=from_cache)
+    exe.source = mod, pipeline
+    return exe
 
 
 def trace(mod: Module, target: str | Target = "cpu", pipeline: Pipeline | None = None) -> Trace:

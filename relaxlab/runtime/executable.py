@@ -19,7 +19,9 @@ from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
 from relaxlab.codegen.work import TEAM_WORTH
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
+from relaxlab.passes.base import Pipeline
 from relaxlab.runtime.arguments import (
     ArgumentError,
     address_of,
@@ -70,6 +72,8 @@ class Executable(Displayed):
     Arguments are not copied; results are new arrays, or an argument or a view of one where the
     function returns it, reshaped or updated in place. Calls from several threads take turns. In a
     child process after `fork`, where GCC's libgomp has no threads left, programs use one.
+    `source` is the module it was compiled from and the pipeline, if one was given; None for a
+    library that was loaded.
 
     >>> import relaxlab as rl                                             # doctest: +SKIP
     >>> exe = rl.compile(mod); exe["main"](np.ones(4, "float32"))         # doctest: +SKIP
@@ -90,6 +94,7 @@ class Executable(Displayed):
         if code is None and set(artifact.externs) & set(GEMM.values()):
             load_blas()
         self.artifact, self.target, self.from_cache = artifact, target, from_cache
+        self.source: tuple[Module, Pipeline | None] | None = None
         _executables.add(self)
         self.threads = default_threads() if threads is None else threads
         self._code = code or LoadedObject(artifact.code, target, artifact.externs)

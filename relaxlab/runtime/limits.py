@@ -123,11 +123,13 @@ class Multiply:
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The best of some repetitions with `threads` threads: floating-point operations per second
-    in float32 (a multiply-add is two), bytes per second from main memory and from caches."""
+    in float32 (a multiply-add is two), bytes per second from main memory and, of `cache_bytes`
+    altogether, from caches."""
 
     flops: float
     memory: float
     cache: float
+    cache_bytes: int
     threads: int
 
 
@@ -144,7 +146,8 @@ def measure_limits(threads: int | None = None) -> Limits:
     return Limits(
         _flops(count),
         large.nbytes / _best(lambda: read(large), 5),
-        small.nbytes / _best(lambda: read(small), 200),
+        small.nbytes / _best(lambda: read(small), 1000),
+        small.nbytes,
         count,
     )
 
@@ -157,7 +160,7 @@ def _flops(threads: int) -> float:
     factors = np.full((2, lanes), 0.5, np.float32)
     if not np.allclose(run(start, factors), 1):  # x / 2 + 1 / 2, again and again
         raise RuntimeError("the loop that measures multiply-adds computes wrong sums")
-    return 2 * STEPS * start.size / _best(lambda: run(start, factors), 7)
+    return 2 * STEPS * start.size / _best(lambda: run(start, factors), 50)
 
 
 def _best(run: Callable[[], Any], repeats: int) -> float:

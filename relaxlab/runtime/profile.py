@@ -94,20 +94,3 @@ def _calls(calls: Sequence[TimedCall], marks: Sequence[Mark], start: int) -> tup
             began, took = first.nanoseconds - start, last.nanoseconds - first.nanoseconds
             found.append(Timed(calls[first.call], began / 1e9, took / 1e9))
     return tuple(found)
-
-
-def trace_events(made: Profile) -> list[dict[str, Any]]:
-    """The profile in Chrome's trace event format: complete events, times in microseconds."""
-    whole: dict[str, Any] = {
-        "name": made.name, "cat": "call", "ph": "X", "pid": 1, "tid": 1, "ts": 0.0,
-        "dur": made.seconds * 1e6,
-    }  # fmt: skip
-    kernels = [
-        {
-            "name": c.name, "cat": c.kind, "ph": "X", "pid": 1, "tid": 1, "ts": c.start * 1e6,
-            "dur": c.seconds * 1e6,
-            "args": {"function": c.call.function},
-        }
-        for c in made.calls
-    ]  # fmt: skip
-    return [whole, *kernels]

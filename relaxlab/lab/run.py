@@ -1,0 +1,191 @@
+"""The run explorer: a call stepped instruction by instruction, its kernels as a timeline, and each
+of them under the machine's roofline (Williams, Waterman, Patterson 2009)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from relaxlab.codegen.llvm.closures import UnsupportedHost
+from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.module import Module
+from relaxlab.ir.target import Target, parse_target
+from relaxlab.lab.pipeline import pipeline
+from relaxlab.lab.run_steps import MOST_STEPS, RunRecord, record_run
+from relaxlab.lab.view import View
+from relaxlab.passes import host
+from relaxlab.passes.lower_shapes import lower_shapes
+from relaxlab.passes.pipeline import default_pipeline
+from relaxlab.runtime.check_inputs import copy_value
+from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.limits import measure_limits
+from relaxlab.runtime.native_kernels import NativeKernels
+from relaxlab.runtime.profile import Profile, profile
+from relaxlab.tracing import Trace
+
+
+class RunView(View):
+    """A run with its profile."""
+
+    __slots__ = ()
+
+    def chrome_trace(self, path: str | os.PathLike[str]) -> Path:
+        """Write the timeline as a file that chrome://tracing and Perfetto open. Raises ValueError
+        for a run that was not timed, OSError where the file cannot be written."""
+        made = self.state["profile"]
+        if made is None:
+            raise ValueError("the run was not timed; the notes of the view say why")
+        target = Path(path)
+        text = json.dumps({"traceEvents": _events(made), "displayTimeUnit": "ns"})
+        target.write_text(text, encoding="utf-8")
+        return target
+
+
+def _events(made: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A profile in Chrome's trace event format: complete events, times in microseconds."""
+
+    def event(name: str, kind: str, start: float, seconds: float, about: Any) -> dict[str, Any]:
+        return {
+            "name": name, "cat": kind, "ph": "X", "pid": 1, "tid": 1, "ts": start * 1e6,
+            "dur": seconds * 1e6, "args": about,
+        }  # fmt: skip
+
+    calls = [
+        event(made["names"][c["name"]], c["kind"], c["start"], c["seconds"],
+              {"function": c["in"], **(c["cost"] or {})})
+        for c in made["calls"]
+    ]  # fmt: skip
+    return [event(made["function"], "call", 0.0, made["seconds"], {}), *calls]
+
+
+def run(
+    subject: Module | Executable,
+    name: str = "main",
+    *args: Any,
+    threads: int | None = None,
+    timed: bool = True,
+) -> View:
+    """Step through a call of a function, and time its kernels.
+
+    A module is compiled for this machine's CPU. The arguments are as for an executable, and are
+    not changed. threads: of the timed run; None: as many as the executable has, or all. timed:
+    whether to run natively and to measure the machine; else only the steps are shown. A program
+    that cannot be compiled gives the pipeline up to the failure.
+
+    Raises ExecutionError or KeyError for a call that cannot begin, ValueError for an executable
+    that was not compiled from a module in this process.
+    """
+    target = parse_target("cpu")
+    passes = default_pipeline(target)
+    if isinstance(subject, Executable):
+        if subject.source is None:
+            raise ValueError(
+                "this executable was loaded from a file, and has no module to step through; give "
+                "the module that it was made from"
+            )
+        mod, given = subject.source
+        passes, threads = given or passes, threads or subject.threads
+    else:
+        mod = subject
+    trace, error = passes.attempt(mod)
+    if error is not None:
+        return pipeline(mod, target, passes)
+    program = lower_shapes(trace.result)
+    notes: list[str] = []
+    native = _native(program, target, notes)
+    given_args = [copy_value(a) for a in args]
+    record = record_run(program, name, given_args, native, _plain(trace))
+    if record.cut:
+        notes.append(f"The first {MOST_STEPS:,} instructions are shown; the run goes on.")
+    made = _profiled(program, target, name, args, threads, record, notes) if timed else None
+    measured = None if made is None else _profile_state(made, record)
+    state = {
+        "title": f"Run of {name}", "run": record.state, "error": record.error,
+        "profile": measured, "notes": notes,
+    }  # fmt: skip
+    return RunView("run", f"Run of {name}", state, _text(state))
+
+
+def _plain(trace: Trace) -> dict[str, PrimFunc]:
+    """The loop functions before the first pass that schedules them."""
+    for one in trace.passes:
+        if one.name == "schedule_kernels":
+            return one.before.loop_functions()
+    return {}
+
+
+def _native(program: host.HostProgram, target: Target, notes: list[str]) -> NativeKernels | None:
+    try:
+        return NativeKernels.of(program, target)
+    except CodegenError as error:
+        notes.append(f"The kernels are run by the interpreter, as there is no native code: {error}")
+        return None
+
+
+def _profiled(
+    program: host.HostProgram,
+    target: Target,
+    name: str,
+    args: Sequence[Any],
+    threads: int | None,
+    record: RunRecord,
+    notes: list[str],
+) -> Profile | None:
+    """The profile of a run that gets to its end; else a note says why there is none."""
+    if record.error is not None:
+        notes.append("There is no profile, as the run fails.")
+        return None
+    try:
+        return profile(program, target, name, args, threads)
+    except (CodegenError, UnsupportedHost) as error:
+        notes.append(f"There is no profile, as there is no native code: {error}")
+        return None
+
+
+def _profile_state(made: Profile, record: RunRecord) -> dict[str, Any]:
+    """The timeline with what each call computes, and the machine's limits. Times in seconds.
+
+    The virtual machine makes the same calls in the same order, so that its sizes are known."""
+    limits = measure_limits(made.threads)
+    costs = [c for _, c in record.calls]
+    if [n for n, _ in record.calls] != [c.name for c in made.calls[: len(record.calls)]]:
+        costs = []
+    names = list(dict.fromkeys(c.name for c in made.calls))
+    return {
+        "function": made.name, "seconds": made.seconds, "runs": list(made.runs),
+        "threads": made.threads, "names": names,
+        "calls": [
+            {
+                "name": names.index(c.name), "kind": c.kind, "in": c.call.function,
+                "start": round(c.start, 9), "seconds": round(c.seconds, 9),
+                "cost": costs[i] if i < len(costs) else None,
+            }
+            for i, c in enumerate(made.calls)
+        ],
+        "limits": {
+            "flops": limits.flops, "memory": limits.memory, "cache": limits.cache,
+            "cache_bytes": limits.cache_bytes,
+        },
+    }  # fmt: skip
+
+
+def _text(state: Mapping[str, Any]) -> str:
+    """What is read without a script."""
+    run_ = state["run"]
+    lines = [state["title"], ""]
+    for step in run_["steps"]:
+        fn = run_["functions"][run_["activations"][step["frame"]]["function"]]
+        depth, text = fn["rows"][step["row"]]
+        lines.append(f"{fn['name']}: {'  ' * depth}{text}")
+    if state["error"]:
+        lines += ["", f"fails: {state['error']}"]
+    made = state["profile"]
+    if made:
+        lines += ["", f"{made['seconds'] * 1e6:.1f} us with {made['threads']} threads"]
+        for call in made["calls"]:
+            lines.append(f"    {call['seconds'] * 1e6:10.1f} us  {made['names'][call['name']]}")
+    return "\n".join(lines)

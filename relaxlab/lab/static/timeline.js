@@ -1,0 +1,67 @@
+// A profile: what each kernel took together, and where it stands under the machine's roofline.
+
+/**
+ * The calls of each name together, the dearest first: calls, seconds, and where all costs are known
+ * flops and bytes, else null.
+ * @param {{names: string[], calls: {name: number, seconds: number, cost: {flops: number, bytes: number} | null}[]}} profile
+ */
+export function byKernel(profile) {
+  const found = profile.names.map((name, i) => ({ name, index: i, calls: 0, seconds: 0, flops: 0, bytes: 0, known: true }));
+  for (const call of profile.calls) {
+    const one = found[call.name];
+    one.calls += 1;
+    one.seconds += call.seconds;
+    one.known &&= call.cost !== null;
+    one.flops += call.cost?.flops ?? 0;
+    one.bytes += call.cost?.bytes ?? 0;
+  }
+  return found.sort((a, b) => b.seconds - a.seconds);
+}
+
+/** What a kernel could reach at most, flops per second, with `intensity` flops per byte. */
+export const roof = (intensity, limits, bandwidth = limits.memory) => Math.min(limits.flops, intensity * bandwidth);
+
+/**
+ * Where a kernel stands: intensity, flops per second, bytes per second, and the part of its roof.
+ * Calls with no more bytes than caches were measured with are held against the caches.
+ */
+export function standing(kernel, limits) {
+  if (!kernel.known || !kernel.seconds) return null;
+  const bandwidth = kernel.bytes / kernel.seconds;
+  const rate = kernel.flops / kernel.seconds;
+  const intensity = kernel.bytes ? kernel.flops / kernel.bytes : null;
+  const cached = kernel.bytes / kernel.calls <= limits.cache_bytes;
+  const speed = cached ? limits.cache : limits.memory;
+  const top = intensity === null ? limits.flops : roof(intensity, limits, speed);
+  const bound = intensity === null || intensity * speed >= limits.flops ? "arithmetic" : cached ? "caches" : "memory";
+  const part = kernel.flops ? rate / top : bandwidth / speed;
+  return { intensity, rate, bandwidth, bound, part };
+}
+
+/** Powers of ten that hold all numbers, as exponents. */
+export function decades(numbers) {
+  const logs = numbers.filter((n) => n > 0).map(Math.log10);
+  if (!logs.length) return [0, 1];
+  return [Math.floor(Math.min(...logs)), Math.max(Math.ceil(Math.max(...logs)), Math.floor(Math.min(...logs)) + 1)];
+}
+
+/** Where the registers of a run are after a step, by activation: register -> [value, place]. */
+export function registersAt(run, step) {
+  const found = run.activations.map(() => new Map());
+  const symbols = run.activations.map(() => new Map());
+  for (let i = 0; i <= step; i += 1) {
+    for (const [frame, register, value, place] of run.steps[i].changes) {
+      found[frame].delete(register); // what changed last comes last
+      found[frame].set(register, [value, place]);
+    }
+    for (const [frame, name, number] of run.steps[i].symbols) symbols[frame].set(name, number);
+  }
+  return { registers: found, symbols };
+}
+
+/** The functions that are running at a step, the innermost last. */
+export function stackOf(run, activation) {
+  const found = [];
+  for (let at = activation; at >= 0; at = run.activations[at].parent) found.unshift(at);
+  return found;
+}
