@@ -130,3 +130,43 @@ def _turned(n: Node) -> Node | None:
             return expr.LE(position, past - row)
         case _:
             return None
+
+
+OPERATOR = """
+from relaxlab.script import ir as I, relax as R
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(q: R.Tensor(("b", "s", 6, 32), "float32"), k: R.Tensor(("b", "t", 2, 32), "float32"),
+             v: R.Tensor(("b", "t", 2, 24), "float32")):
+        R.func_attr({"tir_var_upper_bound": {"s": 80, "t": 80}})
+        with R.dataflow():
+            y = R.nn.attention(q, k, v, causal_mask=MASK)
+            R.output(y)
+        return y
+"""
+
+
+@pytest.mark.parametrize("mask", ["TopLeft", "BottomRight", None])
+def test_keys_between_heads_are_packed(mask: str | None, rng: np.random.Generator) -> None:
+    mod = rl.parse(OPERATOR.replace("MASK", repr(mask)))
+    trace = rl.trace(mod)
+    assert "scheduled by the rule attention" in [r.reason for p in trace.passes for r in p.rewrites]
+    (func,) = trace.result.loop_functions().values()
+    assert [b.ndim for b in func.buffers] == [4, 4, 4, 4, 5]
+    exe = rl.compile(mod)
+    for b, s, t in ((1, 1, 1), (2, 3, 17), (1, 8, 16), (2, 9, 33), (1, 33, 80), (3, 80, 80)):
+        q, k, v = (
+            rng.standard_normal(n).astype("float32")
+            for n in ((b, s, 6, 32), (b, t, 2, 32), (b, t, 2, 24))
+        )
+        seen = np.ones((s, t), bool)
+        if mask is not None:
+            seen = np.tril(seen, 0 if mask == "TopLeft" else t - s)
+        wide_k, wide_v = (np.repeat(x, 3, axis=2).astype("float64") for x in (k, v))
+        score = np.einsum("bihd,bjhd->bhij", q, wide_k) * 32**-0.5
+        weight = np.exp(np.where(seen, score - score.max(axis=-1, keepdims=True), -np.inf))
+        weight /= weight.sum(axis=-1, keepdims=True)
+        want = np.einsum("bhij,bjhd->bihd", weight, wide_v)
+        np.testing.assert_allclose(exe["main"](q, k, v), want, rtol=1e-4, atol=1e-5)

@@ -22,6 +22,7 @@ from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
+    found_block,
     is_spatial,
     reduce_by_lanes,
     split_vector,
@@ -29,7 +30,7 @@ from relaxlab.schedule.rules.base import (
 )
 from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles
-from relaxlab.schedule.schedule import LoopRV, Schedule
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.tracing.limit import as_step
 
 ROWS = 8
@@ -131,6 +132,8 @@ def _schedule(func: PrimFunc, parts: _Parts, target: Target, rows: int) -> PrimF
             parts.dot, parts.score, parts.top, parts.weight, parts.total, parts.mix, parts.out,
         )
     )  # fmt: skip
+    if rows > 1:
+        _pack_keys(sch, dot, lanes)
     batch, row, head, _ = sch.get_loops(out)
     tile, row = sch.split(row, factors=[None, rows])
     sch.reorder(batch, head, tile, row)
@@ -157,6 +160,31 @@ def _schedule(func: PrimFunc, parts: _Parts, target: Target, rows: int) -> PrimF
     return _without_masked_steps(whole, parts.score, vectors * lanes)
 
 
+def _pack_keys(sch: Schedule, dot: BlockRV, lanes: int) -> None:
+    """Keys whose positions are rows apart are copied first, with a vector of positions side by
+    side, feature by feature: every tile of queries makes vectors of positions."""
+    block = found_block(sch, dot)
+    position, feature = (it.var for it in block.iter_vars[-2:])
+    reads = [[r.min for r in region.region] for region in block.reads]
+    number = next((i for i, at in enumerate(reads) if position in at and at[-1] == feature), None)
+    if number is None:
+        return
+    p = reads[number].index(position)
+    others = [i for i in range(len(reads[number]) - 1) if i != p]
+
+    def packed(*a: PrimExpr) -> tuple[PrimExpr, ...]:
+        return (*(a[i] for i in others), a[p] // lanes, a[-1], a[p] % lanes)
+
+    copy = sch.cache_read(dot, number, "global")
+    sch.transform_layout(copy, ("write", 0), packed)
+    nest = sch.get_loops(copy)
+    vector, lane = sch.split(nest[p], factors=[None, lanes])
+    outer = [*(nest[i] for i in others), vector]
+    sch.reorder(*outer, nest[-1], lane)
+    sch.vectorize(lane)
+    sch.parallel(sch.fuse(*outer))
+
+
 @as_step
 def _without_masked_steps(func: PrimFunc, score: str, step: int) -> PrimFunc:
     """Loops over positions begin with the first one and stop after the last one that the mask
@@ -179,7 +207,7 @@ def _without_masked_steps(func: PrimFunc, score: str, step: int) -> PrimFunc:
     if limit is None or not rises(limit) or (floor is not None and not rises(floor)):
         return func
     loops = [n for n in walk(func.body) if isinstance(n, For)]
-    parallel = next(n for n in loops if n.kind == "parallel")
+    parallel = next(n for n in loops if n.kind == "parallel" and realize in walk(n))
     inside = [n for n in walk(parallel.body) if isinstance(n, For)]
     fixed = {n.loop_var: n.extent - 1 for n in inside if constant(n.extent) is not None}
     at_first = substitute(realize.iter_values[-2], dict.fromkeys(fixed, expr.const(0)))
