@@ -1,0 +1,60 @@
+"""What a check answers, and the decorator that makes a check of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from html import escape
+from typing import Any
+
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.schedule.error import ScheduleError
+
+
+class Hint(Exception):  # noqa: N818  an answer that is not right yet is no error
+    """Raised by a check: what is wrong with the answer, in a sentence that helps."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Verdict:
+    """Whether an answer is right, and why."""
+
+    ok: bool
+    text: str
+
+    def __repr__(self) -> str:
+        return f"{'✓' if self.ok else '✗ not yet:'} {self.text}"
+
+    def _repr_html_(self) -> str:
+        colour = "#2e7d32" if self.ok else "#c77700"
+        style = f"border-left: 4px solid {colour}; padding: .3em .8em; white-space: pre-wrap"
+        return f'<pre style="{style}">{escape(repr(self))}</pre>'
+
+
+def exercise(check: Callable[..., str]) -> Callable[..., Verdict]:
+    """A check raises `Hint`, or returns what to say about a right answer."""
+
+    @wraps(check)
+    def run(*answer: Any) -> Verdict:
+        try:
+            if any(a is None or a is ... for a in answer):
+                raise Hint("there is no answer yet; replace the ... in the cell above")
+            return Verdict(True, check(*answer))
+        except Hint as hint:
+            return Verdict(False, str(hint))
+        except (DiagnosticError, ExecutionError, ScheduleError) as error:
+            return Verdict(False, f"the program is refused:\n{str(error).strip()}")
+
+    return run
+
+
+def ask(answer: Callable[..., Any], *args: Any) -> Any:
+    """What a function of the answer returns. Raises Hint where it fails."""
+    if not callable(answer):
+        raise Hint(f"the answer must be a function, is {answer!r}")
+    try:
+        return answer(*args)
+    except Exception as error:
+        raise Hint(f"the function fails: {type(error).__name__}: {error}") from error
