@@ -303,8 +303,8 @@ lesson3.heads(HeadsSolution)
 
 # %% [markdown]
 # **3.4** `R.nonzero(x)` gives the places of all numbers that are not zero, of shape (1, how many). Here
-# the shape of everything behind it is lost. Add a `match_cast`, so that the result's shape is known
-# exactly.
+# the shape of everything behind it is lost. Add a `match_cast`, so that the shape of `q` is
+# known exactly.
 
 # %% tags=["exercise"]
 @I.ir_module

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from relaxlab.ir.graph import Call, Op, SeqExpr, Var
 from relaxlab.ir.module import Module
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.types import TensorType
@@ -42,7 +43,9 @@ def puzzle(program: Module, shapes: dict[str, object]) -> str:
         assert isinstance(var.ty, TensorType) and var.ty.shape is not None
         text = shapes.get(var.name)
         if not isinstance(text, str):
-            raise Hint(f"what is the shape of `{var.name}`? It is `{binding.value}`"[:200])
+            call = binding.value
+            name = call.op.name if isinstance(call, Call) and isinstance(call.op, Op) else "..."
+            raise Hint(f"the shape of `{var.name}`, the result of R.{name}, is missing")
         _same_shape(var.name, text, "(" + ", ".join(map(str, var.ty.shape)) + ",)")
     return "these are the shapes that the compiler deduces."
 
@@ -85,7 +88,8 @@ def places(answer: Module) -> str:
     """The places of the numbers that are not zero, with a known shape."""
     x = np.array([0, 3, 0, 0, -1], "float32")
     graph_computes(answer, "places", [x], lambda x: np.flatnonzero(x))
-    ty = graph_function(normalize(answer), "places").ret_ty
+    body = graph_function(normalize(answer), "places").body
+    ty = body.body.ty if isinstance(body, SeqExpr) and isinstance(body.body, Var) else None
     if not isinstance(ty, TensorType) or ty.shape is None:
         raise Hint(
             f"the result is right, but of its type only this is known: {ty}. Put "
