@@ -160,13 +160,14 @@ for name, func in Kinds.loop_functions().items():
 # %% [markdown]
 # | pattern kind | each element of the result is made from | fuses |
 # | --- | --- | --- |
-# | `ELEMENTWISE` | the element at the same place | into anything, and with anything behind it |
-# | `BROADCAST` | an element that several places share | like elementwise |
-# | `INJECTIVE` | one element at another place | like elementwise, but not behind a product |
-# | `REDUCTION` | many elements | takes simple producers in |
-# | `OUT_EWISE_FUSIBLE` | many elements, each used often: a product | takes elementwise operations behind it |
+# | `ELEMENTWISE` | the element at the same place | into what reads it, and behind everything |
+# | `BROADCAST` | an element that several places share | into what reads it |
+# | `INJECTIVE` | one element at another place | into what reads it |
+# | `REDUCTION` | many elements: a sum | takes elementwise operations along, before and behind |
+# | `OUT_EWISE_FUSIBLE` | many elements, each used often: a product | the same |
 # | `OPAQUE` | something the compiler cannot see through | with nothing |
 #
+# A kernel keeps the loops of one reduction or product at most.
 # So a product takes its bias and its activation along. This is the most useful fusion of all.
 
 # %%
