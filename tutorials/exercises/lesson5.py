@@ -23,7 +23,7 @@ def puzzle(program: Module, groups: Iterable[set[str]]) -> str:
     merged = {name: {name} for name in names}
     reasons: dict[frozenset[str], str] = {}
     for r in trace.find("fuse_ops").rewrites:
-        first, second = (part.split(" ")[0].split(".")[1] for part in r.subject.split(" into "))
+        first, second = r.about["source"].name, r.about["target"].name
         reasons[frozenset((first, second))] = r.reason
         if r.applied:
             whole = merged[first] | merged[second]
