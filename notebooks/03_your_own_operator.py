@@ -97,7 +97,7 @@ class Layer:
 
 
 trace = rl.trace(Layer)
-print(rl.Module.of({"ternary": trace.find("legalize_ops").after["ternary"]}).script())
+trace.find("legalize_ops").after["ternary"]
 
 # %% [markdown]
 # Nobody told the compiler anything about fusion. It looked at the loops of `ternary`: each element is made

@@ -81,21 +81,17 @@ class User:
 
 
 report = rl.check(User, pipeline=suspect)
-print(report)
+report
 
 # %% [markdown]
 # Read it from top to bottom: the pass, the one rewrite (there were two, and the other one is innocent), the
 # first wrong element, the sizes, and a call that shows it again. All sizes are equal here, so no shape gave
 # the bug away.
 #
-# Both sides of the pass are values. Look at them.
-
-# %%
-print(rl.Module.of({"main": report.finding.before["main"]}).script())
-print(rl.Module.of({"main": report.finding.after["main"]}).script())
+# Below the text are both sides of the pass. They are values, too: `report.finding.before` and `.after`.
 
 # %% [markdown] tags=["explorer"]
-# Or side by side:
+# Side by side:
 
 # %% tags=["explorer"]
 rl.explore.compare(User, cpu_pipeline(), suspect)

@@ -89,10 +89,11 @@ c
 # The loops say in which order elements are visited. The block says what an element is. Later lessons
 # change the loops and leave the block alone. That is most of what makes programs fast.
 #
-# Print a module to see all of it. `T.reads` and `T.writes` were found out from the block's body.
+# A module at the end of a cell shows itself. `T.reads` and `T.writes` were found out from the block's
+# body. Click on a name to light up all of its uses.
 
 # %%
-print(Add.script())
+Add
 
 # %% [markdown]
 # ## Adding something up
@@ -335,4 +336,4 @@ lesson1.longest_step(LongestStepSolution)
 # - Spatial axes name an element. Reduce axes go into one, and need a start.
 # - The result's memory comes from the caller.
 #
-# Next: [the script language](02_the_script_language.ipynb).
+# Next: [the script language](02_the_script_language.py).

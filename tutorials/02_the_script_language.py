@@ -299,4 +299,4 @@ lesson2.count_stores(count_stores_solution)
 # - What is printed can be read again, and is the same program.
 # - A block speaks of its own axes only.
 #
-# Next: [symbolic shapes](03_symbolic_shapes.ipynb).
+# Next: [symbolic shapes](03_symbolic_shapes.py).

@@ -87,7 +87,7 @@ class Reshaped:
 # the compiler. Look at the types that it has added.
 
 # %%
-print(rl.trace(Reshaped).find("normalize").after.script())
+rl.trace(Reshaped).find("normalize").after
 
 # %% [markdown]
 # The compiler went from top to bottom. For every operator it knows a rule: what the result's shape is,
@@ -173,9 +173,9 @@ class Unique:
 
 
 record = rl.trace(Unique).find("normalize")
-print(record.after.script())
 for rewrite in record.rewrites:
     print(rewrite.reason)
+record.after
 
 # %% [markdown]
 # The compiler says where the shape was lost, and what would bring it back: `match_cast`. It gives the
@@ -193,8 +193,8 @@ class UniqueNamed:
         return c
 
 
-print(rl.trace(UniqueNamed).find("normalize").after.script())
 print(rl.compile(UniqueNamed)["main"](np.array([0, 0, 1], "float32")))
+rl.trace(UniqueNamed).find("normalize").after
 
 # %% [markdown]
 # ## Exercises
@@ -339,4 +339,4 @@ lesson3.places(PlacesSolution)
 # - A claim is proved, or refused, or checked when the program runs.
 # - `match_cast` names a size that nobody can know before.
 #
-# Next: [the graph level](04_graph_level.ipynb).
+# Next: [the graph level](04_graph_level.py).

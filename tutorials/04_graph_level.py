@@ -67,7 +67,7 @@ for step in trace.passes:
 
 # %%
 lowered = trace.find("legalize_ops").after
-print(lowered.script())
+lowered
 
 # %% [markdown]
 # Read `main` in this text. The operators are gone. In their place stands `R.call_tir`: a call **across
@@ -276,4 +276,4 @@ lesson4.loops_after_legalize(loops_after_legalize_solution)
 # - `call_tir` joins them: it makes the memory for a result and has a loop function fill it.
 # - Operators become `call_tir` in the pass `legalize_ops`. From there on they are like your own code.
 #
-# Next: [fusion](05_fusion.ipynb).
+# Next: [fusion](05_fusion.py).

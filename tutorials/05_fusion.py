@@ -64,14 +64,14 @@ kernels(Chain)
 trace = rl.trace(Chain)
 fused = trace.find("fuse_tir").after
 name = kernels(Chain)[0]
-print(rl.Module.of({name: fused[name]}).script())
+fused[name]
 
 # %% [markdown]
 # The three buffers in the middle are now private to this function. So the schedule can put everything
 # into one loop, and the buffers disappear. (How it does this is lesson 7.)
 
 # %%
-print(rl.Module.of({name: trace.find("schedule_kernels").after[name]}).script())
+trace.find("schedule_kernels").after[name]
 
 # %% [markdown]
 # ## Is it worth it?
@@ -352,4 +352,4 @@ lesson5.bytes_saved(bytes_saved_solution)
 # - Loop functions are sorted into pattern kinds by analysis, so your own fuse like everybody's.
 # - Every decision is in the trace, with its reason, refusals included.
 #
-# Next: [memory planning](06_memory_planning.ipynb).
+# Next: [memory planning](06_memory_planning.py).

@@ -50,13 +50,15 @@ class Four:
 # %% [markdown]
 # At the graph level nobody speaks of memory: `a` is simply a value. Near the end of the compiler this
 # changes. The pass `expand_calls` takes every `call_tir` apart, into an allocation and a call that
-# writes into it.
+# writes into it. Here is `main` before and after.
 
 # %%
 trace = rl.trace(Four)
+trace.find("schedule_kernels").after["main"]
+
+# %%
 expanded = trace.find("expand_calls").after
-print(rl.Module.of({"main": trace.find("schedule_kernels").after["main"]}).script())
-print(rl.Module.of({"main": expanded["main"]}).script())
+expanded["main"]
 
 # %% [markdown]
 # Now there are four allocations, one per product. How many are needed? Write down from when to when
@@ -99,7 +101,7 @@ for p in arena.placements:
 rl.explore.memory(Four)
 
 # %% [markdown]
-# And this is what a running program holds.
+# And this is what a running program holds: `n * 512` bytes, and 64 to begin at a full cache line.
 
 # %%
 exe = rl.compile(Four)
@@ -288,4 +290,4 @@ lesson6.translator(TranslatorSolution)
 #   compared.
 # - The order of a program and what you know about its symbols decide how much memory it takes.
 #
-# Next: [schedules](07_schedules.ipynb).
+# Next: [schedules](07_schedules.py).

@@ -136,7 +136,7 @@ for instruction in program.functions["main"].instrs:
 
 # %% [markdown]
 # - `MatchShape` reads the shape of an argument. It binds `n`, and checks what the signature claims.
-# - `AllocStorage`, `TensorView` and their kin get memory: the plan of lesson 6.
+# - `AllocStorage`, `View`, `Alloc` get memory: the arena of lesson 6, a place in it, the result.
 # - `CallKernel` calls a kernel with pointers, and with the symbols that it needs, as numbers.
 #
 # There is no Python left in it. It becomes LLVM's language as well, and the whole program one piece
@@ -188,8 +188,14 @@ print(np.array_equal(b, a * 3 + 1))
 # for GPUs is one word away; the rules of schedules bind the loops.
 
 # %%
-source = rl.compile(Layer, target="cuda").source
-print(source[source.index("extern") :][:1200])
+@I.ir_module
+class Smooth:
+    @R.function
+    def main(x: R.Tensor(("n", 64), "float32")):
+        return R.nn.relu(x)
+
+
+print(rl.compile(Smooth, target="cuda").sources["relu"])
 
 # %% [markdown]
 # ## Exercises
@@ -293,4 +299,4 @@ lesson8.by_rows(Rows, by_rows_solution)
 # - Around them runs a small host program without Python.
 # - The same loops, bound to blocks and threads, are a program for GPUs.
 #
-# Next: [a language model, end to end](09_language_model.ipynb).
+# Next: [a language model, end to end](09_language_model.py).

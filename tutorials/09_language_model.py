@@ -88,7 +88,7 @@ print(f"{config.num_layers} layers, {config.hidden_size} numbers per token, "
 one_layer = dataclasses.replace(config, num_layers=1)
 decoder = Decoder(one_layer, checkpoint.formats, max_context=256)
 module, weights = decoder.build(methods=("decode",), bounds={"p": 256})
-print(rl.Module.of({"decode": module["decode"]}).script())
+module["decode"]
 
 # %% [markdown]
 # You can read this now.
@@ -96,8 +96,7 @@ print(rl.Module.of({"decode": module["decode"]}).script())
 # - `decode` takes one token (`ids`), and the number `p` of tokens before it: a **symbol**. It is compiled
 #   once for all `p` (lesson 3). `tir_var_upper_bound` says how large `p` may become (lesson 6).
 # - `R.linear` and `R.nn.rms_norm` are operators. `rotary`, `append_kv`, `cached_attention` are loop
-#   functions, called across the levels by `R.call_tir` (lesson 4). No operator of any library does what
-#   they do.
+#   functions, called across the levels by `R.call_tir` (lesson 4).
 # - The weights are stored in 4 or 8 bits. `decode_Q4_1` and its kin make float32 of them. It looks as if the
 #   whole matrix was unpacked first. Look at what becomes of it:
 
@@ -149,7 +148,7 @@ for length in (1, 8, 32, 128):
     print(f"{length:4} tokens at once: {t * 1e3:7.1f} ms, {length / t:7.0f} tokens per second")
 
 # %% [markdown]
-# Reading many tokens at once takes little longer than reading one, at first. Why? Each weight is fetched
+# Eight tokens at once take much less than eight times as long as one. Why? Each weight is fetched
 # from memory once per call, however many tokens there are. With one token, a weight is fetched for a
 # single multiplication: the machine **waits for memory**. With many, it **computes**. Lesson 7 was about
 # the second case. In the first case only one thing helps: fewer bytes. That is what the 4 bits are for.
