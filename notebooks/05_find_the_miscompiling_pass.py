@@ -8,9 +8,9 @@
 # %% [markdown]
 # # Lab 5. Find the pass that miscompiles
 #
-# The worst bug of a compiler is silent: the program runs, and gives something else. `rl.check` runs a program
-# before and after every pass and says which pass, and which single rewrite of it, is to blame. In this lab
-# you hunt two bugs. Both look right, and both survive a careless test.
+# The worst bug of a compiler is silent: the program runs, and gives something else. `rl.check` runs
+# a program before and after every pass and says which pass, and which single rewrite of it, is to
+# blame. In this lab you hunt two bugs. Both look right, and both survive a careless test.
 
 # %%
 import numpy as np
@@ -84,11 +84,12 @@ report = rl.check(User, pipeline=suspect)
 report
 
 # %% [markdown]
-# Read it from top to bottom: the pass, the one rewrite (there were two, and the other one is innocent), the
-# first wrong element, the sizes, and a call that shows it again. All sizes are equal here, so no shape gave
-# the bug away.
+# Read it from top to bottom: the pass, the one rewrite (there were two, and the other one is
+# innocent), the first wrong element, the sizes, and a call that shows it again. All sizes are equal
+# here, so no shape gave the bug away.
 #
-# Below the text are both sides of the pass. They are values, too: `report.finding.before` and `.after`.
+# Below the text are both sides of the pass. They are values, too: `report.finding.before` and
+# `.after`.
 
 # %% [markdown] tags=["explorer"]
 # Side by side:
@@ -97,9 +98,9 @@ report
 rl.explore.compare(User, cpu_pipeline(), suspect)
 
 # %% [markdown]
-# Which is right? Ask NumPy, on a small case. The result's axis `i` is axis `second[i]` of the value in between,
-# and that is axis `first[second[i]]` of `x`. The pass has it the wrong way round. For swaps of two axes both
-# are the same; that is why its author saw nothing.
+# Which is right? Ask NumPy, on a small case. The result's axis `i` is axis `second[i]` of the value
+# in between, and that is axis `first[second[i]]` of `x`. The pass has it the wrong way round. For
+# swaps of two axes both are the same; that is why its author saw nothing.
 
 # %%
 a = np.arange(8).reshape(2, 2, 2)
@@ -121,8 +122,9 @@ print(rl.check(User, pipeline=cpu_pipeline().before("legalize_ops", merge_permut
 # %% [markdown]
 # ## The second suspect
 #
-# This one works on loops. Schedules split loops, and where the size is no multiple, a condition keeps the last
-# round inside. Conditions cost time. "Our sizes are always multiples of 16", says the author, and removes them.
+# This one works on loops. Schedules split loops, and where the size is no multiple, a condition
+# keeps the last round inside. Conditions cost time. "Our sizes are always multiples of 16", says
+# the author, and removes them.
 
 # %%
 def strip(mod, options: NoOptions):
@@ -170,13 +172,13 @@ report = rl.check(Rows, pipeline=suspect)
 print(report)
 
 # %% [markdown]
-# The interpreter refuses what would be a write outside of the buffer. Natively it would have destroyed
-# something else, sometimes.
+# The interpreter refuses what would be a write outside of the buffer. Natively it would have
+# destroyed something else, sometimes.
 #
 # ## How the one rewrite is found
 #
-# Every pass asks `decide` before a rewrite. `rl.check` allows the first one, the first two, ..., by bisection,
-# until the result goes wrong. You can do the same by hand.
+# Every pass asks `decide` before a rewrite. `rl.check` allows the first one, the first two, ..., by
+# bisection, until the result goes wrong. You can do the same by hand.
 
 # %%
 from relaxlab.tracing import first_rewrites
@@ -194,7 +196,7 @@ for count in range(3):
 # %% [markdown]
 # ## Your turn
 #
-# - Write a pass that is right for all floats but `nan`: `x * 0` is `0`. Does `rl.check` find it? What would its
-#   `inputs=` have to return?
+# - Write a pass that is right for all floats but `nan`: `x * 0` is `0`. Does `rl.check` find it?
+#   What would its `inputs=` have to return?
 # - Merge `R.reshape(R.reshape(x, a), b)` into one. Can that go wrong?
 # - `relaxlab check FILE.py` does all of this on the command line.

@@ -77,20 +77,21 @@ c
 # %% [markdown]
 # These are the names of what you just saw.
 #
-# - `add` is a **loop function** (TVM says *PrimFunc*). `Add` is a **module**: functions under names.
+# - `add` is a **loop function** (TVM says *PrimFunc*). `Add` is a **module**: functions under
+#   names.
 # - `A`, `B`, `C` are **buffers**: memory with a shape and a type of elements. The last one is the
 #   result. The caller brings its memory, and the function stores into it. This is called
 #   **destination-passing style**. That is why `interpret` returned nothing.
 # - `for i, j in T.grid(2, 3)` is a **loop nest**: two loops, one inside the other.
 # - `with T.sblock("C")` is a **block**. It says what is computed for one element.
-# - `vi` and `vj` are the block's **axes**. `"SS"` says that both are *spatial*: each of their values
-#   makes an element of its own, so they may be visited in any order.
+# - `vi` and `vj` are the block's **axes**. `"SS"` says that both are *spatial*: each of their
+#   values makes an element of its own, so they may be visited in any order.
 #
-# The loops say in which order elements are visited. The block says what an element is. Later lessons
-# change the loops and leave the block alone. That is most of what makes programs fast.
+# The loops say in which order elements are visited. The block says what an element is. Later
+# lessons change the loops and leave the block alone. That is most of what makes programs fast.
 #
-# A module at the end of a cell shows itself. `T.reads` and `T.writes` were found out from the block's
-# body. Click on a name to light up all of its uses.
+# A module at the end of a cell shows itself. `T.reads` and `T.writes` were found out from the
+# block's body. Click on a name to light up all of its uses.
 
 # %%
 Add
@@ -222,8 +223,9 @@ class ScaleRowsSolution:
 lesson1.scale_rows(ScaleRowsSolution)
 
 # %% [markdown]
-# **1.2** The program below sums the rows of a matrix of shape (3, 5). Make it sum the *columns*. Which
-# axis is the reduction now? (Then leave out `T.init()` once, and read what relaxlab says about it.)
+# **1.2** The program below sums the rows of a matrix of shape (3, 5). Make it sum the *columns*.
+# Which axis is the reduction now? (Then leave out `T.init()` once, and read what relaxlab says
+# about it.)
 
 # %% tags=["exercise"]
 @I.ir_module
@@ -256,8 +258,8 @@ class ColumnSumsSolution:
 lesson1.column_sums(ColumnSumsSolution)
 
 # %% [markdown]
-# **1.3** The program below sums two neighbours. Make it sum three: `A[i] + A[i + 1] + A[i + 2]`. `A`
-# keeps its 9 elements. How many elements has `B` then?
+# **1.3** The program below sums two neighbours. Make it sum three: `A[i] + A[i + 1] + A[i + 2]`.
+# `A` keeps its 9 elements. How many elements has `B` then?
 
 # %% tags=["exercise"]
 @I.ir_module
@@ -286,9 +288,9 @@ class MovingSumSolution:
 lesson1.moving_sum(MovingSumSolution)
 
 # %% [markdown]
-# **1.4** In a matrix product, replace the sum by a maximum and the product by a sum:
-# `C[i, j]` is the largest of `A[i, k] + B[k, j]` over all `k`. (With distances in `A` and `B` this is
-# the longest way in two steps.) `T.max(x, y)` is the larger of two numbers, and
+# **1.4** In a matrix product, replace the sum by a maximum and the product by a sum: `C[i, j]` is
+# the largest of `A[i, k] + B[k, j]` over all `k`. (With distances in `A` and `B` this is the
+# longest way in two steps.) `T.max(x, y)` is the larger of two numbers, and
 # `T.min_value("float32")` the smallest number there is.
 
 # %% tags=["exercise"]

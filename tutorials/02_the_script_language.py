@@ -48,10 +48,10 @@ except rl.DiagnosticError as error:
     print(error)
 
 # %% [markdown]
-# The decorator `@I.ir_module` looked up the source text of the class, took it apart with Python's own
-# parser, and made a program of the pieces. `print` is not part of the language, so that was refused.
-# Three names are always there: `T` for loop functions, `R` for functions on whole tensors (lesson 4),
-# `I` for modules.
+# The decorator `@I.ir_module` looked up the source text of the class, took it apart with Python's
+# own parser, and made a program of the pieces. `print` is not part of the language, so that was
+# refused. Three names are always there: `T` for loop functions, `R` for functions on whole tensors
+# (lesson 4), `I` for modules.
 #
 # What comes out is a value like any other. Look at one.
 
@@ -71,8 +71,8 @@ print(type(Halve).__name__, list(Halve))
 print(type(func).__name__, [buffer.name for buffer in func.buffers])
 
 # %% [markdown]
-# A module is a **tree of nodes**. You can walk over it. Here are all the nodes that are loops, loads
-# or stores.
+# A module is a **tree of nodes**. You can walk over it. Here are all the nodes that are loops,
+# loads or stores.
 
 # %%
 from relaxlab.ir.loops import BufferLoad, BufferStore, For
@@ -110,8 +110,8 @@ except AssertionError as error:
     print(error)
 
 # %% [markdown]
-# Did you notice `T.float32(2.0)` in the printed text? You wrote `2`. A bare number takes the type of
-# what it meets. There are no hidden conversions otherwise: what is printed is all there is.
+# Did you notice `T.float32(2.0)` in the printed text? You wrote `2`. A bare number takes the type
+# of what it meets. There are no hidden conversions otherwise: what is printed is all there is.
 
 # %%
 print(text)
@@ -144,7 +144,7 @@ y
 #
 # | you write | it means |
 # | --- | --- |
-# | `T.if_then_else(c, x, y)` | `x` where the condition holds, else `y`; the other one is not computed |
+# | `T.if_then_else(c, x, y)` | `x` where `c` holds, else `y`; the other one is not computed |
 # | `T.cast(x, "float32")` | another type of number |
 # | `T.exp(x)`, `T.sqrt(x)`, `T.abs(x)`, `T.max(x, y)`, ... | mathematics |
 # | `a // b`, `a % b` | integer division and remainder, as in Python |
@@ -171,9 +171,9 @@ except rl.DiagnosticError as error:
 # %% [markdown]
 # ## Reading an error
 #
-# Every error has the same parts: a code with a documented example (`E0330`, see `docs/errors-loops.md`),
-# one sentence, the place, and where possible a way out. All errors of a program are reported
-# together, so you do not fix them one by one.
+# Every error has the same parts: a code with a documented example (`E0330`, see
+# `docs/errors-loops.md`), one sentence, the place, and where possible a way out. All errors of a
+# program are reported together, so you do not fix them one by one.
 
 # %%
 BROKEN = '''
@@ -200,8 +200,8 @@ except rl.DiagnosticError as error:
 # %% [markdown]
 # ## Exercises
 #
-# **2.1** Repair the program above, in the text below. It is to compute the length of each row of `A`:
-# the square root of the sum of squares.
+# **2.1** Repair the program above, in the text below. It is to compute the length of each row of
+# `A`: the square root of the sum of squares.
 
 # %% tags=["exercise"]
 REPAIRED = BROKEN
@@ -275,8 +275,8 @@ class FromBytesSolution:
 lesson2.from_bytes(FromBytesSolution)
 
 # %% [markdown]
-# **2.4** Write a function that counts the stores of a loop function: how many `BufferStore` nodes are
-# in its body? (A block with `T.init()` has two.)
+# **2.4** Write a function that counts the stores of a loop function: how many `BufferStore` nodes
+# are in its body? (A block with `T.init()` has two.)
 
 # %% tags=["exercise"]
 def count_stores(func):

@@ -8,8 +8,8 @@
 # %% [markdown]
 # # 3. Symbolic shapes
 #
-# A sentence has as many words as it has. A model must run for any number of them, and compiling takes
-# longer than running. So a program is compiled once, for all sizes.
+# A sentence has as many words as it has. A model must run for any number of them, and compiling
+# takes longer than running. So a program is compiled once, for all sizes.
 #
 # After this lesson you can
 #
@@ -83,21 +83,21 @@ class Reshaped:
 
 
 # %% [markdown]
-# You said what the shape of `x` is, and nothing else. Here is the same program after the first step of
-# the compiler. Look at the types that it has added.
+# You said what the shape of `x` is, and nothing else. Here is the same program after the first step
+# of the compiler. Look at the types that it has added.
 
 # %%
 rl.trace(Reshaped).find("normalize").after
 
 # %% [markdown]
-# The compiler went from top to bottom. For every operator it knows a rule: what the result's shape is,
-# given those of the arguments. This is called **deduction**. The shapes are *expressions*: `n * 2`,
-# then `n * 4`. They are worth more than "some number", because two of them can be compared:
-# `n * 2 + n * 2` is `n * 4`, for every `n`.
+# The compiler went from top to bottom. For every operator it knows a rule: what the result's shape
+# is, given those of the arguments. This is called **deduction**. The shapes are *expressions*: `n *
+# 2`, then `n * 4`. They are worth more than "some number", because two of them can be compared: `n
+# * 2 + n * 2` is `n * 4`, for every `n`.
 
 # %% [markdown] tags=["explorer"]
-# Move the slider of `n` and see every shape and number of bytes follow. Each binding tells which rule
-# was used.
+# Move the slider of `n` and see every shape and number of bytes follow. Each binding tells which
+# rule was used.
 
 # %% tags=["explorer"]
 rl.explore.shapes(Reshaped)
@@ -116,9 +116,9 @@ for n in (1, 2, 500):
 # %% [markdown]
 # ## Proved, checked, refused
 #
-# A program makes claims about shapes. Three things can happen to a claim. The compiler can *prove* it:
-# then nothing has to be done. It can prove the opposite: then the program is **refused**, before
-# anything runs.
+# A program makes claims about shapes. Three things can happen to a claim. The compiler can *prove*
+# it: then nothing has to be done. It can prove the opposite: then the program is **refused**,
+# before anything runs.
 
 # %%
 try:
@@ -134,8 +134,8 @@ except rl.DiagnosticError as error:
     print(error)
 
 # %% [markdown]
-# Or it can do neither. Then the claim becomes a **check** when the program runs. Is `n` divisible by 3?
-# Nobody knows until there is an `x`.
+# Or it can do neither. Then the claim becomes a **check** when the program runs. Is `n` divisible
+# by 3? Nobody knows until there is an `x`.
 
 # %%
 @I.ir_module
@@ -178,8 +178,8 @@ for rewrite in record.rewrites:
 record.after
 
 # %% [markdown]
-# The compiler says where the shape was lost, and what would bring it back: `match_cast`. It gives the
-# unknown size a name of its own. From there on all is exact again.
+# The compiler says where the shape was lost, and what would bring it back: `match_cast`. It gives
+# the unknown size a name of its own. From there on all is exact again.
 
 # %%
 @I.ir_module
@@ -199,7 +199,8 @@ rl.trace(UniqueNamed).find("normalize").after
 # %% [markdown]
 # ## Exercises
 #
-# **3.1** This loop function adds 1 to a matrix of shape (3, 5). Make it work for every shape (n, m).
+# **3.1** This loop function adds 1 to a matrix of shape (3, 5). Make it work for every shape (n,
+# m).
 
 # %% tags=["exercise"]
 @I.ir_module
@@ -302,8 +303,8 @@ class HeadsSolution:
 lesson3.heads(HeadsSolution)
 
 # %% [markdown]
-# **3.4** `R.nonzero(x)` gives the places of all numbers that are not zero, of shape (1, how many). Here
-# the shape of everything behind it is lost. Add a `match_cast`, so that the shape of `q` is
+# **3.4** `R.nonzero(x)` gives the places of all numbers that are not zero, of shape (1, how many).
+# Here the shape of everything behind it is lost. Add a `match_cast`, so that the shape of `q` is
 # known exactly.
 
 # %% tags=["exercise"]

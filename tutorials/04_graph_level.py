@@ -47,17 +47,18 @@ x, w = rng.normal(size=(3, 4)).astype("float32"), rng.normal(size=(4, 8)).astype
 rl.interpret(Layer, "main", x, w).round(2)
 
 # %% [markdown]
-# This is a **graph function** (the paper that all of this follows calls the level *Relax*). Compare it
-# with a loop function: it *returns* a new tensor, it has no buffers, and nothing in it is ever
+# This is a **graph function** (the paper that all of this follows calls the level *Relax*). Compare
+# it with a loop function: it *returns* a new tensor, it has no buffers, and nothing in it is ever
 # overwritten. Each line is a **binding**: a name for the result of one call.
 #
 # `with R.dataflow()` promises that the calls inside have no side effects. The compiler may then
-# reorder them, merge them, or leave out what nobody reads. `R.output` says what can be seen outside.
+# reorder them, merge them, or leave out what nobody reads. `R.output` says what can be seen
+# outside.
 #
 # ## From operators to loops
 #
-# `R.matmul` says *what*, not *how*. Somewhere it must become loops. `rl.trace` runs the compiler and
-# keeps the program after every step. The step that writes the loops is called `legalize_ops`.
+# `R.matmul` says *what*, not *how*. Somewhere it must become loops. `rl.trace` runs the compiler
+# and keeps the program after every step. The step that writes the loops is called `legalize_ops`.
 
 # %%
 trace = rl.trace(Layer)
@@ -70,16 +71,17 @@ lowered = trace.find("legalize_ops").after
 lowered
 
 # %% [markdown]
-# Read `main` in this text. The operators are gone. In their place stands `R.call_tir`: a call **across
-# the levels**. It takes a loop function, its inputs, and the type of the result. It makes a new tensor
-# of that type and has the loop function store into it. So a graph function keeps returning values, a
-# loop function keeps writing into memory that it is given, and the two fit together.
+# Read `main` in this text. The operators are gone. In their place stands `R.call_tir`: a call
+# **across the levels**. It takes a loop function, its inputs, and the type of the result. It makes
+# a new tensor of that type and has the loop function store into it. So a graph function keeps
+# returning values, a loop function keeps writing into memory that it is given, and the two fit
+# together.
 #
 # Both levels share their symbols. `n` in `main` and `n` in `matmul` are the same kind of thing.
 
 # %% [markdown] tags=["explorer"]
-# The explorer shows every pass that changed something, with the difference between before and after.
-# Step through the rewrites of a pass, and read the reason of each.
+# The explorer shows every pass that changed something, with the difference between before and
+# after. Step through the rewrites of a pass, and read the reason of each.
 
 # %% tags=["explorer"]
 rl.explore.pipeline(trace)
@@ -87,8 +89,8 @@ rl.explore.pipeline(trace)
 # %% [markdown]
 # ## Your own loop function in a graph
 #
-# What the compiler writes for its operators, you can write for yours. No registration, no plug-in: put
-# the loop function into the same module and call it. Here is one that no library has.
+# What the compiler writes for its operators, you can write for yours. No registration, no plug-in:
+# put the loop function into the same module and call it. Here is one that no library has.
 
 # %%
 @I.ir_module
@@ -158,8 +160,8 @@ class Sorted:
 rl.compile(Sorted)["main"](x).round(2)
 
 # %% [markdown]
-# One graph function can mix all three: operators, your loops, a library. That is the point of having
-# both levels in one module. Nothing has to be compiled apart and glued together.
+# One graph function can mix all three: operators, your loops, a library. That is the point of
+# having both levels in one module. Nothing has to be compiled apart and glued together.
 #
 # ## Exercises
 #
@@ -218,8 +220,9 @@ class SwishSolution:
 lesson4.swish(SwishSolution)
 
 # %% [markdown]
-# **4.2** `np.maximum.accumulate(x, axis=1)` is the running maximum of every row. Register a function
-# `"course.running_max"` that computes it, and call it in `main`. The result has the shape of `x`.
+# **4.2** `np.maximum.accumulate(x, axis=1)` is the running maximum of every row. Register a
+# function `"course.running_max"` that computes it, and call it in `main`. The result has the shape
+# of `x`.
 
 # %% tags=["exercise"]
 @I.ir_module
@@ -274,6 +277,7 @@ lesson4.loops_after_legalize(loops_after_legalize_solution)
 #
 # - Graph functions compute with values, loop functions with memory.
 # - `call_tir` joins them: it makes the memory for a result and has a loop function fill it.
-# - Operators become `call_tir` in the pass `legalize_ops`. From there on they are like your own code.
+# - Operators become `call_tir` in the pass `legalize_ops`. From there on they are like your own
+#   code.
 #
 # Next: [fusion](05_fusion.py).

@@ -8,8 +8,8 @@
 # %% [markdown]
 # # 5. Fusion
 #
-# Arithmetic is cheap. Moving numbers between memory and processor is not. Fusion merges operations, so
-# that what one makes and the next one needs never goes to memory.
+# Arithmetic is cheap. Moving numbers between memory and processor is not. Fusion merges operations,
+# so that what one makes and the next one needs never goes to memory.
 #
 # After this lesson you can
 #
@@ -67,8 +67,8 @@ name = kernels(Chain)[0]
 fused[name]
 
 # %% [markdown]
-# The three buffers in the middle are now private to this function. So the schedule can put everything
-# into one loop, and the buffers disappear. (How it does this is lesson 7.)
+# The three buffers in the middle are now private to this function. So the schedule can put
+# everything into one loop, and the buffers disappear. (How it does this is lesson 7.)
 
 # %%
 trace.find("schedule_kernels").after[name]
@@ -76,8 +76,9 @@ trace.find("schedule_kernels").after[name]
 # %% [markdown]
 # ## Is it worth it?
 #
-# Measure it: the program with fusion, without it, and in NumPy, which also makes one pass over memory
-# per operation. Both compiled programs use the same schedules and the same number of threads.
+# Measure it: the program with fusion, without it, and in NumPy, which also makes one pass over
+# memory per operation. Both compiled programs use the same schedules and the same number of
+# threads.
 
 # %%
 def milliseconds(call, rounds=7):
@@ -99,14 +100,14 @@ print(f"four kernels   {milliseconds(lambda: without_fusion['main'](x)):6.2f} ms
 print(f"one kernel     {milliseconds(lambda: with_fusion['main'](x)):6.2f} ms")
 
 # %% [markdown]
-# The numbers are those of the machine that ran this page. The arithmetic is the same in all three. What
-# differs is how many bytes travel. `x` has 2048 * 1024 numbers of 4 bytes, 8 MB. Four kernels read and
-# write 8 MB each: 64 MB. One kernel reads `x` and writes the result: 16 MB.
+# The numbers are those of the machine that ran this page. The arithmetic is the same in all three.
+# What differs is how many bytes travel. `x` has 2048 * 1024 numbers of 4 bytes, 8 MB. Four kernels
+# read and write 8 MB each: 64 MB. One kernel reads `x` and writes the result: 16 MB.
 #
 # ## Who may be merged with whom
 #
-# It depends on how a loop function's writes relate to its reads. The compiler finds out by looking at
-# the loops. It does not know operators by name.
+# It depends on how a loop function's writes relate to its reads. The compiler finds out by looking
+# at the loops. It does not know operators by name.
 
 # %%
 @I.ir_module
@@ -143,7 +144,9 @@ class Kinds:
 
     @T.prim_func
     def product(
-        A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")
+        A: T.Buffer((8, 8), "float32"),
+        B: T.Buffer((8, 8), "float32"),
+        C: T.Buffer((8, 8), "float32"),
     ):
         for i, j, k in T.grid(8, 8, 8):
             with T.sblock("C"):
@@ -167,8 +170,8 @@ for name, func in Kinds.loop_functions().items():
 # | `OUT_EWISE_FUSIBLE` | many elements, each used often: a product | the same |
 # | `OPAQUE` | something the compiler cannot see through | with nothing |
 #
-# A kernel keeps the loops of one reduction or product at most.
-# So a product takes its bias and its activation along. This is the most useful fusion of all.
+# A kernel keeps the loops of one reduction or product at most. So a product takes its bias and its
+# activation along. This is the most useful fusion of all.
 
 # %%
 @I.ir_module
@@ -201,8 +204,8 @@ rl.explore.fusion(Dense)
 # %% [markdown]
 # ## Exercises
 #
-# **5.1** Be the compiler. Which calls end up in one kernel? Write the groups as sets of variable names.
-# A call that stays alone is a set of one.
+# **5.1** Be the compiler. Which calls end up in one kernel? Write the groups as sets of variable
+# names. A call that stays alone is a set of one.
 
 # %%
 @I.ir_module
@@ -230,8 +233,8 @@ groups_solution = [{"a", "b"}, {"c", "d"}, {"e"}]
 lesson5.puzzle(Puzzle, groups_solution)
 
 # %% [markdown]
-# **5.2** This loop function clips negative numbers. It works, but the compiler calls it `OPAQUE`, so it
-# stays a kernel of its own behind the product. Rewrite it so that it fuses.
+# **5.2** This loop function clips negative numbers. It works, but the compiler calls it `OPAQUE`,
+# so it stays a kernel of its own behind the product. Rewrite it so that it fuses.
 
 # %% tags=["exercise"]
 @I.ir_module
@@ -290,9 +293,10 @@ class ClipSolution:
 lesson5.clip(ClipSolution)
 
 # %% [markdown]
-# **5.3** Softmax in five steps takes several kernels: a row must be read whole before its first result
-# can be written, and a group has one reduction at most. There is an operator whose loop function holds
-# all of it, `R.nn.softmax(x, axis=1)`. Use it, and have the result doubled in the same kernel.
+# **5.3** Softmax in five steps takes several kernels: a row must be read whole before its first
+# result can be written, and a group has one reduction at most. There is an operator whose loop
+# function holds all of it, `R.nn.softmax(x, axis=1)`. Use it, and have the result doubled in the
+# same kernel.
 
 # %% tags=["exercise"]
 @I.ir_module

@@ -8,8 +8,8 @@
 # %% [markdown]
 # # 6. Memory planning
 #
-# Every intermediate result needs memory, but not for long. A planner decides before the program runs
-# which results may lie at the same place, one after the other.
+# Every intermediate result needs memory, but not for long. A planner decides before the program
+# runs which results may lie at the same place, one after the other.
 #
 # After this lesson you can
 #
@@ -48,9 +48,9 @@ class Four:
 
 
 # %% [markdown]
-# At the graph level nobody speaks of memory: `a` is simply a value. Near the end of the compiler this
-# changes. The pass `expand_calls` takes every `call_tir` apart, into an allocation and a call that
-# writes into it. Here is `main` before and after.
+# At the graph level nobody speaks of memory: `a` is simply a value. Near the end of the compiler
+# this changes. The pass `expand_calls` takes every `call_tir` apart, into an allocation and a call
+# that writes into it. Here is `main` before and after.
 
 # %%
 trace = rl.trace(Four)
@@ -71,8 +71,8 @@ expanded["main"]
 # | `c` | product 3 | product 4 |
 # | `d` | product 4 | the caller |
 #
-# When product 3 writes `c`, nobody will read `a` any more. So `c` may lie where `a` lay. This table is
-# called **liveness**. `plan_memory` makes it, and places everything in one block of memory, the
+# When product 3 writes `c`, nobody will read `a` any more. So `c` may lie where `a` lay. This table
+# is called **liveness**. `plan_memory` makes it, and places everything in one block of memory, the
 # **arena**.
 
 # %%
@@ -80,9 +80,9 @@ for rewrite in trace.find("plan_memory").rewrites:
     print(rewrite.subject, "-", rewrite.reason)
 
 # %% [markdown]
-# Look at the sizes: `n * 256` bytes. Nobody knows `n`. But `a` and `c` have *the same* size, whatever `n`
-# is, and that can be proved. So one plan is right for every `n`, and a call allocates once at most.
-# `d` is returned: it belongs to the caller, so it is apart.
+# Look at the sizes: `n * 256` bytes. Nobody knows `n`. But `a` and `c` have *the same* size,
+# whatever `n` is, and that can be proved. So one plan is right for every `n`, and a call allocates
+# once at most. `d` is returned: it belongs to the caller, so it is apart.
 #
 # The plan is a value that you can ask.
 
@@ -94,8 +94,8 @@ for p in arena.placements:
     print(f"{p.var.name}: steps {p.start} to {p.end}, {p.size} bytes at {p.offset}")
 
 # %% [markdown] tags=["explorer"]
-# The explorer draws it: time from left to right, memory from bottom to top, each result a block. Move
-# the slider of `n`.
+# The explorer draws it: time from left to right, memory from bottom to top, each result a block.
+# Move the slider of `n`.
 
 # %% tags=["explorer"]
 rl.explore.memory(Four)
@@ -141,11 +141,11 @@ def arena_of(mod):
 arena_of(TwoSymbols)
 
 # %% [markdown]
-# The results of the first line are dead when the second one starts. Yet they do not share: is `n * 256`
-# larger than `m * 256`, or smaller? Nobody knows.
+# The results of the first line are dead when the second one starts. Yet they do not share: is `n *
+# 256` larger than `m * 256`, or smaller? Nobody knows.
 #
-# You may know that a text never has more than 100 words. Say so with an **upper bound**. Then all sizes
-# are numbers, and everything can share.
+# You may know that a text never has more than 100 words. Say so with an **upper bound**. Then all
+# sizes are numbers, and everything can share.
 
 # %%
 @I.ir_module
@@ -168,7 +168,8 @@ class Bounded:
 arena_of(Bounded)
 
 # %% [markdown]
-# The plan now has the size of the largest allowed input, always. A longer one is refused, as it should:
+# The plan now has the size of the largest allowed input, always. A longer one is refused, as it
+# should:
 
 # %%
 try:
@@ -179,8 +180,8 @@ except CheckFailed as error:
 # %% [markdown]
 # ## Exercises
 #
-# **6.1** A chain of *five* products like the four above. How many bytes has its arena, for `n` rows of 64
-# numbers? (The result belongs to the caller.)
+# **6.1** A chain of *five* products like the four above. How many bytes has its arena, for `n` rows
+# of 64 numbers? (The result belongs to the caller.)
 
 # %% tags=["exercise"]
 def arena_of_five(n):
@@ -198,9 +199,9 @@ def arena_of_five_solution(n):
 lesson6.arena_of_five(arena_of_five_solution)
 
 # %% [markdown]
-# **6.2** The compiler keeps the order of your bindings. This program makes three large results before
-# it reads the first of them. Change the order of the lines, and nothing else, so that the arena gets
-# as small as possible.
+# **6.2** The compiler keeps the order of your bindings. This program makes three large results
+# before it reads the first of them. Change the order of the lines, and nothing else, so that the
+# arena gets as small as possible.
 
 # %% tags=["exercise"]
 @I.ir_module

@@ -8,9 +8,9 @@
 # %% [markdown]
 # # 7. Schedules, and why they are faster
 #
-# The loops of lesson 1 are correct and slow. A *schedule* changes how they run and leaves alone what
-# they compute. In this lesson a matrix product becomes about a hundred times faster, in five steps,
-# and each step has a reason that you can measure.
+# The loops of lesson 1 are correct and slow. A *schedule* changes how they run and leaves alone
+# what they compute. In this lesson a matrix product becomes about a hundred times faster, in five
+# steps, and each step has a reason that you can measure.
 #
 # After this lesson you can
 #
@@ -45,7 +45,9 @@ N = 512
 class Product:
     @T.prim_func
     def product(
-        A: T.Buffer((N, N), "float32"), B: T.Buffer((N, N), "float32"), C: T.Buffer((N, N), "float32")
+        A: T.Buffer((N, N), "float32"),
+        B: T.Buffer((N, N), "float32"),
+        C: T.Buffer((N, N), "float32"),
     ):
         T.func_attr({"tir.is_scheduled": True, "tir.noalias": True})
         for i, j, k in T.grid(N, N, N):
@@ -91,14 +93,14 @@ run("as written", sch, rounds=2)
 measure("NumPy", lambda: a @ b)
 
 # %% [markdown]
-# NumPy calls a library that experts have tuned for many years. That is the mark to aim at. A `GFLOP/s`
-# is a billion additions or multiplications of floating-point numbers per second; this product takes
-# 2 · 512³ of them.
+# NumPy calls a library that experts have tuned for many years. That is the mark to aim at. A
+# `GFLOP/s` is a billion additions or multiplications of floating-point numbers per second; this
+# product takes 2 · 512³ of them.
 #
 # ## Step 1: walk through memory in order
 #
-# A processor never fetches a single number. It fetches 64 bytes, a *cache line*, and keeps it in the
-# cache for a while. Whoever uses all 16 numbers of a line pays once for all of them.
+# A processor never fetches a single number. It fetches 64 bytes, a *cache line*, and keeps it in
+# the cache for a while. Whoever uses all 16 numbers of a line pays once for all of them.
 #
 # In the program as written the innermost loop is `k`. It reads `B[k, j]`, then `B[k + 1, j]`: 512
 # numbers further on. Every read fetches a line, takes 4 bytes of it, and goes on. If `j` is the
@@ -112,9 +114,9 @@ sch.reorder(i, k, j)
 run("1. loops in the order i, k, j", sch)
 
 # %% [markdown]
-# One line, and nothing is computed differently. `rl.Schedule` takes a loop function. `get_block` and
-# `get_loops` give handles to its parts. `reorder` is one of the **primitives**. Each of them makes a new
-# loop function, and first proves that it computes the same.
+# One line, and nothing is computed differently. `rl.Schedule` takes a loop function. `get_block`
+# and `get_loops` give handles to its parts. `reorder` is one of the **primitives**. Each of them
+# makes a new loop function, and first proves that it computes the same.
 
 # %% [markdown] tags=["explorer"]
 # See for yourself. The explorer runs a small product of both kinds and shows which elements are
@@ -127,8 +129,8 @@ rl.explore.loops(sch)
 # %% [markdown]
 # ## Step 2: vectors
 #
-# One instruction can add 4, 8 or 16 numbers at once, if they lie side by side. `split` makes two loops
-# of one, and `vectorize` says that the inner one is to be one instruction.
+# One instruction can add 4, 8 or 16 numbers at once, if they lie side by side. `split` makes two
+# loops of one, and `vectorize` says that the inner one is to be one instruction.
 
 # %%
 jo, ji = sch.split(j, factors=[None, 16])
@@ -151,9 +153,9 @@ except ScheduleError as error:
 # ## Step 3: keep sums in registers
 #
 # Look at what the inner loop does now: load a vector of `C`, add to it, store it. And again for the
-# next `k`. The fastest memory are the registers, but there are few of them: 16 or 32. A small *tile* of
-# `C` fits: 8 rows of 2 vectors. So we make the tile's loops the innermost ones, keep its sums in
-# registers for all `k`, and write them out once.
+# next `k`. The fastest memory are the registers, but there are few of them: 16 or 32. A small
+# *tile* of `C` fits: 8 rows of 2 vectors. So we make the tile's loops the innermost ones, keep its
+# sums in registers for all `k`, and write them out once.
 
 # %%
 def tiled(rows=8, vectors=2):
@@ -180,15 +182,15 @@ sch, io = tiled()
 run("3. sums in registers", sch)
 
 # %% [markdown]
-# Here is what that looks like. Read it from the outside in: tiles of `C`; a tile is set to zero; then
-# for every `k` it is updated; then it is written.
+# Here is what that looks like. Read it from the outside in: tiles of `C`; a tile is set to zero;
+# then for every `k` it is updated; then it is written.
 
 # %%
 sch.func
 
 # %% [markdown]
-# How many loads does a multiplication need? As written: two, a number of `A` and one of `B`. In the tile, 8
-# numbers of `A` and 2 vectors of `B` serve 16 vectors of sums.
+# How many loads does a multiplication need? As written: two, a number of `A` and one of `B`. In the
+# tile, 8 numbers of `A` and 2 vectors of `B` serve 16 vectors of sums.
 #
 # ## Step 4: threads
 #
@@ -206,7 +208,8 @@ run(f"4. {threads} threads", sch, threads=threads)
 # ## Step 5: let a rule do it
 #
 # Nobody writes this for every operation of a model. Rules do: they look at the blocks of a loop
-# function and apply primitives like you just did. `R.matmul` gets its schedule from the rule `matmul`.
+# function and apply primitives like you just did. `R.matmul` gets its schedule from the rule
+# `matmul`.
 
 # %%
 @I.ir_module
@@ -245,8 +248,8 @@ rl.explore.loops(sch)
 # %% [markdown]
 # ## Exercises
 #
-# Here a function gets a schedule and applies primitives to it. The checks look at the loops that come
-# out, and run them on sizes that do not divide evenly.
+# Here a function gets a schedule and applies primitives to it. The checks look at the loops that
+# come out, and run them on sizes that do not divide evenly.
 
 # %%
 @I.ir_module
@@ -264,7 +267,8 @@ class AddBias:
 
 
 # %% [markdown]
-# **7.1** Give `add_bias` vectors of 8 numbers, and share its rows out to threads. 100 is no multiple of
+# **7.1** Give `add_bias` vectors of 8 numbers, and share its rows out to threads. 100 is no
+# multiple of
 # 8. Look at what `split` does about it: `sch.func` shows the loops.
 
 # %% tags=["exercise"]
@@ -286,8 +290,9 @@ def fast_bias_solution(sch):
 lesson7.fast_bias(AddBias, fast_bias_solution)
 
 # %% [markdown]
-# **7.2** This function sums columns. The loops are in the order of mathematics: for every column, walk
-# down. Rearrange them so that memory is read in order. Do not vectorize; one primitive is enough.
+# **7.2** This function sums columns. The loops are in the order of mathematics: for every column,
+# walk down. Rearrange them so that memory is read in order. Do not vectorize; one primitive is
+# enough.
 
 # %%
 @I.ir_module
@@ -319,8 +324,8 @@ lesson7.in_order(ColumnSums, in_order_solution)
 
 # %% [markdown]
 # **7.3** A transpose reads rows and writes columns: one of the two is always out of order. Tiles of
-# 16 by 16 help, because a tile of both matrices fits into the cache. Make the four loops
-# (tile row, tile column, row in the tile, column in the tile), in this order.
+# 16 by 16 help, because a tile of both matrices fits into the cache. Make the four loops (tile row,
+# tile column, row in the tile, column in the tile), in this order.
 
 # %%
 @I.ir_module
@@ -352,8 +357,8 @@ def in_tiles_solution(sch):
 lesson7.in_tiles(Transpose, in_tiles_solution)
 
 # %% [markdown]
-# **7.4** Two loops, one after the other: the squares are stored, then halved. Make one loop of it with
-# `sch.compute_inline(block)`. Which of the two blocks can be inlined?
+# **7.4** Two loops, one after the other: the squares are stored, then halved. Make one loop of it
+# with `sch.compute_inline(block)`. Which of the two blocks can be inlined?
 
 # %%
 @I.ir_module

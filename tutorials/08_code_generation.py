@@ -38,8 +38,8 @@ from exercises import lesson8
 # %% [markdown]
 # ## From loops to LLVM
 #
-# relaxlab does not write machine code itself. It writes the language of **LLVM**, a compiler that many
-# languages share. LLVM knows the processors.
+# relaxlab does not write machine code itself. It writes the language of **LLVM**, a compiler that
+# many languages share. LLVM knows the processors.
 
 # %%
 @I.ir_module
@@ -103,8 +103,8 @@ sch.vectorize(ii)
 print(assembly(sch.func))
 
 # %% [markdown]
-# `ps` instead of `ss`: *packed singles*. One instruction does what a whole round of the loop did, for as
-# many numbers as fit in a register (`xmm` has 128 bits, `ymm` 256, `zmm` 512).
+# `ps` instead of `ss`: *packed singles*. One instruction does what a whole round of the loop did,
+# for as many numbers as fit in a register (`xmm` has 128 bits, `ymm` 256, `zmm` 512).
 
 # %% [markdown] tags=["explorer"]
 # All stages side by side. Click a line, and its lines in the other stages light up.
@@ -115,8 +115,8 @@ rl.explore.code(Affine.with_functions({"affine": sch.func}))
 # %% [markdown]
 # ## What is around the kernels
 #
-# A compiled program is more than kernels. Somebody has to read the sizes, get the memory, and call the
-# kernels in order. This part is called the **host program**. It has few kinds of instructions.
+# A compiled program is more than kernels. Somebody has to read the sizes, get the memory, and call
+# the kernels in order. This part is called the **host program**. It has few kinds of instructions.
 
 # %%
 @I.ir_module
@@ -167,8 +167,8 @@ else:
 # %% [markdown]
 # ## For a GPU
 #
-# A GPU runs thousands of threads, in blocks. A loop becomes threads by `bind`. The rest is the same:
-# loops, a schedule, code. The code is CUDA C this time, and can be read.
+# A GPU runs thousands of threads, in blocks. A loop becomes threads by `bind`. The rest is the
+# same: loops, a schedule, code. The code is CUDA C this time, and can be read.
 
 # %%
 sch = rl.Schedule(Affine["affine"])
@@ -200,8 +200,8 @@ print(rl.compile(Smooth, target="cuda").sources["relu"])
 # %% [markdown]
 # ## Exercises
 #
-# **8.1** Write a schedule for `affine`, so that every store in LLVM's language stores a full vector of
-# this machine (`lanes` numbers).
+# **8.1** Write a schedule for `affine`, so that every store in LLVM's language stores a full vector
+# of this machine (`lanes` numbers).
 
 # %% tags=["exercise"]
 def full_vectors(sch):
@@ -222,9 +222,9 @@ def full_vectors_solution(sch):
 lesson8.full_vectors(Affine, full_vectors_solution)
 
 # %% [markdown]
-# **8.2** 100 numbers by vectors: where the length of a vector does not divide 100, the last one needs a
-# condition (a *predicate*), and that costs instructions in every round. What is the longest vector with
-# a power of two of numbers that needs none?
+# **8.2** 100 numbers by vectors: where the length of a vector does not divide 100, the last one
+# needs a condition (a *predicate*), and that costs instructions in every round. What is the longest
+# vector with a power of two of numbers that needs none?
 
 # %% tags=["exercise"]
 longest = 16
@@ -237,8 +237,8 @@ longest_solution = 4
 lesson8.no_predicate(longest_solution)
 
 # %% [markdown]
-# **8.3** How many kernels does a program call? Count the `CallKernel` instructions of `main` in the host
-# program of a module.
+# **8.3** How many kernels does a program call? Count the `CallKernel` instructions of `main` in the
+# host program of a module.
 
 # %% tags=["exercise"]
 def count_kernel_calls(mod):
@@ -257,8 +257,9 @@ def count_kernel_calls_solution(mod):
 lesson8.count_kernel_calls(count_kernel_calls_solution)
 
 # %% [markdown]
-# **8.4** A kernel for GPUs: one block per row, 64 threads in each. The rows have 100 numbers, so a thread
-# does at most two of them. (`split` the columns by 64. Which of the two loops is bound to threads?)
+# **8.4** A kernel for GPUs: one block per row, 64 threads in each. The rows have 100 numbers, so a
+# thread does at most two of them. (`split` the columns by 64. Which of the two loops is bound to
+# threads?)
 
 # %%
 @I.ir_module

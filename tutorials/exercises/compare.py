@@ -107,7 +107,7 @@ def same(got: Any, want: Any, what: str, after: str = "") -> None:
     hint = f"{what} gives something else than NumPy"
     square = want.ndim == 2 and want.shape[0] == want.shape[1]
     if square and np.allclose(got, want.T, rtol=1e-4, atol=1e-5):
-        raise Hint(f"{what} gives the transpose of what is expected: two indices are swapped{after}")
+        raise Hint(f"{what} gives the transpose of what is expected; are indices swapped?{after}")
     if np.allclose(got, -want, rtol=1e-4, atol=1e-5):
         raise Hint(f"{what} gives the right numbers with the wrong sign{after}")
     at = _first(wrong)

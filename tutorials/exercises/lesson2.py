@@ -62,9 +62,9 @@ class M:
     def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((1,), "float32")):
 """
 _COPY_LOOP = """\
-        for i in range(4):
+        for i, j in T.grid(2, 2):
             with T.sblock("B"):
-                vi = T.axis.spatial(4, i)
+                vi = T.axis.spatial(4, i * 2 + j)
                 B[vi] = A[vi]
 """
 _SUM_LOOP = """\

@@ -53,7 +53,7 @@ def clip(answer: Module) -> str:
     loops_compute(answer, "clip", [floats(5, 32)], lambda a: np.maximum(a, 0))
     kind, reason = pattern_kind_with_reason(loop_function(answer, "clip"))
     if kind is PatternKind.OPAQUE:
-        raise Hint(f"`clip` is still OPAQUE: {reason}. One block that stores each element once is enough")
+        raise Hint(f"`clip` is still OPAQUE: {reason}. Store each element once, in one block")
     graph_computes(
         answer, "main", [floats(3, 64), floats(64, 32)], lambda x, w: np.maximum(x @ w, 0)
     )

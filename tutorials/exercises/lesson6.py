@@ -96,7 +96,7 @@ def translator(answer: Module) -> str:
         )
     for name, bound in want.items():
         if bounds.get(name) != bound:
-            raise Hint(f"the bound of {name} is {bounds.get(name, 'missing')}, it should be {bound}")
+            raise Hint(f"the bound of {name} should be {bound}, is {bounds.get(name, 'missing')}")
 
     def reference(x: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
         a, b = (np.maximum(v @ w, 0) @ w for v in (x, y))

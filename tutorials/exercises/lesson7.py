@@ -79,7 +79,7 @@ def in_tiles(mod: Module, answer: Answer) -> str:
     if len(loops) < 4:
         raise Hint(f"there are {len(loops)} loops, four are needed: split both i and j")
     if sizes == [IntImm(5), IntImm(16), IntImm(3), IntImm(16)]:
-        raise Hint("both loops are split, but the order is row by row still: reorder(io, jo, ii, ji)")
+        raise Hint("both loops are split, but still in the old order: reorder(io, jo, ii, ji)")
     if sizes != [IntImm(5), IntImm(3), IntImm(16), IntImm(16)]:
         raise Hint(f"the loops should run over 5, 3, 16, 16; they are: {_describe(loops)}")
     return "15 tiles, the last ones cut off by a condition."

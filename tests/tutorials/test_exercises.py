@@ -1,0 +1,249 @@
+"""Typical wrong answers get the hint that helps, and nothing raises.
+
+That the answers given in the lessons are right, and the unfinished ones not, is tested by
+running the lessons.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jupytext
+import numpy as np
+import pytest
+from exercises import (
+    lesson1,
+    lesson2,
+    lesson3,
+    lesson4,
+    lesson5,
+    lesson6,
+    lesson7,
+    lesson8,
+    lesson9,
+)
+
+import relaxlab as rl
+from relaxlab.ir.loops import BufferStore, For
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import walk
+from relaxlab.passes.lower_shapes import lower_shapes
+from tests.test_repo import ROOT
+
+TUTORIALS = ROOT / "tutorials"
+
+
+def program(lesson: str, name: str, *changes: tuple[str, str]) -> Module:
+    """A program of a lesson, by the name of its class, with pieces of its text replaced."""
+    (path,) = TUTORIALS.glob(f"{lesson}_*.py")
+    cells = (c.source for c in jupytext.read(path).cells if c.cell_type == "code")
+    (source,) = (text for text in cells if f"class {name}:" in text)
+    text = re.split(r"\n\n\n(?=\S)", source[source.index("@I.ir_module") :])[0] + "\n"
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return rl.parse(text)
+
+
+def hint(verdict: Any, text: str) -> None:
+    assert not verdict.ok
+    assert text in verdict.text
+
+
+def test_a_verdict_shows_itself() -> None:
+    good = lesson8.no_predicate(4)
+    assert repr(good).startswith("✓ ") and "<pre" in good._repr_html_()
+    bad = lesson2.repair("<script>alert(1)</script>")
+    assert repr(bad).startswith("✗ not yet: ")
+    assert "<script>" not in bad._repr_html_() and "&lt;script&gt;" in bad._repr_html_()
+
+
+@pytest.mark.parametrize("answer", [None, ...])
+def test_no_answer(answer: object) -> None:
+    hint(lesson1.scale_rows(answer), "there is no answer yet")
+
+
+def test_not_a_module() -> None:
+    hint(lesson1.scale_rows(3), "the answer must be a module, is a int")
+    hint(lesson1.scale_rows(Module.of({})), "no loop function (`@T.prim_func`) called `scale_rows`")
+
+
+def test_lesson_1() -> None:
+    column = program("01", "ScaleRows", ("= A[vi, vj]", "= A[vi, vj] * s[vj % 3]"))
+    hint(lesson1.scale_rows(column), "row i is to be multiplied by s[i]")
+    shape = program("01", "ColumnSums", ("B: T.Buffer((3,)", "B: T.Buffer((4,)"))
+    hint(lesson1.column_sums(shape), "declared as (4,), it must be (5,)")
+    rounds = ("range(7)", "range(6)"), ("spatial(7, i)", "spatial(6, i)")
+    short = program("01", "MovingSumSolution", *rounds)
+    hint(lesson1.moving_sum(short), "element (6,) of the result is never written")
+    zero = program("01", "LongestStepSolution", ('T.min_value("float32")', "T.float32(0)"))
+    hint(lesson1.longest_step(zero), "start the maximum from something smaller")
+    swap = ("A[vi, vk] + B[vk, vj]", "A[vj, vk] + B[vk, vi]")
+    hint(lesson1.longest_step(program("01", "LongestStepSolution", swap)), "the transpose")
+
+
+def test_lesson_1_does_not_insist_on_one_way() -> None:
+    """Another order of the same sum is right; storing elsewhere as well is not."""
+    order = ("for i, j in T.grid(3, 5)", "for j, i in T.grid(5, 3)")
+    assert lesson1.column_sums(program("01", "ColumnSumsSolution", order)).ok
+    store = "                B[vi, vj] = A"
+    more = program("01", "ScaleRowsSolution", (store, f"                s[vi] = 2\n{store}"))
+    hint(lesson1.scale_rows(more), "changes its input number 2")
+
+
+def test_lesson_2() -> None:
+    text = program("02", "LeakyReluSolution").script()
+    hint(lesson2.leaky_relu(rl.parse(text.replace("0.1", "0.2"))), "something else than NumPy")
+    negative = text.replace("A[vi] > T.float32(0.0)", "A[vi] < T.float32(0.0)")
+    hint(lesson2.leaky_relu(rl.parse(negative)), "something else than NumPy")
+    hint(lesson2.count_stores(lambda f: sum(isinstance(n, For) for n in walk(f.body))), "counts")
+    hint(lesson2.count_stores(lambda f: f.nonsense), "the function fails: AttributeError")
+    assert lesson2.count_stores(
+        lambda f: [isinstance(n, BufferStore) for n in walk(f)].count(True)
+    ).ok
+
+
+def test_lesson_3() -> None:
+    symbols = ("n, m = T.int64(), T.int64()", "n = T.int64()")
+    half = program("03", "AddOneSolution", symbols, ("(n, m)", "(n, 5)"))
+    hint(lesson3.add_one(half), "A still has the fixed size 5")
+    puzzle = program("03", "Puzzle")
+    right = {"a": "(n * 2, 4)", "b": "(2 * n, 5)", "c": "(n * 2,)", "d": "(n * 6,)",
+             "e": "(1, n * 6)"}  # fmt: skip
+    assert lesson3.puzzle(puzzle, right).ok
+    for name, wrong, text in (
+        ("b", "(n * 2, 4)", "for n = 5, `b` has the shape (10, 5)"),
+        ("c", "(n * 2)", "lacks a comma"),
+        ("d", "(n * 6, 1)", "`d` has 1 dimensions"),
+        ("e", "(1, m)", "is no expression"),
+        ("c", None, "the shape of `c`, the result of R.sum, is missing"),
+    ):
+        hint(lesson3.puzzle(puzzle, {**right, name: wrong}), text)
+    same_order = program("03", "HeadsSolution", ("axes=[1, 0, 2]", "axes=[0, 1, 2]"))
+    hint(lesson3.heads(same_order), "gives the shape (5, 3, 4), expected (3, 5, 4)")
+    hint(lesson3.places(program("03", "Places")), "Put `R.match_cast")
+
+
+def test_lesson_4() -> None:
+    output = ("R.output(z)\n        return z", "R.output(y, z)\n        return y")
+    unused = program("04", "SwishSolution", output)
+    hint(lesson4.swish(unused), "something else than NumPy")
+    unknown = program("04", "RunningMaxSolution", ("course.running_max", "course.nobody"))
+    hint(lesson4.running_max(unknown), "nothing is registered under the name 'course.nobody'")
+    rl.register_func("course.minimum", lambda x, out: np.minimum.accumulate(x, 1, out=out),
+                     override=True)  # fmt: skip
+    other = program("04", "RunningMaxSolution", ("course.running_max", "course.minimum"))
+    hint(lesson4.running_max(other), "something else than NumPy")
+    last = lambda mod: rl.trace(mod).result.loop_functions()  # noqa: E731
+    hint(lesson4.loops_after_legalize(last), "Is it the module *after* the pass")
+
+
+def test_lesson_5() -> None:
+    puzzle = program("05", "Puzzle")
+    for groups, text in (
+        ([{"a", "b", "c", "d"}, {"e"}], "`b` and `c` stay apart"),
+        ([{"a", "b"}, {"c", "d", "e"}], "`d` and `e` stay apart"),
+        ([{"a", "b"}, {"c"}, {"d"}, {"e"}], "`c` and `d` are merged"),
+        ([{"a", "b"}, {"c", "d"}], "`e` is in 0 groups"),
+    ):
+        hint(lesson5.puzzle(puzzle, groups), text)
+    wrong = program("05", "ClipSolution", ("T.max(A[vi, vj], 0)", "T.min(A[vi, vj], 0)"))
+    hint(lesson5.clip(wrong), "something else than NumPy")
+    forgotten = program("05", "SoftmaxSolution", ("p * 2.0", "p * 1.0"))
+    hint(lesson5.softmax(forgotten), "something else than NumPy")
+    for answer, text in (
+        (lambda n: 3 * n * 1024 * 4, "both are saved"),
+        (lambda n: 4 * n * 1024 * 4 * 2, "the last one is still written"),
+        (lambda n: n * 1024 * 4, "How many are there?"),
+        (lambda n: 1, "another number than 1"),
+    ):
+        hint(lesson5.bytes_saved(answer), text)
+
+
+def test_lesson_6() -> None:
+    for count, text in ((4, "without reuse"), (3, "one too many"), (1, "that it is reading")):
+        hint(lesson6.arena_of_five(lambda n, c=count: c * n * 256), text)
+    hint(lesson6.arena_of_five(lambda n: 2 * n * 64), "how many places of 1792 bytes")
+    early, late = "            p = R.max(a, axis=1)\n", "            q = R.max(b, axis=1)\n"
+    half = program("06", "OrderSolution", (early, ""), (late, early + late))
+    hint(lesson6.order(half), "which is 2 of the large results")
+    fewer = program("06", "OrderSolution", ("R.matmul(R.cos(x), w)", "R.multiply(a, a)"))
+    hint(lesson6.order(fewer), "something else than NumPy")
+    right = '{"n": 128, "m": 64}'
+    swapped = program("06", "TranslatorSolution", (right, '{"n": 64, "m": 128}'))
+    hint(lesson6.translator(swapped), "the bound of n should be 128, is 64")
+    one = program("06", "TranslatorSolution", (right, '{"n": 128}'))
+    hint(lesson6.translator(one), "the bound of m should be 64, is missing")
+
+
+def vectors(sch: Any, block: str, lanes: int, which: int = -1) -> None:
+    loops = sch.get_loops(sch.get_block(block))
+    sch.vectorize(sch.split(loops[which], factors=[None, lanes])[-1])
+
+
+def test_lesson_7() -> None:
+    bias = program("07", "AddBias")
+    hint(lesson7.fast_bias(bias, lambda sch: vectors(sch, "C", 8)), "not shared out to threads")
+    hint(lesson7.fast_bias(bias, lambda sch: vectors(sch, "C", 4)), "has 4 iterations, not 8")
+    hint(lesson7.fast_bias(bias, lambda sch: vectors(sch, "D", 8)), "ScheduleError")
+    hint(lesson7.in_order(program("07", "ColumnSums"), lambda sch: None), "goes down a column")
+    transpose = program("07", "Transpose")
+
+    def by_rows(sch: Any) -> None:
+        i, j = sch.get_loops(sch.get_block("B"))
+        sch.split(i, factors=[None, 16]), sch.split(j, factors=[None, 16])
+
+    hint(lesson7.in_tiles(transpose, by_rows), "still in the old order")
+    hint(lesson7.in_tiles(transpose, lambda sch: None), "there are 2 loops")
+    two = program("07", "TwoLoops")
+    wrong_block = lesson7.one_loop(two, lambda sch: sch.compute_inline(sch.get_block("halve")))
+    hint(wrong_block, "ScheduleError")
+
+
+def test_lesson_8() -> None:
+    affine = program("08", "Affine")
+    hint(lesson8.full_vectors(affine, lambda sch: None), "stores 1 number at a time")
+    for lanes, text in ((8, "100 is no multiple of 8"), (2, "longer"), (3, "no power of two")):
+        hint(lesson8.no_predicate(lanes), text)
+    twice = lambda mod: 2 * len(rl.trace(mod).result.loop_functions())  # noqa: E731
+    hint(lesson8.count_kernel_calls(twice), "your function says 2")
+    instrs = lambda mod: lower_shapes(rl.trace(mod).result).functions["main"].instrs  # noqa: E731
+    hint(lesson8.count_kernel_calls(lambda mod: len(instrs(mod))), "which of them call a kernel?")
+    rows = program("08", "Rows")
+
+    def outer(sch: Any) -> None:
+        i, j = sch.get_loops(sch.get_block("B"))
+        sch.bind(i, "blockIdx.x")
+        sch.bind(sch.split(j, factors=[None, 64])[0], "threadIdx.x")
+
+    hint(lesson8.by_rows(rows, outer), "a block has 2 threads, not 64")
+
+
+def test_lesson_9() -> None:
+    def no_append(logits: Any, ids: list[int], count: int) -> list[int]:
+        return [int(np.argmax(logits(ids))) for _ in range(count)]
+
+    def changes(logits: Any, ids: list[int], count: int) -> list[int]:
+        for _ in range(count):
+            ids.append(int(np.argmax(logits(ids))))
+        return ids
+
+    def with_prompt(logits: Any, ids: list[int], count: int) -> list[int]:
+        return changes(logits, list(ids), count)
+
+    def last_only(logits: Any, ids: list[int], count: int) -> list[int]:
+        return with_prompt(lambda seen: logits(seen[-1:]), ids, count)[len(ids) :]
+
+    for answer, text in (
+        (no_append, "is the new token appended"),
+        (changes, "work on a copy"),
+        (with_prompt, "return the new ones only"),
+        (last_only, "is the whole sequence passed on?"),
+    ):
+        hint(lesson9.greedy(answer), text)
+    right = 2 * 4 * 5 * 2 * 16 * 7
+    for part, text in ((2, "*and*"), (4, "four bytes"), (5, "one layer"), (1 / 3, "heads")):
+        hint(lesson9.kv_bytes(lambda config, n, p=part: round(right / p)), text)
+    hint(lesson9.most_tokens_per_second(lambda w, b, batch: w / b), "one divided by it")
+    hint(lesson9.most_tokens_per_second(lambda w, b, batch: b / w), "read once, but give 4")
