@@ -118,14 +118,6 @@ run("1. loops in the order i, k, j", sch)
 # and `get_loops` give handles to its parts. `reorder` is one of the **primitives**. Each of them
 # makes a new loop function, and first proves that it computes the same.
 
-# %% [markdown] tags=["explorer"]
-# See for yourself. The explorer runs a small product of both kinds and shows which elements are
-# touched, in which order, and how many other elements are touched until one is needed again: the
-# *reuse distance*. What comes back soon is still in the cache.
-
-# %% tags=["explorer"]
-rl.explore.loops(sch)
-
 # %% [markdown]
 # ## Step 2: vectors
 #
@@ -238,12 +230,6 @@ for title, seconds in results.items():
 
 # %%
 sch.show()
-
-# %% [markdown] tags=["explorer"]
-# The explorer below has a slider over these steps. Watch the loops change.
-
-# %% tags=["explorer"]
-rl.explore.loops(sch)
 
 # %% [markdown]
 # ## Exercises

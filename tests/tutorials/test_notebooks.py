@@ -10,13 +10,12 @@ import pytest
 from tests.tutorials.conftest import export_site
 
 NOTEBOOKS = export_site().notebooks()
-EXERCISES = {f"{n:02}": 3 if n == 9 else 4 for n in range(1, 10)}
-"""How many each lesson has."""
 
 
 def outputs_of(content: Any, tag: str) -> list[Any]:
     """The outputs of the cells with a tag, cell by cell."""
-    return [c.outputs for c in content.cells if tag in c.metadata.get("tags", [])]
+    code = (c for c in content.cells if c.cell_type == "code")
+    return [c.outputs for c in code if tag in c.metadata.get("tags", [])]
 
 
 def texts(outputs: list[Any]) -> str:
@@ -35,16 +34,14 @@ def test_it_runs(notebook: Any, executed: Callable[[Any], Any]) -> None:
     solutions that are right."""
     content = executed(notebook)
     for outputs in outputs_of(content, "explorer"):
-        if outputs:  # cells of text have none
-            html = [o.data.get("text/html", "") for o in outputs if "data" in o]
-            assert any("relaxlab-view" in h for h in html)
+        (view,) = (o.data["text/html"] for o in outputs if "data" in o)
+        assert "relaxlab-view" in view
     exercises, solutions = outputs_of(content, "exercise"), outputs_of(content, "solution")
     assert len(exercises) == len(solutions)
     if notebook.path.parent.name == "tutorials":
-        assert len(exercises) == EXERCISES[notebook.path.name[:2]]
+        assert 2 <= len(exercises) <= 4
     assert all("✗ not yet" in texts(o) for o in exercises)
     assert all("✓" in texts(o) and "✗" not in texts(o) for o in solutions)
-    assert any(outputs_of(content, "explorer")) or notebook.page.startswith("02")
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda n: n.page)

@@ -1,0 +1,80 @@
+"""Exported pages: whole, alive, and without the network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.conftest import chromium, open_page  # noqa: F401  fixtures
+from tests.tutorials.conftest import export_site
+
+NOTEBOOKS = export_site().notebooks()
+
+FOREIGN = re.compile(
+    r"""(?:\bsrc|\bhref|\baction)\s*=\s*["']?(?:https?:)?//  # attributes
+    |url\(\s*["']?(?:https?:)?//                             # style sheets
+    |@import
+    |\bimport\s*\(?\s*["'](?:https?:)?//                     # modules
+    |\bfetch\s*\(\s*["']https?:""",
+    re.X,
+)
+
+
+@pytest.fixture(scope="session")
+def site(executed: Callable[[Any], Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All pages in a folder."""
+    folder = tmp_path_factory.mktemp("site")
+    for notebook in NOTEBOOKS:
+        html = export_site().to_html(notebook, executed(notebook), NOTEBOOKS)
+        (folder / f"{notebook.page}.html").write_text(html, "utf-8")
+    (folder / "index.html").write_text(export_site().index_html(NOTEBOOKS), "utf-8")
+    return folder
+
+
+def test_the_pattern_finds_what_loads_something() -> None:
+    for text in (
+        '<script src="https://cdn.example.org/a.js">',
+        "<link href='//example.org/a.css'>",
+        "@import 'a.css'",
+        "background: url(https://example.org/a.png)",
+        "import('https://example.org/a.js')",
+    ):
+        assert FOREIGN.search(text)
+
+
+def test_nothing_is_loaded_and_links_lead_somewhere(site: Path) -> None:
+    for path in sorted(site.glob("*.html")):
+        html = path.read_text("utf-8")
+        assert not FOREIGN.search(html), path.name
+        links = re.findall(r'<a [^>]*href="([^"#]+)"', html)
+        assert links and all((site / link).exists() for link in links), path.name
+        assert len(html) < 5_000_000
+    index = (site / "index.html").read_text("utf-8")
+    assert all(f'href="{n.page}.html"' in index for n in NOTEBOOKS)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_lesson_is_alive_without_the_network(site: Path, open_page, scheme: str) -> None:  # noqa: F811
+    """Opened as a file: all views start, solutions are folded, the next page is one click away."""
+    page = open_page(site / "01_tensors_to_loops.html", scheme)
+    views = page.locator(".relaxlab-view")
+    assert views.count() >= 1
+    for i in range(views.count()):
+        views.nth(i).scroll_into_view_if_needed()
+        page.wait_for_function("v => v.dataset.ready === 'true'", arg=views.nth(i).element_handle())
+    solution = page.locator("details.solution").first
+    assert not solution.locator(".highlight").is_visible()
+    solution.locator("summary").click()
+    assert solution.locator(".highlight").is_visible()
+    page.get_by_role("link", name="next").click()
+    assert "The script language" in page.title()
+
+
+def test_one_file_can_be_exported(tmp_path: Path) -> None:
+    lesson = NOTEBOOKS[1].path
+    assert export_site().main(["-o", str(tmp_path), str(lesson)]) == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"{lesson.stem}.html", "index.html"]
