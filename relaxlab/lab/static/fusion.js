@@ -140,13 +140,14 @@ function functionView(graph, state, model) {
     }
     showSaved(); showDecision(); showFacts(); showKernels();
   };
-  const stops = [at.on(show), chosen.on(() => { showFacts(); showKernels(); }), values.on(() => { showSaved(); showFacts(); }), pane.stop, bar.stop];
+  const sliders = symbolSliders(graph.symbols, values);
+  const stops = [sliders.stop, at.on(show), chosen.on(() => { showFacts(); showKernels(); }), values.on(() => { showSaved(); showFacts(); }), pane.stop, bar.stop];
   show();
   const used = [...new Set(graph.nodes.map((n) => n.kind).filter(Boolean))];
   const legend = h("ul", { class: "legend" }, used.map((k) => h("li", {}, h("span", { class: "swatch" }, SHORT[k] ?? k), `${k.replaceAll("_", " ")}: ${state.kinds[k] ?? ""}`)));
   const list = h("ol", { class: "list decisions", start: 1 }, graph.steps.slice(0, 400).map((s, i) => h("li", {},
     h("button", { type: "button", class: "link", onclick: () => at.set(i + 1) }, `${s.applied ? "+" : "−"} ${s.subject}`), h("span", { class: "muted" }, s.reason))));
-  const element = h("div", {}, graph.symbols.length > 0 && symbolSliders(graph.symbols, values), legend, bar,
+  const element = h("div", {}, graph.symbols.length > 0 && sliders, legend, bar,
     h("div", { class: "wide-left" }, pane.element, h("div", { class: "stack" }, decision, facts)), kernels,
     h("details", {}, h("summary", {}, `All ${graph.steps.length} decisions`), h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "all decisions" }, list)));
   return { element, stop: () => { stops.forEach((s) => s()); panes.forEach((p) => p.stop()); } };

@@ -290,12 +290,13 @@ function functionView(graph, model, key) {
   const facts = h("div", { class: "panel", "aria-live": "polite" });
   const show = () => facts.replaceChildren(nodeFacts(graph, chosen.get(), pane, values.get()));
   show();
-  const stops = [chosen.on(show), values.on(show), pane.stop];
+  const sliders = symbolSliders(graph.symbols, values);
+  const stops = [chosen.on(show), values.on(show), pane.stop, sliders.stop];
   const used = [...new Set(graph.nodes.map((n) => n.origin))].filter((o) => ORIGINS[o]?.[0]);
   const legend = h("ul", { class: "legend" }, used.map((o) => h("li", {}, h("span", { class: "swatch", style: `background:${ORIGINS[o][1]}` }, ORIGINS[o][0]), ORIGINS[o][2])));
   const words = h("details", { ontoggle() { if (words.open && words.children.length === 1) words.append(asTable(graph, pane)); } },
     h("summary", {}, `As a table: ${graph.nodes.length} values`));
-  const element = h("div", {}, graph.symbols.length > 0 && symbolSliders(graph.symbols, values), legend,
+  const element = h("div", {}, graph.symbols.length > 0 && sliders, legend,
     h("div", { class: "wide-left" }, pane.element, facts), words);
   return { element, stop: () => stops.forEach((s) => s()) };
 }

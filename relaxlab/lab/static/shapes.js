@@ -100,9 +100,10 @@ function functionView(fn, model) {
     showDetails();
   };
   const where = Object.entries(fn.origins);
-  const stops = [at.on(showDetails), values.on(showValues), list.stop, bar.stop];
+  const sliders = symbolSliders(fn.symbols, values);
+  const stops = [sliders.stop, at.on(showDetails), values.on(showValues), list.stop, bar.stop];
   showValues();
-  const element = h("div", {}, fn.symbols.length > 0 && symbolSliders(fn.symbols, values),
+  const element = h("div", {}, fn.symbols.length > 0 && sliders,
     where.length > 0 && h("p", { class: "muted" }, "Symbols: ", where.map(([s, v], i) => [i ? ", " : "", h("code", {}, s), ` from `, h("code", {}, v)])),
     sum, bar, h("div", { class: "wide-left half" }, h("div", { class: "scroll panel", style: "max-height:34em" }, list), panel));
   return { element, stop: () => stops.forEach((s) => s()) };
