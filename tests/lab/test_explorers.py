@@ -26,7 +26,10 @@ async ([code, kind, state]) => {
   const [values, calls] = [new Map([["state", state]]), []];
   const model = {
     get: (key) => values.get(key),
-    set(key, value) { values.set(key, value); calls.forEach(([k, f]) => k === `change:${key}` && f()); },
+    set(key, value) {
+      values.set(key, value);
+      calls.forEach(([k, f]) => k === `change:${key}` && f());
+    },
     on: (key, f) => calls.push([key, f]),
     off: (key, f) => calls.splice(calls.findIndex((c) => c[0] === key && c[1] === f), 1),
     save_changes() {},
@@ -133,3 +136,16 @@ def test_the_page_is_made_again_where_it_was(kind, open_view):
     second = page.locator("#again .root")
     assert second.count() == 1 and second.inner_text() == text
     assert second.get_by_label("value of n").input_value() == "48"
+
+
+def test_live_versions_make_the_view_again():
+    view = fusion(rl.parse(NETWORK))
+    (control,) = view.controls
+    assert (control.name, control.value) == ("max_group", 64)
+    steps = view.again(max_group=2).state["functions"][0]["steps"]
+    assert any(s["reason"] == "the kernel would do more than 2 calls" for s in steps)
+    assert memory(rl.parse(CHAIN)).again(target="cuda").state["functions"]
+    fixed = shapes(WRONG).again(program=CALLS)
+    assert fixed.state["failure"] is None
+    broken = shapes(fixed.controls[0].value.replace("axis=1", "axis=9", 1)).state["failure"]
+    assert broken["diagnostics"][0]["code"] == "E0203"

@@ -277,12 +277,25 @@ export function nodeFacts(graph, v, pane, env) {
     n.text && h("pre", { class: "mono wrap" }, n.text));
 }
 
+/** Chosen numbers from an earlier state may be too large for this one. */
+export function within(chosen, count) {
+  if (chosen.get() >= count) chosen.set(0);
+  return chosen;
+}
+
+/** Which groups are open, at first. */
+export function openedField(model, key, graph) {
+  const opened = field(model, `open ${key}`, graph.groups.length > 0 && graph.items.length < 100 ? [0] : []);
+  if (opened.get().some((k) => k >= graph.groups.length)) opened.set([]);
+  return opened;
+}
+
 /** A value for each symbol to begin with. */
 export const firstValues = (symbols) => Object.fromEntries(symbols.map((s) => [s, 16]));
 
 function functionView(graph, model, key) {
-  const chosen = field(model, `chosen ${key}`, 0);
-  const opened = field(model, `open ${key}`, graph.groups.length > 0 && graph.items.length < 100 ? [0] : []);
+  const chosen = within(field(model, `chosen ${key}`, 0), graph.nodes.length);
+  const opened = openedField(model, key, graph);
   const values = field(model, "values", {});
   const missing = graph.symbols.filter((s) => values.get()[s] === undefined);
   if (missing.length) values.set({ ...values.get(), ...firstValues(missing) });

@@ -4,6 +4,7 @@ import {
   evaluate, field, formatBytes, formatExpr, h, mount, notes, svg, symbolSliders, table,
 } from "./core.js";
 import { failurePanel } from "./failure.js";
+import { within } from "./graph.js";
 
 /**
  * Bytes in use at each step: `live`, of the tensors that are needed then; `pool`, of what a pool has
@@ -148,8 +149,8 @@ function tensorFacts(fn, plan, number, env, choose) {
 
 function functionView(fn, model) {
   const key = fn.name;
-  const which = field(model, `plan ${key}`, fn.start);
-  const chosen = field(model, `chosen ${key}`, 0);
+  const which = within(field(model, `plan ${key}`, fn.start), fn.plans.length);
+  const chosen = within(field(model, `chosen ${key}`, 0), fn.tensors.length);
   const apart = field(model, "apart", false);
   const values = field(model, "values", {});
   const missing = fn.symbols.filter((s) => values.get()[s] === undefined);
@@ -191,7 +192,7 @@ function functionView(fn, model) {
     charts.replaceChildren(...plan.arenas.map((arena, i) => {
       const blocks = blocksAt(arena, fn.tensors, env);
       const name = `Storage ${i + 1}, ${arena.scope}${arena.after ? `, allocated after ${arena.after}` : ""}`;
-      return h("div", {}, h("h4", {}, name, h("span", { class: "muted mono" }, ` ${formatExpr(arena.size)} bytes`)),
+      return h("div", {}, h("h4", {}, name, h("span", { class: "muted mono" }, typeof arena.size === "number" ? ` ${formatBytes(arena.size)}` : ` ${formatExpr(arena.size)} bytes`)),
         blocks ? arenaChart(fn, arena, blocks, env, chosen, name) : h("p", { class: "muted" }, "A size has no value here."));
     }), h("h4", {}, "Bytes over time"), h("ul", { class: "legend" }, LINES.map(([text, dash, stroke], i) => (i < 3 || apart.get()) && h("li", {},
       svg("svg", { width: 30, height: 8, "aria-hidden": "true" }, svg("path", { d: "M0,4 L30,4", class: "line", style: `stroke:${stroke};stroke-dasharray:${dash}` })), text))),

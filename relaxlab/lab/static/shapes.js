@@ -4,6 +4,7 @@ import {
   evaluate, field, formatBytes, formatCount, formatExpr, h, listbox, mount, notes, stepper, symbolSliders,
 } from "./core.js";
 import { failurePanel } from "./failure.js";
+import { within } from "./graph.js";
 
 const ANSWER = {
   proved: ["✓", "made", "always true"], never: ["✗", "refused", "never true"], open: ["?", "open", "depends on the symbols"],
@@ -71,7 +72,7 @@ function details(b, env) {
 
 function functionView(fn, model) {
   const key = fn.name;
-  const at = field(model, `step ${key}`, 0);
+  const at = within(field(model, `step ${key}`, 0), fn.bindings.length);
   const values = field(model, "values", {});
   const missing = fn.symbols.filter((s) => values.get()[s] === undefined);
   if (missing.length) values.set({ ...values.get(), ...Object.fromEntries(missing.map((s) => [s, 16])) });
