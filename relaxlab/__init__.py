@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from relaxlab.ir.equal import assert_structural_equal, structural_equal
     from relaxlab.ir.module import Module
     from relaxlab.ir.target import Target
+    from relaxlab.lab.explore import explore
     from relaxlab.passes.base import Pipeline
     from relaxlab.runtime.build import compile, trace
     from relaxlab.runtime.check import CheckReport, check
@@ -58,6 +59,7 @@ _HOME = {
     "assert_structural_equal": "relaxlab.ir.equal",
     "check": "relaxlab.runtime.check",
     "compile": "relaxlab.runtime.build",
+    "explore": "relaxlab.lab.explore",
     "interpret": "relaxlab.runtime.interpreter",
     "load": "relaxlab.runtime.exported",
     "parse": "relaxlab.script",
@@ -82,6 +84,7 @@ __all__ = [
     "assert_structural_equal",
     "check",
     "compile",
+    "explore",
     "interpret",
     "load",
     "parse",

@@ -327,3 +327,27 @@ def test_check_refuses(tmp_path, capsys):
     path = tmp_path / "empty.py"
     path.write_text("from relaxlab.script import ir as I\n@I.ir_module\nclass M:\n    pass\n")
     assert "no public graph function" in fails(capsys, "check", str(path))
+
+
+def test_explore_writes_a_page(script, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert main(["explore", f"{script}:Program", "-o", str(page), "--views", "pipeline"]) == 0
+    out = capsys.readouterr().out
+    assert str(page) in out and "bytes" in out
+    text = page.read_text("utf-8")
+    assert text.startswith("<!doctype html>") and "legalize_ops" in text
+
+
+def test_explore_shows_what_is_wrong_with_a_script(script, tmp_path, capsys):
+    script.write_text(SCRIPT.replace("R.exp(y)", "R.exp(nowhere)"))
+    page = tmp_path / "page.html"
+    assert main(["explore", str(script), "-o", str(page)]) == 1
+    assert "nowhere" in page.read_text("utf-8")
+    message = fails(capsys_after(capsys), "explore", str(script), "-o", str(page), "--views", "no")
+    assert "no view is called 'no'" in message
+
+
+def capsys_after(capsys):
+    """`capsys` without what was printed so far."""
+    capsys.readouterr()
+    return capsys

@@ -26,6 +26,7 @@ def build_parser() -> argparse.ArgumentParser:
     _demo(_command(commands, "demo", "compile a model and let it answer a question"))
     _show(_command(commands, "show", "print a script, its types, and what the passes do to it"))
     _check(_command(commands, "check", "compare what a script computes before and after each pass"))
+    _explore(_command(commands, "explore", "write a page on what the compiler does to a script"))
     _command(commands, "doctor", "check this machine, and say what is missing and how to get it")
     return parser
 
@@ -78,6 +79,16 @@ def _check(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--runs", type=_positive, default=4, metavar="K", help="default: 4")
     parser.add_argument("--seed", type=int, default=0, help="of the first run; then one more each")
+
+
+def _explore(parser: argparse.ArgumentParser) -> None:
+    _script(parser)
+    parser.add_argument("-o", "--output", required=True, metavar="PAGE.html", help="the page")
+    parser.add_argument(
+        "--views", metavar="NAME,NAME", default="",
+        help="which explorers, as tabs (pipeline, …); default: all that fit",
+    )  # fmt: skip
+    parser.add_argument("--target", default="cpu", metavar="TARGET", help="cpu (default) or cuda")
 
 
 def _script(parser: argparse.ArgumentParser) -> None:

@@ -16,6 +16,7 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node
 from relaxlab.lab.payload import Interner
+from relaxlab.lab.pipeline import pipeline
 from relaxlab.lab.report import Diagnostics, Section, Table, report
 from relaxlab.lab.script import function_facts, script_state
 from relaxlab.lab.view import View
@@ -24,6 +25,7 @@ from relaxlab.runtime.check import CheckReport
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.simt import SimtReport
 from relaxlab.script.printer import print_module
+from relaxlab.tracing import Trace
 
 
 def mimebundle(value: Any) -> dict[str, str]:
@@ -83,6 +85,11 @@ def _(value: Diagnostic) -> View:
 @view_of.register
 def _(value: DiagnosticError) -> View:
     return report(_count(len(value.diagnostics), "error"), Diagnostics(value.diagnostics))
+
+
+@view_of.register
+def _(value: Trace) -> View:
+    return pipeline(value)
 
 
 @view_of.register

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.target import Target, parse_target
-from relaxlab.lab.diagnostics import diagnostics_state
 from relaxlab.lab.modules import ModuleTable, differences, function_lines
 from relaxlab.lab.payload import Interner
-from relaxlab.lab.view import View
+from relaxlab.lab.report import diagnostics_state
+from relaxlab.lab.view import Control, View
 from relaxlab.passes.base import Pass, PassFailed, Pipeline, find_pass
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.script import parse
+from relaxlab.script.printer import print_module
 from relaxlab.tracing import PassRecord, Rewrite, Trace, first_rewrites
 
 STEP_LINES = 20_000
 """Lines that may be printed to show the rewrites of one pass one by one."""
+
+PROGRAM_LINES = 2000
+"""Lines of the longest program that can be edited in a live view."""
 
 TEXT_LINES = 200
 """Lines of the last module in the plain text of a view."""
@@ -50,7 +54,26 @@ def pipeline(
         "lines": table.interner.lines,
         "notes": notes,
     }
-    return View("pipeline", "Pipeline", state, _text(trace, error))
+    controls, again = _live(program, chosen, pipeline)
+    return View("pipeline", "Pipeline", state, _text(trace, error), controls, again)
+
+
+def _live(
+    program: object, target: Target, passes: Pipeline | None
+) -> tuple[tuple[Control, ...], Callable[..., View] | None]:
+    """What a live view offers: to edit a program that is not too long, and to choose the target."""
+    if isinstance(program, Module):
+        lines = [line for name, f in program.items() for line in function_lines(name, f)]
+        program = print_module(program) if len(lines) <= PROGRAM_LINES else program
+    if not isinstance(program, Module | str):
+        return (), None
+    kinds = Control("target", "choice", target.kind, ("cpu", "cuda"))
+    edited = (Control("program", "program", program),) if isinstance(program, str) else ()
+
+    def again(target: str, program: str | Module = program) -> View:
+        return pipeline(program, target, passes)
+
+    return (*edited, kinds), again
 
 
 def traced(
@@ -82,8 +105,9 @@ def traced(
 
 def failure_state(error: Exception | None) -> dict[str, Any]:
     """What was raised, as data."""
-    found = diagnostics_state(error.diagnostics if isinstance(error, DiagnosticError) else ())
-    return {"message": "" if found["diagnostics"] else str(error), **found}
+    if isinstance(error, DiagnosticError):
+        return {"message": "", "diagnostics": diagnostics_state(error.diagnostics)}
+    return {"message": str(error), "diagnostics": []}
 
 
 def pass_states(
@@ -173,12 +197,16 @@ def modules_between(record: PassRecord) -> dict[int, Module]:
     return found
 
 
+def _what(one: Rewrite) -> tuple[str, str, str]:
+    return one.rule, one.subject, one.reason
+
+
 def _places(rewrites: Sequence[Rewrite], made: Iterable[Rewrite]) -> list[int]:
     """Where the rewrites that a pass asked for are among all that it noted."""
     places: list[int] = []
     at = 0
     for one in made:
-        while at < len(rewrites) and rewrites[at] != one:
+        while at < len(rewrites) and _what(rewrites[at]) != _what(one):
             at += 1
         if at == len(rewrites):
             return []

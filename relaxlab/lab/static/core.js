@@ -121,11 +121,11 @@ export function keyStep(key, at, count) {
 }
 
 /**
- * First, back, next, last and a slider over `count` steps.
+ * First, back, next, last and a slider over `count` steps, which are numbered from `start`.
  * @param {{count: number, at: ReturnType<typeof field>, describe: (i: number) => string,
- *   label: string}} options `describe` is what a screen reader hears at each step
+ *   label: string, start?: number}} options `describe` is what a screen reader hears at each step
  */
-export function stepper({ count, at, describe, label }) {
+export function stepper({ count, at, describe, label, start = 1 }) {
   const go = (to) => at.set(Math.max(0, Math.min(count - 1, to)));
   const button = (text, title, to) =>
     h("button", { type: "button", title, "aria-label": title, onclick: () => go(to()) }, text);
@@ -141,7 +141,7 @@ export function stepper({ count, at, describe, label }) {
     const i = at.get();
     slider.value = i;
     slider.setAttribute("aria-valuetext", describe(i));
-    where.textContent = `${i + 1} / ${count}`;
+    where.textContent = `${i + start} / ${count - 1 + start}`;
     said.textContent = describe(i);
     // Not `disabled`, which would take the focus, and with it the keys, at either end.
     for (const b of back) b.setAttribute("aria-disabled", String(i <= 0));

@@ -116,39 +116,49 @@ export function countChanges(found) {
 
 /**
  * The rows of a diff one below the other: `same`, `del`, `add`, and `fold` in place of the unchanged
- * lines farther than `context` from a change. `a`, `b`: line indices, -1 where the side has none.
+ * lines farther than `context` from a change and from line `keep` of the new side. `a`, `b`: line
+ * indices, -1 where the side has none.
  * @returns {{kind: string, a: number, b: number, count?: number}[]}
  */
-export function unifiedRows(found, context = 3) {
+export function unifiedRows(found, context = 3, keep = -1) {
   const rows = [];
   found.forEach((run, k) => {
     if (run.kind === "change") {
       for (let i = run.a0; i < run.a1; i++) rows.push({ kind: "del", a: i, b: -1 });
       for (let j = run.b0; j < run.b1; j++) rows.push({ kind: "add", a: -1, b: j });
     } else {
-      rows.push(...sameRows(run, k === 0 ? 0 : context, k === found.length - 1 ? 0 : context));
+      rows.push(...sameRows(run, k === 0 ? 0 : context, k === found.length - 1 ? 0 : context, context, keep));
     }
   });
   return rows;
 }
 
-/** The rows of an unchanged run: `head` and `tail` lines of it, the others folded. */
-function sameRows(run, head, tail) {
+/** The rows of an unchanged run: `head` and `tail` lines of it and those around `keep`, the others
+ * folded. */
+function sameRows(run, head, tail, context, keep) {
   const count = run.a1 - run.a0;
-  const row = (i) => ({ kind: "same", a: run.a0 + i, b: run.b0 + i });
-  if (count <= head + tail + 1) return Array.from({ length: count }, (_, i) => row(i));
-  const rows = Array.from({ length: head }, (_, i) => row(i));
-  rows.push({ kind: "fold", a: run.a0 + head, b: run.b0 + head, count: count - head - tail });
-  for (let i = count - tail; i < count; i++) rows.push(row(i));
+  const shown = (i) => i < head || i >= count - tail || (keep >= 0 && Math.abs(run.b0 + i - keep) <= context);
+  const rows = [];
+  for (let i = 0; i < count;) {
+    let j = i;
+    while (j < count && !shown(j)) j += 1;
+    if (j > i + 1) {
+      rows.push({ kind: "fold", a: run.a0 + i, b: run.b0 + i, count: j - i });
+      i = j;
+    } else {
+      rows.push({ kind: "same", a: run.a0 + i, b: run.b0 + i });
+      i += 1;
+    }
+  }
   return rows;
 }
 
 /** The rows of a diff side by side: changed lines stand beside what replaces them. */
-export function pairedRows(found, context = 3) {
+export function pairedRows(found, context = 3, keep = -1) {
   const rows = [];
   found.forEach((run, k) => {
     if (run.kind === "same") {
-      rows.push(...sameRows(run, k === 0 ? 0 : context, k === found.length - 1 ? 0 : context));
+      rows.push(...sameRows(run, k === 0 ? 0 : context, k === found.length - 1 ? 0 : context, context, keep));
       return;
     }
     const count = Math.max(run.a1 - run.a0, run.b1 - run.b0);

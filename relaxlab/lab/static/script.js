@@ -6,6 +6,13 @@ const TOKEN = /(#.*$)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|\b(\d[\w.]*(?:[eE][-
 const KEYWORDS = new Set("def class return with for in if else elif from import as and or not True False None pass while lambda".split(" "));
 const MODULES = /^@?(?:R|T|I)(?:\.|$)/;
 
+/** Whether a string after `before` is a symbol: a dimension in the shape of a type. */
+function isSymbol(text, before) {
+  const open = Math.max(before.lastIndexOf("("), before.lastIndexOf("["));
+  return open >= 0 && !/[)\]]/.test(before.slice(open)) && /^[A-Za-z_]\w*$/.test(text)
+    && /(?:Tensor|Buffer|Shape)\($/.test(before.slice(0, open));
+}
+
 /**
  * The pieces of one line: kind (keyword, string, number, comment, module, def, link, name, plain)
  * and text. A `link` names a function of the module after `cls.`; a string that is a symbol's name
@@ -15,11 +22,12 @@ const MODULES = /^@?(?:R|T|I)(?:\.|$)/;
 export function tokens(line) {
   const found = [];
   const defines = /^\s*(def|class)\s/.test(line);
-  for (const [text, comment, string, number, name] of line.matchAll(TOKEN)) {
+  for (const match of line.matchAll(TOKEN)) {
+    const [text, comment, string, number, name] = match;
     if (comment) found.push({ kind: "comment", text });
     else if (string) {
       const inner = string.slice(1, -1);
-      if (/^[A-Za-z_]\w*$/.test(inner) && /\(\s*(?:"\w+",?\s*|[\w ,*+"-]+)*$/.test(line.slice(0, line.indexOf(string))) && /Tensor\(\(|Shape\(\[|Buffer\(\(/.test(line) && !/^(?:float|int|uint|bool|bfloat)/.test(inner)) {
+      if (isSymbol(inner, line.slice(0, match.index))) {
         found.push({ kind: "name", text, name: inner });
       } else found.push({ kind: "string", text });
     } else if (number) found.push({ kind: "number", text });
@@ -210,13 +218,16 @@ export function scriptPane({ rows, height = "32em", label = "script", facts = {}
     if (chunks.length) fill(chunks[0]); // something to see at once
     for (const c of chunks) near.observe(c);
   };
-  const scrollTo = (i, flash = true) => {
+  const rowAt = (i) => {
     const chunk = pane.children[Math.floor(i / CHUNK)];
-    if (!chunk) return;
-    if (!chunk.dataset.full) fill(chunk);
+    if (chunk && !chunk.dataset.full) fill(chunk);
+    return chunk?.children[i % CHUNK] ?? null;
+  };
+  const scrollTo = (i, flash = true) => {
+    const target = rowAt(i);
+    if (!target) return;
     pane.scrollTop = Math.max(0, i * LINE - pane.clientHeight / 3);
-    const target = chunk.children[i % CHUNK];
-    if (flash && target) target.animate?.([{ background: "var(--find-bg)" }, {}], 900);
+    if (flash) target.animate?.([{ background: "var(--find-bg)" }, {}], 900);
   };
   const light = (name, i) => {
     const f = scopeAt(i);
@@ -261,7 +272,7 @@ export function scriptPane({ rows, height = "32em", label = "script", facts = {}
   pane.addEventListener("mouseleave", () => { tip.hidden = true; });
   pane.addEventListener("scroll", () => { tip.hidden = true; });
   setRows(rows);
-  return { element, pane, setRows, scrollTo, light, functions: () => functions, stop: () => near.disconnect() };
+  return { element, pane, setRows, rowAt, scrollTo, light, functions: () => functions, stop: () => near.disconnect() };
 }
 
 /** Rows numbered from one. */

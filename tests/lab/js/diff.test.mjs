@@ -75,6 +75,12 @@ test("rows fold what is far from a change", () => {
   assert.deepEqual(rows.at(-1).count, 12);
 });
 
+test("a line that is looked at is not folded", () => {
+  const a = Array.from({ length: 30 }, (_, i) => i);
+  const rows = unifiedRows(diffLines(a, a), 1, 10);
+  assert.deepEqual(rows.map((r) => [r.kind, r.b]), [["fold", 0], ["same", 9], ["same", 10], ["same", 11], ["fold", 12]]);
+});
+
 test("a fold is never a single line", () => {
   const rows = unifiedRows(diffLines([1, 2, 3, 4, 5], [9, 2, 3, 4, 8]), 1);
   assert.deepEqual(rows.map((r) => r.kind), ["del", "add", "same", "same", "same", "del", "add"]);

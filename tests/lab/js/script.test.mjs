@@ -65,3 +65,9 @@ test("sizes", () => {
   assert.equal(sizeText(["n + 1", "4"], "float16"), "8 B × (n + 1)");
   assert.equal(sizeText(["3"], "mystery"), "");
 });
+
+test("long lines take no longer than their length", () => {
+  const part = 'R.Tensor((49152, 18, "n"), "int8"), ';
+  const found = tokens(`    params: R.Tuple(${part.repeat(1000)})`);
+  assert.equal(found.filter((t) => t.kind === "name" && t.text === '"n"').length, 1000);
+});

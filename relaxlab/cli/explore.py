@@ -1,0 +1,31 @@
+"""`relaxlab explore`: a page that shows what the compiler does to a script, without a kernel."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from relaxlab.cli.options import UsageError
+from relaxlab.cli.show import read_script
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.module import Module
+from relaxlab.lab.explore import explore
+
+WRONG = 1
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the page; 1 where it shows errors of the program."""
+    program: Module | DiagnosticError
+    try:
+        program, _ = read_script(options.file)
+    except DiagnosticError as error:
+        program = error
+    names = [name.strip() for name in options.views.split(",") if name.strip()]
+    try:
+        page = explore(program, options.target, names)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    path = page.save(Path(options.output))
+    print(f"{path} ({path.stat().st_size:,} bytes)")
+    return WRONG if isinstance(program, DiagnosticError) else 0

@@ -1,0 +1,144 @@
+"""`relaxlab.explore`: the explorers by name, and all of them as one page.
+
+    rl.explore(mod)                     # tabs
+    rl.explore.pipeline(mod)            # one of them
+
+Each explorer is a function of the file of its name, imported when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.module import Module
+from relaxlab.ir.target import Target, parse_target
+from relaxlab.lab.attempts import Program
+from relaxlab.lab.report import report
+from relaxlab.lab.view import Page, View
+from relaxlab.passes.base import Pipeline
+from relaxlab.runtime.executable import Executable
+from relaxlab.schedule.schedule import Schedule
+from relaxlab.script import parse
+from relaxlab.tracing import Trace
+
+
+class Explore:
+    """The explorers. Call it for a page with all that fit a program."""
+
+    def __call__(
+        self,
+        program: Module | str | DiagnosticError,
+        target: str | Target = "cpu",
+        views: Sequence[str] = (),
+    ) -> Page:
+        """The named explorers (all of `PAGE` by default) of a program, as tabs.
+
+        An explorer that cannot show the program says why in its tab. Raises ValueError for an
+        unknown name or target.
+        """
+        unknown = [name for name in views if name not in PAGE]
+        if unknown:
+            raise ValueError(f"no view is called {unknown[0]!r}; they are: {', '.join(PAGE)}")
+        parse_target(target)
+        chosen = tuple(views) or tuple(PAGE)
+        if isinstance(program, DiagnosticError):  # there is nothing but the errors to see
+            return Page.of("relaxlab", [self.pipeline(program, target)])
+        return Page.of("relaxlab", [_attempt(name, program, target) for name in chosen])
+
+    def pipeline(
+        self,
+        program: Program,
+        target: str | Target = "cpu",
+        pipeline: Pipeline | None = None,
+    ) -> View:
+        """Every pass, what it changed, its rewrites and why: `relaxlab.lab.pipeline`."""
+        from relaxlab.lab.pipeline import pipeline as view
+
+        return view(program, target, pipeline)
+
+    def compare(
+        self,
+        program: Module | str | DiagnosticError,
+        a: Pipeline | Trace | None,
+        b: Pipeline | Trace | None,
+        target: str | Target = "cpu",
+        labels: tuple[str, str] = ("a", "b"),
+    ) -> View:
+        """Two pipelines side by side: `relaxlab.lab.compare`."""
+        from relaxlab.lab.compare import compare
+
+        return compare(program, a, b, target, labels)
+
+    def graph(self, mod: Module, name: str | None = None) -> View:
+        """The graph functions as drawings: `relaxlab.lab.graph`."""
+        from relaxlab.lab.graph import graph_view
+
+        return graph_view(mod, name)
+
+    def shapes(self, program: Program) -> View:
+        """Type deduction, binding by binding: `relaxlab.lab.shapes`."""
+        from relaxlab.lab.shapes import shapes
+
+        return shapes(program)
+
+    def fusion(self, program: Program, name: str | None = None) -> View:
+        """Every decision of fusion: `relaxlab.lab.fusion`."""
+        from relaxlab.lab.fusion import fusion
+
+        return fusion(program, name)
+
+    def memory(
+        self, program: Program, name: str | None = None, target: str | Target = "cpu"
+    ) -> View:
+        """Where temporaries lie, and when: `relaxlab.lab.memory`."""
+        from relaxlab.lab.memory import memory
+
+        return memory(program, name, target)
+
+    def run(
+        self,
+        subject: Module | Executable,
+        name: str = "main",
+        *args: Any,
+        threads: int | None = None,
+        timed: bool = True,
+    ) -> View:
+        """A call, instruction by instruction, and its kernels timed: `relaxlab.lab.run`."""
+        from relaxlab.lab.run import run
+
+        return run(subject, name, *args, threads=threads, timed=timed)
+
+    def loops(
+        self, subject: PrimFunc | Schedule | Module, name: str | None = None, **sizes: int | float
+    ) -> View:
+        """A loop function, stepped on small sizes: `relaxlab.lab.loops`."""
+        from relaxlab.lab.loops import loops
+
+        return loops(subject, name, **sizes)
+
+
+explore = Explore()
+
+PAGE: dict[str, Callable[[Any, str | Target], View]] = {
+    "pipeline": explore.pipeline,
+    "graph": lambda program, _: explore.graph(_module(program)),
+    "shapes": lambda program, _: explore.shapes(program),
+    "fusion": lambda program, _: explore.fusion(program),
+    "memory": lambda program, target: explore.memory(program, target=target),
+}
+"""The views of a page, by name, for any program."""
+
+
+def _module(program: Module | str) -> Module:
+    return parse(program) if isinstance(program, str) else program
+
+
+def _attempt(name: str, program: Module | str, target: str | Target) -> View:
+    """A view, or where it cannot be made a report that says why."""
+    try:
+        return PAGE[name](program, target)
+    except Exception as error:  # noqa: BLE001  the other tabs are worth seeing
+        return report(name, f"{type(error).__name__}: {error}")
