@@ -12,11 +12,12 @@ from relaxlab.lab.attempts import Program, attempted, clipped, record_of, throug
 from relaxlab.lab.graph import Dataflow, dataflow, flow_state
 from relaxlab.lab.modules import function_lines
 from relaxlab.lab.payload import Interner
-from relaxlab.lab.view import View
+from relaxlab.lab.view import Control, View
 from relaxlab.passes.bindings import all_bindings, map_blocks, tir_call, with_bindings
+from relaxlab.passes.fuse_ops import FuseOptions
 from relaxlab.passes.fusion_rules import facts_of
 from relaxlab.passes.pipeline import GRAPH_PASSES
-from relaxlab.tracing import PassRecord, Rewrite
+from relaxlab.tracing import PassRecord, Rewrite, Trace
 
 KINDS = {
     "elementwise": "each element from the same place",
@@ -29,14 +30,18 @@ KINDS = {
 """What the pattern kinds mean (the paper's Algorithm 1), in a few words."""
 
 
-def fusion(program: Program, name: str | None = None) -> View:
+def fusion(program: Program, name: str | None = None, *, max_group: int | None = None) -> View:
     """Every decision of `fuse_ops`, and what `fuse_tir` makes of each group.
 
     program: a module, the text of a script, or a trace. name: the graph function (None: all that
-    call loop functions). Raises KeyError for a function that the program does not have, TypeError
-    for what is no program. A program that fails gives a view of that.
+    call loop functions). max_group: the most calls in one kernel (None: as the pass has it; a trace
+    is as it was made); the live version changes it. Raises KeyError for a function that the program
+    does not have, TypeError for what is no program. A program that fails gives a view of that.
     """
-    trace, failure = attempted(program, through(GRAPH_PASSES, "fuse_tir"))
+    passes = through(GRAPH_PASSES, "fuse_tir")
+    if max_group is not None:
+        passes = passes.with_options("fuse_ops", max_group=max_group)
+    trace, failure = attempted(program, passes)
     grouped, merged = record_of(trace, "fuse_ops"), record_of(trace, "fuse_tir")
     notes: list[str] = []
     interner = Interner()
@@ -56,7 +61,13 @@ def fusion(program: Program, name: str | None = None) -> View:
         "functions": states, "lines": interner.lines, "kinds": KINDS, "failure": failure,
         "notes": notes,
     }  # fmt: skip
-    return View("fusion", "Fusion", state, _text(states, failure))
+    most = Control("max_group", "number", max_group or FuseOptions().max_group)
+
+    def again(max_group: float) -> View:
+        source = program.module if isinstance(program, Trace) else program
+        return fusion(source, name, max_group=max(1, int(max_group)))
+
+    return View("fusion", "Fusion", state, _text(states, failure), (most,), again)
 
 
 def _chosen(mod: Module, name: str | None) -> dict[str, graph.Function]:

@@ -14,11 +14,12 @@ from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import Program, attempted, clipped, record_of, through
 from relaxlab.lab.graph import describe
 from relaxlab.lab.symbols import encode, spelled, symbols_of
-from relaxlab.lab.view import View
+from relaxlab.lab.view import Control, View
 from relaxlab.passes.bindings import all_bindings
 from relaxlab.passes.liveness import PER_THREAD, Liveness, is_allocation, liveness_of
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.passes.plan_memory import Arena, MemoryPlan, Placement, memory_plan_of, size_of
+from relaxlab.tracing import Trace
 
 BOUNDS = (64, 256, 1024, 4096)
 """Upper bounds to try where a function declares none."""
@@ -30,11 +31,14 @@ def memory(program: Program, name: str | None = None, target: str | Target = "cp
     """The plan of each graph function that has temporaries, or of the named one: as compiled, and
     for other upper bounds of its symbols.
 
-    program: a module, the text of a script, or a trace. Raises KeyError for a function that the
-    program does not have, ValueError for an unknown target, TypeError for what is no program. A
-    program that fails gives a view of that.
+    program: a module, the text of a script, or a trace (then the target is the trace's). The live
+    version changes the target. Raises KeyError for a function that the program does not have,
+    ValueError for an unknown target, TypeError for what is no program. A program that fails gives a
+    view of that.
     """
-    passes = default_pipeline(parse_target(target)).passes
+    chosen_target = parse_target(target)
+    kind = target if isinstance(target, str) else chosen_target.kind
+    passes = default_pipeline(chosen_target).passes
     trace, failure = attempted(program, through(passes, "plan_memory"))
     record = record_of(trace, "plan_memory")
     notes: list[str] = []
@@ -52,7 +56,12 @@ def memory(program: Program, name: str | None = None, target: str | Target = "cp
     elif trace is not None and failure is None:
         notes.append("The trace has no plan_memory: there is no plan to show.")
     state = {"functions": states, "failure": failure, "notes": notes}
-    return View("memory", "Memory", state, _text(states))
+    control = Control("target", "choice", kind, tuple(dict.fromkeys((kind, "cpu", "cuda"))))
+
+    def again(target: str) -> View:
+        return memory(program.module if isinstance(program, Trace) else program, name, target)
+
+    return View("memory", "Memory", state, _text(states), (control,), again)
 
 
 def _function(name: str, fn: graph.Function, mod: Module, use_bounds: bool) -> dict[str, Any]:

@@ -13,13 +13,16 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.types import TensorType
 from relaxlab.lab.attempts import Program, clipped, failure_of
 from relaxlab.lab.symbols import encode, symbols_of
-from relaxlab.lab.view import View
+from relaxlab.lab.view import Control, View
 from relaxlab.passes.base import PassFailed
 from relaxlab.passes.bindings import all_bindings, tir_call
 from relaxlab.script import parse
 from relaxlab.script.printer import print_module
 from relaxlab.tracing import Trace
 from relaxlab.tracing.facts import Asked, Checked, Deduced, Fact, Lost, Matched, Unified, facts
+
+LIVE_FACTS = 1000
+"""Facts up to which a program is small enough to be edited in a live view."""
 
 ANSWERS = {True: "proved", False: "never", None: "open"}
 
@@ -29,6 +32,7 @@ def shapes(program: Program) -> View:
     run time, and where shapes are lost.
 
     program: a module, the text of a script, a trace (its first module is taken), or an error.
+    In the live version of the view of a small program, its script can be edited.
     Raises TypeError for what is none of these. A program that is wrong gives a view that says so.
     """
     mod, error = _module_of(program)
@@ -42,7 +46,12 @@ def shapes(program: Program) -> View:
     notes = [] if functions or failure else ["The program has no graph functions."]
     start = max(range(len(functions)), key=lambda i: _weight(functions[i]), default=0)
     state = {"functions": functions, "start": start, "failure": failure, "notes": notes}
-    return View("shapes", "Shapes", state, _text(functions, failure))
+    text = _text(functions, failure)
+    if len(found) > LIVE_FACTS or not isinstance(program, Module | str):
+        return View("shapes", "Shapes", state, text)
+    script = program if isinstance(program, str) else print_module(program)
+    controls = (Control("program", "program", script),)
+    return View("shapes", "Shapes", state, text, controls, lambda program: shapes(program))
 
 
 def _module_of(program: Program) -> tuple[Module | None, Exception | None]:

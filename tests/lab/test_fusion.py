@@ -119,7 +119,7 @@ def test_stepping(network, open_view, scheme):
     page.get_by_role("button", name="Next step").click()
     text = page.inner_text(".root")
     assert "add applied to each result of matmul" in text
-    assert "8 KiB of intermediates need not be stored: 1 values in 1 groups" in text
+    assert "8 KiB of intermediates need not be stored: 1 value in 1 group" in text
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     text = page.inner_text(".root")

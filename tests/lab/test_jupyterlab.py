@@ -65,7 +65,7 @@ def test_displays_survive_a_restart_and_a_reload(server, open_page):
     assert "error[E0" in page.locator(".jp-OutputArea").last.inner_text(), "a short error, in place"
 
     menu(page, "File", "Save Notebook")
-    page.wait_for_selector(".lm-TabBar-tab:has-text(\"display.ipynb\"):not(.jp-mod-dirty)")
+    page.wait_for_selector('.lm-TabBar-tab:has-text("display.ipynb"):not(.jp-mod-dirty)')
     menu(page, "Kernel", "Restart Kernel…")
     page.locator(".jp-Dialog button:has-text('Restart')").click()
     page.reload()

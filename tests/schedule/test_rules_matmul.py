@@ -11,7 +11,7 @@ import relaxlab as rl
 from relaxlab.ir import loops
 from relaxlab.ir.node import walk
 from relaxlab.schedule.rules.base import constant
-from relaxlab.schedule.rules.matmul import PANEL_BYTES, SMALL_BYTES
+from relaxlab.schedule.rules.matmul import PANEL_BYTES, SHARES, SMALL_BYTES
 
 HEAD = """
 from relaxlab.script import ir as I, relax as R
@@ -38,6 +38,14 @@ BATCHED = """
     def main(x: R.Tensor(("b", "m", K), "float32"), w: R.Tensor(("b", K, N), "float32")):
         with R.dataflow():
             y = R.nn.relu(R.matmul(x, w))
+            R.output(y)
+        return y
+"""
+BIASED = """
+    def main(x: R.Tensor(("m", K), "float32"), w: R.Tensor((K, N), "float32"),
+             b: R.Tensor((N,), "float32")):
+        with R.dataflow():
+            y = R.add(R.matmul(x, w), b)
             R.output(y)
         return y
 """
@@ -109,3 +117,23 @@ def test_deep_products_keep_wide_tiles() -> None:
     assert locals_of(program(WEIGHT, n, deep)) == [(1, vectors * lanes), tile]
     assert locals_of(program(PLAIN, n, deep))[2] == (deep, lanes)
     assert locals_of(program(PLAIN, n, deep + 1))[2:] == [tile]
+
+
+@pytest.mark.parametrize("body", [PLAIN, BIASED], ids=["plain", "bias"])
+def test_a_single_row_shares_the_depth(body: str) -> None:
+    mod = program(body, 80, 512)
+    (func,) = rl.trace(mod).result.loop_functions().values()
+    assert [str(b.shape[0]) for b in func.buffers][-1] == str(SHARES)
+    results = []
+    for threads in (1, 2, 3):
+        exe = rl.compile(mod, threads=threads)
+        for m in (1, 2, 5):
+            x, w, b = draw(m, m, 512), draw(1, 512, 80), draw(2, 80)
+            args = (x, w, b) if body is BIASED else (x, w)
+            want = x.astype("float64") @ w + (b if body is BIASED else 0)
+            got = exe["main"](*args)
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+            if m == 1:
+                results.append(got)
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0], other)

@@ -4,10 +4,11 @@ import {
   evaluate, field, formatBytes, formatExpr, h, mount, notes, stepper, symbolSliders,
 } from "./core.js";
 import { failurePanel } from "./failure.js";
-import { firstValues, graphPane, nodeFacts } from "./graph.js";
+import { firstValues, graphPane, nodeFacts, openedField, within } from "./graph.js";
 import { plainRows, scriptPane } from "./script.js";
 
 const SHORT = { elementwise: "ew", broadcast: "bc", injective: "inj", reduction: "red", out_ewise_fusible: "mac", opaque: "opq" };
+const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
 const letter = (k) => String.fromCharCode(65 + (k % 26)) + (k >= 26 ? Math.floor(k / 26) : "");
 
 /**
@@ -47,9 +48,9 @@ export function bytesOf(graph, nodes, env) {
 
 function functionView(graph, state, model) {
   const key = graph.name;
-  const at = field(model, `step ${key}`, 0);
-  const chosen = field(model, `chosen ${key}`, 0);
-  const opened = field(model, `open ${key}`, graph.groups.length > 0 && graph.items.length < 100 ? [0] : []);
+  const at = within(field(model, `step ${key}`, 0), graph.steps.length + 1);
+  const chosen = within(field(model, `chosen ${key}`, 0), graph.nodes.length);
+  const opened = openedField(model, key, graph);
   const values = field(model, "values", {});
   const missing = graph.symbols.filter((s) => values.get()[s] === undefined);
   if (missing.length) values.set({ ...values.get(), ...firstValues(missing) });
@@ -79,7 +80,7 @@ function functionView(graph, state, model) {
   const showSaved = () => {
     const gone = unstored(now.members);
     const bytes = bytesOf(graph, gone, values.get());
-    saved.replaceChildren(h("strong", {}, formatBytes(bytes)), ` of intermediates need not be stored: ${gone.length} values in ${now.members.size} groups.`);
+    saved.replaceChildren(h("strong", {}, formatBytes(bytes)), ` of intermediates need not be stored: ${plural(gone.length, "value")} in ${plural(now.members.size, "group")}.`);
   };
   const showDecision = () => {
     const s = current();
@@ -140,13 +141,14 @@ function functionView(graph, state, model) {
     }
     showSaved(); showDecision(); showFacts(); showKernels();
   };
-  const stops = [at.on(show), chosen.on(() => { showFacts(); showKernels(); }), values.on(() => { showSaved(); showFacts(); }), pane.stop, bar.stop];
+  const sliders = symbolSliders(graph.symbols, values);
+  const stops = [sliders.stop, at.on(show), chosen.on(() => { showFacts(); showKernels(); }), values.on(() => { showSaved(); showFacts(); }), pane.stop, bar.stop];
   show();
   const used = [...new Set(graph.nodes.map((n) => n.kind).filter(Boolean))];
   const legend = h("ul", { class: "legend" }, used.map((k) => h("li", {}, h("span", { class: "swatch" }, SHORT[k] ?? k), `${k.replaceAll("_", " ")}: ${state.kinds[k] ?? ""}`)));
   const list = h("ol", { class: "list decisions", start: 1 }, graph.steps.slice(0, 400).map((s, i) => h("li", {},
     h("button", { type: "button", class: "link", onclick: () => at.set(i + 1) }, `${s.applied ? "+" : "−"} ${s.subject}`), h("span", { class: "muted" }, s.reason))));
-  const element = h("div", {}, graph.symbols.length > 0 && symbolSliders(graph.symbols, values), legend, bar,
+  const element = h("div", {}, graph.symbols.length > 0 && sliders, legend, bar,
     h("div", { class: "wide-left" }, pane.element, h("div", { class: "stack" }, decision, facts)), kernels,
     h("details", {}, h("summary", {}, `All ${graph.steps.length} decisions`), h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "all decisions" }, list)));
   return { element, stop: () => { stops.forEach((s) => s()); panes.forEach((p) => p.stop()); } };

@@ -277,12 +277,25 @@ export function nodeFacts(graph, v, pane, env) {
     n.text && h("pre", { class: "mono wrap" }, n.text));
 }
 
+/** Chosen numbers from an earlier state may be too large for this one. */
+export function within(chosen, count) {
+  if (chosen.get() >= count) chosen.set(0);
+  return chosen;
+}
+
+/** Which groups are open, at first. */
+export function openedField(model, key, graph) {
+  const opened = field(model, `open ${key}`, graph.groups.length > 0 && graph.items.length < 100 ? [0] : []);
+  if (opened.get().some((k) => k >= graph.groups.length)) opened.set([]);
+  return opened;
+}
+
 /** A value for each symbol to begin with. */
 export const firstValues = (symbols) => Object.fromEntries(symbols.map((s) => [s, 16]));
 
 function functionView(graph, model, key) {
-  const chosen = field(model, `chosen ${key}`, 0);
-  const opened = field(model, `open ${key}`, graph.groups.length > 0 && graph.items.length < 100 ? [0] : []);
+  const chosen = within(field(model, `chosen ${key}`, 0), graph.nodes.length);
+  const opened = openedField(model, key, graph);
   const values = field(model, "values", {});
   const missing = graph.symbols.filter((s) => values.get()[s] === undefined);
   if (missing.length) values.set({ ...values.get(), ...firstValues(missing) });
@@ -290,12 +303,13 @@ function functionView(graph, model, key) {
   const facts = h("div", { class: "panel", "aria-live": "polite" });
   const show = () => facts.replaceChildren(nodeFacts(graph, chosen.get(), pane, values.get()));
   show();
-  const stops = [chosen.on(show), values.on(show), pane.stop];
+  const sliders = symbolSliders(graph.symbols, values);
+  const stops = [chosen.on(show), values.on(show), pane.stop, sliders.stop];
   const used = [...new Set(graph.nodes.map((n) => n.origin))].filter((o) => ORIGINS[o]?.[0]);
   const legend = h("ul", { class: "legend" }, used.map((o) => h("li", {}, h("span", { class: "swatch", style: `background:${ORIGINS[o][1]}` }, ORIGINS[o][0]), ORIGINS[o][2])));
   const words = h("details", { ontoggle() { if (words.open && words.children.length === 1) words.append(asTable(graph, pane)); } },
     h("summary", {}, `As a table: ${graph.nodes.length} values`));
-  const element = h("div", {}, graph.symbols.length > 0 && symbolSliders(graph.symbols, values), legend,
+  const element = h("div", {}, graph.symbols.length > 0 && sliders, legend,
     h("div", { class: "wide-left" }, pane.element, facts), words);
   return { element, stop: () => stops.forEach((s) => s()) };
 }

@@ -4,6 +4,7 @@ import {
   evaluate, field, formatBytes, formatExpr, h, mount, notes, svg, symbolSliders, table,
 } from "./core.js";
 import { failurePanel } from "./failure.js";
+import { within } from "./graph.js";
 
 /**
  * Bytes in use at each step: `live`, of the tensors that are needed then; `pool`, of what a pool has
@@ -66,7 +67,6 @@ function arenaChart(fn, arena, blocks, env, chosen, label) {
   const size = evaluate(arena.size, env);
   const scale = scaleOf(steps, size);
   const order = blocks.map((b, i) => i).sort((a, b) => blocks[a].start - blocks[b].start);
-  const reused = new Set(blocks[order.find((i) => blocks[i].tensor === chosen.get())]?.reuses ?? []);
   const drawn = new Map();
   const choose = (i) => {
     chosen.set(blocks[i].tensor);
@@ -76,21 +76,17 @@ function arenaChart(fn, arena, blocks, env, chosen, label) {
     const t = fn.tensors[b.tensor];
     const [x, y] = [scale.x(b.start), scale.y(b.offset + b.size)];
     const [w, tall] = [scale.x(b.end + 1) - x, scale.y(b.offset) - y];
-    const now = b.tensor === chosen.get();
     const fits = w > t.name.length * 6 && tall > 12;
     const g = svg("g", {
-      class: `block${now ? " chosen" : ""}${reused.has(b.tensor) ? " under" : ""}`, role: "button", tabindex: "-1",
-      "aria-pressed": String(now), "aria-label": `${t.name}, ${formatBytes(b.size)} at ${formatBytes(b.offset)}, steps ${b.start + 1} to ${b.end + 1}`,
-      onclick: () => choose(i), "data-tensor": b.tensor,
+      class: "block", role: "button", "aria-label": `${t.name}, ${formatBytes(b.size)} at ${formatBytes(b.offset)}, steps ${b.start + 1} to ${b.end + 1}`,
+      onclick: () => choose(i),
     }, svg("title", {}, `${t.name} ${t.type}\n${formatBytes(b.size)} at ${formatBytes(b.offset)}\nsteps ${b.start + 1} to ${b.end + 1}`),
     svg("rect", { x, y, width: Math.max(1, w), height: Math.max(1, tall), style: `fill:var(--group-${b.tensor % 10})` }),
     fits && svg("text", { x: x + 3, y: y + Math.min(tall / 2 + 4, 14) }, t.name));
     drawn.set(i, g);
   }
-  const tabbed = order.find((i) => blocks[i].tensor === chosen.get()) ?? order[0];
-  drawn.get(tabbed)?.setAttribute("tabindex", "0");
   const peak = scale.y(size);
-  return svg("svg", {
+  const chart = svg("svg", {
     viewBox: `0 0 ${WIDE} ${TALL + 32}`, role: "group", "aria-label": label, class: "chart",
     onkeydown(event) {
       const to = { ArrowLeft: -1, k: -1, ArrowUp: -1, ArrowRight: 1, j: 1, ArrowDown: 1 }[event.key];
@@ -98,12 +94,27 @@ function arenaChart(fn, arena, blocks, env, chosen, label) {
       event.preventDefault();
       event.stopPropagation();
       const at = order.findIndex((i) => blocks[i].tensor === chosen.get());
-      choose(order[Math.max(0, Math.min(order.length - 1, at + to))]);
+      const next = order[Math.max(0, Math.min(order.length - 1, at + to))];
+      choose(next);
+      drawn.get(next).focus();
     },
   }, axis(steps, scale, size), [...drawn.values()],
   svg("line", { x1: LEFT, x2: WIDE, y1: peak, y2: peak, class: "peak" }),
   svg("text", { x: WIDE, y: peak + 12, "text-anchor": "end", class: "peak" }, `peak ${formatBytes(size)}`),
   svg("text", { x: LEFT, y: TALL + 29 }, `steps 1 to ${steps} of ${fn.name}, in program order →`));
+  /** Mark the chosen tensor, and those that lay where it lies. */
+  chart.mark = () => {
+    const now = order.find((i) => blocks[i].tensor === chosen.get());
+    const under = new Set(now === undefined ? [] : blocks[now].reuses);
+    for (const [i, g] of drawn) {
+      g.classList.toggle("chosen", i === now);
+      g.classList.toggle("under", under.has(blocks[i].tensor));
+      g.setAttribute("aria-pressed", String(i === now));
+      g.setAttribute("tabindex", i === (now ?? order[0]) ? "0" : "-1");
+    }
+  };
+  chart.mark();
+  return chart;
 }
 
 const LINES = [["planned", "", "var(--accent)"], ["needed at the time", "2 2", "var(--add)"], ["run-time pool", "6 3", "var(--warn)"], ["every tensor its own", "10 4 2 4", "var(--del)"]];
@@ -138,8 +149,8 @@ function tensorFacts(fn, plan, number, env, choose) {
 
 function functionView(fn, model) {
   const key = fn.name;
-  const which = field(model, `plan ${key}`, fn.start);
-  const chosen = field(model, `chosen ${key}`, 0);
+  const which = within(field(model, `plan ${key}`, fn.start), fn.plans.length);
+  const chosen = within(field(model, `chosen ${key}`, 0), fn.tensors.length);
   const apart = field(model, "apart", false);
   const values = field(model, "values", {});
   const missing = fn.symbols.filter((s) => values.get()[s] === undefined);
@@ -151,8 +162,21 @@ function functionView(fn, model) {
   const facts = h("div", { class: "panel", "aria-live": "polite" });
   const sums = h("div", {});
   const words = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "tensors" });
+  const showFacts = () => {
+    for (const chart of charts.querySelectorAll("svg.chart")) chart.mark?.();
+    facts.replaceChildren(tensorFacts(fn, fn.plans[which.get()], chosen.get(), values.get(), (i) => chosen.set(i)));
+  };
+  const showWords = () => {
+    if (!more.open) return;
+    const plan = fn.plans[which.get()];
+    const entries = new Map(plan.arenas.flatMap((a) => a.blocks).map((b) => [b[0], b]));
+    const apartBy = new Map(plan.unplanned);
+    words.replaceChildren(table(["tensor", "from", "to", "bytes", "why there"], fn.tensors.map((t, i) => {
+      const entry = entries.get(i);
+      return [t.name, t.start + 1, t.end + 1, formatBytes(evaluate(entry ? entry[2] : t.bytes, values.get())), entry ? entry[4] : apartBy.get(i) ?? ""];
+    })));
+  };
   const show = () => {
-    const focused = charts.getRootNode().activeElement?.closest?.("g.block") !== null && charts.getRootNode().activeElement?.closest?.("g.block") !== undefined;
     const plan = fn.plans[which.get()];
     const env = values.get();
     title.textContent = plan.title;
@@ -168,7 +192,7 @@ function functionView(fn, model) {
     charts.replaceChildren(...plan.arenas.map((arena, i) => {
       const blocks = blocksAt(arena, fn.tensors, env);
       const name = `Storage ${i + 1}, ${arena.scope}${arena.after ? `, allocated after ${arena.after}` : ""}`;
-      return h("div", {}, h("h4", {}, name, h("span", { class: "muted mono" }, ` ${formatExpr(arena.size)} bytes`)),
+      return h("div", {}, h("h4", {}, name, h("span", { class: "muted mono" }, typeof arena.size === "number" ? ` ${formatBytes(arena.size)}` : ` ${formatExpr(arena.size)} bytes`)),
         blocks ? arenaChart(fn, arena, blocks, env, chosen, name) : h("p", { class: "muted" }, "A size has no value here."));
     }), h("h4", {}, "Bytes over time"), h("ul", { class: "legend" }, LINES.map(([text, dash, stroke], i) => (i < 3 || apart.get()) && h("li", {},
       svg("svg", { width: 30, height: 8, "aria-hidden": "true" }, svg("path", { d: "M0,4 L30,4", class: "line", style: `stroke:${stroke};stroke-dasharray:${dash}` })), text))),
@@ -177,21 +201,19 @@ function functionView(fn, model) {
     sums.replaceChildren(...past.map(([s, b]) => h("p", { class: "note" }, `${s} = ${env[s]} is above its upper bound ${b}: the program would refuse it.`)),
       table(["way", "bytes", "of the plan"], [["planned", size], ["needed at once, at most", peak], ["run-time pool", pool.at(-1) ?? 0], ["every tensor its own", own]]
         .map(([text, n]) => [text, h("span", { class: "nowrap" }, formatBytes(n)), size ? `${(n / size).toFixed(2)} ×` : "–"])));
-    facts.replaceChildren(tensorFacts(fn, plan, chosen.get(), env, (i) => chosen.set(i)));
-    words.replaceChildren(table(["tensor", "from", "to", "bytes", "why there"], fn.tensors.map((t, i) => {
-      const entry = plan.arenas.flatMap((a) => a.blocks).find((b) => b[0] === i);
-      return [t.name, t.start + 1, t.end + 1, formatBytes(evaluate(entry ? entry[2] : t.bytes, env)), entry ? entry[4] : plan.unplanned.find((u) => u[0] === i)?.[1] ?? ""];
-    })));
-    if (focused) charts.querySelector("g.block.chosen")?.focus();
+    showFacts();
+    showWords();
   };
   const box = h("input", { type: "checkbox", checked: apart.get(), onchange: () => apart.set(box.checked) });
-  const stops = [which.on(show), chosen.on(show), values.on(show), apart.on(show)];
+  const sliders = symbolSliders(fn.symbols, values);
+  const more = h("details", { ontoggle: showWords }, h("summary", {}, `As a table: ${fn.tensors.length} tensors`), words);
+  const stops = [which.on(show), chosen.on(showFacts), values.on(show), apart.on(show), sliders.stop];
   show();
   const element = h("div", {},
     h("div", { class: "row" }, h("label", {}, "Upper bounds ", slider), title),
-    fn.symbols.length > 0 && h("div", { class: "row" }, h("span", { class: "muted" }, "Run with"), symbolSliders(fn.symbols, values)),
+    fn.symbols.length > 0 && h("div", { class: "row" }, h("span", { class: "muted" }, "Run with"), sliders),
     h("div", { class: "wide-left" }, charts, h("div", { class: "stack" }, sums, h("label", {}, box, "show every tensor its own"), facts)),
-    h("details", {}, h("summary", {}, `As a table: ${fn.tensors.length} tensors`), words));
+    more);
   return { element, stop: () => stops.forEach((s) => s()) };
 }
 

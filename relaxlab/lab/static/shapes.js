@@ -4,6 +4,7 @@ import {
   evaluate, field, formatBytes, formatCount, formatExpr, h, listbox, mount, notes, stepper, symbolSliders,
 } from "./core.js";
 import { failurePanel } from "./failure.js";
+import { within } from "./graph.js";
 
 const ANSWER = {
   proved: ["✓", "made", "always true"], never: ["✗", "refused", "never true"], open: ["?", "open", "depends on the symbols"],
@@ -71,7 +72,7 @@ function details(b, env) {
 
 function functionView(fn, model) {
   const key = fn.name;
-  const at = field(model, `step ${key}`, 0);
+  const at = within(field(model, `step ${key}`, 0), fn.bindings.length);
   const values = field(model, "values", {});
   const missing = fn.symbols.filter((s) => values.get()[s] === undefined);
   if (missing.length) values.set({ ...values.get(), ...Object.fromEntries(missing.map((s) => [s, 16])) });
@@ -100,9 +101,10 @@ function functionView(fn, model) {
     showDetails();
   };
   const where = Object.entries(fn.origins);
-  const stops = [at.on(showDetails), values.on(showValues), list.stop, bar.stop];
+  const sliders = symbolSliders(fn.symbols, values);
+  const stops = [sliders.stop, at.on(showDetails), values.on(showValues), list.stop, bar.stop];
   showValues();
-  const element = h("div", {}, fn.symbols.length > 0 && symbolSliders(fn.symbols, values),
+  const element = h("div", {}, fn.symbols.length > 0 && sliders,
     where.length > 0 && h("p", { class: "muted" }, "Symbols: ", where.map(([s, v], i) => [i ? ", " : "", h("code", {}, s), ` from `, h("code", {}, v)])),
     sum, bar, h("div", { class: "wide-left half" }, h("div", { class: "scroll panel", style: "max-height:34em" }, list), panel));
   return { element, stop: () => stops.forEach((s) => s()) };

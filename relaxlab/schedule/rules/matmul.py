@@ -40,7 +40,11 @@ PANEL_BYTES = 1 << 19
 """Largest panel decoded or copied onto a thread's stack."""
 SMALL_BYTES = 1 << 17
 """Largest matrix that is read in place by every tile of rows."""
+SHARES = 16
+"""Parts of the rows of a matrix that threads share where it is multiplied by a single row."""
 FEW = 4
+AT_ONCE = 8
+"""Rows of a matrix that are read side by side where it is multiplied by a single row."""
 STEPS = 4
 """Steps of the reduction that are unrolled."""
 """Rows for which a panel is not worth copying."""
@@ -138,9 +142,12 @@ def _schedule(func: PrimFunc, target: Target, most: int | None) -> PrimFunc:
     product = sch.get_block(parts.product)
     block = found_block(sch, product)
     width = constant(block.iter_vars[parts.col].dom.extent) or 0
-    if parts.copied is not None and most is not None:
-        return _sweep(sch, parts, width, lanes, most)
     depth = constant(block.iter_vars[-1].dom.extent)
+    if parts.copied is not None and most is not None:
+        divides = depth is not None and depth % (SHARES * AT_ONCE) == 0 and width % lanes == 0
+        if most == 1 and divides and parts.row == 0 and not _is_small(parts, depth, width):
+            return _share_depth(sch, parts, lanes)
+        return _sweep(sch, parts, width, lanes, most)
     single = most == 1
     in_place = not single and _is_small(parts, depth, width)
     keeps_panel = not single and not in_place and bool(parts.decode or parts.copied)
@@ -226,7 +233,7 @@ def _sweep(sch: Schedule, parts: _Parts, width: int, lanes: int, rows: int) -> P
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, columns])
     vector, lane = sch.split(col, factors=[None, lanes])
-    k, step = sch.split(k, factors=[None, 8 if rows == 1 else 4])
+    k, step = sch.split(k, factors=[None, AT_ONCE if rows == 1 else AT_ONCE // 2])
     sch.reorder(*outer, panel, tile, k, vector, row, step, lane)
     sch.reverse_compute_at(store, tile, preserve_unit_loops=True)
     init = sch.decompose_reduction(product, k)
@@ -236,6 +243,32 @@ def _sweep(sch: Schedule, parts: _Parts, width: int, lanes: int, rows: int) -> P
     for one in (init, store):
         split_vector(sch, sch.get_loops(one)[-1], lanes, unroll=False)
     sch.parallel(sch.fuse(*outer, panel) if outer else panel)
+    return compact_buffers(sch.func)
+
+
+def _share_depth(sch: Schedule, parts: _Parts, lanes: int) -> PrimFunc:
+    """A single row: threads share the rows of the matrix, each of which lies in one piece, not the
+    columns, which fall into a part of the sets of the caches. The sums of the shares are added up
+    in the same order however many threads there are."""
+    product = sch.get_block(parts.product)
+    store = separate_store(sch, parts.product)
+    share, _ = sch.split(sch.get_loops(product)[-1], factors=[SHARES, None])
+    partial = sch.rfactor(share, 0)
+    row, col, share, k = sch.get_loops(partial)
+    vector, lane = sch.split(col, factors=[None, lanes])
+    k, step = sch.split(k, factors=[None, AT_ONCE])
+    sch.reorder(share, row, k, vector, step, lane)
+    init = sch.decompose_reduction(partial, k)
+    sch.unroll(step)
+    sch.parallel(share)
+    row, col, share = sch.get_loops(product)
+    vector, last = sch.split(col, factors=[None, lanes])
+    sch.reorder(row, vector, share, last)
+    sch.reverse_compute_at(store, vector, preserve_unit_loops=True)
+    total = sch.decompose_reduction(product, share)
+    sch.unroll(share)
+    for one in (init, partial, total, product, store):
+        sch.vectorize(sch.get_loops(one)[-1])
     return compact_buffers(sch.func)
 
 

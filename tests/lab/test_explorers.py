@@ -1,0 +1,151 @@
+"""What holds for the graph, shapes, fusion and memory views alike: hostile names, huge programs,
+people who use keys and readers, narrow columns, speed."""
+
+from __future__ import annotations
+
+import pytest
+
+import relaxlab as rl
+from relaxlab.ir import expr, graph, types
+from relaxlab.ir.module import Module
+from relaxlab.lab import assets
+from relaxlab.lab.fusion import fusion
+from relaxlab.lab.graph import graph_view
+from relaxlab.lab.memory import memory
+from relaxlab.lab.payload import pack
+from relaxlab.lab.shapes import shapes
+from relaxlab.ops.define import builder
+from relaxlab.passes.normalize import normalize
+from tests.lab.programs import CALLS, CHAIN, NETWORK, WRONG
+
+HOSTILE = '</script><script>window.bad = 1</script><img src=x onerror="window.bad = 1">\'"&amp;'
+
+RENDER = """
+async ([code, kind, state]) => {
+  const {views} = await import(URL.createObjectURL(new Blob([code], {type: "text/javascript"})));
+  const [values, calls] = [new Map([["state", state]]), []];
+  const model = {
+    get: (key) => values.get(key),
+    set(key, value) {
+      values.set(key, value);
+      calls.forEach(([k, f]) => k === `change:${key}` && f());
+    },
+    on: (key, f) => calls.push([key, f]),
+    off: (key, f) => calls.splice(calls.findIndex((c) => c[0] === key && c[1] === f), 1),
+    save_changes() {},
+  };
+  const el = document.createElement("div");
+  el.id = "again";
+  document.body.append(el);
+  let cleanup = views[kind].render({model, el});
+  window.again = () => {
+    cleanup();
+    if (calls.length) throw new Error(`${calls.length} listeners are left`);
+    cleanup = views[kind].render({model, el});
+  };
+}
+"""
+"""Renders a view into a new element; `window.again()` ends that and renders anew."""
+
+BUILDERS = {
+    "graph": lambda mod: graph_view(normalize(mod)), "shapes": shapes, "fusion": fusion,
+    "memory": memory,
+}  # fmt: skip
+
+
+def chain(count: int, name: str = "v", symbol: str = "n") -> Module:
+    """`count` values, each made from the one before by one of four operators in no order."""
+    n = expr.Var(symbol)
+    x = graph.Var(name, types.TensorType((n, expr.const(8)), "float32"))
+    ops = ("exp", "nn.softmax", "negative", "nn.relu")
+    bindings: list[graph.Binding] = []
+    last = x
+    for i in range(count):
+        var = graph.Var(f"{name}{i}")
+        call = builder(ops[(i * i * 7 + i // 3) % 4])(last)
+        bindings.append(graph.VarBinding(call, var))
+        last = var
+    body = graph.SeqExpr((graph.BindingBlock(tuple(bindings)),), last)
+    return Module.of({"main": graph.Function((x,), body)})
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_hostile_names_are_text(kind, open_view):
+    view = BUILDERS[kind](chain(6, HOSTILE, HOSTILE))
+    page = open_view(view)
+    page.wait_for_timeout(100)
+    assert page.evaluate("window.bad") is None
+    assert "window.bad = 1" in page.inner_text(".root")
+    assert page.locator("img").count() == 0
+    assert "<script>window" not in view.html()
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_hostile_text_of_a_program_is_text(kind, open_view):
+    program = CALLS.replace('"outside"', '"<script>window.bad = 1</script>"')
+    page = open_view(BUILDERS[kind](rl.parse(program)))
+    assert page.evaluate("window.bad") is None
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_nothing_keeps_people_out(kind, scheme, open_view, audit):
+    page = open_view(BUILDERS[kind](rl.parse(CHAIN if kind == "memory" else NETWORK)), scheme)
+    for summary in page.locator("summary").all():
+        summary.click()
+    if kind == "fusion":
+        page.get_by_role("button", name="Last step").click()
+    assert audit(page) == []
+
+
+@pytest.mark.parametrize("kind", ["shapes", "fusion", "memory"])
+def test_failures_keep_nobody_out(kind, open_view, audit):
+    assert audit(open_view(BUILDERS[kind](WRONG))) == []
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_a_huge_program_stays_small_and_quick(kind, open_view):
+    """Over a thousand values, of which nothing repeats: at most 500 nodes, a page that opens."""
+    view = BUILDERS[kind](chain(1200))
+    assert len(pack(view.state)) < 500_000 and len(view.html()) < 700_000
+    page = open_view(view)
+    assert page.locator("g.node, g.group").count() <= 500 + 1
+    assert "main" in view.text or kind == "memory"
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_a_narrow_column_is_enough(kind, open_view):
+    """Nothing is wider than a notebook's column; what is large scrolls inside."""
+    page = open_view(BUILDERS[kind](rl.parse(CHAIN)), width=700)
+    root = page.locator(".root")
+    assert root.evaluate("e => e.scrollWidth - e.clientWidth") <= 1
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 1
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_the_page_is_made_again_where_it_was(kind, open_view):
+    """View state lives in the model: a second rendering shows the same."""
+    view = BUILDERS[kind](rl.parse(CHAIN))
+    page = open_view(view)
+    page.evaluate(RENDER, [assets.link(kind), kind, view.state])
+    first = page.locator("#again .root")
+    first.get_by_label("value of n").fill("48")
+    page.keyboard.press("Tab")
+    text = first.inner_text()
+    page.evaluate("window.again()")
+    second = page.locator("#again .root")
+    assert second.count() == 1 and second.inner_text() == text
+    assert second.get_by_label("value of n").input_value() == "48"
+
+
+def test_live_versions_make_the_view_again():
+    view = fusion(rl.parse(NETWORK))
+    (control,) = view.controls
+    assert (control.name, control.value) == ("max_group", 64)
+    steps = view.again(max_group=2).state["functions"][0]["steps"]
+    assert any(s["reason"] == "the kernel would do more than 2 calls" for s in steps)
+    assert memory(rl.parse(CHAIN)).again(target="cuda").state["functions"]
+    fixed = shapes(WRONG).again(program=CALLS)
+    assert fixed.state["failure"] is None
+    broken = shapes(fixed.controls[0].value.replace("axis=1", "axis=9", 1)).state["failure"]
+    assert broken["diagnostics"][0]["code"] == "E0203"
