@@ -49,6 +49,15 @@ def failure_of(error: Exception, failing: str | None = None) -> dict[str, Any]:
     }
 
 
+def failure_lines(failure: dict[str, Any] | None) -> list[str]:
+    """What `failure_of` gave, for where no script runs."""
+    if failure is None:
+        return []
+    what = f"the pass {failure['pass']} failed" if failure["pass"] else "it cannot be read"
+    found = [f"error[{d['code']}]: {d['message']}" for d in failure["diagnostics"]]
+    return [what, *found, *([failure["message"]] if failure["message"] else []), ""]
+
+
 def clipped(lines: list[str]) -> str:
     """The first lines of a text that may be long, for where no script runs."""
     more = len(lines) - TEXT_LINES

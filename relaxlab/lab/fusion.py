@@ -8,7 +8,7 @@ from relaxlab.ir import graph, loops
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
-from relaxlab.lab.attempts import Program, attempted, clipped, record_of, through
+from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines, record_of, through
 from relaxlab.lab.graph import Dataflow, dataflow, flow_state
 from relaxlab.lab.modules import function_lines
 from relaxlab.lab.payload import Interner
@@ -191,10 +191,7 @@ def _step(r: Rewrite, flow: Dataflow) -> dict[str, Any]:
 
 
 def _text(states: list[dict[str, Any]], failure: dict[str, Any] | None) -> str:
-    lines: list[str] = []
-    if failure is not None:
-        found = [f"error[{d['code']}]: {d['message']}" for d in failure["diagnostics"]]
-        lines += [f"{failure['pass'] or 'parsing'} failed", *found, failure["message"], ""]
+    lines = failure_lines(failure)
     for s in states:
         made = sum(step["applied"] for step in s["steps"])
         lines.append(f"{s['name']}: {len(s['steps'])} decisions, {made} made")

@@ -13,12 +13,14 @@ from relaxlab.analysis.costs import bytes_of, call_cost
 from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import graph, loops, types
 from relaxlab.ir.module import Module
-from relaxlab.lab.attempts import clipped
+from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines
 from relaxlab.lab.layout import Layout, layout
 from relaxlab.lab.symbols import encode, symbols_of
 from relaxlab.lab.view import View
+from relaxlab.passes.base import Pipeline
 from relaxlab.passes.bindings import all_bindings, tir_call, vars_in
 from relaxlab.passes.kernel_calls import written_buffers
+from relaxlab.passes.normalize import normalize
 from relaxlab.script.printer import print_module
 
 CAP = 500
@@ -61,11 +63,14 @@ class Dataflow:
     number: dict[graph.Var, int] = field(default_factory=dict[graph.Var, int])
 
 
-def graph_view(mod: Module, name: str | None = None) -> View:
-    """The graphs of the functions of a module that others may call, or of the named one.
+def graph_view(program: Program, name: str | None = None) -> View:
+    """The graphs of the functions of a program that others may call, or of the named one.
 
-    Raises KeyError for a name that is no graph function of the module.
+    program: a module (types are deduced where it has none), the text of a script, or a trace, whose
+    result is taken. Raises KeyError for a name that is no graph function, TypeError for what is no
+    program. A program that is wrong gives a view of that.
     """
+    mod, failure = _module_of(program)
     known = mod.graph_functions()
     if name is not None and name not in known:
         raise KeyError(f"no graph function {name!r}; the module has: {', '.join(known) or 'none'}")
@@ -73,13 +78,26 @@ def graph_view(mod: Module, name: str | None = None) -> View:
     names = [name] if name is not None else public
     notes: list[str] = []
     functions = [function_state(mod, n, known[n], notes) for n in names]
-    if not names:
+    if not names and failure is None:
         notes.append("The module has no graph functions.")
     sizes = [len(f["nodes"]) for f in functions]
     start = names.index("main") if "main" in names else int(np.argmax([*sizes, 0]))
-    state = {"functions": functions, "start": start, "notes": notes}
-    text = clipped([line for n in names for line in graph_text(n, dataflow(mod, known[n]))])
+    state = {"functions": functions, "start": start, "failure": failure, "notes": notes}
+    text = clipped(
+        failure_lines(failure)
+        + [line for n in names for line in graph_text(n, dataflow(mod, known[n]))]
+    )
     return View("graph", "Dataflow", state, text or "no graph functions")
+
+
+def _module_of(program: Program) -> tuple[Module, dict[str, Any] | None]:
+    """The module, with types where they can be deduced, and what is wrong with it."""
+    if isinstance(program, Module) and all(
+        b.var.ty is not None for f in program.graph_functions().values() for b in all_bindings(f)
+    ):
+        return program, None
+    trace, failure = attempted(program, Pipeline((normalize,)))
+    return (Module.of({}) if trace is None else trace.result), failure
 
 
 def graph_text(name: str, flow: Dataflow) -> list[str]:

@@ -11,7 +11,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target, parse_target
-from relaxlab.lab.attempts import Program, attempted, clipped, record_of, through
+from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines, record_of, through
 from relaxlab.lab.graph import describe
 from relaxlab.lab.symbols import encode, spelled, symbols_of
 from relaxlab.lab.view import Control, View
@@ -61,7 +61,7 @@ def memory(program: Program, name: str | None = None, target: str | Target = "cp
     def again(target: str) -> View:
         return memory(program.module if isinstance(program, Trace) else program, name, target)
 
-    return View("memory", "Memory", state, _text(states), (control,), again)
+    return View("memory", "Memory", state, _text(states, failure), (control,), again)
 
 
 def _function(name: str, fn: graph.Function, mod: Module, use_bounds: bool) -> dict[str, Any]:
@@ -187,8 +187,8 @@ def symbols_bounded(ty: types.Type | None, bounds: Mapping[str, int]) -> bool:
     return all(s.name in bounds for s in symbols_in(ty))
 
 
-def _text(states: list[dict[str, Any]]) -> str:
-    lines: list[str] = []
+def _text(states: list[dict[str, Any]], failure: dict[str, Any] | None) -> str:
+    lines = failure_lines(failure)
     for s in states:
         plan = s["plans"][s["start"]]
         lines.append(f"{s['name']}: {len(s['tensors'])} temporaries, {len(s['steps'])} steps")

@@ -11,7 +11,7 @@ from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.ir.types import TensorType
-from relaxlab.lab.attempts import Program, clipped, failure_of
+from relaxlab.lab.attempts import Program, clipped, failure_lines, failure_of
 from relaxlab.lab.symbols import encode, symbols_of
 from relaxlab.lab.view import Control, View
 from relaxlab.passes.base import PassFailed
@@ -198,10 +198,7 @@ def _script(b: graph.Binding) -> str:
 
 
 def _text(functions: list[dict[str, Any]], failure: dict[str, Any] | None) -> str:
-    lines: list[str] = []
-    if failure is not None:
-        lines += [f"error[{d['code']}]: {d['message']}" for d in failure["diagnostics"]]
-        lines += [failure["message"]]
+    lines = failure_lines(failure)
     for function in functions:
         lines.append(f"{function['name']}:")
         for b in function["bindings"]:

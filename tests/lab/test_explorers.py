@@ -15,7 +15,6 @@ from relaxlab.lab.memory import memory
 from relaxlab.lab.payload import pack
 from relaxlab.lab.shapes import shapes
 from relaxlab.ops.define import builder
-from relaxlab.passes.normalize import normalize
 from tests.lab.programs import CALLS, CHAIN, NETWORK, WRONG
 
 HOSTILE = '</script><script>window.bad = 1</script><img src=x onerror="window.bad = 1">\'"&amp;'
@@ -48,8 +47,7 @@ async ([code, kind, state]) => {
 """Renders a view into a new element; `window.again()` ends that and renders anew."""
 
 BUILDERS = {
-    "graph": lambda mod: graph_view(normalize(mod)), "shapes": shapes, "fusion": fusion,
-    "memory": memory,
+    "graph": graph_view, "shapes": shapes, "fusion": fusion, "memory": memory,
 }  # fmt: skip
 
 
@@ -98,7 +96,7 @@ def test_nothing_keeps_people_out(kind, scheme, open_view, audit):
     assert audit(page) == []
 
 
-@pytest.mark.parametrize("kind", ["shapes", "fusion", "memory"])
+@pytest.mark.parametrize("kind", BUILDERS)
 def test_failures_keep_nobody_out(kind, open_view, audit):
     assert audit(open_view(BUILDERS[kind](WRONG))) == []
 

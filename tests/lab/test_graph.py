@@ -9,7 +9,7 @@ import relaxlab as rl
 from relaxlab.lab.graph import CAP, _repeats, dataflow, graph_view, groups_of
 from relaxlab.lab.payload import pack
 from relaxlab.passes.normalize import normalize
-from tests.lab.programs import CALLS, CHAIN, decoder
+from tests.lab.programs import CALLS, CHAIN, WRONG, decoder
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +100,16 @@ def test_a_name_that_is_not_there(calls):
 def test_a_module_without_graph_functions(calls):
     view = graph_view(calls.without("half", "main"))
     assert view.state["functions"] == [] and "no graph functions" in view.state["notes"][0]
+
+
+def test_programs_that_are_wrong_are_drawn():
+    view = graph_view(WRONG)
+    assert [d["code"] for d in view.state["failure"]["diagnostics"]] == ["E0203"]
+    nodes = view.state["functions"][view.state["start"]]["nodes"]
+    assert {"a", "b", "c", "d"} <= {n["name"] for n in nodes}
+    assert "error[E0203]" in view.text
+    broken = graph_view("def (")
+    assert broken.state["functions"] == [] and broken.state["failure"]["pass"] is None
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

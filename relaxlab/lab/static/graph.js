@@ -3,6 +3,7 @@
 import {
   evaluate, field, formatBytes, formatCount, formatExpr, h, mount, notes, svg, symbolSliders, table,
 } from "./core.js";
+import { failurePanel } from "./failure.js";
 
 const MOST = 500;
 const ROW = 18; // half the height of a node
@@ -337,7 +338,7 @@ export default {
     const select = h("select", { "aria-label": "function", onchange: () => which.set(Number(select.value)) },
       state.functions.map((f, i) => h("option", { value: i }, f.name)));
     select.value = which.get();
-    root.append(...notes(state));
+    root.append(...[failurePanel(state.failure), ...notes(state)].filter(Boolean));
     if (state.functions.length > 1) root.append(h("label", {}, "Function ", select));
     root.append(place);
     show();
