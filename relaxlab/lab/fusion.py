@@ -49,14 +49,14 @@ def fusion(program: Program, name: str | None = None, *, max_group: int | None =
     if grouped is not None:
         after = merged.after if merged is not None else None
         states = [
-            _function(n, fn, grouped, after, interner, notes)
+            _function(n, fn, grouped, after, interner)
             for n, fn in _chosen(grouped.before, name).items()
         ]
     elif trace is not None and failure is None:
         notes.append("The trace has no fuse_ops: there are no decisions to show.")
     elif trace is not None:
         last = trace.passes[-1].before if trace.passes else trace.module
-        states = [_undecided(n, fn, last, notes) for n, fn in _chosen(last, name).items()]
+        states = [_undecided(n, fn, last) for n, fn in _chosen(last, name).items()]
     state = {
         "functions": states, "lines": interner.lines, "kinds": KINDS, "failure": failure,
         "notes": notes,
@@ -90,7 +90,6 @@ def _function(
     record: PassRecord,
     merged: Module | None,
     interner: Interner,
-    notes: list[str],
 ) -> dict[str, Any]:
     """One function: its graph, the decisions in order, and what became of each group."""
     own = set(fn.params) | {b.var for b in all_bindings(fn)}
@@ -122,13 +121,13 @@ def _function(
             "merged": interner.ids(function_lines(callee or "", loop_function))
             if isinstance(loop_function, loops.PrimFunc) else [],
         })  # fmt: skip
-    state = flow_state(record.before, flow, notes, kinds=_kinds(record.before, flow))
+    state = flow_state(record.before, flow, _kinds(record.before, flow))
     return {"name": name, **state, "steps": steps, "made": groups, "parts": parts}
 
 
-def _undecided(name: str, fn: graph.Function, mod: Module, notes: list[str]) -> dict[str, Any]:
+def _undecided(name: str, fn: graph.Function, mod: Module) -> dict[str, Any]:
     """The graph of a function of a program that failed before anything could be fused."""
-    state = flow_state(mod, dataflow(mod, fn), notes)
+    state = flow_state(mod, dataflow(mod, fn))
     return {"name": name, **state, "steps": [], "made": [], "parts": {}}
 
 

@@ -77,7 +77,7 @@ def graph_view(program: Program, name: str | None = None) -> View:
     public = [n for n, f in known.items() if not f.private] or list(known)
     names = [name] if name is not None else public
     notes: list[str] = []
-    functions = [function_state(mod, n, known[n], notes) for n in names]
+    functions = [function_state(mod, n, known[n]) for n in names]
     if not names and failure is None:
         notes.append("The module has no graph functions.")
     sizes = [len(f["nodes"]) for f in functions]
@@ -113,24 +113,19 @@ def graph_text(name: str, flow: Dataflow) -> list[str]:
     return lines
 
 
-def function_state(
-    mod: Module, name: str, fn: graph.Function, notes: list[str], use_dot: bool = True
-) -> dict[str, Any]:
-    """The graph of one function as data; `notes` gets what is left out."""
-    flow = dataflow(mod, fn)
-    if any(isinstance(b.value, graph.If) for b in all_bindings(fn)):
-        notes.append(f"{name}: branches of a conditional are drawn as one node.")
-    return {"name": name, **flow_state(mod, flow, notes, use_dot)}
+def function_state(mod: Module, name: str, fn: graph.Function) -> dict[str, Any]:
+    """The graph of one function as data."""
+    return {"name": name, **flow_state(mod, dataflow(mod, fn))}
 
 
 def flow_state(
-    mod: Module,
-    flow: Dataflow,
-    notes: list[str],
-    use_dot: bool = True,
-    kinds: Mapping[int, str] | None = None,
+    mod: Module, flow: Dataflow, kinds: Mapping[int, str] | None = None
 ) -> dict[str, Any]:
-    """Nodes, edges, groups and layouts as data. `kinds`: the pattern kinds, where known."""
+    """Nodes, edges, groups, layouts, and notes on what is not seen, as data. `kinds`: the pattern
+    kinds, where known."""
+    notes: list[str] = []
+    if any(isinstance(n.value, graph.If) for n in flow.nodes):
+        notes.append("Branches of a conditional are drawn as one node.")
     nodes: list[dict[str, Any]] = []
     sizes: list[tuple[float, float]] = []
     symbols: dict[str, None] = {}
@@ -154,12 +149,12 @@ def flow_state(
     groups = groups_of([(n.label, str(n.ty)) for n in flow.nodes])
     if groups:
         notes.append(
-            f"{len(flow.nodes)} values: {len(groups)} repeated blocks are collapsed; open one to "
-            "see what is inside."
+            f"{len(flow.nodes)} values: {len(groups)} blocks of neighbours are collapsed; open one "
+            "to see what is inside."
         )
     return {
         "nodes": nodes, "edges": [list(e) for e in flow.edges], "symbols": list(symbols),
-        **_layouts(flow, sizes, groups, use_dot),
+        "notes": notes, **_layouts(flow, sizes, groups),
     }  # fmt: skip
 
 
@@ -376,7 +371,7 @@ def _chunked(total: int, groups: list[Group]) -> list[Group]:
 
 
 def _layouts(
-    flow: Dataflow, sizes: list[tuple[float, float]], groups: list[Group], use_dot: bool
+    flow: Dataflow, sizes: list[tuple[float, float]], groups: list[Group]
 ) -> dict[str, Any]:
     """The layout of what is visible at first, and of the inside of each group.
 
@@ -387,7 +382,7 @@ def _layouts(
     outer = dict.fromkeys((owner.get(a, a), owner.get(b, b)) for a, b in flow.edges)
     top_edges = [(place[a], place[b]) for a, b in outer if a != b]
     top_sizes = [sizes[i] if i < len(sizes) else (170.0, 36.0) for i in items]
-    top = layout(top_sizes, top_edges, use_dot=use_dot and len(items) <= CAP)
+    top = layout(top_sizes, top_edges)
     inner: dict[object, int] = {}
     layouts: list[dict[str, Any]] = []
     states: list[dict[str, Any]] = []
@@ -401,7 +396,7 @@ def _layouts(
         key = (tuple(mine), tuple(edges))
         if key not in inner:
             inner[key] = len(layouts)
-            layouts.append(_layout_state(layout(mine, edges, use_dot=use_dot), edges))
+            layouts.append(_layout_state(layout(mine, edges), edges))
         states.append({
             "title": g.title, "start": g.members.start, "end": g.members.stop,
             "layout": inner[key],

@@ -81,7 +81,7 @@ def test_a_large_model_is_small_data():
     (function,) = view.state["functions"]
     assert len(function["groups"]) == 30 and len(function["layouts"]) == 1
     assert len(function["items"]) <= CAP
-    assert any("repeated blocks" in n for n in view.state["notes"])
+    assert any("30 blocks of neighbours are collapsed" in n for n in function["notes"])
     assert len(pack(view.state)) < 60_000 and len(view.html()) < 250_000
     told = [t for n in function["nodes"] for t in n["folded"]]
     assert any("weight" in t for t in told) and any(t.startswith("cache_3_1") for t in told)

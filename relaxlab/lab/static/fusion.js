@@ -84,6 +84,10 @@ function functionView(graph, state, model) {
   };
   const showDecision = () => {
     const s = current();
+    if (graph.steps.length === 0) {
+      decision.replaceChildren(h("p", {}, "There are no decisions here."));
+      return;
+    }
     if (!s) {
       decision.replaceChildren(h("p", {}, "Before the first decision: every call is a kernel of its own. Step on with ▶ or the arrow keys."), saved);
       return;
@@ -146,11 +150,16 @@ function functionView(graph, state, model) {
   show();
   const used = [...new Set(graph.nodes.map((n) => n.kind).filter(Boolean))];
   const legend = h("ul", { class: "legend" }, used.map((k) => h("li", {}, h("span", { class: "swatch" }, SHORT[k] ?? k), `${k.replaceAll("_", " ")}: ${state.kinds[k] ?? ""}`)));
-  const list = h("ol", { class: "list decisions", start: 1 }, graph.steps.slice(0, 400).map((s, i) => h("li", {},
-    h("button", { type: "button", class: "link", onclick: () => at.set(i + 1) }, `${s.applied ? "+" : "−"} ${s.subject}`), h("span", { class: "muted" }, s.reason))));
-  const element = h("div", {}, graph.symbols.length > 0 && sliders, legend, bar,
+  const list = h("ol", { class: "list decisions" });
+  const all = h("details", { ontoggle() {
+    if (all.open && !list.children.length) {
+      list.append(...graph.steps.map((s, i) => h("li", {},
+        h("button", { type: "button", class: "link", onclick: () => at.set(i + 1) }, `${s.applied ? "+" : "−"} ${s.subject}`), h("span", { class: "muted" }, s.reason))));
+    }
+  } }, h("summary", {}, `All ${plural(graph.steps.length, "decision")}`), h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "all decisions" }, list));
+  const element = h("div", {}, notes(graph), graph.symbols.length > 0 && sliders, legend, bar,
     h("div", { class: "wide-left" }, pane.element, h("div", { class: "stack" }, decision, facts)), kernels,
-    h("details", {}, h("summary", {}, `All ${graph.steps.length} decisions`), h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "all decisions" }, list)));
+    all);
   return { element, stop: () => { stops.forEach((s) => s()); panes.forEach((p) => p.stop()); } };
 }
 

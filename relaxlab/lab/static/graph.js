@@ -310,7 +310,7 @@ function functionView(graph, model, key) {
   const legend = h("ul", { class: "legend" }, used.map((o) => h("li", {}, h("span", { class: "swatch", style: `background:${ORIGINS[o][1]}` }, ORIGINS[o][0]), ORIGINS[o][2])));
   const words = h("details", { ontoggle() { if (words.open && words.children.length === 1) words.append(asTable(graph, pane)); } },
     h("summary", {}, `As a table: ${graph.nodes.length} values`));
-  const element = h("div", {}, graph.symbols.length > 0 && sliders, legend,
+  const element = h("div", {}, notes(graph), graph.symbols.length > 0 && sliders, legend,
     h("div", { class: "wide-left" }, pane.element, facts), words);
   return { element, stop: () => stops.forEach((s) => s()) };
 }

@@ -22,6 +22,7 @@ test("expressions are written with as few brackets as they need", () => {
   assert.equal(formatExpr(["+", ["*", "n", 4], 1]), "n·4 + 1");
   assert.equal(formatExpr(["-", "a", ["-", "b", "c"]]), "a - (b - c)");
   assert.equal(formatExpr(["//", ["//", "a", 2], 3]), "a // 2 // 3");
+  assert.equal(formatExpr(["*", ["//", ["*", "n", 32], 64], 2]), "(n·32 // 64)·2");
   assert.equal(formatExpr(["max", "n", ["text", "f(m)"]]), "max(n, f(m))");
 });
 
