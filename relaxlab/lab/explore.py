@@ -21,7 +21,6 @@ from relaxlab.lab.view import Page, View
 from relaxlab.passes.base import Pipeline
 from relaxlab.runtime.executable import Executable
 from relaxlab.schedule.schedule import Schedule
-from relaxlab.script import parse
 from relaxlab.tracing import Trace
 
 
@@ -72,11 +71,11 @@ class Explore:
 
         return compare(program, a, b, target, labels)
 
-    def graph(self, mod: Module, name: str | None = None) -> View:
+    def graph(self, program: Program, name: str | None = None) -> View:
         """The graph functions as drawings: `relaxlab.lab.graph`."""
         from relaxlab.lab.graph import graph_view
 
-        return graph_view(mod, name)
+        return graph_view(program, name)
 
     def shapes(self, program: Program) -> View:
         """Type deduction, binding by binding: `relaxlab.lab.shapes`."""
@@ -124,16 +123,12 @@ explore = Explore()
 
 PAGE: dict[str, Callable[[Any, str | Target], View]] = {
     "pipeline": explore.pipeline,
-    "graph": lambda program, _: explore.graph(_module(program)),
+    "graph": lambda program, _: explore.graph(program),
     "shapes": lambda program, _: explore.shapes(program),
     "fusion": lambda program, _: explore.fusion(program),
     "memory": lambda program, target: explore.memory(program, target=target),
 }
 """The views of a page, by name, for any program."""
-
-
-def _module(program: Module | str) -> Module:
-    return parse(program) if isinstance(program, str) else program
 
 
 def _attempt(name: str, program: Module | str, target: str | Target) -> View:
