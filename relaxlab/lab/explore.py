@@ -97,6 +97,17 @@ class Explore:
 
         return memory(program, name, target)
 
+    def code(
+        self,
+        program: Program | PrimFunc | Schedule,
+        target: str | Target = "cpu",
+        name: str | None = None,
+    ) -> View:
+        """Kernels from script to machine code, lines linked: `relaxlab.lab.code`."""
+        from relaxlab.lab.code import code
+
+        return code(program, target, name)
+
     def run(
         self,
         subject: Module | Executable,
@@ -127,6 +138,7 @@ PAGE: dict[str, Callable[[Any, str | Target], View]] = {
     "shapes": lambda program, _: explore.shapes(program),
     "fusion": lambda program, _: explore.fusion(program),
     "memory": lambda program, target: explore.memory(program, target=target),
+    "code": explore.code,
 }
 """The views of a page, by name, for any program."""
 

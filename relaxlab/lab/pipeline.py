@@ -54,26 +54,26 @@ def pipeline(
         "lines": table.interner.lines,
         "notes": notes,
     }
-    controls, again = _live(program, chosen, pipeline)
+    controls = live_controls(program, chosen)
+    again = _again(program, pipeline) if controls else None
     return View("pipeline", "Pipeline", state, _text(trace, error), controls, again)
 
 
-def _live(
-    program: object, target: Target, passes: Pipeline | None
-) -> tuple[tuple[Control, ...], Callable[..., View] | None]:
+def _again(given: Any, passes: Pipeline | None) -> Callable[..., View]:
+    return lambda target, program=given: pipeline(program, target, passes)
+
+
+def live_controls(program: object, target: Target) -> tuple[Control, ...]:
     """What a live view offers: to edit a program that is not too long, and to choose the target."""
-    if isinstance(program, Module):
-        lines = [line for name, f in program.items() for line in function_lines(name, f)]
-        program = print_module(program) if len(lines) <= PROGRAM_LINES else program
     if not isinstance(program, Module | str):
-        return (), None
-    kinds = Control("target", "choice", target.kind, ("cpu", "cuda"))
-    edited = (Control("program", "program", program),) if isinstance(program, str) else ()
-
-    def again(target: str, program: str | Module = program) -> View:
-        return pipeline(program, target, passes)
-
-    return (*edited, kinds), again
+        return ()
+    controls = [Control("target", "choice", target.kind, ("cpu", "cuda"))]
+    if isinstance(program, Module):
+        lines = sum(len(function_lines(name, f)) for name, f in program.items())
+        program = print_module(program) if lines <= PROGRAM_LINES else None
+    if isinstance(program, str):
+        controls.insert(0, Control("program", "program", program))
+    return tuple(controls)
 
 
 def traced(

@@ -334,7 +334,8 @@ def _inner_bindings(
             for a in call.args
         )
         inner[m.var] = var
-        body.append(graph.VarBinding(call.with_args(args).build(), var))
+        value = replace(call.with_args(args).build(), span=m.value.span)
+        body.append(graph.VarBinding(value, var, span=m.span))
     return body, var
 
 

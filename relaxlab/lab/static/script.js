@@ -175,6 +175,7 @@ export function scriptPane({ rows, height = "32em", label = "script", facts = {}
   let functions = [];
   let known = new Map();
   let lit = null; // {name, scope: function or null}
+  let linked = new Set();
 
   const scopeAt = (i) => functions.find((f) => i >= f.start && i < f.end) ?? null;
   const definitionsOf = (f) => {
@@ -191,7 +192,7 @@ export function scriptPane({ rows, height = "32em", label = "script", facts = {}
     const text = h("span", {}, tokens(r.text).map((t) => (t.kind === "plain" ? t.text : h("span", {
       class: `t-${t.kind}${t.name && matches(t.name, i) ? " lit" : ""}`, "data-n": t.name,
     }, t.text))));
-    return h("div", { class: `ln ${r.cls ?? ""}`, "data-i": i, title: r.title },
+    return h("div", { class: `ln ${r.cls ?? ""}${linked.has(i) ? " linked" : ""}`, "data-i": i, title: r.title },
       h("span", { class: "no", "aria-hidden": "true" }, String(r.no ?? "")),
       h("span", { class: "mark" }, r.mark ?? ""), text);
   };
@@ -222,6 +223,11 @@ export function scriptPane({ rows, height = "32em", label = "script", facts = {}
     const chunk = pane.children[Math.floor(i / CHUNK)];
     if (chunk && !chunk.dataset.full) fill(chunk);
     return chunk?.children[i % CHUNK] ?? null;
+  };
+  /** Marks these rows, and no others, as linked. */
+  const link = (rows) => {
+    linked = new Set(rows);
+    for (const line of pane.querySelectorAll(".ln")) line.classList.toggle("linked", linked.has(Number(line.dataset.i)));
   };
   const scrollTo = (i, flash = true) => {
     const target = rowAt(i);
@@ -272,7 +278,7 @@ export function scriptPane({ rows, height = "32em", label = "script", facts = {}
   pane.addEventListener("mouseleave", () => { tip.hidden = true; });
   pane.addEventListener("scroll", () => { tip.hidden = true; });
   setRows(rows);
-  return { element, pane, setRows, rowAt, scrollTo, light, functions: () => functions, stop: () => near.disconnect() };
+  return { element, pane, setRows, rowAt, link, scrollTo, light, functions: () => functions, stop: () => near.disconnect() };
 }
 
 /** Rows numbered from one. */

@@ -1,0 +1,167 @@
+// The code explorer: one kernel in several languages; a line lights those it came from and became.
+
+import { field, h, keyStep, mount, notes } from "./core.js";
+import { failurePanel } from "./failure.js";
+import { fromDifferences } from "./passes.js";
+import { scriptPane } from "./script.js";
+
+const STYLE = `
+.codes { display: grid; gap: 8px; grid-template-columns: repeat(2, minmax(0, 1fr)); }
+@container (min-width: 1700px) { .codes { grid-template-columns: repeat(4, minmax(0, 1fr)); } }
+@container (max-width: 560px) { .codes { grid-template-columns: minmax(0, 1fr); } }
+.codes h4 { display: flex; gap: 6px; align-items: baseline; justify-content: space-between; margin: 2px 0; }
+.codes .script .ln.linked > .no { color: var(--fg); font-weight: 700; box-shadow: inset 3px 0 0 var(--accent); }
+.codes .script .ln.here { outline: 1px solid var(--accent); outline-offset: -1px; }
+.codes .script .ln > .mark { color: var(--accent); }
+.codes .script .ln.hot > .mark { color: var(--warn); }
+.facts { display: flex; gap: 6px; flex-wrap: wrap; margin: 4px 0 6px; }
+.facts span { background: var(--panel); border: 1px solid var(--line); border-radius: 10px; padding: 0 8px; }
+.facts .bad { color: var(--warn); background: var(--warn-bg); }
+.picked { min-height: 1.5em; }
+`;
+
+/**
+ * How the lines of a kernel's panes belong together. A line's `loop` is the line of the loop function
+ * that it was made for, which the rows of the script lead to; PTX knows its line of CUDA C as well.
+ * @returns {(pane: string, row: number) => Record<string, number[]>} linked rows by pane
+ */
+export function linker(kernel, scriptRows) {
+  const panes = kernel.panes.map((p) => ({ ...p, loop: fromDifferences(p.loop), from: p.from && fromDifferences(p.from) }));
+  const origins = new Map(kernel.origins);
+  const byLoop = (wanted) => Object.fromEntries(panes.map((p) => [p.key,
+    p.loop.map((n, i) => (n > 0 && wanted.has(n) ? i : -1)).filter((i) => i >= 0)]));
+  return (key, row) => {
+    if (key === "script") {
+      const loops = new Set(kernel.origins.filter(([, rows]) => rows.includes(row)).map(([line]) => line));
+      return { ...byLoop(loops), script: [row] };
+    }
+    const pane = panes.find((p) => p.key === key);
+    const line = pane?.loop[row] ?? 0;
+    if (line === 0) return { [key]: [row] };
+    const found = { ...byLoop(new Set([line])), script: (origins.get(line) ?? []).filter((r) => r < scriptRows) };
+    const exact = panes.find((p) => p.from);
+    if (exact && key === exact.key && exact.from[row] > 0) found.cuda = [exact.from[row] - 1];
+    if (exact && key === "cuda") found[exact.key] = exact.from.map((n, i) => (n === row + 1 ? i : -1)).filter((i) => i >= 0);
+    return found;
+  };
+}
+
+/** What a reader hears and sees of a chosen line. */
+export function linkText(titles, found, key) {
+  const parts = Object.entries(found).filter(([other, rows]) => other !== key && rows.length > 0)
+    .map(([other, rows]) => `${rows.length} ${rows.length === 1 ? "line" : "lines"} of ${titles[other]}`);
+  return parts.length > 0 ? parts.join(", ") : "nothing is linked with this line";
+}
+
+const rowsOf = (pane, table) => {
+  const bits = pane.bits ? fromDifferences(pane.bits) : [];
+  const spills = new Set(pane.spills);
+  return fromDifferences(pane.lines).map((id, i) => ({
+    text: table[id], no: i + 1,
+    mark: spills.has(i) ? "⚠" : bits[i] > 0 ? "▮" : "",
+    cls: spills.has(i) ? "hot" : "",
+    title: spills.has(i) ? "to or from the stack, as registers are lacking" : bits[i] > 0 ? `${bits[i]} bits at once` : null,
+  }));
+};
+
+/** The panes of one kernel. */
+function kernelParts(state, kernel, shown, chosen) {
+  const script = state.script.map(([no, id]) => ({ text: state.table[id], no: no > 0 ? no : "", cls: no > 0 ? "" : "fold" }));
+  const all = [
+    ...(script.length > 0 ? [{ key: "script", title: "Script", rows: script }] : []),
+    ...kernel.panes.map((p) => ({ ...p, rows: rowsOf(p, state.table) })),
+  ];
+  const titles = Object.fromEntries(all.map((p) => [p.key, p.title]));
+  const linked = linker(kernel, script.length);
+  const said = h("p", { class: "muted picked", "aria-live": "polite" }, "Point at a line, or press j and k in a pane; a click or Enter brings its partners into view.");
+  const parts = all.map((p) => {
+    const pane = scriptPane({ rows: p.rows, height: "26em", label: p.title });
+    const marked = p.rows.map((r, i) => (r.mark ? i : -1)).filter((i) => i >= 0);
+    const spilled = p.rows.map((r, i) => (r.mark === "⚠" ? i : -1)).filter((i) => i >= 0);
+    const jump = (text, where) => where.length > 0 && h("button", { type: "button", class: "link", "aria-label": `${text} in ${p.title}`,
+      onclick: () => pick(p.key, where.find((i) => i > here(p.key)) ?? where[0], true) }, text);
+    const box = h("div", { hidden: !shown.get()[p.key] }, h("h4", {}, h("span", {}, p.title),
+      h("span", { class: "row" }, jump("next spill", spilled), marked.length > spilled.length && jump("next vector", marked.filter((i) => p.rows[i].mark === "▮")))), pane.element);
+    return { ...p, pane, box };
+  });
+  const here = (key) => (chosen.get()?.[0] === key ? chosen.get()[1] : -1);
+  const show = (key, row, bring) => {
+    const found = linked(key, row);
+    for (const part of parts) {
+      const rows = found[part.key] ?? [];
+      part.pane.link(rows);
+      if (bring && part.key !== key && rows.length > 0) part.pane.scrollTo(rows[0], false);
+    }
+    said.textContent = `${titles[key]}, line ${parts.find((p) => p.key === key).rows[row]?.no ?? ""}: ${linkText(titles, found, key)}`;
+  };
+  const pick = (key, row, bring) => {
+    chosen.set([key, row]);
+    const part = parts.find((p) => p.key === key);
+    for (const old of part.box.querySelectorAll(".here")) old.classList.remove("here");
+    part.pane.rowAt(row)?.classList.add("here");
+    if (bring) part.pane.scrollTo(row, false);
+    show(key, row, bring);
+  };
+  for (const part of parts) {
+    const rowOf = (event) => { const line = event.target.closest?.(".ln"); return line ? Number(line.dataset.i) : -1; };
+    part.pane.pane.addEventListener("mouseover", (event) => { if (rowOf(event) >= 0) show(part.key, rowOf(event), false); });
+    part.pane.pane.addEventListener("mouseleave", () => { if (chosen.get()) show(...chosen.get(), false); });
+    part.pane.pane.addEventListener("click", (event) => { if (rowOf(event) >= 0) { pick(part.key, rowOf(event), false); show(part.key, rowOf(event), true); } });
+    part.pane.pane.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key === "Enter" && here(part.key) >= 0) show(part.key, here(part.key), true);
+      else if (["j", "k"].includes(event.key)) pick(part.key, keyStep(event.key, here(part.key), part.rows.length), true);
+      else return;
+      event.preventDefault();
+      event.stopPropagation();
+    });
+  }
+  const toggles = parts.map((p) => {
+    const box = h("input", { type: "checkbox", checked: shown.get()[p.key], onchange: () => {
+      shown.set({ ...shown.get(), [p.key]: box.checked });
+      p.box.hidden = !box.checked;
+    } });
+    return h("label", {}, box, p.title);
+  });
+  return {
+    elements: [h("div", { class: "row", role: "group", "aria-label": "panes" }, toggles), said, h("div", { class: "codes" }, parts.map((p) => p.box))],
+    stop: () => { for (const p of parts) p.pane.stop(); },
+  };
+}
+
+export default {
+  render({ model, el }) {
+    const { root, cleanup } = mount(el);
+    const state = model.get("state");
+    root.append(h("style", {}, STYLE), ...notes(state), failurePanel(state.failure) ?? "");
+    if (state.kernels.length === 0) return cleanup;
+    const panes = state.kernels.flatMap((k) => k.panes);
+    const defaults = Object.fromEntries([["script", true], ...panes.map((p) => [p.key, !p.hidden])]);
+    const at = field(model, "kernel", Math.max(0, state.kernels.findIndex((k) => k.panes.length > 0)));
+    const shown = field(model, "shown", defaults);
+    const chosen = field(model, "line", null);
+    const select = h("select", { "aria-label": "kernel", onchange: () => at.set(Number(select.value)) },
+      state.kernels.map((k, i) => h("option", { value: i, selected: i === at.get() }, k.name)));
+    const body = h("div");
+    let parts = null;
+    const draw = () => {
+      const kernel = state.kernels[at.get()];
+      parts?.stop();
+      parts = kernel.error ? { elements: [h("div", { class: "error", role: "alert" }, kernel.error)], stop() {} }
+        : kernelParts(state, kernel, shown, chosen);
+      const bad = (fact) => /spill/.test(fact) && !/no spills/.test(fact);
+      body.replaceChildren(
+        h("div", { class: "facts" }, kernel.facts.map((f) => h("span", { class: bad(f) ? "bad" : "" }, f)),
+          kernel.via.map((v) => h("span", { title: "the passes that made these loops of the script" }, `by ${v}`))),
+        ...parts.elements);
+    };
+    draw();
+    root.append(h("div", { class: "row" }, h("label", {}, "kernel", select), h("span", { class: "muted" }, `${state.kernels.length} for ${state.target}`)), body);
+    const stop = at.on(() => { model.set("line", null); draw(); });
+    return () => {
+      stop();
+      parts.stop();
+      cleanup();
+    };
+  },
+};
