@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from relaxlab.analysis.arith import simplify
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr, Var, const
-from relaxlab.ir.node import Node, children, walk
+from relaxlab.ir.node import Node, children, rewrite, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes import host
 
@@ -41,6 +42,7 @@ def work_of(program: host.HostProgram, function: host.HostFunction) -> PrimExpr 
         total = total + substitute(
             work, dict(zip(host.kernel_symbols(kernel), call.scalars, strict=True))
         )
+    total = simplify(total)
     enough = isinstance(total, expr.IntImm) and total.value >= TEAM_WORTH
     return None if enough or any(map(_is_unknown, walk(total))) else total
 
@@ -49,7 +51,7 @@ def work_of(program: host.HostProgram, function: host.HostFunction) -> PrimExpr 
 def _kernel_work(func: loops.PrimFunc) -> PrimExpr | None:
     if any(isinstance(n, loops.While) for n in walk(func.body)):
         return None
-    return _statement(func.body, {})
+    return _statement(func.body, const(1), {})
 
 
 def _is_unknown(e: Node) -> bool:
@@ -66,42 +68,68 @@ def _is_unknown(e: Node) -> bool:
 Values = dict[Var, PrimExpr]
 
 
-def _statement(stmt: loops.Stmt, values: Values, lane: Var | None = None) -> PrimExpr:
-    """The work of a statement. `values`: of axes, and of loops' variables half-way, since extents
-    may depend on them; the vectorized loop's variable, `lane`, has none."""
+def _statement(
+    stmt: loops.Stmt, times: PrimExpr, values: Values, lane: Var | None = None
+) -> PrimExpr:
+    """The work of running a statement so many times. `values`: of axes, and of loops' variables
+    half-way, since extents may depend on them; the vectorized loop's variable, `lane`, has none."""
     match stmt:
         case loops.SeqStmt(stmts):
             total: PrimExpr = const(0)
             for part in stmts:
-                total = total + _statement(part, values, lane)
+                total = total + _statement(part, times, values, lane)
             return total
         case loops.For(var, _, extent, "vectorized", body):
-            times = substitute(extent, values)
-            return (times + (LANES - 1)) // LANES * _statement(body, values, var)
+            vectors = (_usual(extent, values) + (LANES - 1)) // LANES
+            return _statement(body, times * vectors, values, var)
         case loops.For(var, start, extent, _, body):
-            times = substitute(extent, values)
-            inner = {**values, var: substitute(start, values) + times // 2}
-            return times * _statement(body, inner, lane)
+            extent = _usual(extent, values)
+            inner = {**values, var: _usual(start, values) + extent // 2}
+            return _statement(body, times * extent, inner, lane)
         case loops.IfThenElse(condition, then, other):
-            yes = _statement(then, values, lane)
-            no = const(0) if other is None else _statement(other, values, lane)
+            yes = _statement(then, times, values, lane)
+            no = const(0) if other is None else _statement(other, times, values, lane)
             test = substitute(condition, values)
             known = lane is None and not any(map(_is_unknown, walk(test)))
             return expr.Select(test, yes, no) if known else yes + no
         case loops.LetStmt(var, value, body):
             inner = {**values, var: substitute(value, values)}
-            return const(_operations(value, values, lane)) + _statement(body, inner, lane)
+            own = times * _operations(value, values, lane)
+            return own + _statement(body, times, inner, lane)
         case loops.BlockRealize(points, _, block):
-            axes = [it.var for it in block.iter_vars]
-            bound = {a: substitute(v, values) for a, v in zip(axes, points, strict=True)}
-            return _statement(block.body, {**values, **bound}, lane)
+            bound = {
+                it.var: substitute(point, values)
+                for it, point in zip(block.iter_vars, points, strict=True)
+            }
+            return _statement(block.body, _distinct(block, times, lane), {**values, **bound}, lane)
         case loops.BufferStore(_, value, indices):
             own = _access(indices, values, lane)
-            return const(own + _operations(value, values, lane))
+            return times * (own + _operations(value, values, lane))
         case loops.Evaluate(value):
-            return const(_operations(value, values, lane))
+            return times * _operations(value, values, lane)
         case _:
-            return const(1)
+            return times
+
+
+def _distinct(block: loops.Block, times: PrimExpr, lane: Var | None) -> PrimExpr:
+    """How often the loops around a block reach one of its points: tiles may hang over."""
+    if not block.iter_vars or any(isinstance(n, loops.BlockRealize) for n in walk(block.body)):
+        return times
+    points: PrimExpr = const(1)
+    for it in block.iter_vars:
+        points = points * it.dom.extent
+    return expr.Min(times, points if lane is None else (points + (LANES - 1)) // LANES)
+
+
+def _usual(e: PrimExpr, values: Values) -> PrimExpr:
+    """An extent or a start, with half of the divisor for a remainder."""
+
+    def halve(n: Node) -> Node | None:
+        if isinstance(n, expr.FloorMod) and not isinstance(n.b, expr.IntImm):
+            return n.b // 2
+        return None
+
+    return rewrite(substitute(e, values), halve)
 
 
 def _operations(e: PrimExpr, values: Values, lane: Var | None) -> int:

@@ -81,6 +81,17 @@ for i in T.parallel(n):
     assert work(mod, n=100, m=100) == 100 * 50 * 2
 
 
+def test_remainders_count_half_of_the_divisor() -> None:
+    mod = loops_of(
+        """
+for t in T.parallel(n * m):
+    for j in range(t % m):
+        b[t // m, j] = a[t // m, j]
+"""
+    )
+    assert work(mod, n=3, m=10) == 30 * 5 * 2 and work(mod, n=0, m=0) == 0
+
+
 def test_versions_count_what_is_chosen() -> None:
     mod = loops_of(
         """

@@ -11,7 +11,7 @@ import relaxlab as rl
 from relaxlab.ir import loops
 from relaxlab.ir.node import walk
 from relaxlab.schedule.rules.base import constant
-from relaxlab.schedule.rules.matmul import PANEL_BYTES, SHARES, SMALL_BYTES
+from relaxlab.schedule.rules.matmul import FEW, PANEL_BYTES, SHARES, SMALL_BYTES
 
 HEAD = """
 from relaxlab.script import ir as I, relax as R
@@ -101,7 +101,7 @@ def test_what_is_copied() -> None:
     lanes = rl.Target.host().lanes("float32")
     vectors, rows = (4, 6) if rl.Target.host().vector_registers == 32 else (4, 3)
     n, k, tile = 8 * lanes, SMALL_BYTES // (32 * lanes), (rows, vectors * lanes)
-    few = [(1, n), (4, n)]
+    few = [(1, n), (FEW, n)]
     assert locals_of(program(PLAIN, n, k)) == [*few, tile]
     assert locals_of(program(PLAIN, n, k + 1)) == [*few, (k + 1, vectors * lanes), tile]
     assert locals_of(program(WEIGHT, n, k + 1)) == [(1, vectors * lanes), tile]

@@ -42,12 +42,14 @@ SMALL_BYTES = 1 << 17
 """Largest matrix that is read in place by every tile of rows."""
 SHARES = 16
 """Parts of the rows of a matrix that threads share where it is multiplied by a single row."""
-FEW = 4
+FEW = 16
+"""Rows for which a panel is not worth copying."""
+DOTS = 4
+"""Rows for which a transposed matrix is not worth copying."""
 AT_ONCE = 8
-"""Rows of a matrix that are read side by side where it is multiplied by a single row."""
+"""Rows of a matrix that are read side by side where it is multiplied by few rows."""
 STEPS = 4
 """Steps of the reduction that are unrolled."""
-"""Rows for which a panel is not worth copying."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     if depth is None or depth * target.vector_bits // 8 > PANEL_BYTES:
         return None
     return guarded_versions(
-        func, rows, [FEW],
+        func, rows, [DOTS],
         lambda f, most: (rows_apply(f, target) if most else None) or _schedule(f, target, None),
     )  # fmt: skip
 
@@ -233,7 +235,7 @@ def _sweep(sch: Schedule, parts: _Parts, width: int, lanes: int, rows: int) -> P
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, columns])
     vector, lane = sch.split(col, factors=[None, lanes])
-    k, step = sch.split(k, factors=[None, AT_ONCE if rows == 1 else AT_ONCE // 2])
+    k, step = sch.split(k, factors=[None, AT_ONCE])
     sch.reorder(*outer, panel, tile, k, vector, row, step, lane)
     sch.reverse_compute_at(store, tile, preserve_unit_loops=True)
     init = sch.decompose_reduction(product, k)
