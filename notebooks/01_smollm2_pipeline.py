@@ -71,6 +71,12 @@ for step in trace.passes:
             f"{loops:3} loop functions"
         )
 
+# %% [markdown] tags=["explorer"]
+# The whole of it. Passes without effect are hidden; choose one, and step through its changes.
+
+# %% tags=["explorer"]
+rl.explore.pipeline(trace)
+
 # %% [markdown]
 # ## Few kernels for many layers
 #
@@ -122,6 +128,12 @@ def parameter_bytes(module):
 unfused = rl.trace(module, pipeline=cpu_pipeline().without("fuse_ops"))
 print(f"with fusion:    {parameter_bytes(trace.result) / 1e6:6.0f} MB")
 print(f"without fusion: {parameter_bytes(unfused.result) / 1e6:6.0f} MB")
+
+# %% [markdown] tags=["explorer"]
+# The plan, drawn: time from left to right.
+
+# %% tags=["explorer"]
+rl.explore.memory(trace)
 
 # %% [markdown]
 # ## The host program

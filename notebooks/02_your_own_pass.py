@@ -79,6 +79,12 @@ record.after["main"]
 # %% [markdown]
 # One multiplication is left, by 1.5. `a` is gone, since nobody reads it any more.
 
+# %% [markdown] tags=["explorer"]
+# Both pipelines side by side, with and without your pass.
+
+# %% tags=["explorer"]
+rl.explore.compare(Program, cpu_pipeline(), pipeline)
+
 # %% [markdown]
 # ## A pass by hand
 #
@@ -134,6 +140,12 @@ before["main"]
 
 # %% [markdown]
 # `relus_once` says that `e` is another name for `d`; `canonicalize` removes such names.
+
+# %% [markdown] tags=["explorer"]
+# Step through the rewrites of your passes.
+
+# %% tags=["explorer"]
+rl.explore.pipeline(trace)
 
 # %% [markdown]
 # ## Three tests that every pass should pass

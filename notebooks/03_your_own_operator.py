@@ -111,6 +111,12 @@ for name in ("annotate_pattern_kind", "fuse_ops"):
         print(f"{rewrite.subject}: {rewrite.reason}")
 print("kernels:", list(trace.result.loop_functions()))
 
+# %% [markdown] tags=["explorer"]
+# The matrix of floating-point weights has vanished, and with it its bytes.
+
+# %% tags=["explorer"]
+rl.explore.fusion(Layer)
+
 # %% [markdown]
 # ## Is it right? What did it save?
 
@@ -132,6 +138,12 @@ print(f"the weights:   {codes.nbytes + scale.nbytes:9,} bytes, as float32 {as_fl
 
 # %%
 print(rl.check(Layer))
+
+# %% [markdown] tags=["explorer"]
+# From the line in `emit` to machine code:
+
+# %% tags=["explorer"]
+rl.explore.code(Layer)
 
 # %% [markdown]
 # ## Your turn

@@ -114,6 +114,12 @@ report = rl.simt(rl.parse(before_if), "tree_sum", x, sums)
 print(report)
 print(np.allclose(sums, x.sum(1), atol=1e-4))
 
+# %% [markdown] tags=["explorer"]
+# Which thread touches which element, step by step:
+
+# %% tags=["explorer"]
+rl.explore.loops(rl.parse(TREE)["tree_sum"], name="tree_sum", n=2)
+
 # %% [markdown]
 # ## Coalescing: 32 threads, how many bytes?
 #

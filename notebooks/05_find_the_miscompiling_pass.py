@@ -91,6 +91,12 @@ report
 # Below the text are both sides of the pass. They are values, too: `report.finding.before` and
 # `.after`.
 
+# %% [markdown] tags=["explorer"]
+# Side by side:
+
+# %% tags=["explorer"]
+rl.explore.compare(User, cpu_pipeline(), suspect)
+
 # %% [markdown]
 # Which is right? Ask NumPy, on a small case. The result's axis `i` is axis `second[i]` of the value
 # in between, and that is axis `first[second[i]]` of `x`. The pass has it the wrong way round. For

@@ -149,6 +149,14 @@ x, y, z = np.ones((4, 3), "float32"), np.ones((3, 5), "float32"), np.empty((4, 5
 rl.interpret(Product, "product", x, y, z)
 np.array_equal(z, x @ y)
 
+# %% [markdown] tags=["explorer"]
+# Watch it run. The explorer steps through the loops, one element at a time: what is read, what is
+# written, in which order. Use the arrow keys. Look at how long it takes until an element of `B` is
+# read again: this distance will matter in lesson 7.
+
+# %% tags=["explorer"]
+rl.explore.loops(Product["product"])
+
 # %% [markdown]
 # ## Reading too far
 #

@@ -95,6 +95,13 @@ rl.trace(Reshaped).find("normalize").after
 # 2`, then `n * 4`. They are worth more than "some number", because two of them can be compared: `n
 # * 2 + n * 2` is `n * 4`, for every `n`.
 
+# %% [markdown] tags=["explorer"]
+# Move the slider of `n` and see every shape and number of bytes follow. Each binding tells which
+# rule was used.
+
+# %% tags=["explorer"]
+rl.explore.shapes(Reshaped)
+
 # %% [markdown]
 # ## Compiled once
 #

@@ -79,6 +79,13 @@ lowered
 #
 # Both levels share their symbols. `n` in `main` and `n` in `matmul` are the same kind of thing.
 
+# %% [markdown] tags=["explorer"]
+# The explorer shows every pass that changed something, with the difference between before and
+# after. Step through the rewrites of a pass, and read the reason of each.
+
+# %% tags=["explorer"]
+rl.explore.pipeline(trace)
+
 # %% [markdown]
 # ## Your own loop function in a graph
 #

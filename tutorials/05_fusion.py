@@ -194,6 +194,13 @@ class Dense:
 for rewrite in rl.trace(Dense).find("fuse_ops").rewrites:
     print("merged " if rewrite.applied else "refused", rewrite.subject, "-", rewrite.reason)
 
+# %% [markdown] tags=["explorer"]
+# The explorer shows the graph with its pattern kinds. Step through the decisions, forward and back,
+# and watch how many bytes of intermediate results each of them saves.
+
+# %% tags=["explorer"]
+rl.explore.fusion(Dense)
+
 # %% [markdown]
 # ## Exercises
 #

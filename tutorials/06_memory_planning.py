@@ -93,6 +93,13 @@ print("bytes:", arena.size, "  without reuse:", arena.apart)
 for p in arena.placements:
     print(f"{p.var.name}: steps {p.start} to {p.end}, {p.size} bytes at {p.offset}")
 
+# %% [markdown] tags=["explorer"]
+# The explorer draws it: time from left to right, memory from bottom to top, each result a block.
+# Move the slider of `n`.
+
+# %% tags=["explorer"]
+rl.explore.memory(Four)
+
 # %% [markdown]
 # And this is what a running program holds: `n * 512` bytes, and 64 to begin at a full cache line.
 

@@ -38,32 +38,37 @@ from exercises import lesson7
 # ourselves.
 
 # %%
+def product_of(size):
+    """A module that multiplies two matrices of size x size numbers."""
+
+    @I.ir_module
+    class Module:
+        @T.prim_func
+        def product(
+            A: T.Buffer((size, size), "float32"),
+            B: T.Buffer((size, size), "float32"),
+            C: T.Buffer((size, size), "float32"),
+        ):
+            T.func_attr({"tir.is_scheduled": True, "tir.noalias": True})
+            for i, j, k in T.grid(size, size, size):
+                with T.sblock("C"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        C[vi, vj] = T.float32(0)
+                    C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+        @R.function
+        def main(a: R.Tensor((size, size), "float32"), b: R.Tensor((size, size), "float32")):
+            cls = Module
+            c = R.call_tir(cls.product, (a, b), out_ty=R.Tensor((size, size), "float32"))
+            return c
+
+    return Module
+
+
 N = 512
-
-
-@I.ir_module
-class Product:
-    @T.prim_func
-    def product(
-        A: T.Buffer((N, N), "float32"),
-        B: T.Buffer((N, N), "float32"),
-        C: T.Buffer((N, N), "float32"),
-    ):
-        T.func_attr({"tir.is_scheduled": True, "tir.noalias": True})
-        for i, j, k in T.grid(N, N, N):
-            with T.sblock("C"):
-                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                with T.init():
-                    C[vi, vj] = T.float32(0)
-                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-
-    @R.function
-    def main(a: R.Tensor((N, N), "float32"), b: R.Tensor((N, N), "float32")):
-        cls = Product
-        c = R.call_tir(cls.product, (a, b), out_ty=R.Tensor((N, N), "float32"))
-        return c
-
-
+Product = product_of(N)
+Small = product_of(8)  # to look at
 rng = np.random.default_rng(0)
 a, b = (rng.uniform(-1, 1, (N, N)).astype("float32") for _ in range(2))
 results = {}
@@ -118,6 +123,17 @@ run("1. loops in the order i, k, j", sch)
 # and `get_loops` give handles to its parts. `reorder` is one of the **primitives**. Each of them
 # makes a new loop function, and first proves that it computes the same.
 
+# %% [markdown] tags=["explorer"]
+# See for yourself. The explorer runs a small product of both kinds and shows which elements are
+# touched, in which order, and how many other elements are touched until one is needed again: the
+# *reuse distance*. What comes back soon is still in the cache.
+
+# %% tags=["explorer"]
+small = rl.Schedule(Small["product"])
+i, j, k = small.get_loops(small.get_block("C"))
+small.reorder(i, k, j)
+rl.explore.loops(small)
+
 # %% [markdown]
 # ## Step 2: vectors
 #
@@ -125,6 +141,7 @@ run("1. loops in the order i, k, j", sch)
 # loops of one, and `vectorize` says that the inner one is to be one instruction.
 
 # %%
+i, k, j = sch.get_loops(block)
 jo, ji = sch.split(j, factors=[None, 16])
 sch.vectorize(ji)
 run("2. vectors of 16", sch)
@@ -150,17 +167,18 @@ except ScheduleError as error:
 # sums in registers for all `k`, and write them out once.
 
 # %%
-def tiled(rows=8, vectors=2):
-    sch = rl.Schedule(Product["product"])
+def tiled(mod, rows=8, vectors=2, lanes=16):
+    """The schedule, and the loop over rows of tiles."""
+    sch = rl.Schedule(mod["product"])
     block = sch.get_block("C")
     i, j, k = sch.get_loops(block)
     io, ii = sch.split(i, factors=[None, rows])
-    jo, jv, jl = sch.split(j, factors=[None, vectors, 16])
+    jo, jv, jl = sch.split(j, factors=[None, vectors, lanes])
     sch.reorder(io, jo, k, ii, jv, jl)
 
     total = sch.cache_write(block, 0, "local")  # sums go to memory of their own,
     sch.reverse_compute_at(total, jo)  # which is copied to C once per tile
-    sch.vectorize(sch.split(sch.get_loops(total)[-1], factors=[None, 16])[-1])
+    sch.vectorize(sch.split(sch.get_loops(total)[-1], factors=[None, lanes])[-1])
 
     init = sch.decompose_reduction(block, k)  # set the tile to zero before k starts
     sch.vectorize(sch.get_loops(init)[-1])
@@ -170,7 +188,7 @@ def tiled(rows=8, vectors=2):
     return sch, io
 
 
-sch, io = tiled()
+sch, io = tiled(Product)
 run("3. sums in registers", sch)
 
 # %% [markdown]
@@ -192,7 +210,7 @@ sch.func
 import os
 
 threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-sch, io = tiled()
+sch, io = tiled(Product)
 sch.parallel(io)
 run(f"4. {threads} threads", sch, threads=threads)
 
@@ -230,6 +248,13 @@ for title, seconds in results.items():
 
 # %%
 sch.show()
+
+# %% [markdown] tags=["explorer"]
+# The explorer has a slider over such steps. Here they are applied to a product of 8 by 8 numbers, by
+# tiles of 2 rows and 2 vectors of 4. Watch the loops change, and what they touch.
+
+# %% tags=["explorer"]
+rl.explore.loops(tiled(Small, rows=2, vectors=2, lanes=4)[0])
 
 # %% [markdown]
 # ## Exercises

@@ -106,6 +106,12 @@ print(assembly(sch.func))
 # `ps` instead of `ss`: *packed singles*. One instruction does what a whole round of the loop did,
 # for as many numbers as fit in a register (`xmm` has 128 bits, `ymm` 256, `zmm` 512).
 
+# %% [markdown] tags=["explorer"]
+# All stages side by side. Click a line, and its lines in the other stages light up.
+
+# %% tags=["explorer"]
+rl.explore.code(Affine.with_functions({"affine": sch.func}))
+
 # %% [markdown]
 # ## What is around the kernels
 #
@@ -135,6 +141,13 @@ for instruction in program.functions["main"].instrs:
 #
 # There is no Python left in it. It becomes LLVM's language as well, and the whole program one piece
 # of machine code. A **virtual machine** can run the same instructions one at a time.
+
+# %% [markdown] tags=["explorer"]
+# Step through it. Look at the registers after each instruction.
+
+# %% tags=["explorer"]
+x, w = np.ones((3, 64), "float32"), np.ones((64, 32), "float32")
+rl.explore.run(Layer, "main", x, w)
 
 # %% [markdown]
 # ## Without Python

@@ -111,6 +111,12 @@ for rewrite in trace.find("fuse_ops").rewrites:
 # no rule for this format of weights: it looked at the loops, and saw that each element is made from
 # few.
 
+# %% [markdown] tags=["explorer"]
+# The same decisions, one by one, with the bytes that they save.
+
+# %% tags=["explorer"]
+rl.explore.fusion(module)
+
 # %%
 called = [c.op.name for c in walk(trace.result["decode"])
           if isinstance(c, Call) and isinstance(c.op, GlobalVar)]
