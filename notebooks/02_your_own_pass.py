@@ -74,7 +74,7 @@ trace = rl.trace(Program, pipeline=pipeline)
 record = trace.find("merge_scales")
 for rewrite in record.rewrites:
     print(rewrite.subject, "-", rewrite.reason)
-record.after["main"]
+record.after
 
 # %% [markdown]
 # One multiplication is left, by 1.5. `a` is gone, since nobody reads it any more.
@@ -136,7 +136,7 @@ for name in ("merge_scales", "relus_once", "canonicalize", "dead_code_eliminatio
     for rewrite in trace.find(name).rewrites:
         print(f"{name}: {rewrite.subject} - {rewrite.reason}")
 before = trace.find("legalize_ops").before
-before["main"]
+before
 
 # %% [markdown]
 # `relus_once` says that `e` is another name for `d`; `canonicalize` removes such names.

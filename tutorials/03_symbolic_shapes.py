@@ -91,9 +91,9 @@ rl.trace(Reshaped).find("normalize").after
 
 # %% [markdown]
 # The compiler went from top to bottom. For every operator it knows a rule: what the result's shape
-# is, given those of the arguments. This is called **deduction**. The shapes are *expressions*: `n *
-# 2`, then `n * 4`. They are worth more than "some number", because two of them can be compared: `n
-# * 2 + n * 2` is `n * 4`, for every `n`.
+# is, given those of the arguments. This is called **deduction**. The shapes are *expressions*:
+# `n * 2`, then `n * 4`. They are worth more than "some number", because two of them can be
+# compared: `n * 2 + n * 2` is `n * 4`, for every `n`.
 
 # %% [markdown] tags=["explorer"]
 # Move the slider of `n` and see every shape and number of bytes follow. Each binding tells which

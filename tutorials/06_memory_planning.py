@@ -54,11 +54,11 @@ class Four:
 
 # %%
 trace = rl.trace(Four)
-trace.find("schedule_kernels").after["main"]
+rl.Module.of({"main": trace.find("schedule_kernels").after["main"]})
 
 # %%
 expanded = trace.find("expand_calls").after
-expanded["main"]
+rl.Module.of({"main": expanded["main"]})
 
 # %% [markdown]
 # Now there are four allocations, one per product. How many are needed? Write down from when to when
@@ -141,8 +141,8 @@ def arena_of(mod):
 arena_of(TwoSymbols)
 
 # %% [markdown]
-# The results of the first line are dead when the second one starts. Yet they do not share: is `n *
-# 256` larger than `m * 256`, or smaller? Nobody knows.
+# The results of the first line are dead when the second one starts. Yet they do not share: is
+# `n * 256` larger than `m * 256`, or smaller? Nobody knows.
 #
 # You may know that a text never has more than 100 words. Say so with an **upper bound**. Then all
 # sizes are numbers, and everything can share.

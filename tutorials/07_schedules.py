@@ -250,8 +250,8 @@ for title, seconds in results.items():
 sch.show()
 
 # %% [markdown] tags=["explorer"]
-# The explorer has a slider over such steps. Here they are applied to a product of 8 by 8 numbers, by
-# tiles of 2 rows and 2 vectors of 4. Watch the loops change, and what they touch.
+# The explorer has a slider over such steps. Here they are applied to a product of 8 by 8 numbers,
+# by tiles of 2 rows and 2 vectors of 4. Watch the loops change, and what they touch.
 
 # %% tags=["explorer"]
 rl.explore.loops(tiled(Small, rows=2, vectors=2, lanes=4)[0])

