@@ -139,6 +139,12 @@ print(f"the weights:   {codes.nbytes + scale.nbytes:9,} bytes, as float32 {as_fl
 # %%
 print(rl.check(Layer))
 
+# %% [markdown] tags=["explorer"]
+# From the line in `emit` to machine code:
+
+# %% tags=["explorer"]
+rl.explore.code(Layer)
+
 # %% [markdown]
 # ## Your turn
 #

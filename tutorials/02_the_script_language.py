@@ -197,6 +197,12 @@ try:
 except rl.DiagnosticError as error:
     print(error)
 
+# %% [markdown] tags=["explorer"]
+# An explorer shows the same errors at their places in the text.
+
+# %% tags=["explorer"]
+rl.explore.pipeline(BROKEN)
+
 # %% [markdown]
 # ## Exercises
 #

@@ -106,6 +106,12 @@ print(assembly(sch.func))
 # `ps` instead of `ss`: *packed singles*. One instruction does what a whole round of the loop did,
 # for as many numbers as fit in a register (`xmm` has 128 bits, `ymm` 256, `zmm` 512).
 
+# %% [markdown] tags=["explorer"]
+# All stages side by side. Click a line, and its lines in the other stages light up.
+
+# %% tags=["explorer"]
+rl.explore.code(Affine.with_functions({"affine": sch.func}))
+
 # %% [markdown]
 # ## What is around the kernels
 #

@@ -33,7 +33,9 @@ def test_it_runs(notebook: Any, executed: Callable[[Any], Any]) -> None:
     """Without an error, with explorers that are views, with exercises that are not solved yet and
     solutions that are right."""
     content = executed(notebook)
-    for outputs in outputs_of(content, "explorer"):
+    explorers = outputs_of(content, "explorer")
+    assert explorers
+    for outputs in explorers:
         (view,) = (o.data["text/html"] for o in outputs if "data" in o)
         assert "relaxlab-view" in view
     exercises, solutions = outputs_of(content, "exercise"), outputs_of(content, "solution")
