@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from relaxlab.tracing import Trace
 
 
-
 def _display(value: Any) -> dict[str, str]:
     return import_module("relaxlab.lab.display").mimebundle(value)
 

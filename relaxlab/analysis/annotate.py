@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from relaxlab.analysis.annotate_explain import explain_lost_shape
+from relaxlab.analysis.annotate_explain import explain_lost_result, explain_lost_shape
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.deduce import dim_pairs, signature_of, type_of
 from relaxlab.analysis.fit_loop_call import fit_loop_call
@@ -164,6 +164,7 @@ class _Scope:
         actual = self.type_of(result)
         if ret is None:
             ret = coarsen(actual, known) if actual is not _FAILED else ObjectType()
+            explain_lost_result(self.name, actual, ret, known)
             state(Deduced(self.name, None, result, ret, "result"))
         else:
             result = self.claimed_result(result, actual, ret, fn)

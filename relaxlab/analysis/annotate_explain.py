@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.deduce import type_of
-from relaxlab.analysis.subtype import equal_dims
+from relaxlab.analysis.subtype import defined_symbols, equal_dims
 from relaxlab.ir import expr, graph
+from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.types import ObjectType, TensorType, TupleType, Type
 from relaxlab.tracing import note
@@ -45,6 +46,33 @@ def explain_lost_shape(
         f"{source} {texts} gives only {ty}: {reason}; a match_cast brings it back: {remedy}",
         applied=False,
     )  # fmt: skip
+
+
+def explain_lost_result(
+    function: str, actual: Type, ret: Type, known: Collection[expr.Var]
+) -> None:
+    """Note it when a result's shape mentions symbols that callers do not know."""
+    inner = [s.name for s in defined_symbols(actual) if s not in known]
+    if not inner or structural_equal(actual, ret):
+        return
+    which = " and ".join(dict.fromkeys(inner))
+    reason = f"callers do not know {which}, found inside {function}"
+    remedy = f"value = R.match_cast(value, {_quoted(actual)})"
+    state(Lost(f"the result {actual}", reason, remedy))
+    note("deduce", f"{function}", f"returns only {ret}: {reason}", applied=False)
+
+
+def _quoted(ty: Type) -> str:
+    """A type as `match_cast` takes it where its symbols are new."""
+    match ty:
+        case TensorType(shape, dtype) if shape is not None:
+            dims = [f'"{d}"' if symbols_in(d) else str(d) for d in shape]
+            comma = "," if len(dims) == 1 else ""
+            return f'R.Tensor(({", ".join(dims)}{comma}), "{dtype}")'
+        case TupleType(fields):
+            return f"R.Tuple({', '.join(map(_quoted, fields))})"
+        case _:
+            return str(ty)
 
 
 def _tensors(a: graph.Expr) -> Iterable[TensorType]:

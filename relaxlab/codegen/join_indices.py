@@ -31,9 +31,7 @@ def join_indices(stmt: Stmt, sizes: Sequence[Var]) -> Stmt:
     return rewrite(stmt, joined)
 
 
-def _flat_index(
-    buffer: Buffer, indices: tuple[PrimExpr, ...], an: Analyzer
-) -> PrimExpr | None:
+def _flat_index(buffer: Buffer, indices: tuple[PrimExpr, ...], an: Analyzer) -> PrimExpr | None:
     """The index that `indices` are the parts of; None if they are not."""
     if len(indices) < 2:
         return None

@@ -34,9 +34,7 @@ def insert_prefetches(stmt: Stmt) -> Stmt:
 
 def _prefetches(loop: For, ahead: int, names: tuple[str, ...]) -> list[Stmt]:
     found: dict[str, BufferLoad] = {}
-    inner: dict[Var, PrimExpr] = {
-        n.loop_var: n.min for n in walk(loop.body) if isinstance(n, For)
-    }
+    inner: dict[Var, PrimExpr] = {n.loop_var: n.min for n in walk(loop.body) if isinstance(n, For)}
     for n in walk(loop.body):
         if isinstance(n, BufferLoad) and n.buffer.name in names:
             found.setdefault(n.buffer.name, n)

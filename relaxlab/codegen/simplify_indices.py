@@ -74,4 +74,3 @@ class _Simplifier:
         if isinstance(n, BufferLoad):
             return replace(n, indices=tuple(self.index(i) for i in n.indices))
         return map_children(n, self.loads)
-

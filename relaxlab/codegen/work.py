@@ -137,9 +137,7 @@ def _operations(e: PrimExpr, values: Values, lane: Var | None) -> int:
     if isinstance(e, loops.BufferLoad):
         return _access(e.indices, values, lane)
     own = CALL if isinstance(e, expr.Call) else 1
-    return own + sum(
-        _operations(c, values, lane) for c in children(e) if isinstance(c, PrimExpr)
-    )
+    return own + sum(_operations(c, values, lane) for c in children(e) if isinstance(c, PrimExpr))
 
 
 def _access(indices: tuple[PrimExpr, ...], values: Values, lane: Var | None) -> int:

@@ -187,9 +187,7 @@ class BatchGenerator:
             (s for _ in range(config.num_layers) for s in shapes), kv_dtype
         )
         times = LoadTimes(opened - start + time.perf_counter() - compiled, compiled - opened)
-        return BatchGenerator(
-            checkpoint, executable, pools, weights, context, max_sequences, times
-        )
+        return BatchGenerator(checkpoint, executable, pools, weights, context, max_sequences, times)
 
     @property
     def free_pages(self) -> int:

@@ -111,9 +111,7 @@ class Block(nn.Module):
         return x + (self.mlp_post_norm(y) if self.post_norms else y)
 
 
-def _attention(
-    parts: Parts, layer: int, prefix: str, rotary: nn.RotaryEmbedding
-) -> nn.Attention:
+def _attention(parts: Parts, layer: int, prefix: str, rotary: nn.RotaryEmbedding) -> nn.Attention:
     config = parts.config
     inner, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     names = {part: prefix + tensor for part, tensor in QKV.items()}
@@ -126,9 +124,7 @@ def _attention(
         )
     return nn.Attention(
         parts.merged(names, {"q": inner, "k": kv, "v": kv}, config.qkv_bias),
-        parts.linear(
-            f"{prefix}attn_output", (config.hidden_size, inner), config.attn_output_bias
-        ),
+        parts.linear(f"{prefix}attn_output", (config.hidden_size, inner), config.attn_output_bias),
         rotary,
         head_dim=config.head_dim,
         scores=nn.Scores(scale, config.attention_softcap, config.window(layer)),
@@ -275,7 +271,5 @@ class Decoder(nn.Module):
         return {n: self._sources[p] for n, p in names.items() if p in self._sources}
 
 
-def _caches(
-    past: Sequence[PrimExpr], cache: Sequence[Sequence[nn.Tensor]]
-) -> list[nn.KVCache]:
+def _caches(past: Sequence[PrimExpr], cache: Sequence[Sequence[nn.Tensor]]) -> list[nn.KVCache]:
     return [nn.KVCache(keys, values, past[0]) for keys, values in cache]

@@ -221,9 +221,7 @@ def _attention_biases(keys: Keys) -> Features:
     }
 
 
-def _windows(
-    keys: Keys, is_local: Callable[[int], bool], default: int | None = None
-) -> Windows:
+def _windows(keys: Keys, is_local: Callable[[int], bool], default: int | None = None) -> Windows:
     """The window of each layer, where a file names one: `is_local` says of which layers, unless
     the file does. `default` holds where the file says nothing."""
     window = keys.optional("sliding_window", default)

@@ -301,9 +301,7 @@ def precision_for(activations: str, target: Target) -> nn.Precision:
             raise ModelError(f"unknown activations {activations!r}; known: {known}")
 
 
-def encode_prompt(
-    checkpoint: Checkpoint, max_context: int, prompt: Prompt, raw: bool
-) -> list[int]:
+def encode_prompt(checkpoint: Checkpoint, max_context: int, prompt: Prompt, raw: bool) -> list[int]:
     """The ids of a prompt that must fit into a context; see `TextGenerator.encode`."""
     if isinstance(prompt, str):
         if raw or checkpoint.chat is None:

@@ -398,5 +398,3 @@ def _packed_numbers(key: str, value: Array | list[Any]) -> bytes:
         )
     little = array.astype(_SCALARS[type_id])
     return struct.pack("<IQ", type_id, array.size) + little.tobytes()
-
-

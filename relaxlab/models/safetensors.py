@@ -149,9 +149,7 @@ def _check_apart(path: Path, places: Mapping[str, tuple[int, int]], size: int) -
         raise SafetensorsError(f"{path}: {size - at} bytes after the last tensor (at byte {at})")
 
 
-def _view(
-    body: memoryview, begin: int, end: int, dtype: np.dtype[Any], shape: list[int]
-) -> Array:
+def _view(body: memoryview, begin: int, end: int, dtype: np.dtype[Any], shape: list[int]) -> Array:
     raw = np.frombuffer(body[begin:end], np.uint8)
     array = raw.view(dtype).reshape(shape)
     if array.flags.aligned:

@@ -186,9 +186,7 @@ class Transcriber:
         """
         memory = self.encode(self.features(audio, pad=pad))
         prompts, languages = self._prompts(memory, language, task, timestamps)
-        found = self.generate(
-            memory, prompts, timestamps=timestamps, max_new_tokens=max_new_tokens
-        )
+        found = self.generate(memory, prompts, timestamps=timestamps, max_new_tokens=max_new_tokens)
         return [self._transcript(i, name) for i, name in zip(found, languages, strict=True)]
 
     def encode(self, features: Array) -> list[Array]:

@@ -88,9 +88,7 @@ class PagedKVCache:
         """The values (1, t, heads, head_dim) mixed for each query of the new rows, which the cache
         has already."""
         rows = self.rows
-        func = paged_loops.paged_attention(
-            q.total, q.first, q.count, self.shape, self.tile, scores
-        )
+        func = paged_loops.paged_attention(q.total, q.first, q.count, self.shape, self.tile, scores)
         return q.tensor.builder.call_loops(
             "paged_attention",
             func,

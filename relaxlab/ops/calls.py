@@ -175,9 +175,7 @@ define("call_pure_packed", params("func *args"), _packed_infer)
 define("call_py_func", params("func args"), _packed_infer)
 # Registered functions get no context: there is no virtual machine to give them.
 define("call_builtin_with_ctx", params("func args"), _packed_infer, pure=False)
-define(
-    "call_inplace_packed", params("func *args", inplace_indices=REQUIRED), _inplace_packed_infer
-)
+define("call_inplace_packed", params("func *args", inplace_indices=REQUIRED), _inplace_packed_infer)
 define("invoke_closure", params("closure args"), lambda c, t: _stated_type(c), pure=False)
 define("invoke_pure_closure", params("closure args"), lambda c, t: _stated_type(c))
 

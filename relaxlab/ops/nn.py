@@ -98,9 +98,7 @@ def _softplus(x: PrimExpr, beta: float, threshold: float) -> PrimExpr:
     return expr.Select(expr.GT(x * beta, _c(threshold, x)), x, soft)
 
 
-_activation(
-    "relu", lambda x: expr.Max(x, _c(0, x)), lambda x: np.maximum(x, 0), _number_infer
-)
+_activation("relu", lambda x: expr.Max(x, _c(0, x)), lambda x: np.maximum(x, 0), _number_infer)
 _activation(
     "relu6",
     lambda x: scalar.clamp(x, _c(0, x), _c(6, x)),

@@ -429,9 +429,7 @@ class _Lowerer:
         self.emit(host.CallFunction(callee, given, dst))
         return self.claimed(dst, ty, f"the result `{var.name}` of a call in `{self.name}`")
 
-    def arguments(
-        self, callee: str | None, args: tuple[graph.Expr, ...]
-    ) -> tuple[host.Value, ...]:
+    def arguments(self, callee: str | None, args: tuple[graph.Expr, ...]) -> tuple[host.Value, ...]:
         """The first arguments of a function, nested as its parameters are if it is known."""
         fn = self.mod.get(callee) if callee is not None else None
         given: list[host.Value] = []

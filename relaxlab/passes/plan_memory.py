@@ -105,9 +105,7 @@ def memory_plan_of(fn: graph.Function, mod: Module, *, use_bounds: bool = True) 
         else:
             scope = PER_THREAD if is_per_thread(interval.binding.value) else SCOPE
             groups.setdefault((_known_after(interval, live), scope), []).append(interval)
-    arenas = tuple(
-        _arena(after, scope, items, bounds) for (after, scope), items in groups.items()
-    )
+    arenas = tuple(_arena(after, scope, items, bounds) for (after, scope), items in groups.items())
     return MemoryPlan(arenas, tuple(unplanned))
 
 

@@ -43,9 +43,7 @@ def realize_devices(mod: Module, options: DeviceOptions) -> Module:
     return mod.with_functions(updates)
 
 
-def _realized(
-    name: str, b: graph.Binding, kind: str, found: list[Diagnostic]
-) -> graph.Binding:
+def _realized(name: str, b: graph.Binding, kind: str, found: list[Diagnostic]) -> graph.Binding:
     call = b.value
     if not isinstance(call, graph.Call) or call.op not in MARKS:
         return b

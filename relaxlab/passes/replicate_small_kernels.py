@@ -107,9 +107,7 @@ def _local(b: graph.Binding) -> graph.Binding:
     return replace(b, value=replace(b.value, args=(*rest, PER_THREAD)))
 
 
-def _candidates(
-    fn: graph.Function, mod: Module, small: Small
-) -> Iterator[tuple[graph.Var, int]]:
+def _candidates(fn: graph.Function, mod: Module, small: Small) -> Iterator[tuple[graph.Var, int]]:
     """The allocations that small kernels fill, with the number of stores. A kernel with several
     outputs is replicated when all of them can be."""
     kernels = mod.loop_functions()

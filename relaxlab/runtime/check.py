@@ -338,8 +338,16 @@ class _Checker:
         pass_name = stage.one.name if stage.one else None
         raise _Stop(
             Finding(
-                case.name, stage.title, pass_name, culprit, symbols, case.seed, problem,
-                self.again(case.name, case.seed), stage.before, stage.after,
+                case.name,
+                stage.title,
+                pass_name,
+                culprit,
+                symbols,
+                case.seed,
+                problem,
+                self.again(case.name, case.seed),
+                stage.before,
+                stage.after,
             )  # fmt: skip
         )
 

@@ -128,9 +128,7 @@ def _dot() -> None:
 
     desc = _described((c, a, b), (SIZE, SIZE, SIZE), update, (total, left, right))
     rows = (_instruction("tileloadd64", 4 + h, _address(a, 16 * h, 0), _stride(a)) for h in (0, 1))
-    cols = (
-        _instruction("tileloadd64", 6 + h, _address(b, h, 0, 0, 0), const(64)) for h in (0, 1)
-    )
+    cols = (_instruction("tileloadd64", 6 + h, _address(b, h, 0, 0, 0), const(64)) for h in (0, 1))
     products = (
         _instruction("tdpbf16ps", 2 * row + col, 4 + row, 6 + col) for row, col in _QUARTERS
     )

@@ -114,9 +114,7 @@ class LlamaNumpy:
         out[second] = x[second] * cos + x[first] * sin
         return out
 
-    def _attention(
-        self, layer: int, x: Array, positions: Array, cache: KVCache
-    ) -> Array:
+    def _attention(self, layer: int, x: Array, positions: Array, cache: KVCache) -> Array:
         config, block = self.config, f"blk.{layer}."
         n = len(x)
         q = self._linear(x, block + "attn_q").reshape(n, config.num_heads, config.head_dim)

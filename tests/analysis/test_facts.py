@@ -31,8 +31,9 @@ PROGRAM = dedent("""
 
 def deduced() -> dict[tuple[str, str], list]:
     """The facts by function and variable."""
+    mod = rl.parse(PROGRAM)  # which deduces types, too
     with facts() as found:
-        annotate(rl.parse(PROGRAM))
+        annotate(mod)
     by_binding: dict[tuple[str, str], list] = {}
     pending: list = []
     for fact in found:
@@ -78,3 +79,35 @@ def test_nothing_is_kept_when_nobody_records():
     with facts() as found:
         pass
     assert found == []
+
+
+def test_results_lose_what_is_found_inside():
+    """A symbol of a match_cast means nothing to callers: the function says so, and what they can
+    write works."""
+    program = dedent("""
+        @I.ir_module
+        class Module:
+            @R.function
+            def few(x: R.Tensor(("n",), "float32")):
+                k = T.int64()
+                y = R.match_cast(R.unique(x), R.Tensor((k,), "float32"))
+                return y
+
+            @R.function
+            def main(x: R.Tensor(("n",), "float32")):
+                value = Module.few(x)
+                return value
+        """)
+    mod = rl.parse(program)
+    with facts() as found:
+        annotate(mod)
+    (lost,) = [f for f in of_kind(found, Lost) if f.source.startswith("the result")]
+    assert lost.reason == "callers do not know k, found inside few"
+    assert lost.remedy == 'value = R.match_cast(value, R.Tensor(("k",), "float32"))'
+    line = "        value = Module.few(x)\n"
+    fixed = program.replace(line, line + f"        {lost.remedy}\n")
+    mod = rl.parse(fixed)
+    with facts() as found:
+        _, problems = annotate(mod)
+    assert not problems
+    assert "R.Tensor((k,), 'float32')" in {str(f.ty) for f in of_kind(found, Deduced)}

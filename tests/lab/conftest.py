@@ -43,6 +43,7 @@ def open_page(chromium) -> Iterator[Any]:
         context = chromium.new_context(
             color_scheme=scheme, viewport={"width": width, "height": 900}
         )
+        context.set_default_timeout(90_000)  # a machine with much to do is no error
         contexts.append(context)
         wrong = failures if strict else []
 
@@ -76,7 +77,7 @@ def open_view(open_page, tmp_path):
 
     def open_(view: Any, scheme: str = "light", width: int = 1100) -> Any:
         page = open_page(view.save(tmp_path / f"view{next(count)}.html"), scheme, width)
-        page.wait_for_selector(".relaxlab-view[data-ready=true]", timeout=10000)
+        page.wait_for_selector(".relaxlab-view[data-ready=true]")
         return page
 
     return open_

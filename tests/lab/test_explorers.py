@@ -3,6 +3,8 @@ people who use keys and readers, narrow columns, speed."""
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 import relaxlab as rl
@@ -15,6 +17,8 @@ from relaxlab.lab.memory import memory
 from relaxlab.lab.payload import pack
 from relaxlab.lab.shapes import shapes
 from relaxlab.ops.define import builder
+from relaxlab.testing.mixed_programs import mixed_program
+from relaxlab.testing.script_corpus import PROGRAMS
 from tests.lab.programs import CALLS, CHAIN, NETWORK, WRONG
 
 HOSTILE = '</script><script>window.bad = 1</script><img src=x onerror="window.bad = 1">\'"&amp;'
@@ -147,3 +151,14 @@ def test_live_versions_make_the_view_again():
     assert fixed.state["failure"] is None
     broken = shapes(fixed.controls[0].value.replace("axis=1", "axis=9", 1)).state["failure"]
     assert broken["diagnostics"][0]["code"] == "E0203"
+
+
+def test_any_program_can_be_explored():
+    """Branches, local functions, data-dependent shapes, libraries, tuples, updates in place."""
+    seeds = random.sample(range(1 << 20), 3)
+    print("seeds", seeds)
+    programs = [rl.parse(text) for text in PROGRAMS.values()]
+    programs += [mixed_program(seed) for seed in seeds]
+    for mod in programs:
+        for view in (build(mod) for build in BUILDERS.values()):
+            assert view.state["failure"] is None and pack(view.state)

@@ -143,9 +143,7 @@ def _load_scalar(b: Builder, memory: Memory, index: Value) -> str:
     return b.emit(f"load {memory.element}, ptr {pointer}, align {_align(memory, index)}")
 
 
-def _load_vector(
-    b: Builder, memory: Memory, start: Value, lanes: int, mask: Value | None
-) -> str:
+def _load_vector(b: Builder, memory: Memory, start: Value, lanes: int, mask: Value | None) -> str:
     vec = f"<{lanes} x {memory.element}>"
     pointer, align = element_pointer(b, memory, start), _align(memory, start)
     if mask is None:
@@ -250,4 +248,3 @@ def _to_memory(b: Builder, memory: Memory, value: Value) -> str:
     if memory.dtype == "bool":
         value = cast(b, value, "uint8")
     return b.materialise(value)
-

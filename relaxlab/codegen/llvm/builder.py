@@ -248,7 +248,6 @@ class Builder:
         mask = vector_literal("i32", [str(p) for p in picks])
         return self.emit(f"shufflevector {vec} {text}, {vec} poison, <{len(picks)} x i32> {mask}")
 
-
     def _narrowed(self, text: str, vec: str, elem: str, stride: int, picks: Sequence[int]) -> str:
         """Every second or fourth lane as the low end of wider lanes, shifted: what is done to the
         lanes next can often be done to the wide ones, without moving any."""

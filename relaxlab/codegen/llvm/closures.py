@@ -162,9 +162,7 @@ def call_closure(e: HostEmitter, i: host.CallFunction) -> None:
     e.load_value(i.dst, out, 0)
 
 
-def _store(
-    e: HostEmitter, source: str, old: str, block: str, args: tuple[host.Value, ...]
-) -> None:
+def _store(e: HostEmitter, source: str, old: str, block: str, args: tuple[host.Value, ...]) -> None:
     """The `old` words given in the record `source`, then `args`, into `block`."""
     copied = [("ptr", block), ("ptr", _given(e, source)), ("i64", _bytes(e, old)), ("i1", "false")]
     e.b.call("llvm.memcpy.p0.p0.i64", "void", copied)

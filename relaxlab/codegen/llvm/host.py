@@ -392,9 +392,7 @@ class HostEmitter:
         self.arenas.append(i)
         slot = 2 * (len(self.arenas) - 1)
         args = [("ptr", "%ctx"), ("i64", str(slot)), ("i64", size)]
-        return self.require_memory(
-            self.b.call("relaxlab_arena", "ptr", [*args, *_TEAM_ARGS]), size
-        )
+        return self.require_memory(self.b.call("relaxlab_arena", "ptr", [*args, *_TEAM_ARGS]), size)
 
     def allocate(self, size: str) -> str:
         """The address of a new block that the caller of the program owns."""
@@ -457,8 +455,9 @@ class HostEmitter:
         self.require_same([i.dst], callee, [callee.result])
         count_in = sum(words_of_type(self.type_of(r)) for a in i.args for r in host.leaves(a))
         count_out = sum(words_of_type(callee.registers[r].ty) for r in host.leaves(callee.result))
-        given, returned = self.b.alloca(max(1, count_in), "i64"), self.b.alloca(
-            max(1, count_out), "i64"
+        given, returned = (
+            self.b.alloca(max(1, count_in), "i64"),
+            self.b.alloca(max(1, count_out), "i64"),
         )
         word = 0
         for arg in i.args:

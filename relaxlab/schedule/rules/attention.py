@@ -264,9 +264,7 @@ def _mask_bounds(block: Block, position: Var) -> tuple[PrimExpr | None, PrimExpr
             return None, None
 
 
-def _score_tile(
-    sch: Schedule, name: str, vectors: int, lanes: int, rows: int
-) -> LoopRV:
+def _score_tile(sch: Schedule, name: str, vectors: int, lanes: int, rows: int) -> LoopRV:
     """Positions in steps of some vectors; a step's rows are inside."""
     *_, row, position = sch.get_loops(sch.get_block(name))
     step, position = sch.split(position, factors=[None, vectors * lanes])

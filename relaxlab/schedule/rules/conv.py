@@ -84,9 +84,7 @@ def _fills_vectors(
     return extent is not None and extent % lanes == 0 and var in ends
 
 
-def _row_axis(
-    block: Block, axes: list[int], left: BufferLoad, right: BufferLoad
-) -> int | None:
+def _row_axis(block: Block, axes: list[int], left: BufferLoad, right: BufferLoad) -> int | None:
     """The axis whose neighbours share what they load: vectors, or else (a convolution per channel)
     the values that these are multiplied with."""
     for load in (right, left):
@@ -94,8 +92,7 @@ def _row_axis(
         found = [
             a
             for a in axes
-            if block.iter_vars[a].var not in used
-            and constant(block.iter_vars[a].dom.extent) != 1
+            if block.iter_vars[a].var not in used and constant(block.iter_vars[a].dom.extent) != 1
         ]
         if found:
             return found[-1]
