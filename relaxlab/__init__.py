@@ -94,6 +94,16 @@ __all__ = [
 ]
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext relaxlab` shows arrays as views; the rest needs no extension."""
+    import_module("relaxlab.lab.extension").load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """`%unload_ext relaxlab`"""
+    import_module("relaxlab.lab.extension").unload(shell)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'relaxlab' has no attribute {name!r}")

@@ -121,6 +121,12 @@ class Explore:
 
         return run(subject, name, *args, threads=threads, timed=timed)
 
+    def array(self, value: Any) -> View:
+        """An array: statistics and values: `relaxlab.lab.array`."""
+        from relaxlab.lab.array import array_view
+
+        return array_view(value)
+
     def loops(
         self, subject: PrimFunc | Schedule | Module, name: str | None = None, **sizes: int | float
     ) -> View:

@@ -1,0 +1,38 @@
+"""The array view: shape, statistics, a histogram, and the values of a corner as a heat map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from relaxlab.lab.run_values import number_text, tensor_state
+from relaxlab.lab.view import View
+from relaxlab.runtime.arrays import as_array
+
+CORNER = (16, 24)
+"""Rows and columns that are shown one by one."""
+
+
+def array_view(value: Any) -> View:
+    """Look at an array (NumPy's, or anything with DLPack or the array protocol).
+
+    The values of the first `CORNER` rows and columns, the last two axes, are shown, at index 0 of
+    the others. Raises ExecutionError for a dtype that programs do not have.
+    """
+    array = as_array(value)
+    state = tensor_state(array)
+    corner = array[(0,) * (array.ndim - 2)] if array.size else array
+    corner = corner[tuple(slice(n) for n in CORNER[-corner.ndim :][: corner.ndim])]
+    numbers = corner.reshape(-1).astype(np.float64)
+    finite = numbers[np.isfinite(numbers)]
+    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
+    share = (numbers - low) / (high - low if high > low else 1.0)
+    heat = np.nan_to_num(share, nan=0, posinf=1, neginf=0)
+    state["corner"] = {
+        "shape": list(corner.shape),
+        "text": [number_text(v) for v in corner.reshape(-1)],
+        "heat": [round(100 * float(h)) for h in heat],
+    }
+    text = f"{state['dtype']} array of shape {array.shape}\n{array}"
+    return View("array", f"array {array.shape}", state, text)

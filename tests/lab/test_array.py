@@ -1,0 +1,56 @@
+"""Arrays as views: what is shown of them, and the extension that shows all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.lab.array import CORNER, array_view
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_statistics_and_a_corner(scheme, open_view, audit, rng):
+    array = rng.normal(size=(3, 50, 40)).astype("float32")
+    view = array_view(array)
+    corner = view.state["corner"]
+    assert corner["shape"] == [*CORNER]
+    assert corner["text"][:2] == [f"{v:.4g}" for v in array[0, 0, :2]]
+    assert sum(view.state["histogram"]) == array.size
+    page = open_view(view, scheme)
+    assert audit(page) == []
+    assert "(3, 50, 40) float32" in page.locator("h4").inner_text()
+    assert page.locator("svg.bars rect").count() == 16
+    page = open_view(array_view(np.float32(3)))
+    assert "() float32" in page.locator("h4").inner_text()
+
+
+@pytest.mark.parametrize("value, heat", [
+    (np.zeros((0, 3), "int8"), []),
+    (np.array([np.nan, np.inf, -np.inf, 1.0, 3.0]), [0, 100, 0, 0, 100]),
+    (np.array([True, False]), [100, 0]),
+])  # fmt: skip
+def test_odd_values_have_a_colour(value, heat):
+    assert array_view(value).state["corner"]["heat"] == heat
+
+
+def test_the_extension_shows_arrays():
+    pytest.importorskip("IPython")
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell.instance()
+    try:
+        before, _ = shell.display_formatter.format(np.ones(3))
+        shell.extension_manager.load_extension("relaxlab")
+        bundle, _ = shell.display_formatter.format(np.ones(3))
+        odd, _ = shell.display_formatter.format(np.array(["a"]))
+        shell.extension_manager.unload_extension("relaxlab")
+        after, _ = shell.display_formatter.format(np.ones(3))
+    finally:
+        InteractiveShell.clear_instance()
+    assert set(before) == set(after) == set(odd) == {"text/plain"}
+    assert "relaxlab-view" in bundle["text/html"]
+
+
+def test_it_is_an_explorer():
+    assert rl.explore.array([1, 2]).title == "array (2,)"
