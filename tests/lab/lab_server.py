@@ -46,8 +46,12 @@ def jupyterlab(folder: Path) -> Iterator[str]:
     try:
         yield _address(home / "run", server)
     finally:
-        server.terminate()
-        server.wait(20)
+        server.terminate()  # which ends the kernels, too
+        try:
+            server.wait(60)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
         log.close()
 
 

@@ -94,10 +94,53 @@ def test_a_live_view_is_made_anew_by_the_kernel(server, open_page):
     assert page.locator("text=5 lines").count() == 1, "what was there stays"
 
 
+EXPLORE = ("rl.explore.pipeline(Layer)", "rl.explore.shapes(Layer)")
+
+
+def explorers_of(page, wait):
+    """The views of pipeline and shapes, started."""
+    views = page.locator(".relaxlab-view[data-kind=pipeline], .relaxlab-view[data-kind=shapes]")
+    views.last.scroll_into_view_if_needed(timeout=wait)
+    for kind in ("pipeline", "shapes"):
+        page.locator(f".relaxlab-view[data-kind={kind}][data-ready=true]").wait_for(timeout=wait)
+    return views.first, views.last
+
+
+def step_through(page, pipeline, shapes):
+    """Choose the next pass by keyboard; give a symbol another value with its slider."""
+    chosen = pipeline.locator("[role=option][aria-selected=true]").first
+    before = chosen.inner_text()
+    chosen.focus()
+    page.keyboard.press("ArrowDown")
+    assert pipeline.locator("[role=option][aria-selected=true]").first.inner_text() != before
+    slider = shapes.get_by_label("n, powers of two")
+    slider.focus()
+    page.keyboard.press("End")
+    value = shapes.get_by_label("value of n").input_value()
+    assert value == str(2 ** int(slider.get_attribute("max")))
+    assert f"({value}, 4)" in shapes.locator(".root").inner_text()
+
+
+def test_explorers_step_before_and_after_a_restart(server, open_page):
+    url, folder = server
+    notebook(folder / "explore.ipynb", PROGRAM, *EXPLORE)
+    page = open_page(f"{url}lab/tree/explore.ipynb?reset", strict=False)
+    page.wait_for_selector(".jp-Notebook", timeout=60000)
+    run_all(page)
+    step_through(page, *explorers_of(page, 30000))
+    menu(page, "File", "Save Notebook")
+    page.wait_for_selector('.lm-TabBar-tab:has-text("explore.ipynb"):not(.jp-mod-dirty)')
+    menu(page, "Kernel", "Restart Kernel…")
+    page.locator(".jp-Dialog button:has-text('Restart')").click()
+    page.reload()
+    page.wait_for_selector(".jp-Notebook", timeout=60000)
+    step_through(page, *explorers_of(page, 60000))
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_an_exported_notebook_works_without_network(server, open_page, theme):
     _, folder = server
-    path = notebook(folder / f"export-{theme}.ipynb", PROGRAM, "Layer")
+    path = notebook(folder / f"export-{theme}.ipynb", PROGRAM, "Layer", *EXPLORE)
     command = [
         sys.executable,
         "-m",
@@ -117,6 +160,7 @@ def test_an_exported_notebook_works_without_network(server, open_page, theme):
     assert (sum(map(int, background[4:-1].split(","))) > 380) == (theme == "light")
     view.locator("[data-n=n]").first.click()
     assert view.locator(".lit").count() == 2
+    step_through(page, *explorers_of(page, 20000))
 
 
 def test_a_notebook_that_is_not_trusted_shows_the_text(server, open_page):
