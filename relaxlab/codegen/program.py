@@ -33,7 +33,7 @@ def program_text(
 ) -> tuple[str, dict[str, Any]]:
     """LLVM IR of the program, and what the runtime must know about it."""
     declarations: dict[str, str] = {}
-    texts = support_functions(declarations)
+    texts = support_functions(declarations, target)
     used = sorted(_called_kernels(program))
     kernels = {
         k: emit_kernel(program.kernels[k], k, declarations, contract=target.contract) for k in used

@@ -26,7 +26,7 @@ class NativeKernels:
     def of(program: host.HostProgram, target: Target) -> NativeKernels:
         """Compile the kernels. Raises CodegenError for one that the target cannot express."""
         declarations: dict[str, str] = {}
-        texts = support_functions(declarations)
+        texts = support_functions(declarations, target)
         emitted = {
             k: emit_kernel(f, k, declarations, contract=target.contract)
             for k, f in program.kernels.items()

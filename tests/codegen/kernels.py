@@ -36,7 +36,7 @@ def parse_kernels(*texts: str) -> Module:
 def module_text(mod: Module, target: Target | None = None) -> tuple[str, dict[str, Any]]:
     """LLVM IR of all loop functions of a module, and the emitted kernels by name."""
     declarations: dict[str, str] = {}
-    texts = support_functions(declarations)
+    texts = support_functions(declarations, target or Target.host())
     kernels: dict[str, Any] = {}
     for name, f in mod.items():
         if isinstance(f, PrimFunc):

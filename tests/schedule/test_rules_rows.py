@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.schedule.rules.rows import STACKED
 
 PROGRAM = """
 from relaxlab.script import ir as I, relax as R
@@ -56,7 +58,7 @@ class Module:
 def test_symbolic_widths():
     mod = rl.parse(SYMBOLIC)
     softmax = rl.trace(mod).result.loop_functions()["softmax"]
-    assert len(softmax.buffers) == 2  # exponentials are computed twice, not stored
+    assert len(softmax.buffers) == 2  # exponentials are not stored in main memory
     exe = rl.compile(mod, threads=2, use_cache=False)
     for n, width in [(1, 1), (5, 7), (0, 3), (3, 16), (2, 63), (3, 64), (2, 65), (4, 200)]:
         rng = np.random.default_rng(width)
@@ -67,3 +69,37 @@ def test_symbolic_widths():
         norm = x / np.sqrt((x * x).mean(axis=1, keepdims=True) + 1e-5) * w
         for mine, want in zip(got, (x.sum(axis=1), x.max(axis=1), share, norm), strict=True):
             np.testing.assert_allclose(mine, want, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_rows_on_the_stack_and_rows_that_do_not_fit(dtype, rows, rng):
+    mod = rl.parse(f"""
+from relaxlab.script import ir as I, relax as R
+
+@R.function
+def main(x: R.Tensor(("n", "d"), "{dtype}")):
+    y = R.nn.log_softmax(R.nn.softmax(x))
+    return y
+""")
+    exe = rl.compile(mod, threads=2)
+    for width in (0, 1, 15, 64, 100, STACKED - 1, STACKED, STACKED + 1, STACKED + 100):
+        x = (rng.standard_normal((rows, width)) * 3).astype(numpy_dtype(dtype))
+        got, want = exe["main"](x), rl.interpret(mod, "main", x)
+        assert got.shape == want.shape
+        tolerance = 1e-5 if dtype == "float32" else 2e-2
+        np.testing.assert_allclose(
+            np.asarray(got).astype("float64"), want.astype("float64"), tolerance, tolerance
+        )
+
+
+def test_sums_see_nan_and_infinity_in_every_lane(rng):
+    exe = rl.compile(rl.parse(SYMBOLIC), threads=1)
+    for width in (1, 16, 63, 64, 65, 130):
+        for value in (np.nan, np.inf, -np.inf):
+            x = rng.standard_normal((width, width), "float32")
+            np.fill_diagonal(x, value)
+            with np.errstate(all="ignore"):
+                total, top, *_ = exe["main"](x, np.ones(width, "float32"))
+                np.testing.assert_allclose(total, x.sum(axis=1), rtol=1e-4, atol=1e-4)
+                np.testing.assert_array_equal(np.asarray(top), x.max(axis=1))

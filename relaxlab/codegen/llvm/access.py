@@ -15,7 +15,12 @@ from relaxlab.codegen.llvm.builder import (
     vector_literal,
 )
 from relaxlab.ir import expr
-from relaxlab.ir.dtypes import bits_of, element_of, with_lanes
+from relaxlab.ir.dtypes import bits_of, bytes_of, element_of, with_lanes
+
+LINE = 64
+"""Bytes of a cache line."""
+YES = "!1000000"
+"""The metadata that `jit.module_text` defines for hints of stores."""
 
 
 @dataclass(slots=True)
@@ -25,7 +30,8 @@ class Memory:
     `align` is the pointer's known alignment in bytes; 1 when only the element's is (a caller's
     array may start anywhere, and unaligned vector loads cost nothing extra when it does not).
     `size` counts the elements of private memory, 0 otherwise: accesses inside it need no masked
-    instructions, which would keep it from becoming registers.
+    instructions, which would keep it from becoming registers. `streamed`: whole vectors are stored
+    around the caches.
     """
 
     pointer: str
@@ -33,6 +39,7 @@ class Memory:
     strides: tuple[Value, ...]
     align: int
     size: int = 0
+    streamed: bool = False
 
     def holds(self, start: Value, lanes: int) -> bool:
         """Whether `lanes` elements from `start` are known to lie in private memory."""
@@ -168,7 +175,9 @@ def _store_vector(
     vec = f"<{lanes} x {memory.element}>"
     pointer, align = element_pointer(b, memory, start), _align(memory, start)
     if mask is None:
-        b.raw(f"store {vec} {text}, ptr {pointer}, align {align}")
+        whole = align >= min(LINE, lanes * bytes_of(memory.dtype))
+        hint = f", !nontemporal {YES}" if memory.streamed and whole else ""
+        b.raw(f"store {vec} {text}, ptr {pointer}, align {align}{hint}")
         return
     if memory.holds(start, lanes):
         kept = b.emit(f"load {vec}, ptr {pointer}, align {align}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import llvmlite.binding as llvm
 
+from relaxlab.codegen.llvm.access import YES
 from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.ir.target import Target
 
@@ -42,7 +43,8 @@ def module_text(functions: list[str], declarations: Mapping[str, str], target: T
     defined = _defined(functions)
     head = f'target triple = "{target.triple}"'
     used = [d for name, d in sorted(declarations.items()) if name not in defined]
-    return "\n\n".join([head, *functions, "\n".join(used), attributes]) + "\n"
+    hints = f"{YES} = !{{i32 1}}"
+    return "\n\n".join([head, *functions, "\n".join(used), attributes, hints]) + "\n"
 
 
 def _defined(functions: list[str]) -> set[str]:

@@ -40,7 +40,7 @@ def list_kernel(func: PrimFunc, name: str, target: Target) -> KernelListing:
     """
     located = locate(func, name)
     declarations: dict[str, str] = {}
-    texts = support_functions(declarations)
+    texts = support_functions(declarations, target)
     emitted = emit_kernel(
         located.func, name, declarations, contract=target.contract, debug=True
     ).text

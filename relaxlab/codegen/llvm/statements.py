@@ -7,11 +7,12 @@ barrier after each. Results therefore do not depend on the number of threads.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from relaxlab.codegen.llvm.access import Memory, linear_index, store
+from relaxlab.codegen.llvm.access import LINE, Memory, linear_index, store
 from relaxlab.codegen.llvm.arithmetic import binary, index_vector
 from relaxlab.codegen.llvm.builder import Value, int_value, memory_type
 from relaxlab.codegen.llvm.expressions import (
@@ -24,8 +25,9 @@ from relaxlab.codegen.llvm.expressions import (
 )
 from relaxlab.codegen.positive import is_positive, is_size, positive_factors
 from relaxlab.ir import expr, loops
-from relaxlab.ir.dtypes import bits_of
+from relaxlab.ir.dtypes import bits_of, bytes_of
 from relaxlab.ir.node import walk
+from relaxlab.schedule.streams import NON_TEMPORAL, STREAM_BYTES
 
 MAX_UNROLL = 4096
 
@@ -164,8 +166,52 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     low = binary(b, expr.FloorDiv, binary(b, expr.Mul, extent, thread), threads)
     high = binary(b, expr.FloorDiv, binary(b, expr.Mul, extent, after), threads)
     low, high = binary(b, expr.Add, start, low), binary(b, expr.Add, start, high)
-    with _inside(s, loop):
-        _counted(s, loop.loop_var, low, high, lambda: emit_stmt(s, loop.body))
+
+    def share() -> None:
+        with _inside(s, loop):
+            _counted(s, loop.loop_var, low, high, lambda: emit_stmt(s, loop.body))
+
+    names = loop.annotations.get(NON_TEMPORAL, ())
+    streamed = [buffer for buffer in s.memory if buffer.name in names]
+    if not streamed:
+        share()
+        return
+    large, small, done = b.label("large"), b.label("small"), b.label("done")
+    b.branch(_may_stream(s, streamed), large, small)
+    b.place(large)
+    plain = {buffer: s.memory[buffer] for buffer in streamed}
+    s.memory |= {buffer: _streamed(memory) for buffer, memory in plain.items()}
+    share()
+    b.raw("fence seq_cst")  # such stores overtake others, and the barrier after the loop, too
+    b.jump(done)
+    s.memory |= plain
+    b.place(small)
+    share()
+    b.jump(done)
+    b.place(done)
+
+
+def _may_stream(s: Scope, buffers: list[loops.Buffer]) -> str:
+    """Whether buffers are large, and all their rows begin with a cache line, as an i1."""
+    b, all_ = s.builder, "true"
+    for buffer in buffers:
+        memory, size = s.memory[buffer], bytes_of(buffer.dtype)
+        count = emit_expr(s, math.prod(buffer.shape, start=expr.const(1)))
+        large = b.emit(f"icmp uge i64 {b.materialise(count)}, {STREAM_BYTES // size}")
+        places = b.emit(f"ptrtoint ptr {memory.pointer} to i64")
+        for stride in memory.strides[:-1]:
+            row = b.emit(f"mul i64 {b.materialise(stride)}, {size}")
+            places = b.emit(f"or i64 {places}, {row}")
+        aligned = b.emit(f"icmp eq i64 {b.emit(f'and i64 {places}, {LINE - 1}')}, 0")
+        all_ = b.emit(f"and i1 {all_}, {b.emit(f'and i1 {large}, {aligned}')}")
+    return all_
+
+
+def _streamed(memory: Memory) -> Memory:
+    """The memory as `_may_stream` found it."""
+    line = LINE // bytes_of(memory.dtype)
+    strides = [replace(x, multiple=math.lcm(line, x.multiple)) for x in memory.strides[:-1]]
+    return replace(memory, strides=(*strides, memory.strides[-1]), align=LINE, streamed=True)
 
 
 def emit_stmt(s: Scope, stmt: loops.Stmt) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import string
 
+from relaxlab.ir.target import Target
+
 CONTEXT = ("axis", "got", "expected", "callback", "args", "out", "constants", "owned", "publish",
            "arenas", "packed", "failed", "kernel_failed", "spare", "worth")  # fmt: skip
 """Names of the context's words. axis, got, expected: details of the failed check. owned: a linked
@@ -90,7 +92,7 @@ reuse:
 new:
   %more = add i64 %size, {127 + BLOCK_HEADER}
   %total = and i64 %more, -64
-  %fresh = call ptr @aligned_alloc(i64 64, i64 %total)
+  %fresh = call ptr @relaxlab_memory(i64 %total)
   %none = icmp eq ptr %fresh, null
   br i1 %none, label %fail, label %size_it
 fail:
@@ -127,7 +129,7 @@ grow:
   call void @free(ptr %old)
   %more = add i64 %size, 127
   %total = and i64 %more, -64
-  %fresh = call ptr @aligned_alloc(i64 64, i64 %total)
+  %fresh = call ptr @relaxlab_memory(i64 %total)
   %none = icmp eq ptr %fresh, null
   %got = select i1 %none, i64 0, i64 %total
   store ptr %fresh, ptr %where
@@ -140,17 +142,46 @@ keep:
 }}
 """
 
+_MEMORY = """define ptr @relaxlab_memory(i64 %size) #0 {
+  %fresh = call ptr @aligned_alloc(i64 64, i64 %size)
+  ret ptr %fresh
+}
+"""
+
+PAGE = 2 << 20
+"""Bytes of a large page: without, page tables bound how fast large arrays are read and written."""
+
+_MEMORY_LINUX = f"""define ptr @relaxlab_memory(i64 %size) #0 {{
+  %large = icmp uge i64 %size, {4 * PAGE}
+  br i1 %large, label %pages, label %plain
+pages:
+  %more = add i64 %size, {PAGE - 1}
+  %total = and i64 %more, {-PAGE}
+  %whole = call ptr @aligned_alloc(i64 {PAGE}, i64 %total)
+  %advised = call i32 @madvise(ptr %whole, i64 %total, i32 14)
+  ret ptr %whole
+plain:
+  %fresh = call ptr @aligned_alloc(i64 64, i64 %size)
+  ret ptr %fresh
+}}
+"""
+"""14 is MADV_HUGEPAGE. Where the system does not grant it, nothing changes."""
+
 _DECLARATIONS = {
     "GOMP_barrier": "declare void @GOMP_barrier()",
     "aligned_alloc": "declare ptr @aligned_alloc(i64, i64)",
     "free": "declare void @free(ptr)",
+    "madvise": "declare i32 @madvise(ptr, i64, i32)",
 }
 
 
-def support_functions(declarations: dict[str, str]) -> list[str]:
+def support_functions(declarations: dict[str, str], target: Target) -> list[str]:
     """The functions; what they call is added to `declarations`."""
+    linux = "linux" in target.triple
     declarations.update(_DECLARATIONS)
-    return [_BARRIER, _FAIL, _ALLOC, _ARENA]
+    if not linux:
+        del declarations["madvise"]
+    return [_BARRIER, _FAIL, _MEMORY_LINUX if linux else _MEMORY, _ALLOC, _ARENA]
 
 
 def symbol_of(name: str) -> str:

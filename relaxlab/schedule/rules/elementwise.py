@@ -18,7 +18,10 @@ from relaxlab.schedule.rules.base import (
     vectorize_inner,
 )
 from relaxlab.schedule.schedule import Schedule
+from relaxlab.schedule.streams import stream_results
 
+AHEAD = 64
+"""Vectors to prefetch ahead where results are stored around the caches."""
 SMALL = 4096
 """Elements below which one thread is faster than a team."""
 
@@ -46,6 +49,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         fused = sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer
         if work >= SMALL:
             sch.parallel(fused)
+            stream_results(sch, fused, ahead=AHEAD)
     return sch.func
 
 

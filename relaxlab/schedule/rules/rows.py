@@ -8,9 +8,14 @@ result per lane, combined at the end.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
-from relaxlab.ir.loops import Block, Buffer, PrimFunc
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import Block, Buffer, For, PrimFunc
+from relaxlab.ir.node import replace, walk
+from relaxlab.ir.substitute import substitute
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
@@ -26,34 +31,86 @@ from relaxlab.schedule.rules.base import (
     reduce_by_lanes,
     vectorize_inner,
 )
+from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import LoopRV, Schedule
+from relaxlab.schedule.streams import stream_results
 
+AHEAD = 1024
+"""Elements to fetch ahead, at least."""
+STACKED = 8192
+"""The widest row of symbolic width of which a thread's stack keeps intermediates."""
 LOCAL_BYTES = 64 * 1024
 """Largest intermediate of one row that is kept on a thread's stack."""
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
-    """Fits kernels whose reductions all run over trailing axes of a common row."""
+    """Fits kernels whose reductions all run over trailing axes of a common row.
+
+    Where a row is stored between its uses and its width is a symbol, there is a version for widths
+    that fit a thread's stack beside the one that computes the row again.
+    """
+    general = _schedule(func, target, {})
+    width = None if general is None else _width_of_stored_rows(func)
+    if width is None:
+        return general
+
+    def version(func: PrimFunc, most: int | None) -> PrimFunc:
+        scheduled = _schedule(func, target, {} if most is None else {width: most})
+        assert scheduled is not None
+        return scheduled
+
+    return guarded_versions(func, width, [STACKED], version)
+
+
+def _width_of_stored_rows(func: PrimFunc) -> Var | None:
+    """The symbol that is the width of all rows which several blocks read, and of nothing else that
+    would be stored."""
+    names = read_more_than_once(func)
+    buffers = [b.writes[0].buffer for b in blocks_of(func) if b.name in names]
+    rank = row_rank(blocks_of(func)) or 0
+    widths = {b.shape[rank:] for b in buffers if b not in func.params}
+    match [*widths]:
+        case [(Var() as width,)]:
+            return width
+        case _:
+            return None
+
+
+def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> PrimFunc | None:
+    """`bounds`: how large symbols are at most."""
     sch = Schedule(func)
     rank = row_rank(blocks_of(func)) or 0
-    stored = [n for n in read_more_than_once(func) if _has_constant_rows(func, n, rank)]
+    stored = [n for n in read_more_than_once(func) if _has_bounded_rows(func, n, rank, bounds)]
     inline_producers(sch, keep=stored)
     blocks = blocks_of(sch.func)
     rank = row_rank(blocks)
     if rank is None or (rank == 0 and len(blocks) > 1):
         return None
     try:
-        rows = _gather_rows(sch, blocks, rank)
+        rows = _gather_rows(sch, blocks, rank, bounds)
     except ScheduleError:
         return None
     for block in blocks:
         _inside_row(sch, block.name, rank, target)
-    _prefetch_next_row(sch, blocks, rank)
+    _prefetch_rows(sch, rank)
     if rows:
         row = sch.fuse(*rows) if len(rows) > 1 else rows[0]
         if constant(extent_of(sch, row)) != 1:
             sch.parallel(row)
-    return compact_buffers(sch.func)
+            stream_results(sch, row)
+    return _with_room(compact_buffers(sch.func), bounds)
+
+
+def _with_room(func: PrimFunc, bounds: Mapping[Var, int]) -> PrimFunc:
+    """Private buffers whose dimensions are bounded symbols have room for the bounds."""
+    private = [b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers]
+    sizes = {v: expr.const(most) for v, most in bounds.items()}
+    wider = {
+        b: replace(b, shape=tuple(substitute(dim, sizes) for dim in b.shape))
+        for b in private
+        if b.scope == "local"
+    }
+    return replace(func, body=substitute(func.body, buffers=wider))
 
 
 def read_more_than_once(func: PrimFunc) -> list[str]:
@@ -66,11 +123,18 @@ def read_more_than_once(func: PrimFunc) -> list[str]:
     return [b.name for b in blocks if is_spatial(b) and readers.get(b.writes[0].buffer, 0) > 1]
 
 
-def _has_constant_rows(func: PrimFunc, name: str, rank: int) -> bool:
+def _has_bounded_rows(
+    func: PrimFunc, name: str, rank: int, bounds: Mapping[Var, int]
+) -> bool:
     """Whether a row of what the block makes may be kept on a thread's stack. Else it would go
     through main memory, which takes longer than to compute it again, exponentials included."""
     block = next(b for b in blocks_of(func) if b.name == name)
-    return all(constant(dim) is not None for dim in block.writes[0].buffer.shape[rank:])
+    return all(_most(dim, bounds) is not None for dim in block.writes[0].buffer.shape[rank:])
+
+
+def _most(dim: PrimExpr, bounds: Mapping[Var, int]) -> int | None:
+    """How large a dimension is at most."""
+    return bounds.get(dim) if isinstance(dim, Var) else constant(dim)
 
 
 def row_rank(blocks: list[Block]) -> int | None:
@@ -87,7 +151,9 @@ def row_rank(blocks: list[Block]) -> int | None:
     return rank
 
 
-def _gather_rows(sch: Schedule, blocks: list[Block], rank: int) -> list[LoopRV]:
+def _gather_rows(
+    sch: Schedule, blocks: list[Block], rank: int, bounds: Mapping[Var, int]
+) -> list[LoopRV]:
     """Put every block under the first block's row loops; returns those loops."""
     first = sch.get_block(blocks[0].name)
     spatial, _ = block_loops(sch, first)
@@ -96,20 +162,21 @@ def _gather_rows(sch: Schedule, blocks: list[Block], rank: int) -> list[LoopRV]:
         if rows:
             sch.reverse_compute_at(sch.get_block(block.name), rows[-1])
     for block in blocks[:-1]:
-        _keep_local(sch, block, rank)
+        _keep_local(sch, block, rank, bounds)
     return rows
 
 
-def _keep_local(sch: Schedule, block: Block, rank: int) -> None:
-    """Intermediates of a small constant row stay on the stack."""
+def _keep_local(sch: Schedule, block: Block, rank: int, bounds: Mapping[Var, int]) -> None:
+    """Intermediates of a row that is known to be small stay on the stack."""
     buffer = block.writes[0].buffer
     if any(p is buffer for p in sch.func.params):
         return
     size = 4
     for dim in buffer.shape[rank:]:
-        if not isinstance(dim, expr.IntImm):
+        most = _most(dim, bounds)
+        if most is None:
             return
-        size *= dim.value
+        size *= most
     if size <= LOCAL_BYTES:
         sch.set_scope(sch.get_block(block.name), 0, "local")
 
@@ -132,21 +199,29 @@ def _inside_row(sch: Schedule, name: str, rank: int, target: Target) -> None:
         vectorize_inner(sch, inner[-1], lanes)
 
 
-def _prefetch_next_row(sch: Schedule, blocks: list[Block], rank: int) -> None:
-    """Rows that are read several times are fetched during the last pass over the row before. The
-    hardware's prefetchers stop at the end of a page, and no instruction of the next row starts
-    before the results of this one's reductions are there."""
-    for buffer in sch.func.buffers:
-        readers = [b for b in blocks if any(r.buffer is buffer for r in b.reads)]
-        dims = [constant(d) for d in buffer.shape[rank:]]
-        if len(readers) < 2 or len(dims) != 1 or not is_spatial(readers[-1]):
+def _prefetch_rows(sch: Schedule, rank: int) -> None:
+    """Rows are fetched during the last pass over those before: the hardware's prefetchers stop at
+    the end of a page, and no instruction of the next row starts before the results of this one's
+    reductions are there."""
+    for block in reversed(blocks_of(sch.func)):
+        last = [r.buffer for r in block.reads if _is_last_reader(sch, block, r.buffer)]
+        names = tuple(b.name for b in last if b in sch.func.params and b.ndim == rank + 1)
+        nest = sch.get_loops(sch.get_block(block.name))[rank:]
+        if not names or len(nest) != 2 or _kind(sch, nest[1]) != "vectorized":
             continue
-        nest = sch.get_loops(sch.get_block(readers[-1].name))[rank:]
-        if len(nest) != 2:
-            continue
-        count, lanes = (constant(extent_of(sch, loop)) for loop in nest)
-        if count and lanes and count * lanes == dims[0]:
-            sch.annotate(nest[0], "prefetch", (count, (buffer.name,)))
+        count, lanes = (constant(extent_of(sch, loop)) or 0 for loop in nest)
+        sch.annotate(nest[0], "prefetch", (max(count, AHEAD // lanes), names))
+
+
+def _is_last_reader(sch: Schedule, block: Block, buffer: Buffer) -> bool:
+    readers = [b for b in blocks_of(sch.func) if any(r.buffer is buffer for r in b.reads)]
+    return readers[-1] is block
+
+
+def _kind(sch: Schedule, loop: LoopRV) -> str:
+    found = sch.get(loop)
+    assert isinstance(found, For)
+    return found.kind
 
 
 def _partial_sums(sch: Schedule, loop: LoopRV, target: Target) -> int:

@@ -1,0 +1,116 @@
+"""Results that are stored around the caches, and what is fetched ahead for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.codegen.llvm.kernel import emit_kernel
+from relaxlab.ir.loops import For, PrimFunc
+from relaxlab.ir.node import walk
+from relaxlab.schedule.streams import NON_TEMPORAL, STREAM_BYTES
+
+HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n"
+BODIES = {
+    "gelu": "R.multiply(R.nn.gelu(x), x)",
+    "softmax": "R.nn.softmax(x, axis=-1)",
+    "transposed": "R.permute_dims(x)",
+    "half": 'R.astype(R.add(x, x), "float16")',
+}
+
+
+def program(body: str, shape: str = '("n", "m")', attrs: str = "") -> rl.Module:
+    return rl.parse(f"""{HEAD}
+@R.function
+def main(x: R.Tensor({shape}, "float32")):
+    {attrs}
+    y = {body}
+    return y
+""")
+
+
+def annotated(mod: rl.Module) -> list[str]:
+    """Names of the buffers that loops of the scheduled kernels may store around the caches."""
+    funcs = [f for _, f in rl.trace(mod).result.items() if isinstance(f, PrimFunc)]
+    found = [n for f in funcs for n in walk(f.body) if isinstance(n, For)]
+    return [name for n in found for name in n.annotations.get(NON_TEMPORAL, ())]
+
+
+ROWS = STREAM_BYTES // 4 // 1024
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize(
+    "shape", [(ROWS, 1024), (ROWS + 3, 1024), (2 * ROWS + 1, 1024), (ROWS + 9, 1023), (5, 1024)]
+)
+def test_large_results_are_right(
+    body: str, shape: tuple[int, int], rng: np.random.Generator
+) -> None:
+    mod = program(BODIES[body])
+    exe = rl.compile(mod, threads=2)
+    x = rng.standard_normal(shape, "float32")
+    rows = slice(None) if body == "transposed" else np.linspace(0, shape[0] - 1, 50).astype(int)
+    got = np.asarray(exe["main"](x))
+    want = rl.interpret(mod, "main", x[rows])
+    np.testing.assert_allclose(
+        got[rows].astype("float64"), want.astype("float64"), rtol=2e-3, atol=1e-6
+    )
+
+
+def test_the_next_kernel_reads_what_was_stored(rng: np.random.Generator) -> None:
+    """Threads read rows that others stored, right after the barrier."""
+    mod = program("R.sum(R.permute_dims(R.nn.softmax(x, axis=-1)), axis=1)")
+    exe = rl.compile(mod, threads=2)
+    for _ in range(5):
+        x = rng.standard_normal((ROWS + 5, 1024), "float32")
+        e = np.exp(x - x.max(-1, keepdims=True))
+        want = (e / e.sum(-1, keepdims=True)).sum(0)
+        np.testing.assert_allclose(np.asarray(exe["main"](x)), want, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "attrs", "may"),
+    [
+        ('("n", "m")', "", True),
+        ('("n", 16)', "", True),
+        ('("n", 16)', 'R.func_attr({"tir_var_upper_bound": {"n": 1000}})', False),
+        (f"({ROWS}, 1024)", "", True),
+        (f"({ROWS - 1}, 1024)", "", False),
+    ],
+)
+def test_only_what_may_be_large_has_two_versions(shape: str, attrs: str, may: bool) -> None:
+    assert bool(annotated(program(BODIES["gelu"], shape, attrs))) is may
+
+
+def test_arrays_that_are_read_stay_in_caches() -> None:
+    mod = rl.parse(f"""{HEAD}
+@I.ir_module
+class Module:
+    @T.prim_func
+    def twice(a: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        for i in range(n):
+            with T.block("A"):
+                vi = T.axis.spatial(n, i)
+                A[vi] = A[vi] * T.float32(2)
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        cls = Module
+        y = R.call_tir_inplace(cls.twice, (x,), inplace_indices=[0],
+                               out_sinfo=R.Tensor(("n",), "float32"))
+        return y
+""")
+    assert annotated(mod) == []
+
+
+def test_whole_lines_alone_are_stored_around_the_caches() -> None:
+    result = rl.trace(program(BODIES["gelu"])).result
+    func = next(f for _, f in result.items() if isinstance(f, PrimFunc))
+    text = emit_kernel(func, "f", {}).text
+    stores = [line for line in text.splitlines() if "nontemporal" in line]
+    assert stores and all("align 64" in line for line in stores)
+    assert all(line.strip().startswith("store <") for line in stores)
+    assert text.count("fence") == 1
