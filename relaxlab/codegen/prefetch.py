@@ -42,7 +42,7 @@ def _prefetches(loop: For, ahead: int, names: tuple[str, ...]) -> list[Stmt]:
     for load in found.values():
         start = substitute(load, inner)
         step = _step(start, loop.loop_var)
-        if step is None:
+        if not step:  # not known, or always the same place
             continue
         later = substitute(start, {loop.loop_var: loop.loop_var + ahead})
         size = bytes_of(load.buffer.dtype)

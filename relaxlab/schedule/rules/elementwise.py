@@ -42,14 +42,15 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         work = math.prod(SMALL if size is None else size for size in sizes)
         lanes = target.lanes(output_dtype(block))
         outer = nest[-1]
-        if not _keeps_state(block):
-            if len(nest) > 1 and (sizes[-1] or 1) % lanes and _goes_through(block):
+        keeps_state, straight = _keeps_state(block), _goes_through(block)
+        if not keeps_state:
+            if straight and len(nest) > 1 and (sizes[-1] or 1) % lanes:
                 nest = [sch.fuse(*nest)]
             outer = vectorize_inner(sch, nest[-1], lanes)
         fused = sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer
         if work >= SMALL:
             sch.parallel(fused)
-            stream_results(sch, fused, ahead=AHEAD)
+            stream_results(sch, fused, ahead=AHEAD if straight and not keeps_state else 0)
     return sch.func
 
 
