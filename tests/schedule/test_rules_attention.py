@@ -170,3 +170,47 @@ def test_keys_between_heads_are_packed(mask: str | None, rng: np.random.Generato
         weight /= weight.sum(axis=-1, keepdims=True)
         want = np.einsum("bhij,bjhd->bihd", weight, wide_v)
         np.testing.assert_allclose(exe["main"](q, k, v), want, rtol=1e-4, atol=1e-5)
+
+
+FREE = """
+from relaxlab.script import ir as I, relax as R
+
+@R.function
+def main(q: R.Tensor(("b", "n", 6, 32), "{dtype}"),
+         k: R.Tensor(("b", "{m}", {heads}, 32), "{dtype}"),
+         v: R.Tensor(("b", "{m}", {heads}, 32), "{dtype}")):
+    y = R.nn.attention(q, k, v, causal_mask={mask})
+    return y
+"""
+
+
+LENGTHS = ((1, 1, 0), (2, 7, 0), (1, 8, 15), (1, 17, 8), (1, 33, 31), (0, 3, 0), (2, 0, 0))
+"""Batch, rows, and how many positions there are more."""
+
+
+@pytest.mark.parametrize(
+    ("mask", "heads", "m", "dtype", "room"),
+    [
+        ("TopLeft", 6, "n", "float32", attention.POSITIONS),
+        (None, 2, "m", "float32", 24),
+        ("BottomRight", 1, "n + p", "float32", 24),
+        ("BottomRight", 3, "m", "float16", attention.POSITIONS),
+    ],
+)
+def test_lengths_that_nothing_bounds(mask, heads, m, dtype, room, monkeypatch, rng):
+    monkeypatch.setattr(attention, "POSITIONS", room)
+    text = FREE.format(dtype=dtype, heads=heads, m=m, mask=repr(mask))
+    if m == "n + p":
+        text = text.replace("def main(", 'def main(past: R.Shape(["p"]), ')
+    mod = rl.parse(text)
+    notes = [w for w in rl.trace(mod).find("schedule_kernels").rewrites if w.applied]
+    assert any("by the rule attention" in w.reason for w in notes)
+    exe = rl.compile(mod, threads=2, use_cache=False)
+    for b, n, past in LENGTHS:
+        length = n if m == "n" else n + past
+        q = rng.standard_normal((b, n, 6, 32)).astype(dtype)
+        k, v = (rng.standard_normal((b, length, heads, 32)).astype(dtype) for _ in "kv")
+        args = [(past,), q, k, v] if m == "n + p" else [q, k, v]
+        got, want = exe["main"](*args), rl.interpret(mod, "main", *args)
+        tolerance = 1e-5 if dtype == "float32" else 2e-2
+        np.testing.assert_allclose(np.asarray(got), want, tolerance, tolerance)

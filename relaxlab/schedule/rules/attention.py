@@ -8,6 +8,7 @@ results a vector of features at a time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from relaxlab.analysis.arith import Analyzer
@@ -18,6 +19,7 @@ from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.rules.base import (
     blocks_of,
@@ -28,7 +30,8 @@ from relaxlab.schedule.rules.base import (
     split_vector,
     sum_of_products,
 )
-from relaxlab.schedule.rules.versions import guarded_versions
+from relaxlab.schedule.rules.rows import apply as rows_apply
+from relaxlab.schedule.rules.versions import ONE_VERSION, guarded_versions
 from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.tracing.limit import as_step
@@ -39,6 +42,10 @@ SKEW = 16
 """Elements added to a row of scores, so that a tile's rows fall into different cache sets."""
 LOCAL_BYTES = 1 << 19
 """Largest buffer of one tile's scores on a thread's stack."""
+
+
+POSITIONS = 8192
+"""Positions that the scores of a tile have room for where nothing bounds their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +63,39 @@ class _Parts:
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
-    """Fits exactly the seven blocks of `_Parts`."""
+    """Fits exactly the seven blocks of `_Parts`.
+
+    Where nothing bounds the number of positions there is a version for as many as fit a thread's
+    stack; for more, each row is a kernel's row (`rows`).
+    """
     parts = _find(func)
     if parts is None:
         return None
-    bounded = _with_bounded_rows(func)
+    positions = _named(func, parts.score).iter_vars[-1].dom.extent
+    if _with_bounded_rows(func, {}) is not None or func.attrs.get(ONE_VERSION):
+        return _tiles(func, {}, parts, target)
+
+    def version(func: PrimFunc, most: int | None) -> PrimFunc:
+        bounds = {} if most is None else {positions: most}
+        scheduled = _tiles(func, bounds, parts, target) if bounds else rows_apply(func, target)
+        if scheduled is None:
+            raise ScheduleError("attention", "kernel", "a tile's scores have a bound that fits")
+        return scheduled
+
+    return guarded_versions(func, positions, [POSITIONS], version)
+
+
+def _tiles(
+    func: PrimFunc, bounds: Mapping[PrimExpr, int], parts: _Parts, target: Target
+) -> PrimFunc | None:
+    """Tiles of rows, their scores on the stack; `bounds`: how large extents are at most."""
+    bounded = _with_bounded_rows(func, bounds)
     if bounded is None:
         return None
-    rows = _named(bounded, parts.out).iter_vars[1].dom.extent
+    *_, count, positions = (it.dom.extent for it in _named(bounded, parts.score).iter_vars)
+    single = [] if count == positions else [1]  # a row by itself has no others to look at
     return guarded_versions(
-        bounded, rows, [1], lambda f, most: _schedule(f, parts, target, most or ROWS)
+        bounded, count, single, lambda f, most: _schedule(f, parts, target, most or ROWS)
     )
 
 
@@ -88,10 +118,10 @@ def _named(func: PrimFunc, name: str) -> Block:
     return next(b for b in blocks_of(func) if b.name == name)
 
 
-def _with_bounded_rows(func: PrimFunc) -> PrimFunc | None:
-    """Intermediates get constant row lengths: what the symbols' upper bounds allow, or the size of
-    a dimension of a parameter that an axis indexes directly."""
-    bounds: dict[PrimExpr, int] = {}
+def _with_bounded_rows(func: PrimFunc, known: Mapping[PrimExpr, int]) -> PrimFunc | None:
+    """Intermediates get constant row lengths: what is `known`, what the symbols' upper bounds
+    allow, or the size of a dimension of a parameter that an axis indexes directly."""
+    bounds = dict(known)
     an = shape_analyzer(func)
     params = set(func.buffers)
     for block in blocks_of(func):

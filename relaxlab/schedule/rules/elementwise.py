@@ -44,7 +44,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         outer = nest[-1]
         keeps_state, straight = _keeps_state(block), _goes_through(block)
         if not keeps_state:
-            if straight and len(nest) > 1 and (sizes[-1] or 1) % lanes:
+            if straight and len(nest) > 1:
                 nest = [sch.fuse(*nest)]
             outer = vectorize_inner(sch, nest[-1], lanes)
         fused = sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer

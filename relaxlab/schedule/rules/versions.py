@@ -38,12 +38,13 @@ def guarded_versions(
     if isinstance(rows, IntImm):
         return version(func, next((b for b in bounds if rows.value <= b), None))
     general = version(func, None)
-    if not isinstance(rows, Var) or func.attrs.get(ONE_VERSION):
+    if func.attrs.get(ONE_VERSION) or (1 in bounds and not isinstance(rows, Var)):
         return general
     body: loops.Stmt = general.body
     for bound in reversed(bounds):
         one = bound == 1
-        fixed = version(substitute(func, {rows: const(1)}) if one else func, bound)
+        single = substitute(func, {rows: const(1)}) if one and isinstance(rows, Var) else func
+        fixed = version(single, bound)
         same = {
             a: b
             for a, b in zip(fixed.params, general.params, strict=True)
