@@ -193,6 +193,17 @@ def test_ptx_leads_to_its_one_line_of_cuda(open_view):
     assert len(linked) == 1 and "__shfl_xor_sync" in linked[0]
 
 
+def test_a_line_of_the_script_leads_to_its_kernel(open_view, view):
+    page = open_view(view)
+    assert page.get_by_label("kernel").input_value() == "0"
+    page.get_by_role("region", name="Script").get_by_text("matmul").click()
+    assert "nothing is linked with this line" in page.locator(".picked").inner_text()
+    page.get_by_role("button", name="in fused_matmul_add_relu").click()
+    assert page.get_by_label("kernel").input_value() == "1"
+    assert f"Script, line {MATMUL}: " in page.locator(".picked").inner_text()
+    assert page.get_by_role("region", name="Assembly").locator(".linked").count() > 0
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_hostile_text_stays_text(open_view, scheme):
     text = DENSE.replace("class Module:", f"class Module:  # {HOSTILE}")

@@ -246,6 +246,8 @@ def test_a_failing_pass_and_errors_are_read_on_the_page(open_view):
     page = opened(open_view, pipeline(dense(), pipeline=cpu_pipeline().after("fuse_ops", raises)))
     assert page.get_by_role("heading").inner_text().startswith("test_lab_raises")
     assert f"{HOSTILE} cannot be done" in page.get_by_role("alert").inner_text()
+    assert "The module before this pass" in page.locator("p[role=status]").last.inner_text()
+    assert "cls.fused_matmul_add_relu(x, w, b)" in page.locator(".diff").inner_text()
     assert page.evaluate("window.bad") is None
     page = opened(open_view, pipeline(WRONG), "dark")
     assert "error[" in page.get_by_role("alert").inner_text()

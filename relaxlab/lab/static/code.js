@@ -64,8 +64,13 @@ const rowsOf = (pane, table) => {
   }));
 };
 
-/** The panes of one kernel. */
-function kernelParts(state, kernel, shown, chosen) {
+/** The kernels other than `kernel` that a row of the script has become a part of. */
+export function otherKernels(kernels, kernel, row) {
+  return kernels.filter((k) => k !== kernel && k.origins.some(([, rows]) => rows.includes(row)));
+}
+
+/** The panes of one kernel; `go(kernel, row)` shows a row of the script with another one. */
+function kernelParts(state, kernel, shown, chosen, go) {
   const script = state.script.map(([no, id]) => ({ text: state.table[id], no: no > 0 ? no : "", cls: no > 0 ? "" : "fold" }));
   const all = [
     ...(script.length > 0 ? [{ key: "script", title: "Script", rows: script }] : []),
@@ -92,7 +97,10 @@ function kernelParts(state, kernel, shown, chosen) {
       part.pane.link(rows);
       if (bring && part.key !== key && rows.length > 0) part.pane.scrollTo(rows[0], false);
     }
-    said.textContent = `${titles[key]}, line ${parts.find((p) => p.key === key).rows[row]?.no ?? ""}: ${linkText(titles, found, key)}`;
+    const others = key === "script" ? otherKernels(state.kernels, kernel, row) : [];
+    const linkedText = linkText(titles, found, key);
+    said.replaceChildren(`${titles[key]}, line ${parts.find((p) => p.key === key).rows[row]?.no ?? ""}: ${linkedText}`,
+      ...others.slice(0, 6).map((k) => h("span", {}, " · ", h("button", { type: "button", class: "link", onclick: () => go(k, row) }, `in ${k.name}`))));
   };
   const pick = (key, row, bring) => {
     chosen.set([key, row]);
@@ -124,6 +132,7 @@ function kernelParts(state, kernel, shown, chosen) {
     return h("label", {}, box, p.title);
   });
   return {
+    pick,
     elements: [h("div", { class: "row", role: "group", "aria-label": "panes" }, toggles), said, h("div", { class: "codes" }, parts.map((p) => p.box))],
     stop: () => { for (const p of parts) p.pane.stop(); },
   };
@@ -148,7 +157,11 @@ export default {
       const kernel = state.kernels[at.get()];
       parts?.stop();
       parts = kernel.error ? { elements: [h("div", { class: "error", role: "alert" }, kernel.error)], stop() {} }
-        : kernelParts(state, kernel, shown, chosen);
+        : kernelParts(state, kernel, shown, chosen, (other, row) => {
+          select.value = state.kernels.indexOf(other);
+          at.set(Number(select.value));
+          parts.pick?.("script", row, true);
+        });
       const bad = (fact) => /spill/.test(fact) && !/no spills/.test(fact);
       body.replaceChildren(
         h("div", { class: "facts" }, kernel.facts.map((f) => h("span", { class: bad(f) ? "bad" : "" }, f)),

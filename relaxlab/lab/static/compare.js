@@ -38,6 +38,7 @@ export default {
     const { root, cleanup } = mount(el);
     const state = model.get("state");
     root.append(h("style", {}, `${PASSES_STYLE}
+.heads { gap: 6px; padding: 4px 8px 0; }
 .cell { flex: none; width: 6.4em; display: flex; justify-content: flex-end; gap: 2px; }
 .split.pairs { grid-template-columns: minmax(300px, 380px) minmax(0, 1fr); }
 @container (max-width: 760px) { .split.pairs { grid-template-columns: minmax(0, 1fr); } }`), ...notes(state));
@@ -73,7 +74,8 @@ export default {
     const jump = h("button", { type: "button", disabled: first < 0, onclick: () => at.set(first) }, "first difference");
     const last = h("button", { type: "button", onclick: () => at.set(state.rows.length - 1) }, "final modules");
     root.append(...failures(state), h("div", { class: "split pairs" },
-      h("div", {}, h("div", { class: "row spread" }, h("span", { class: "row" }, jump, last), h("span", { class: "row muted" }, labels.map((l) => h("span", { class: "cell" }, l)))),
+      h("div", {}, h("div", { class: "row" }, jump, last),
+        h("div", { class: "row heads muted" }, h("span", { class: "grow" }), labels.map((l) => h("span", { class: "cell" }, l))),
         h("div", { class: "scroll tall" }, list)),
       h("div", {}, h("div", { class: "row spread" }, title, view), said, body)));
     return () => {

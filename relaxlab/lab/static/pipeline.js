@@ -142,15 +142,17 @@ function passDetail(state, all, fields) {
     const w = rewrites[chosen];
     const around = modulesAround(pass, rewrites, chosen);
     const names = all.names(around.after);
-    const key = `${around.before},${around.after},${layout.get()}`;
+    const stuck = pass.failure && around.before === around.after; // there is nothing but the module before
+    const shape = stuck ? "whole" : layout.get();
+    const key = `${around.before},${around.after},${shape}`;
     if (key !== drawn) {
       drawn = key;
       diff?.stop();
-      diff = moduleDiff(all, { ...around, layout: layout.get() });
+      diff = moduleDiff(all, { ...around, layout: shape });
       body.replaceChildren(diff.element);
     }
     const what = !w ? "" : !w.made ? "Refused: " : around.exact ? "This rewrite alone: " : "The whole pass: ";
-    said.replaceChildren(h("strong", {}, what), pass.failure ? "the module before it"
+    said.replaceChildren(h("strong", {}, what), stuck ? "The module before this pass:"
       : w && !w.made && around.exact ? "the module stays" : changesSentence(diff.pairs));
     diff.focus(w ? subjectPlaces(w.subject, names) : []);
   };
