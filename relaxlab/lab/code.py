@@ -22,7 +22,7 @@ from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.runtime.cuda import DEFAULT_ARCH
 from relaxlab.schedule.schedule import Schedule
 
-MOST_LINES = 30_000
+MOST_LINES = 18_000
 """Lines of code of all kernels of one view together."""
 
 Origins = dict[int, tuple[Span, ...]]

@@ -22,6 +22,9 @@ from relaxlab.tracing import PassRecord, Rewrite, Trace, first_rewrites
 STEP_LINES = 20_000
 """Lines that may be printed to show the rewrites of one pass one by one."""
 
+MOST_LINES = 30_000
+"""Distinct lines of all modules above which the rewrites of the passes are left out."""
+
 PROGRAM_LINES = 2000
 """Lines of the longest program that can be edited in a live view."""
 
@@ -122,7 +125,13 @@ def pass_states(
     `notes`; `rewrites`: with the single rewrites of each pass."""
     states: list[dict[str, Any]] = []
     dropped: list[str] = []
-    for record in trace.passes if trace is not None else ():
+    records = trace.passes if trace is not None else ()
+    for record in records:
+        table.add(record.after)
+    if rewrites and len(table.interner.lines) > MOST_LINES:
+        rewrites = False
+        notes.append("The single rewrites of the passes are left out, as the modules are so long.")
+    for record in records:
         before, after = table.add(record.before), table.add(record.after)
         state: dict[str, Any] = {
             "name": record.name,

@@ -145,6 +145,13 @@ def test_long_pipelines_leave_rewrites_out_and_say_so(long_view):
     assert {w[4] for w in rewrites_of(state, "legalize_ops")} == {-1}
 
 
+def test_very_long_modules_go_without_rewrites_and_say_so(monkeypatch):
+    monkeypatch.setattr("relaxlab.lab.pipeline.MOST_LINES", 100)
+    state = pipeline(dense()).state
+    assert all(p["rewrites"] == [] for p in state["passes"]) and len(state["notes"]) == 1
+    assert "rewrites of the passes are left out" in state["notes"][0]
+
+
 def test_a_live_view_offers_the_program_and_the_target():
     view = pipeline(dense())
     assert [(c.name, c.kind) for c in view.controls] == [

@@ -131,7 +131,7 @@ function functionPart(all, pair, layout, labels, area) {
   const fill = () => {
     for (const pane of panes) pane.stop();
     panes = functionRows(all, pair, layout, line).map((rows, side) => scriptPane({
-      rows, height: rows.length > 400 ? "40em" : "none",
+      rows, height: rows.length > 150 ? "40em" : "none",
       label: `${pair.name}, ${layout === "side" ? labels[side] : "difference"}`,
     }));
     body.replaceChildren(...panes.map((pane) => pane.element));

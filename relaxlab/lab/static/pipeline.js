@@ -6,6 +6,7 @@ import { diagnosticList } from "./report.js";
 
 /** The rewrites of a pass, from columns of numbers. */
 export function rewritesOf(pass, lines) {
+  if (pass.rewrites.length === 0) return []; // left out
   const [rules, subjects, reasons, made, modules] = pass.rewrites.map(fromDifferences);
   return rules.map((rule, i) => ({
     rule: lines[rule], subject: lines[subjects[i]], reason: lines[reasons[i]],
@@ -29,7 +30,7 @@ export function isListed(pass, rewrites, search, unchanged) {
   return pass.name.toLowerCase().includes(words) || rewrites.some((w) => w.subject.toLowerCase().includes(words));
 }
 
-const SHOWN = 400; // rewrites listed at once
+const SHOWN = 150; // rewrites listed at once
 
 function failureOf(failure) {
   return h("div", { role: "alert" },

@@ -49,6 +49,10 @@ test("the modules around a rewrite are those recorded, else those of the pass", 
   assert.deepEqual(modulesAround(none, rewritesOf(none, ["text"]), 1), { before: 0, after: 9, exact: false });
 });
 
+test("rewrites may be left out", () => {
+  assert.deepEqual(rewritesOf({ rewrites: [] }, []), []);
+});
+
 test("passes that changed nothing are listed on request, or when searched for", () => {
   const quiet = { name: "canonicalize", changed: false, failure: null };
   assert.equal(isListed(quiet, [], "", false), false);
