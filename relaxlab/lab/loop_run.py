@@ -221,6 +221,7 @@ def costs_state(found: Recording) -> dict[str, Any]:
         "distances": _histogram(reuse_distances(places)),
         "line_distances": _histogram(reuse_distances(lines)),
         "cut": found.cut,
+        "through_addresses": found.through_addresses,
         "error": found.error,
     }
 

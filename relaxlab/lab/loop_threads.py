@@ -22,6 +22,8 @@ from relaxlab.schedule.tree import walk_stmts
 
 BLOCKS = 4
 """Blocks of threads whose accesses are recorded, at most."""
+MOST_COSTS = 1_000
+"""Accesses of the first block whose costs are added up."""
 MOST_TOUCHES = 60_000
 """Touched elements that are kept, of all blocks and launches together."""
 
@@ -59,8 +61,10 @@ def threads_state(func: loops.PrimFunc, sizes: Sizes, name: str) -> dict[str, An
 
 
 def _blocks(report: SimtReport) -> list[Triple]:
-    """The blocks after the first that all launches have, at most `BLOCKS` - 1."""
-    if not report.launches:
+    """The blocks after the first that all launches have, at most `BLOCKS` - 1; none where the
+    first block touches so much that not all of it is kept."""
+    touches = sum(len(a.threads) for launch in report.launches for a in _seen(launch))
+    if not report.launches or touches > MOST_TOUCHES:
         return []
     grids = [r.geometry.grid for r in report.launches]
     common = Geometry(
@@ -90,7 +94,7 @@ def _launch_state(
             accesses.append(_access_state(access, _number(sites, access.site)))
             _number(buffers, access.site.buffer)
         touched.append({"block": list(block), "accesses": accesses})
-    paid = costs(_seen(reports[0]))
+    paid = costs(_seen(reports[0])[:MOST_COSTS])
     return {
         "name": launch.name, "grid": list(geometry.grid), "threads": list(geometry.block),
         "barriers": reports[0].barriers,
@@ -99,8 +103,8 @@ def _launch_state(
         "sites": [
             _site_state(s, _number(buffers, s.buffer), paid.get(s)) for s in sites
         ],
-        "blocks": touched,
-        "cut": cut,
+        "blocks": touched, "cut": cut,
+        "costs_cut": max(0, len(_seen(reports[0])) - MOST_COSTS),
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from relaxlab.lab.loop_threads import is_bound, threads_state
 from relaxlab.lab.loop_tree import Row, difference, tree_of
 from relaxlab.lab.payload import Interner
 from relaxlab.lab.script import script_state
-from relaxlab.lab.view import View
+from relaxlab.lab.view import Control, View
 from relaxlab.passes.kernel_calls import written_buffers
 from relaxlab.schedule.explain import explain_refusal
 from relaxlab.schedule.schedule import Schedule, replay
@@ -73,7 +73,13 @@ def loops(
         "title": title, "sizes": chosen.state(), "versions": states, "refused": refused,
         "threads": threads, "table": interner.lines, "notes": _notes(states, chosen, share),
     }  # fmt: skip
-    return View("loops", f"Loops of {title}", state, _text(title, state, func))
+
+    def again(**values: int | float) -> View:
+        return loops(subject, name, **values)
+
+    controls = tuple(Control(k, "number", n) for k, n in chosen.state().items())
+    text = _text(title, state, func)
+    return View("loops", f"Loops of {title}", state, text, controls, again if controls else None)
 
 
 def _versions(
@@ -159,6 +165,11 @@ def _notes(states: list[dict[str, Any]], sizes: Sizes, share: int) -> list[str]:
         which = f"{cut} of {len(states)} forms are" if len(states) > 1 else "It is"
         smaller = "; smaller sizes show more" if sizes.values else ""
         found.append(f"{which} stepped for the first {share:,} accesses only{smaller}.")
+    if any(s["costs"]["through_addresses"] for s in states):
+        found.append(
+            "Intrinsics are given addresses; what they read and write there is not among the "
+            "accesses."
+        )
     return found
 
 

@@ -16,7 +16,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.pipeline import pipeline
 from relaxlab.lab.run_steps import MOST_STEPS, RunRecord, record_run
-from relaxlab.lab.view import View
+from relaxlab.lab.view import Control, View
 from relaxlab.passes import host
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import default_pipeline
@@ -107,7 +107,13 @@ def run(
         "title": f"Run of {name}", "run": record.state, "error": record.error,
         "profile": measured, "notes": notes,
     }  # fmt: skip
-    return RunView("run", f"Run of {name}", state, _text(state))
+
+    def again(threads: int) -> View:
+        return run(subject, name, *args, threads=threads)
+
+    controls = (Control("threads", "number", made.threads),) if made else ()
+    text, remade = _text(state), again if controls else None
+    return RunView("run", f"Run of {name}", state, text, controls, remade)
 
 
 def _plain(trace: Trace) -> dict[str, PrimFunc]:

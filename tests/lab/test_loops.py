@@ -351,3 +351,23 @@ def test_names_stay_text(open_view):
     page = open_view(loops(func, HOSTILE))
     assert page.evaluate("window.bad") is None
     assert HOSTILE in page.locator("h3").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nobody_is_kept_out(scheme, open_view, audit):
+    page = open_view(loops(refused()), scheme)
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        assert audit(page) == []
+    page = open_view(loops(simt_programs.transpose), scheme, width=700)
+    page.get_by_role("tab", name="Threads").click()
+    assert audit(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 700
+
+
+def test_a_live_view_is_made_anew_at_other_sizes():
+    view = loops(function(MATMUL))
+    assert [(c.name, c.value) for c in view.controls] == [("n", 4), ("k", 5), ("m", 6)]
+    assert view.again is not None
+    again = view.again(n=2, k=2, m=2)
+    assert again.state["sizes"] == {"n": 2, "k": 2, "m": 2}

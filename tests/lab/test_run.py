@@ -286,3 +286,12 @@ def test_names_and_errors_stay_text(open_view):
     assert page.evaluate("window.bad") is None
     page.get_by_label("Last step").click()
     assert HOSTILE.split("\u2028")[0] in page.locator(".error:visible").first.inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nobody_is_kept_out(scheme, open_view, audit):
+    page = open_view(run(parse(CHAIN), "main", *arguments()), scheme, width=700)
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        assert audit(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 700

@@ -96,6 +96,24 @@ export function field(model, key, initial) {
   };
 }
 
+/** A field that counts from 0 to below `count`, put back inside where the view was made anew. */
+export function position(model, key, count, initial = 0) {
+  const at = field(model, key, initial);
+  if (at.get() >= count) at.set(count - 1);
+  return at;
+}
+
+/** A part that scrolls by itself, which the keyboard reaches. */
+export const scroller = (label, ...children) => h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": label }, children);
+
+/** Scrolls `pane` alone so far that `row` is in it. */
+export function reveal(pane, row) {
+  const [top, high] = [row.offsetTop, row.offsetHeight];
+  if (top < pane.scrollTop || top + high > pane.scrollTop + pane.clientHeight) {
+    pane.scrollTop = top - pane.clientHeight / 3;
+  }
+}
+
 export const note = (text) => h("p", { class: "note", role: "note" }, text);
 export const notes = (state) => (state.notes ?? []).map(note);
 

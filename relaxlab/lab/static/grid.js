@@ -32,7 +32,7 @@ export function bufferGrid(buffer, paint, { facts = "", columns: most = 24 } = {
   const slices = size / Math.max(1, high * wide);
   const body = h("table", { role: "img" });
   const where = h("span", { class: "muted" });
-  const element = h("figure", { class: "grid" },
+  const element = h("figure", { class: "grid", tabindex: 0, "aria-label": buffer.name },
     h("figcaption", {}, h("strong", {}, buffer.name), h("span", { class: "muted" },
       `(${shape.join(", ")}) ${buffer.dtype}${buffer.scope === "global" ? "" : ` · ${buffer.scope}`}${facts}`), where), body);
   let page = null;

@@ -1,7 +1,7 @@
 // A loop function: its tree, its accesses one statement after the other, what is reused, what the
 // steps of a schedule changed, and what threads do.
 
-import { field, formatBytes, formatCount, h, mount, note, notes, stepper, svg, table, tabs } from "./core.js";
+import { field, formatBytes, formatCount, h, mount, notes, position, reveal, scroller, stepper, svg, table, tabs } from "./core.js";
 import { accessesOf, decode, distanceBars, loopValues, memoryOf, placeText, servedBy } from "./accesses.js";
 import { bufferGrid, GRID_CSS } from "./grid.js";
 import { plainRows, scriptPane } from "./script.js";
@@ -87,7 +87,7 @@ function stepPanel(version, model, key) {
   const run = decode(version.run);
   const failed = error && h("p", { class: "error" }, run.count ? `It fails after step ${run.count}: ${error}` : error);
   if (!run.count) return { element: h("div", {}, failed, treePane(version, () => {}).element), stop() {} };
-  const at = field(model, key, 0);
+  const at = position(model, key, run.count);
   const mode = field(model, "loops.mode", "value");
   const memory = memoryOf(run);
   const said = h("div", { class: "said", "aria-live": "polite" });
@@ -98,26 +98,25 @@ function stepPanel(version, model, key) {
       if (is(next)) return void at.set(next);
     }
   });
+  let now = []; // by buffer: element to whether it is written
+  let most = []; // by buffer: the number that is drawn darkest
   const paint = (b) => (cell) => {
     const held = memory.buffers()[b];
     const step = at.get();
-    const now = accessesOf(run, step).filter((a) => a.buffer === b && a.element === cell);
     const age = held.last[cell] < 0 ? TRAIL : step - held.last[cell];
-    const shown = mode.get();
     const value = held.value[cell] < 0 ? "·" : run.values[held.value[cell]];
-    const number = shown === "touched" ? held.touched[cell] : held.times[cell];
-    const text = shown === "value" ? value : number < 0 || (shown === "times" && !number) ? "" : String(number + (shown === "touched"));
-    const top = shown === "touched" ? step + 1 : Math.max(1, ...held.times);
-    let cls = "";
-    let weight = null;
-    if (shown !== "value" && text) [cls, weight] = ["heat", Math.round((100 * Number(text)) / top)];
-    else if (age < TRAIL) [cls, weight] = ["trail", Math.round(100 - (100 * age) / TRAIL)];
-    if (weight > 55 && cls === "heat") cls += " deep";
-    if (now.some((a) => a.write)) cls = "write";
-    else if (now.length) cls = "read";
-    return { text, cls, weight, title: `${placeText(run.buffers[b], cell)} = ${value}` };
+    const title = `${placeText(run.buffers[b], cell)} = ${value}`;
+    const touched = now[b].has(cell) ? (now[b].get(cell) ? "write" : "read") : "";
+    if (mode.get() === "value") {
+      const weight = age < TRAIL ? Math.round(100 - (100 * age) / TRAIL) : null;
+      return { text: value, cls: touched || (weight === null ? "" : "trail"), weight, title };
+    }
+    const number = mode.get() === "touched" ? held.touched[cell] + 1 : held.times[cell];
+    if (!number) return { cls: touched, title };
+    const weight = Math.round((100 * number) / most[b]);
+    return { text: String(number), cls: touched || (weight > 55 ? "heat deep" : "heat"), weight, title };
   };
-  const grids = run.buffers.map((b, i) => bufferGrid(b, paint(i), { facts: { input: "", output: " · output", inner: " · scratch" }[b.role] }));
+  const grids = run.buffers.map((b, i) => bufferGrid(b, paint(i), { facts: { input: "", output: " · output", inner: " · scratch" }[b.role], columns: 16 }));
   const place = (a) => `${placeText(run.buffers[a.buffer], a.element)} = ${a.value}`;
   const again = (d) => (d < 0 ? "for the first time" : d === 0 ? "again at once" : `after ${d} other element${d === 1 ? "" : "s"}`);
   const describe = (i) => {
@@ -148,6 +147,9 @@ function stepPanel(version, model, key) {
     const i = at.get();
     memory.to(i);
     const accesses = accessesOf(run, i);
+    now = run.buffers.map(() => new Map());
+    for (const a of accesses) now[a.buffer].set(a.element, a.write || now[a.buffer].get(a.element));
+    most = memory.buffers().map((b) => (mode.get() === "times" ? b.times.reduce((m, n) => Math.max(m, n), 1) : i + 1));
     for (const a of accesses) grids[a.buffer].look(a.element);
     for (const g of grids) g.show();
     chosen.value = mode.get();
@@ -162,7 +164,11 @@ function stepPanel(version, model, key) {
     const site = run.sites[run.steps.site[i]];
     const around = loopRows(version.rows, site.row);
     marked = [pane.rowElements[site.row], ...[...around.values()].map((r) => pane.rowElements[r])].filter(Boolean);
-    pane.rowElements[site.row]?.classList.add("now");
+    const row = pane.rowElements[site.row];
+    if (row) {
+      row.classList.add("now");
+      reveal(pane.element, row);
+    }
     for (const [name, n] of loopValues(run, i)) {
       if (around.has(name)) pane.rowElements[around.get(name)].at.textContent = `${name} = ${n}`;
     }
@@ -218,7 +224,7 @@ function reusePanel(version, model) {
 
 function schedulePanel(state, model, at) {
   const size = field(model, "loops.cache", 3);
-  const holder = h("div", { class: "scroll" });
+  const holder = scroller("costs of the steps");
   const show = () => {
     const lines = 2 ** size.get();
     const misses = (c) => c.reads + c.writes - servedBy(c.line_distances, lines);
@@ -255,7 +261,7 @@ export default {
     const { root, cleanup } = mount(el);
     const state = model.get("state");
     const { versions, threads } = state;
-    const at = field(model, "loops.version", versions.length - 1);
+    const at = position(model, "loops.version", versions.length, versions.length - 1);
     let stops = [];
     const end = () => {
       stops.forEach((s) => s());
@@ -263,7 +269,7 @@ export default {
     };
     const body = h("div");
     const titles = ["Step through", "Reuse", ...(versions.length > 1 ? ["Costs of the steps"] : []), ...(threads ? ["Threads"] : []), "Script"];
-    const tab = field(model, "loops.tab", threads && !versions.at(-1).run.steps.site.length ? titles.indexOf("Threads") : 0);
+    const tab = position(model, "loops.tab", titles.length, threads && !versions.at(-1).run.steps.site.length ? titles.indexOf("Threads") : 0);
     const show = () => {
       end();
       const version = versions[at.get()];

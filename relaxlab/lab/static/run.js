@@ -1,6 +1,6 @@
 // A run: instructions one by one with what registers hold, the kernels on a time axis, the roofline.
 
-import { field, formatBytes, formatCount, formatSeconds, h, mount, notes, stepper, svg, table, tabs } from "./core.js";
+import { field, formatBytes, formatCount, formatSeconds, h, mount, notes, position, reveal, scroller, stepper, svg, table, tabs } from "./core.js";
 import { byKernel, decades, registersAt, roof, stackOf, standing } from "./timeline.js";
 
 const CSS = `
@@ -77,14 +77,15 @@ function details(name, type, v, place, run) {
 function stepsPanel(state, model) {
   const { run, error } = state;
   if (!run.steps.length) return { element: h("p", { class: "muted" }, "The function has no instructions."), stop() {} };
-  const at = field(model, "run.step", 0);
+  const at = position(model, "run.step", run.steps.length);
   const chosen = field(model, "run.register", "");
   const functionOf = (activation) => run.functions[run.activations[activation].function];
   const textOf = (i) => functionOf(run.steps[i].frame).rows[run.steps[i].row][1];
   const listing = h("div", { class: "listing", role: "region", tabindex: 0, "aria-label": "instructions" });
   const where = h("p", { class: "muted mono" });
   const said = h("p", { class: "error", role: "alert", hidden: true });
-  const registers = h("div", { class: "scroll registers" });
+  const registers = scroller("registers");
+  registers.classList.add("registers");
   const memory = h("div");
   const detail = h("div", { class: "panel", "aria-live": "polite" });
   let shown = -1;
@@ -124,7 +125,7 @@ function stepsPanel(state, model) {
       r.classList.toggle("now", k === step.row && !step.failed);
       r.classList.toggle("bad", k === step.row && Boolean(step.failed));
     });
-    rows[step.row].scrollIntoView?.({ block: "nearest" });
+    reveal(listing, rows[step.row]);
     const stack = stackOf(run, step.frame).map((a) => functionOf(a).name);
     const now = registersAt(run, i);
     const numbers = [...now.symbols[step.frame]].map(([name, n]) => `${name} = ${n}`);
@@ -165,11 +166,11 @@ function stepsPanel(state, model) {
 }
 
 function timelinePanel(profile, model) {
-  const chosen = field(model, "run.call", -1);
+  const chosen = position(model, "run.call", profile.calls.length, -1);
   const zoom = field(model, "run.zoom", 0);
   const kernels = byKernel(profile);
   const rank = new Map(kernels.map((k, i) => [k.index, i]));
-  const holder = h("div", { class: "scroll" });
+  const holder = scroller("calls in time");
   const said = h("p", { class: "mono", "aria-live": "polite" });
   const total = profile.seconds;
   const draw = () => {
@@ -203,7 +204,7 @@ function timelinePanel(profile, model) {
   const element = h("div", {},
     h("p", {}, `The fastest of ${profile.runs.length} runs took ${formatSeconds(total)} (median ${formatSeconds(sorted[Math.floor(sorted.length / 2)])}) with ${profile.threads} thread${profile.threads === 1 ? "" : "s"}; `,
       `${formatSeconds(inside)} of it in ${profile.calls.length} calls, ${formatSeconds(Math.max(0, total - inside))} around them.`),
-    bar, said, h("label", {}, "zoom", slider), holder, h("div", { class: "scroll" }, table(["kernel", "calls", "together", "part", "computes", "moves"], rows)));
+    bar, said, h("label", {}, "zoom", slider), holder, scroller("kernels", table(["kernel", "calls", "together", "part", "computes", "moves"], rows)));
   return { element, stop: () => { stops.forEach((s) => s()); bar.stop?.(); } };
 }
 
@@ -249,7 +250,7 @@ function roofPanel(profile) {
   return h("div", {},
     h("p", {}, `Measured on this machine with ${profile.threads} thread${profile.threads === 1 ? "" : "s"}: ${flopsText(limits.flops)} of fused multiply-adds, ${formatBytes(limits.memory)}/s from main memory (line), ${formatBytes(limits.cache)}/s from caches (dashed).`),
     h("p", { class: "muted" }, "The size of a point is the kernel's part of the time. Bytes are those of distinct elements of its arguments: what lies in a cache comes faster than main memory allows, and may stand above the line. Kernels whose bytes are at most ", formatBytes(limits.cache_bytes), " a call are held against the caches."),
-    figure, h("div", { class: "scroll" }, table(["", "kernel", "FLOPs per byte", "computes", "moves", "bound by", "of its roof"], rows)));
+    figure, scroller("kernels under the roof", table(["", "kernel", "FLOPs per byte", "computes", "moves", "bound by", "of its roof"], rows)));
 }
 
 function resultPanel(run) {
@@ -272,7 +273,7 @@ export default {
       ...(run.result ? { Result: () => resultPanel(run) } : {}),
     };
     const titles = Object.keys(panels);
-    const strip = tabs({ titles, at: field(model, "run.tab", 0), label: "what to look at", panel: (i) => panels[titles[i]]() });
+    const strip = tabs({ titles, at: position(model, "run.tab", titles.length), label: "what to look at", panel: (i) => panels[titles[i]]() });
     root.append(h("style", {}, CSS), ...notes(state), h("h3", {}, state.title),
       error ? h("p", { class: "error", role: "alert" }, `It fails at instruction ${run.steps.length}: ${error}`) : "", strip);
     return () => {

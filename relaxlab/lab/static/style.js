@@ -50,7 +50,7 @@ button { cursor: pointer; }
 button:hover:not(:disabled, [aria-disabled=true]) { border-color: var(--accent); }
 button:disabled, button[aria-disabled=true] { color: var(--muted); cursor: default; opacity: .65; }
 button[aria-pressed=true], [role=tab][aria-selected=true] { background: var(--accent-bg); border-color: var(--accent); }
-button.link { background: none; border: none; padding: 0; min-height: 0; color: var(--accent); text-decoration: underline; }
+button.link { text-align: left; background: none; border: none; padding: 0; min-height: 0; color: var(--accent); text-decoration: underline; }
 input[type=range] { accent-color: var(--accent); min-width: 80px; }
 input[type=checkbox] { accent-color: var(--accent); }
 label { display: inline-flex; gap: 5px; align-items: center; }

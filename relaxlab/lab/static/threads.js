@@ -1,6 +1,6 @@
 // What the threads of a launch touch: which thread which element, one access after the other.
 
-import { field, formatBytes, h, stepper, table } from "./core.js";
+import { formatBytes, h, position, scroller, stepper, table } from "./core.js";
 import { placeText, rangesText } from "./accesses.js";
 import { bufferGrid } from "./grid.js";
 
@@ -40,7 +40,7 @@ function problemBox(p) {
 }
 
 function launchPanel(launch, model, key) {
-  const block = field(model, `${key}.block`, 0);
+  const block = position(model, `${key}.block`, launch.blocks.length);
   const holder = h("div");
   const chosen = h("select", { "aria-label": "block of threads", onchange: () => block.set(Number(chosen.value)) },
     launch.blocks.map((b, i) => h("option", { value: i }, `block (${b.block.join(", ")})`)));
@@ -54,10 +54,11 @@ function launchPanel(launch, model, key) {
       stops = [];
       return;
     }
-    const at = field(model, `${key}.step.${block.get()}`, 0);
+    const at = position(model, `${key}.step.${block.get()}`, accesses.length);
     let shown = new Map();
     let access = null;
     const before = launch.buffers.map(() => new Map());
+    let done = 0; // accesses that are in `before`
     const paint = (b) => (cell) => {
       const site = launch.sites[access.site];
       const now = site.buffer === b ? shown.get(cell) : undefined;
@@ -79,10 +80,13 @@ function launchPanel(launch, model, key) {
     const draw = () => {
       const i = at.get();
       access = accesses[i];
-      before.forEach((m) => m.clear());
-      for (const past of accesses.slice(0, i)) {
-        const to = before[launch.sites[past.site].buffer];
-        for (const [e, t] of threadsOf(past)) to.set(e, t);
+      if (i < done) {
+        before.forEach((m) => m.clear());
+        done = 0;
+      }
+      for (; done < i; done += 1) {
+        const to = before[launch.sites[accesses[done].site].buffer];
+        for (const [e, t] of threadsOf(accesses[done])) to.set(e, t);
       }
       shown = threadsOf(access);
       const site = launch.sites[access.site];
@@ -114,15 +118,15 @@ function launchPanel(launch, model, key) {
     launch.cut ? h("p", { class: "note" }, `${launch.cut} accesses more are not shown.`) : "",
     h("div", { class: "row" }, chosen, h("span", { class: "muted" }, "Cells show the number of the thread; dashed: loads now, solid: stores now, pale: before.")),
     holder,
-    h("h4", {}, "What the accesses of the first block cost"),
-    h("div", { class: "scroll" }, table(["", "buffer", "unit", "moved", "fewest", "ratio", "in"], rows)));
+    h("h4", {}, `What the accesses of the first block cost${launch.costs_cut ? `, without the last ${launch.costs_cut}` : ""}`),
+    scroller("costs of accesses", table(["", "buffer", "unit", "moved", "fewest", "ratio", "in"], rows)));
   return { element, stop: () => { stop(); stops.forEach((s) => s()); } };
 }
 
 /** @param {any} threads what Python's `threads_state` wrote */
 export function threadsPanel(threads, model) {
   if (threads.error) return { element: h("p", { class: "error" }, threads.error), stop() {} };
-  const at = field(model, "loops.launch", 0);
+  const at = position(model, "loops.launch", Math.max(1, threads.launches.length));
   const holder = h("div");
   let stop = () => {};
   const show = () => {
