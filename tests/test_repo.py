@@ -166,20 +166,21 @@ def test_sizes(path: Path) -> None:
 
 
 def test_programs_of_the_readme_run(tmp_path: Path) -> None:
+    """One after the other, in one file: later ones use what earlier ones made."""
     text = (ROOT / "README.md").read_text("utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
     assert blocks
-    for block in blocks:
-        program = tmp_path / "program.py"
-        program.write_text(block, "utf-8")
-        run = subprocess.run(
-            [sys.executable, "-W", "error", str(program)],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "RELAXLAB_CACHE": str(tmp_path / "cache")},
-        )
-        assert run.returncode == 0, run.stderr
+    program = tmp_path / "program.py"
+    program.write_text("\n".join(blocks), "utf-8")
+    run = subprocess.run(
+        [sys.executable, "-W", "error", str(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "RELAXLAB_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)},
+    )
+    assert run.returncode == 0, run.stderr
 
 
 def test_ruff_has_no_complaints() -> None:
