@@ -138,12 +138,20 @@ class Explore:
 
 explore = Explore()
 
+
+def _loops(program: Program, target: str | Target) -> View:
+    from relaxlab.lab.loops import loops_of_program
+
+    return loops_of_program(program, target)
+
+
 PAGE: dict[str, Callable[[Any, str | Target], View]] = {
     "pipeline": explore.pipeline,
     "graph": lambda program, _: explore.graph(program),
     "shapes": lambda program, _: explore.shapes(program),
     "fusion": lambda program, _: explore.fusion(program),
     "memory": lambda program, target: explore.memory(program, target=target),
+    "loops": _loops,
     "code": explore.code,
 }
 """The views of a page, by name, for any program."""

@@ -4,20 +4,24 @@ of a schedule changed, why a step was refused, and what the threads of a GPU do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from relaxlab.analysis.costs import cost_of
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
+from relaxlab.ir.target import Target, parse_target
+from relaxlab.lab.attempts import Program, attempted
 from relaxlab.lab.loop_run import SMALL, SMALL_BOUND, Sizes, costs_state, record, run_state
 from relaxlab.lab.loop_threads import is_bound, threads_state
 from relaxlab.lab.loop_tree import Row, difference, tree_of
 from relaxlab.lab.payload import Interner
+from relaxlab.lab.pipeline import pipeline
 from relaxlab.lab.script import script_state
 from relaxlab.lab.view import Control, View
 from relaxlab.passes.kernel_calls import written_buffers
+from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.schedule.explain import explain_refusal
 from relaxlab.schedule.schedule import Schedule, replay
 from relaxlab.script.printer import print_module
@@ -80,6 +84,27 @@ def loops(
     controls = tuple(Control(k, "number", n) for k, n in chosen.state().items())
     text = _text(title, state, func)
     return View("loops", f"Loops of {title}", state, text, controls, again if controls else None)
+
+
+def loops_of_program(program: Program, target: str | Target = "cpu") -> View:
+    """The loop function that computes most after the passes; where there is none, the pipeline.
+
+    Raises ValueError for an unknown target.
+    """
+    chosen = parse_target(target)
+    trace, failure = attempted(program, default_pipeline(chosen))
+    found = trace.result.loop_functions() if trace is not None and failure is None else {}
+    if trace is None or not found:
+        return pipeline(program, chosen)
+    name = max(found, key=lambda k: _flops(found[k], Sizes.of(found[k], {})) or 0)
+    view = loops(trace.result, name)
+    if len(found) == 1:
+        return view
+    note = (
+        f"Of {len(found)} loop functions this is the one that computes most; look at another with "
+        "relaxlab.explore.loops(relaxlab.trace(mod).result, name)."
+    )
+    return replace(view, state={**view.state, "notes": [note, *view.state["notes"]]})
 
 
 def _versions(

@@ -9,10 +9,11 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.lab.loop_run import Sizes
 from relaxlab.lab.loop_tree import difference, tree_of
-from relaxlab.lab.loops import loops
+from relaxlab.lab.loops import loops, loops_of_program
 from relaxlab.lab.payload import pack
 from relaxlab.schedule import Schedule, ScheduleError
 from relaxlab.script import parse
+from tests.lab.test_run import CHAIN
 from tests.lab.test_view import HOSTILE
 from tests.runtime import simt_programs
 
@@ -371,3 +372,11 @@ def test_a_live_view_is_made_anew_at_other_sizes():
     assert view.again is not None
     again = view.again(n=2, k=2, m=2)
     assert again.state["sizes"] == {"n": 2, "k": 2, "m": 2}
+
+
+def test_of_a_whole_program_the_function_that_computes_most():
+    view = loops_of_program(CHAIN)
+    assert view.kind == "loops" and "matmul" in view.title
+    assert "Of 2 loop functions" in view.state["notes"][0]
+    broken = CHAIN.replace("R.nn.softmax(a)", "R.nn.softmax(a, axis=7)")
+    assert loops_of_program(broken).kind == "pipeline"
