@@ -188,6 +188,8 @@ def _inside_row(sch: Schedule, name: str, rank: int, target: Target) -> None:
     block = found_block(sch, rv)
     lanes = target.lanes(output_dtype(block))
     inner = [loop for loop in spatial[rank:] if constant(extent_of(sch, loop)) != 1]
+    if inner and (constant(extent_of(sch, inner[-1])) or 0) % (2 * lanes) == 0:
+        lanes *= 2  # two vectors at a time need not wait for each other
     if reduce:
         if not inner:
             reduce_by_lanes(sch, rv, reduce, _partial_sums(sch, reduce[-1], target))
