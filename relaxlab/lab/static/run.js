@@ -2,6 +2,7 @@
 
 import { field, formatBytes, formatCount, formatSeconds, h, mount, notes, position, reveal, scroller, stepper, svg, table, tabs } from "./core.js";
 import { byKernel, decades, registersAt, roof, stackOf, standing } from "./timeline.js";
+import { VALUE_CSS, shapeText, valueDetails } from "./value.js";
 
 const CSS = `
 .listing { font: 12px/19px var(--mono); background: var(--bg); border: 1px solid var(--line); border-radius: 5px; padding: 4px 0; max-height: 30em; overflow: auto; position: relative; }
@@ -20,8 +21,6 @@ const CSS = `
 .memory-bar { position: relative; height: 22px; border: 1px solid var(--line); border-radius: 3px; background: var(--panel); margin: 2px 0 6px; overflow: hidden; }
 .memory-bar > span { position: absolute; top: 0; bottom: 0; overflow: hidden; border-right: 1px solid var(--bg); font: 11px/20px var(--mono); padding: 0 3px; white-space: nowrap; background: var(--group-0); }
 .memory-bar > span.odd { background: var(--group-1); } .memory-bar > span.gone { background: var(--group-9); color: var(--muted); }
-.values { font: 12px/1.5 var(--mono); overflow-wrap: anywhere; }
-.bars rect { fill: var(--accent); }
 .time rect { stroke: var(--bg); stroke-width: .5; } .time rect.chosen { stroke: var(--fg); stroke-width: 2; }
 .roof line, .roof path { stroke: var(--line); fill: none; } .roof path.top { stroke: var(--fg); stroke-width: 1.5; } .roof path.cache { stroke: var(--muted); stroke-dasharray: 5 4; }
 .roof circle { fill: var(--accent); fill-opacity: .75; stroke: var(--bg); }
@@ -38,40 +37,6 @@ function tensorText(v) {
   if (v.fresh) return "nothing written yet";
   if (v.min === undefined) return v.nan ? `${v.nan} × NaN` : "empty";
   return `${v.min} … ${v.max}, mean ${v.mean}${v.nan ? `, ${v.nan} × NaN` : ""}${v.infinite ? `, ${v.infinite} × inf` : ""}`;
-}
-
-const shapeText = (v) => `(${v.shape.join(", ")}) ${v.dtype}`;
-
-/** Everything about the chosen register. */
-function details(name, type, v, place, run) {
-  const rows = type ? [["type", type]] : [];
-  if (v.kind === "tensor") {
-    rows.push(["is", `${shapeText(v)}, ${formatBytes(v.bytes)}`]);
-    if (place.storage !== undefined) rows.push(["lies in", `${run.storages[place.storage].name}, bytes ${place.offset} to ${place.offset + place.bytes}`]);
-    if (v.min !== undefined) rows.push(["smallest", v.min], ["largest", v.max], ["mean", v.mean], ["deviation", v.std]);
-    if (v.nan) rows.push(["NaN", String(v.nan)]);
-    if (v.infinite) rows.push(["infinite", String(v.infinite)]);
-    if (v.sampled) rows.push(["of a sample of", String(v.sampled)]);
-  } else rows.push(["is", v.text]);
-  const parts = [h("h4", {}, name), table(["", ""], rows)];
-  if (v.histogram) {
-    const top = Math.max(...v.histogram);
-    const width = 260;
-    const each = width / v.histogram.length;
-    parts.push(svg("svg", { class: "bars", viewBox: `0 0 ${width} 76`, width, role: "img", "aria-label": `histogram from ${v.min} to ${v.max}: ${v.histogram.join(", ")}` },
-      v.histogram.map((n, i) => {
-        const tall = n ? Math.max(1.5, (56 * n) / top) : 0;
-        return svg("rect", { x: i * each + 1, y: 60 - tall, width: each - 2, height: tall });
-      }),
-      svg("text", { x: 0, y: 74 }, v.min), svg("text", { x: width, y: 74, "text-anchor": "end" }, v.max)));
-  }
-  if (v.values) {
-    const columns = v.shape.at(-1) || 1;
-    const lines = [];
-    for (let i = 0; i < v.values.length; i += columns) lines.push(v.values.slice(i, i + columns).join("  "));
-    parts.push(h("pre", { class: "values" }, lines.join("\n")));
-  }
-  return parts;
 }
 
 function stepsPanel(state, model) {
@@ -155,7 +120,9 @@ function stepsPanel(state, model) {
     detail.hidden = !entry;
     if (entry) {
       const owner = functionOf(activation);
-      detail.replaceChildren(...details(owner.registers[register], owner.types[register], run.values[entry[0]], run.places[entry[1]], run));
+      const place = run.places[entry[1]];
+      const lies = place.storage === undefined ? [] : [["lies in", `${run.storages[place.storage].name}, bytes ${place.offset} to ${place.offset + place.bytes}`]];
+      detail.replaceChildren(...valueDetails(owner.registers[register], owner.types[register], run.values[entry[0]], lies));
     }
   };
   const bar = stepper({ count: run.steps.length, at, describe: textOf, label: "instructions" });
@@ -254,7 +221,7 @@ function roofPanel(profile) {
 }
 
 function resultPanel(run) {
-  return h("div", {}, run.result.map((v, i) => h("div", { class: "panel" }, details(run.result.length > 1 ? `field ${i}` : "result", "", v, {}, run))));
+  return h("div", {}, run.result.map((v, i) => h("div", { class: "panel" }, valueDetails(run.result.length > 1 ? `field ${i}` : "result", "", v, []))));
 }
 
 export default {
@@ -274,7 +241,7 @@ export default {
     };
     const titles = Object.keys(panels);
     const strip = tabs({ titles, at: position(model, "run.tab", titles.length), label: "what to look at", panel: (i) => panels[titles[i]]() });
-    root.append(h("style", {}, CSS), ...notes(state), h("h3", {}, state.title),
+    root.append(h("style", {}, CSS + VALUE_CSS), ...notes(state), h("h3", {}, state.title),
       error ? h("p", { class: "error", role: "alert" }, `It fails at instruction ${run.steps.length}: ${error}`) : "", strip);
     return () => {
       strip.stop();
