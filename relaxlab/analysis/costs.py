@@ -135,7 +135,6 @@ def call_cost(mod: Module, binding: graph.Binding) -> Cost | None:
             return NO_COST
 
 
-@lru_cache(maxsize=1024)
 def function_cost(mod: Module, fn: graph.Function) -> Cost | None:
     """What all bindings of a graph function cost together; None where one is not known."""
     total = NO_COST
@@ -242,6 +241,8 @@ def _operator(row: OpRow, call: graph.Call, out: Type | None) -> Cost | None:
     identity = (call.op, call.attrs, tuple(types), out, _baked(call))
     key, symbols = structural_key(identity), symbols_in(identity)
     if key not in _LOWERED:
+        if len(_LOWERED) >= 4096:
+            _LOWERED.clear()
         func = row.lower(call, tuple(types), out)
         _LOWERED[key] = (cost_of(func, len(list(_tensors(out)))), symbols)
     cost, before = _LOWERED[key]

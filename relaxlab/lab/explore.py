@@ -83,11 +83,13 @@ class Explore:
 
         return shapes(program)
 
-    def fusion(self, program: Program, name: str | None = None) -> View:
+    def fusion(
+        self, program: Program, name: str | None = None, target: str | Target = "cpu"
+    ) -> View:
         """Every decision of fusion: `relaxlab.lab.fusion`."""
         from relaxlab.lab.fusion import fusion
 
-        return fusion(program, name)
+        return fusion(program, name, target)
 
     def memory(
         self, program: Program, name: str | None = None, target: str | Target = "cpu"
@@ -149,7 +151,7 @@ PAGE: dict[str, Callable[[Any, str | Target], View]] = {
     "pipeline": explore.pipeline,
     "graph": lambda program, _: explore.graph(program),
     "shapes": lambda program, _: explore.shapes(program),
-    "fusion": lambda program, _: explore.fusion(program),
+    "fusion": lambda program, target: explore.fusion(program, target=target),
     "memory": lambda program, target: explore.memory(program, target=target),
     "loops": _loops,
     "code": explore.code,

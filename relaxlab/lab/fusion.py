@@ -8,6 +8,7 @@ from relaxlab.ir import graph, loops
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
+from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines, record_of, through
 from relaxlab.lab.graph import Dataflow, dataflow, flow_state
 from relaxlab.lab.modules import function_lines
@@ -16,7 +17,7 @@ from relaxlab.lab.view import Control, View
 from relaxlab.passes.bindings import all_bindings, map_blocks, tir_call, with_bindings
 from relaxlab.passes.fuse_ops import FuseOptions
 from relaxlab.passes.fusion_rules import facts_of
-from relaxlab.passes.pipeline import GRAPH_PASSES
+from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.tracing import PassRecord, Rewrite, Trace
 
 KINDS = {
@@ -30,15 +31,22 @@ KINDS = {
 """What the pattern kinds mean (the paper's Algorithm 1), in a few words."""
 
 
-def fusion(program: Program, name: str | None = None, *, max_group: int | None = None) -> View:
+def fusion(
+    program: Program,
+    name: str | None = None,
+    target: str | Target = "cpu",
+    *,
+    max_group: int | None = None,
+) -> View:
     """Every decision of `fuse_ops`, and what `fuse_tir` makes of each group.
 
     program: a module, the text of a script, or a trace. name: the graph function (None: all that
     call loop functions). max_group: the most calls in one kernel (None: as the pass has it; a trace
     is as it was made); the live version changes it. Raises KeyError for a function that the program
-    does not have, TypeError for what is no program. A program that fails gives a view of that.
+    does not have, ValueError for an unknown target, TypeError for what is no program. A program
+    that fails gives a view of that.
     """
-    passes = through(GRAPH_PASSES, "fuse_tir")
+    passes = through(default_pipeline(parse_target(target)).passes, "fuse_tir")
     if max_group is not None:
         passes = passes.with_options("fuse_ops", max_group=max_group)
     trace, failure = attempted(program, passes)
@@ -65,7 +73,7 @@ def fusion(program: Program, name: str | None = None, *, max_group: int | None =
 
     def again(max_group: float) -> View:
         source = program.module if isinstance(program, Trace) else program
-        return fusion(source, name, max_group=max(1, int(max_group)))
+        return fusion(source, name, target, max_group=max(1, int(max_group)))
 
     return View("fusion", "Fusion", state, _text(states, failure), (most,), again)
 

@@ -8,6 +8,7 @@ neighbours' by isotonic regression, which keeps order and distance. All of it is
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -255,7 +256,8 @@ def isotonic(values: Sequence[float], weights: Sequence[float]) -> list[float]:
 
 
 def _by_dot(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout | None:
-    """The layout of the program `dot`; None where the package that calls it is missing."""
+    """The layout of the program `dot`; None where it fails or the package that calls it is
+    missing."""
     try:
         import graphviz  # type: ignore[import-untyped]
     except ImportError:
@@ -267,7 +269,11 @@ def _by_dot(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout | None:
         drawing.node(str(i), width=str(w / inch), height=str(h / inch), fixedsize="true")
     for a, b in edges:
         drawing.edge(str(a), str(b), arrowhead="none")
-    return _read_plain(drawing.pipe(format="plain", encoding="utf-8"), sizes, edges)
+    try:
+        text = drawing.pipe(format="plain", encoding="utf-8", quiet=True)
+    except subprocess.CalledProcessError:
+        return None
+    return _read_plain(text, sizes, edges)
 
 
 def _read_plain(text: str, sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
