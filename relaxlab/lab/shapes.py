@@ -49,7 +49,7 @@ def shapes(program: Program) -> View:
     text = _text(functions, failure)
     if len(found) > LIVE_FACTS or not isinstance(program, Module | str):
         return View("shapes", "Shapes", state, text)
-    script = program if isinstance(program, str) else print_module(program)
+    script = program if isinstance(program, str) else _script(program)
     controls = (Control("program", "program", script),)
     return View("shapes", "Shapes", state, text, controls, lambda program: shapes(program))
 
@@ -190,9 +190,9 @@ def _rule(mod: Module, fact: Deduced) -> str:
             return "the value itself"
 
 
-def _script(b: graph.Binding) -> str:
+def _script(node: Module | graph.Binding) -> str:
     try:
-        return print_module(b).strip()
+        return print_module(node).strip()
     except (TypeError, ValueError) as error:  # what a script cannot say, such as odd names
         return f"# {error}"
 
