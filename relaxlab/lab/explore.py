@@ -9,7 +9,10 @@ Each explorer is a function of the file of its name, imported when it is used.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.loops import PrimFunc
@@ -19,8 +22,10 @@ from relaxlab.lab.attempts import Program
 from relaxlab.lab.report import report
 from relaxlab.lab.view import Page, View
 from relaxlab.passes.base import Pipeline
+from relaxlab.runtime.check_inputs import random_arguments
 from relaxlab.runtime.executable import Executable
 from relaxlab.schedule.schedule import Schedule
+from relaxlab.script import parse
 from relaxlab.tracing import Trace
 
 
@@ -155,8 +160,24 @@ PAGE: dict[str, Callable[[Any, str | Target], View]] = {
     "memory": lambda program, target: explore.memory(program, target=target),
     "loops": _loops,
     "code": explore.code,
+    "run": lambda program, _: _drawn_run(program),
 }
-"""The views of a page, by name, for any program."""
+"""The views of a page, by name, for any program. `run` takes random arguments for symbols of
+`RUN_SIZE`, on this machine's CPU whatever the target."""
+
+RUN_SIZE = 16
+
+
+def _drawn_run(program: Module | str) -> View:
+    """A call of the first function that others may call."""
+    mod = parse(program) if isinstance(program, str) else program
+    functions = mod.graph_functions()
+    public = [name for name, f in functions.items() if not f.private]
+    if not public:
+        raise ValueError("the program has no graph function that could be called")
+    rng = np.random.default_rng(0)
+    arguments = random_arguments(functions[public[0]], rng, sizes=(RUN_SIZE,))
+    return replace(explore.run(mod, public[0], *arguments), title="Run")
 
 
 def _attempt(name: str, program: Module | str, target: str | Target) -> View:

@@ -184,8 +184,15 @@ def test_equal_pipelines_read_the_same_all_the_way():
     assert compare(WRONG, None, None).state["failure"]["diagnostics"]
 
 
-def test_the_page_of_all_views():
+def test_the_page_of_all_views(open_view):
     page = explore(dense())
+    shown = open_view(page)
+    tabs = shown.locator(".root >> nth=0").get_by_role("tab")
+    titles = [t["title"] for t in page.state["tabs"]]
+    for i, title in enumerate(titles):
+        tabs.filter(has_text=title).first.click()
+        shown.locator("[role=tabpanel]:not([hidden]) .root >> nth=0").wait_for(timeout=5000)
+        assert tabs.nth(i).get_attribute("aria-selected") == "true"
     assert [t["kind"] for t in page.state["tabs"]] == list(PAGE)  # none is a report of an error
     assert [t["kind"] for t in explore(dense(), views=["shapes"]).state["tabs"]] == ["shapes"]
     with pytest.raises(ValueError, match="no view is called 'nothing'; they are: pipeline"):
