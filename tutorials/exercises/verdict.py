@@ -29,7 +29,10 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         colour = "#2e7d32" if self.ok else "#c77700"
-        style = f"border-left: 4px solid {colour}; padding: .3em .8em; white-space: pre-wrap"
+        style = (
+            f"border-left: 4px solid {colour}; padding: .3em .8em; "
+            "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere"
+        )
         return f'<pre style="{style}">{escape(repr(self))}</pre>'
 
 
