@@ -1,0 +1,60 @@
+"""`make lab`: JupyterLab opens the Python files as notebooks, and a lesson works in it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.lab.conftest import chromium, open_page  # noqa: F401  fixtures
+from tests.lab.lab_server import jupyterlab, run_all
+from tests.test_repo import ROOT
+
+SETTINGS = ROOT / "tools/jupyter/labconfig/default_setting_overrides.json"
+
+
+def test_the_makefile_uses_these_settings_and_a_lesson_that_is_there() -> None:
+    text = (ROOT / "Makefile").read_text("utf-8")
+    (folder,) = re.findall(r"JUPYTER_CONFIG_PATH=\$\(CURDIR\)/(\S+)", text)
+    assert ROOT / folder == SETTINGS.parents[1]
+    (lesson,) = re.findall(r"^FIRST_LESSON := (\S+)$", text, re.M)
+    assert (ROOT / "tutorials" / lesson).exists()
+    viewers = json.loads(SETTINGS.read_text())["@jupyterlab/docmanager-extension:plugin"]
+    assert viewers["defaultViewers"]["python"] == "Jupytext Notebook"
+
+
+@pytest.mark.slow
+def test_a_lesson_in_jupyterlab(
+    tmp_path: Path,
+    open_page,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It opens as a notebook with folded solutions; run, it shows explorers and hints; a right
+    answer is told so."""
+    books = tmp_path / "books"
+    shutil.copytree(
+        ROOT / "tutorials", books / "tutorials", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(SETTINGS.parents[1]))
+    with jupyterlab(books) as url:
+        page = open_page(f"{url}lab/tree/tutorials/01_tensors_to_loops.py?reset", strict=False)
+        page.wait_for_selector(".jp-Notebook", timeout=60000)
+        run_all(page)
+        assert page.locator(".jp-InputPlaceholder").count() == 4, "folded solutions"
+        views = page.locator(".relaxlab-view")
+        for i in range(views.count()):
+            views.nth(i).scroll_into_view_if_needed()
+            views.nth(i).locator("xpath=self::*[@data-ready='true']").wait_for()
+        assert views.count() == 2
+        hints = page.locator("pre", has_text="✗ not yet:")
+        assert hints.count() == 4
+        cell = page.locator(".jp-CodeCell", has_text="lesson1.scale_rows(ScaleRows)").first
+        line = cell.locator(".cm-line", has_text="B[vi, vj] = A[vi, vj]").last
+        line.click()
+        page.keyboard.press("End")
+        page.keyboard.type(" * s[vi]")
+        page.keyboard.press("Shift+Enter")
+        cell.locator("pre", has_text="✓ every row is multiplied").wait_for()
