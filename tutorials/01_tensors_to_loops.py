@@ -183,8 +183,8 @@ except rl.DiagnosticError as error:
 #
 # ## Exercises
 #
-# Each exercise is a program that runs but is not right yet. Change it and run its cell: the check in
-# the last line says what is wrong. Solutions are in the folded cells.
+# Each exercise is a program that runs but is not right yet. Change it and run its cell: the check
+# in the last line says what is wrong. Solutions are in the folded cells.
 #
 # **1.1** Multiply every row of `A` by a number of its own: `B[i, j] = A[i, j] * s[i]`.
 
