@@ -45,8 +45,9 @@ class Sizes:
             if name not in names:
                 has = f"it has: {', '.join(names)}" if names else "all its sizes are constant"
                 raise ValueError(f"the loop function has no symbol {name!r}; {has}")
-            if value < 0:
-                raise ValueError(f"the size {name!r} is {value}; sizes are not negative")
+            whole = not is_float(symbols[names.index(name)].dtype)
+            if whole and (not isinstance(value, int) or value < 0):
+                raise ValueError(f"the size {name!r} is {value!r}; sizes are whole numbers from 0")
         found: dict[expr.Var, int | float] = {}
         for number, v in enumerate(symbols):
             usual = 2.0 if is_float(v.dtype) else small[number % len(small)]

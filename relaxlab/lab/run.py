@@ -20,11 +20,10 @@ from relaxlab.lab.view import Control, View
 from relaxlab.passes import host
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import default_pipeline
-from relaxlab.runtime.check_inputs import copy_value
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.limits import measure_limits
 from relaxlab.runtime.native_kernels import NativeKernels
-from relaxlab.runtime.profile import Profile, profile
+from relaxlab.runtime.profile import Profile, copies_where_updated, profile
 from relaxlab.tracing import Trace
 
 
@@ -71,10 +70,10 @@ def run(
 ) -> View:
     """Step through a call of a function, and time its kernels.
 
-    A module is compiled for this machine's CPU. The arguments are as for an executable, and are
-    not changed. threads: of the timed run; None: as many as the executable has, or all. timed:
-    whether to run natively and to measure the machine; else only the steps are shown. A program
-    that cannot be compiled gives the pipeline up to the failure.
+    A module is compiled for this machine's CPU. The arguments are as for an executable (without
+    those bound to it), and are not changed. threads: of the timed run; None: as many as the
+    executable has, or all. timed: whether to run natively and to measure the machine; else only
+    the steps are shown. A program that cannot be compiled gives the pipeline up to the failure.
 
     Raises ExecutionError or KeyError for a call that cannot begin, ValueError for an executable
     that was not compiled from a module in this process.
@@ -89,6 +88,7 @@ def run(
             )
         mod, given = subject.source
         passes, threads = given or passes, threads or subject.threads
+        args = (*args, *subject[name].bound)
     else:
         mod = subject
     trace, error = passes.attempt(mod)
@@ -97,8 +97,10 @@ def run(
     program = lower_shapes(trace.result)
     notes: list[str] = []
     native = _native(program, target, notes)
-    given_args = [copy_value(a) for a in args]
-    record = record_run(program, name, given_args, native, _plain(trace))
+    own = list(args)
+    if name in program.functions and len(args) == len(program.functions[name].params):
+        own = copies_where_updated(program.functions[name], args)
+    record = record_run(program, name, own, native, _plain(trace))
     if record.cut:
         notes.append(f"The first {MOST_STEPS:,} instructions are shown; the run goes on.")
     made = _profiled(program, target, name, args, threads, record, notes) if timed else None

@@ -213,7 +213,7 @@ def _read(tree: TypeTree, words: Any, at: int) -> Any:
 
 
 class NativeFunction:
-    """One function of an executable."""
+    """One function of an executable. `bound` is what `bind` gave."""
 
     def __init__(self, exe: Executable, info: FunctionInfo) -> None:
         self.info, self._exe = info, exe
@@ -241,6 +241,7 @@ class NativeFunction:
             at += count_words(tree)
             leaf += count_leaves(tree)
         self._given, self._open = list(enumerate(self._fillers)), len(self._fillers)
+        self.bound: tuple[Any, ...] = ()
         self._bound_values: list[np.ndarray[Any, Any]] = []
         self._bound_spans: list[tuple[int, int]] = []
         self._bound_at: dict[int, np.ndarray[Any, Any]] = {}
@@ -268,7 +269,7 @@ class NativeFunction:
             # At no moment, whatever interrupts this, do words point to what nobody holds.
             self._bound_values = [*self._bound_values, *kept]
             ctypes.memmove(self._in, words, ctypes.sizeof(words))
-            self._bound_values, self._open = kept, first
+            self._bound_values, self._open, self.bound = kept, first, last
             self._given = list(enumerate(self._fillers[:first]))
             self._bound_at = {_span(a)[0]: a for a in kept}
             written = [a for i, a in enumerate(kept, len(self._tensors) - len(kept))

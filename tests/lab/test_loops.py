@@ -136,8 +136,10 @@ def test_sizes_are_small_and_different_unless_given():
     assert loops(function(MATMUL), n=2, m=3).state["sizes"] == {"n": 2, "k": 5, "m": 3}
     with pytest.raises(ValueError, match="no symbol 'q'; it has: n, k, m"):
         loops(function(MATMUL), q=3)
-    with pytest.raises(ValueError, match="not negative"):
-        loops(function(MATMUL), n=-1)
+    for wrong in (-1, 2.5):
+        with pytest.raises(ValueError, match="sizes are whole numbers from 0"):
+            loops(function(MATMUL), n=wrong)
+    assert loops(function(MATMUL), n=0).state["versions"][0]["costs"]["writes"] == 0
 
 
 def test_a_run_lists_every_access_with_its_value():

@@ -198,9 +198,30 @@ def test_executables_know_their_module(tmp_path):
     exe = relaxlab.compile(parse(CHAIN))
     view = run(exe, "main", x, w, timed=False)
     assert len(rows(view)) == len(rows(run(parse(CHAIN), "main", x, w, timed=False)))
+    exe["main"].bind(w)
+    assert len(rows(run(exe, "main", x, timed=False))) == len(rows(view))
     exe.source = None
     with pytest.raises(ValueError, match="give the module"):
         run(exe, "main", x, w)
+
+
+def test_what_is_updated_in_place_is_a_copy():
+    text = CHAIN.replace("a = R.matmul(x, w)", "a0 = R.matmul(x, w)").replace(
+        "b = R.nn.softmax(a)",
+        'a = R.call_inplace_packed("tests.zero", x, inplace_indices=[0], '
+        'sinfo_args=R.Tensor(("n", 4), "float32"))\n'
+        "            b = R.add(R.nn.softmax(a), a0)",
+    )
+
+    def zero(x):
+        x[...] = 0
+        return x
+
+    register_func("tests.zero", zero, override=True)
+    x, w = arguments()
+    view = run(parse(text), "main", x, w)
+    assert view.state["error"] is None and x[1, 3] == 7
+    assert held(view, "x")["values"] == ["0"] * 8
 
 
 def test_values_of_every_kind():

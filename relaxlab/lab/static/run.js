@@ -17,7 +17,7 @@ const CSS = `
 .registers tr.changed td { background: var(--add-bg); } .registers tr.gone td { color: var(--muted); }
 .registers button { all: unset; cursor: pointer; color: var(--accent); text-decoration: underline dotted; }
 .registers button:focus-visible { outline: 2px solid var(--accent); }
-.registers td, .registers th { padding: 1px 6px; white-space: nowrap; } .registers td.wide { white-space: normal; }
+.registers td, .registers th { padding: 1px 6px; white-space: nowrap; } .registers td.wide { white-space: normal; overflow-wrap: anywhere; min-width: 9em; }
 .memory-bar { position: relative; height: 22px; border: 1px solid var(--line); border-radius: 3px; background: var(--panel); margin: 2px 0 6px; overflow: hidden; }
 .memory-bar > span { position: absolute; top: 0; bottom: 0; overflow: hidden; border-right: 1px solid var(--bg); font: 11px/20px var(--mono); padding: 0 3px; white-space: nowrap; background: var(--group-0); }
 .memory-bar > span.odd { background: var(--group-1); } .memory-bar > span.gone { background: var(--group-9); color: var(--muted); }
@@ -107,7 +107,7 @@ function stepsPanel(state, model) {
       const key = `${step.frame}.${r}`;
       return h("tr", { class: v.kind === "gone" ? "gone" : changed.has(r) ? "changed" : "" },
         h("td", {}, changed.has(r) ? "●" : ""),
-        h("td", {}, h("button", { type: "button", "aria-pressed": String(chosen.get() === key), onclick: () => chosen.set(key) }, fn.registers[r])),
+        h("td", { class: "wide" }, h("button", { type: "button", "aria-pressed": String(chosen.get() === key), onclick: () => chosen.set(key) }, fn.registers[r])),
         h("td", {}, v.kind === "tensor" ? shapeText(v) : v.kind),
         h("td", { class: "wide" }, v.kind === "tensor" ? tensorText(v) : v.text));
     });
@@ -212,7 +212,7 @@ function roofPanel(profile) {
       svg("circle", { cx: x(k.at.intensity), cy: y(k.at.rate), r: 4 + 8 * Math.sqrt(k.seconds / top) }, svg("title", {}, `${k.name}: ${flopsText(k.at.rate)}`)),
     ]), labels.map(([at, left, text]) => svg("text", { x: left, y: at }, text)));
   const rows = kernels.map((k) => [
-    drawn.includes(k) ? String(drawn.indexOf(k) + 1) : "", k.name, k.at.intensity === null ? "" : formatCount(k.at.intensity), `${flopsText(k.at.rate)}`, `${formatBytes(k.at.bandwidth)}/s`, k.at.bound, `${(100 * k.at.part).toFixed(0)} %`,
+    drawn.includes(k) ? String(drawn.indexOf(k) + 1) : "", k.name, k.at.intensity === null ? "" : formatCount(k.at.intensity), `${flopsText(k.at.rate)}`, `${formatBytes(k.at.bandwidth)}/s`, k.at.bound, `${formatCount(Number((100 * k.at.part).toPrecision(2)))} %`,
   ]);
   return h("div", {},
     h("p", {}, `Measured on this machine with ${profile.threads} thread${profile.threads === 1 ? "" : "s"}: ${flopsText(limits.flops)} of fused multiply-adds, ${formatBytes(limits.memory)}/s from main memory (line), ${formatBytes(limits.cache)}/s from caches (dashed).`),
