@@ -132,7 +132,7 @@ def _kernel(name: str, func: PrimFunc, target: Target, script: _Script) -> dict[
     try:
         make = _cuda if target.kind == "cuda" else _cpu
         panes, facts, origins = make(name, func, target, script.interner)
-    except (CodegenError, NvrtcError) as problem:
+    except (CodegenError, NvrtcError, ValueError) as problem:  # also names that no script has
         error = str(problem)
     made = [[line, script.places(spans)] for line, spans in origins.items()]
     via = {", ".join(s.via) for spans in origins.values() for s in spans if s.via}

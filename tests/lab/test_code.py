@@ -109,6 +109,8 @@ def test_programs_that_fail_are_shown_as_such():
     func = rl.trace(dense(), "cuda").result["softmax"]  # bound to threads of a GPU
     found = code(func).state["kernels"][0]
     assert "thread_binding" in found["error"] and found["panes"] == []
+    odd = code(rl.trace(dense()).result["softmax"], name=HOSTILE).state["kernels"][0]
+    assert "cannot define a function named" in odd["error"]
 
 
 def test_many_kernels_are_cut_and_that_is_said(monkeypatch):
