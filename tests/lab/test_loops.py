@@ -278,6 +278,22 @@ def test_problems_of_threads_are_shown():
     assert threads["problems"][0]["threads"] == [[0, 0, 0, 30, 0, 0]]
 
 
+def test_races_are_found():
+    func = function("""
+from relaxlab.script import ir as I, relax as R, tir as T
+
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    A, B = T.match_buffer(a, (64,)), T.match_buffer(b, (1,))
+    for tx in T.thread_binding(64, thread="threadIdx.x"):
+        B[0] = A[tx]
+""")
+    view = loops(func)
+    (problem,) = view.state["threads"]["problems"]
+    assert problem["kind"] == "data race" and problem["buffer"] == "B"
+    assert "data race: " in view.text
+
+
 # --- In a browser -----------------------------------------------------------------------------
 
 
@@ -292,7 +308,7 @@ def test_stepping_with_keys_and_clicks(open_view, scheme):
     next_step = page.get_by_label("Next step").last
     next_step.focus()
     page.keyboard.press("j")
-    assert "reads C[0, 0] = 0 (again at once), A[0, 0] = 1 (for the first time)" in said(page)
+    assert "reads C[0, 0] = 0 (again at once), A[0, 0] = 1 (first time, new line)" in said(page)
     assert (
         page.locator("td.write").inner_text() == page.locator("td.read, td.write").last.inner_text()
     )

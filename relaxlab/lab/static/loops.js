@@ -118,7 +118,9 @@ function stepPanel(version, model, key) {
   };
   const grids = run.buffers.map((b, i) => bufferGrid(b, paint(i), { facts: { input: "", output: " · output", inner: " · scratch" }[b.role], columns: 16 }));
   const place = (a) => `${placeText(run.buffers[a.buffer], a.element)} = ${a.value}`;
-  const again = (d) => (d < 0 ? "for the first time" : d === 0 ? "again at once" : `after ${d} other element${d === 1 ? "" : "s"}`);
+  const since = (n, what) => (n === 0 ? "at once" : `after ${n} other ${what}${n === 1 ? "" : "s"}`);
+  const again = (a) => (a.distance >= 0 ? `again ${since(a.distance, "element")}`
+    : a.line >= 0 ? `first time, line again ${since(a.line, "line")}` : "first time, new line");
   const describe = (i) => {
     const site = run.sites[run.steps.site[i]];
     const text = version.rows[site.row]?.[2] ?? site.block;
@@ -153,7 +155,7 @@ function stepPanel(version, model, key) {
     for (const a of accesses) grids[a.buffer].look(a.element);
     for (const g of grids) g.show();
     chosen.value = mode.get();
-    const list = (write) => accesses.filter((a) => a.write === write).map((a) => `${place(a)} (${again(a.distance)})`).join(", ");
+    const list = (write) => accesses.filter((a) => a.write === write).map((a) => `${place(a)} (${again(a)})`).join(", ");
     const [reads, writes] = [list(false), list(true)];
     said.replaceChildren(h("div", {}, h("strong", {}, describe(i))),
       h("div", {}, reads && `reads ${reads}`, reads && writes && h("br"), writes && `writes ${writes}`, !accesses.length && "touches no buffer"));
