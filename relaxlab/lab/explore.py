@@ -19,9 +19,11 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import Program
+from relaxlab.lab.pipeline import traced
 from relaxlab.lab.report import report
 from relaxlab.lab.view import Page, View
 from relaxlab.passes.base import Pipeline
+from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.runtime.check_inputs import random_arguments
 from relaxlab.runtime.executable import Executable
 from relaxlab.schedule.schedule import Schedule
@@ -46,11 +48,14 @@ class Explore:
         unknown = [name for name in views if name not in PAGE]
         if unknown:
             raise ValueError(f"no view is called {unknown[0]!r}; they are: {', '.join(PAGE)}")
-        parse_target(target)
+        passes = default_pipeline(parse_target(target))
         chosen = tuple(views) or tuple(PAGE)
         if isinstance(program, DiagnosticError):  # there is nothing but the errors to see
             return Page.of("relaxlab", [self.pipeline(program, target)])
-        return Page.of("relaxlab", [_attempt(name, program, target) for name in chosen])
+        trace, error = traced(program, passes)  # once for all that need no more
+        compiled = program if trace is None or error is not None else trace
+        of = {name: compiled if name in OF_TRACES else program for name in chosen}
+        return Page.of("relaxlab", [_attempt(name, of[name], target) for name in chosen])
 
     def pipeline(
         self,
@@ -165,6 +170,9 @@ PAGE: dict[str, Callable[[Any, str | Target], View]] = {
 """The views of a page, by name, for any program. `run` takes random arguments for symbols of
 `RUN_SIZE`, on this machine's CPU whatever the target."""
 
+OF_TRACES = ("pipeline", "fusion", "memory", "loops", "code")
+"""Those that are views of a trace, where there is one."""
+
 RUN_SIZE = 16
 
 
@@ -175,12 +183,17 @@ def _drawn_run(program: Module | str) -> View:
     public = [name for name, f in functions.items() if not f.private]
     if not public:
         raise ValueError("the program has no graph function that could be called")
-    rng = np.random.default_rng(0)
-    arguments = random_arguments(functions[public[0]], rng, sizes=(RUN_SIZE,))
+    chosen = functions[public[0]]
+    if "num_input" in chosen.attrs:
+        raise ValueError(
+            f"`{public[0]}` takes weights, which the compiler packs: call relaxlab.explore.run with "
+            "the executable and its packed weights"
+        )
+    arguments = random_arguments(chosen, np.random.default_rng(0), sizes=(RUN_SIZE,))
     return replace(explore.run(mod, public[0], *arguments), title="Run")
 
 
-def _attempt(name: str, program: Module | str, target: str | Target) -> View:
+def _attempt(name: str, program: Module | str | Trace, target: str | Target) -> View:
     """A view, or where it cannot be made a report that says why."""
     try:
         return PAGE[name](program, target)
