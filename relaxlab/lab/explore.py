@@ -186,8 +186,8 @@ def _drawn_run(program: Module | str) -> View:
     chosen = functions[public[0]]
     if "num_input" in chosen.attrs:
         raise ValueError(
-            f"`{public[0]}` takes weights, which the compiler packs: call relaxlab.explore.run with "
-            "the executable and its packed weights"
+            f"`{public[0]}` takes weights, which the compiler packs: give relaxlab.explore.run "
+            "the executable and the packed weights"
         )
     arguments = random_arguments(chosen, np.random.default_rng(0), sizes=(RUN_SIZE,))
     return replace(explore.run(mod, public[0], *arguments), title="Run")
