@@ -1,9 +1,7 @@
 // Fusion, decision by decision: the graph with its kinds, the groups so far, and their kernels.
 
-import {
-  evaluate, field, formatBytes, formatExpr, h, mount, notes, stepper, symbolSliders,
-} from "./core.js";
-import { failurePanel } from "./failure.js";
+import { evaluate, field, formatBytes, h, notes, stepper, symbolSliders } from "./core.js";
+import { ofFunctions } from "./functions.js";
 import { firstValues, graphPane, nodeFacts, openedField, within } from "./graph.js";
 import { plainRows, scriptPane } from "./script.js";
 
@@ -163,28 +161,4 @@ function functionView(graph, state, model) {
   return { element, stop: () => { stops.forEach((s) => s()); panes.forEach((p) => p.stop()); } };
 }
 
-export default {
-  render({ model, el }) {
-    const state = model.get("state");
-    const { root, cleanup } = mount(el);
-    const which = field(model, "function", 0);
-    const place = h("div", {});
-    let view = null;
-    const show = () => {
-      view?.stop();
-      const graph = state.functions[Math.min(which.get(), state.functions.length - 1)];
-      if (!graph) return;
-      view = functionView(graph, state, model);
-      place.replaceChildren(view.element);
-    };
-    const select = h("select", { "aria-label": "function", onchange: () => which.set(Number(select.value)) },
-      state.functions.map((f, i) => h("option", { value: i }, f.name)));
-    select.value = which.get();
-    root.append(...[failurePanel(state.failure), ...notes(state)].filter(Boolean));
-    if (state.functions.length > 1) root.append(h("label", {}, "Function ", select));
-    root.append(place);
-    show();
-    const off = which.on(show);
-    return () => { off(); view?.stop(); cleanup(); };
-  },
-};
+export default ofFunctions((graph, model, state) => functionView(graph, state, model));

@@ -1,9 +1,7 @@
 // A dataflow graph as SVG: nodes that the keyboard reaches, groups that open in place.
 
-import {
-  evaluate, field, formatBytes, formatCount, formatExpr, h, mount, notes, svg, symbolSliders, table,
-} from "./core.js";
-import { failurePanel } from "./failure.js";
+import { evaluate, field, formatBytes, formatCount, formatExpr, h, notes, svg, symbolSliders, table } from "./core.js";
+import { ofFunctions } from "./functions.js";
 
 const MOST = 500;
 const ROW = 18; // half the height of a node
@@ -321,28 +319,4 @@ function asTable(graph, pane) {
     graph.nodes.map((n, v) => [n.name, n.label, n.type, names(pane.before[v]), names(pane.after[v])])));
 }
 
-export default {
-  render({ model, el }) {
-    const state = model.get("state");
-    const { root, cleanup } = mount(el);
-    const which = field(model, "function", state.start);
-    const place = h("div", {});
-    let view = null;
-    const show = () => {
-      view?.stop();
-      const graph = state.functions[Math.min(which.get(), state.functions.length - 1)];
-      if (!graph) return;
-      view = functionView(graph, model, graph.name);
-      place.replaceChildren(view.element);
-    };
-    const select = h("select", { "aria-label": "function", onchange: () => which.set(Number(select.value)) },
-      state.functions.map((f, i) => h("option", { value: i }, f.name)));
-    select.value = which.get();
-    root.append(...[failurePanel(state.failure), ...notes(state)].filter(Boolean));
-    if (state.functions.length > 1) root.append(h("label", {}, "Function ", select));
-    root.append(place);
-    show();
-    const off = which.on(show);
-    return () => { off(); view?.stop(); cleanup(); };
-  },
-};
+export default ofFunctions((graph, model) => functionView(graph, model, graph.name));

@@ -1,9 +1,7 @@
 // Memory over time: where tensors lie in their storage, and what other ways would take.
 
-import {
-  evaluate, field, formatBytes, formatExpr, h, mount, notes, svg, symbolSliders, table,
-} from "./core.js";
-import { failurePanel } from "./failure.js";
+import { evaluate, field, formatBytes, formatExpr, h, svg, symbolSliders, table } from "./core.js";
+import { ofFunctions } from "./functions.js";
 import { within } from "./graph.js";
 
 /**
@@ -217,28 +215,4 @@ function functionView(fn, model) {
   return { element, stop: () => stops.forEach((s) => s()) };
 }
 
-export default {
-  render({ model, el }) {
-    const state = model.get("state");
-    const { root, cleanup } = mount(el);
-    const which = field(model, "function", 0);
-    const place = h("div", {});
-    let view = null;
-    const show = () => {
-      view?.stop();
-      const fn = state.functions[Math.min(which.get(), state.functions.length - 1)];
-      if (!fn) return;
-      view = functionView(fn, model);
-      place.replaceChildren(view.element);
-    };
-    const select = h("select", { "aria-label": "function", onchange: () => which.set(Number(select.value)) },
-      state.functions.map((f, i) => h("option", { value: i }, f.name)));
-    select.value = which.get();
-    root.append(...[failurePanel(state.failure), ...notes(state)].filter(Boolean));
-    if (state.functions.length > 1) root.append(h("label", {}, "Function ", select));
-    root.append(place);
-    show();
-    const off = which.on(show);
-    return () => { off(); view?.stop(); cleanup(); };
-  },
-};
+export default ofFunctions(functionView);

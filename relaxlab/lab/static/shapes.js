@@ -1,9 +1,7 @@
 // Shapes, binding by binding: rules, unifications, questions, losses; numbers follow the sliders.
 
-import {
-  evaluate, field, formatBytes, formatCount, formatExpr, h, listbox, mount, notes, stepper, symbolSliders,
-} from "./core.js";
-import { failurePanel } from "./failure.js";
+import { evaluate, field, formatBytes, formatCount, formatExpr, h, listbox, stepper, symbolSliders } from "./core.js";
+import { ofFunctions } from "./functions.js";
 import { within } from "./graph.js";
 
 const ANSWER = {
@@ -110,30 +108,7 @@ function functionView(fn, model) {
   return { element, stop: () => stops.forEach((s) => s()) };
 }
 
-export default {
-  render({ model, el }) {
-    const state = model.get("state");
-    const { root, cleanup } = mount(el);
-    const which = field(model, "function", state.start);
-    const place = h("div", {});
-    let view = null;
-    const show = () => {
-      view?.stop();
-      const fn = state.functions[Math.min(which.get(), state.functions.length - 1)];
-      if (!fn) return;
-      view = functionView(fn, model);
-      place.replaceChildren(view.element);
-    };
-    const select = h("select", { "aria-label": "function", onchange: () => which.set(Number(select.value)) },
-      state.functions.map((f, i) => h("option", { value: i }, f.name)));
-    select.value = which.get();
-    root.append(...[failurePanel(state.failure), ...notes(state)].filter(Boolean));
-    if (state.functions.length > 1) root.append(h("label", {}, "Function ", select));
-    const legend = [["⚠", "open", "shape lost"], ["rt", "open", "checked at run time"], [":=", "made", "symbols unified across functions"], ["✗", "refused", "no type"]];
-    if (state.functions.length) root.append(h("ul", { class: "legend", style: "margin-top:6px" }, legend.map(([s, c, t]) => h("li", {}, h("span", { class: `badge ${c}` }, s), t))));
-    root.append(place);
-    show();
-    const off = which.on(show);
-    return () => { off(); view?.stop(); cleanup(); };
-  },
-};
+const MARKS = [["⚠", "open", "shape lost"], ["rt", "open", "checked at run time"], [":=", "made", "symbols unified across functions"], ["✗", "refused", "no type"]];
+
+export default ofFunctions(functionView, () => h("ul", { class: "legend", style: "margin-top:6px" },
+  MARKS.map(([sign, cls, text]) => h("li", {}, h("span", { class: `badge ${cls}` }, sign), text))));
