@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { evaluate, formatBytes, formatCount, formatExpr, keyStep } from "../../../relaxlab/lab/static/core.js";
+import { evaluate, formatBytes, formatCount, formatExpr, keyStep, schemeOf } from "../../../relaxlab/lab/static/core.js";
 
 test("expressions have the value that Python's have", () => {
   assert.equal(evaluate(["+", ["*", "n", 4], 1], { n: 3 }), 13);
@@ -39,4 +39,15 @@ test("keys stay within the steps", () => {
   assert.equal(keyStep("k", 0, 5), 0);
   assert.equal(keyStep("End", 0, 5), 4);
   assert.equal(keyStep("x", 0, 5), null);
+});
+
+test("the theme is the one that the page around says", () => {
+  const page = (dataset, theme = null) => ({ body: { dataset }, documentElement: { getAttribute: () => theme } });
+  assert.equal(schemeOf(page({ jpThemeLight: "false" })), "dark");
+  assert.equal(schemeOf(page({ jpThemeLight: "true" })), "light");
+  for (const [kind, scheme] of [["vscode-light", "light"], ["vscode-dark", "dark"],
+    ["vscode-high-contrast", "dark"], ["vscode-high-contrast-light", "light"]]) {
+    assert.equal(schemeOf(page({ vscodeThemeKind: kind })), scheme);
+  }
+  assert.equal(schemeOf(page({}, "dark")), "dark");
 });
