@@ -59,13 +59,18 @@ def test_nothing_is_loaded_and_links_lead_somewhere(site: Path) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_lesson_is_alive_without_the_network(site: Path, open_page, scheme: str) -> None:  # noqa: F811
-    """Opened as a file: all views start, solutions are folded, the next page is one click away."""
+    """Opened as a file: all views start, one is stepped, solutions are folded, the next page is one
+    click away."""
     page = open_page(site / "01_tensors_to_loops.html", scheme)
     views = page.locator(".relaxlab-view")
     assert views.count() >= 2
     for i in range(views.count()):
         views.nth(i).scroll_into_view_if_needed()
         page.wait_for_function("v => v.dataset.ready === 'true'", arg=views.nth(i).element_handle())
+    loops = views.nth(1)
+    loops.get_by_text("writes C[0, 0] = 0 (for the first time)").first.wait_for()
+    loops.get_by_role("button", name="Next step").click()
+    loops.get_by_text("B[0, 0] = 2 (for the first time)").first.wait_for()
     solution = page.locator("details.solution").first
     assert not solution.locator(".highlight").is_visible()
     solution.locator("summary").click()
