@@ -1,4 +1,4 @@
-"""Shared by all tests: where their seeds come from.
+"""Shared by all tests: where their seeds come from, and one browser for all.
 
 Random tests draw a seed from `random` and print it. Each run draws other ones, unless the
 environment variable RELAXLAB_SEED is set: then the same test always draws the same.
@@ -11,6 +11,8 @@ import random
 
 import numpy as np
 import pytest
+
+from tests.browser import chromium, open_page  # noqa: F401  fixtures
 
 BASE = os.environ.get("RELAXLAB_SEED")
 random.seed(BASE)  # for seeds drawn while test files are imported

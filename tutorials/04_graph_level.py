@@ -86,6 +86,10 @@ lowered
 # %% tags=["explorer"]
 rl.explore.pipeline(trace)
 
+# %% [markdown] tags=["explorer"]
+# In JupyterLab, `rl.explore.pipeline(Layer).live()` lets you edit the program, and the passes
+# follow.
+
 # %% [markdown]
 # ## Your own loop function in a graph
 #

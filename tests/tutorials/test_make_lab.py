@@ -6,10 +6,10 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.lab.conftest import chromium, open_page  # noqa: F401  fixtures
 from tests.lab.lab_server import jupyterlab, run_all
 from tests.test_repo import ROOT
 
@@ -28,9 +28,7 @@ def test_the_makefile_uses_these_settings_and_a_lesson_that_is_there() -> None:
 
 @pytest.mark.slow
 def test_a_lesson_in_jupyterlab(
-    tmp_path: Path,
-    open_page,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, open_page: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It opens as a notebook with folded solutions; run, it shows explorers and hints; a right
     answer is told so."""
