@@ -15,15 +15,18 @@ from relaxlab.ir.graph import Function
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node
+from relaxlab.lab.loops import loops
 from relaxlab.lab.payload import Interner
 from relaxlab.lab.pipeline import pipeline
 from relaxlab.lab.report import Diagnostics, Section, Table, report
 from relaxlab.lab.script import function_facts, script_state
 from relaxlab.lab.view import View
-from relaxlab.passes.base import Pipeline
+from relaxlab.passes.base import PassFailed, Pipeline
 from relaxlab.runtime.check import CheckReport
+from relaxlab.runtime.cuda import CudaExecutable
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.simt import SimtReport
+from relaxlab.schedule.schedule import Schedule
 from relaxlab.script.printer import print_module
 from relaxlab.tracing import Trace
 
@@ -61,10 +64,8 @@ def _(value: Node) -> View:
 def _title(value: Node) -> str:
     match value:
         case Module():
-            graphs, loops = len(value.graph_functions()), len(value.loop_functions())
-            return (
-                f"module of {_count(graphs, 'graph function')} and {_count(loops, 'loop function')}"
-            )
+            graphs = _count(len(value.graph_functions()), "graph function")
+            return f"module of {graphs} and {_count(len(value.loop_functions()), 'loop function')}"
         case Function():
             return "graph function"
         case PrimFunc():
@@ -93,6 +94,16 @@ def _(value: Trace) -> View:
 
 
 @view_of.register
+def _(value: PassFailed) -> View:
+    return pipeline(value)
+
+
+@view_of.register
+def _(value: Schedule) -> View:
+    return loops(value)
+
+
+@view_of.register
 def _(value: Pipeline) -> View:
     rows = [
         (i, one.name, str(one)[len(one.name) :].strip("()"))
@@ -118,6 +129,11 @@ def _(value: Executable) -> View:
     return report(
         "executable", Table(("function", "parameters", "result"), functions), Table(("", ""), facts)
     )
+
+
+@view_of.register
+def _(value: CudaExecutable) -> View:
+    return report(f"CUDA C, compiled for {value.arch}", value.source)
 
 
 @view_of.register

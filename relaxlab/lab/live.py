@@ -41,7 +41,7 @@ def live(view: View) -> Any:
         def _repr_mimebundle_(self, **options: Any) -> Any:
             shown = super()._repr_mimebundle_(**options)
             bundle, metadata = shown if isinstance(shown, tuple) else (shown, {})
-            # Where the widget's model is gone, a notebook falls back to the recorded view.
+            # Pages made of the notebook, and front ends without widgets, show the recorded view.
             return {**(bundle or {}), **view._repr_mimebundle_()}, metadata
 
     widget = LiveView()

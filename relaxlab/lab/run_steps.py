@@ -16,6 +16,7 @@ from relaxlab.lab.host_text import listing_of, register_name
 from relaxlab.lab.run_values import value_state
 from relaxlab.passes import host
 from relaxlab.passes.kernel_calls import written_buffers
+from relaxlab.runtime.arguments import address_of
 from relaxlab.runtime.arrays import Array, ExecutionError
 from relaxlab.runtime.native_kernels import NativeKernels
 from relaxlab.runtime.vm import Frame, Kernel, VirtualMachine
@@ -335,5 +336,5 @@ def _roots(fn: host.HostFunction) -> dict[int, int]:
 
 
 def _span(array: Array) -> Span:
-    start = array.__array_interface__["data"][0]
+    start = address_of(array)
     return start, start + array.nbytes

@@ -97,7 +97,7 @@ def find_pass(name: str) -> Pass:
     return _REGISTRY[name]
 
 
-class PassFailed(Exception):
+class PassFailed(Displayed, Exception):
     """A pass raised, or left an ill-formed module; `trace` ends with the failing pass."""
 
     def __init__(self, name: str, reason: str, trace: Trace) -> None:

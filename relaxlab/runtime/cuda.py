@@ -18,6 +18,7 @@ from relaxlab.codegen.cuda.kernel import KernelSource
 from relaxlab.codegen.cuda.launch import DeviceKernel, Launch
 from relaxlab.codegen.cuda.program import CudaProgram
 from relaxlab.ir import expr
+from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
@@ -36,7 +37,7 @@ class NoGpu(RuntimeError):
 
 
 @dataclass
-class CudaExecutable:
+class CudaExecutable(Displayed):
     """A program compiled for a GPU.
 
     `exe["main"](x)` runs it: arguments are CuPy arrays, or anything else with dense data, which is

@@ -12,6 +12,7 @@ from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.codegen.llvm.support import support_functions, symbol_of
 from relaxlab.ir.target import Target
 from relaxlab.passes import host
+from relaxlab.runtime.arguments import address_of
 from relaxlab.runtime.arrays import Array
 
 
@@ -43,7 +44,7 @@ class NativeKernels:
             self.code.address(symbol_of(name))
         )
         entry.argtypes = None  # type: ignore[assignment]
-        args: list[Any] = [ctypes.c_void_p(a.__array_interface__["data"][0]) for a in buffers]
+        args: list[Any] = [ctypes.c_void_p(address_of(a)) for a in buffers]
         args += [ctypes.c_int64(s) for s in (*scalars, 0, 1)]
         failed = ctypes.c_int64(0)
         if failures:

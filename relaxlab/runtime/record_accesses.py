@@ -15,6 +15,7 @@ import numpy as np
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.runtime.arguments import address_of
 from relaxlab.runtime.arrays import Array, ExecutionError
 from relaxlab.runtime.interpreter import bind_parameters
 from relaxlab.runtime.interpreter_helpers import NAMES, Place
@@ -147,7 +148,7 @@ class _Recorder:
             root = root.base
         if root is array:
             return self.numbers[id(array)], 0
-        begin = array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+        begin = address_of(array) - address_of(root)
         return self.numbers[id(root)], begin // array.itemsize
 
 

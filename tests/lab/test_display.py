@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.ir.display import Displayed
 from relaxlab.lab.display import mimebundle, view_of
+from relaxlab.passes.base import PassFailed, Pipeline, find_pass
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
@@ -42,6 +44,21 @@ def wrong() -> rl.DiagnosticError:
 
 
 TRACE = rl.trace(Layer)
+
+
+def failed() -> PassFailed:
+    passes = Pipeline((find_pass("normalize"),), lambda _: [rl.Diagnostic("E0599", "not today")])
+    with pytest.raises(PassFailed) as error:
+        passes.run(Layer)
+    return error.value
+
+
+def schedule() -> rl.Schedule:
+    sch = rl.Schedule(rl.trace(Layer).find("fuse_tir").after["fused_matmul_relu"])
+    sch.split(sch.get_loops(sch.get_block("T_relu"))[1], [None, 4])
+    return sch
+
+
 VALUES = {
     "module": (Layer, "def main("),
     "graph function": (Layer["main"], "R.matmul(x, w)"),
@@ -49,6 +66,10 @@ VALUES = {
     "errors": (wrong(), "error[E0102]: undefined name 'n'"),
     "diagnostic": (wrong().diagnostics[1], "R has no operator 'nosuch'"),
     "pipeline": (cpu_pipeline(), "legalize_ops"),
+    "trace": (TRACE, "legalize_ops"),
+    "failed pass": (failed(), "not today"),
+    "schedule": (schedule(), "T_relu"),
+    "GPU program": (rl.compile(Layer, "cuda:sm_80"), "__global__"),
     "executable": (rl.compile(Layer), "x: R.Tensor((n, 4), 'float32')"),
     "check": (rl.check(Layer, runs=1), "forms agree with the interpreter"),
     "simt": (
@@ -99,6 +120,19 @@ def test_one_line_needs_no_script(value, said):
     bundle = value._repr_mimebundle_()
     assert bundle["text/plain"] == said
     assert bundle["text/html"].startswith("<code>") and "<script" not in bundle["text/html"]
+
+
+def test_everything_that_claims_to_show_itself_has_a_view():
+    def below(cls):
+        return {cls}.union(*map(below, cls.__subclasses__()))
+
+    def is_used(cls):  # dataclasses with slots leave the class behind that they were made of
+        return getattr(sys.modules[cls.__module__], cls.__name__, None) is cls
+
+    kinds = set(filter(is_used, below(Displayed) - {Displayed}))
+    without = view_of.dispatch(object)
+    assert {rl.Module, rl.Schedule, rl.Executable, rl.Trace} <= kinds
+    assert [c.__name__ for c in kinds if view_of.dispatch(c) is without] == []
 
 
 def test_a_failing_display_says_so():
