@@ -6,8 +6,7 @@ from typing import Any, TypeAlias
 
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
-from relaxlab.lab.pipeline import traced
-from relaxlab.lab.report import diagnostics_state
+from relaxlab.lab.pipeline import failure_state, traced
 from relaxlab.passes.base import Pass, PassFailed, Pipeline
 from relaxlab.script import parse
 from relaxlab.tracing import PassRecord, Trace
@@ -40,13 +39,8 @@ def attempted(program: Program, passes: Pipeline) -> tuple[Trace | None, dict[st
 
 
 def failure_of(error: Exception, failing: str | None = None) -> dict[str, Any]:
-    """What was raised, as data."""
-    found = error.diagnostics if isinstance(error, DiagnosticError) else ()
-    return {
-        "pass": failing,
-        "message": "" if found else str(error) or type(error).__name__,
-        "diagnostics": diagnostics_state(found),
-    }
+    """What was raised, as data for `failurePanel` of failure.js; `failing`: the pass."""
+    return {"pass": failing, **failure_state(error)}
 
 
 def failure_lines(failure: dict[str, Any] | None) -> list[str]:

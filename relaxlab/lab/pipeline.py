@@ -107,10 +107,10 @@ def traced(
 
 
 def failure_state(error: Exception | None) -> dict[str, Any]:
-    """What was raised, as data."""
-    if isinstance(error, DiagnosticError):
-        return {"message": "", "diagnostics": diagnostics_state(error.diagnostics)}
-    return {"message": str(error), "diagnostics": []}
+    """What was raised, as data for `failureFacts` of failure.js."""
+    found = error.diagnostics if isinstance(error, DiagnosticError) else ()
+    message = "" if found else str(error) or type(error).__name__
+    return {"message": message, "diagnostics": diagnostics_state(found)}
 
 
 def pass_states(

@@ -1,8 +1,8 @@
 // Two pipelines side by side: their passes by name, and how their modules differ after each.
 
+import { failureFacts } from "./failure.js";
 import { field, h, listbox, mount, notes } from "./core.js";
 import { PASSES_STYLE, changesSentence, moduleDiff, modulesOf, passTime } from "./passes.js";
-import { diagnosticList } from "./report.js";
 
 /** The modules of both sides after a row: those of the last pass that ran there. */
 export function modulesAt(state, row) {
@@ -14,9 +14,8 @@ export function modulesAt(state, row) {
 }
 
 function failures(state) {
-  return state.sides.flatMap((side) => side.passes.filter((p) => p.failure).map((p) => h("div", { role: "alert" },
-    h("p", {}, h("strong", {}, `${side.label}: ${p.name} failed`)),
-    p.failure.message && h("pre", { class: "error" }, p.failure.message), diagnosticList(p.failure.diagnostics))));
+  return state.sides.flatMap((side) => side.passes.filter((p) => p.failure).map((p) => h("div", {},
+    h("p", {}, h("strong", {}, `${side.label}: ${p.name} failed`)), failureFacts(p.failure))));
 }
 
 function item(state, [i, j, same], longest) {
@@ -43,7 +42,7 @@ export default {
 .split.pairs { grid-template-columns: minmax(300px, 380px) minmax(0, 1fr); }
 @container (max-width: 760px) { .split.pairs { grid-template-columns: minmax(0, 1fr); } }`), ...notes(state));
     if (state.failure) {
-      root.append(h("h3", {}, "This program has errors"), state.failure.message && h("pre", { class: "error" }, state.failure.message), diagnosticList(state.failure.diagnostics));
+      root.append(h("h3", {}, "This program has errors"), failureFacts(state.failure));
       return cleanup;
     }
     const all = modulesOf(state);

@@ -1,8 +1,8 @@
 // The pipeline explorer: passes, what each changed, its single rewrites and why.
 
+import { failureFacts } from "./failure.js";
 import { field, h, keyStep, listbox, mount, notes, stepper } from "./core.js";
 import { PASSES_STYLE, changesSentence, fromDifferences, moduleDiff, modulesOf, passTime, subjectPlaces } from "./passes.js";
-import { diagnosticList } from "./report.js";
 
 /** The rewrites of a pass, from columns of numbers. */
 export function rewritesOf(pass, lines) {
@@ -31,11 +31,6 @@ export function isListed(pass, rewrites, search, unchanged) {
 }
 
 const SHOWN = 150; // rewrites listed at once
-
-function failureOf(failure) {
-  return h("div", { role: "alert" },
-    failure.message && h("pre", { class: "error" }, failure.message), diagnosticList(failure.diagnostics));
-}
 
 function passList(state, { at, rewrites, search, unchanged }) {
   const longest = Math.max(...state.passes.map((p) => p.ms), 0.001);
@@ -162,7 +157,7 @@ function passDetail(state, all, fields) {
     const rewrites = decoded(at.get());
     kept = rewrites.map((_, i) => i).filter((i) => which.get() === "all" || rewrites[i].made === (which.get() === "made"));
     title.replaceChildren(pass.name, h("span", { class: "muted mono small" }, pass.options ? ` (${pass.options})` : ""));
-    failure.replaceChildren(...(pass.failure ? [failureOf(pass.failure)] : []));
+    failure.replaceChildren(...(pass.failure ? [failureFacts(pass.failure)] : []));
     bar?.stop();
     bar = rewriteBar(rewrites, kept, which, step);
     bars.replaceChildren(...bar.elements);
@@ -186,7 +181,7 @@ export default {
     root.append(h("style", {}, PASSES_STYLE), ...notes(state));
     if (state.failure || state.passes.length === 0) {
       root.append(h("h3", {}, state.failure ? "This program has errors" : "No passes ran"),
-        state.failure ? failureOf(state.failure) : "");
+        state.failure ? failureFacts(state.failure) : "");
       return cleanup;
     }
     const failed = state.passes.findIndex((p) => p.failure);
