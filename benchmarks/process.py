@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import threading
@@ -30,7 +31,8 @@ def output_of(command: Sequence[str]) -> str:
 
 
 class Worker:
-    """A process that runs `benchmarks.worker`; end it with `close`.
+    """A process that runs `benchmarks.worker`; end it with `close`. It is stopped while it has
+    nothing to answer: threads that wait for work would take cores from the others.
 
     python: the interpreter of the environment it lives in. environment: variables to add.
     Raises WorkerFailed when it cannot load what it is asked to.
@@ -61,6 +63,7 @@ class Worker:
     def ask(self, do: str, **request: Any) -> dict[str, Any]:
         """The answer to a request, see `benchmarks.worker.respond`."""
         assert self._process.stdin is not None
+        self._process.send_signal(signal.SIGCONT)
         try:
             self._process.stdin.write(json.dumps({"do": do, **request}) + "\n")
             self._process.stdin.flush()
@@ -70,6 +73,7 @@ class Worker:
 
     def close(self) -> None:
         """End the process; it ends by itself when its standard input does."""
+        self._process.send_signal(signal.SIGCONT)
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             pipe.close()
@@ -92,6 +96,7 @@ class Worker:
             why = self._why(answer["error"])
             self.close()
             raise WorkerFailed(why)
+        self._process.send_signal(signal.SIGSTOP)
         return answer
 
     def _why(self, message: str) -> str:
