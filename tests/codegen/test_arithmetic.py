@@ -257,6 +257,20 @@ def test_casts(source: str, to: str) -> None:
         same(out, want)
 
 
+@pytest.mark.parametrize("lanes", [1, LANES])
+def test_float64_to_float16_rounds_once(lanes: int) -> None:
+    """Halfway between two numbers, and so near that float32 has no other value."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        low = rng.integers(0, 0x7C00, COUNT).astype("uint16").view("float16")
+        half = (low.astype("float64") + np.nextafter(low, np.float16(65504)).astype("float64")) / 2
+        for a in (half, half * (1 + 1e-12), -half * (1 - 1e-12)):
+            out = np.zeros(COUNT, "float16")
+            assert cast_kernels()(f"float64_float16_{lanes}", [a, out]) == 0
+            with np.errstate(over="ignore"):
+                same(out, a.astype("float16"))
+
+
 def through_float32(a: Any, to: str) -> Any:
     """NumPy's conversion; to and from bfloat16 by way of float32."""
     if "bfloat16" in (to, str(a.dtype)) and to != "bool":

@@ -353,6 +353,8 @@ def cast(b: Builder, v: Value, to: str) -> Value:
     if dest == "bool":
         zero = float_value(0, source) if is_float(source) else int_value(0, source)
         return _compare(b, expr.NE, v, b.widen(zero, v.lanes))
+    if (source, dest) == ("float64", "float16"):
+        return cast(b, _to_odd_float32(b, v), to)
     op = _cast_op(source, dest)
     text = b.materialise(v)
     if op is not None:
@@ -400,6 +402,29 @@ def _bits_to_float(b: Builder, wide: str, lanes: int) -> str:
     shift = b.materialise(b.widen(int_value(16, "uint32"), lanes))
     bits = b.emit(f"shl {ity} {wide}, {shift}")
     return b.emit(f"bitcast {ity} {bits} to {llvm_type(with_lanes('float32', lanes))}")
+
+
+def _to_odd_float32(b: Builder, v: Value) -> Value:
+    """A float32 that rounds to the same float16 as the float64: rounded towards zero, its last bit
+    set where that lost something (rounding to odd, Boldo and Melquiond 2008). On processors without
+    such an instruction LLVM would call a function that this process may not have."""
+    lanes = v.lanes
+    single, mask = llvm_type(with_lanes("float32", lanes)), llvm_type(with_lanes("bool", lanes))
+    ity = llvm_type(with_lanes("uint32", lanes))
+    one = b.materialise(b.widen(int_value(1, "uint32"), lanes))
+
+    def magnitude(text: str) -> str:
+        return b.call(f"llvm.fabs.{mangle(v.dtype)}", v.ty, [(v.ty, text)])
+
+    text = b.materialise(v)
+    near = b.emit(f"fptrunc {v.ty} {text} to {single}")
+    back = b.emit(f"fpext {single} {near} to {v.ty}")
+    bits = b.emit(f"bitcast {single} {near} to {ity}")
+    larger = b.emit(f"fcmp ogt {v.ty} {magnitude(back)}, {magnitude(text)}")
+    cut = b.emit(f"sub {ity} {bits}, {b.emit(f'zext {mask} {larger} to {ity}')}")
+    differs = b.emit(f"fcmp one {v.ty} {back}, {text}")
+    odd = b.emit(f"select {mask} {differs}, {ity} {b.emit(f'or {ity} {cut}, {one}')}, {ity} {cut}")
+    return Value(with_lanes("float32", lanes), b.emit(f"bitcast {ity} {odd} to {single}"))
 
 
 def _to_bfloat16(b: Builder, v: Value) -> Value:

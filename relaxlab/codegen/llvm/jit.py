@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 
 import llvmlite.binding as llvm
+import numpy as np
 
 from relaxlab.codegen.llvm.access import YES
 from relaxlab.codegen.llvm.expressions import CodegenError
@@ -98,16 +99,31 @@ def assembly(text: str, target: Target) -> str:
     return machine.emit_assembly(module)
 
 
+_ELF_SYMBOL = np.dtype([("name", "u4"), ("kind", "u2"), ("section", "u2"), ("place", "u8", 2)])
+
+
+def _undefined(code: llvm.ObjectFileRef) -> set[str]:
+    """Names that an object file takes from elsewhere; of ELF files (others: none are known).
+    MCJIT would call address 0 for one that is nowhere."""
+    tables = (b".strtab", b".symtab")
+    found = {s.name(): s.data() for s in code.sections() if s.name() in tables}
+    names, symbols = (found.get(name, b"") for name in tables)
+    symbols = np.frombuffer(symbols, _ELF_SYMBOL)
+    starts = symbols["name"][(symbols["section"] == 0) & (symbols["name"] > 0)]
+    return {names[int(i) :].split(b"\0", 1)[0].decode() for i in starts}
+
+
 class LoadedObject:
     """Machine code mapped into this process; lives as long as this value does.
 
-    Raises ImportError when the code calls one of the functions `externs` and no library loaded
-    into this process has it.
+    Raises ImportError when the code calls a function that no library loaded into this process has:
+    one of `externs`, or one of the compiler's own that LLVM brought in.
     """
 
     def __init__(self, code: bytes, target: Target, externs: Sequence[str] = ()) -> None:
         _initialise()
-        for name in externs:
+        object_file = llvm.ObjectFileRef.from_data(code)
+        for name in {*externs, *_undefined(object_file)}:
             if llvm.address_of_symbol(name) is None and not hasattr(_PROCESS, name):
                 raise ImportError(
                     f"compiled code calls the C function {name!r}, which is not in this process; "
@@ -115,7 +131,7 @@ class LoadedObject:
                 )
         machine = target_machine(target)
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self._engine.add_object_file(object_file)
         self._engine.finalize_object()
 
     def address(self, symbol: str) -> int:
