@@ -26,7 +26,7 @@ class SpareBlocks:
     appending to a list and popping from it are atomic."""
 
     def __init__(self) -> None:
-        self.blocks: list[tuple[int, int]] = []
+        self.blocks: list[int] = []
         self._most = 0
 
     def expect(self, size: int) -> None:
@@ -38,28 +38,33 @@ class SpareBlocks:
         if size < LARGE or size + self.bytes() > self._most:
             free(block)
         else:
-            self.blocks.append((block, size))
+            self.blocks.append(block)
 
     def bytes(self) -> int:
         """How many bytes are kept."""
-        return sum(size for _, size in self.blocks)
+        return sum(map(_size_of, list(self.blocks)))
 
     def lend(self, context: Any, word: int) -> None:
         """Make all blocks a linked list that starts in the context's word."""
         while self.blocks:
-            block, _ = self.blocks.pop()
+            block = self.blocks.pop()
             ctypes.c_int64.from_address(block).value = context[word]
             context[word] = block
 
     def take_back(self, context: Any, word: int) -> None:
         """What is left of the list is spare again."""
         while block := context[word]:
-            context[word], size = (ctypes.c_int64 * 2).from_address(block)
-            self.blocks.append((block, size))
+            context[word] = ctypes.c_int64.from_address(block).value
+            self.blocks.append(block)
 
     def __del__(self) -> None:
-        for block, _ in self.blocks:
+        for block in self.blocks:
             free(block)
+
+
+def _size_of(block: int) -> int:
+    """The bytes of data, as the block's header says."""
+    return ctypes.c_int64.from_address(block + 8).value
 
 
 class _Lent(weakref.ref[Any]):

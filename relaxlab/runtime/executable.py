@@ -15,6 +15,7 @@ import numpy as np
 
 from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
 from relaxlab.codegen.llvm.jit import LoadedObject
+from relaxlab.codegen.llvm.python_call import STATE
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
 from relaxlab.codegen.work import TEAM_WORTH
 from relaxlab.ir.display import Displayed
@@ -36,6 +37,7 @@ from relaxlab.runtime.arguments import (
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.blas import GEMM, load_blas
 from relaxlab.runtime.blocks import SpareBlocks, free, owned_block
+from relaxlab.runtime.direct_call import DirectCall, is_supported
 from relaxlab.runtime.openmp import default_threads, load_openmp, threads_are_lost
 from relaxlab.runtime.packed import get_func
 
@@ -95,10 +97,11 @@ class Executable(Displayed):
             load_blas()
         self.artifact, self.target, self.from_cache = artifact, target, from_cache
         self.source: tuple[Module, Pipeline | None] | None = None
+        self._state = (ctypes.c_int64 * len(STATE))()
         _executables.add(self)
         self.threads = default_threads() if threads is None else threads
         self._code = code or LoadedObject(artifact.code, target, artifact.externs)
-        self._lock, self._busy = threading.RLock(), False
+        self._lock = threading.RLock()
         self._spare = SpareBlocks()
         self._data = [_frozen(c) for c in artifact.constants]
         self._constants = (ctypes.c_int64 * max(1, len(artifact.constants)))()
@@ -111,10 +114,12 @@ class Executable(Displayed):
         self._functions = {f.name: NativeFunction(self, f) for f in artifact.functions}
 
     def __getitem__(self, name: str) -> NativeFunction:
-        if name not in self._functions:
+        try:
+            return self._functions[name]
+        except KeyError:
             names = ", ".join(sorted(self._functions))
-            raise KeyError(f"the executable has no function {name!r}; it has: {names}")
-        return self._functions[name]
+            text = f"the executable has no function {name!r}; it has: {names}"
+            raise KeyError(text) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._functions)
@@ -123,7 +128,7 @@ class Executable(Displayed):
     def threads(self) -> int:
         """Threads a call uses, the caller's included; may be set at any time. Raises ValueError
         for less than 1 or more than `MOST_THREADS`."""
-        return self._threads
+        return self._state[_THREADS]
 
     @threads.setter
     def threads(self, count: int) -> None:
@@ -131,7 +136,7 @@ class Executable(Displayed):
             raise ValueError(f"threads must be at least 1, got {count}")
         if count > MOST_THREADS:
             raise ValueError(f"threads must be at most {MOST_THREADS}, got {count}")
-        self._threads = 1 if threads_are_lost() else count
+        self._state[_THREADS] = 1 if threads_are_lost() else count
 
     def export(self, path: str | os.PathLike[str], *, bound: bool = False) -> tuple[Path, ...]:
         """Write a shared library with a C interface, `path` ending in .so, and its header.
@@ -213,7 +218,15 @@ def _read(tree: TypeTree, words: Any, at: int) -> Any:
 
 
 class NativeFunction:
-    """One function of an executable. `bound` is what `bind` gave."""
+    """One function of an executable. `bound` is what `bind` gave.
+
+    A call runs it, and raises ArgumentError (arity, dtype, rank, layout) or CheckFailed (a dimension
+    or bound, naming the value, the symbol, expected and got). Each instance has its own `__call__`,
+    a builtin where there can be one (`direct_call`), so that nothing lies between.
+    """
+
+    __slots__ = ("__call__", "__dict__", "__weakref__")
+    __call__: Callable[..., Any]
 
     def __init__(self, exe: Executable, info: FunctionInfo) -> None:
         self.info, self._exe = info, exe
@@ -247,6 +260,13 @@ class NativeFunction:
         self._bound_at: dict[int, np.ndarray[Any, Any]] = {}
         self._tensors, self._written = _tensor_leaves(info)
         self._make = _make_maker(info.result, 0)
+        self.__call__, self._direct = self._run, None
+        if is_supported() and not exe.artifact.packed:
+            self._direct = DirectCall(
+                exe, info, self._entry, self._in, self._out, self._context, self._run, self._finish
+            )
+            self._direct.bind(self._open, (), ())
+            self.__call__ = self._direct.call
 
     def __repr__(self) -> str:
         params = ", ".join(f"{name}: {tree.text}" for name, tree in self.info.params)
@@ -275,6 +295,8 @@ class NativeFunction:
             written = [a for i, a in enumerate(kept, len(self._tensors) - len(kept))
                        if i in self._written]  # fmt: skip
             self._bound_spans = sorted(map(_span, written))
+            if self._direct is not None:
+                self._direct.bind(first, [*map(_span, kept)], self._bound_spans)
 
     def bound_leaves(self) -> dict[int, np.ndarray[Any, Any] | tuple[int, ...]]:
         """What `bind` gave, by the number of the leaf among those of all parameters: arrays, and
@@ -301,10 +323,8 @@ class NativeFunction:
                 "updated in place; pass a copy"
             )
 
-    def __call__(self, *args: Any) -> Any:
-        """Run the function. Raises ArgumentError (arity, dtype, rank, layout) or CheckFailed (a
-        dimension or bound, naming the value, the symbol, expected and got)."""
-        exe, words, context = self._exe, self._in, self._context
+    def _run(self, *args: Any) -> Any:
+        exe, words, context, state = self._exe, self._in, self._context, self._exe._state
         spare = exe._spare
         if len(args) != self._open:
             names = ", ".join(name for name, _ in self.info.params[: self._open])
@@ -313,7 +333,7 @@ class NativeFunction:
             )
         exe._lock.acquire()
         try:
-            if exe._busy:
+            if state[_BUSY]:
                 raise RuntimeError(
                     f"`{self.info.name}` was called by a function that its own executable called; "
                     "compile the inner program separately"
@@ -323,25 +343,35 @@ class NativeFunction:
                 filler(args[i], words, kept)
             if self._written:
                 self._check_written(kept)
-            exe._busy = True
+            state[_BUSY] = 1
             try:
                 if spare.blocks:
                     spare.lend(context, _SPARE)
-                code = self._entry(self._address, exe._threads)
-                sources = _Sources(self._blocks(context[_OWNED]), kept, self)
-                if code:
-                    self._fail(code, sources)
-                value = self._make(self._out, sources)
-                if sources.blocks:
-                    sources.release()
-                return value
+                code = self._entry(self._address, state[_THREADS])
+                return self._result(code, kept)
             finally:
                 if context[_SPARE]:
                     spare.take_back(context, _SPARE)
-                exe._busy = False
+                state[_BUSY] = 0
                 exe._live.clear()
         finally:
             exe._lock.release()
+
+    def _finish(self, *args: Any) -> Any:
+        """The result of a direct call, which still has the lock."""
+        params = zip(args, self.info.params, strict=False)
+        kept = [value for value, (_, tree) in params if tree.kind == "tensor"]
+        return self._result(self._exe._state[_CODE], kept)
+
+    def _result(self, code: int, kept: list[np.ndarray[Any, Any]]) -> Any:
+        """What the machine code left behind, as a value."""
+        sources = _Sources(self._blocks(self._context[_OWNED]), kept, self)
+        if code:
+            self._fail(code, sources)
+        value = self._make(self._out, sources)
+        if sources.blocks:
+            sources.release()
+        return value
 
     def _check_written(self, fresh: list[np.ndarray[Any, Any]]) -> None:
         """Bound arrays were compared with each other when they were bound."""
@@ -396,6 +426,7 @@ def _tensor_leaves(info: FunctionInfo) -> tuple[list[str], frozenset[int]]:
 
 _OWNED, _KERNEL_FAILED = CONTEXT.index("owned"), CONTEXT.index("kernel_failed")
 _SPARE = CONTEXT.index("spare")
+_BUSY, _THREADS, _CODE = map(STATE.index, ("busy", "threads", "code"))
 
 
 class _Header(ctypes.Structure):
