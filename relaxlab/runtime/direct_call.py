@@ -7,6 +7,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Sequence
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -135,7 +136,13 @@ def _describe(tree: TypeTree, written: bool) -> dict[str, Any] | None:
             }
         case "shape":
             kind = KINDS.index("shape")
-            return {"kind": kind, "type": id(tuple), "ndim": tree.ndim, "descr": id(int), "dims": ()}
+            return {
+                "kind": kind,
+                "type": id(tuple),
+                "ndim": tree.ndim,
+                "descr": id(int),
+                "dims": (),
+            }
         case "scalar" if tree.dtype in ("float32", "float64"):
             return {"kind": KINDS.index("real"), "type": id(float), "size": size, "dims": ()}
         case "scalar" if is_int(tree.dtype) and tree.dtype != "bool":
@@ -147,7 +154,9 @@ def _describe(tree: TypeTree, written: bool) -> dict[str, Any] | None:
 def _range(dtype: str) -> tuple[int, int]:
     """An integer's least and most, as far as words can say it."""
     bits = bits_of(dtype)
-    return (0, (1 << min(bits, 63)) - 1) if is_uint(dtype) else (-1 << bits - 1, (1 << bits - 1) - 1)
+    return (
+        (0, (1 << min(bits, 63)) - 1) if is_uint(dtype) else (-1 << bits - 1, (1 << bits - 1) - 1)
+    )
 
 
 def _result_records(tree: TypeTree) -> list[list[int]] | None:
@@ -189,7 +198,8 @@ def _definition() -> tuple[_MethodDef, jit.LoadedObject]:
     target, declarations = Target.host(), dict[str, str]()
     texts = python_call(declarations, LARGE)
     externs = jit.external_functions(texts, declarations)
-    code, _ = jit.compile_object(jit.module_text(texts, declarations, target), target)
+    # Optimised it takes 45 milliseconds instead of 4, and a call 30 nanoseconds less.
+    code = jit.compile_quickly(jit.module_text(texts, declarations, target), target)
     loaded = jit.LoadedObject(code, target, externs)
     return _MethodDef(b"call", loaded.address(CALL), _FASTCALL, None), loaded
 
@@ -204,11 +214,9 @@ def _builtin(held: tuple[Any, ...]) -> Callable[..., Any]:
 
 def _numpy_table() -> Any:
     """The functions and types that NumPy offers to C, by their numbers."""
-    from numpy._core import _multiarray_umath  # pyright: ignore[reportPrivateUsage]
-
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    address = get(_multiarray_umath._ARRAY_API, None)
+    address = get(import_module("numpy._core._multiarray_umath")._ARRAY_API, None)
     return (ctypes.c_void_p * 283).from_address(address)
 
 

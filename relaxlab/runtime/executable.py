@@ -220,9 +220,9 @@ def _read(tree: TypeTree, words: Any, at: int) -> Any:
 class NativeFunction:
     """One function of an executable. `bound` is what `bind` gave.
 
-    A call runs it, and raises ArgumentError (arity, dtype, rank, layout) or CheckFailed (a dimension
-    or bound, naming the value, the symbol, expected and got). Each instance has its own `__call__`,
-    a builtin where there can be one (`direct_call`), so that nothing lies between.
+    A call runs it, and raises ArgumentError (arity, dtype, rank, layout) or CheckFailed (a
+    dimension or bound, naming the value, the symbol, expected and got). Each instance has a
+    `__call__` of its own, a builtin where there can be one (`direct_call`).
     """
 
     __slots__ = ("__call__", "__dict__", "__weakref__")

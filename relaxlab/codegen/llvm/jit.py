@@ -24,11 +24,12 @@ def _initialise() -> None:
         _ready = True
 
 
-def target_machine(target: Target) -> llvm.TargetMachine:
-    """LLVM's description of the target."""
+def target_machine(target: Target, level: int = 3) -> llvm.TargetMachine:
+    """LLVM's description of the target, for code optimised to this level."""
     _initialise()
+    features = target.feature_string()
     return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.feature_string(), opt=3, jit=True, codemodel="jitdefault"
+        cpu=target.cpu, features=features, opt=level, jit=True, codemodel="jitdefault"
     )
 
 
@@ -82,6 +83,13 @@ def compile_object(text: str, target: Target) -> tuple[bytes, bytes]:
     """Machine code as an object file for `LoadedObject`, and the optimised module as bitcode."""
     module, machine = optimise(text, target)
     return machine.emit_object(module), module.as_bitcode()
+
+
+def compile_quickly(text: str, target: Target) -> bytes:
+    """An object file of a module that is not worth the time to optimise it."""
+    module = llvm.parse_assembly(text)
+    module.verify()
+    return target_machine(target, 0).emit_object(module)
 
 
 def compile_shared(bitcode: bytes, target: Target) -> bytes:

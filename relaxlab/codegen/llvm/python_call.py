@@ -48,7 +48,9 @@ class _Function(Builder):
         return self.emit(f"getelementptr i8, ptr {pointer}, i64 {byte}", "p")
 
     def load(self, pointer: str, byte: int | str, ty: str = "ptr") -> str:
-        return self.emit(f"load {ty}, ptr {self.at(pointer, byte)}, align {4 if ty == 'i32' else 8}")
+        return self.emit(
+            f"load {ty}, ptr {self.at(pointer, byte)}, align {4 if ty == 'i32' else 8}"
+        )
 
     def store(self, pointer: str, byte: int | str, value: str, ty: str = "ptr") -> None:
         self.raw(f"store {ty} {value}, ptr {self.at(pointer, byte)}, align 8")
@@ -56,7 +58,9 @@ class _Function(Builder):
     def get(self, table: Sequence[str], pointer: str, name: str, ty: str = "ptr") -> str:
         return self.load(pointer, 8 * table.index(name), ty)
 
-    def set(self, table: Sequence[str], pointer: str, name: str, value: str, ty: str = "i64") -> None:
+    def set(
+        self, table: Sequence[str], pointer: str, name: str, value: str, ty: str = "i64"
+    ) -> None:
         self.store(pointer, 8 * table.index(name), value, ty)
 
     def item(self, pointer: str, index: str, words: int = 1) -> str:
@@ -118,7 +122,9 @@ def python_call(declarations: dict[str, str], large: int) -> list[str]:
         _lend(_Function(declarations)),
         _take_back(_Function(declarations)),
         _own(_Function(declarations), large),
+        _find(_Function(declarations)),
         _drop(_Function(declarations)),
+        _array(_Function(declarations)),
         _make(_Function(declarations)),
         _call(_Function(declarations)),
     ]
@@ -193,19 +199,19 @@ def _keep_apart(b: _Function, value: str, size: str, guarded: str, no: str) -> N
 
 def _shape(b: _Function, value: str, param: str, no: str) -> str:
     ndim, to = b.get(PARAM, param, "ndim", "i64"), b.get(PARAM, param, "to")
-    b.require(b.is_("eq", b.call("PyTuple_Size", "i64", [("ptr", value)]), ndim), no)
+    b.require(b.is_("eq", b.call("PyTuple_Size", "i64", _args(value)), ndim), no)
     with b.each(ndim) as axis:
         item = b.call("PyTuple_GetItem", "ptr", [("ptr", value), ("i64", axis)])
         known = b.is_("eq", b.load(item, TYPE), b.get(PARAM, param, "descr"), "ptr")
         b.require(known, no)
-        dim = b.call("PyLong_AsLongLong", "i64", [("ptr", item)])
+        dim = b.call("PyLong_AsLongLong", "i64", _args(item))
         b.require(b.is_("sge", dim, "0"), no)  # -1 where it does not fit
         b.store(b.item(to, axis), 0, dim, "i64")
     return ""
 
 
 def _integer(b: _Function, value: str, param: str, no: str) -> str:
-    number, range_ = b.call("PyLong_AsLongLong", "i64", [("ptr", value)]), b.get(PARAM, param, "dims")
+    number, range_ = b.call("PyLong_AsLongLong", "i64", _args(value)), b.get(PARAM, param, "dims")
     b.require(b.is_("eq", b.call("PyErr_Occurred", "ptr", []), "null", "ptr"), no)
     b.require(b.is_("sge", number, b.load(range_, 0, "i64")), no)
     b.require(b.is_("sle", number, b.load(range_, 8, "i64")), no)
@@ -214,7 +220,7 @@ def _integer(b: _Function, value: str, param: str, no: str) -> str:
 
 
 def _real(b: _Function, value: str, param: str, no: str) -> str:
-    number, to = b.call("PyFloat_AsDouble", "double", [("ptr", value)]), b.get(PARAM, param, "to")
+    number, to = b.call("PyFloat_AsDouble", "double", _args(value)), b.get(PARAM, param, "to")
     single = b.emit(f"bitcast float {b.emit(f'fptrunc double {number} to float')} to i32")
     short = b.is_("eq", b.get(PARAM, param, "size", "i64"), "4")
     bits = b.emit(f"zext i32 {single} to i64"), b.emit(f"bitcast double {number} to i64")
@@ -225,10 +231,10 @@ def _real(b: _Function, value: str, param: str, no: str) -> str:
 def _lend(b: _Function) -> str:
     """The blocks in the Python list `spare` become the context's linked list."""
     context, spare = b.get(PLAN, "%plan", "context"), b.get(PLAN, "%plan", "spare")
-    count = b.call("PyList_Size", "i64", [("ptr", spare)])
+    count = b.call("PyList_Size", "i64", _args(spare))
     with b.each(count) as i:
         number = b.call("PyList_GetItem", "ptr", [("ptr", spare), ("i64", i)])
-        block = b.call("PyLong_AsVoidPtr", "ptr", [("ptr", number)])
+        block = b.call("PyLong_AsVoidPtr", "ptr", _args(number))
         b.store(block, 0, b.get(CONTEXT, context, "spare"))
         b.set(CONTEXT, context, "spare", block, "ptr")
     with b.when(b.is_("ne", count, "0")):
@@ -242,98 +248,139 @@ def _take_back(b: _Function) -> str:
     """What is left of that list goes back."""
     context, spare = b.get(PLAN, "%plan", "context"), b.get(PLAN, "%plan", "spare")
     with b.linked(b.get(CONTEXT, context, "spare")) as block:
-        number = b.call("PyLong_FromVoidPtr", "ptr", [("ptr", block)])
-        b.call("PyList_Append", "i32", [("ptr", spare), ("ptr", number)])
-        b.call("Py_DecRef", "void", [("ptr", number)])
+        number = b.call("PyLong_FromVoidPtr", "ptr", _args(block))
+        b.call("PyList_Append", "i32", _args(spare, number))
+        b.call("Py_DecRef", "void", _args(number))
     b.set(CONTEXT, context, "spare", "null", "ptr")
     b.raw("ret void")
     return b.text("internal void @relaxlab_take_back(ptr %plan)")
 
 
 def _own(b: _Function, large: int) -> str:
-    """Whether every array of the result is a block of its own, and none is large; then the other
-    blocks are freed. The third word of a block says whether it belongs to the result."""
+    """Whether every array of the result is an argument or a block of its own, and no block is
+    large. Then `%values` has the arguments, null for blocks, and the other blocks are freed. The
+    third word of a block says whether it belongs to the result."""
     no, context = b.label("no"), b.get(PLAN, "%plan", "context")
-    b.require(b.is_("sge", b.get(PLAN, "%plan", "leaves", "i64"), "0"), no)
     owned = b.get(CONTEXT, context, "owned")
     with b.linked(owned) as block:
-        rest = b.emit(f"sub i64 {b.load(block, 8, 'i64')}, 1")  # empty arrays are left to Python, too
+        rest = b.emit(f"sub i64 {b.load(block, 8, 'i64')}, 1")  # empty arrays are left to Python
         b.require(b.is_("ult", rest, str(large - 1)), no)
         b.store(block, 16, "0", "i64")
     results, out = b.get(PLAN, "%plan", "results"), b.get(PLAN, "%plan", "out")
     with b.each(b.get(PLAN, "%plan", "leaves", "i64")) as i:
-        at = b.get(RESULT, b.item(results, i, len(RESULT)), "at", "i64")
-        wanted = b.at(b.load(b.item(out, at), 0), -BLOCK_HEADER)
-        found = b.variable("null", "ptr")
+        result = b.item(results, i, len(RESULT))
+        word = b.item(out, b.get(RESULT, result, "at", "i64"))
+        wanted, found = b.at(b.load(word, 0), -BLOCK_HEADER), b.variable("null", "ptr")
         with b.linked(owned) as block, b.when(b.is_("eq", block, wanted, "ptr")):
             b.store(found, 0, block)
-        block = b.load(found, 0)
-        b.require(b.is_("ne", block, "null", "ptr"), no)
+        block, value = b.load(found, 0), b.item("%values", i)
+        b.store(value, 0, "null")
+        fresh, given, done = b.label("fresh"), b.label("given"), b.label("done")
+        b.branch(b.is_("ne", block, "null", "ptr"), fresh, given)
+        b.place(fresh)
         b.require(b.is_("eq", b.load(block, 16, "i64"), "0"), no)
         b.store(block, 16, "1", "i64")
+        b.jump(done)
+        b.place(given)
+        argument = b.call("relaxlab_find", "ptr", _args("%plan", "%args", result, word))
+        b.store(value, 0, argument)
+        b.require(b.is_("ne", argument, "null", "ptr"), no)
+        b.jump(done)
+        b.place(done)
     with b.linked(owned) as block, b.when(b.is_("eq", b.load(block, 16, "i64"), "0")):
-        b.call("free", "void", [("ptr", block)])
+        b.call("free", "void", _args(block))
     b.set(CONTEXT, context, "owned", "null", "ptr")
     b.raw("ret i1 true")
     b.place(no)
     b.raw("ret i1 false")
-    return b.text("internal i1 @relaxlab_own(ptr %plan)")
+    return b.text("internal i1 @relaxlab_own(ptr %plan, ptr %args, ptr %values)")
+
+
+def _find(b: _Function) -> str:
+    """The argument that is the same array as a result, or null."""
+    params = b.get(PLAN, "%plan", "params")
+    ndim, descr = (b.get(RESULT, "%result", name, "i64") for name in ("ndim", "descr"))
+    with b.each(b.get(PLAN, "%plan", "open", "i64")) as i:
+        param, value, other = (
+            b.item(params, i, len(PARAM)),
+            b.load(b.item("%args", i), 0),
+            b.label("other"),
+        )
+        for name, wanted in (("kind", "0"), ("ndim", ndim), ("descr", descr)):
+            b.require(b.is_("eq", b.get(PARAM, param, name, "i64"), wanted), other)
+        same = b.is_("eq", b.load(value, DATA), b.load("%word", 0), "ptr")
+        b.require(same, other)
+        dims = b.load(value, DIMS)
+        with b.each(ndim) as axis:
+            dim, got = b.load(b.item(dims, axis), 0, "i64"), b.load(b.item("%word", axis), 8, "i64")
+            b.require(b.is_("eq", dim, got), other)
+        b.raw(f"ret ptr {value}")
+        b.place(other)
+    b.raw("ret ptr null")
+    return b.text("internal ptr @relaxlab_find(ptr %plan, ptr %args, ptr %result, ptr %word)")
 
 
 def _drop(b: _Function) -> str:
     """What the last array over a block calls."""
-    block = b.call("PyCapsule_GetPointer", "ptr", [("ptr", "%capsule"), ("ptr", "null")])
-    b.call("free", "void", [("ptr", block)])
+    block = b.call("PyCapsule_GetPointer", "ptr", _args("%capsule", "null"))
+    b.call("free", "void", _args(block))
     b.raw("ret void")
     return b.text("internal void @relaxlab_drop(ptr %capsule)")
 
 
+def _array(b: _Function) -> str:
+    """An array over a block, which it owns; null where there is no memory for it."""
+    descr, data = b.get(RESULT, "%result", "descr"), b.load("%word", 0)
+    drop = [("ptr", b.at(data, -BLOCK_HEADER)), ("ptr", "null"), ("ptr", "@relaxlab_drop")]
+    owner = b.call("PyCapsule_New", "ptr", drop)
+    b.call("Py_IncRef", "void", _args(descr))
+    array = b.call(NEW_ARRAY, "ptr", [
+        *_args(b.get(PLAN, "%plan", "ndarray"), descr),
+        ("i32", b.get(RESULT, "%result", "ndim", "i32")), *_args(b.at("%word", 8), "null", data),
+        ("i32", str(DENSE)), ("ptr", "null"),
+    ])  # fmt: skip
+    no = b.label("no")
+    for part in (owner, array):
+        b.require(b.is_("ne", part, "null", "ptr"), no)
+    b.call(SET_BASE, "i32", _args(array, owner))
+    b.raw(f"ret ptr {array}")
+    b.place(no)
+    b.call("Py_DecRef", "void", _args(array))
+    b.call("Py_DecRef", "void", _args(owner))
+    b.raw("ret ptr null")
+    return b.text("internal ptr @relaxlab_array(ptr %plan, ptr %result, ptr %word)")
+
+
 def _make(b: _Function) -> str:
-    """Arrays of result words, alone or as a tuple. Whatever fails, each block gets its owner."""
+    """The result, of its words and of `%values`. Whatever fails, each block gets its owner."""
     leaves, results = b.get(PLAN, "%plan", "leaves", "i64"), b.get(PLAN, "%plan", "results")
-    single = b.is_("ne", b.get(PLAN, "%plan", "single", "i64"), "0")
-    made, failed = b.variable("null", "ptr"), b.variable("0")
-    with b.when(b.is_("eq", b.get(PLAN, "%plan", "single", "i64"), "0")):
+    several = b.is_("eq", b.get(PLAN, "%plan", "single", "i64"), "0")
+    made, failed = b.variable("null", "ptr"), b.variable("false", "i1")
+    with b.when(several):
         b.store(made, 0, b.call("PyTuple_New", "ptr", [("i64", leaves)]))
     with b.each(leaves) as i:
-        result = b.item(results, i, len(RESULT))
-        word = b.item("%words", b.get(RESULT, result, "at", "i64"))
-        data, descr = b.load(word, 0), b.get(RESULT, result, "descr")
-        drop = [("ptr", b.at(data, -BLOCK_HEADER)), ("ptr", "null"), ("ptr", "@relaxlab_drop")]
-        owner = b.call("PyCapsule_New", "ptr", drop)
-        b.call("Py_IncRef", "void", [("ptr", descr)])
-        array = b.call(NEW_ARRAY, "ptr", [
-            ("ptr", b.get(PLAN, "%plan", "ndarray")), ("ptr", descr),
-            ("i32", b.get(RESULT, result, "ndim", "i32")), ("ptr", b.at(word, 8)), ("ptr", "null"),
-            ("ptr", data), ("i32", str(DENSE)), ("ptr", "null"),
-        ])  # fmt: skip
-        yes, no, done = b.label("yes"), b.label("no"), b.label("done")
-        both = (b.is_("ne", p, "null", "ptr") for p in (owner, array))
-        b.branch(b.emit("and i1 " + ", ".join(both)), yes, no)
-        b.place(yes)
-        b.call(SET_BASE, "i32", [("ptr", array), ("ptr", owner)])
-        alone, among = b.label("alone"), b.label("among")
-        b.branch(single, alone, among)
-        b.place(alone)
-        b.store(made, 0, array)
-        b.jump(done)
-        b.place(among)
-        whole = b.load(made, 0)
-        b.call("PyTuple_SetItem", "i32", [("ptr", whole), ("i64", i), ("ptr", array)])
-        b.jump(done)
-        b.place(no)
-        b.call("Py_DecRef", "void", [("ptr", array)])
-        b.call("Py_DecRef", "void", [("ptr", owner)])
-        b.store(failed, 0, "1", "i64")
-        b.jump(done)
-        b.place(done)
+        result, slot = b.item(results, i, len(RESULT)), b.item("%values", i)
+        fresh = b.is_("eq", b.load(slot, 0), "null", "ptr")
+        with b.when(fresh):
+            word = b.item("%words", b.get(RESULT, result, "at", "i64"))
+            b.store(slot, 0, b.call("relaxlab_array", "ptr", _args("%plan", result, word)))
+        with b.when(b.emit(f"xor i1 {fresh}, true")):
+            b.call("Py_IncRef", "void", _args(b.load(slot, 0)))
+        value = b.load(slot, 0)
+        with b.when(b.is_("eq", value, "null", "ptr")):
+            b.store(failed, 0, "true", "i1")
+        tuple_, whole = b.load(made, 0), b.variable(value, "ptr")
+        with b.when(several):
+            b.call("PyTuple_SetItem", "i32", [("ptr", tuple_), ("i64", i), ("ptr", value)])
+            b.store(whole, 0, tuple_)
+        b.store(made, 0, b.load(whole, 0))
     value = b.load(made, 0)
-    with b.when(b.is_("ne", b.load(failed, 0, "i64"), "0")):
-        b.call("Py_DecRef", "void", [("ptr", value)])
+    with b.when(b.load(failed, 0, "i1")):
+        b.call("Py_DecRef", "void", _args(value))
         b.raw("ret ptr null")
         b.place(b.label("unreachable"))
     b.raw(f"ret ptr {value}")
-    return b.text("internal ptr @relaxlab_make(ptr %plan, ptr %words)")
+    return b.text("internal ptr @relaxlab_make(ptr %plan, ptr %words, ptr %values)")
 
 
 def _call(b: _Function) -> str:
@@ -341,32 +388,34 @@ def _call(b: _Function) -> str:
     held until its words were read."""
     slow, refused = b.label("slow"), b.label("refused")
     address = b.call("PyTuple_GetItem", "ptr", [("ptr", "%self"), ("i64", "0")])
-    plan = b.call("PyLong_AsVoidPtr", "ptr", [("ptr", address)])
+    plan = b.call("PyLong_AsVoidPtr", "ptr", _args(address))
     b.require(b.is_("eq", b.get(PLAN, plan, "open", "i64"), "%count"), slow)
     _lock(b, plan)
     state, context = b.get(PLAN, plan, "state"), b.get(PLAN, plan, "context")
     b.require(b.is_("eq", b.get(STATE, state, "busy", "i64"), "0"), refused)
-    b.require(b.call("relaxlab_fill", "i1", [("ptr", plan), ("ptr", "%args")]), refused)
+    b.require(b.call("relaxlab_fill", "i1", _args(plan, "%args")), refused)
     b.set(STATE, state, "busy", "1")
-    b.call("relaxlab_lend", "void", [("ptr", plan)])
+    b.call("relaxlab_lend", "void", _args(plan))
     entry, threads = b.get(PLAN, plan, "entry"), b.get(STATE, state, "threads", "i64")
     thread = b.call("PyEval_SaveThread", "ptr", [])
     code = b.emit(f"call i64 {entry}(ptr {context}, i64 {threads})")
-    b.call("PyEval_RestoreThread", "void", [("ptr", thread)])
-    b.call("relaxlab_take_back", "void", [("ptr", plan)])
+    b.call("PyEval_RestoreThread", "void", _args(thread))
+    b.call("relaxlab_take_back", "void", _args(plan))
     b.set(STATE, state, "code", code)
 
     finish = b.label("finish")
     b.require(b.is_("eq", code, "0"), finish)
-    b.require(b.call("relaxlab_own", "i1", [("ptr", plan)]), finish)
-    count = b.get(PLAN, plan, "words", "i64")
+    leaves, count = b.get(PLAN, plan, "leaves", "i64"), b.get(PLAN, plan, "words", "i64")
+    b.require(b.is_("sge", leaves, "0"), finish)
+    values = b.emit(f"alloca ptr, i64 {leaves}, align 8")
+    b.require(b.call("relaxlab_own", "i1", _args(plan, "%args", values)), finish)
     words = b.emit(f"alloca i64, i64 {count}, align 8")
     size, out = b.emit(f"shl i64 {count}, 3"), b.get(PLAN, plan, "out")
     copied = [("ptr", words), ("ptr", out), ("i64", size), ("i1", "false")]
     b.call("llvm.memcpy.p0.p0.i64", "void", copied)
     b.set(STATE, state, "busy", "0")
     _unlock(b, plan)
-    b.raw(f"ret ptr {b.call('relaxlab_make', 'ptr', [('ptr', plan), ('ptr', words)])}")
+    b.raw(f"ret ptr {b.call('relaxlab_make', 'ptr', _args(plan, words, values))}")
 
     b.place(finish)
     value = _python(b, b.get(PLAN, plan, "finish"))
@@ -386,6 +435,10 @@ def _call(b: _Function) -> str:
     return b.text(f"ptr @{CALL}(ptr %self, ptr %args, i64 %count)")
 
 
+def _args(*pointers: str) -> list[tuple[str, str]]:
+    return [("ptr", p) for p in pointers]
+
+
 def _python(b: _Function, function: str, args: str = "%args", count: str = "%count") -> str:
     given = [("ptr", function), ("ptr", args), ("i64", count), ("ptr", "null")]
     return b.call("PyObject_Vectorcall", "ptr", given)
@@ -397,9 +450,9 @@ def _lock(b: _Function, plan: str) -> None:
     with b.when(b.is_("eq", done, "null", "ptr")):
         b.raw("ret ptr null")
         b.place(b.label("unreachable"))
-    b.call("Py_DecRef", "void", [("ptr", done)])
+    b.call("Py_DecRef", "void", _args(done))
 
 
 def _unlock(b: _Function, plan: str) -> None:
     done = _python(b, b.get(PLAN, plan, "release"), "null", "0")
-    b.call("Py_DecRef", "void", [("ptr", done)])
+    b.call("Py_DecRef", "void", _args(done))
