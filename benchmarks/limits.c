@@ -144,7 +144,10 @@ static void *dot_all(void *arg) {
         pthread_barrier_wait(&barrier);
         double start = now();
         for (long i = 0; i < STEPS; i++)
-            for (int u = 0; u < 16; u++) acc[u] = _mm512_dpbusd_epi32(acc[u], a, b);
+            for (int u = 0; u < 16; u++) { /* kept by name, or GCC copies all sums each step */
+                acc[u] = _mm512_dpbusd_epi32(acc[u], a, b);
+                __asm__ volatile("" : "+v"(acc[u]));
+            }
         pthread_barrier_wait(&barrier);
         times[r][me] = now() - start;
         for (int u = 0; u < 16; u++) sink[16 * me] += _mm512_reduce_add_epi32(acc[u]);

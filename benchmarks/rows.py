@@ -48,8 +48,10 @@ class Row:
 # What relaxlab asks for itself, memory in large pages, where it made a peer faster.
 LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
+Q8 = {"activations": "q8"}
+
 ROWS = (
-    Row("relaxlab q8", "file", "Relaxlab", {"activations": "q8"}),
+    Row("relaxlab q8", "file", "Relaxlab", Q8),
     Row("relaxlab q16", "file", "Relaxlab", {"activations": "q16"}),
     Row("relaxlab float32", "file", "Relaxlab"),
     Row("llama.cpp", "file", "LlamaCpp"),
@@ -63,7 +65,7 @@ ROWS = (
         "PyTorch float32", "float32", "PyTorch", {"dtype": "float32"}, stored="F32",
         environment=LARGE_PAGES,
     ),
-    Row("relaxlab, bfloat16 weights", "bfloat16", "Relaxlab", weights="BF16"),
+    Row("relaxlab, bfloat16 weights", "bfloat16", "Relaxlab", Q8, weights="BF16"),
     Row(
         "PyTorch bfloat16", "bfloat16", "PyTorch", {"dtype": "bfloat16"}, stored="BF16",
         environment=LARGE_PAGES,

@@ -36,6 +36,7 @@ from relaxlab.runtime.large_pages import (
     return_free_memory,
     zeros_in_large_pages,
 )
+from relaxlab.schedule.intrinsics import has_dot2
 from relaxlab.schedule.tile_intrinsics import has_tiles
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -146,7 +147,8 @@ class TextGenerator:
         model: a name (`smollm2-135m`, `tiny`), a GGUF file, or a Hugging Face folder.
         activations: "float32"; "q8" or "q16" to quantise them to 8 or 15 bits for integer dot
         products ("q16" costs two products and changes logits by less than 1 in 1000). With "q8",
-        prompts are multiplied in bfloat16 where the machine has matrix tiles for it.
+        prompts are multiplied in bfloat16 where the machine has matrix tiles for it, and plain
+        bfloat16 weights by rounded activations where it has an instruction for that.
         kv_dtype: "float32" or "float16", the dtype of cached keys and values; None: "float16" with
         "q8", else "float32".
         max_context: how many positions to keep at most; None: what the model was made for, up to
@@ -293,7 +295,8 @@ def precision_for(activations: str, target: Target) -> nn.Precision:
     """What `TextGenerator.load` does for `activations` on a machine. ModelError for others."""
     match activations:
         case "q8":
-            return nn.Precision("q8", "bfloat16" if has_tiles(target) else "q8", "q8")
+            plain = "bfloat16" if has_dot2(target) else "float32"
+            return nn.Precision("q8", "bfloat16" if has_tiles(target) else "q8", "q8", plain=plain)
         case "float32" | "q16":
             return nn.Precision(activations, activations)
         case _:

@@ -79,12 +79,14 @@ class Precision:
 
     one: for a single row, which waits for memory. few: where at most `FEW_ROWS` rows are possible,
     for which decoding the weights takes longer than multiplying; None: as `several`. several: for
-    any other number of rows.
+    any other number of rows. plain: "bfloat16" rounds the activations that plain bfloat16 weights
+    are multiplied by; other plain weights are multiplied in float32 in any case.
     """
 
     one: Activations = "float32"
     several: Activations = "float32"
     few: Activations | None = None
+    plain: Literal["float32", "bfloat16"] = "float32"
 
     def of(self, most: int | None) -> Activations:
         """What at most `most` rows are multiplied in; None: any number."""
@@ -100,8 +102,7 @@ FLOAT32 = Precision()
 
 
 class Linear(Module):
-    """y = x @ W.T (+ bias) for x float32 (m, in_features), in a `Precision`; plain weights are
-    multiplied in float32 in any case."""
+    """y = x @ W.T (+ bias) for x float32 (m, in_features), in a `Precision`."""
 
     def __init__(
         self,
@@ -124,6 +125,9 @@ class Linear(Module):
 
     def _product(self, x: Tensor) -> Tensor:
         w, activations = self.weight, self.precision.of(x.builder.most(x.shape[0]))
+        if w.format == "BF16" and self.precision.plain == "bfloat16":
+            (stored,) = w.tensors(x.builder)
+            return x.astype("bfloat16").op("linear", stored, out_dtype="float32")
         if activations == "float32" or w.format in PLAIN_DTYPES:
             return x.op("linear", w.dense(x.builder))
         stored, name = w.tensors(x.builder), f"dot_{activations}_{w.format}"

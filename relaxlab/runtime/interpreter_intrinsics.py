@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.runtime.arrays import ExecutionError
 
 Meaning = Callable[..., Any]
@@ -27,8 +28,20 @@ def _dot_bytes(dtype: Any, total: Any, a: Any, b: Any) -> Any:
     return (total + (left * right).sum(1, dtype=np.int32)).astype(dtype)
 
 
+def _dot_pairs(dtype: Any, total: Any, a: Any, b: Any) -> Any:
+    """Each float32 lane of `total` plus the dot product of two bfloat16 of `a` with two of `b`
+    (Intel's VDPBF16PS): the second products first, sums rounded in float32."""
+    bfloat16 = numpy_dtype("bfloat16")
+    left, right = (
+        np.ascontiguousarray(x).view(bfloat16).reshape(-1, 2).astype(np.float32) for x in (a, b)
+    )
+    product = left * right
+    return (total + product[:, 1] + product[:, 0]).astype(dtype)
+
+
 _EXTERNAL: dict[str, Meaning] = {
-    f"llvm.x86.avx512.vpdpbusd.{bits}": _dot_bytes for bits in (128, 256, 512)
+    **{f"llvm.x86.avx512.vpdpbusd.{bits}": _dot_bytes for bits in (128, 256, 512)},
+    "llvm.x86.avx512bf16.dpbf16ps.512": _dot_pairs,
 }
 
 

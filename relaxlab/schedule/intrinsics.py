@@ -1,8 +1,10 @@
-"""Tensor intrinsics: int8 dot products by target feature, and sums across lanes.
+"""Tensor intrinsics: dot products by target feature, and sums across lanes.
 
 `reduce_OP_DTYPE_L` folds L lanes into one value, `C = C op A[0] op A[1] …`, pairwise.
 `dot4_u8s8_L` computes, for L lanes n, `C[n] += sum over k < 4 of A[n, k] * B[k]` with unsigned A
 and signed B: x86's vpdpbusd (AVX-512 VNNI, AVX-VNNI), Arm's usdot (I8MM).
+`dot2_bf16_16` computes `C[n] += sum over k < 2 of A[n, k] * B[k]` with bfloat16 A and B, float32 C:
+x86's vdpbf16ps, to which subnormal numbers are zero.
 """
 
 from __future__ import annotations
@@ -25,6 +27,13 @@ def _buffers(lanes: int) -> tuple[Buffer, Buffer, Buffer]:
     return a, b, c
 
 
+def _pairs(lanes: int) -> tuple[Buffer, Buffer, Buffer]:
+    a = Buffer("A", (const(lanes), const(2)), "bfloat16")
+    b = Buffer("B", (const(2),), "bfloat16")
+    c = Buffer("C", (const(lanes),), "float32")
+    return a, b, c
+
+
 def _block(body: loops.Stmt, a: Buffer, b: Buffer, c: Buffer) -> loops.Stmt:
     def whole(buffer: Buffer) -> BufferRegion:
         return BufferRegion(buffer, tuple(Range(ZERO, d) for d in buffer.shape))
@@ -33,17 +42,19 @@ def _block(body: loops.Stmt, a: Buffer, b: Buffer, c: Buffer) -> loops.Stmt:
     return loops.BlockRealize((), expr.IntImm(1, "bool"), block)
 
 
-def _dot4_desc(lanes: int) -> PrimFunc:
-    a, b, c = _buffers(lanes)
+def _dot_desc(a: Buffer, b: Buffer, c: Buffer) -> PrimFunc:
+    """C[n] += sum over k of A[n, k] * B[k]"""
+    lanes, count = a.shape
     n, k, vn, vk = Var("n"), Var("k"), Var("vn"), Var("vk")
-    product = Cast("int32", BufferLoad(a, (vn, vk))) * Cast("int32", BufferLoad(b, (vk,)))
+    left, right = BufferLoad(a, (vn, vk)), BufferLoad(b, (vk,))
+    product = Cast(c.dtype, left) * Cast(c.dtype, right)
     update = BufferStore(c, BufferLoad(c, (vn,)) + product, (vn,))
     one = const(1)
     inner = loops.Block(
         "update",
         (
-            loops.IterVar(vn, Range(ZERO, const(lanes)), "spatial"),
-            loops.IterVar(vk, Range(ZERO, const(4)), "reduce"),
+            loops.IterVar(vn, Range(ZERO, lanes), "spatial"),
+            loops.IterVar(vk, Range(ZERO, count), "reduce"),
         ),
         (
             BufferRegion(c, (Range(vn, one),)),
@@ -54,8 +65,8 @@ def _dot4_desc(lanes: int) -> PrimFunc:
         update,
     )
     realize = loops.BlockRealize((n, k), expr.IntImm(1, "bool"), inner)
-    nest = loops.For(k, ZERO, const(4), "serial", realize)
-    return PrimFunc((a, b, c), _block(loops.For(n, ZERO, const(lanes), "serial", nest), a, b, c))
+    nest = loops.For(k, ZERO, count, "serial", realize)
+    return PrimFunc((a, b, c), _block(loops.For(n, ZERO, lanes, "serial", nest), a, b, c))
 
 
 def _dot4_impl(lanes: int, instruction: str) -> PrimFunc:
@@ -84,8 +95,33 @@ _DOT4 = (
 )
 for _lanes, _instruction, _features in _DOT4:
     TensorIntrin.register(
-        f"dot4_u8s8_{_lanes}", _dot4_desc(_lanes), _dot4_impl(_lanes, _instruction), _features
+        f"dot4_u8s8_{_lanes}", _dot_desc(*_buffers(_lanes)), _dot4_impl(_lanes, _instruction),
+        _features,
+    )  # fmt: skip
+
+DOT2_LANES = 16
+_DOT2 = frozenset({"avx512f", "avx512bf16"})
+
+
+def _dot2_impl() -> PrimFunc:
+    a, b, c = _pairs(DOT2_LANES)
+    acc, flat = (Ramp(ZERO, const(1), n * DOT2_LANES) for n in (1, 2))
+    two, words = Broadcast(const(2), 2 * DOT2_LANES), f"int32x{DOT2_LANES}"
+    of_a = BufferLoad(a, (expr.FloorDiv(flat, two), expr.FloorMod(flat, two)))
+    of_b = Call("int32", "reinterpret", (BufferLoad(b, (Ramp(ZERO, const(1), 2),)),))
+    args: tuple[PrimExpr, ...] = (
+        StringImm("llvm.x86.avx512bf16.dpbf16ps.512"),
+        BufferLoad(c, (acc,)),
+        Call(words, "reinterpret", (of_a,)),
+        Broadcast(of_b, DOT2_LANES),
     )
+    update = BufferStore(c, Call(f"float32x{DOT2_LANES}", "llvm_intrin", args), (acc,))
+    return PrimFunc((a, b, c), _block(update, a, b, c))
+
+
+TensorIntrin.register(
+    f"dot2_bf16_{DOT2_LANES}", _dot_desc(*_pairs(DOT2_LANES)), _dot2_impl(), _DOT2
+)
 
 
 def _reduce(op: type[expr.BinaryOp], vector: str, dtype: str, lanes: int) -> TensorIntrin:
@@ -129,3 +165,8 @@ def dot4_lanes(target: Target) -> int | None:
         if features <= target.features:
             return lanes
     return None
+
+
+def has_dot2(target: Target) -> bool:
+    """Whether the target has `dot2_bf16_16`."""
+    return target.features >= _DOT2

@@ -14,7 +14,7 @@ from relaxlab.models.decoder import Decoder
 from relaxlab.models.generate import precision_for
 from relaxlab.models.loader import open_model
 from relaxlab.passes.pipeline import cpu_pipeline
-from relaxlab.schedule.intrinsics import dot4_lanes
+from relaxlab.schedule.intrinsics import dot4_lanes, has_dot2
 from relaxlab.schedule.tile_intrinsics import has_tiles
 
 
@@ -56,6 +56,18 @@ def test_prompts_use_matrix_tiles() -> None:
     rules = _rules("q8")
     products = [rule for name, rule in rules.items() if "dot_bfloat16" in name]
     assert products and set(products) == {"tiles"}
+
+
+def test_bfloat16_weights_use_the_dot_product_of_pairs() -> None:
+    if not has_dot2(Target.host()):
+        pytest.skip("this machine has no bfloat16 dot product instruction")
+    config = replace(COMMON, tied_embeddings=False)
+    formats = dict.fromkeys(config.tensor_shapes(), "BF16")
+    decoder = Decoder(config, formats, max_context=64, precision=precision_for("q8", Target.host()))
+    rules = _rules_of(decoder.build(bounds={"s": 64, "p": 64})[0])
+    products = [rule for name, rule in rules.items() if "linear" in name]
+    assert sorted(set(products)) == ["bfloat16_dot", "matmul"]  # logits are computed exactly
+    assert products.count("matmul") <= 2
 
 
 def test_no_kernel_of_the_model_is_left_to_the_fallback() -> None:

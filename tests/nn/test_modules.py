@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -73,6 +74,17 @@ def test_quantised_activations(rng, activations, tolerance):
 def test_plain_weights_ignore_quantised_activations():
     plain, _ = export(nn.Linear(8, 4, precision=nn.Precision("q8", "q8")), ("n", 8))
     assert_structural_equal(plain, export(nn.Linear(8, 4), ("n", 8))[0])
+
+
+@pytest.mark.parametrize("format", ["F32", "F16", "BF16"])
+def test_activations_are_rounded_for_plain_bfloat16_weights_alone(rng, format):
+    fields, w = stored(format, rng.normal(size=(6, 64)).astype(np.float32))
+    layer = nn.Linear(64, 6, format=format, precision=nn.Precision("q8", "q8", plain="bfloat16"))
+    mod, names = export(layer, ("n", 64))
+    x = rng.normal(size=(3, 64)).astype(np.float32)
+    used = x.astype(ml_dtypes.bfloat16).astype(np.float32) if format == "BF16" else x
+    y = interpret(mod, "main", x, *arrays_for(names, fields))
+    np.testing.assert_allclose(y, used @ w.T, rtol=1e-5, atol=1e-5)
 
 
 def test_biases_are_added_whatever_the_precision(rng):

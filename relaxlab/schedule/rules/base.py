@@ -271,6 +271,7 @@ def _rules() -> list[tuple[str, Rule]]:
     if not RULES:
         from relaxlab.schedule.rules import (
             attention,
+            bfloat16_dot,
             conv,
             dot_product,
             elementwise,
@@ -286,6 +287,7 @@ def _rules() -> list[tuple[str, Rule]]:
                 ("elementwise", elementwise.apply),
                 ("dot_product", dot_product.apply),
                 ("tiles", tiles.apply),
+                ("bfloat16_dot", bfloat16_dot.apply),
                 ("attention", attention.apply),
                 ("nested", nested.apply),
                 ("matmul", matmul.apply),
