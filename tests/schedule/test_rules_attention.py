@@ -7,9 +7,9 @@ import pytest
 
 import relaxlab as rl
 from relaxlab import nn
-from relaxlab.ir import expr
+from relaxlab.ir import expr, loops
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import Node, rewrite
+from relaxlab.ir.node import Node, rewrite, walk
 from relaxlab.ir.target import Target
 from relaxlab.nn import loop_functions
 from relaxlab.schedule.rules import attention
@@ -170,6 +170,17 @@ def test_keys_between_heads_are_packed(mask: str | None, rng: np.random.Generato
         weight /= weight.sum(axis=-1, keepdims=True)
         want = np.einsum("bhij,bjhd->bihd", weight, wide_v)
         np.testing.assert_allclose(exe["main"](q, k, v), want, rtol=1e-4, atol=1e-5)
+
+
+def test_one_position_is_not_a_tile() -> None:
+    """That kernel is made of whole vectors of features, and copies no keys."""
+    text = FREE.format(dtype="float32", heads=6, m="n", mask="None")
+    (func,) = rl.trace(rl.parse(text)).result.loop_functions().values()
+    branches = [n for n in walk(func.body) if isinstance(n, loops.IfThenElse)]
+    (alone,) = (b.then_case for b in branches if isinstance(b.condition, expr.EQ))
+    used = {n.buffer.name for n in walk(alone) if isinstance(n, loops.BufferLoad)}
+    assert {"A", "B", "C"} <= used and not any("global" in name for name in used)
+    assert not any(isinstance(n, loops.For) and n.kind == "unroll" for n in walk(alone))
 
 
 FREE = """

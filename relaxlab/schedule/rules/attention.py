@@ -93,10 +93,13 @@ def _tiles(
     if bounded is None:
         return None
     *_, count, positions = (it.dom.extent for it in _named(bounded, parts.score).iter_vars)
-    single = [] if count == positions else [1]  # a row by itself has no others to look at
-    return guarded_versions(
-        bounded, count, single, lambda f, most: _schedule(f, parts, target, most or ROWS)
-    )
+
+    def version(func: PrimFunc, most: int | None) -> PrimFunc:
+        # Alone, a row has one position to look at: vectors of positions would be empty.
+        alone = rows_apply(func, target) if most == 1 and count == positions else None
+        return alone or _schedule(func, parts, target, most or ROWS)
+
+    return guarded_versions(bounded, count, [1], version)
 
 
 def _find(func: PrimFunc) -> _Parts | None:
