@@ -6,7 +6,9 @@ Each code has a section with an example in `docs/errors-types.md` (graph functio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from relaxlab.analysis.annotate import annotate
 from relaxlab.analysis.deduce import missing_function
@@ -94,6 +96,7 @@ class _Checker:
     def function(self, fn: graph.Function) -> None:
         # `force_pure`: lowered; its effects are on memory that it allocated itself.
         self.pure = fn.is_pure and not fn.attrs.get("force_pure")
+        self.bounds(fn)
         for p in fn.params:
             self.define(p)
         claims = [p.ty for p in fn.params if p.ty is not None]
@@ -116,9 +119,25 @@ class _Checker:
             )  # fmt: skip
         self.symbols.update(mentioned)
 
+    def bounds(self, fn: graph.Function) -> None:
+        declared = fn.attrs.get("tir_var_upper_bound", {})
+        if not isinstance(declared, Mapping):
+            wrong = [str(declared)]
+        else:
+            items = cast(Mapping[object, object], declared).items()
+            wrong = [f"{k!r}: {v!r}" for k, v in items if not _is_bound(k, v)]
+        if wrong:
+            self.report(
+                "E0311", f"tir_var_upper_bound maps names of symbols to sizes, not {wrong[0]}", fn,
+                fix='R.func_attr({"tir_var_upper_bound": {"n": 1024}})',
+            )  # fmt: skip
+
     def define(self, var: graph.Var) -> None:
         if var in self.ever:
             self.report("E0302", f"`{var.name}` is defined twice", var)
+        for d, where in () if var.ty is None else dims_of(var.ty, f"`{var.name}`"):
+            if where.startswith("dimension") and isinstance(d, expr.IntImm) and d.value < 0:
+                self.report("E0310", f"{where} is {d}", var)
         self.ever.add(var)
         self.visible.add(var)
 
@@ -228,3 +247,8 @@ class _Checker:
             "E0306", f"{what} mentions `{s}`, which nothing defines", at,
             fix="a parameter's shape or R.match_cast defines a symbol",
         )  # fmt: skip
+
+
+def _is_bound(name: object, size: object) -> bool:
+    is_size = isinstance(size, int) and not isinstance(size, bool) and size >= 0
+    return isinstance(name, str) and is_size

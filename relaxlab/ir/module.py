@@ -26,6 +26,13 @@ class Module(Node):
     span: Span | None = span_field(default=None)
 
     @staticmethod
+    def require(value: object) -> None:
+        """Raises TypeError for what is no module."""
+        if not isinstance(value, Module):
+            got = f"a {type(value).__name__}"
+            raise TypeError(f"expected a module, got {got}; rl.parse(text) makes one of a script")
+
+    @staticmethod
     def of(functions: Mapping[str, BaseFunc], attrs: Attrs = NO_ATTRS) -> Module:
         """A module from a dictionary."""
         return Module(tuple(functions.items()), attrs)

@@ -123,6 +123,9 @@ class Pipeline(Displayed):
     check: Callable[[Module], Iterable[Any]] | None = None
 
     def __post_init__(self) -> None:
+        for one in self.passes:
+            if not isinstance(one, Pass):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"a pipeline is made of passes, not of {one!r}")
         problems = list(_out_of_order(self.passes))
         if problems:
             raise PipelineError("\n  ".join(["this pipeline cannot work:", *problems]))
@@ -174,6 +177,7 @@ class Pipeline(Displayed):
     def attempt(self, mod: Module) -> tuple[Trace, Exception | None]:
         """As `run`, but what would be raised comes back beside the trace so far, whose last record
         is then that of the failing pass."""
+        Module.require(mod)
         records: list[PassRecord] = []
         current = mod
         for one in self.passes:

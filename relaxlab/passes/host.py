@@ -19,6 +19,7 @@ import numpy as np
 
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, loops, types
+from relaxlab.ir.node import Node, rewrite
 from relaxlab.ir.substitute import symbols_in
 
 Value: TypeAlias = "int | tuple[Value, ...]"
@@ -26,6 +27,17 @@ Value: TypeAlias = "int | tuple[Value, ...]"
 
 PackedArg: TypeAlias = "Value | expr.PrimExpr | str"
 """An argument of a packed call: registers, a scalar computed on the spot, or a string."""
+
+
+def on_floats(e: expr.PrimExpr) -> expr.PrimExpr:
+    """An integer expression computed in float64: nearly the same value, and no wrapping."""
+
+    def leaf(e: Node) -> Node | None:
+        if isinstance(e, expr.IntImm) and e.dtype == "int64":
+            return expr.FloatImm(float(e.value), "float64")
+        return expr.Cast("float64", e) if isinstance(e, expr.Var) else None
+
+    return rewrite(e, leaf)
 
 
 def leaves(value: Value) -> Iterator[int]:

@@ -32,6 +32,8 @@ from relaxlab.passes.match_types import Claim, Symbols, match_claims
 
 Values = dict[graph.Var, host.Value]
 
+_LARGEST_SIZE = 1 << 62
+
 
 def lower_shapes(mod: Module) -> host.HostProgram:
     """The host program of a module whose calls were expanded.
@@ -249,10 +251,14 @@ class _Lowerer:
                 text = f"`{name}` in `{self.name}` needs {claim}; its truth is constant"
                 self.emit(host.Require(condition, expr.const(0), text))
             return
-        *others, last = symbols_in(condition)
+        self.require_of(condition, condition, f"`{name}` in `{self.name}` needs {condition}")
+
+    def require_of(self, condition: expr.PrimExpr, about: expr.PrimExpr, text: str) -> None:
+        """Stop with a text unless a condition holds; says where the symbols of `about` are from,
+        and the last one's value."""
+        *others, last = symbols_in(about)
         given = "".join(f"{self.symbols.why(s)}, " for s in others) + self.symbols.why(last)
-        text = f"`{name}` in `{self.name}` needs {condition}; {given}"
-        self.emit(host.Require(condition, last, text))
+        self.emit(host.Require(condition, last, f"{text}; {given}"))
 
     def conditional(self, var: graph.Var, e: graph.If) -> host.Value:
         condition = self.leaf(e.condition)
@@ -347,12 +353,16 @@ class _Lowerer:
                 return self.reference(var, e, name)
 
     def require_sizes(self, name: str, ty: types.Type) -> None:
-        """Stop where a dimension of a tensor that is allocated next is negative."""
+        """Stop where a dimension of a tensor that is allocated next is negative, or does not fit
+        into 64 bits."""
         for axis, d in enumerate(known_shape(ty) or ()):
             if d not in self.sizes:
                 self.sizes[d] = Analyzer.for_shapes(d).prove(expr.GE(d, expr.const(0))) is True
+            what = f"dimension {axis} of `{name}` in `{self.name}`, {d}"
+            if _most(d) >= _LARGEST_SIZE and not isinstance(d, expr.IntImm):
+                fits = expr.LT(host.on_floats(d), expr.FloatImm(float(_LARGEST_SIZE), "float64"))
+                self.require_of(fits, d, f"{what}, must fit into 64 bits")
             if not self.sizes[d]:
-                what = f"dimension {axis} of `{name}` in `{self.name}`, {d}"
                 text = f"{what} ({self.symbols.why(d)}), must not be negative"
                 self.emit(host.Require(expr.GE(d, expr.const(0)), d, text))
 
@@ -570,3 +580,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(v) for v in value]  # type: ignore[reportUnknownVariableType]
     return value
+
+
+def _most(size: expr.PrimExpr) -> int:
+    """What no step of a size's arithmetic exceeds while its symbols are at most 2^60."""
+    match size:
+        case expr.IntImm(value):
+            return abs(value)
+        case expr.Mul(a, b):
+            return _most(a) * _most(b)
+        case expr.Add(a, b) | expr.Sub(a, b):
+            return _most(a) + _most(b)
+        case expr.FloorDiv(a, b) | expr.FloorMod(a, b) | expr.Max(a, b) | expr.Min(a, b):
+            return max(_most(a), _most(b))
+        case _:
+            return 1 << 60

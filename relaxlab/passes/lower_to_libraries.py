@@ -27,8 +27,10 @@ def lower_to_libraries(mod: Module, options: LibraryOptions) -> Module:
     This is partial lowering (the paper's section 4.6): library calls, operators that become loop
     functions and loop functions of the user's are one program under one memory plan. What a pair
     matches but its library cannot do is noted with the reason, and stays as it is.
-    Raises KeyError for a name that nothing is registered under.
+    Raises KeyError for a name that nothing is registered under, TypeError for one name alone.
     """
+    if isinstance(options.use, str):
+        raise TypeError(f"`use` is a tuple of names: ({options.use!r},)")
     for one in [library_pattern(name) for name in options.use]:
         mod = rewrite_matches(mod, one.pattern, one.lower, f"lower_to_libraries: {one.name}")
     return mod

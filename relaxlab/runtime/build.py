@@ -70,8 +70,9 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     registered by others had a part in it: no key tells theirs apart).
 
     Raises DiagnosticError for an ill-formed module, PassFailed (with the trace so far) for a
-    failing pass, ValueError for an unknown target.
+    failing pass, ValueError for an unknown target, TypeError for what is no module.
     """
+    Module.require(mod)
     chosen = parse_target(target)
     passes = pipeline or default_pipeline(chosen)
     if chosen.kind == "cuda":

@@ -130,6 +130,7 @@ def check(
     Raises CheckError for a function whose arguments cannot be drawn, or whose results change from
     call to call; DiagnosticError for a program that is wrong in itself.
     """
+    Module.require(mod)
     chosen = parse_target(target)
     checker = _Checker(mod, chosen, pipeline or default_pipeline(chosen), seed, runs, sizes, inputs)
     return checker.report(_names(mod, name))

@@ -132,6 +132,8 @@ class Executable(Displayed):
 
     @threads.setter
     def threads(self, count: int) -> None:
+        if not isinstance(count, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"threads must be a whole number, got {count!r}")
         if count < 1:
             raise ValueError(f"threads must be at least 1, got {count}")
         if count > MOST_THREADS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import struct
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from relaxlab.runtime.arguments import leaves_of, word_to_scalar
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.export import FORMAT
 from relaxlab.runtime.params_file import Array, ParamsError, read_params
+
+_ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+"""The header of a 64-bit ELF file."""
 
 
 class LoadedLibrary:
@@ -63,6 +67,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Executa
     library = Path(path).absolute()
     if not library.exists():
         raise FileNotFoundError(f"there is no library {library}")
+    _require_whole(library)
     try:
         code = LoadedLibrary(library)
     except OSError as e:
@@ -82,6 +87,19 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Executa
     for function in artifact.functions:
         _bind(exe, function.name, about["stored"][function.name], arrays)
     return exe
+
+
+def _require_whole(path: Path) -> None:
+    """Raise ArtifactError for a file that was cut off: the system's loader maps what the header
+    promises, and the process would die where nothing is. The table of sections ends an ELF file."""
+    with path.open("rb") as file:
+        header = file.read(_ELF_HEADER.size)
+    if len(header) < _ELF_HEADER.size or not header.startswith(b"\x7fELF"):
+        raise ArtifactError(f"{path} is no shared library")
+    *_, sections, _, _, _, _, entry_bytes, entries, _ = _ELF_HEADER.unpack(header)
+    size, whole = path.stat().st_size, sections + entry_bytes * entries
+    if size < whole:
+        raise ArtifactError(f"{path} has {size} bytes instead of {whole}: it was cut off")
 
 
 def _check_version(path: Path, about: dict[str, Any]) -> None:

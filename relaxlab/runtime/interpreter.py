@@ -33,9 +33,13 @@ def interpret(mod: Module, name: str = "main", *args: Any) -> Any:
     program runs as it stands, without passes; claims of its signatures and `match_cast`s are
     checked. Raises ExecutionError naming the function, the value, what was expected and what came.
     """
+    Module.require(mod)
     if name not in mod:
         raise KeyError(f"no function named {name!r} in the module; it has: {', '.join(mod)}")
-    return Machine(mod, interpret_prim_func).call(name, args)
+    try:
+        return Machine(mod, interpret_prim_func).call(name, args)
+    except RecursionError:
+        raise ExecutionError(f"`{name}` is called, or calls others, too deeply") from None
 
 
 def interpret_prim_func(

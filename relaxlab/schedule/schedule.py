@@ -70,6 +70,8 @@ class Schedule(Displayed):
     """
 
     def __init__(self, func: PrimFunc) -> None:
+        if not isinstance(func, PrimFunc):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"expected a loop function, got a {type(func).__name__}")
         self.original = func
         self.func: PrimFunc = tree.normalized(func)
         self.trace: list[Instruction] = []
@@ -421,12 +423,12 @@ class Schedule(Displayed):
                 self._blocks[handle] = new
 
     def _name(self, rv: BlockRV) -> str:
-        if rv.name not in self._blocks:
+        if not isinstance(rv, BlockRV) or rv.name not in self._blocks:  # pyright: ignore
             raise TypeError(f"{rv!r} is not a block of this schedule; use get_block(name)")
         return self._blocks[rv.name]
 
     def _var(self, rv: LoopRV) -> Var:
-        if rv.name not in self._loops:
+        if not isinstance(rv, LoopRV) or rv.name not in self._loops:  # pyright: ignore
             raise TypeError(f"{rv!r} is not a loop of this schedule; use get_loops(block)")
         return self._loops[rv.name]
 

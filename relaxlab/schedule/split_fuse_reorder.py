@@ -73,6 +73,9 @@ def _factor_extents(
         raise ScheduleError(
             "split", describe_loop(loop), "there are two or more factors, at most one of them None"
         )
+    for f in factors:
+        if isinstance(f, float | str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ScheduleError("split", describe_loop(loop), f"factor {f!r} is a whole number")
     given = [expr.as_expr(f) for f in factors if f is not None]
     for f in given:
         if isinstance(f, expr.IntImm) and f.value <= 0:

@@ -55,6 +55,8 @@ def _context(source: Source, environment: Callable[[str], Value]) -> Context:
 
 def syntax_tree(source: Source) -> ast.Module:
     """Python's syntax tree of a text. Raises DiagnosticError for a syntax error."""
+    if not isinstance(source.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"a script is text, not a {type(source.text).__name__}")
     try:
         return _python_tree(source.text)
     except SyntaxError as error:

@@ -35,7 +35,6 @@ from relaxlab.codegen.llvm.statements import Team, barrier
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, TOO_MUCH, symbol_of
 from relaxlab.ir import expr, types
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.node import Node, rewrite
 from relaxlab.passes import host
 
 _TEAM_ARGS = [("i64", "%thread"), ("i64", "%threads")]
@@ -213,17 +212,17 @@ class HostEmitter:
             total, one = self.checked_product(total, d)
             overflow = binary(self.b, expr.Or, overflow, one)
         if overflow.const is not None:
-            return total.text or ""
+            return str(TOO_MUCH) if overflow.const else total.text or ""
         text = f"select i1 {overflow.text}, i64 {TOO_MUCH}, i64 {total.text}"
         return self.b.emit(text)
 
     def storage_bytes(self, size: expr.PrimExpr) -> str:
         """A size in bytes; more than there is memory where the arithmetic overflows, which the
         same arithmetic on floats shows."""
+        if isinstance(size, expr.IntImm):
+            return str(size.value if size.value < 1 << 63 else TOO_MUCH)
         exact = self.scalar(size)
-        if exact.const is not None:
-            return exact.text or ""
-        estimate = self.scalar(rewrite(size, _on_floats))
+        estimate = self.scalar(host.on_floats(size))
         limit = float_value(float(TOO_MUCH), "float64")
         fits = self.b.emit(f"fcmp olt double {estimate.text}, {limit.text}")
         return self.b.emit(f"select i1 {fits}, i64 {exact.text}, i64 {TOO_MUCH}")
@@ -231,7 +230,8 @@ class HostEmitter:
     def checked_product(self, x: Value, y: Value) -> tuple[Value, Value]:
         """A product, and whether it overflowed."""
         if x.const is not None and y.const is not None:
-            return binary(self.b, expr.Mul, x, y), int_value(0, "bool")
+            exact = int(x.const) * int(y.const)
+            return int_value(exact), int_value(exact >= 1 << 63, "bool")
         pair = self.b.call(
             "llvm.umul.with.overflow.i64", "{ i64, i1 }", [("i64", v.text or "") for v in (x, y)]
         )
@@ -559,10 +559,3 @@ def _leaf_types(value: host.Value, ty: types.Type) -> Iterator[tuple[int, types.
     elif isinstance(ty, types.TupleType):
         for v, t in zip(value, ty.fields, strict=True):
             yield from _leaf_types(v, t)
-
-
-def _on_floats(e: Node) -> Node | None:
-    """The leaf of an integer expression as a float."""
-    if isinstance(e, expr.IntImm) and e.dtype == "int64":
-        return expr.FloatImm(float(e.value), "float64")
-    return expr.Cast("float64", e) if isinstance(e, expr.Var) else None

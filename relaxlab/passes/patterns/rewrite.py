@@ -51,8 +51,12 @@ def rewrite_call(pattern: Pattern, rewriter: Rewriter, name: str = "rewrite_call
     values that nobody reads any more go away. Needs A-normal form; gives it back, with types.
 
     Raises DiagnosticError when the new calls cannot be typed, or when a value does not have the
-    type of the one it replaces.
+    type of the one it replaces; TypeError for what is no pattern, and where the rewriter returns
+    something else than a value.
     """
+
+    if not isinstance(pattern, Pattern):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"expected a pattern, such as wildcard(), not {pattern!r}")
 
     def run(mod: Module, options: RewriteOptions) -> Module:
         assert isinstance(options.pattern, Pattern)
@@ -150,6 +154,8 @@ class _Sweep:
             reason = result if isinstance(result, str) else "the rewriter left it"
             note(self.rule, at, reason, applied=False)
             return b
+        if not isinstance(result, graph.Expr):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{self.rule}: the rewriter of `{at}` returned {result!r}, no value")
         inner = ", ".join(f"`{v.name}`" for v in found.members[:-1])
         text = f"matched{' with ' + inner if inner else ''}: now {describe(result)}"
         if not decide(self.rule, at, text):

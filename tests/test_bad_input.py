@@ -1,0 +1,138 @@
+"""What is given by mistake is refused with a message that says so, and never ends the process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.codegen.artifact import ArtifactError
+from relaxlab.ir.module import Module
+from relaxlab.passes.base import Pipeline
+from relaxlab.passes.lower_shapes import lower_shapes
+from relaxlab.passes.normalize import normalize
+from relaxlab.passes.patterns import is_op, rewrite_call, wildcard
+from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.executable import CheckFailed
+from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.script import ir as I
+from relaxlab.script import relax as R
+from relaxlab.script import tir as T
+
+
+@I.ir_module
+class Relu:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")):
+        return R.nn.relu(x)
+
+
+@I.ir_module
+class Double:
+    @T.prim_func
+    def double(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in range(16):
+            with T.block("B"):
+                vi = T.axis.spatial(16, i)
+                B[vi] = A[vi] * T.float32(2)
+
+
+def returning(call: str, x: str = '("n", 4)') -> Module:
+    """A program that is one call."""
+    return rl.parse(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor({x}, "float32")):
+        n = T.int64()
+        return {call}
+""")
+
+
+@pytest.mark.parametrize("use", [rl.compile, rl.trace, rl.check, rl.interpret])
+def test_what_is_no_module_is_named(use: Callable[[Any], object]) -> None:
+    with pytest.raises(TypeError, match=r"expected a module, got a str; rl\.parse"):
+        use("some text")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rl.parse(None), "a script is text, not a NoneType"),
+        (lambda: rl.Schedule("f"), "expected a loop function, got a str"),
+        (lambda: rl.Schedule(Double["double"]).parallel(None), "None is not a loop of this"),
+        (lambda: Pipeline((normalize, 3)), "a pipeline is made of passes, not of 3"),
+        (lambda: rl.compile(Relu, threads="two"), "threads must be a whole number, got 'two'"),
+        (lambda: rewrite_call("relu", lambda c, m: None), "expected a pattern"),
+        (
+            lambda: rewrite_call(is_op("nn.relu")(wildcard()), lambda c, m: 42)(normalize(Relu)),
+            "the rewriter of `main.result` returned 42, no value",
+        ),
+        (
+            lambda: cpu_pipeline().with_options("lower_to_libraries", use="blas.matmul").run(Relu),
+            r"`use` is a tuple of names: \('blas.matmul',\)",
+        ),
+    ],
+)
+def test_values_of_other_types_are_named(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("factor", ["a", 2.5])
+def test_factors_of_a_split_are_whole_numbers(factor: Any) -> None:
+    sch = rl.Schedule(Double["double"])
+    (loop,) = sch.get_loops(sch.get_block("B"))
+    with pytest.raises(ScheduleError, match=f"factor {factor!r} is a whole number"):
+        sch.split(loop, [None, factor])
+
+
+def test_a_dimension_beyond_64_bits_is_refused_by_every_executor() -> None:
+    mod = returning(f"R.zeros((n * {1 << 62}, 4), 'float32')")
+    program = lower_shapes(cpu_pipeline().run(mod).result)
+    machine, exe = VirtualMachine(program), rl.compile(mod)
+    text = re.escape("must fit into 64 bits; n is dimension 0 of parameter `x` of `main` (it is 4)")
+    for run in (lambda x: machine.run("main", x), lambda x: exe["main"](x)):
+        assert run(np.ones((0, 4), "float32")).shape == (0, 4)
+        with pytest.raises((CheckFailed, ExecutionError), match=text):
+            run(np.ones((4, 4), "float32"))
+
+
+def test_a_product_of_dimensions_beyond_64_bits_is_more_than_there_is_memory() -> None:
+    exe = rl.compile(returning(f"R.zeros(({1 << 62}, 8), 'float32')"))
+    with pytest.raises(MemoryError, match="asked for .* bytes, more than there are"):
+        exe["main"](np.ones((1, 4), "float32"))
+
+
+def test_endless_recursion_is_an_error_of_the_interpreter_too() -> None:
+    mod = rl.parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        y: R.Tensor(("n",), "float32") = Module.main(x)
+        return y
+""")
+    with pytest.raises(ExecutionError, match="`main` is called, or calls others, too deeply"):
+        rl.interpret(mod, "main", np.ones(2, "float32"))
+
+
+def test_a_library_that_was_cut_off_is_not_loaded(tmp_path: Path) -> None:
+    rl.compile(Relu).export(tmp_path / "relu.so")
+    whole = (tmp_path / "relu.so").read_bytes()
+    cut = tmp_path / "cut.so"
+    for size in (100, 4096, len(whole) // 2, len(whole) - 1):  # the loader would die of some
+        cut.write_bytes(whole[:size])
+        with pytest.raises(ArtifactError, match=f"has {size} bytes instead of .*: it was cut off"):
+            rl.load(cut)
+    for no_library in (b"", b"some text" * 100):
+        cut.write_bytes(no_library)
+        with pytest.raises(ArtifactError, match="is no shared library"):
+            rl.load(cut)
