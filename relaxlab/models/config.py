@@ -25,7 +25,8 @@ class Rope:
     `interleaved` says which features are a pair: (2p, 2p + 1) where true, as GGUF files of
     architecture ``llama`` are stored, or (p, p + dims / 2). `divisors` slow the rotation down to
     stretch the context; None means no stretching. `long_divisors` take their place in contexts of
-    more than `original_context` positions.
+    more than `original_context` positions. `reach` is how many positions the divisors are made for,
+    where they say so.
     """
 
     theta: float
@@ -35,6 +36,7 @@ class Rope:
     long_divisors: tuple[float, ...] | None = None
     original_context: int | None = None
     scale: float = 1.0
+    reach: int | None = None
 
     def __post_init__(self) -> None:
         _check_positive(self)

@@ -338,7 +338,7 @@ def _config(family: Family, keys: Keys, vocab_size: int, is_tied: bool) -> Decod
         raise ConfigError(f"{keys.where}: head_dim is {head_dim}, more than {MAX_HEAD_DIM}")
     try:
         features = family.features(keys, head_dim)
-        norm = features.get("norm", "rms")
+        norm, rope = features.get("norm", "rms"), features["rope"]
         return DecoderConfig(
             hidden_size=hidden,
             num_layers=keys.integer("num_hidden_layers"),
@@ -347,7 +347,7 @@ def _config(family: Family, keys: Keys, vocab_size: int, is_tied: bool) -> Decod
             head_dim=head_dim,
             ffn_size=keys.integer("intermediate_size"),
             vocab_size=vocab_size,
-            context_length=keys.integer("max_position_embeddings"),
+            context_length=max(keys.integer("max_position_embeddings"), rope.reach or 0),
             norm_eps=keys.number("rms_norm_eps" if norm == "rms" else "layer_norm_eps"),
             tied_embeddings=is_tied,
             **features,

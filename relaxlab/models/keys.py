@@ -34,6 +34,9 @@ GGUF_KEYS: Mapping[str, str] = {
     "factor": "rope.scaling.factor",
     "attention_factor": "rope.scaling.attn_factor",
     "original_max_position_embeddings": "rope.scaling.original_context_length",
+    "beta_fast": "rope.scaling.yarn_beta_fast",
+    "beta_slow": "rope.scaling.yarn_beta_slow",
+    "extrapolation_factor": "rope.scaling.yarn_ext_factor",
 }
 """What GGUF calls a key of ``config.json``, after the architecture's name. Of a key that is not
 here, GGUF files say nothing."""

@@ -77,10 +77,12 @@ def _scaled(rope: Rope, found: Keys, keys: Keys) -> Rope:
             return replace(rope, divisors=_llama3_divisors(rope, found))
         case "longrope" | "su":
             return _long_rope(rope, found, keys)
+        case "yarn":
+            return _yarn(rope, found, keys)
         case _:
             raise ConfigError(
                 f"{found.where}: rope scaling {kind!r} is not supported; "
-                "'linear', 'llama3' and 'longrope' are"
+                "'linear', 'llama3', 'longrope' and 'yarn' are"
             )
 
 
@@ -116,3 +118,53 @@ def _long_rope(rope: Rope, found: Keys, keys: Keys) -> Rope:
         original_context=original,
         scale=found.number("attention_factor", scale),
     )
+
+
+def _yarn(rope: Rope, found: Keys, keys: Keys) -> Rope:
+    """YaRN (Peng et al., 2023), of Qwen's long contexts: pairs up to the one that makes `beta_fast`
+    turns over the original context are kept, those from `beta_slow` turns on are divided by the
+    factor, and in between the two are blended. Cosines and sines are scaled up.
+
+    ConfigError for values that make no sense, and for a GGUF file that weakens the blending.
+    """
+    longest = keys.integer("max_position_embeddings")
+    original = found.integer("original_max_position_embeddings", longest)
+    fast, slow = found.number("beta_fast", 32.0), found.number("beta_slow", 1.0)
+    if min(original, fast, slow) <= 0 or rope.theta <= 1:
+        raise ConfigError(f"{found.where}: YaRN needs a positive context, betas, and a base over 1")
+    factor = found.number("factor", longest / original)
+    if not 1 <= factor < math.inf or found.number("extrapolation_factor", 1.0) != 1:
+        raise ConfigError(f"{found.where}: YaRN needs a factor of at least 1, and to extrapolate")
+
+    def pair_of(turns: float) -> float:
+        """Which pair makes so many turns over the original context."""
+        wavelengths = math.log(original / (turns * 2 * math.pi)) / math.log(rope.theta)
+        return rope.dims / 2 * wavelengths
+
+    first, last = pair_of(fast), pair_of(slow)
+    if found.flag("truncate", default=True) or keys.gguf is not None:
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, rope.dims - 1)
+    # Both published implementations let a ramp between equal ends rise over a thousandth of a pair.
+    ramp = np.clip((np.arange(rope.dims // 2) - first) / max(last - first, 0.001), 0, 1)
+    return replace(
+        rope,
+        divisors=tuple((1 / (1 - ramp + ramp / factor)).tolist()),
+        scale=_yarn_scale(factor, found),
+        reach=int(factor * original),
+    )
+
+
+def _yarn_scale(factor: float, found: Keys) -> float:
+    """What cosines and sines are multiplied by, and so scores by its square."""
+
+    def grown(by: float) -> float:
+        return 1 + 0.1 * by * math.log(factor)
+
+    given = found.optional("attention_factor")
+    if found.gguf is not None:  # llama.cpp applies it beside the usual one
+        return grown(1.0) * (1.0 if given is None else given)
+    if given is not None:
+        return given
+    scale, over = found.optional("mscale"), found.optional("mscale_all_dim")
+    return grown(scale) / grown(over) if scale and over else grown(1.0)

@@ -36,6 +36,12 @@ class Case:
     values: dict[str, Any] = field(default_factory=dict)
     dtype: str = "float32"
 
+    def rope_metadata(self) -> dict[str, Any]:
+        """What a GGUF file says about scaling that llama.cpp evaluates itself, less the prefix."""
+        given = self.values.get("rope_parameters", {})
+        keys = YARN_KEYS if given.get("rope_type") == "yarn" else {}
+        return {keys[k]: v for k, v in given.items() if k in keys}
+
     def request(self) -> dict[str, Any]:
         return {
             "name": self.name, "config": f"{self.family}Config",
@@ -49,13 +55,23 @@ LLAMA3 = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 4.0, "low_freq_fac
 LONG = {"rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 0.75,
         "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5],
         "long_factor": [2.0, 2.5, 3.0, 4.0, 5.0, 6.0]}  # fmt: skip
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0,
+        "original_max_position_embeddings": 16}  # fmt: skip
+YARN_KEYS = {
+    "rope_type": "rope.scaling.type", "factor": "rope.scaling.factor",
+    "original_max_position_embeddings": "rope.scaling.original_context_length",
+    "beta_fast": "rope.scaling.yarn_beta_fast", "beta_slow": "rope.scaling.yarn_beta_slow",
+}  # fmt: skip
 CASES = (
     Case("llama", "Llama", {"rope_parameters": LLAMA3, "attention_bias": True, "mlp_bias": True}),
     Case("mistral", "Mistral", {"sliding_window": 7, "head_dim": 32}),
     Case("qwen2", "Qwen2", {"tie_word_embeddings": True}, "bfloat16"),
     Case("qwen2-windows", "Qwen2", {"use_sliding_window": True, "sliding_window": 6,
                                     "max_window_layers": 1}),
+    Case("qwen2-yarn", "Qwen2",
+         {"rope_parameters": YARN | {"beta_fast": 1.25, "beta_slow": 0.0625}}),
     Case("qwen3", "Qwen3", {"head_dim": 32}),
+    Case("qwen3-yarn", "Qwen3", {"head_dim": 32, "rope_parameters": YARN}),
     Case("gemma", "Gemma", {"head_dim": 32, "num_key_value_heads": 1}),
     Case("gemma2", "Gemma2", {"head_dim": 32, "sliding_window": 9, "query_pre_attn_scalar": 32,
                               "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}),
@@ -73,9 +89,7 @@ def make_models(folder: Path) -> None:
     cases = folder / "cases.json"
     cases.write_text(json.dumps([case.request() for case in CASES]))
     script = Path(__file__).with_name("transformers_answers.py")
-    subprocess.run(
-        [REFERENCE, script, cases, folder], check=True, capture_output=True, cwd=ROOT
-    )
+    subprocess.run([REFERENCE, script, cases, folder], check=True, capture_output=True, cwd=ROOT)
     for case in CASES:
         write_tokenizer(folder / case.name)
 
@@ -99,11 +113,12 @@ def write_tokenizer(folder: Path, config: dict[str, Any] | None = None) -> None:
 
 
 def write_as_gguf(
-    checkpoint: Checkpoint, family: str, path: Path, format: str = "F32"
+    checkpoint: Checkpoint, case: Case, path: Path, format: str = "F32"
 ) -> dict[str, np.ndarray]:
     """Write a model as llama.cpp's converter would, matrices in a format, with the tokenizer of
     the tiny model; the weights as they are in the file, by their names there."""
-    config = checkpoint.config
+    config, family = checkpoint.config, case.family
+    scaling = {f"{ARCHITECTURES[family]}.{k}": v for k, v in case.rope_metadata().items()}
     tensors = {n: checkpoint.read(n)["data"].astype(np.float32) for n in config.tensor_shapes()}
     if family in ("Llama", "Mistral"):
         for name in tensors:
@@ -119,7 +134,7 @@ def write_as_gguf(
     if rope.long_divisors is not None:
         tensors["rope_factors_short.weight"] = np.float32(rope.divisors)
         tensors["rope_factors_long.weight"] = np.float32(rope.long_divisors)
-    elif rope.divisors is not None:
+    elif rope.divisors is not None and not scaling:
         tensors["rope_freqs.weight"] = np.float32(rope.divisors)
     stored = [
         GGUFTensor.quantised(name, values, format if values.ndim > 1 else "F32")
@@ -128,7 +143,7 @@ def write_as_gguf(
     tokenizer = {
         k: v for k, v in read_gguf(tiny.path()).metadata.items() if k.startswith("tokenizer.")
     }
-    write_gguf(path, gguf_metadata(config, ARCHITECTURES[family]) | tokenizer, stored)
+    write_gguf(path, gguf_metadata(config, ARCHITECTURES[family]) | scaling | tokenizer, stored)
     return {t.name: t.dequantise() for t in stored}
 
 
@@ -156,7 +171,7 @@ def gguf_metadata(config: DecoderConfig, arch: str) -> dict[str, Any]:
         "final_logit_softcapping": config.logit_softcap,
         "attention.sliding_window": next((w for w in config.windows if w), None),
         "rope.scaling.original_context_length": config.rope.original_context,
-        "rope.scaling.attn_factor": None if config.rope.scale == 1 else config.rope.scale,
+        "rope.scaling.attn_factor": config.rope.scale if config.rope.long_divisors else None,
     }
     known = {f"{arch}.{key}": value for key, value in found.items() if value is not None}
     return {"general.architecture": arch, **known}

@@ -1,7 +1,7 @@
 """Run inside an environment that has llama-cpp-python: logits of GGUF files.
 
-Arguments: a JSON file with [{"model": path, "ids": [...], "context": ...}, ...] and the file to
-write the logits (n, vocab_size) to, as `0`, `1`, …
+Arguments: a JSON file with [{"model": path, "ids": [...], "context": ..., "options": {...}}, ...]
+and the file to write the logits (n, vocab_size) to, as `0`, `1`, …
 """
 
 import json
@@ -21,6 +21,7 @@ def main() -> None:
         llama = llama_cpp.Llama(
             case["model"], n_ctx=case["context"], logits_all=True, n_threads=2, verbose=False,
             type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32, flash_attn=False,
+            **case["options"],
         )  # fmt: skip
         llama.eval(case["ids"])
         results[str(number)] = np.array(llama.scores[: len(case["ids"])])

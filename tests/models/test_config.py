@@ -104,6 +104,30 @@ def test_llama3_rope_scaling(tmp_path):
         assert got == pytest.approx(expected)
 
 
+def test_yarn_rope_scaling(tmp_path):
+    """Qwen2.5 and Qwen3: as much context as the factor says; the scale of cosines and sines is
+    given, made of two others, or the logarithm's."""
+    scaling = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+    values = JSON | {"head_dim": 128, "rope_theta": 1e6, "rope_scaling": scaling}
+    config = open_json(tmp_path, values)
+    assert config.context_length == config.rope.reach == 131072
+    assert config.rope.scale == pytest.approx(0.1 * np.log(4) + 1)
+    turns = 32768 * 1e6 ** -(np.arange(64) / 64) / (2 * np.pi)
+    divisors = np.array(config.rope.divisors)
+    assert (divisors[turns > 40] == 1).all() and (divisors[turns < 0.8] == 4).all()
+    assert (np.diff(divisors) >= 0).all() and len(set(divisors)) > 10
+
+    def scale(**more):
+        return open_json(tmp_path, values | {"rope_scaling": scaling | more}).rope.scale
+
+    assert scale(attention_factor=1.5) == 1.5
+    both = (1 + 0.1 * 0.5 * np.log(4)) / (1 + 0.1 * np.log(4))
+    assert scale(mscale=0.5, mscale_all_dim=1.0) == pytest.approx(both)
+    assert scale(mscale=0.5) == pytest.approx(0.1 * np.log(4) + 1)
+    rounded = open_json(tmp_path, values | {"rope_scaling": scaling | {"truncate": False}}).rope
+    assert rounded.divisors != config.rope.divisors
+
+
 def test_stored_rope_divisors(tmp_path):
     config = config_from_gguf(open_model(tmp_path, METADATA, {"rope_freqs.weight": (4,)}))
     assert config.rope.divisors == (1, 1, 1, 1)
@@ -125,7 +149,15 @@ def test_stored_rope_divisors(tmp_path):
         ({"llama.attention.layer_norm_rms_epsilon": float("nan")}, "norm_eps must be positive"),
         ({"llama.attention.key_length": 7}, "an even number of features, is 7"),
         ({"llama.rope.dimension_count": 12}, "12 rotated features in heads of 8"),
-        ({"llama.rope.scaling.type": "yarn"}, "rope scaling 'yarn' is not supported"),
+        ({"llama.rope.scaling.type": "ntk"}, "rope scaling 'ntk' is not supported"),
+        (
+            {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 0.5},
+            "YaRN needs a factor of at least 1",
+        ),
+        (
+            {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.yarn_ext_factor": 0.5},
+            "and to extrapolate",
+        ),
     ],
 )
 def test_bad_metadata_is_named(change, message, tmp_path):
@@ -141,7 +173,8 @@ def test_bad_metadata_is_named(change, message, tmp_path):
         ("[]", "must hold a JSON object"),
         ({"model_type": "bert"}, "model_type 'bert'"),
         ({"model_type": "llama"}, "config.json: the key 'vocab_size' is missing"),
-        (JSON | {"rope_scaling": {"type": "yarn"}}, "rope scaling 'yarn'"),
+        (JSON | {"rope_scaling": {"type": "dynamic"}}, "rope scaling 'dynamic'"),
+        (JSON | {"rope_scaling": {"type": "yarn", "beta_slow": 0}}, "YaRN needs a positive"),
         (JSON | {"rope_scaling": 3}, "rope_scaling must be an object"),
         (JSON | {"rope_scaling": {"type": "linear"}}, "rope_scaling: the key 'factor'"),
         (JSON | {"rope_scaling": {"type": "linear", "factor": 0}}, "divisor must be positive"),

@@ -28,7 +28,7 @@ IN_GGUF = [case for case in CASES if case.name != "qwen2-windows"]
 def gguf_of(folder: Path, case: Case, format: str = "F32") -> tuple[Checkpoint, Checkpoint]:
     """The model as safetensors and as a GGUF file."""
     opened, path = open_model(folder / case.name), folder / f"{case.name}-{format}.gguf"
-    write_as_gguf(opened, case.family, path, format)
+    write_as_gguf(opened, case, path, format)
     return opened, open_model(path)
 
 
@@ -75,7 +75,11 @@ def test_llama_cpp_gives_the_same_logits(family_models: Path, tmp_path: Path) ->
         gguf_of(family_models, case)
         ids = np.load(family_models / f"{case.name}.npz")["ids"][0, : short.get(case.name)]
         model = str(family_models / f"{case.name}-F32.gguf")
-        requests.append({"model": model, "ids": ids.tolist(), "context": 64})
+        # It has the betas of YaRN from its caller, not from the file.
+        betas = ("yarn_beta_fast", "yarn_beta_slow")
+        given = case.rope_metadata()
+        options = {b: given[k] for b in betas if (k := f"rope.scaling.{b}") in given}
+        requests.append({"model": model, "ids": ids.tolist(), "context": 64, "options": options})
     (tmp_path / "requests.json").write_text(json.dumps(requests))
     script = Path(__file__).with_name("llama_cpp_answers.py")
     command = [LLAMA_CPP, script, tmp_path / "requests.json", tmp_path / "logits.npz"]
@@ -95,9 +99,7 @@ def test_quantised_parts_of_fused_tensors(family_models: Path) -> None:
     kinds = {t.name: t.format.name for t in file.tensors.values()}
     assert kinds["blk.0.attn_qkv.weight"] == "Q4_0" and kinds["output_norm.weight"] == "F32"
     plain = family_models / "phi3-of-Q4_0.gguf"
-    tensors = [
-        GGUFTensor.quantised(t.name, t.dequantise(), "F32") for t in file.tensors.values()
-    ]
+    tensors = [GGUFTensor.quantised(t.name, t.dequantise(), "F32") for t in file.tensors.values()]
     write_gguf(plain, file.metadata, tensors)
     ids = np.load(family_models / "phi3.npz")["ids"][:2]
     want, got = Compiled(open_model(plain)), Compiled(quantised)
@@ -125,5 +127,3 @@ def test_generation_beyond_the_window(family_models: Path) -> None:
     assert answer.ids and (answer.stopped == "stop" or len(answer.ids) == 30)
     expected = int(answers["logits"][0, 4].argmax())
     assert answer.ids[0] == expected
-
-
