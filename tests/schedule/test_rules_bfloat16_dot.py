@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import llvmlite.binding as llvm
 import ml_dtypes
 import numpy as np
@@ -17,14 +19,17 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.target import Target
 from relaxlab.ops import te
 from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.schedule import tensor_intrin
 from relaxlab.schedule.intrinsics import has_dot2
 from relaxlab.schedule.rules import bfloat16_dot
 from relaxlab.schedule.tensor_intrin import TensorIntrin
+from relaxlab.schedule.tile_intrinsics import FEATURES
 
 TARGET = Target(
     "cpu", "x86_64-unknown-linux-gnu", "x86-64-v4",
     frozenset({"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512bf16"}),
 )  # fmt: skip
+WITH_TILES = dataclasses.replace(TARGET, cpu="sapphirerapids", features=TARGET.features | FEATURES)
 ROWS = (1, 2, 12, 13, 30)
 
 
@@ -33,9 +38,11 @@ def rng():
     return np.random.default_rng(5)
 
 
-def product(columns: int, depth: int, *, deep_first: bool = False, weight: bool = True) -> PrimFunc:
+def product(
+    columns: int, depth: int, *, deep_first: bool = False, weight: bool = True, rows=None
+) -> PrimFunc:
     """(x bfloat16 (m, depth), w) -> y float32 (m, columns) = 2 * x @ w"""
-    m, k = expr.Var("m"), te.reduce_axis(depth, "k")
+    m, k = rows or expr.Var("m"), te.reduce_axis(depth, "k")
     x = te.placeholder((m, depth), "bfloat16", "x")
     shape = (depth, columns) if deep_first else (columns, depth)
     w = te.placeholder(shape, "bfloat16", "w")
@@ -54,19 +61,22 @@ def rounded(rng, *shape: int) -> np.ndarray:
     return rng.normal(size=shape).astype(ml_dtypes.bfloat16)
 
 
-@pytest.mark.parametrize("deep_first", [False, True])
-def test_the_scheduled_product_in_the_interpreter(deep_first, rng):
-    columns, depth = 64, 32
-    func = bfloat16_dot.apply(product(columns, depth, deep_first=deep_first), TARGET)
-    assert func is not None
-    w = rounded(rng, columns, depth)
+def check(func: PrimFunc | None, columns: int, depth: int, m: int, rng) -> None:
+    """The scheduled product of `m` rows in the interpreter, against NumPy."""
+    w, x = rounded(rng, columns, depth), rounded(rng, m, depth)
     blocks = w.reshape(columns // 32, 2, 16, depth // 32, 16, 2)
     packed = np.ascontiguousarray(blocks.transpose(0, 3, 1, 4, 2, 5))
+    y = np.empty((m, columns), np.float32)
+    interpret_prim_func(func, [x, packed, y])
+    want = 2 * (x.astype(np.float64) @ w.astype(np.float64).T)
+    np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("deep_first", [False, True])
+def test_the_scheduled_product_in_the_interpreter(deep_first, rng):
+    func = bfloat16_dot.apply(product(64, 32, deep_first=deep_first), TARGET)
     for m in ROWS:
-        x, y = rounded(rng, m, depth), np.empty((m, columns), np.float32)
-        interpret_prim_func(func, [x, packed, y])
-        want = 2 * (x.astype(np.float64) @ w.astype(np.float64).T)
-        np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-5)
+        check(func, 64, 32, m, rng)
 
 
 def test_the_intrinsic_computes_what_it_says(rng):
@@ -81,22 +91,48 @@ def test_the_intrinsic_computes_what_it_says(rng):
     np.testing.assert_allclose(*results, rtol=1e-6, atol=1e-6)
 
 
-def test_the_machine_code_has_the_instruction():
+def assembly(func: PrimFunc, target: Target) -> list[str]:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    func, declarations = bfloat16_dot.apply(product(64, 64), TARGET), {}
+    declarations: dict[str, str] = {}
     kernel = emit_kernel(func, "product", declarations)
     barrier = "define void @relaxlab_barrier() #0 {\n  ret void\n}\n"
-    text = jit.module_text([kernel.text, barrier], declarations, TARGET)
-    lines = [s for s in jit.assembly(text, TARGET).splitlines() if "vdpbf16ps" in s]
+    text = jit.module_text([kernel.text, barrier], declarations, target)
+    return jit.assembly(text, target).splitlines()
+
+
+def test_the_machine_code_has_the_instruction():
+    code = assembly(bfloat16_dot.apply(product(64, 64), TARGET), TARGET)
+    lines = [line for line in code if "vdpbf16ps" in line]
     assert len(lines) >= 32 + 2 * 12 * 4
-    assert sum("(%rsp)" in s for s in lines) < 8  # sums and pairs are in registers
+    assert sum("(%rsp)" in line for line in lines) < 8  # sums and pairs are in registers
 
 
 def test_what_the_rule_fits():
     assert bfloat16_dot.apply(product(64, 64), Target()) is None
     for func in (product(48, 64), product(64, 48), product(64, 64, weight=False)):
         assert bfloat16_dot.apply(func, TARGET) is None
+
+
+@pytest.fixture
+def described_tiles(monkeypatch):
+    """Tile instructions that are what their descriptions say, for the interpreter."""
+    known = tensor_intrin._REGISTRY
+    for name in ("tile_zero", "tile_dot_bf16", "tile_store"):
+        monkeypatch.setitem(known, name, dataclasses.replace(known[name], impl=known[name].desc))
+
+
+@pytest.mark.parametrize("m", [1, 5, 33])
+def test_several_rows_use_matrix_tiles_where_there_are_some(m, described_tiles, rng):
+    func = bfloat16_dot.apply(product(64, 32), WITH_TILES)
+    assert func is not None and "tile_dot_bf16" in rl.Module.of({"f": func}).script()
+    check(func, 64, 32, m, rng)
+
+
+def test_a_constant_number_of_rows_needs_no_padding(described_tiles, rng):
+    func = bfloat16_dot.apply(product(32, 32, rows=expr.const(32)), WITH_TILES)
+    assert func is not None and "_pad" not in rl.Module.of({"f": func}).script()
+    check(func, 32, 32, 32, rng)
 
 
 class Layer(nn.Module):
@@ -110,11 +146,23 @@ class Layer(nn.Module):
         return residual + self.linear(x)
 
 
-@pytest.mark.parametrize("rows, cols", [(96, 64), (6, 40)])
-def test_layers_on_this_machine(rows, cols, rng):
+def layer(rows: int, cols: int) -> rl.Module:
     spec = nn.spec.Tensor
     inputs = {"x": spec(("m", cols)), "residual": spec(("m", rows))}
-    mod, _ = Layer(rows, cols).export({"main": inputs})
+    return Layer(rows, cols).export({"main": inputs})[0]
+
+
+def test_the_machine_code_has_matrix_tiles():
+    kernels = rl.trace(layer(64, 64), WITH_TILES).result.loop_functions()
+    (func,) = (f for name, f in kernels.items() if "linear" in name)
+    code = assembly(func, WITH_TILES)
+    tiles, pairs = (sum(name in line for line in code) for name in ("tdpbf16ps", "vdpbf16ps"))
+    assert tiles >= 4 and pairs >= 32  # the version for a single row has no tiles
+
+
+@pytest.mark.parametrize("rows, cols", [(96, 64), (6, 40)])
+def test_layers_on_this_machine(rows, cols, rng):
+    mod = layer(rows, cols)
     trace = rl.trace(mod)
     notes = [r for p in trace.passes if p.name == "schedule_kernels" for r in p.rewrites]
     fits = has_dot2(Target.host()) and cols % 32 == 0

@@ -1,8 +1,8 @@
 """Products of bfloat16 rows and bfloat16 weights by dot products of pairs, summed in float32.
 
-Weights are stored in blocks of 32 columns by 32 elements of depth, in each 16 columns of pairs per
-vector. A version for a single row streams them; one for tiles of rows keeps its sums in registers
-over the whole reduction.
+Weights are stored as matrix tiles want them: 32 columns by 32 elements of depth, in each 16 columns
+of pairs per vector. A version for a single row streams them; one for several rows keeps its sums in
+registers over the whole reduction, in tile registers where there are some.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from relaxlab.schedule.rules.base import (
     sum_of_products,
     weight_params,
 )
+from relaxlab.schedule.rules.tiles import Layout, columns_in_tiles, schedule_stored
 from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles
 from relaxlab.schedule.schedule import Schedule
+from relaxlab.schedule.tile_intrinsics import SIZE, has_tiles
 
-SIZE = 32
-"""Columns and depth of a block of weights."""
 ROWS = 12
 """Rows per register tile: with two vectors of columns, 24 of the 32 registers hold sums."""
 PAIRS = 4
@@ -39,11 +39,11 @@ AHEAD = 8
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The product's block, the weights, and whether their first axis is the depth."""
+    """The product's block, the weights, and how they are stored."""
 
     product: Block
     weights: Buffer
-    deep_first: bool
+    layout: Layout
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
@@ -51,15 +51,19 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     if not has_dot2(target) or _find(func) is None:
         return None
     rows = blocks_of(func)[0].iter_vars[0].dom.extent
-    return guarded_versions(func, rows, [1], lambda f, most: _schedule(f, most or ROWS))
+    tiles = has_tiles(target)
+    return guarded_versions(func, rows, [1], lambda f, most: _schedule(f, most, tiles))
 
 
 def _find(func: PrimFunc) -> _Parts | None:
-    product, *consumers = blocks_of(func)
+    blocks = blocks_of(func)
+    if [is_spatial(b) for b in blocks] != [False, *(True for _ in blocks[1:])]:
+        return None
+    product = blocks[0]
     loads, axes = sum_of_products(product), product.iter_vars
     if loads is None or [it.kind for it in axes] != ["spatial", "spatial", "reduce"]:
         return None
-    if product.writes[0].buffer.dtype != "float32" or not all(map(is_spatial, consumers)):
+    if product.writes[0].buffer.dtype != "float32":
         return None
     row, col, k = (it.var for it in axes)
     columns, depth = (constant(it.dom.extent) for it in axes[1:])
@@ -72,16 +76,20 @@ def _find(func: PrimFunc) -> _Parts | None:
         return None
     if not any(func.params[i] is weights.buffer for i in weight_params(func)):
         return None
-    return _Parts(product, weights.buffer, weights.indices == (k, col))
+    layout = columns_in_tiles if weights.indices == (col, k) else _deep_first
+    return _Parts(product, weights.buffer, layout)
 
 
-def _schedule(func: PrimFunc, rows: int) -> PrimFunc:
+def _schedule(func: PrimFunc, most: int | None, tiles: bool) -> PrimFunc:
     parts = _find(func)
     assert parts is not None
+    if tiles and most is None:
+        return schedule_stored(func, parts.product.name, parts.weights, parts.layout)
+    rows = most or ROWS
     sch = Schedule(func)
     product = sch.get_block(parts.product.name)
     store = separate_store(sch, parts.product.name)
-    sch.transform_layout(product, parts.weights, _swapped if parts.deep_first else _packed)
+    sch.transform_layout(product, parts.weights, parts.layout)
     i, n, k = sch.get_loops(product)
     tile, i = sch.split(i, factors=[None, rows])
     block, half, n = sch.split(n, factors=[None, SIZE // DOT2_LANES, DOT2_LANES])
@@ -105,11 +113,5 @@ def _schedule(func: PrimFunc, rows: int) -> PrimFunc:
     return compute_whole_tiles(compact_buffers(sch.func))
 
 
-def _packed(n: PrimExpr, k: PrimExpr) -> tuple[PrimExpr, ...]:
-    """Block of columns, block of depth, half of the columns, pair, column, one of the pair."""
-    half, pair = n % SIZE // DOT2_LANES, k % SIZE // 2
-    return n // SIZE, k // SIZE, half, pair, n % DOT2_LANES, k % 2
-
-
-def _swapped(k: PrimExpr, n: PrimExpr) -> tuple[PrimExpr, ...]:
-    return _packed(n, k)
+def _deep_first(k: PrimExpr, n: PrimExpr) -> tuple[PrimExpr, ...]:
+    return columns_in_tiles(n, k)

@@ -8,9 +8,11 @@ weights are packed as for the integer products of single rows, so that one copy 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from relaxlab.ir.loops import Block, BufferLoad, PrimFunc
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.rules.base import (
@@ -23,8 +25,10 @@ from relaxlab.schedule.rules.base import (
     sum_of_products,
 )
 from relaxlab.schedule.rules.dot_product import pack_rows
-from relaxlab.schedule.schedule import BlockRV, Schedule
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.tile_intrinsics import SIZE, TILE_SCOPE, has_tiles
+
+Layout = Callable[[PrimExpr, PrimExpr], tuple[PrimExpr, ...]]
 
 COLUMNS = 16
 """Columns of one tile, which the stored weights are packed by."""
@@ -90,11 +94,51 @@ def _schedule(func: PrimFunc, parts: _Parts) -> PrimFunc:
     product, weights = sch.get_block(parts.product), sch.get_block(parts.columns)
     decode = sch.get_block(parts.decode) if parts.decode else None
     sch.pad_einsum(product, [SIZE, 1, 1])
-    rows = _padded_rows(sch, parts.rows, product)
-    store = separate_store(sch, parts.product)
-    sums = sch.cache_write(product, 0, TILE_SCOPE)
+    _convert_rows(sch, _padded_rows(sch, parts.rows, product))
     pack_rows(sch, {decode or weights: 0}, COLUMNS)
-    _tile_layout(sch, weights)
+    sch.transform_layout(weights, found_block(sch, weights).writes[0].buffer, columns_in_tiles)
+    loops = _split_into_tiles(sch, product)
+    sch.compute_at(weights, loops.panel, preserve_unit_loops=True)
+    sch.set_scope(weights, 0, "local")
+    _decode_panel(sch, weights, decode)
+    return _multiplied(sch, product, loops)
+
+
+def schedule_stored(func: PrimFunc, name: str, weights: Buffer, layout: Layout) -> PrimFunc:
+    """The product `name` of bfloat16 rows, which are laid out for the tiles first, by a parameter
+    `weights`, whose `layout` has tiles as `columns_in_tiles` makes them."""
+    sch = Schedule(func)
+    product = sch.get_block(name)
+    sch.pad_einsum(product, [SIZE, 1, 1])
+    sch.transform_layout(product, weights, layout)
+    padding = sch.get_producers(product)
+    rows = padding[0] if padding else sch.cache_read(product, _rows_read(sch, product), "global")
+    _rows_in_tiles(sch, rows)
+    _convert_rows(sch, rows)
+    return _multiplied(sch, product, _split_into_tiles(sch, product))
+
+
+def _rows_read(sch: Schedule, product: BlockRV) -> int:
+    """Which of the product's reads is that of its rows: (row, k)."""
+    block = found_block(sch, product)
+    at = (block.iter_vars[0].var, block.iter_vars[2].var)
+    return next(n for n, r in enumerate(block.reads) if tuple(x.min for x in r.region) == at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loops:
+    """Over panels of columns, steps of the depth, rows of a tile; the blocks after the product."""
+
+    panel: LoopRV
+    step: LoopRV
+    row: LoopRV
+    sums: BlockRV
+    store: BlockRV
+
+
+def _split_into_tiles(sch: Schedule, product: BlockRV) -> _Loops:
+    store = separate_store(sch, found_block(sch, product).name)
+    sums = sch.cache_write(product, 0, TILE_SCOPE)
     i, n, k = sch.get_loops(product)
     panel, n = sch.split(n, factors=[None, SIZE])
     tile, i = sch.split(i, factors=[None, SIZE])
@@ -102,16 +146,17 @@ def _schedule(func: PrimFunc, parts: _Parts) -> PrimFunc:
     sch.reorder(panel, tile, step, i, n, k)
     sch.reverse_compute_at(sums, tile, preserve_unit_loops=True)
     sch.reverse_compute_at(store, tile, preserve_unit_loops=True)
-    sch.compute_at(weights, panel, preserve_unit_loops=True)
-    sch.set_scope(weights, 0, "local")
-    _decode_panel(sch, weights, decode)
-    _convert_rows(sch, rows)
-    init = sch.decompose_reduction(product, step)
+    return _Loops(panel, step, i, sums, store)
+
+
+def _multiplied(sch: Schedule, product: BlockRV, loops: _Loops) -> PrimFunc:
+    """The product by tile registers."""
+    init = sch.decompose_reduction(product, loops.step)
     sch.tensorize(sch.get_loops(init)[-2], "tile_zero")
-    sch.tensorize(i, "tile_dot_bf16")
-    sch.tensorize(sch.get_loops(sums)[-2], "tile_store")
-    split_vector(sch, sch.get_loops(store)[-1], COLUMNS, unroll=True)
-    sch.parallel(panel)
+    sch.tensorize(loops.row, "tile_dot_bf16")
+    sch.tensorize(sch.get_loops(loops.sums)[-2], "tile_store")
+    split_vector(sch, sch.get_loops(loops.store)[-1], COLUMNS, unroll=True)
+    sch.parallel(loops.panel)
     return compact_buffers(sch.func)
 
 
@@ -122,23 +167,23 @@ def _padded_rows(sch: Schedule, rows: str, product: BlockRV) -> BlockRV:
     if sch.get(readers[0]) is not sch.get(product):  # the padding: the number of rows is a symbol
         sch.compute_inline(block)
         block = readers[0]
-    found = found_block(sch, block)
-    sch.transform_layout(
-        block, found.writes[0].buffer,
-        lambda i, k: (i // SIZE, k // SIZE, i % SIZE, k % SIZE),
-    )  # fmt: skip
+    _rows_in_tiles(sch, block)
     return block
 
 
-def _tile_layout(sch: Schedule, block: BlockRV) -> None:
-    """Store what a block makes of weights as tiles: pairs of a column side by side."""
-    found = found_block(sch, block)
+def _rows_in_tiles(sch: Schedule, block: BlockRV) -> None:
+    """Store the rows that a block makes in tiles of 32 by 32."""
     sch.transform_layout(
-        block, found.writes[0].buffer,
-        lambda n, k: (
-            n // SIZE, k // SIZE, n % SIZE // COLUMNS, k % SIZE // 2, n % COLUMNS, k % 2
-        ),
+        block, found_block(sch, block).writes[0].buffer,
+        lambda i, k: (i // SIZE, k // SIZE, i % SIZE, k % SIZE),
     )  # fmt: skip
+
+
+def columns_in_tiles(n: PrimExpr, k: PrimExpr) -> tuple[PrimExpr, ...]:
+    """Where weight k of column n is in tiles: panel, step, half of the panel, pair, column, one of
+    the pair, pairs of a column side by side."""
+    half, pair = n % SIZE // COLUMNS, k % SIZE // 2
+    return n // SIZE, k // SIZE, half, pair, n % COLUMNS, k % 2
 
 
 def _decode_panel(sch: Schedule, weights: BlockRV, decode: BlockRV | None) -> None:
