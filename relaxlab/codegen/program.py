@@ -35,9 +35,7 @@ def program_text(
     declarations: dict[str, str] = {}
     texts = support_functions(declarations, target)
     used = sorted(_called_kernels(program))
-    kernels = {
-        k: emit_kernel(program.kernels[k], k, declarations, contract=target.contract) for k in used
-    }
+    kernels = {k: emit_kernel(program.kernels[k], k, declarations, target) for k in used}
     texts += [k.text for k in kernels.values()]
     failures = {name: k.failures for name, k in kernels.items()}
     checks: list[CheckInfo] = []

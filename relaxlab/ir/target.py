@@ -60,6 +60,12 @@ class Target:
         """Architectural vector registers: 32 with AVX-512 and NEON, else 16."""
         return 32 if self.vector_bits == 512 or self.triple.startswith("aarch64") else 16
 
+    @property
+    def prefetch_level(self) -> int:
+        """The cache that software prefetching fills: the first level on AMD's Zen, elsewhere the
+        second, which on Intel's cores can wait for more lines at once than the first."""
+        return 1 if self.cpu.startswith("znver") else 2
+
     def feature_string(self) -> str:
         """LLVM's `+a,+b` spelling."""
         return ",".join(f"+{f}" for f in sorted(self.features))
@@ -76,6 +82,9 @@ class Target:
             raise ValueError(f"{arch!r} is no architecture of CUDA; write for example 'sm_80'")
         return Target("cuda", "nvptx64-nvidia-cuda", arch)
 
+
+GENERIC = Target()
+"""A CPU of which nothing is known."""
 
 _VECTOR_BITS = (("avx512f", 512), ("avx2", 256))
 

@@ -28,10 +28,8 @@ class NativeKernels:
         """Compile the kernels. Raises CodegenError for one that the target cannot express."""
         declarations: dict[str, str] = {}
         texts = support_functions(declarations, target)
-        emitted = {
-            k: emit_kernel(f, k, declarations, contract=target.contract)
-            for k, f in program.kernels.items()
-        }
+        kernels = program.kernels.items()
+        emitted = {k: emit_kernel(f, k, declarations, target) for k, f in kernels}
         texts += [k.text for k in emitted.values()]
         text = jit.module_text(texts, declarations, target)
         code = jit.LoadedObject(jit.compile_object(text, target)[0], target)

@@ -209,12 +209,13 @@ def _compare(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
 
 def _float(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
     if cls in _FLOAT:
-        how = _FLOAT[cls] + (" contract" if b.contract else "")
+        how = _FLOAT[cls] + (" contract" if b.target.contract else "")
         return Value(x.dtype, b.emit(f"{how} {x.ty} {x.text}, {y.text}"))
     if cls in (expr.Min, expr.Max):
         name = "minimum" if cls is expr.Min else "maximum"
-        args = [(x.ty, x.text or ""), (y.ty, y.text or "")]
-        # As in NumPy, NaN wins and the order of zeros of different sign is open.
+        # As in NumPy, NaN wins and the order of zeros of different sign is open. LLVM tests the
+        # first operand for NaN: a reduction's new value, which the next step does not wait for.
+        args = [(y.ty, y.text or ""), (x.ty, x.text or "")]
         return Value(x.dtype, b.call(f"llvm.{name}.{mangle(x.dtype)}", x.ty, args, math="nsz"))
     if cls is expr.Mod:
         return Value(x.dtype, b.emit(f"frem {x.ty} {x.text}, {y.text}"))

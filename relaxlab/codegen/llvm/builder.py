@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from relaxlab.ir.dtypes import bits_of, element_of, is_float, is_uint, lanes_of, with_lanes
+from relaxlab.ir.target import GENERIC, Target
 
 _LLVM_SCALARS = {
     "bool": "i1", "float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double",
@@ -113,12 +114,13 @@ def _clamp_half(value: float) -> float:
 class Builder:
     """Collects the instructions of one LLVM function and the declarations it needs.
 
-    `contract`: whether LLVM may round a product and a sum once. With `debug`, instructions carry
-    the metadata `!line` of the statement they are made for (`relaxlab.codegen.llvm.listing`).
+    `target` says whether a product and a sum may be rounded once, and which cache to fetch into.
+    With `debug`, instructions carry the metadata `!line` of the statement they are made for
+    (`relaxlab.codegen.llvm.listing`).
     """
 
     declarations: dict[str, str]
-    contract: bool = True
+    target: Target = GENERIC
     lines: list[str] = field(default_factory=lambda: list[str]())
     allocas: list[str] = field(default_factory=lambda: list[str]())
     counter: int = 0

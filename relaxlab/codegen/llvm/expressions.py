@@ -316,9 +316,10 @@ def _address_of(s: Scope, e: expr.Call) -> Value:
 
 
 def _prefetch(s: Scope, e: expr.Call) -> Value:
-    """Read into the second-level cache: it can wait for more lines at once than the first."""
+    """Read into the cache that the target is best at fetching into, as LLVM counts: 3 is L1."""
     address = emit_expr(s, e.args[0])
-    args = [("ptr", address.text or ""), ("i32", "0"), ("i32", "2"), ("i32", "1")]
+    locality = str(4 - s.builder.target.prefetch_level)
+    args = [("ptr", address.text or ""), ("i32", "0"), ("i32", locality), ("i32", "1")]
     s.builder.call("llvm.prefetch.p0", "void", args)
     signature = "declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)"
     s.builder.declarations["llvm.prefetch.p0"] = signature

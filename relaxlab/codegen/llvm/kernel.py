@@ -20,6 +20,7 @@ from relaxlab.codegen.prefetch import insert_prefetches
 from relaxlab.codegen.simplify_indices import simplify_indices
 from relaxlab.ir import expr, loops
 from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.target import GENERIC, Target
 from relaxlab.passes.host import kernel_symbols
 from relaxlab.schedule.tile_intrinsics import TILE_SCOPE
 
@@ -37,17 +38,16 @@ def emit_kernel(
     func: loops.PrimFunc,
     name: str,
     declarations: dict[str, str],
+    target: Target = GENERIC,
     *,
-    contract: bool = True,
     debug: bool = False,
 ) -> Kernel:
     """LLVM IR of `void rl.name(ptr buffers…, i64 symbols…, i64 thread, i64 threads)`.
 
-    Scalar parameters keep their own type. `contract`: as in `Target`. `debug`: instructions refer
-    to metadata by the lines of the statements' spans. Raises CodegenError for anything without a
-    row.
+    Scalar parameters keep their own type. `debug`: instructions refer to metadata by the lines of
+    the statements' spans. Raises CodegenError for anything without a row.
     """
-    b = Builder(declarations, contract, debug=debug)
+    b = Builder(declarations, target, debug=debug)
     failures: list[str] = []
 
     def fail_when(cond: str, message: str) -> int:

@@ -41,9 +41,7 @@ def list_kernel(func: PrimFunc, name: str, target: Target) -> KernelListing:
     located = locate(func, name)
     declarations: dict[str, str] = {}
     texts = support_functions(declarations, target)
-    emitted = emit_kernel(
-        located.func, name, declarations, contract=target.contract, debug=True
-    ).text
+    emitted = emit_kernel(located.func, name, declarations, target, debug=True).text
     texts.append(emitted)
     count = len(located.lines)
     text = jit.module_text(texts, declarations, target) + debug_metadata(name, count)

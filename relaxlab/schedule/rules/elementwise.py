@@ -20,8 +20,8 @@ from relaxlab.schedule.rules.base import (
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.schedule.streams import stream_results
 
-AHEAD = 64
-"""Vectors to prefetch ahead where results are stored around the caches."""
+AHEAD = 32
+"""Steps to prefetch ahead where results are stored around the caches: 4 KB."""
 SMALL = 4096
 """Elements below which one thread is faster than a team."""
 
@@ -44,14 +44,21 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         outer = nest[-1]
         keeps_state, straight = _keeps_state(block), _goes_through(block)
         if not keeps_state:
-            if straight and len(nest) > 1:
-                nest = [sch.fuse(*nest)]
+            if straight:
+                nest = [sch.fuse(*nest)] if len(nest) > 1 else nest
+                lanes = _lanes_of_step(constant(extent_of(sch, nest[-1])), lanes, target)
             outer = vectorize_inner(sch, nest[-1], lanes)
         fused = sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer
         if work >= SMALL:
             sch.parallel(fused)
             stream_results(sch, fused, ahead=AHEAD if straight and not keeps_state else 0)
     return sch.func
+
+
+def _lanes_of_step(extent: int | None, lanes: int, target: Target) -> int:
+    """Two vectors at a time, where they divide the loop: one need not wait for the other."""
+    fit = (extent or 0) % (2 * lanes) == 0 and lanes <= target.lanes("float32")
+    return 2 * lanes if fit else lanes
 
 
 def _goes_through(block: Block) -> bool:
