@@ -8,6 +8,7 @@ import pytest
 import relaxlab as rl
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.ir.loops import For, PrimFunc
+from relaxlab.ir.target import Target
 from relaxlab.ir.node import walk
 from relaxlab.schedule.streams import NON_TEMPORAL, STREAM_BYTES
 
@@ -114,3 +115,14 @@ def test_whole_lines_alone_are_stored_around_the_caches() -> None:
     assert stores and all("align 64" in line for line in stores)
     assert all(line.strip().startswith("store <") for line in stores)
     assert text.count("fence") == 1
+
+
+@pytest.mark.parametrize(("cpu", "locality"), [("znver5", 3), ("sapphirerapids", 2)])
+def test_lines_are_fetched_into_the_cache_that_the_processor_fetches_best(
+    cpu: str, locality: int
+) -> None:
+    result = rl.trace(program(BODIES["gelu"])).result
+    func = next(f for _, f in result.items() if isinstance(f, PrimFunc))
+    text = emit_kernel(func, "f", {}, Target(cpu=cpu)).text
+    fetches = [line for line in text.splitlines() if "call void @llvm.prefetch" in line]
+    assert fetches and all(f"i32 0, i32 {locality}, i32 1" in line for line in fetches)
