@@ -8,8 +8,8 @@ import pytest
 import relaxlab as rl
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.ir.loops import For, PrimFunc
-from relaxlab.ir.target import Target
 from relaxlab.ir.node import walk
+from relaxlab.ir.target import Target
 from relaxlab.schedule.streams import NON_TEMPORAL, STREAM_BYTES
 
 HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n"
