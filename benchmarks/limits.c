@@ -2,9 +2,9 @@
 
    limits BYTES THREADS REPEATS WHAT...
 
-   WHAT: `read` sums BYTES of integers with small and with large pages, without and with software
-   prefetch; `copy` copies BYTES from one array in large pages to another, by memcpy, by plain and
-   by non-temporal stores; `dot` multiplies bytes in registers where the processor has vpdpbusd;
+   WHAT: `read` sums BYTES of integers with small and with large pages, without software prefetch
+   and with it into the second or the first level; `copy` copies BYTES from one array in large pages
+   to another, by memcpy, by plain and by non-temporal stores, and by `rep movsb`; `dot` multiplies bytes in registers where the processor has vpdpbusd;
    `fma` multiplies and adds floats in the widest vectors. Prints one line per measurement: its
    name, then a value per repetition, in bytes/s (copies count what is read and what is written) or
    multiply-adds/s. */
@@ -32,13 +32,15 @@
 #define CHAINS 12 /* independent sums: latency times throughput, in registers of every width */
 
 typedef float vector __attribute__((vector_size(4 * LANES), may_alias));
-enum copying { MEMCPY, PLAIN, STREAM };
+enum copying { MEMCPY, PLAIN, STREAM, STRING };
+enum fetching { NOT, SECOND_LEVEL, FIRST_LEVEL };
 
 static pthread_barrier_t barrier;
 static const int32_t *data;
 static int32_t *target;
 static size_t words;
-static int threads, repeats, prefetching;
+static int threads, repeats;
+static enum fetching fetching;
 static enum copying way;
 static double (*times)[MAX_THREADS];
 static volatile int32_t sink[MAX_THREADS * 16];
@@ -50,11 +52,13 @@ static double now(void) {
 }
 
 /* The compiler vectorises this; eight sums hide the latency of the additions. */
-static inline int32_t sum(const int32_t *x, size_t n, int prefetch) {
+static inline int32_t sum(const int32_t *x, size_t n, enum fetching into) {
     int32_t acc[8][16] = {{0}};
     for (size_t i = 0; i + 128 <= n; i += 128) {
-        if (prefetch)
-            for (int u = 0; u < 8; u++) __builtin_prefetch(x + i + AHEAD + 16 * u, 0, 2);
+        for (int u = 0; u < 8; u++) {
+            if (into == SECOND_LEVEL) __builtin_prefetch(x + i + AHEAD + 16 * u, 0, 2);
+            if (into == FIRST_LEVEL) __builtin_prefetch(x + i + AHEAD + 16 * u, 0, 3);
+        }
         for (int u = 0; u < 8; u++)
             for (int v = 0; v < 16; v++) acc[u][v] += x[i + 16 * u + v];
     }
@@ -75,6 +79,9 @@ static void copy(int32_t *to, const int32_t *from, size_t n) {
             t[i] = f[i];
             __asm__ volatile("" ::: "memory"); /* or it becomes a call of memcpy */
         }
+    } else if (way == STRING) {
+        n *= 4;
+        __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
     } else {
         for (size_t i = 0; i < count; i++) {
 #if LANES == 16
@@ -95,7 +102,9 @@ static void *read_all(void *arg) {
         pthread_barrier_wait(&barrier);
         double start = now();
         const int32_t *mine = data + me * part;
-        sink[16 * me] = prefetching ? sum(mine, part, 1) : sum(mine, part, 0);
+        sink[16 * me] = fetching == NOT            ? sum(mine, part, NOT)
+                        : fetching == SECOND_LEVEL ? sum(mine, part, SECOND_LEVEL)
+                                                   : sum(mine, part, FIRST_LEVEL);
         pthread_barrier_wait(&barrier);
         times[r][me] = now() - start;
     }
@@ -182,21 +191,22 @@ static void *memory(size_t bytes, int large) {
 static double moved(void) { return (double)(words / threads / 128 * 128 * 4 * threads); }
 
 static void measure_read(void) {
+    static const char *const names[][3] = {
+        {"c_small_pages", "c_small_pages_prefetch", "c_small_pages_prefetch_l1"},
+        {"c_large_pages", "c_large_pages_prefetch", "c_large_pages_prefetch_l1"}};
     for (int large = 0; large < 2; large++) {
         data = memory(4 * words, large);
-        prefetching = 0;
-        run(large ? "c_large_pages" : "c_small_pages", read_all, moved());
-        prefetching = 1;
-        run(large ? "c_large_pages_prefetch" : "c_small_pages_prefetch", read_all, moved());
+        for (fetching = NOT; fetching <= FIRST_LEVEL; fetching++)
+            run(names[large][fetching], read_all, moved());
         munmap((void *)data, 4 * words);
     }
 }
 
 static void measure_copy(void) {
-    static const char *const names[] = {"copy_memcpy", "copy_plain", "copy_stream"};
+    static const char *const names[] = {"copy_memcpy", "copy_plain", "copy_stream", "copy_string"};
     data = memory(4 * words, 1);
     target = memory(4 * words, 1);
-    for (way = MEMCPY; way <= STREAM; way++) run(names[way], copy_all, 2 * moved());
+    for (way = MEMCPY; way <= STRING; way++) run(names[way], copy_all, 2 * moved());
     munmap((void *)data, 4 * words);
     munmap(target, 4 * words);
 }

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.kernels.cases import KINDS, Case, error_of
-from benchmarks.limits import CLimits
+from benchmarks.limits import REPEATS, CLimits
 from benchmarks.process import ROOT, Worker, WorkerFailed
 
 CORE = Path(sys.executable)
@@ -25,6 +25,8 @@ PAUSE_S = 0.3
 """Between turns: idle threads of the last contestant stop spinning."""
 CHECKED = 64 << 20
 """Bytes: results of larger cases are not compared, they come from the same programs."""
+PEAKS = 60
+"""Measurements of multiply-adds, of some milliseconds each: what disturbs one does not all."""
 LEAST = 1 << 16
 """Bytes that the bandwidth is measured with at least."""
 TOLERANCE = 1e-4
@@ -182,16 +184,15 @@ class Contest:
                     raise RuntimeError(f"{name}: {case.name} is wrong by {found['error']:.1e}")
             results[case.name]["contestants"][name] = found | {"seconds": []}
 
-    def _measure_limits(
-        self, group: Sequence[Case], results: Mapping[str, dict[str, Any]]
-    ) -> None:
+    def _measure_limits(self, group: Sequence[Case], results: Mapping[str, dict[str, Any]]) -> None:
         """Work per second that the machine allows: floating-point operations or bytes."""
         known: dict[object, float] = {}
         for case in group:
             size = 4 if case.limit == "fma" else max(_largest(case), LEAST)
             key = case.limit, size
             if key not in known:
-                found = self._limits.measure((case.limit,), size, 3 if size > CHECKED else 15)
+                repeats = PEAKS if case.limit == "fma" else 3 if size > CHECKED else REPEATS
+                found = self._limits.measure((case.limit,), size, repeats)
                 if not found:  # no C compiler
                     return
                 factor = 2 if case.limit == "fma" else 1  # a multiply-add is two operations

@@ -39,9 +39,17 @@ def best_peer(result: Result, case: Result) -> str:
     return max(peers_of(result, case), key=lambda n: statistics.median(speeds(case, n)))
 
 
+def limits_of(case: Result) -> list[float]:
+    """What the machine can do, one value per round. Neighbours move the bandwidth of a memory from
+    minute to minute; from multiply-adds in registers they only take, so the peak of all rounds is
+    that of each."""
+    found: list[float] = case["limits"]
+    return [max(found)] * len(found) if found and case["limit"] == "fma" else found
+
+
 def share(case: Result, name: str) -> float | None:
     """Of what the machine can do: the median over the rounds."""
-    values = [v / most for v, most in zip(speeds(case, name), case["limits"], strict=False)]
+    values = [v / most for v, most in zip(speeds(case, name), limits_of(case), strict=False)]
     return statistics.median(values) if values else None
 
 
@@ -92,7 +100,7 @@ def _row(result: Result, case: Result, ours: str, names: Sequence[str]) -> list[
         "–" if found is None else f"{found.text(2)}x",
         "–" if found is None else best_peer(result, case),
         "–" if part is None else f"{part:.0%}",
-        f"{statistics.median(case['limits']) / 1e9:.1f}" if case["limits"] else "–",
+        f"{statistics.median(limits_of(case)) / 1e9:.1f}" if case["limits"] else "–",
         *(
             f"{statistics.median(found) / 1e9:.1f}" if (found := speeds(case, n)) else "–"
             for n in names

@@ -147,6 +147,12 @@ def test_ratios_are_to_the_best_peer_of_each_round() -> None:
     assert "MISSED" in shown and "1.00 (0.62–1.50)x" in shown
 
 
+def test_nobody_adds_to_the_peak_of_registers() -> None:
+    (case,) = result_of({"relaxlab": [1.0, 1.0, 1.0]}, [100.0, 400.0, 200.0])["cases"]
+    assert table.share(case, "relaxlab") == 0.5
+    assert table.share(case | {"limit": "copy"}, "relaxlab") == 1.0
+
+
 def test_peers_alone_have_a_table_and_a_chart(tmp_path: Path) -> None:
     result = result_of({"a": [1.0, 2.0], "b": [2.0, 3.0]}, [1.0]) | {"ours": []}
     assert "the case" in table.render(result)
@@ -195,5 +201,6 @@ def test_limits_in_c(tmp_path: Path) -> None:
     if not limits.about["c_compiler"]:
         pytest.skip("no C compiler")
     found = limits.measure(("read", "copy", "fma"), 1 << 20, 2)
-    assert {"c_large_pages", "copy_memcpy", "copy_plain", "copy_stream", "fma"} <= set(found)
+    copies = {"copy_memcpy", "copy_plain", "copy_stream", "copy_string"}
+    assert {"c_large_pages", "c_large_pages_prefetch_l1", "fma", *copies} <= set(found)
     assert all(value > 1e6 for value in found.values())
