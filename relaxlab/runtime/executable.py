@@ -349,6 +349,7 @@ class NativeFunction:
             try:
                 if spare.blocks:
                     spare.lend(context, _SPARE)
+                context[_KERNEL_FAILED] = 0  # of a call whose report was interrupted
                 code = self._entry(self._address, state[_THREADS])
                 return self._result(code, kept)
             finally:
@@ -394,7 +395,6 @@ class NativeFunction:
             raise error
         check = exe.artifact.checks[code - 1]
         axis, got, expected = self._context[0], self._context[1], self._context[2]
-        self._context[_KERNEL_FAILED] = 0
         text = check.messages[axis].format(got=got, expected=expected)
         raise MemoryError(text) if check.memory else CheckFailed(text)
 

@@ -233,6 +233,37 @@ def test_updates_in_memory_that_is_shared(exe: Executable) -> None:
         update.bind()
 
 
+def test_arguments_of_any_kind(exe: Executable, rng: np.random.Generator) -> None:
+    """Both ways compute the same or refuse with the same words."""
+
+    def draw() -> Any:
+        shape = tuple(int(d) for d in rng.choice([0, 1, 3, 3, 3], size=rng.choice([1, 2, 2, 2, 3])))
+        array = rng.integers(0, 9, shape).astype(rng.choice(["float32"] * 8 + ["float64", "int32"]))
+        match rng.integers(8):
+            case 0:
+                return array.T
+            case 1:
+                return np.repeat(array, 2, axis=0)[::2]
+            case 2:
+                return odd[rng.integers(len(odd))]
+            case _:
+                return array
+
+    odd = (None, 1.5, [2], (2, 3), (3,), (0,), (-1,), (np.int64(2),), (True,), (1 << 63,))
+    computed = 0
+    for _ in range(2000):
+        name, args = str(rng.choice(["add", "mixed", "nested"])), [draw(), draw()]
+        outcomes: list[Any] = []
+        for call in (exe[name], exe[name]._run):
+            try:
+                outcomes.append(call(*args[: 1 if name == "nested" else 2]))
+                computed += 1
+            except (ArgumentError, CheckFailed) as error:
+                outcomes.append(str(error))
+        same(*outcomes)
+    assert computed > 100
+
+
 # --- What is left behind --------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.runtime.arguments import ArgumentError
-from relaxlab.runtime.executable import CheckFailed, Executable
+from relaxlab.runtime.executable import CheckFailed, Executable, NativeFunction
 from relaxlab.runtime.packed import register_func
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
@@ -411,6 +411,21 @@ def test_an_interrupt_between_the_lines(where: str, monkeypatch: pytest.MonkeyPa
         assert main(x, x, x).tolist() == [2] * 4
         with pytest.raises(CheckFailed, match="parameter `z` of `main` is 3, expected n = 4"):
             main(x, x, wrong)
+
+
+def test_an_interrupt_before_the_report(
+    checked: Executable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, zero = np.ones(100, "int32"), np.zeros(100, "int32")
+
+    def interrupt(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(NativeFunction, "_fail", interrupt)
+        checked["divide"](a, zero)
+    for call in (checked["divide"], checked["divide"]._run):
+        assert call(a, a).tolist() == [1] * 100
 
 
 def test_memory_of_dropped_results_is_used_again() -> None:

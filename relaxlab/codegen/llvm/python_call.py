@@ -395,6 +395,7 @@ def _call(b: _Function) -> str:
     b.require(b.is_("eq", b.get(STATE, state, "busy", "i64"), "0"), refused)
     b.require(b.call("relaxlab_fill", "i1", _args(plan, "%args")), refused)
     b.set(STATE, state, "busy", "1")
+    b.set(CONTEXT, context, "kernel_failed", "0")  # of a call whose report was interrupted
     b.call("relaxlab_lend", "void", _args(plan))
     entry, threads = b.get(PLAN, plan, "entry"), b.get(STATE, state, "threads", "i64")
     thread = b.call("PyEval_SaveThread", "ptr", [])
