@@ -280,10 +280,12 @@ def _rules() -> list[tuple[str, Rule]]:
             nested,
             rows,
             tiles,
+            transpose,
         )
 
         RULES.extend(
             (
+                ("transpose", transpose.apply),
                 ("elementwise", elementwise.apply),
                 ("dot_product", dot_product.apply),
                 ("tiles", tiles.apply),

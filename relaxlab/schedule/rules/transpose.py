@@ -1,0 +1,113 @@
+"""Kernels that read across the rows that they write: in tiles, each copied to a thread's stack.
+
+One row of results takes one element of each of many lines of memory, which are gone from the caches
+before the next row needs the other elements. A tile reads whole lines and writes whole lines, and
+because it is copied first, lines that are a power of two apart do not push each other out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from relaxlab.ir import expr
+from relaxlab.ir.expr import Var
+from relaxlab.ir.loops import Block, BufferLoad, BufferStore, PrimFunc
+from relaxlab.ir.node import Node, walk
+from relaxlab.ir.target import Target
+from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.rules.base import (
+    blocks_of,
+    constant,
+    extent_of,
+    found_block,
+    inline_producers,
+    is_spatial,
+    output_dtype,
+    vectorize_inner,
+)
+from relaxlab.schedule.rules.elementwise import SMALL
+from relaxlab.schedule.schedule import LoopRV, Schedule
+from relaxlab.schedule.streams import stream_results
+
+TILE = 64
+"""Rows and columns of a tile: of float32, a third of a first-level cache."""
+SHORT = 8
+"""Extents up to which a row of a tile would be too short to be worth it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Across:
+    """A load whose neighbours in memory are `row` iterations of the block, which stores those of
+    its last axis side by side."""
+
+    load: BufferLoad
+    row: Var
+
+
+def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+    """Tiles of two axes: that of neighbours in the result, and that of neighbours in what is read;
+    tiles are divided among threads."""
+    sch = Schedule(func)
+    if not all(is_spatial(b) for b in blocks_of(func)):
+        return None
+    inline_producers(sch)
+    if len(blocks_of(sch.func)) != 1:
+        return None
+    (block,) = blocks_of(sch.func)
+    found = _loads_across(block)
+    axes = [it.var for it in block.iter_vars]
+    rv = sch.get_block(block.name)
+    nest = sch.get_loops(rv)
+    if not found or len(nest) != len(axes):
+        return None
+    sizes = [constant(extent_of(sch, loop)) for loop in nest]
+    row, column = axes.index(found[0].row), len(axes) - 1
+    work = math.prod(SMALL if size is None else size for size in sizes)
+    if work < SMALL or any((sizes[at] or TILE) <= SHORT for at in (row, column)):
+        return None
+    inner: list[LoopRV] = []
+    for at in (row, column):
+        nest[at], one = sch.split(nest[at], factors=[None, min(sizes[at] or TILE, TILE)])
+        inner.append(one)
+    sch.reorder(*nest, *inner)
+    tiles = sch.fuse(*nest)
+    for across in found:
+        index = next(i for i, r in enumerate(block.reads) if r.buffer is across.load.buffer)
+        copy = sch.cache_read(rv, index, "local")
+        sch.compute_at(copy, tiles, preserve_unit_loops=True)
+        vectorize_inner(sch, sch.get_loops(copy)[-1], target.lanes(output_dtype(block)))
+    vectorize_inner(sch, inner[1], target.lanes(output_dtype(found_block(sch, rv))))
+    sch.parallel(tiles)
+    stream_results(sch, tiles)
+    return compact_buffers(sch.func)
+
+
+def _loads_across(block: Block) -> list[_Across]:
+    """The loads of a block that stores one element per iteration, the last axis side by side. None
+    where one is conditional (a copy would read what the block does not), or where they go along
+    different axes."""
+    store, axes = block.body, [it.var for it in block.iter_vars]
+    if not isinstance(store, BufferStore) or list(store.indices) != axes:
+        return []
+    nodes = list(walk(store.value))
+    if any(_chooses(n) for n in nodes):
+        return []
+    loads = list(dict.fromkeys(n for n in nodes if isinstance(n, BufferLoad)))
+    found = [a for load in loads if (a := _across(load, axes)) is not None]
+    buffers = [load.buffer for load in loads]
+    alone = all(buffers.count(a.load.buffer) == 1 for a in found)
+    return found if alone and len({a.row for a in found}) == 1 else []
+
+
+def _chooses(n: Node) -> bool:
+    return isinstance(n, expr.Select) or (isinstance(n, expr.Call) and n.op == "if_then_else")
+
+
+def _across(load: BufferLoad, axes: list[Var]) -> _Across | None:
+    last = load.indices[-1] if load.indices else None
+    is_plain = all(isinstance(i, Var | expr.IntImm) for i in load.indices)
+    if not is_plain or last not in axes[:-1] or axes[-1] not in load.indices:
+        return None
+    assert isinstance(last, Var)
+    return _Across(load, last)

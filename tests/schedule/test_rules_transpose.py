@@ -1,0 +1,73 @@
+"""Transposes by tiles: which kernels are, and that what they compute is right at any size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.ir.dtypes import numpy_dtype
+
+TILED = {
+    "two": ("R.permute_dims(x)", '("n", "m")'),
+    "last two": ("R.permute_dims(x, [0, 2, 1])", '("b", "n", "m")'),
+    "reversed": ("R.permute_dims(x)", '("b", "n", "m")'),
+    "first to last": ("R.permute_dims(x, [1, 2, 0])", '("b", "n", "m")'),
+    "fused": ("R.exp(R.permute_dims(R.add(x, x)))", '("n", "m")'),
+    "of a constant width": ("R.permute_dims(x)", '("n", 70)'),
+    "of a narrow one": ("R.permute_dims(x)", '("n", 20)'),
+    "of constant sizes": ("R.permute_dims(x)", "(130, 67)"),
+    "beside rows": ("R.add(R.permute_dims(x), R.ones((m, n), 'float32'))", '("n", "m")'),
+}
+NOT_TILED = {
+    "rows stay": ("R.permute_dims(x, [1, 0, 2])", '("b", "n", "m")'),
+    "both ways": ("R.add(x, R.permute_dims(x))", '("n", "n")'),
+    "chosen": ("R.nn.pad(R.permute_dims(x), (1, 1, 1, 1))", '("n", "m")'),
+    "narrow": ("R.permute_dims(x)", '("n", 3)'),
+    "small": ("R.permute_dims(x)", "(30, 30)"),
+}
+
+
+def program(body: str, shape: str, dtype: str = "float32") -> rl.Module:
+    return rl.parse(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor({shape}, "{dtype}")):
+        b, n, m = T.int64(), T.int64(), T.int64()
+        return {body}
+""")
+
+
+def rule_of(mod: rl.Module) -> str:
+    record = rl.trace(mod).find("schedule_kernels")
+    (reason,) = {r.reason for r in record.rewrites if r.applied}
+    return reason.removeprefix("scheduled by the rule ")
+
+
+@pytest.mark.parametrize("name", TILED)
+def test_transposes_are_tiled_and_right(name: str, rng: np.random.Generator) -> None:
+    body, shape = TILED[name]
+    mod = program(body, shape)
+    assert rule_of(mod) == "transpose"
+    exe = rl.compile(mod, threads=2)
+    declared = [d.strip() for d in shape.strip("()").split(",")]
+    for sizes in ((1, 1, 1), (2, 64, 64), (3, 63, 65), (2, 1, 130), (1, 200, 17), (0, 5, 7)):
+        symbols = dict(zip(('"b"', '"n"', '"m"'), sizes, strict=True))
+        x = rng.standard_normal([symbols.get(d) or int(d.strip('"') if d.isdigit() else 0)
+                                 for d in declared]).astype("float32")  # fmt: skip
+        np.testing.assert_allclose(exe["main"](x), rl.interpret(mod, "main", x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16", "int8", "bool"])
+def test_tiles_of_other_widths(dtype: str, rng: np.random.Generator) -> None:
+    mod = program("R.permute_dims(x)", '("n", "m")', dtype)
+    exe = rl.compile(mod, threads=2)
+    for shape in ((65, 129), (64, 64), (3, 200)):
+        x = rng.integers(0, 2, shape).astype(numpy_dtype(dtype))
+        np.testing.assert_array_equal(exe["main"](x), x.T)
+
+
+@pytest.mark.parametrize("name", NOT_TILED)
+def test_what_gains_nothing_from_tiles_goes_by_other_rules(name: str) -> None:
+    assert rule_of(program(*NOT_TILED[name])) != "transpose"
