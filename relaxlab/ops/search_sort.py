@@ -35,6 +35,8 @@ Array = np.ndarray[Any, Any]
 Buffers = dict[te.Tensor, loops.Buffer]
 Rows = tuple[expr.Var, ...]
 LT, LE, GE = expr.LT, expr.LE, expr.GE
+FEW = 64
+"""Up to how many of the largest elements are found one by one; more, by sorting all."""
 
 
 # --- The order of a row -----------------------------------------------------------------------
@@ -151,6 +153,41 @@ def _merge(
     )
 
 
+def _first_compute(x: te.Tensor, axis: int, count: int, descending: bool) -> te.Tensor:
+    """The first `count` places of each row in the order of `argsort_compute`, int64: each element
+    that precedes the last one kept so far is inserted. In random order few do; at worst it takes
+    O(n count)."""
+    extent = x.shape[axis]
+    rows = (*x.shape[:axis], *x.shape[axis + 1 :])
+
+    def body(row: Rows, buffers: Buffers) -> loops.Stmt:
+        keys, kept = _Row(buffers[x], row, axis), _Row(buffers[result], row, axis)
+        free = loops.BufferLoad(buffers[place], row)
+        p = expr.Var("p")
+
+        def set_free(value: PrimExpr) -> loops.Stmt:
+            return loops.BufferStore(buffers[place], value, row)
+
+        def precedes(at: PrimExpr) -> PrimExpr:
+            return _precedes(keys[p], keys[kept[at]], descending)
+
+        follows = scalar.if_then_else(LT(te.ZERO, free), precedes(free - 1), expr.const(False))
+        move = loops.seq(kept.set(free, kept[free - 1]), set_free(free - 1))
+        insert = loops.seq(
+            set_free(expr.Min(p, expr.const(count - 1))),
+            loops.While(follows, move),
+            kept.set(free, p),
+        )
+        last = expr.const(count - 1)
+        is_kept = scalar.if_then_else(LE(p, last), te.TRUE, precedes(last))
+        return loops.For(p, te.ZERO, extent, "serial", loops.IfThenElse(is_kept, insert))
+
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    outputs = [("T_first", shape, "int64"), ("T_place", rows, "int64")]
+    result, place = te.compute_rows(rows, outputs, [x], body, "T_first")
+    return result
+
+
 def _gathered(x: te.Tensor, order: te.Tensor, axis: int, count: PrimExpr, name: str) -> te.Tensor:
     """The first `count` elements of `x` along `axis` in the given order."""
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
@@ -240,10 +277,13 @@ def _topk_infer(call: graph.Call, tys: TypesOf) -> Type:
 
 def _topk_emit(call: graph.Call, out: Type, x: te.Tensor) -> te.Tensor | tuple[te.Tensor, ...]:
     axis = normal_axis(call, attr(call, "axis"), x.ndim)
-    order = argsort_compute(x, axis, attr(call, "largest"))
     k, kind = attr(call, "k"), attr(call, "ret_type")
     count = x.shape[axis] if k == -1 else expr.as_expr(k)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    if isinstance(count, expr.IntImm) and 0 < count.value <= FEW:
+        order = _first_compute(x, axis, count.value, attr(call, "largest"))
+    else:
+        order = argsort_compute(x, axis, attr(call, "largest"))
     values = _gathered(x, order, axis, count, "T_topk_values")
     dtype = attr(call, "dtype")
     indices = te.compute(shape, lambda *i: scalar.cast(order[i], dtype), "T_topk_indices")

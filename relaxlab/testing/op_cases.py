@@ -394,6 +394,8 @@ def search_sort() -> list[OpCase]:
         OpCase("topk", (T(5, "n", 2),), {"k": 2, "axis": 0, "ret_type": "values"}),
         OpCase("topk", (T(6, "n"),), {"k": 4, "axis": 0, "ret_type": "indices", "dtype": "int64"}),
         OpCase("topk", (nans,), {"k": 4}, ({},)),
+        OpCase("topk", (T("n", 70),), {"k": 66}),
+        OpCase("topk", (T(2, 200),), {"k": 64, "largest": False}),
     ]
     return cases + _medians() + _buckets()
 
