@@ -1,8 +1,10 @@
 """When calls of loop functions may share a kernel, and why not otherwise.
 
-The kinds are the paper's (Algorithm 1). A kernel has at most one *anchor*: the reduction or matrix
-product whose loops it keeps. What stands before the anchor is inlined where it is read; what
-stands after it works on exactly the anchor's elements.
+The kinds are the paper's (Algorithm 1). A kernel keeps the loops of at most one *anchor*, a
+reduction or matrix product. What stands before the anchor is inlined where it is read; what stands
+after it works on exactly the anchor's elements. An anchor that goes through rows (a norm, softmax)
+may have a product before it that makes these rows of few terms: a row is then read where it is
+made, on a thread's stack.
 """
 
 from __future__ import annotations
@@ -16,8 +18,11 @@ from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, same_shape, tir_call
 from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions
+from relaxlab.schedule.rules.base import is_spatial, sum_of_products
+from relaxlab.schedule.rules.rows import LOCAL_BYTES, TERMS, row_rank
 
 COSTLY = frozenset(
     ("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
@@ -27,6 +32,9 @@ COSTLY = frozenset(
 """Intrinsics that are worth storing a result for."""
 
 ANCHORS = (PatternKind.REDUCTION, PatternKind.OUT_EWISE_FUSIBLE)
+OPERAND_BYTES = 1 << 19
+"""What a product of `TERMS` terms reads for a row of it, at most: it stays in a core's cache from
+row to row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +45,17 @@ class Facts:
     costly:   whether an element takes more than a few machine instructions.
     moves:    whether it only moves elements (transpose, slice, broadcast).
     repeats:  per buffer, whether elements may be read more than once.
+    terms:    of a sum of products, how many make an element; None for all else.
+    rows:     per buffer, how many leading axes it shares with all loops, which reduce over others:
+              it is used row by row. 0 where it is not.
     """
 
     kind: PatternKind
     costly: bool
     moves: bool
     repeats: tuple[bool, ...]
+    terms: expr.PrimExpr | None
+    rows: tuple[int, ...]
 
 
 def facts_of(func: loops.PrimFunc) -> Facts:
@@ -57,6 +70,8 @@ def facts_of(func: loops.PrimFunc) -> Facts:
         any(isinstance(n, expr.Call) and n.op in COSTLY for n in walk(func.body)),
         all(isinstance(s.value, loops.BufferLoad) for s in stores),
         tuple(_repeats(func, blocks, b) for b in func.buffers),
+        _terms(blocks),
+        tuple(_rows(blocks, b) for b in func.buffers),
     )
 
 
@@ -78,6 +93,26 @@ def _repeats(func: loops.PrimFunc, blocks: list[loops.Block], buffer: loops.Buff
     runs = product(v.dom.extent for v in blocks[0].iter_vars)
     size = product(buffer.shape)
     return Analyzer.for_shapes((runs, size)).prove(expr.LE(runs, size)) is not True
+
+
+def _terms(blocks: list[loops.Block]) -> expr.PrimExpr | None:
+    reductions = [b for b in blocks if not is_spatial(b)]
+    factors = sum_of_products(reductions[0]) if len(reductions) == 1 else None
+    if factors is None or factors[0] == factors[1]:  # a sum of squares
+        return None
+    return product(v.dom.extent for v in reductions[0].iter_vars if v.kind != "spatial")
+
+
+def _rows(blocks: list[loops.Block], buffer: loops.Buffer) -> int:
+    rank = row_rank(blocks) or 0
+    for block in blocks:
+        axes = tuple(v.var for v in block.iter_vars if v.kind == "spatial")[:rank]
+        for n in walk(block.body):
+            if isinstance(n, loops.BufferLoad) and n.buffer is buffer:
+                inside = symbols_in(n.indices[rank:])
+                if n.indices[:rank] != axes or not set(axes).isdisjoint(inside):
+                    return 0
+    return rank
 
 
 def product(dims: Iterable[expr.PrimExpr]) -> expr.PrimExpr:
@@ -135,17 +170,16 @@ def call_of(index: int, b: graph.Binding, mod: Module, known: dict[str, Facts]) 
     return Call(index, b, call, known[call.callee])
 
 
-def anchor_of(members: Sequence[Call]) -> Call | None:
-    """The reduction or product among the members."""
-    return next((m for m in members if m.kind in ANCHORS), None)
-
-
 def describe(members: Sequence[Call]) -> str:
     """A phrase saying what holds a kernel together."""
-    anchor = anchor_of(members)
-    if anchor is None:
-        return "each element is made from single elements, so nothing need be stored between"
     kernel = _Kernel(members)
+    if not kernel.anchors:
+        return "each element is made from single elements, so nothing need be stored between"
+    first, anchor = kernel.anchors[0], kernel.anchors[-1]
+    if first is not anchor:
+        assert first.facts is not None
+        made = f"{anchor.callee} reads each row of {first.callee} where it is made: sums of"
+        return f"{made} {first.facts.terms} products cost less than to store and load a row"
     before = [m.callee for m in members if m not in kernel.after and m is not anchor]
     after = [m.callee for m in members if m in kernel.after and m is not anchor]
     parts: list[str] = []
@@ -179,10 +213,10 @@ def why_not(members: Sequence[Call]) -> str | None:
             if m.tir is None:
                 return f"{m.var.name} is not made by a loop function that can be fused"
             return f"{m.callee} is opaque: how its writes relate to its reads is not known"
-    anchors = [m.callee for m in members if m.kind in ANCHORS]
-    if len(anchors) > 1:
-        return f"a kernel keeps the loops of one of {' and '.join(anchors)}"
     kernel = _Kernel(members)
+    reason = kernel.too_many_anchors()
+    if reason is not None:
+        return reason
     for v in members:
         for u, at in kernel.edges.get(v, ()):
             reason = kernel.refusal(u, v, at)
@@ -193,10 +227,11 @@ def why_not(members: Sequence[Call]) -> str | None:
 
 class _Kernel:
     """The calls of a would-be kernel: `edges[v]` lists (u, argument index) where v reads u, and
-    `after` holds the anchor and what depends on it."""
+    `after` holds the anchors and what depends on them."""
 
     def __init__(self, members: Sequence[Call]) -> None:
         by_var = {m.var: m for m in members}
+        self.anchors = [m for m in members if m.kind in ANCHORS]
         self.edges: dict[Call, list[tuple[Call, int]]] = {}
         self.after: set[Call] = set()
         self.local = set(by_var)
@@ -207,10 +242,28 @@ class _Kernel:
             if m.kind in ANCHORS or any(u in self.after for u, _ in read):
                 self.after.add(m)
 
+    def too_many_anchors(self) -> str | None:
+        """Why one kernel cannot have all the anchors. It can have two, if a product makes the rows
+        that the other reads."""
+        if len(self.anchors) < 2:
+            return None
+        one = f"a kernel keeps the loops of one of {' and '.join(m.callee for m in self.anchors)}"
+        first, second = self.anchors[:2]
+        assert first.facts is not None and second.facts is not None
+        read = [(u, at) for u, at in self.edges[second] if u in self.after]
+        products = (first.facts.terms is not None, second.facts.terms is not None)
+        if len(self.anchors) > 2 or products != (True, False) or not read:
+            return one
+        reasons = (_why_no_rows(first, first.facts.terms, u, second, at) for u, at in read)
+        reason = next((r for r in reasons if r is not None), None)
+        return None if reason is None else f"{one}: {reason}"
+
     def refusal(self, u: Call, v: Call, at: int) -> str | None:
         """Why `v` cannot compute its argument number `at`, the value of `u`, itself."""
         assert u.tir is not None and v.tir is not None and v.facts is not None
         if u in self.after:
+            if v in self.anchors:
+                return None  # rows of a product, or there would be too many anchors
             if v.kind > PatternKind.BROADCAST:
                 return f"{v.callee} does more than map each element of {u.callee}"
             if not same_shape(u.tir.outs[0], v.tir.outs[0]):
@@ -249,6 +302,29 @@ class _Kernel:
             total = total + bytes_in(leaf_type(a))
         made = bytes_in(u.tir.outs[0])
         return Analyzer.for_shapes((total, made)).prove(expr.LT(total, made)) is True
+
+
+def _why_no_rows(
+    made: Call, terms: expr.PrimExpr | None, u: Call, reader: Call, at: int
+) -> str | None:
+    """Why rows of `u`, made of sums of `terms` products by `made`, are not read one by one where
+    they are made by `reader`, whose argument number `at` it is."""
+    assert u.tir is not None and reader.facts is not None
+    if not isinstance(terms, expr.IntImm) or terms.value > TERMS:
+        return f"an element is a sum of {terms} products, not of {TERMS} at most"
+    rank = reader.facts.rows[at]
+    if rank == 0:
+        return f"{reader.callee} does not go through {u.callee} row by row"
+    match (known_shape(u.tir.outs[0]) or ())[rank:]:
+        case [expr.Var()]:  # the kernel has a version for rows that fit
+            return None
+        case width:
+            row = product(width)
+    if not isinstance(row, expr.IntImm) or row.value * 4 > LOCAL_BYTES:
+        return f"a row of {u.callee} may be too large for a thread's stack"
+    if row.value * terms.value * 4 > OPERAND_BYTES:
+        return f"what {made.callee} reads again for each row is too large for a core's cache"
+    return None
 
 
 def bytes_in(ty: types.Type | None) -> expr.PrimExpr:

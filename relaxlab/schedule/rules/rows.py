@@ -3,17 +3,19 @@
 All blocks share their leading axes, the row. The first block's row loops become the kernel's
 loops, divided among threads; every later block moves under them, so a row stays in cache from its
 first use to its last. Within a row, spatial axes become vectors and reductions keep one partial
-result per lane, combined at the end.
+result per lane, combined at the end. A product that makes rows of few terms makes a vector of them
+in registers, where the first block that reads them does.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import Block, Buffer, For, PrimFunc
+from relaxlab.ir.loops import Block, Buffer, BufferRegion, For, PrimFunc
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.ir.target import Target
@@ -39,6 +41,8 @@ AHEAD = 1024
 """Elements to fetch ahead, at least."""
 STACKED = 8192
 """The widest row of symbolic width of which a thread's stack keeps intermediates."""
+TERMS = 16
+"""Terms of a sum that are unrolled at most."""
 LOCAL_BYTES = 64 * 1024
 """Largest intermediate of one row that is kept on a thread's stack."""
 
@@ -63,13 +67,17 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
 
 
 def _width_of_stored_rows(func: PrimFunc) -> Var | None:
-    """The symbol that is the width of all rows which several blocks read, and of nothing else that
-    would be stored."""
+    """The symbol that is the width of all rows which several blocks read or a product makes, and
+    of nothing else that would be stored."""
+    sch = Schedule(func)
     names = read_more_than_once(func)
-    buffers = [b.writes[0].buffer for b in blocks_of(func) if b.name in names]
-    rank = row_rank(blocks_of(func)) or 0
+    inline_producers(sch, keep=names)
+    blocks = blocks_of(sch.func)
+    rank = row_rank(blocks) or 0
+    stored = [b for b in blocks if b.name in names or _is_sum_of_few(b, rank)]
+    buffers = [b.writes[0].buffer for b in stored]
     widths = {b.shape[rank:] for b in buffers if b not in func.params}
-    match [*widths]:
+    match [*widths - {()}]:
         case [(Var() as width,)]:
             return width
         case _:
@@ -79,19 +87,23 @@ def _width_of_stored_rows(func: PrimFunc) -> Var | None:
 def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> PrimFunc | None:
     """`bounds`: how large symbols are at most."""
     sch = Schedule(func)
-    rank = row_rank(blocks_of(func)) or 0
-    stored = [n for n in read_more_than_once(func) if _has_bounded_rows(func, n, rank, bounds)]
-    inline_producers(sch, keep=stored)
-    blocks = blocks_of(sch.func)
-    rank = row_rank(blocks)
-    if rank is None or (rank == 0 and len(blocks) > 1):
+    names = read_more_than_once(func)
+    inline_producers(sch, keep=names)
+    rank = row_rank(blocks_of(sch.func)) or 0
+    inline_producers(sch, keep=[n for n in names if _has_bounded_rows(func, n, rank, bounds)])
+    rank = row_rank(blocks_of(sch.func))
+    if rank is None or (rank == 0 and len(blocks_of(sch.func)) > 1):
         return None
+    sums = separate_stores(sch, rank)
+    blocks = [b for b in blocks_of(sch.func) if b.name not in sums]
     try:
         rows = _gather_rows(sch, blocks, rank, bounds)
     except ScheduleError:
         return None
     for block in blocks:
         _inside_row(sch, block.name, rank, target)
+    for name, store in sums.items():
+        _in_registers(sch, name, store)
     _prefetch_rows(sch, rank)
     if rows:
         row = sch.fuse(*rows) if len(rows) > 1 else rows[0]
@@ -164,6 +176,51 @@ def _gather_rows(
     for block in blocks[:-1]:
         _keep_local(sch, block, rank, bounds)
     return rows
+
+
+def separate_stores(sch: Schedule, rank: int) -> dict[str, str]:
+    """Sums of few terms that make rows, each with the block that stores it: the elementwise block
+    that alone reads it, or a copy."""
+    stores: dict[str, str] = {}
+    for block in blocks_of(sch.func):
+        if not _is_sum_of_few(block, rank):
+            continue
+        made = block.writes[0].buffer
+        readers = [(b, r) for b in blocks_of(sch.func) for r in b.reads if r.buffer is made]
+        private = made not in sch.func.params
+        if private and len(readers) == 1 and _is_elementwise(*readers[0]):
+            sch.set_scope(sch.get_block(block.name), 0, "local")
+            stores[block.name] = readers[0][0].name
+        else:
+            store = sch.cache_write(sch.get_block(block.name), 0, "local")
+            stores[block.name] = found_block(sch, store).name
+    return stores
+
+
+def _is_sum_of_few(block: Block, rank: int) -> bool:
+    """Whether the block reduces over at most `TERMS` elements for each element of a row."""
+    terms = [constant(it.dom.extent) for it in block.iter_vars if it.kind != "spatial"]
+    few = math.prod(TERMS + 1 if n is None else n for n in terms) <= TERMS
+    return bool(terms) and few and len(block.iter_vars) - len(terms) > rank
+
+
+def _is_elementwise(block: Block, read: BufferRegion) -> bool:
+    """Whether each iteration of the block reads the element at its own place."""
+    return is_spatial(block) and [r.min for r in read.region] == [it.var for it in block.iter_vars]
+
+
+def _in_registers(sch: Schedule, name: str, store: str) -> None:
+    """Compute a sum of few terms where block `store` stores a vector of its results."""
+    rv = sch.get_block(name)
+    *_, vector, _ = sch.get_loops(sch.get_block(store))
+    sch.compute_at(rv, vector, preserve_unit_loops=True)
+    spatial, terms = block_loops(sch, rv)
+    sch.reorder(*terms, spatial[-1])
+    init = sch.decompose_reduction(rv, terms[0])
+    for loop in terms:
+        sch.unroll(loop)
+    for one in (rv, init):
+        sch.vectorize(block_loops(sch, one)[0][-1])
 
 
 def _keep_local(sch: Schedule, block: Block, rank: int, bounds: Mapping[Var, int]) -> None:

@@ -21,7 +21,7 @@ from relaxlab.schedule.rules.base import (
     inline_producers,
     is_spatial,
 )
-from relaxlab.schedule.rules.rows import read_more_than_once, row_rank
+from relaxlab.schedule.rules.rows import read_more_than_once, row_rank, separate_stores
 from relaxlab.schedule.rules_gpu.base import (
     SHARED_BYTES,
     THREADS,
@@ -40,13 +40,25 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     rank = row_rank(blocks)
     if rank is None or (rank == 0 and not _sums_everything(blocks)):
         return None
+    sums = separate_stores(sch, rank)
+    blocks = [b for b in blocks_of(sch.func) if b.name not in sums]
     spatial, _ = block_loops(sch, sch.get_block(blocks[0].name))
     rows = spatial[:rank]
     for block in blocks[1:]:
         if rows:
             sch.reverse_compute_at(sch.get_block(block.name), rows[-1])
     schedule_rows(sch, [b.name for b in blocks], rows)
+    for name, store in sums.items():
+        _in_registers(sch, name, store)
     return compact_buffers(sch.func)
+
+
+def _in_registers(sch: Schedule, name: str, store: str) -> None:
+    """A thread computes the sums of few terms that it stores in block `store`."""
+    rv = sch.get_block(name)
+    *_, thread = sch.get_loops(sch.get_block(store))
+    sch.compute_at(rv, thread)
+    sch.decompose_reduction(rv, block_loops(sch, rv)[1][0])
 
 
 def _sums_everything(blocks: list[Block]) -> bool:
