@@ -34,6 +34,7 @@ from relaxlab.schedule.rules.base import (
     vectorize_inner,
 )
 from relaxlab.schedule.rules.versions import guarded_versions
+from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
@@ -43,6 +44,10 @@ STACKED = 8192
 """The widest row of symbolic width of which a thread's stack keeps intermediates."""
 TERMS = 16
 """Terms of a sum that are unrolled at most."""
+TILE = 4
+"""Rows that are made at once where what they share is too large for a first-level cache."""
+NEAR_BYTES = 32 * 1024
+"""What is not too large for it."""
 LOCAL_BYTES = 64 * 1024
 """Largest intermediate of one row that is kept on a thread's stack."""
 
@@ -94,23 +99,25 @@ def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> Prim
     rank = row_rank(blocks_of(sch.func))
     if rank is None or (rank == 0 and len(blocks_of(sch.func)) > 1):
         return None
+    tile = max((_rows_at_once(b, rank) for b in blocks_of(sch.func)), default=1)
     sums = separate_stores(sch, rank)
     blocks = [b for b in blocks_of(sch.func) if b.name not in sums]
     try:
-        rows = _gather_rows(sch, blocks, rank, bounds)
+        rows = _gather_rows(sch, blocks, rank, tile, bounds)
     except ScheduleError:
         return None
+    outer = rank if tile == 1 else rank + 1
     for block in blocks:
-        _inside_row(sch, block.name, rank, target)
+        _inside_row(sch, block.name, outer, target)
     for name, store in sums.items():
-        _in_registers(sch, name, store)
-    _prefetch_rows(sch, rank)
+        _in_registers(sch, name, store, rank, outer)
+    _prefetch_rows(sch, rank, outer)
     if rows:
         row = sch.fuse(*rows) if len(rows) > 1 else rows[0]
         if constant(extent_of(sch, row)) != 1:
             sch.parallel(row)
             stream_results(sch, row)
-    return _with_room(compact_buffers(sch.func), bounds)
+    return _with_room(compute_whole_tiles(compact_buffers(sch.func)), bounds)
 
 
 def _with_room(func: PrimFunc, bounds: Mapping[Var, int]) -> PrimFunc:
@@ -164,12 +171,14 @@ def row_rank(blocks: list[Block]) -> int | None:
 
 
 def _gather_rows(
-    sch: Schedule, blocks: list[Block], rank: int, bounds: Mapping[Var, int]
+    sch: Schedule, blocks: list[Block], rank: int, tile: int, bounds: Mapping[Var, int]
 ) -> list[LoopRV]:
-    """Put every block under the first block's row loops; returns those loops."""
+    """Put every block under the first block's loops over tiles of rows; returns those loops."""
     first = sch.get_block(blocks[0].name)
     spatial, _ = block_loops(sch, first)
     rows = spatial[:rank]
+    if tile > 1:
+        rows[-1], _ = sch.split(rows[-1], factors=[None, tile])
     for block in blocks[1:]:
         if rows:
             sch.reverse_compute_at(sch.get_block(block.name), rows[-1])
@@ -209,18 +218,34 @@ def _is_elementwise(block: Block, read: BufferRegion) -> bool:
     return is_spatial(block) and [r.min for r in read.region] == [it.var for it in block.iter_vars]
 
 
-def _in_registers(sch: Schedule, name: str, store: str) -> None:
-    """Compute a sum of few terms where block `store` stores a vector of its results."""
+def _rows_at_once(block: Block, rank: int) -> int:
+    """How many rows are made at once: each row of a sum of few terms reads again what they share,
+    which is as large as its iterations are many."""
+    if not _is_sum_of_few(block, rank):
+        return 1
+    sizes = [constant(it.dom.extent) or NEAR_BYTES for it in block.iter_vars[rank:]]
+    return 1 if math.prod(sizes, start=4) <= NEAR_BYTES else TILE
+
+
+def _in_registers(sch: Schedule, name: str, store: str, rank: int, row: int) -> None:
+    """Compute a sum of few terms where block `store` stores a vector of its results, for all rows
+    of a tile together. `rank`, `row`: how many loops are around a tile and around a row."""
     rv = sch.get_block(name)
-    *_, vector, _ = sch.get_loops(sch.get_block(store))
-    sch.compute_at(rv, vector, preserve_unit_loops=True)
+    nest = sch.get_loops(sch.get_block(store))
+    tile, outer, lane = nest[rank:row], nest[:rank] + nest[row:-1], nest[-1]
+    if tile:
+        sch.reorder(*nest[row:-1], *tile, lane)
+        sch.unroll(*tile)
+    sch.compute_at(rv, outer[-1], preserve_unit_loops=True)
     spatial, terms = block_loops(sch, rv)
-    sch.reorder(*terms, spatial[-1])
-    init = sch.decompose_reduction(rv, terms[0])
+    sch.reorder(*terms, *spatial[len(outer) :])
+    for one in (sch.decompose_reduction(rv, terms[0]), rv):
+        *inner, lane = block_loops(sch, one)[0][len(outer) :]
+        sch.vectorize(lane)
+        for loop in inner:
+            sch.unroll(loop)
     for loop in terms:
         sch.unroll(loop)
-    for one in (rv, init):
-        sch.vectorize(block_loops(sch, one)[0][-1])
 
 
 def _keep_local(sch: Schedule, block: Block, rank: int, bounds: Mapping[Var, int]) -> None:
@@ -258,15 +283,15 @@ def _inside_row(sch: Schedule, name: str, rank: int, target: Target) -> None:
         vectorize_inner(sch, inner[-1], lanes)
 
 
-def _prefetch_rows(sch: Schedule, rank: int) -> None:
+def _prefetch_rows(sch: Schedule, rank: int, outer: int) -> None:
     """Rows are fetched during the last pass over those before: the hardware's prefetchers stop at
     the end of a page, and no instruction of the next row starts before the results of this one's
     reductions are there."""
     for block in reversed(blocks_of(sch.func)):
         last = [r.buffer for r in block.reads if _is_last_reader(sch, block, r.buffer)]
         names = tuple(b.name for b in last if b in sch.func.params and b.ndim == rank + 1)
-        nest = sch.get_loops(sch.get_block(block.name))[rank:]
-        if not names or len(nest) != 2 or _kind(sch, nest[1]) != "vectorized":
+        nest = sch.get_loops(sch.get_block(block.name))[outer:]
+        if not names or [_kind(sch, loop) for loop in nest] != ["serial", "vectorized"]:
             continue
         count, lanes = (constant(extent_of(sch, loop)) or 0 for loop in nest)
         sch.annotate(nest[0], "prefetch", (max(count, AHEAD // lanes), names))
