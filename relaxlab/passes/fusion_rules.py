@@ -22,7 +22,7 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, same_shape, tir_call
 from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions
 from relaxlab.schedule.rules.base import is_spatial, sum_of_products
-from relaxlab.schedule.rules.rows import LOCAL_BYTES, TERMS, row_rank
+from relaxlab.schedule.rules.rows import STACKED, TERMS, row_rank
 
 COSTLY = frozenset(
     ("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
@@ -32,9 +32,6 @@ COSTLY = frozenset(
 """Intrinsics that are worth storing a result for."""
 
 ANCHORS = (PatternKind.REDUCTION, PatternKind.OUT_EWISE_FUSIBLE)
-OPERAND_BYTES = 1 << 19
-"""What a product of `TERMS` terms reads for a row of it, at most: it stays in a core's cache from
-row to row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +42,8 @@ class Facts:
     costly:   whether an element takes more than a few machine instructions.
     moves:    whether it only moves elements (transpose, slice, broadcast).
     repeats:  per buffer, whether elements may be read more than once.
-    terms:    of a sum of products, how many make an element; None for all else.
+    terms:    of a sum of products that vectors along the last axis can make, how many make an
+              element; None for all else.
     rows:     per buffer, how many leading axes it shares with all loops, which reduce over others:
               it is used row by row. 0 where it is not.
     """
@@ -100,7 +98,12 @@ def _terms(blocks: list[loops.Block]) -> expr.PrimExpr | None:
     factors = sum_of_products(reductions[0]) if len(reductions) == 1 else None
     if factors is None or factors[0] == factors[1]:  # a sum of squares
         return None
-    return product(v.dom.extent for v in reductions[0].iter_vars if v.kind != "spatial")
+    axes = reductions[0].iter_vars
+    last = [v.var for v in axes if v.kind == "spatial"][-1:]
+    for f in factors:
+        if any(v in symbols_in(f.indices) and f.indices[-1] != v for v in last):
+            return None
+    return product(v.dom.extent for v in axes if v.kind != "spatial")
 
 
 def _rows(blocks: list[loops.Block], buffer: loops.Buffer) -> int:
@@ -254,7 +257,9 @@ class _Kernel:
         products = (first.facts.terms is not None, second.facts.terms is not None)
         if len(self.anchors) > 2 or products != (True, False) or not read:
             return one
-        reasons = (_why_no_rows(first, first.facts.terms, u, second, at) for u, at in read)
+        if self.edges[first]:
+            return f"{one}: {self.edges[first][0][0].callee} would be repeated for every row"
+        reasons = (_why_no_rows(first.facts.terms, u, second, at) for u, at in read)
         reason = next((r for r in reasons if r is not None), None)
         return None if reason is None else f"{one}: {reason}"
 
@@ -304,11 +309,10 @@ class _Kernel:
         return Analyzer.for_shapes((total, made)).prove(expr.LT(total, made)) is True
 
 
-def _why_no_rows(
-    made: Call, terms: expr.PrimExpr | None, u: Call, reader: Call, at: int
-) -> str | None:
-    """Why rows of `u`, made of sums of `terms` products by `made`, are not read one by one where
-    they are made by `reader`, whose argument number `at` it is."""
+def _why_no_rows(terms: expr.PrimExpr | None, u: Call, reader: Call, at: int) -> str | None:
+    """Why `reader` cannot read the rows of `u`, its argument number `at`, where they are made of
+    sums of `terms` products. Up to `TERMS` for each of `STACKED` elements read 512 KB again for
+    each row: they stay in a core's cache."""
     assert u.tir is not None and reader.facts is not None
     if not isinstance(terms, expr.IntImm) or terms.value > TERMS:
         return f"an element is a sum of {terms} products, not of {TERMS} at most"
@@ -320,10 +324,8 @@ def _why_no_rows(
             return None
         case width:
             row = product(width)
-    if not isinstance(row, expr.IntImm) or row.value * 4 > LOCAL_BYTES:
-        return f"a row of {u.callee} may be too large for a thread's stack"
-    if row.value * terms.value * 4 > OPERAND_BYTES:
-        return f"what {made.callee} reads again for each row is too large for a core's cache"
+    if not isinstance(row, expr.IntImm) or row.value > STACKED:
+        return f"a row of {u.callee} may have more than the {STACKED} elements that stay on a stack"
     return None
 
 

@@ -56,37 +56,45 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     """Fits kernels whose reductions all run over trailing axes of a common row.
 
     Where a row is stored between its uses and its width is a symbol, there is a version for widths
-    that fit a thread's stack beside the one that computes the row again.
+    that fit a thread's stack beside the one that computes the row again or, if a product makes it,
+    stores it in main memory.
     """
     general = _schedule(func, target, {})
-    width = None if general is None else _width_of_stored_rows(func)
-    if width is None:
+    found = None if general is None else _width_of_stored_rows(func)
+    if found is None:
         return general
+    width, terms = found
 
     def version(func: PrimFunc, most: int | None) -> PrimFunc:
         scheduled = _schedule(func, target, {} if most is None else {width: most})
         assert scheduled is not None
         return scheduled
 
-    return guarded_versions(func, width, [STACKED], version)
+    near = [_near_width(terms)] if terms else []
+    return guarded_versions(func, width, sorted({*near, STACKED}), version)
 
 
-def _width_of_stored_rows(func: PrimFunc) -> Var | None:
+def _width_of_stored_rows(func: PrimFunc) -> tuple[Var, int] | None:
     """The symbol that is the width of all rows which several blocks read or a product makes, and
-    of nothing else that would be stored."""
+    of nothing else that would be stored; and of how many terms the product makes them, or 0."""
     sch = Schedule(func)
     names = read_more_than_once(func)
     inline_producers(sch, keep=names)
     blocks = blocks_of(sch.func)
     rank = row_rank(blocks) or 0
-    stored = [b for b in blocks if b.name in names or _is_sum_of_few(b, rank)]
+    stored = [b for b in blocks if b.name in names or _few_terms(b, rank)]
     buffers = [b.writes[0].buffer for b in stored]
     widths = {b.shape[rank:] for b in buffers if b not in func.params}
     match [*widths - {()}]:
         case [(Var() as width,)]:
-            return width
+            return width, max(_few_terms(b, rank) for b in blocks)
         case _:
             return None
+
+
+def _near_width(terms: int) -> int:
+    """The widest row for which what rows of sums of so many terms share, stays near."""
+    return NEAR_BYTES // (4 * terms)
 
 
 def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> PrimFunc | None:
@@ -99,7 +107,7 @@ def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> Prim
     rank = row_rank(blocks_of(sch.func))
     if rank is None or (rank == 0 and len(blocks_of(sch.func)) > 1):
         return None
-    tile = max((_rows_at_once(b, rank) for b in blocks_of(sch.func)), default=1)
+    tile = max(_rows_at_once(b, rank, bounds) for b in blocks_of(sch.func))
     sums = separate_stores(sch, rank)
     blocks = [b for b in blocks_of(sch.func) if b.name not in sums]
     try:
@@ -192,7 +200,7 @@ def separate_stores(sch: Schedule, rank: int) -> dict[str, str]:
     that alone reads it, or a copy."""
     stores: dict[str, str] = {}
     for block in blocks_of(sch.func):
-        if not _is_sum_of_few(block, rank):
+        if not _few_terms(block, rank):
             continue
         made = block.writes[0].buffer
         readers = [(b, r) for b in blocks_of(sch.func) for r in b.reads if r.buffer is made]
@@ -206,11 +214,13 @@ def separate_stores(sch: Schedule, rank: int) -> dict[str, str]:
     return stores
 
 
-def _is_sum_of_few(block: Block, rank: int) -> bool:
-    """Whether the block reduces over at most `TERMS` elements for each element of a row."""
+def _few_terms(block: Block, rank: int) -> int:
+    """Over how many elements the block reduces for each element of a row; 0 if over none or more
+    than `TERMS`."""
     terms = [constant(it.dom.extent) for it in block.iter_vars if it.kind != "spatial"]
-    few = math.prod(TERMS + 1 if n is None else n for n in terms) <= TERMS
-    return bool(terms) and few and len(block.iter_vars) - len(terms) > rank
+    count = math.prod(TERMS + 1 if n is None else n for n in terms)
+    makes_rows = bool(terms) and len(block.iter_vars) - len(terms) > rank
+    return count if makes_rows and count <= TERMS else 0
 
 
 def _is_elementwise(block: Block, read: BufferRegion) -> bool:
@@ -218,13 +228,15 @@ def _is_elementwise(block: Block, read: BufferRegion) -> bool:
     return is_spatial(block) and [r.min for r in read.region] == [it.var for it in block.iter_vars]
 
 
-def _rows_at_once(block: Block, rank: int) -> int:
+def _rows_at_once(block: Block, rank: int, bounds: Mapping[Var, int]) -> int:
     """How many rows are made at once: each row of a sum of few terms reads again what they share,
     which is as large as its iterations are many."""
-    if not _is_sum_of_few(block, rank):
+    terms = _few_terms(block, rank)
+    if not terms:
         return 1
-    sizes = [constant(it.dom.extent) or NEAR_BYTES for it in block.iter_vars[rank:]]
-    return 1 if math.prod(sizes, start=4) <= NEAR_BYTES else TILE
+    row = [it.dom.extent for it in block.iter_vars[rank:] if it.kind == "spatial"]
+    width = math.prod(_most(dim, bounds) or STACKED for dim in row)
+    return 1 if width <= _near_width(terms) else TILE
 
 
 def _in_registers(sch: Schedule, name: str, store: str, rank: int, row: int) -> None:
