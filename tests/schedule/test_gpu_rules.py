@@ -8,6 +8,8 @@ import re
 import numpy as np
 import pytest
 
+import relaxlab as rl
+from relaxlab.codegen.cuda import nvrtc
 from relaxlab.codegen.cuda.lower import lower_launches
 from relaxlab.ir.expr import IntImm
 from relaxlab.ir.loops import PrimFunc
@@ -25,6 +27,7 @@ from relaxlab.script.parser import parse
 from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram, compare, concrete_call
 from relaxlab.tracing import Trace
+from tests.passes.row_programs import low_rank
 from tests.test_repo import ROOT
 
 SCHEDULED = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target.cuda())))
@@ -76,6 +79,22 @@ def test_the_threads_compute_what_the_program_says(n: int) -> None:
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
         else:  # the order of sums that differ in the last bit
             assert (np.sort(got) == np.sort(want)).all()
+
+
+@pytest.mark.parametrize("kind", ["rms norm", "softmax"])
+@pytest.mark.parametrize("width", ['"d"', "33"])
+def test_threads_make_the_rows_that_they_read(kind: str, width: str) -> None:
+    mod = low_rank(kind, width)
+    trace = SCHEDULED.run(mod)
+    assert list(rule_of(trace).values()) == ["rows"]
+    rng = np.random.default_rng(7)
+    for n in (1, 3):
+        d = 70 if width == '"d"' else int(width)
+        args = [rng.standard_normal(s, "float32") for s in ((n, d), (n, 8), (8, d), (d,))]
+        report = simt(trace.result, "main", *args).check()
+        np.testing.assert_allclose(report.result, interpret(mod, "main", *args), 1e-4, 1e-4)
+    if nvrtc.is_available():
+        assert rl.compile(mod, "cuda:sm_80").ptx
 
 
 def test_symbolic_rows_have_a_version_for_one_row() -> None:

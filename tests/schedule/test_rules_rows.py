@@ -7,7 +7,13 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.ir.dtypes import numpy_dtype
-from relaxlab.schedule.rules.rows import STACKED
+from relaxlab.ir.loops import Block
+from relaxlab.ir.node import walk
+from relaxlab.passes.base import Pipeline
+from relaxlab.passes.legalize_ops import legalize_ops
+from relaxlab.passes.normalize import normalize
+from relaxlab.schedule.rules.rows import STACKED, TILE
+from tests.passes.row_programs import LOW_RANK, low_rank
 
 PROGRAM = """
 from relaxlab.script import ir as I, relax as R
@@ -103,3 +109,66 @@ def test_sums_see_nan_and_infinity_in_every_lane(rng):
                 total, top, *_ = exe["main"](x, np.ones(width, "float32"))
                 np.testing.assert_allclose(total, x.sum(axis=1), rtol=1e-4, atol=1e-4)
                 np.testing.assert_array_equal(np.asarray(top), x.max(axis=1))
+
+
+def arrays(rng, rows: int, terms: int, width: int, dtype: str = "float32"):
+    shapes = ((rows, width), (rows, terms), (terms, width), (width,))
+    return [rng.standard_normal(shape).astype(numpy_dtype(dtype)) for shape in shapes]
+
+
+@pytest.mark.parametrize("kind", LOW_RANK)
+def test_rows_made_by_a_product_of_symbolic_width(kind, rng):
+    mod = low_rank(kind)
+    (kernel,) = rl.trace(mod).result.loop_functions().values()
+    assert kernel.attrs["op_pattern"] == 4
+    exe = rl.compile(mod, threads=2)
+    near = 32 * 1024 // 4 // 8  # one row at a time up to here, then several
+    for width in (1, 65, near, near + 1, STACKED, STACKED + 1):
+        for rows in (0, 1, TILE + 1):
+            args = arrays(rng, rows, 8, width)
+            got, want = exe["main"](*args), rl.interpret(mod, "main", *args)
+            np.testing.assert_allclose(got, want, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("width", "terms", "dtype"),
+    [(1, 3, "float32"), (17, 1, "float32"), (48, 16, "bfloat16"), (1056, 9, "float32"),
+     (1055, 16, "float16")],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["rms norm", "softmax"])
+def test_rows_made_by_a_product_of_constant_width(kind, width, terms, dtype, rng):
+    mod = low_rank(kind, str(width), terms, dtype)
+    (kernel,) = rl.trace(mod).result.loop_functions().values()
+    made = {b for b in allocated(kernel) if b.ndim == 2 and b.scope == "global"}
+    assert not made  # the rows are on the stack
+    exe = rl.compile(mod, threads=2)
+    tolerance = 1e-4 if dtype == "float32" else 2e-2
+    for rows in (0, 1, 2 * TILE + 3):
+        args = arrays(rng, rows, terms, width, dtype)
+        got, want = exe["main"](*args), rl.interpret(mod, "main", *args)
+        got, want = (np.asarray(v).astype("float64") for v in (got, want))
+        np.testing.assert_allclose(got, want, tolerance, tolerance)
+
+
+def allocated(func):
+    return [b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers]
+
+
+@pytest.mark.parametrize("terms", [4, 9])
+def test_sums_of_products_keep_their_order_where_they_must(terms, rng):
+    target = "cpu,contract=off,reassociate=off"
+    mod = rl.parse(f"""
+from relaxlab.script import ir as I, relax as R
+
+@R.function
+def main(a: R.Tensor(("n", {terms}), "float32"), b: R.Tensor(({terms}, 1056), "float32")):
+    y = R.max(R.matmul(a, b), axis=-1)
+    return y
+""")
+    assert len(rl.trace(mod, target=target).result.loop_functions()) == 1
+    loops = Pipeline((normalize, legalize_ops)).run(mod).result
+    exe = rl.compile(mod, target, threads=2)
+    for rows in (1, 2 * TILE + 1):
+        a, b = (rng.standard_normal(s, "float32") for s in ((rows, terms), (terms, 1056)))
+        want = rl.interpret(loops, "main", a, b)
+        np.testing.assert_array_equal(np.asarray(exe["main"](a, b)), want)
