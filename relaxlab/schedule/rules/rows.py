@@ -82,12 +82,13 @@ def _width_of_stored_rows(func: PrimFunc) -> tuple[Var, int] | None:
     inline_producers(sch, keep=names)
     blocks = blocks_of(sch.func)
     rank = row_rank(blocks) or 0
-    stored = [b for b in blocks if b.name in names or _few_terms(b, rank)]
+    sums = _sums_of_few(blocks, rank)
+    stored = [b for b in blocks if b.name in names or b.name in sums]
     buffers = [b.writes[0].buffer for b in stored]
     widths = {b.shape[rank:] for b in buffers if b not in func.params}
     match [*widths - {()}]:
         case [(Var() as width,)]:
-            return width, max(_few_terms(b, rank) for b in blocks)
+            return width, max(sums.values(), default=0)
         case _:
             return None
 
@@ -107,9 +108,9 @@ def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> Prim
     rank = row_rank(blocks_of(sch.func))
     if rank is None or (rank == 0 and len(blocks_of(sch.func)) > 1):
         return None
-    tile = max(_rows_at_once(b, rank, bounds) for b in blocks_of(sch.func))
-    sums = separate_stores(sch, rank)
-    blocks = [b for b in blocks_of(sch.func) if b.name not in sums]
+    tile = _rows_at_once(blocks_of(sch.func), rank, bounds)
+    stores = separate_stores(sch, rank)
+    blocks = [b for b in blocks_of(sch.func) if b.name not in stores]
     try:
         rows = _gather_rows(sch, blocks, rank, tile, bounds)
     except ScheduleError:
@@ -117,7 +118,7 @@ def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> Prim
     outer = rank if tile == 1 else rank + 1
     for block in blocks:
         _inside_row(sch, block.name, outer, target)
-    for name, store in sums.items():
+    for name, store in stores.items():
         _in_registers(sch, name, store, rank, outer)
     _prefetch_rows(sch, rank, outer)
     if rows:
@@ -199,28 +200,32 @@ def separate_stores(sch: Schedule, rank: int) -> dict[str, str]:
     """Sums of few terms that make rows, each with the block that stores it: the elementwise block
     that alone reads it, or a copy."""
     stores: dict[str, str] = {}
-    for block in blocks_of(sch.func):
-        if not _few_terms(block, rank):
-            continue
-        made = block.writes[0].buffer
+    for name in _sums_of_few(blocks_of(sch.func), rank):
+        rv = sch.get_block(name)
+        made = found_block(sch, rv).writes[0].buffer
         readers = [(b, r) for b in blocks_of(sch.func) for r in b.reads if r.buffer is made]
         private = made not in sch.func.params
         if private and len(readers) == 1 and _is_elementwise(*readers[0]):
-            sch.set_scope(sch.get_block(block.name), 0, "local")
-            stores[block.name] = readers[0][0].name
+            sch.set_scope(rv, 0, "local")
+            stores[name] = readers[0][0].name
         else:
-            store = sch.cache_write(sch.get_block(block.name), 0, "local")
-            stores[block.name] = found_block(sch, store).name
+            store = sch.cache_write(rv, 0, "local")
+            stores[name] = found_block(sch, store).name
     return stores
 
 
-def _few_terms(block: Block, rank: int) -> int:
-    """Over how many elements the block reduces for each element of a row; 0 if over none or more
-    than `TERMS`."""
-    terms = [constant(it.dom.extent) for it in block.iter_vars if it.kind != "spatial"]
-    count = math.prod(TERMS + 1 if n is None else n for n in terms)
-    makes_rows = bool(terms) and len(block.iter_vars) - len(terms) > rank
-    return count if makes_rows and count <= TERMS else 0
+def _sums_of_few(blocks: list[Block], rank: int) -> dict[str, int]:
+    """The blocks that reduce over at most `TERMS` elements for each element of a row that others
+    read; over how many."""
+    read = {r.buffer for b in blocks for r in b.reads}
+    found: dict[str, int] = {}
+    for block in blocks:
+        terms = [constant(it.dom.extent) for it in block.iter_vars if it.kind != "spatial"]
+        count = math.prod(TERMS + 1 if n is None else n for n in terms)
+        makes_rows = len(block.iter_vars) - len(terms) > rank and block.writes[0].buffer in read
+        if terms and makes_rows and count <= TERMS:
+            found[block.name] = count
+    return found
 
 
 def _is_elementwise(block: Block, read: BufferRegion) -> bool:
@@ -228,15 +233,16 @@ def _is_elementwise(block: Block, read: BufferRegion) -> bool:
     return is_spatial(block) and [r.min for r in read.region] == [it.var for it in block.iter_vars]
 
 
-def _rows_at_once(block: Block, rank: int, bounds: Mapping[Var, int]) -> int:
+def _rows_at_once(blocks: list[Block], rank: int, bounds: Mapping[Var, int]) -> int:
     """How many rows are made at once: each row of a sum of few terms reads again what they share,
     which is as large as its iterations are many."""
-    terms = _few_terms(block, rank)
-    if not terms:
-        return 1
-    row = [it.dom.extent for it in block.iter_vars[rank:] if it.kind == "spatial"]
-    width = math.prod(_most(dim, bounds) or STACKED for dim in row)
-    return 1 if width <= _near_width(terms) else TILE
+    sums = _sums_of_few(blocks, rank)
+    for block in (b for b in blocks if b.name in sums):
+        row = [it.dom.extent for it in block.iter_vars[rank:] if it.kind == "spatial"]
+        width = math.prod(_most(dim, bounds) or STACKED for dim in row)
+        if width > _near_width(sums[block.name]):
+            return TILE
+    return 1
 
 
 def _in_registers(sch: Schedule, name: str, store: str, rank: int, row: int) -> None:

@@ -40,15 +40,15 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     rank = row_rank(blocks)
     if rank is None or (rank == 0 and not _sums_everything(blocks)):
         return None
-    sums = separate_stores(sch, rank)
-    blocks = [b for b in blocks_of(sch.func) if b.name not in sums]
+    stores = separate_stores(sch, rank)
+    blocks = [b for b in blocks_of(sch.func) if b.name not in stores]
     spatial, _ = block_loops(sch, sch.get_block(blocks[0].name))
     rows = spatial[:rank]
     for block in blocks[1:]:
         if rows:
             sch.reverse_compute_at(sch.get_block(block.name), rows[-1])
     schedule_rows(sch, [b.name for b in blocks], rows)
-    for name, store in sums.items():
+    for name, store in stores.items():
         _in_registers(sch, name, store)
     return compact_buffers(sch.func)
 
