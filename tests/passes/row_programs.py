@@ -8,6 +8,9 @@ from relaxlab.script.parser import parse
 LOW_RANK = {
     "rms norm": "R.nn.rms_norm(R.add(R.matmul(a, b), x), g, axes=[-1])",
     "rms norm of the product": "R.nn.rms_norm(R.matmul(a, b), g, axes=[-1])",
+    "rms norm between exponentials": (
+        "R.multiply(R.nn.rms_norm(R.add(R.matmul(a, b), R.exp(x)), g, axes=[-1]), R.exp(x))"
+    ),
     "layer norm": "R.nn.layer_norm(R.add(R.matmul(a, b), x), g, g, axes=[-1])",
     "softmax": "R.nn.softmax(R.matmul(a, b))",
     "softmax, and more after it": "R.multiply(R.nn.softmax(R.nn.gelu(R.matmul(a, b))), x)",

@@ -110,14 +110,17 @@ def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> Prim
         return None
     tile = _rows_at_once(blocks_of(sch.func), rank, bounds)
     stores = separate_stores(sch, rank)
-    blocks = [b for b in blocks_of(sch.func) if b.name not in stores]
+    blocks = blocks_of(sch.func)
+    if blocks[0].name in stores:  # it follows its store
+        del blocks[0]
     try:
         rows = _gather_rows(sch, blocks, rank, tile, bounds)
     except ScheduleError:
         return None
     outer = rank if tile == 1 else rank + 1
     for block in blocks:
-        _inside_row(sch, block.name, outer, target)
+        if block.name not in stores:
+            _inside_row(sch, block.name, outer, target)
     for name, store in stores.items():
         _in_registers(sch, name, store, rank, outer)
     _prefetch_rows(sch, rank, outer)

@@ -41,13 +41,15 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     if rank is None or (rank == 0 and not _sums_everything(blocks)):
         return None
     stores = separate_stores(sch, rank)
-    blocks = [b for b in blocks_of(sch.func) if b.name not in stores]
+    blocks = blocks_of(sch.func)
+    if blocks[0].name in stores:  # it follows its store
+        del blocks[0]
     spatial, _ = block_loops(sch, sch.get_block(blocks[0].name))
     rows = spatial[:rank]
     for block in blocks[1:]:
         if rows:
             sch.reverse_compute_at(sch.get_block(block.name), rows[-1])
-    schedule_rows(sch, [b.name for b in blocks], rows)
+    schedule_rows(sch, [b.name for b in blocks if b.name not in stores], rows)
     for name, store in stores.items():
         _in_registers(sch, name, store)
     return compact_buffers(sch.func)
