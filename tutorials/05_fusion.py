@@ -170,9 +170,9 @@ for name, func in Kinds.loop_functions().items():
 # | `OUT_EWISE_FUSIBLE` | many elements, each used often: a product | the same |
 # | `OPAQUE` | something the compiler cannot see through | with nothing |
 #
-# A kernel keeps the loops of one reduction or product (but for sums of few products whose rows a norm
-# or a softmax reads). So a product takes its bias and its activation along. This is the most useful
-# fusion of all.
+# A kernel keeps the loops of one reduction or product (but for sums of few products whose rows a
+# norm or a softmax reads). So a product takes its bias and its activation along. This is the most
+# useful fusion of all.
 
 # %%
 @I.ir_module
