@@ -79,6 +79,8 @@ class View:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write `page` to a file, whole or not at all. Raises OSError where that cannot be."""
         target = Path(path)
+        if not target.parent.is_dir():
+            raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}")
         partial = target.with_name(f".{target.name}.partial")
         partial.write_text(self.page(), encoding="utf-8")
         partial.replace(target)

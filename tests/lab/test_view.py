@@ -92,7 +92,7 @@ def test_tabs_start_their_view_when_chosen(open_view):
 
 def test_a_page_is_written_whole_or_not_at_all(tmp_path):
     one = view(["a"])
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="cannot write .*page.html: there is no folder .*missing"):
         one.save(tmp_path / "missing" / "page.html")
     path = one.save(str(tmp_path / "page.html"))
     assert path.read_text("utf-8").endswith("</html>\n") and [*tmp_path.iterdir()] == [path]
