@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -334,13 +335,26 @@ def _reduce(kind: str) -> Callable[[Scope, expr.Call], Value]:
             return v
         if is_float(elem) and kind == "add":  # pairwise: halves are added until one is left
             return _halving_sum(b, v)
-        prefix = "" if kind == "add" else "f" if is_float(elem) else "u" if is_uint(elem) else "s"
-        suffix = "imum" if is_float(elem) else ""
-        name = f"llvm.vector.reduce.{prefix}{kind}{suffix}.{mangle(v.dtype)}"
-        math = "nsz" if suffix else ""
-        return Value(elem, b.call(name, llvm_type(elem), [(v.ty, b.materialise(v))], math=math))
+        if is_float(elem):
+            return _largest(b, v)
+        prefix = "" if kind == "add" else "u" if is_uint(elem) else "s"
+        name = f"llvm.vector.reduce.{prefix}{kind}.{mangle(v.dtype)}"
+        return Value(elem, b.call(name, llvm_type(elem), [(v.ty, b.materialise(v))]))
 
     return handler
+
+
+def _largest(b: Builder, v: Value) -> Value:
+    """The largest of the lanes, NaN if one is: all are tested at once beside the maxima, not each
+    time in the steps, which wait for each other."""
+    elem, text = llvm_type(element_of(v.dtype)), b.materialise(v)
+    name = f"llvm.vector.reduce.fmax.{mangle(v.dtype)}"
+    most = b.call(name, elem, [(v.ty, text)], math="nnan nsz")
+    tested = b.emit(f"fcmp uno {v.ty} {text}, {text}")
+    bits = b.emit(f"bitcast <{v.lanes} x i1> {tested} to i{v.lanes}")
+    some = b.emit(f"icmp ne i{v.lanes} {bits}, 0")
+    nan = float_value(math.nan, element_of(v.dtype)).text
+    return Value(element_of(v.dtype), b.emit(f"select i1 {some}, {elem} {nan}, {elem} {most}"))
 
 
 def _halving_sum(b: Builder, v: Value) -> Value:
