@@ -82,7 +82,8 @@ def test_assembly_knows_the_lines_of_the_loops(kernels):
 def test_the_metadata_changes_no_instruction(kernels):
     for name, func in kernels.items():
         declarations = {}
-        texts = [*support_functions(declarations, CPU), emit_kernel(func, name, declarations).text]
+        kernel = emit_kernel(func, name, declarations, CPU)
+        texts = [*support_functions(declarations, CPU), kernel.text]
         plain = jit.assembly(jit.module_text(texts, declarations, CPU), CPU)
         without = [line.text for line in read_assembly(plain, symbol_of(name))]
         assert without == [line.text for line in list_kernel(func, name, CPU).assembly]
