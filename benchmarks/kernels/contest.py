@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.kernels.cases import KINDS, Case, error_of
-from benchmarks.limits import REPEATS, CLimits
+from benchmarks.limits import CLimits
 from benchmarks.process import ROOT, Worker, WorkerFailed
 
 CORE = Path(sys.executable)
@@ -25,8 +25,8 @@ PAUSE_S = 0.3
 """Between turns: idle threads of the last contestant stop spinning."""
 CHECKED = 64 << 20
 """Bytes: results of larger cases are not compared, they come from the same programs."""
-PEAKS = 60
-"""Measurements of multiply-adds, of some milliseconds each: what disturbs one does not all."""
+PEAKS = 200
+"""Measurements of what takes some milliseconds or less: what disturbs one does not all."""
 LEAST = 1 << 16
 """Bytes that the bandwidth is measured with at least."""
 TOLERANCE = 1e-4
@@ -191,8 +191,7 @@ class Contest:
             size = 4 if case.limit == "fma" else max(_largest(case), LEAST)
             key = case.limit, size
             if key not in known:
-                repeats = PEAKS if case.limit == "fma" else 3 if size > CHECKED else REPEATS
-                found = self._limits.measure((case.limit,), size, repeats)
+                found = self._limits.measure((case.limit,), size, 3 if size > CHECKED else PEAKS)
                 if not found:  # no C compiler
                     return
                 factor = 2 if case.limit == "fma" else 1  # a multiply-add is two operations
