@@ -1,14 +1,15 @@
 """Matrix products in float: register tiles of rows times vectors of columns.
 
 The kernel's main block is one multiply-accumulate reduction over a matrix of rows (activations)
-and a matrix whose columns become vector lanes. Weights are stored in panels as wide as a vector,
-so a panel is read front to back; decoding quantised weights happens once per panel, before the
-rows are swept. A version for a single row decodes in the inner loop instead. Results accumulate in
-registers and elementwise consumers are applied before they are stored.
+and a matrix whose columns become vector lanes. Weights are stored in panels as wide as a register
+tile, so a panel is read front to back; decoding quantised weights happens once per panel, before
+the rows are swept. A version for a single row decodes in the inner loop instead. Results accumulate
+in registers and elementwise consumers are applied before they are stored.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from relaxlab.ir import loops
@@ -48,6 +49,8 @@ DOTS = 4
 """Rows for which a transposed matrix is not worth copying."""
 AT_ONCE = 8
 """Rows of a matrix that are read side by side where it is multiplied by few rows."""
+AHEAD = 16
+"""Steps of the reduction ahead of which a single row's weights are prefetched."""
 STEPS = 4
 """Steps of the reduction that are unrolled."""
 
@@ -158,7 +161,9 @@ def _schedule(func: PrimFunc, target: Target, most: int | None) -> PrimFunc:
     store = separate_store(sch, parts.product)
     copy = None if in_place else _copy(sch, parts, product, depth, vectors * lanes)
     decode = sch.get_block(parts.decode) if parts.decode else None
-    _pack(sch, [product, *([decode] if decode else [])], parts, lanes)
+    widest = _vectors(width, None, lanes) * lanes
+    blocks = [product, *([decode] if decode else [])]
+    packed = _pack(sch, blocks, parts, widest, vectors * lanes)
     nest = sch.get_loops(product)
     row, col, k = nest[parts.row], nest[parts.col], nest[-1]
     outer = nest[: parts.row]
@@ -183,6 +188,8 @@ def _schedule(func: PrimFunc, target: Target, most: int | None) -> PrimFunc:
             sch.unroll(k)
         _place_decode(sch, decode, panel, k, single, vectors * lanes, lanes)
     init = sch.decompose_reduction(product, start)
+    if single and packed:
+        sch.annotate(start, "prefetch", (AHEAD, tuple(packed)))
     for one in (init, product, store):
         _vectors_of(sch, one, lanes, rows > 1)
     sch.parallel(sch.fuse(*outer, first) if outer else first)
@@ -308,9 +315,12 @@ def _vectors_of(sch: Schedule, block: BlockRV, lanes: int, several_rows: bool) -
         sch.unroll(row)
 
 
-def _pack(sch: Schedule, blocks: list[BlockRV], parts: _Parts, lanes: int) -> None:
-    """Weights whose first or last axis is the column become panels: (column // lanes, …, lane)."""
+def _pack(sch: Schedule, blocks: list[BlockRV], parts: _Parts, width: int, panel: int) -> list[str]:
+    """Weights whose first or last axis is the column become panels: (column // width, …, column
+    in the panel), which are read front to back; a decoded panel has `panel` columns. Returns the
+    names of the weights."""
     weights = {sch.func.params[i] for i in weight_params(sch.func)}
+    packed: list[str] = []
     for rv in blocks:
         block = found_block(sch, rv)
         is_product = block.name == parts.product
@@ -321,9 +331,31 @@ def _pack(sch: Schedule, blocks: list[BlockRV], parts: _Parts, lanes: int) -> No
             if not region.region or not (buffer in weights or produced):
                 continue
             first, last = region.region[0].min, region.region[-1].min
+            two, three, last_of_two = _panels(panel if produced else width)
             if first == col and buffer.ndim == 2:
-                sch.transform_layout(rv, buffer, lambda n, a: (n // lanes, a, n % lanes))
+                sch.transform_layout(rv, buffer, two)
             elif first == col and buffer.ndim == 3:
-                sch.transform_layout(rv, buffer, lambda n, a, b: (n // lanes, a, b, n % lanes))
+                sch.transform_layout(rv, buffer, three)
             elif last == col and buffer.ndim == 2 and not produced:
-                sch.transform_layout(rv, buffer, lambda a, n: (n // lanes, a, n % lanes))
+                sch.transform_layout(rv, buffer, last_of_two)
+            else:
+                continue
+            if not produced:
+                packed.append(buffer.name)
+    return packed
+
+
+def _panels(w: int) -> tuple[Callable[..., tuple[PrimExpr, ...]], ...]:
+    """Index maps to panels of `w` columns: the column is the first of two indices, the first of
+    three, the last of two."""
+
+    def first_of_two(n: PrimExpr, a: PrimExpr) -> tuple[PrimExpr, ...]:
+        return n // w, a, n % w
+
+    def first_of_three(n: PrimExpr, a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, ...]:
+        return n // w, a, b, n % w
+
+    def last_of_two(a: PrimExpr, n: PrimExpr) -> tuple[PrimExpr, ...]:
+        return n // w, a, n % w
+
+    return first_of_two, first_of_three, last_of_two
