@@ -7,13 +7,13 @@ are; each is made of vectors along its last axis, sums of products in registers.
 
 from __future__ import annotations
 
+from relaxlab.ir import expr
 from relaxlab.ir.loops import Block, BlockRealize, For, PrimFunc, Stmt
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.rules.base import (
     block_loops,
-    blocks_of,
     constant,
     extent_of,
     is_spatial,
@@ -51,37 +51,61 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     if outer is None:
         return None
     sch = Schedule(func)
+    schedule_tiles(sch, outer, target)
+    return compact_buffers(sch.func)
+
+
+def schedule_tiles(sch: Schedule, outer: Block, target: Target) -> None:
+    """Schedule the block of the tiles and what is inside it."""
     lanes = target.lanes("float32")
-    for block in blocks_of(func):
+    for block in _leaves_of(outer):
         rv = sch.get_block(block.name)
         if is_spatial(block):
             _elementwise(sch, rv, lanes)
         elif sum_of_products(block) is not None:
             _product(sch, rv, lanes)
         else:
-            reduce_by_lanes(sch, rv, block_loops(sch, rv)[1], lanes)
+            _, reduce = block_loops(sch, rv)
+            reduce_by_lanes(sch, rv, reduce, _vectors(sch, reduce[-1], lanes) * lanes)
     nest = sch.get_loops(sch.get_block(outer.name))
     sch.parallel(sch.fuse(*nest) if len(nest) > 1 else nest[0])
-    return compact_buffers(sch.func)
 
 
-def _size(sch: Schedule, loop: LoopRV) -> int:
-    return constant(extent_of(sch, loop)) or 0
+def _leaves_of(outer: Block) -> list[Block]:
+    """The blocks inside that hold no others, in program order."""
+    inside = [n.block for n in walk(outer.body) if isinstance(n, BlockRealize)]
+    return [b for b in inside if not any(isinstance(n, BlockRealize) for n in walk(b.body))]
+
+
+def _multiple(sch: Schedule, loop: LoopRV) -> int:
+    """A number that the loop's extent is a multiple of; the extent where it is constant."""
+    match extent_of(sch, loop):
+        case expr.IntImm(size) | expr.Mul(_, expr.IntImm(size)):
+            return size
+        case _:
+            return 1
+
+
+def _vectors(sch: Schedule, loop: LoopRV, lanes: int) -> int:
+    """Vectors at a time: two need not wait for each other."""
+    return 1 if _multiple(sch, loop) % (2 * lanes) else 2
 
 
 def _elementwise(sch: Schedule, rv: BlockRV, lanes: int) -> None:
     """Vectors along the last of the block's axes, if it has enough elements."""
     loops, _ = block_loops(sch, rv)
-    if not loops or _size(sch, loops[-1]) % lanes:
+    if not loops or _multiple(sch, loops[-1]) % lanes:
         return
-    split_vector(sch, loops[-1], lanes, unroll=_size(sch, loops[-1]) <= UNROLLED * lanes)
+    size = constant(extent_of(sch, loops[-1]))
+    width = _vectors(sch, loops[-1], lanes) * lanes
+    split_vector(sch, loops[-1], width, unroll=size is not None and size <= UNROLLED * lanes)
 
 
 def _product(sch: Schedule, rv: BlockRV, lanes: int) -> None:
     """Rows by vectors of columns in registers over the whole reduction."""
-    (row, column), (depth,) = block_loops(sch, rv)
-    rows, vectors = _size(sch, row), _size(sch, column) // lanes
-    if vectors * lanes != _size(sch, column):
+    (*_, row, column), (depth,) = block_loops(sch, rv)
+    rows, vectors = _multiple(sch, row), _multiple(sch, column) // lanes
+    if vectors * lanes != _multiple(sch, column):
         return
     fitting = (n for n in range(2, vectors + 1) if vectors % n == 0 and n * rows <= REGISTERS)
     at_once = max(fitting, default=1)

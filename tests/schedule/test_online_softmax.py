@@ -1,0 +1,269 @@
+"""Attention with a running maximum: what the transformation makes, and what it refuses."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab import nn
+from relaxlab.analysis.well_formed import check_well_formed
+from relaxlab.ir import expr, loops
+from relaxlab.ir.loops import Block, Buffer, PrimFunc
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import Node, replace, rewrite, walk
+from relaxlab.ir.types import TensorType
+from relaxlab.nn import loop_functions
+from relaxlab.schedule.attention_pattern import find_attention
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.online_softmax import online_softmax
+from relaxlab.schedule.order import KEEP_ORDER
+
+PYTHON = pathlib.Path(__file__).parents[2] / ".venv-reference/bin/python"
+
+PROGRAM = """
+from relaxlab.script import ir as I, relax as R
+
+@R.function
+def main(q: R.Tensor(("b", {n}, 4, 5), "{dtype}"), k: R.Tensor(("b", {m}, {heads}, 5), "{dtype}"),
+         v: R.Tensor(("b", {m}, {heads}, 3), "{dtype}"){bias}):
+    y = R.nn.attention{call}
+    return y
+"""
+BIAS = ', bias: R.Tensor(("b", 4, {n}, {m}), "{dtype}")'
+
+
+def program(n="'n'", m="'m'", heads=2, dtype="float32", bias=False, **options) -> Module:
+    """Attention of four heads by the operator, up to the schedule."""
+    given = "".join(f", {k}={v!r}" for k, v in options.items())
+    fields = {"n": n, "m": m, "heads": heads, "dtype": dtype}
+    call = f"_bias(q, k, v, bias{given})" if bias else f"(q, k, v{given})"
+    text = PROGRAM.format(**fields, bias=BIAS.format(**fields) if bias else "", call=call)
+    return rl.trace(rl.parse(text)).find("schedule_kernels").before
+
+
+def kernel(mod: Module) -> tuple[str, PrimFunc]:
+    ((name, func),) = mod.loop_functions().items()
+    return name, func
+
+
+def tiled(mod: Module, rows: int, chunk: int, multiple: int) -> Module:
+    name, func = kernel(mod)
+    found = find_attention(func)
+    assert found is not None
+    new = mod.with_functions({name: online_softmax(func, found, rows, chunk, multiple)})
+    assert not check_well_formed(new)
+    return new
+
+
+def changed(mod: Module, fn: Callable[[Node], Node | None]) -> Module:
+    name, func = kernel(mod)
+    return mod.with_functions({name: rewrite(func, fn)})
+
+
+def arguments(rng, mod: Module, b: int, n: int, m: int) -> list[np.ndarray]:
+    sizes = {"b": b, "n": n, "m": m}
+    ((_, main),) = mod.graph_functions().items()
+    found: list[np.ndarray] = []
+    for p in main.params:
+        assert isinstance(p.ty, TensorType) and p.ty.shape is not None
+        shape = [sizes.get(str(d)) or int(str(d)) for d in p.ty.shape]
+        found.append(rng.normal(size=shape).astype(p.ty.dtype))
+    return found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"causal_mask": "TopLeft", "heads": 1},
+        {"causal_mask": "BottomRight", "heads": 4},
+        {"causal_mask": "BottomRight", "window_size": 4},
+        {"bias": True, "dtype": "float64"},
+        {"bias": True, "causal_mask": "TopLeft"},
+        {"n": 7, "m": 19, "dtype": "float16"},
+        {"m": "'n'", "causal_mask": "TopLeft"},
+    ],
+    ids=str,
+)
+def test_tiles_compute_what_the_program_says(options, rng):
+    mod = program(**options)
+    rows, multiple = rng.integers(1, 5), rng.integers(1, 4)
+    new = tiled(mod, int(rows), int(multiple * rng.integers(1, 4)), int(multiple))
+    for _ in range(3):
+        n, m = (int(x) for x in rng.integers(1, 14, 2))
+        n, m = options.get("n", n), n if options.get("m") == "'n'" else options.get("m", m)
+        print(rows, multiple, n, m)
+        args = arguments(rng, mod, int(rng.integers(1, 3)), n, m)
+        got, want = (rl.interpret(p, "main", *args) for p in (new, mod))
+        tolerance = 2e-3 if want.dtype == np.float16 else 1e-5
+        np.testing.assert_allclose(got, want, tolerance, tolerance)
+
+
+def test_keys_in_blocks_capped_scores_and_a_window(rng):
+    """What a KV cache's attention says; positions are rounded up to more than a block of keys."""
+    heads, width, shape = 2, 4, (1, 4, 48)
+    scores = nn.Scores(0.5, softcap=0.7, window=9)
+    func = loop_functions.cached_attention(heads, 0, heads, shape, "float32", scores)
+    found = find_attention(func)
+    assert found is not None
+    tiles = online_softmax(func, found, 3, 64, 32)
+    shapes = loop_functions.cache_shapes(shape)
+    for past, length in ((0, 1), (0, 5), (14, 4), (41, 7)):
+        q = rng.normal(size=(1, length, heads, width)).astype("float32")
+        keys, values = (rng.normal(size=(1, *s)).astype("float32") for s in shapes)
+        results = []
+        for f in (func, tiles):
+
+            class Attend(nn.Module):
+                def main(self, q, past, keys, values, f=f):
+                    return q.builder.call_loops("attention", f, [q, keys, values], past)[0]
+
+            spec = nn.spec.Tensor
+            mod, _ = Attend().export({"main": {
+                "q": spec((1, "s", heads, width)), "past": nn.spec.Shape(("p",)),
+                "keys": spec(keys.shape), "values": spec(values.shape),
+            }})  # fmt: skip
+            results.append(rl.interpret(mod, "main", q, (past,), keys, values))
+        np.testing.assert_allclose(results[1], results[0], 1e-5, 1e-5)
+
+
+LOW = np.finfo("float32").min
+
+
+@pytest.mark.parametrize("is_bare", [False, True], ids=["guarded", "bare"])
+def test_rows_and_chunks_without_finite_scores(is_bare, rng):
+    """Where every score is minus infinity the result is zero, or not a number, as the program says;
+    the lowest finite number is a score like others."""
+    mod = program(bias=True, heads=4)
+    if is_bare:
+        mod = changed(mod, bare)
+    new = tiled(mod, 2, 2, 2)
+    q, k, v, bias = arguments(rng, mod, 1, 7, 6)
+    bias[:, :, 0, :] = -np.inf
+    bias[:, :, 1, :4] = -np.inf  # the first chunks of the tile, and not those of its other row
+    bias[:, :, 2, 2:] = -np.inf
+    bias[:, :, 3, :] = LOW
+    bias[:, :, 4, :] = -np.inf
+    bias[:, :, 4, 5] = LOW
+    bias[:, :, 5, 3] = np.inf
+    bias[:, :, 6, 2] = np.nan
+    with np.errstate(invalid="ignore"):
+        want = rl.interpret(mod, "main", q, k, v, bias)
+        got = rl.interpret(new, "main", q, k, v, bias)
+        compiled = rl.compile(mod, use_cache=False)["main"](q, k, v, bias)
+    assert np.isnan(want[:, 0]).all() == is_bare and np.isfinite(want[:, 1:5]).all()
+    np.testing.assert_allclose(got, want, 1e-5, 1e-5)
+    np.testing.assert_allclose(compiled, want, 1e-5, 1e-5)
+
+
+def bare(n: Node) -> Node | None:
+    """Weights and results without the conditions for rows that see nothing."""
+    match n:
+        case expr.Select(expr.EQ(_, expr.FloatImm()), expr.FloatImm(), value):
+            return value
+        case _:
+            return None
+
+
+def other_weights(n: Node) -> Node | None:
+    return replace(n, op="exp2") if isinstance(n, expr.Call) and n.op == "exp" else None
+
+
+def half_bare(n: Node) -> Node | None:
+    match n:
+        case expr.Select(expr.EQ(_, expr.FloatImm(value)), _, other) if value == float("-inf"):
+            return other
+        case _:
+            return None
+
+
+def other_start(n: Node) -> Node | None:
+    match n:
+        case Block("T_attention_expsum", init=loops.BufferStore() as init):
+            return replace(n, init=replace(init, value=expr.const(1, "float32")))
+        case _:
+            return None
+
+
+def squares(n: Node) -> Node | None:
+    match n:
+        case Block("T_attention_expsum", body=loops.BufferStore(_, expr.Add(a, b)) as store):
+            return replace(n, body=replace(store, value=a + b * b))
+        case _:
+            return None
+
+
+@pytest.mark.parametrize(
+    ("change", "condition"),
+    [
+        (other_weights, "weights are exp(score - maximum)"),
+        (half_bare, "a row without positions is not a number"),
+        (other_start, "it begins with what changes nothing"),
+        (squares, "it is the sum of the weights"),
+    ],
+)
+def test_what_is_no_softmax_is_refused(change, condition):
+    _, func = kernel(changed(program(), change))
+    with pytest.raises(ScheduleError) as refused:
+        find_attention(func)
+    assert refused.value.refusal.condition == condition
+
+
+def test_scores_that_somebody_else_reads_are_refused():
+    _, func = kernel(program())
+    root = func.body
+    assert isinstance(root, loops.BlockRealize) and isinstance(root.block.body, loops.SeqStmt)
+    score = next(b for b in root.block.alloc_buffers if b.name == "T_attention_score")
+    zero = (expr.const(0),) * 4
+    first = loops.BufferStore(score, expr.const(0, "float32"), zero)
+    body = loops.SeqStmt((first, *root.block.body.stmts))
+    with pytest.raises(ScheduleError, match="T_attention_score is used here alone"):
+        find_attention(replace(func, body=replace(root, block=replace(root.block, body=body))))
+
+
+def test_sums_that_keep_their_order_are_refused():
+    _, func = kernel(program())
+    with pytest.raises(ScheduleError, match="reassociate=True"):
+        find_attention(replace(func, attrs=func.attrs.with_(**{KEEP_ORDER: True})))
+    _, matmul = kernel(rl.trace(rl.parse("""
+from relaxlab.script import ir as I, relax as R
+
+@R.function
+def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 8), "float32")):
+    y = R.matmul(x, w)
+    return y
+""")).find("schedule_kernels").before)  # fmt: skip
+    assert find_attention(matmul) is None
+
+
+def test_memory_does_not_grow_with_the_positions():
+    mod = tiled(program(), 4, 16, 8)
+    _, func = kernel(mod)
+    private = [b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers]
+    assert private and all(isinstance(d, expr.IntImm) for b in private for d in b.shape)
+    assert not any(isinstance(b, Buffer) and b.scope == "global" for b in private)
+
+
+TORCH = """
+import sys, numpy as np, torch
+q, k, v = (torch.from_numpy(np.load(f"{sys.argv[1]}/{x}.npy")).transpose(1, 2) for x in "qkv")
+y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+np.save(f"{sys.argv[1]}/y.npy", y.transpose(1, 2).numpy())
+"""
+
+
+@pytest.mark.skipif(not PYTHON.exists(), reason="needs .venv-reference")
+def test_nine_thousand_positions_like_pytorch(rng, tmp_path):
+    text = PROGRAM.format(n="'n'", m="'n'", heads=4, dtype="float32", bias="",
+                          call='(q, k, v, causal_mask="TopLeft")')  # fmt: skip
+    args = [rng.normal(size=(1, 9001, 4, d)).astype("float32") for d in (5, 5, 3)]
+    for name, x in zip("qkv", args, strict=True):
+        np.save(tmp_path / f"{name}.npy", x)
+    subprocess.run([PYTHON, "-c", TORCH, tmp_path], check=True, timeout=120)
+    got = rl.compile(rl.parse(text), threads=2, use_cache=False)["main"](*args)
+    np.testing.assert_allclose(got, np.load(tmp_path / "y.npy"), 1e-4, 1e-5)
