@@ -21,6 +21,8 @@ BLOCK = 1 << 20
 """Random numbers made; longer arrays repeat them."""
 SAMPLE = 200
 """Rows compared with the reference."""
+BLOCK = 256
+"""Rows of queries that the reference computes at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +127,21 @@ def rms_norm(x: Array, weight: Array) -> Array:
 
 
 def attention(q: Array, k: Array, v: Array) -> Array:
-    """Causal; q (1, s, heads, d), k and v (1, s, kv_heads, d), heads in equal groups."""
+    """Causal; q (1, s, heads, d), k and v (1, s, kv_heads, d), heads in equal groups.
+
+    Some rows at a time, so that long cases fit into memory."""
     group = q.shape[2] // k.shape[2]
     k, v = (np.repeat(x, group, axis=2) for x in (k, v))
-    scores = np.einsum("bihd,bjhd->bhij", q, k, optimize=True) / math.sqrt(q.shape[-1])
-    scores[..., np.triu(np.ones(scores.shape[-2:], bool), 1)] = -np.inf
-    return np.einsum("bhij,bjhd->bihd", softmax(scores), v, optimize=True)
+
+    def rows(first: int) -> Array:
+        some = q[:, first : first + BLOCK]
+        end = first + some.shape[1]
+        scores = np.einsum("bihd,bjhd->bhij", some, k[:, :end], optimize=True)
+        scores /= math.sqrt(q.shape[-1])
+        scores[..., np.triu(np.ones(scores.shape[-2:], bool), first + 1)] = -np.inf
+        return np.einsum("bhij,bjhd->bihd", softmax(scores), v[:, :end], optimize=True)
+
+    return np.concatenate([rows(i) for i in range(0, q.shape[1], BLOCK)], axis=1)
 
 
 def _rows(s: Sizes) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from relaxlab.models.loader import open_model
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.pipeline import GRAPH_PASSES, cuda_pipeline
 from relaxlab.passes.schedule_kernels import schedule_kernels
+from relaxlab.runtime.build import compile
 from relaxlab.runtime.interpreter import interpret
 from relaxlab.runtime.simt import simt
 from relaxlab.schedule.rules_gpu import rules
@@ -172,3 +173,35 @@ def test_rules_are_described_in_the_order_in_which_they_are_tried() -> None:
     page = (ROOT / "docs/architecture.md").read_text("utf-8")
     table = page.split("| GPU rule |")[1].split("\n\n")[0]
     assert re.findall(r"^\| `(\w+)` \|", table, re.M) == [name for name, _ in rules()]
+
+
+LONG = """
+from relaxlab.script import ir as I, relax as R
+
+@R.function
+def main(q: R.Tensor((1, "n", 4, 8), "float32"), k: R.Tensor((1, "m", 2, 8), "float32"),
+         v: R.Tensor((1, "m", 2, 6), "float32")):
+    y = R.nn.attention(q, k, v, causal_mask="BottomRight")
+    return y
+"""
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 90), (3, 2), (11, 70), (9, 200)])
+def test_scores_of_any_length_take_a_constant_amount_of_shared_memory(n: int, m: int) -> None:
+    mod = parse(LONG)
+    scheduled = SCHEDULED.run(mod)
+    assert set(rule_of(scheduled).values()) == {"attention"}
+    (func,) = scheduled.result.loop_functions().values()
+    single, tiles = lower_launches(func, "attention").launches
+    assert str(single.condition) == "n == 1"
+    assert not [b for b in tiles.buffers if b not in func.buffers]
+    rng = np.random.default_rng(n)
+    shapes = [(1, n, 4, 8), (1, m, 2, 8), (1, m, 2, 6)]
+    args = [rng.normal(size=s).astype("float32") for s in shapes]
+    report = simt(scheduled.result, "main", *args).check()
+    np.testing.assert_allclose(report.result, interpret(mod, "main", *args), 1e-4, 1e-5)
+
+
+def test_tiles_with_a_running_maximum_are_compiled_by_nvrtc() -> None:
+    (resources,) = compile(parse(LONG), "cuda", use_cache=False).resources.values()
+    assert resources.registers and 0 < resources.shared < 48 * 1024

@@ -1,20 +1,31 @@
 """Attention: a product, a softmax over its rows, and a product with the softmaxed rows.
 
-A block of threads works on one query row of one head: its scores stay in shared memory where their
-number has a bound that fits, else in a row of main memory.
+Where the scores of a query row have a bound that fits shared memory, or there is one row only, a
+block of threads works on a row of one head. Else it works on a tile of rows, whose positions come
+in chunks, with a running maximum (`online_softmax`): no more than a chunk's scores are ever kept.
 """
 
 from __future__ import annotations
 
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
+from relaxlab.schedule.attention_pattern import find_attention
 from relaxlab.schedule.compact import compact_buffers
-from relaxlab.schedule.rules.base import blocks_of, is_spatial, sum_of_products
+from relaxlab.schedule.online_softmax import online_softmax
+from relaxlab.schedule.order import KEEP_ORDER
+from relaxlab.schedule.rules.base import blocks_of, constant, is_spatial, sum_of_products
+from relaxlab.schedule.rules.versions import guarded_versions
+from relaxlab.schedule.rules_gpu import nested
+from relaxlab.schedule.rules_gpu.base import SHARED_BYTES
 from relaxlab.schedule.rules_gpu.rows import schedule_rows
 from relaxlab.schedule.schedule import Schedule
 
 _SHAPE = [False, True, False, True, False, False, True]
 """Which of product, epilogue, row maximum, weights, their sum, product, epilogue are spatial."""
+ROWS = 8
+"""Query rows per tile."""
+CHUNK = 64
+"""Positions per chunk."""
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
@@ -25,10 +36,27 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     products = [sum_of_products(b) is not None for b in blocks]
     if not products[0] or products[4] == products[5] or len(blocks[-1].iter_vars) != 4:
         return None
+    *_, row, position = (it.dom.extent for it in blocks[1].iter_vars)
+    if (constant(position) or SHARED_BYTES) * 3 * 4 <= SHARED_BYTES or func.attrs.get(KEEP_ORDER):
+        return _by_rows(func)
+    return guarded_versions(
+        func, row, [1], lambda f, most: _by_tiles(f, target) if most is None else _by_rows(f)
+    )
+
+
+def _by_rows(func: PrimFunc) -> PrimFunc:
     sch = Schedule(func)
-    names = [b.name for b in blocks]
+    names = [b.name for b in blocks_of(func)]
     rows = sch.get_loops(sch.get_block(names[-1]))[:3]
     for name in reversed(names[:-1]):
         sch.compute_at(sch.get_block(name), rows[-1], preserve_unit_loops=True)
     schedule_rows(sch, names, rows)
     return compact_buffers(sch.func)
+
+
+def _by_tiles(func: PrimFunc, target: Target) -> PrimFunc:
+    found = find_attention(func)
+    assert found is not None
+    tiles = nested.apply(online_softmax(func, found, ROWS, CHUNK, CHUNK), target)
+    assert tiles is not None
+    return tiles
