@@ -19,7 +19,7 @@ from benchmarks.limits import CLimits
 TINY: list[tuple[Any, dict[str, Any]]] = [
     (bench_gemm, {"LENGTHS": (1, 3), "WIDTH": 16}),
     (bench_chains, {"IN_CACHE": 5, "BEYOND": 7, "WIDTH": 24}),
-    (bench_attention, {"LENGTHS": (1, 17)}),
+    (bench_attention, {"LENGTHS": (1, 17), "LONG": (33,)}),
 ]
 
 

@@ -60,8 +60,6 @@ class Program:
 `whole` returns it."""
 
 ROWS = '("n", {d})'
-LONGEST = 2048
-"""The length that the scores of a tile of attention have room for."""
 FUNCTIONS: Mapping[str, tuple[Mapping[str, str], str]] = {
     "gemm": ({"a": '("m", {k})', "b": "({k}, {n})"}, "R.matmul(a, b)"),
     "matmul+bias+gelu": (
@@ -142,10 +140,8 @@ def script(case: Case) -> str:
         f'{name}: R.Tensor({shape.format(**sizes)}, "float32")' for name, shape in params.items()
     )
     if not case.planned:
-        attrs: dict[str, Any] = {"num_input": len(params) - 1} if case.constant else {}
-        if case.kind == "attention":
-            attrs["tir_var_upper_bound"] = {"s": LONGEST}
-        line = f"        R.func_attr({attrs})\n" if attrs else ""
+        attrs = {"num_input": len(params) - 1}
+        line = f"        R.func_attr({attrs})\n" if case.constant else ""
         return _HEAD.format(params=text, body=body, attrs=line)
     dims = ("n", "d")[: len(KINDS[case.kind].result(sizes))]
     return _PLANNED.format(
