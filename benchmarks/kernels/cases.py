@@ -131,17 +131,18 @@ def attention(q: Array, k: Array, v: Array) -> Array:
 
     Some rows at a time, so that long cases fit into memory."""
     group = q.shape[2] // k.shape[2]
-    k, v = (np.repeat(x, group, axis=2) for x in (k, v))
+    q, k, v = (x[0].swapaxes(0, 1) for x in (q, k, v))
+    k, v = (np.repeat(x, group, axis=0) for x in (k, v))
 
     def rows(first: int) -> Array:
         some = q[:, first : first + BLOCK]
         end = first + some.shape[1]
-        scores = np.einsum("bihd,bjhd->bhij", some, k[:, :end], optimize=True)
-        scores /= math.sqrt(q.shape[-1])
+        scores = some @ k[:, :end].swapaxes(1, 2) / math.sqrt(q.shape[-1])
         scores[..., np.triu(np.ones(scores.shape[-2:], bool), first + 1)] = -np.inf
-        return np.einsum("bhij,bjhd->bihd", softmax(scores), v[:, :end], optimize=True)
+        return softmax(scores) @ v[:, :end]
 
-    return np.concatenate([rows(i) for i in range(0, q.shape[1], BLOCK)], axis=1)
+    result = np.concatenate([rows(i) for i in range(0, q.shape[1], BLOCK)], axis=1)
+    return result.swapaxes(0, 1)[None]
 
 
 def _rows(s: Sizes) -> tuple[int, ...]:

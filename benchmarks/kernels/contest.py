@@ -23,7 +23,7 @@ CORE = Path(sys.executable)
 REFERENCE = ROOT / ".venv-reference" / "bin" / "python"
 PAUSE_S = 0.3
 """Between turns: idle threads of the last contestant stop spinning."""
-CHECKED = 64 << 20
+CHECKED = 32 << 20
 """Bytes: results of larger cases are not compared, they come from the same programs."""
 PEAKS = 200
 """Measurements of what takes some milliseconds or less: what disturbs one does not all."""

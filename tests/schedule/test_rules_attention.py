@@ -7,17 +7,11 @@ import pytest
 
 import relaxlab as rl
 from relaxlab import nn
-<<<<<<< HEAD
 from relaxlab.ir import expr, loops
-from relaxlab.ir.module import Module
-from relaxlab.ir.node import Node, rewrite, walk
-=======
-from relaxlab.ir import expr
 from relaxlab.ir.loops import BlockRealize, For, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, rewrite, walk
 from relaxlab.ir.substitute import symbols_in
->>>>>>> fdf95de (Attention keeps a running maximum: one version for any number of positions)
 from relaxlab.ir.target import Target
 from relaxlab.nn import loop_functions
 from relaxlab.schedule.rules import attention
