@@ -12,7 +12,9 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.codegen.artifact import ArtifactError
+from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
+from relaxlab.ir.node import replace
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.normalize import normalize
@@ -109,6 +111,14 @@ def test_a_product_of_dimensions_beyond_64_bits_is_more_than_there_is_memory() -
     exe = rl.compile(returning(f"R.zeros(({1 << 62}, 8), 'float32')"))
     with pytest.raises(MemoryError, match="asked for .* bytes, more than there are"):
         exe["main"](np.ones((1, 4), "float32"))
+
+
+@pytest.mark.parametrize("bounds", [{"n": "many"}, {"n": -1}, {"n": 2.5}, 4])
+def test_bounds_of_programs_that_no_script_wrote_are_checked(bounds: Any) -> None:
+    fn = Relu["main"]
+    mod = Module.of({"main": replace(fn, attrs=fn.attrs.with_(tir_var_upper_bound=bounds))})
+    with pytest.raises(DiagnosticError, match="tir_var_upper_bound maps names of symbols to sizes"):
+        rl.compile(mod)
 
 
 def test_endless_recursion_is_an_error_of_the_interpreter_too() -> None:

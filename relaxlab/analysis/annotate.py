@@ -7,7 +7,9 @@ refused when provably wrong, or kept as a `match_cast` that is checked at run ti
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from relaxlab.analysis.annotate_explain import explain_lost_result, explain_lost_shape
 from relaxlab.analysis.arith import Analyzer
@@ -80,12 +82,26 @@ class _Annotator:
         if name in self.done or not isinstance(fn, graph.Function):
             return
         self.running.append(name)
-        bounds = fn.attrs.get("tir_var_upper_bound", {})
-        scope = _Scope(self, name, Analyzer(), bounds=dict(bounds))
+        scope = _Scope(self, name, Analyzer(), bounds=self.bounds(name, fn))
         new = scope.function(fn)
         self.running.pop()
         self.done.add(name)
         self.mod = self.mod.with_functions({name: new})
+
+    def bounds(self, name: str, fn: graph.Function) -> dict[str, int]:
+        """The declared upper bounds of a function's symbols; those that make sense."""
+        given: object = fn.attrs.get("tir_var_upper_bound", {})
+        declared = cast(Mapping[str, int], given if isinstance(given, Mapping) else {})
+        wrong = [f"{k!r}: {v!r}" for k, v in declared.items() if not _is_size(v)]
+        if wrong or declared is not given:
+            self.report(
+                "E0311",
+                f"`{name}`: tir_var_upper_bound maps names of symbols to sizes, "
+                f"not {wrong[0] if wrong else given}",
+                fn,
+                suggestion='R.func_attr({"tir_var_upper_bound": {"n": 1024}})',
+            )
+        return {k: v for k, v in declared.items() if _is_size(v)}
 
     def require_signature(self, name: str, e: graph.Expr) -> None:
         """Make sure that the result type of a called function is known."""
@@ -478,6 +494,10 @@ class _Scope:
             name = f"{hint}_{count}"
         self.taken.add(name)
         return name
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _with_dtype(claim: Type, actual: Type) -> Type:

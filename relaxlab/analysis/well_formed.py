@@ -6,9 +6,7 @@ Each code has a section with an example in `docs/errors-types.md` (graph functio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
 
 from relaxlab.analysis.annotate import annotate
 from relaxlab.analysis.deduce import missing_function
@@ -96,7 +94,6 @@ class _Checker:
     def function(self, fn: graph.Function) -> None:
         # `force_pure`: lowered; its effects are on memory that it allocated itself.
         self.pure = fn.is_pure and not fn.attrs.get("force_pure")
-        self.bounds(fn)
         for p in fn.params:
             self.define(p)
         claims = [p.ty for p in fn.params if p.ty is not None]
@@ -118,19 +115,6 @@ class _Checker:
                 fix=f"add a parameter that supplies it: R.Shape([{', '.join(missing)}])",
             )  # fmt: skip
         self.symbols.update(mentioned)
-
-    def bounds(self, fn: graph.Function) -> None:
-        declared = fn.attrs.get("tir_var_upper_bound", {})
-        if not isinstance(declared, Mapping):
-            wrong = [str(declared)]
-        else:
-            items = cast(Mapping[object, object], declared).items()
-            wrong = [f"{k!r}: {v!r}" for k, v in items if not _is_bound(k, v)]
-        if wrong:
-            self.report(
-                "E0311", f"tir_var_upper_bound maps names of symbols to sizes, not {wrong[0]}", fn,
-                fix='R.func_attr({"tir_var_upper_bound": {"n": 1024}})',
-            )  # fmt: skip
 
     def define(self, var: graph.Var) -> None:
         if var in self.ever:
@@ -247,8 +231,3 @@ class _Checker:
             "E0306", f"{what} mentions `{s}`, which nothing defines", at,
             fix="a parameter's shape or R.match_cast defines a symbol",
         )  # fmt: skip
-
-
-def _is_bound(name: object, size: object) -> bool:
-    is_size = isinstance(size, int) and not isinstance(size, bool) and size >= 0
-    return isinstance(name, str) and is_size
