@@ -21,7 +21,7 @@ BLOCK = 1 << 20
 """Random numbers made; longer arrays repeat them."""
 SAMPLE = 200
 """Rows compared with the reference."""
-BLOCK = 256
+QUERIES = 256
 """Rows of queries that the reference computes at a time."""
 
 
@@ -135,13 +135,13 @@ def attention(q: Array, k: Array, v: Array) -> Array:
     k, v = (np.repeat(x, group, axis=0) for x in (k, v))
 
     def rows(first: int) -> Array:
-        some = q[:, first : first + BLOCK]
+        some = q[:, first : first + QUERIES]
         end = first + some.shape[1]
         scores = some @ k[:, :end].swapaxes(1, 2) / math.sqrt(q.shape[-1])
         scores[..., np.triu(np.ones(scores.shape[-2:], bool), first + 1)] = -np.inf
         return softmax(scores) @ v[:, :end]
 
-    result = np.concatenate([rows(i) for i in range(0, q.shape[1], BLOCK)], axis=1)
+    result = np.concatenate([rows(i) for i in range(0, q.shape[1], QUERIES)], axis=1)
     return result.swapaxes(0, 1)[None]
 
 

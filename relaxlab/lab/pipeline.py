@@ -14,7 +14,7 @@ from relaxlab.lab.payload import Interner
 from relaxlab.lab.report import diagnostics_state
 from relaxlab.lab.view import Control, View
 from relaxlab.passes.base import Pass, PassFailed, Pipeline, find_pass
-from relaxlab.passes.pipeline import default_pipeline
+from relaxlab.passes.pipeline import pipeline_for
 from relaxlab.script import parse
 from relaxlab.script.printer import print_module
 from relaxlab.tracing import PassRecord, Rewrite, Trace, first_rewrites
@@ -45,7 +45,7 @@ def pipeline(
     and all passes up to the failure. Raises ValueError for an unknown target.
     """
     chosen = parse_target(target)
-    trace, error = traced(program, pipeline or default_pipeline(chosen))
+    trace, error = traced(program, pipeline_for(chosen, pipeline))
     table = ModuleTable(Interner())
     notes: list[str] = []
     state = {

@@ -83,3 +83,15 @@ def cuda_pipeline(target: Target | None = None) -> Pipeline:
 def default_pipeline(target: Target) -> Pipeline:
     """The default for the target's kind."""
     return cuda_pipeline(target) if target.kind == "cuda" else cpu_pipeline(target)
+
+
+def pipeline_for(target: Target, given: Pipeline | None) -> Pipeline:
+    """What was given, or the default. Raises TypeError for what is no pipeline."""
+    if given is None:
+        return default_pipeline(target)
+    if not isinstance(given, Pipeline):  # type: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(
+            f"expected a pipeline, got a {type(given).__name__}; take relaxlab.passes.pipeline."
+            "default_pipeline(target) and change it, or make a Pipeline of a list of passes"
+        )
+    return given

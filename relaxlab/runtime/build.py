@@ -17,7 +17,7 @@ from relaxlab.ir.target import Target, parse_target
 from relaxlab.ops import OPERATORS
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.lower_shapes import lower_shapes
-from relaxlab.passes.pipeline import default_pipeline
+from relaxlab.passes.pipeline import pipeline_for
 from relaxlab.runtime.cache import artifact_key, cached
 from relaxlab.runtime.cuda import CudaExecutable
 from relaxlab.runtime.executable import Executable
@@ -70,11 +70,12 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     registered by others had a part in it: no key tells theirs apart).
 
     Raises DiagnosticError for an ill-formed module, PassFailed (with the trace so far) for a
-    failing pass, ValueError for an unknown target, TypeError for what is no module.
+    failing pass, ValueError for an unknown target, TypeError for what is no module
+    or no pipeline.
     """
     Module.require(mod)
     chosen = parse_target(target)
-    passes = pipeline or default_pipeline(chosen)
+    passes = pipeline_for(chosen, pipeline)
     if chosen.kind == "cuda":
         if threads is not None:
             raise ValueError("threads are of CPUs; a GPU's are chosen by the kernels' schedules")
@@ -95,7 +96,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
 
 def trace(mod: Module, target: str | Target = "cpu", pipeline: Pipeline | None = None) -> Trace:
     """Run the passes and return the trace: every module in between, and why."""
-    return (pipeline or default_pipeline(parse_target(target))).run(mod)
+    return pipeline_for(parse_target(target), pipeline).run(mod)
 
 
 def _has_only_our_operators(mod: Module) -> bool:

@@ -17,7 +17,7 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import FLOAT_OPTIONS, Target, parse_target
 from relaxlab.passes.base import Pass, PassFailed, Pipeline
-from relaxlab.passes.pipeline import default_pipeline
+from relaxlab.passes.pipeline import default_pipeline, pipeline_for
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.check_bisect import Culprit, find_culprit
 from relaxlab.runtime.check_compare import Difference, Tolerance, coarsest, difference, movement
@@ -132,7 +132,7 @@ def check(
     """
     Module.require(mod)
     chosen = parse_target(target)
-    checker = _Checker(mod, chosen, pipeline or default_pipeline(chosen), seed, runs, sizes, inputs)
+    checker = _Checker(mod, chosen, pipeline_for(chosen, pipeline), seed, runs, sizes, inputs)
     return checker.report(_names(mod, name))
 
 

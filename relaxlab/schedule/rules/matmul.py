@@ -232,7 +232,8 @@ def _swapped(*at: PrimExpr) -> tuple[PrimExpr, ...]:
 
 def _sweep(sch: Schedule, parts: _Parts, width: int, lanes: int, rows: int) -> PrimFunc:
     """Few rows: the matrix is read once, several of its rows at a time, each for many columns in
-    a row; the sums stay in the first-level cache."""
+    a row; the sums stay in the first-level cache. Two vectors at once share what is read of the
+    rows, else reading takes longer than multiplying."""
     product = sch.get_block(parts.product)
     store = separate_store(sch, parts.product)
     nest = sch.get_loops(product)
@@ -241,12 +242,12 @@ def _sweep(sch: Schedule, parts: _Parts, width: int, lanes: int, rows: int) -> P
     columns = next((n for n in (32, 16, 8, 4, 2) if width % (n * lanes) == 0), 1) * lanes
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, columns])
-    vector, lane = sch.split(col, factors=[None, lanes])
+    pair, vector, lane = sch.split(col, factors=[None, 2 if columns > lanes else 1, lanes])
     k, step = sch.split(k, factors=[None, AT_ONCE])
-    sch.reorder(*outer, panel, tile, k, vector, row, step, lane)
+    sch.reorder(*outer, panel, tile, k, pair, row, step, vector, lane)
     sch.reverse_compute_at(store, tile, preserve_unit_loops=True)
     init = sch.decompose_reduction(product, k)
-    for loop in (row, step):
+    for loop in (row, step, vector):
         sch.unroll(loop)
     sch.vectorize(lane)
     for one in (init, store):
