@@ -14,6 +14,7 @@ from relaxlab.ir.target import Target
 from relaxlab.passes import host
 from relaxlab.runtime.arguments import address_of
 from relaxlab.runtime.arrays import Array
+from relaxlab.runtime.openmp import load_openmp
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class NativeKernels:
     @staticmethod
     def of(program: host.HostProgram, target: Target) -> NativeKernels:
         """Compile the kernels. Raises CodegenError for one that the target cannot express."""
+        load_openmp()
         declarations: dict[str, str] = {}
         texts = support_functions(declarations, target)
         kernels = program.kernels.items()

@@ -127,7 +127,7 @@ def test_walking_with_the_keys(calls, open_view, scheme):
     page.keyboard.press("Tab")
     assert "1 KiB" in facts.inner_text()  # 32 * 2 * 4 * 4
     page.get_by_text("As a table").click()
-    assert page.get_by_role("cell", name="outside").count() == 1
+    page.get_by_role("cell", name="outside").wait_for()
 
 
 def test_groups_open_in_place(open_view):

@@ -28,9 +28,9 @@ class Chain:
     def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 4), "float32")):
         with R.dataflow():
             a = R.matmul(x, w)
-            b = R.nn.softmax(a)
+            b = R.nn.softmax(a, axis=0)
             c = R.matmul(b, w)
-            d = R.nn.softmax(c)
+            d = R.nn.softmax(c, axis=0)
             R.output(d)
         return d
 """
@@ -109,13 +109,15 @@ def test_steps_show_the_values_of_registers():
 
 
 def test_storages_and_what_is_overwritten_in_them():
-    view = run(parse(CHAIN), "main", *arguments(), timed=False)
+    wide = CHAIN.replace(" 4)", " 32)").replace("(4,", "(32,").replace(", axis=0", "")
+    x, w = np.ones((2, 32), "float32"), np.eye(32, dtype="float32")
+    view = run(parse(wide), "main", x, w, timed=False)
     made = view.state["run"]
     (storage,) = made["storages"]
     places = {
-        (p["storage"], p["offset"], p["bytes"]) for p in made["places"] if p.get("bytes") == 32
+        (p["storage"], p["offset"], p["bytes"]) for p in made["places"] if p.get("bytes") == 256
     }
-    assert storage["bytes"] == 128 and places == {(0, 0, 32), (0, 64, 32)}
+    assert storage["bytes"] == 512 and places == {(0, 0, 256), (0, 256, 256)}
     assert held(view, "a") == {"kind": "gone", "text": "overwritten by c"}
     fresh = held(view, "a", next(i for i, t in enumerate(rows(view)) if t.startswith("a = ")))
     assert fresh["fresh"], "planned memory holds nothing before the kernel runs"
@@ -147,9 +149,9 @@ def test_a_function_outside_the_program_may_raise_anything():
 
     register_func("tests.fails", fails, override=True)
     text = CHAIN.replace("a = R.matmul(x, w)", "a0 = R.matmul(x, w)").replace(
-        "b = R.nn.softmax(a)",
+        "b = R.nn.softmax(a, axis=0)",
         'a = R.call_pure_packed("tests.fails", a0, sinfo_args=R.Tensor((2, 4), "float32"))\n'
-        "            b = R.nn.softmax(a)",
+        "            b = R.nn.softmax(a, axis=0)",
     )
     view = run(parse(text), "main", *arguments())
     assert HOSTILE in view.state["error"]
@@ -167,7 +169,7 @@ def test_arguments_are_left_as_they_are_and_must_fit():
 
 
 def test_a_program_that_does_not_compile_gives_its_pipeline():
-    text = CHAIN.replace("R.nn.softmax(a)", "R.nn.softmax(a, axis=7)")
+    text = CHAIN.replace("softmax(a, axis=0)", "softmax(a, axis=7)")
     mod = parse(text, check=False)
     view = run(mod, "main", *arguments())
     assert view.kind == "pipeline"
@@ -207,10 +209,10 @@ def test_executables_know_their_module(tmp_path):
 
 def test_what_is_updated_in_place_is_a_copy():
     text = CHAIN.replace("a = R.matmul(x, w)", "a0 = R.matmul(x, w)").replace(
-        "b = R.nn.softmax(a)",
+        "b = R.nn.softmax(a, axis=0)",
         'a = R.call_inplace_packed("tests.zero", x, inplace_indices=[0], '
         'sinfo_args=R.Tensor(("n", 4), "float32"))\n'
-        "            b = R.add(R.nn.softmax(a), a0)",
+        "            b = R.add(R.nn.softmax(a, axis=0), a0)",
     )
 
     def zero(x):
@@ -245,7 +247,7 @@ def long_chain(length: int) -> Module:
     lines.append("        with R.dataflow():")
     lines.append("            v0 = x")
     for i in range(length):
-        call = f"R.matmul(v{i}, w)" if i % 2 else f"R.nn.softmax(v{i})"
+        call = f"R.matmul(v{i}, w)" if i % 2 else f"R.nn.softmax(v{i}, axis=0)"
         lines.append(f"            v{i + 1} = {call}")
     lines += [f"            R.output(v{length})", f"        return v{length}"]
     return parse("\n".join(lines))
@@ -300,7 +302,7 @@ def test_names_and_errors_stay_text(open_view):
 
     register_func(HOSTILE, fails, override=True)
     text = CHAIN.replace("c = R.matmul(b, w)", "c = R.matmul(b, w)").replace(
-        "d = R.nn.softmax(c)",
+        "d = R.nn.softmax(c, axis=0)",
         f'd = R.call_pure_packed({HOSTILE!r}, c, sinfo_args=R.Tensor((2, 4), "float32"))',
     )
     page = open_view(run(parse(text), "main", *arguments()))

@@ -219,13 +219,14 @@ def separate_stores(sch: Schedule, rank: int) -> dict[str, str]:
 
 def _sums_of_few(blocks: list[Block], rank: int) -> dict[str, int]:
     """The blocks that reduce over at most `TERMS` elements for each element of a row that others
-    read; over how many."""
+    read, a vector of its last dimension at a time; over how many."""
     read = {r.buffer for b in blocks for r in b.reads}
     found: dict[str, int] = {}
     for block in blocks:
         terms = [constant(it.dom.extent) for it in block.iter_vars if it.kind != "spatial"]
         count = math.prod(TERMS + 1 if n is None else n for n in terms)
-        makes_rows = len(block.iter_vars) - len(terms) > rank and block.writes[0].buffer in read
+        row = [it.dom.extent for it in block.iter_vars if it.kind == "spatial"][rank:]
+        makes_rows = row and constant(row[-1]) != 1 and block.writes[0].buffer in read
         if terms and makes_rows and count <= TERMS:
             found[block.name] = count
     return found
