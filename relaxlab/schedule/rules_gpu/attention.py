@@ -37,7 +37,8 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     if not products[0] or products[4] == products[5] or len(blocks[-1].iter_vars) != 4:
         return None
     *_, row, position = (it.dom.extent for it in blocks[1].iter_vars)
-    if (constant(position) or SHARED_BYTES) * 3 * 4 <= SHARED_BYTES or func.attrs.get(KEEP_ORDER):
+    fits = (constant(position) or SHARED_BYTES) * 3 * 4 <= SHARED_BYTES
+    if fits or func.attrs.get(KEEP_ORDER) or find_attention(func) is None:
         return _by_rows(func)
     return guarded_versions(
         func, row, [1], lambda f, most: _by_tiles(f, target) if most is None else _by_rows(f)
