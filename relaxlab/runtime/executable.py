@@ -46,14 +46,14 @@ MOST_THREADS = 1024
 _executables: WeakSet[Executable] = WeakSet()
 
 
-def _limit_threads() -> None:
-    """In a child process: to those that its executables may still use."""
+def _recover_in_child() -> None:
+    """Make every executable usable in a child process, whatever its parent was doing."""
     for exe in list(_executables):
-        exe.threads = exe.threads
+        exe._recover_in_child()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_limit_threads)
+    os.register_at_fork(after_in_child=_recover_in_child)
 
 
 class CheckFailed(ValueError):
@@ -72,8 +72,9 @@ class Executable(Displayed):
     """A compiled module. `exe["main"](*arrays)` runs a function on NumPy (or DLPack) arrays.
 
     Arguments are not copied; results are new arrays, or an argument or a view of one where the
-    function returns it, reshaped or updated in place. Calls from several threads take turns. In a
-    child process after `fork`, where GCC's libgomp has no threads left, programs use one.
+    function returns it, reshaped or updated in place. Calls from several threads take turns. A
+    child process may call it after `fork`, even if another thread of the parent was inside a call;
+    under GCC's libgomp, whose threads do not survive a fork, the child's calls use one thread.
     `source` is the module it was compiled from and the pipeline, if one was given; None for a
     library that was loaded.
 
@@ -163,6 +164,22 @@ class Executable(Displayed):
     def __del__(self) -> None:
         for address in getattr(self, "_arenas", ())[::2]:
             free(address)
+
+    def _recover_in_child(self) -> None:
+        """Undo what calls of the parent's other threads left half done: those threads do not exist
+        in the child. A call that forked by itself (from a packed function) goes on."""
+        if not self._lock._is_owned():  # type: ignore[attr-defined]
+            # The standard library resets its own locks the same way.
+            self._lock._at_fork_reinit()  # type: ignore[attr-defined]
+            if self._state[_BUSY]:
+                self._state[_BUSY], self._error = 0, None
+                self._live.clear()
+                # Their owner may have been between freeing a block and noting the new one.
+                for i in range(len(self._arenas)):
+                    self._arenas[i] = 0
+                for function in self._functions.values():
+                    function._forget_blocks()
+        self.threads = self.threads
 
     def _call_packed(self, number: int, words: int) -> int:
         """A call out of compiled code; exceptions wait until it has returned."""
@@ -359,6 +376,10 @@ class NativeFunction:
                 exe._live.clear()
         finally:
             exe._lock.release()
+
+    def _forget_blocks(self) -> None:
+        """Give up the blocks that a call which will never end was using."""
+        self._context[_OWNED] = self._context[_SPARE] = 0
 
     def _finish(self, *args: Any) -> Any:
         """The result of a direct call, which still has the lock."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Mapping, Sequence
 
 import llvmlite.binding as llvm
@@ -14,6 +15,18 @@ from relaxlab.ir.target import Target
 
 _ready = False
 _PROCESS = ctypes.CDLL(None)
+
+
+def _free_llvm_lock() -> None:
+    """llvmlite lets one thread at a time into LLVM. In a child process after `fork` the thread that
+    was inside does not exist, and its lock would never be released."""
+    lock = llvm.ffi.lib._lock._lock
+    if not lock._is_owned():
+        lock._at_fork_reinit()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_llvm_lock)
 
 
 def _initialise() -> None:
