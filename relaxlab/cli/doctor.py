@@ -107,13 +107,15 @@ def _openmp() -> Finding:
 
 
 def _cache() -> Finding:
-    from relaxlab.runtime.cache import cache_dir
+    from relaxlab.runtime.cache import ForeignCache, cache_dir, private_folder
 
     folder = cache_dir()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder()
         with tempfile.TemporaryFile(dir=folder):
             pass
+    except ForeignCache as error:
+        return Finding("cache", f"not used: {error}", ok=False, needed=False)
     except OSError as error:
         text = f"{folder} cannot be written to ({error.strerror}): every start compiles anew"
         remedy = "export RELAXLAB_CACHE=FOLDER, with a folder of your own"

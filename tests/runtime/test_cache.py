@@ -371,3 +371,43 @@ def test_an_interrupted_compilation(folder: Path, stage: str, kind: signal.Signa
     exe = rl.compile(MODULE)
     assert not exe.from_cache and run(exe) == EXPECTED
     assert rl.compile(MODULE).from_cache
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX owners and modes")
+def test_the_cache_is_made_for_its_user_alone(folder: Path) -> None:
+    rl.compile(MODULE)
+    (entry,) = entries(folder)
+    assert (folder.stat().st_mode & 0o777, entry.stat().st_mode & 0o777) == (0o700, 0o600)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX owners and modes")
+@pytest.mark.parametrize("mode", [0o777, 0o720, 0o1777])
+def test_a_folder_that_others_may_write_to_is_not_used(folder: Path, mode: int) -> None:
+    folder.mkdir()
+    folder.chmod(mode)
+    with pytest.warns(RuntimeWarning, match="other users may write to .*chmod go-w"):
+        assert not rl.compile(MODULE).from_cache
+    assert not entries(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX owners and modes")
+def test_a_file_that_others_may_write_to_is_replaced(folder: Path) -> None:
+    rl.compile(MODULE)
+    (entry,) = entries(folder)
+    entry.chmod(0o602)
+    with pytest.warns(RuntimeWarning, match="other users may write to"):
+        assert not rl.compile(MODULE).from_cache
+    assert rl.compile(MODULE).from_cache
+
+
+@pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="only root gives files away")
+def test_what_another_user_planted_is_not_run(folder: Path) -> None:
+    rl.compile(MODULE)
+    (entry,) = entries(folder)
+    os.chown(entry, 65534, 65534)
+    with pytest.warns(RuntimeWarning, match="belongs to user 65534, not to you"):
+        assert not rl.compile(MODULE).from_cache
+    assert rl.compile(MODULE).from_cache
+    os.chown(folder, 65534, 65534)
+    with pytest.warns(RuntimeWarning, match="belongs to user 65534.*RELAXLAB_CACHE"):
+        assert not rl.compile(MODULE).from_cache
