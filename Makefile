@@ -19,7 +19,7 @@ FIRST_LESSON := 01_tensors_to_loops.py
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
 # Benchmarks that take no part of .venv-bench.
-KERNELS := gemm chains attention shapes memory ablation
+KERNELS := gemm chains attention shapes symbols memory ablation
 
 .DELETE_ON_ERROR:
 .PHONY: demo lab site test bench bench-env reference-env tvm-env dev-env lint hooks system clean

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-NAMES = ("gemm", "chains", "attention", "shapes", "memory", "ablation", "llm", "batch")
+NAMES = ("gemm", "chains", "attention", "shapes", "symbols", "memory", "ablation", "llm", "batch")
 
 
 def main(arguments: Sequence[str]) -> int:
