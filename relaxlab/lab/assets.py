@@ -28,22 +28,23 @@ def source(name: str) -> str:
 
 @cache
 def link(*kinds: str) -> str:
-    """One ES module of the views `kinds`: `views` maps each to `{render}`, the default export
-    renders the first, `localModel` makes a model without a kernel.
+    """One ES module of the views `kinds`: `views` maps each to `{render}`, the default export is
+    the first for a widget manager, `localModel` and `addressedModel` make models without a kernel.
 
     Raises FileNotFoundError for a kind without a module."""
     order: list[str] = []
-    for kind in kinds:
-        _visit(f"{kind}.js", order)
+    for name in (*(f"{kind}.js" for kind in kinds), "address.js"):
+        _visit(name, order)
     views = ", ".join(f'"{kind}": $["{kind}.js"].default' for kind in kinds)
     return "\n".join(
         [
             "const $ = {};",
             *map(_scope, order),
             f"export const views = {{{views}}};",
-            'export const localModel = $["core.js"].localModel;',
-            f'const first = views["{kinds[0]}"];',
-            "export default {render: (given) => first.render({...given, views})};",
+            'export const {localModel} = $["core.js"], {addressedModel} = $["address.js"];',
+            f'const hooks = Object.entries(views["{kinds[0]}"]);',
+            "const hook = ([name, f]) => [name, (given) => f({...given, views})];",
+            "export default Object.fromEntries(hooks.map(hook));",
         ]
     )
 

@@ -13,6 +13,7 @@ from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines, re
 from relaxlab.lab.graph import Dataflow, dataflow, flow_state
 from relaxlab.lab.modules import function_lines
 from relaxlab.lab.payload import Interner
+from relaxlab.lab.pipeline import program_controls
 from relaxlab.lab.view import Control, View
 from relaxlab.passes.bindings import all_bindings, map_blocks, tir_call, with_bindings
 from relaxlab.passes.fuse_ops import FuseOptions
@@ -71,11 +72,13 @@ def fusion(
     }  # fmt: skip
     most = Control("max_group", "number", max_group or FuseOptions().max_group)
 
-    def again(max_group: float) -> View:
-        source = program.module if isinstance(program, Trace) else program
-        return fusion(source, name, target, max_group=max(1, int(max_group)))
+    source = program.module if isinstance(program, Trace) else program
 
-    return View("fusion", "Fusion", state, _text(states, failure), (most,), again)
+    def again(max_group: float, program: Program = source) -> View:
+        return fusion(program, name, target, max_group=max(1, int(max_group)))
+
+    controls = (*program_controls(source), most)
+    return View("fusion", "Fusion", state, _text(states, failure), controls, again)
 
 
 def _chosen(mod: Module, name: str | None) -> dict[str, graph.Function]:

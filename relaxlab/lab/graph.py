@@ -15,6 +15,7 @@ from relaxlab.ir import graph, loops, types
 from relaxlab.ir.module import Module
 from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines
 from relaxlab.lab.layout import Layout, layout
+from relaxlab.lab.pipeline import program_controls
 from relaxlab.lab.symbols import encode, symbols_of
 from relaxlab.lab.view import View
 from relaxlab.passes.base import Pipeline
@@ -87,7 +88,9 @@ def graph_view(program: Program, name: str | None = None) -> View:
         failure_lines(failure)
         + [line for n in names for line in graph_text(n, dataflow(mod, known[n]))]
     )
-    return View("graph", "Dataflow", state, text or "no graph functions")
+    controls = program_controls(program)
+    again = (lambda program: graph_view(program, name)) if controls else None
+    return View("graph", "Dataflow", state, text or "no graph functions", controls, again)
 
 
 def _module_of(program: Program) -> tuple[Module, dict[str, Any] | None]:

@@ -13,6 +13,7 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines, record_of, through
 from relaxlab.lab.graph import describe
+from relaxlab.lab.pipeline import program_controls
 from relaxlab.lab.symbols import encode, spelled, symbols_of
 from relaxlab.lab.view import Control, View
 from relaxlab.passes.bindings import all_bindings
@@ -58,10 +59,13 @@ def memory(program: Program, name: str | None = None, target: str | Target = "cp
     state = {"functions": states, "failure": failure, "notes": notes}
     control = Control("target", "choice", kind, tuple(dict.fromkeys((kind, "cpu", "cuda"))))
 
-    def again(target: str) -> View:
-        return memory(program.module if isinstance(program, Trace) else program, name, target)
+    source = program.module if isinstance(program, Trace) else program
 
-    return View("memory", "Memory", state, _text(states, failure), (control,), again)
+    def again(target: str, program: Program = source) -> View:
+        return memory(program, name, target)
+
+    controls = (*program_controls(source), control)
+    return View("memory", "Memory", state, _text(states, failure), controls, again)
 
 
 def _function(name: str, fn: graph.Function, mod: Module, use_bounds: bool) -> dict[str, Any]:

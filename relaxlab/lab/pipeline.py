@@ -70,13 +70,15 @@ def live_controls(program: object, target: Target) -> tuple[Control, ...]:
     """What a live view offers: to edit a program that is not too long, and to choose the target."""
     if not isinstance(program, Module | str):
         return ()
-    controls = [Control("target", "choice", target.kind, ("cpu", "cuda"))]
+    return (*program_controls(program), Control("target", "choice", target.kind, ("cpu", "cuda")))
+
+
+def program_controls(program: object) -> tuple[Control, ...]:
+    """An editor for a module or a script that is not too long, or nothing."""
     if isinstance(program, Module):
         lines = sum(len(function_lines(name, f)) for name, f in program.items())
         program = print_module(program) if lines <= PROGRAM_LINES else None
-    if isinstance(program, str):
-        controls.insert(0, Control("program", "program", program))
-    return tuple(controls)
+    return (Control("program", "program", program),) if isinstance(program, str) else ()
 
 
 def traced(

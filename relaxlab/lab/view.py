@@ -8,8 +8,10 @@ modules run inside notebooks as widgets (`live`).
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from html import escape
 from pathlib import Path
 from typing import Any, Literal
@@ -54,10 +56,12 @@ class View:
         """The modules that its page needs."""
         return (self.kind,)
 
-    def html(self) -> str:
-        """A fragment for a notebook or a page, complete in itself."""
+    def html(self, **data: str) -> str:
+        """A fragment for a notebook or a page, complete in itself. `data` become its `data-`
+        attributes, which the scripts read."""
+        more = "".join(f'data-{key}="{escape(value)}" ' for key, value in data.items())
         return (
-            f'<div class="relaxlab-view" data-kind="{escape(self.kind)}" '
+            f'<div class="relaxlab-view" data-kind="{escape(self.kind)}" {more}'
             f'aria-label="{escape(self.title)}" role="region" data-lm-suppress-shortcuts="true">'
             f'<pre tabindex="0" style="{_PRE}">{escape(self.text)}</pre>'
             f'<script type="application/x-relaxlab-code">{assets.compressed(*self.kinds)}</script>'
@@ -66,14 +70,21 @@ class View:
         )
 
     def page(self) -> str:
-        """A whole HTML page with this view, which needs neither a kernel nor the network."""
+        """A whole HTML page with this view, which needs neither a kernel nor the network. What its
+        reader chooses stands in the page's address, so that a link leads to a tab and a step."""
+        from relaxlab import __version__
+
+        made = f"relaxlab {__version__} · Python {platform.python_version()} · {date.today()}"
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>{escape(self.title)}</title><style>:root{{color-scheme:light dark}}"
             "body{margin:0;padding:12px;background:light-dark(#fff,#14161a);"
-            "color:light-dark(#1b1f24,#e3e6ea);font:13px/1.45 system-ui,sans-serif}</style></head>"
-            f"<body><main>{self.html()}</main></body></html>\n"
+            "color:light-dark(#1b1f24,#e3e6ea);font:13px/1.45 system-ui,sans-serif}"
+            "header{display:flex;gap:12px;align-items:baseline;margin:0 0 8px}"
+            "h1{font-size:16px;margin:0;flex:1}main{--room:calc(100vh - 18em)}</style></head>"
+            f"<body><header><h1>{escape(self.title)}</h1><span>{made}</span></header>"
+            f"<main>{self.html(address='true')}</main></body></html>\n"
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -90,7 +101,7 @@ class View:
         return {"text/plain": self.text, "text/html": self.html()}
 
     def live(self) -> Any:
-        """A widget in which the controls make the view anew, by the kernel.
+        """This view with controls that make it anew, by the kernel.
 
         Raises ValueError for a view without controls, ImportError where anywidget is missing.
         """

@@ -142,11 +142,13 @@ def test_the_page_is_made_again_where_it_was(kind, open_view):
 
 def test_live_versions_make_the_view_again():
     view = fusion(rl.parse(NETWORK))
-    (control,) = view.controls
-    assert (control.name, control.value) == ("max_group", 64)
+    controls = {c.name: c.value for c in view.controls}
+    assert controls["max_group"] == 64 and "def main(" in controls["program"]
     steps = view.again(max_group=2).state["functions"][0]["steps"]
     assert any(s["reason"] == "the kernel would do more than 2 calls" for s in steps)
     assert memory(rl.parse(CHAIN)).again(target="cuda").state["functions"]
+    drawn = graph_view(rl.parse(NETWORK)).again(program=CHAIN).state["functions"]
+    assert drawn == graph_view(rl.parse(CHAIN)).state["functions"]
     fixed = shapes(WRONG).again(program=CALLS)
     assert fixed.state["failure"] is None
     broken = shapes(fixed.controls[0].value.replace("axis=1", "axis=9", 1)).state["failure"]

@@ -93,6 +93,25 @@ def test_a_live_view_is_made_anew_by_the_kernel(server, open_page):
     page.wait_for_selector("text=ValueError: a size is at least 0", timeout=10000)
     assert page.locator("text=5 lines").count() == 1, "what was there stays"
 
+    menu(page, "File", "Save Notebook")
+    page.wait_for_selector('.lm-TabBar-tab:has-text("live.ipynb"):not(.jp-mod-dirty)')
+    page.reload()  # the kernel goes on
+    number.wait_for(timeout=60000)
+    assert page.locator("text=3 lines").count() == 1, "the recorded view"
+    number.fill("4")
+    number.press("Tab")
+    page.wait_for_selector("text=4 lines", timeout=10000)
+
+    menu(page, "Kernel", "Restart Kernel…")
+    page.locator(".jp-Dialog button:has-text('Restart')").click()
+    page.wait_for_selector(".jp-StatusBar-TextItem:has-text('| Idle')", timeout=60000)
+    number.fill("6")
+    number.press("Tab")
+    page.wait_for_selector("text=the kernel no longer knows this view; run the cell again")
+    page.reload()
+    page.wait_for_selector(".relaxlab-view >> text=3 lines", timeout=60000)
+    assert page.locator("text=Error displaying widget").count() == 0
+
 
 EXPLORE = ("rl.explore.pipeline(Layer)", "rl.explore.shapes(Layer)")
 

@@ -103,3 +103,35 @@ def test_encoded_expressions_are_spelled():
     for e in (n * 4 + 1, (n + 1) * 4, Min(n, m * 2), n - (m - 1), (n * m) // 2):
         assert spelled(encode(e)) == str(e)
     assert spelled(encode(LT(n, IntImm(3)))) == "n < 3"
+
+
+def test_a_view_fills_the_window_and_shrinks_again(open_view):
+    page = open_view(Page.of("two", [view(["a = 1"] * 200, "first"), view(["b = 2"], "second")]))
+    root = page.locator(".root").first
+    before = root.bounding_box()
+    assert page.locator("button[title*='Full screen']").count() == 1, "one for all tabs"
+    page.locator("[role=tab]").first.focus()
+    page.keyboard.press("f")
+    assert root.bounding_box()["x"] == 0 and root.bounding_box()["width"] == 1100
+    page.locator("input[type=search]").fill("f")
+    assert root.bounding_box()["x"] == 0, "f is typed there"
+    page.keyboard.press("Escape")
+    assert root.bounding_box() == before
+    page.locator("button[title*='Full screen']").click()
+    assert root.bounding_box()["x"] == 0
+    assert page.locator(".script").bounding_box()["height"] > 600, "the script uses the window"
+
+
+def test_what_was_chosen_is_in_the_address(open_view):
+    functions = "".join(f"    @R.function\n    def f{i}(x):\n        pass\n" for i in range(3))
+    second = view(f"class M:\n{functions}".split("\n"), "second one")
+    page = open_view(Page.of("two", [view(["a = 1"], "first"), second]))
+    assert page.evaluate("location.hash") == ""
+    page.locator("[role=tab]").last.click()
+    page.locator("select:visible").select_option("f2")
+    assert page.evaluate("location.hash") == "#second-one:function=f2"
+    page.reload()
+    page.wait_for_selector(".relaxlab-view[data-ready=true]")
+    assert page.locator("select:visible").input_value() == "f2"
+    assert page.locator("[role=tab][aria-selected=true]").inner_text() == "second one"
+    assert page.locator("h1").inner_text() == "two"

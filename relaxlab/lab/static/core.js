@@ -42,7 +42,8 @@ export function schemeOf(doc) {
 
 /**
  * An element inside an open shadow root of `el` that has the styles and follows the page's theme.
- * Rendering again into the same `el` starts anew.
+ * Rendering again into the same `el` starts anew. A view inside another one (`data-part`) has no
+ * button for the full screen: that of the outer view shows both.
  * @returns {{root: HTMLElement, cleanup: () => void}}
  */
 export function mount(el) {
@@ -50,6 +51,7 @@ export function mount(el) {
   const shadow = el.shadowRoot ?? el.attachShadow({ mode: "open" });
   const root = h("div", { class: "root" });
   shadow.replaceChildren(h("style", {}, CSS), root);
+  if (!el.dataset.part) root.append(fullScreenStrip(el, root));
   const follow = () => { root.style.colorScheme = schemeOf(document); };
   const watcher = new MutationObserver(follow);
   for (const node of [document.documentElement, document.body]) {
@@ -59,6 +61,34 @@ export function mount(el) {
   }
   follow();
   return { root, cleanup: () => { watcher.disconnect(); shadow.replaceChildren(); } };
+}
+
+/** Whether a key pressed on an element is text that is being typed there. */
+const isTyping = (element) => Boolean(element?.closest?.("textarea,select,input:not([type=range],[type=checkbox])"));
+
+/** A button, and the key f, by which a view fills the window, and Escape, by which it shrinks. */
+function fullScreenStrip(el, root) {
+  const button = h("button", { type: "button", title: "Full screen (f)", "aria-label": "Full screen (f)",
+    "aria-pressed": "false", onclick: () => put(!el.classList.contains("full")) },
+  svg("svg", { width: 13, height: 13, viewBox: "0 0 13 13", "aria-hidden": "true" },
+    svg("path", { d: "M1,5V1H5M8,1h4V5M12,8v4H8M5,12H1V8", class: "line", style: "stroke:currentColor" })));
+  const put = (full) => {
+    el.classList.toggle("full", full);
+    button.setAttribute("aria-pressed", String(full));
+    // A popover stands above the page even where an ancestor clips or transforms what it holds.
+    el.popover = full ? "manual" : null;
+    if (full) el.showPopover();
+    button.focus();
+  };
+  root.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+    if (event.key === "f") put(!el.classList.contains("full"));
+    else if (event.key === "Escape" && el.classList.contains("full")) put(false);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  return h("div", { class: "strip" }, button);
 }
 
 /** A model that lives on the page alone: what a notebook's widget manager offers, without a kernel. */

@@ -80,6 +80,9 @@ export function placed(graph, open) {
   return { boxes, curves, width: right, height: low };
 }
 
+/** The scale at which a drawing is seen as a whole in a pane, 1 where it is smaller than that. */
+export const fitting = ([wide, tall], [width, height]) => Math.min(1, width / wide, height / tall);
+
 /** Producers and consumers of each node, by number. */
 export function neighbours(graph) {
   const before = graph.nodes.map(() => []);
@@ -104,7 +107,7 @@ export function graphPane({ graph, chosen, opened, paint = () => null, height = 
   const { before, after } = neighbours(graph);
   const owner = new Map();
   graph.groups.forEach((g, k) => { for (let v = g.start; v < g.end; v += 1) owner.set(v, k); });
-  const canvas = h("div", { class: "scroll graph", style: `max-height:${height}` });
+  const canvas = h("div", { class: "scroll graph", style: `max-height:max(${height}, 70vh, var(--room, 0px))` });
   const said = h("div", { class: "visually-hidden", "aria-live": "polite" });
   let elements = new Map();
   let zoom = 1;
@@ -238,7 +241,11 @@ export function graphPane({ graph, chosen, opened, paint = () => null, height = 
     if (box.left < frame.left || box.right > frame.right) canvas.scrollLeft += box.left - frame.left - frame.width / 3;
   };
   const zoomBy = (factor) => { zoom = Math.max(0.15, Math.min(3, zoom * factor)); scale(); };
-  const fit = () => { zoom = Math.min(1, (canvas.clientWidth - 20) / drawing.natural[0]); scale(); };
+  const fit = () => {
+    const [wide, tall] = [canvas.clientWidth, parseFloat(getComputedStyle(canvas).maxHeight) - 4];
+    zoom = fitting(drawing.natural, [wide, tall]);
+    scale();
+  };
   const bar = h("div", { class: "row" },
     h("button", { type: "button", "aria-label": "smaller", onclick: () => zoomBy(0.8) }, "−"),
     h("button", { type: "button", "aria-label": "larger", onclick: () => zoomBy(1.25) }, "+"),

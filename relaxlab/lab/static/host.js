@@ -19,11 +19,15 @@
     const part = (name) => host.querySelector(`script[type="application/x-relaxlab-${name}"]`).textContent;
     const pre = host.querySelector("pre");
     try {
-      const [{ localModel, views }, state] = await Promise.all([load(part("code")), inflate(part("state"))]);
+      const [{ addressedModel, localModel, views }, text] = await Promise.all([load(part("code")), inflate(part("state"))]);
+      if (host.dataset.replaced) return; // by a live view
+      const state = JSON.parse(text);
       const el = document.createElement("div");
-      await views[host.dataset.kind].render({ model: localModel({ state: JSON.parse(state) }), el, views });
+      const model = host.dataset.address ? addressedModel(state) : localModel({ state });
+      await views[host.dataset.kind].render({ model, el, views });
       pre.hidden = true;
       host.append(el);
+      if (host.dataset.address) addEventListener("hashchange", () => location.reload());
       host.dataset.ready = "true";
     } catch (error) {
       pre.before(`This view could not start (${error}); its text follows.`);

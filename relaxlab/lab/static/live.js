@@ -1,11 +1,41 @@
 // A view with a kernel behind it: controls that make it anew. The view's data comes as messages,
-// compressed; what the reader chose in the view stays.
+// compressed; what the reader chose in the view stays. Until the first answer the recorded view is
+// shown, and so it is wherever there is no kernel.
 
 import { h, localModel, mount } from "./core.js";
+
+const PATIENCE = 5000; // milliseconds in which a kernel that has nothing else to do begins
+const SILENT = "No answer yet. A busy kernel answers later; after a restart the kernel no longer knows this view; run the cell again.";
+const TEXT = "width:100%;font:12px/1.45 var(--mono);background:var(--bg);color:var(--fg);border:1px solid var(--line);border-radius:5px";
 
 async function inflated(buffer) {
   const stream = new Blob([buffer]).stream().pipeThrough(new DecompressionStream("deflate"));
   return JSON.parse(await new Response(stream).text());
+}
+
+/** A text area for a program: Tab indents by four spaces, Escape and then Tab leaves it. */
+function editor(c, put) {
+  const pending = h("span", { class: "open", role: "status" });
+  let leaving = false;
+  const run = () => {
+    pending.textContent = "";
+    put(area.value);
+  };
+  const area = h("textarea", {
+    "aria-label": c.name, rows: Math.min(24, c.value.split("\n").length + 2), spellcheck: "false", value: c.value, style: TEXT,
+    oninput: () => { pending.textContent = "changed, not run yet"; },
+    onkeydown(event) {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey || event.shiftKey)) run();
+      else if (event.key === "Tab" && !leaving && !event.shiftKey) area.setRangeText("    ", area.selectionStart, area.selectionEnd, "end");
+      else {
+        leaving = event.key === "Escape";
+        return;
+      }
+      event.preventDefault();
+    },
+  });
+  const button = h("button", { type: "button", onclick: run }, "Run (Ctrl+Enter)");
+  return h("details", { open: true, style: "flex:1 1 100%" }, h("summary", {}, `edit the ${c.name}`), area, h("div", { class: "row" }, button, pending));
 }
 
 function control(c, values, changed) {
@@ -26,58 +56,98 @@ function control(c, values, changed) {
     const box = h("input", { type: "checkbox", checked: c.value, onchange: () => put(box.checked) });
     return h("label", {}, box, c.name);
   }
-  const area = h("textarea", {
-    "aria-label": c.name, rows: 14, spellcheck: "false", value: c.value,
-    style: "width:100%;font:12px/1.45 var(--mono);background:var(--bg);color:var(--fg);border:1px solid var(--line);border-radius:5px",
-    oninput: () => { values[c.name] = area.value; },
-    onkeydown(event) {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey || event.shiftKey)) {
-        event.preventDefault();
-        put(area.value);
-      }
-    },
+  return editor(c, put);
+}
+
+/** Puts controls into `el`; `replaced` is called before the first view that the kernel made. */
+function attach(model, el, views, replaced) {
+  const { root, cleanup } = mount(el);
+  const values = Object.fromEntries(model.get("controls").map((c) => [c.name, c.value]));
+  const said = h("span", { class: "muted", role: "status" });
+  const wrong = h("div", { class: "error", role: "alert", hidden: true });
+  const place = h("div");
+  const state = localModel({});
+  let [end, timer] = [null, 0];
+  const silent = () => { said.textContent = SILENT; };
+  const ask = () => {
+    clearTimeout(timer);
+    said.textContent = "running …";
+    timer = setTimeout(silent, PATIENCE);
+    try {
+      model.send({ type: "run", values });
+    } catch { // the connection was closed
+      silent();
+    }
+  };
+  const received = async (message, buffers) => {
+    clearTimeout(timer);
+    said.textContent = message.type === "started" ? "running …" : "";
+    if (message.type === "started") return;
+    wrong.hidden = message.type !== "error";
+    wrong.textContent = message.text ?? "";
+    if (message.type === "error") return;
+    const data = await inflated(buffers[0]);
+    replaced();
+    end?.();
+    state.set("state", data);
+    const view = h("div", { "data-part": "true" });
+    place.replaceChildren(view);
+    end = views[model.get("kind")].render({ model: state, el: view, views });
+  };
+  model.on("msg:custom", received);
+  root.append(
+    h("div", { class: "row", style: "margin-bottom:8px", role: "group", "aria-label": "options" },
+      model.get("controls").map((c) => control(c, values, ask)), said),
+    wrong, place);
+  const stop = () => {
+    clearTimeout(timer);
+    model.off("msg:custom", received);
+    end?.();
+    cleanup();
+  };
+  return { ask, stop };
+}
+
+/** Puts controls above a recorded view on the page, which stays until the kernel made another. */
+function attachAbove(model, host, views) {
+  const el = h("div", { style: "margin-bottom:6px" });
+  host.prepend(el);
+  const { stop } = attach(model, el, views, () => {
+    host.dataset.replaced = "true";
+    for (const child of host.children) child.hidden = child !== el;
   });
-  const run = h("button", { type: "button", onclick: () => put(area.value) }, "Run (Ctrl+Enter)");
-  return h("details", { style: "flex:1 1 100%" }, h("summary", {}, `edit the ${c.name}`), area, run);
+  return () => {
+    stop();
+    el.remove();
+  };
 }
 
 export default {
-  render({ model, el, views }) {
-    const { root, cleanup } = mount(el);
-    const values = Object.fromEntries(model.get("controls").map((c) => [c.name, c.value]));
-    const said = h("span", { class: "muted", role: "status" });
-    const wrong = h("div", { class: "error", role: "alert", hidden: true });
-    const place = h("div");
-    const state = localModel({});
-    let end = null;
-    const ask = () => {
-      said.textContent = "running …";
-      model.send({ type: "run", values });
-    };
-    const received = async (message, buffers) => {
-      wrong.hidden = message.type !== "error";
-      said.textContent = "";
-      if (message.type === "error") {
-        wrong.textContent = message.text;
-        return;
+  /** Where the page has the recorded view as HTML: finds it, now and whenever it is shown again. */
+  initialize({ model, views }) {
+    const attached = new Map();
+    const find = () => {
+      for (const host of document.querySelectorAll(`.relaxlab-view[data-live="${model.get("place")}"]`)) {
+        if (!attached.has(host)) attached.set(host, attachAbove(model, host, views));
       }
-      const data = await inflated(buffers[0]);
-      end?.();
-      state.set("state", data);
-      const view = h("div");
-      place.replaceChildren(view);
-      end = views[model.get("kind")].render({ model: state, el: view, views });
     };
-    model.on("msg:custom", received);
-    root.append(
-      h("div", { class: "row", style: "margin-bottom:8px", role: "group", "aria-label": "options" },
-        model.get("controls").map((c) => control(c, values, ask)), said),
-      wrong, place);
-    ask();
+    let timer = 0;
+    const watcher = new MutationObserver(() => {
+      clearTimeout(timer);
+      timer = setTimeout(find, 100);
+    });
+    watcher.observe(document.body, { childList: true, subtree: true });
+    find();
     return () => {
-      model.off("msg:custom", received);
-      end?.();
-      cleanup();
+      watcher.disconnect();
+      clearTimeout(timer);
+      for (const stop of attached.values()) stop();
     };
+  },
+  /** As a widget of its own. */
+  render({ model, el, views }) {
+    const { ask, stop } = attach(model, el, views, () => {});
+    ask();
+    return stop;
   },
 };

@@ -23,7 +23,7 @@ export default {
       at: field(model, "tab", 0),
       label: "views",
       panel(i) {
-        const inner = h("div");
+        const inner = h("div", { "data-part": "true" });
         ends.push(views[all[i].kind].render({ model: part(model, String(i), all[i].state), el: inner, views }));
         return inner;
       },

@@ -10,11 +10,11 @@ export const PASSES_STYLE = `
 .small { font-weight: 400; overflow-wrap: anywhere; }
 .status { flex: none; width: 1em; text-align: center; font-weight: 700; }
 .good { color: var(--add); } .bad { color: var(--del); }
-.tall { max-height: 44em; } .short { max-height: 10.5em; border: 1px solid var(--line); border-radius: 5px; }
+.tall { max-height: max(44em, var(--room, 0px)); } .short { max-height: 10.5em; border: 1px solid var(--line); border-radius: 5px; }
 .time { flex: none; width: 5.2em; text-align: right; font-size: 11px; font-variant-numeric: tabular-nums; color: var(--muted); }
 .bar { display: block; height: 3px; border-radius: 2px; background: var(--line); overflow: hidden; }
 .bar > span { display: block; height: 3px; margin-left: auto; background: var(--accent); }
-.diff { max-height: 44em; border-top: 1px solid var(--line); }
+.diff { max-height: max(44em, var(--room, 0px)); border-top: 1px solid var(--line); }
 .diff details { margin: 4px 0; }
 .diff summary { cursor: pointer; padding: 2px 4px; position: sticky; top: 0; z-index: 1; background: var(--bg); }
 .diff .script.scroll { max-height: none; }

@@ -167,7 +167,7 @@ const LINE = 18;
  *   facts: more about functions, by name, for their tip
  */
 export function scriptPane({ rows, height = "32em", label = "script", facts = {} }) {
-  const pane = h("div", { class: "script scroll", tabindex: 0, role: "region", "aria-label": label, style: `max-height:${height}` });
+  const pane = h("div", { class: "script scroll", tabindex: 0, role: "region", "aria-label": label, style: `max-height:${height === "none" ? height : `max(${height}, var(--room, 0px))`}` });
   const tip = h("div", { class: "tip", role: "tooltip", hidden: true });
   const said = h("div", { class: "visually-hidden", "aria-live": "polite" });
   const element = h("div", {}, pane, tip, said);

@@ -104,7 +104,7 @@ function functionView(fn, model) {
   showValues();
   const element = h("div", {}, fn.symbols.length > 0 && sliders,
     where.length > 0 && h("p", { class: "muted" }, "Symbols: ", where.map(([s, v], i) => [i ? ", " : "", h("code", {}, s), ` from `, h("code", {}, v)])),
-    sum, bar, h("div", { class: "wide-left half" }, h("div", { class: "scroll panel", style: "max-height:34em" }, list), panel));
+    sum, bar, h("div", { class: "wide-left half" }, h("div", { class: "scroll panel", style: "max-height:max(34em, var(--room, 0px))" }, list), panel));
   return { element, stop: () => stops.forEach((s) => s()) };
 }
 

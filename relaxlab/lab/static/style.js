@@ -2,6 +2,8 @@
 
 export const CSS = `
 :host { all: initial; display: block; color-scheme: light dark; }
+:host(.full) { position: fixed; inset: 0; width: 100vw; height: 100vh; overflow: auto; --room: calc(100vh - 14em); }
+:host(.full) .root { min-height: 100%; border: none; border-radius: 0; }
 .root {
   --bg: light-dark(#ffffff, #16191d); --fg: light-dark(#1b1f24, #e2e6ea);
   --panel: light-dark(#f6f8fa, #1d2126); --muted: light-dark(#57606a, #a0a8b2);
@@ -39,7 +41,9 @@ code, .mono { font-family: var(--mono); font-size: 12px; }
 .halves { display: grid; gap: 10px; grid-template-columns: repeat(2, minmax(0, 1fr)); }
 @container (max-width: 620px) { .split, .halves { grid-template-columns: minmax(0, 1fr); } }
 .panel { border: 1px solid var(--line); border-radius: 5px; background: var(--panel); padding: 6px 8px; }
-.scroll { overflow: auto; max-height: 30em; position: relative; }
+.scroll { overflow: auto; max-height: max(30em, var(--room, 0px)); position: relative; }
+.strip { display: flex; justify-content: flex-end; gap: 4px; margin: -6px -6px 0; }
+.strip button { min-height: 0; padding: 0 5px; line-height: 16px; border-color: transparent; background: none; color: var(--muted); }
 .note { background: var(--warn-bg); color: var(--warn); border-radius: 4px; padding: 4px 8px; margin: 0 0 6px; }
 .error { background: var(--del-bg); color: var(--del); border-radius: 4px; padding: 6px 8px; margin: 0 0 6px;
   font: 12px/1.45 var(--mono); white-space: pre-wrap; overflow-wrap: anywhere; }
