@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from html import escape
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -72,9 +73,7 @@ class View:
     def page(self) -> str:
         """A whole HTML page with this view, which needs neither a kernel nor the network. What its
         reader chooses stands in the page's address, so that a link leads to a tab and a step."""
-        from relaxlab import __version__
-
-        made = f"relaxlab {__version__} · Python {platform.python_version()} · {date.today()}"
+        made = f"{_made_by()} · Python {platform.python_version()} · {date.today()}"
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -111,6 +110,13 @@ class View:
 
     def __repr__(self) -> str:
         return f"<{self.title}: {self.kind} view>"
+
+
+def _made_by() -> str:
+    try:
+        return f"relaxlab {version('relaxlab')}"
+    except PackageNotFoundError:  # it runs from its folder
+        return "relaxlab"
 
 
 class Page(View):
