@@ -20,21 +20,13 @@ from collections import Counter
 import numpy as np
 
 import relaxlab as rl
-from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.graph import Call, GlobalVar
-from relaxlab.ir.node import walk
-from relaxlab.ir.types import TensorType
-from relaxlab.models.decoder import Decoder
-from relaxlab.models.loader import NAMED, open_model
-from relaxlab.passes.lower_shapes import lower_shapes
-from relaxlab.passes.pipeline import cpu_pipeline
-from relaxlab.passes.plan_memory import memory_plan_of
 
 MODEL = "smollm2-135m"
 try:
-    NAMED[MODEL]()
+    checkpoint = rl.open_model(MODEL)
 except FileNotFoundError:
     MODEL = "tiny"
+    checkpoint = rl.open_model(MODEL)
 
 # %% [markdown]
 # ## The program
@@ -43,11 +35,10 @@ except FileNotFoundError:
 # builds a graph function. `decode` adds one token to a text of `p` others.
 
 # %%
-checkpoint = open_model(MODEL)
-decoder = Decoder(checkpoint.config, checkpoint.formats, max_context=512)
+decoder = rl.Decoder(checkpoint.config, checkpoint.formats, max_context=512)
 module, weights = decoder.build(methods=("decode",), bounds={"p": 512})
 print(f"{MODEL}: {checkpoint.config.num_layers} layers, {len(weights)} arrays of weights")
-print(f"{len(list(walk(module['decode']))):,} nodes in `decode`")
+print(f"{len(list(rl.walk(module['decode']))):,} nodes in `decode`")
 print("loop functions:", ", ".join(module.loop_functions()))
 
 # %% [markdown]
@@ -84,8 +75,8 @@ rl.explore.pipeline(trace)
 # is equal is compiled once.
 
 # %%
-calls = [c.op.name for c in walk(trace.result["decode"])
-         if isinstance(c, Call) and isinstance(c.op, GlobalVar)]
+calls = [c.op.name for c in rl.walk(trace.result["decode"])
+         if isinstance(c, rl.graph.Call) and isinstance(c.op, rl.graph.GlobalVar)]
 print(f"{len(calls)} calls of {len(set(calls))} kernels")
 for name, count in Counter(calls).most_common():
     print(f"{count:4} x {name}")
@@ -109,7 +100,7 @@ for applied, title in ((True, "merged"), (False, "not merged")):
 
 # %%
 before = trace.find("plan_memory").before
-plan = memory_plan_of(before["decode"], before)
+plan = rl.memory_plan_of(before["decode"], before)
 print(f"{sum(a.apart.value for a in plan.arenas):,} bytes without a plan")
 print(f"{sum(a.size.value for a in plan.arenas):,} bytes with one")
 
@@ -121,11 +112,11 @@ print(f"{sum(a.size.value for a in plan.arenas):,} bytes with one")
 
 # %%
 def parameter_bytes(module):
-    types = [p.ty for p in module["decode"].params if isinstance(p.ty, TensorType)]
-    return sum(bytes_of(t.dtype) * math.prod(d.value for d in t.shape) for t in types)
+    types = [p.ty for p in module["decode"].params if isinstance(p.ty, rl.types.TensorType)]
+    return sum(rl.dtypes.bytes_of(t.dtype) * math.prod(d.value for d in t.shape) for t in types)
 
 
-unfused = rl.trace(module, pipeline=cpu_pipeline().without("fuse_ops"))
+unfused = rl.trace(module, pipeline=rl.cpu_pipeline().without("fuse_ops"))
 print(f"with fusion:    {parameter_bytes(trace.result) / 1e6:6.0f} MB")
 print(f"without fusion: {parameter_bytes(unfused.result) / 1e6:6.0f} MB")
 
@@ -141,7 +132,7 @@ rl.explore.memory(trace)
 # What is left beside the kernels is a list of instructions.
 
 # %%
-program = lower_shapes(trace.result)
+program = rl.lower_shapes(trace.result)
 Counter(type(i).__name__ for i in program.functions["decode"].instrs).most_common()
 
 # %% [markdown]
@@ -154,7 +145,7 @@ Counter(type(i).__name__ for i in program.functions["decode"].instrs).most_commo
 
 # %%
 one = dataclasses.replace(checkpoint.config, num_layers=1)
-small = Decoder(one, checkpoint.formats, max_context=32)
+small = rl.Decoder(one, checkpoint.formats, max_context=32)
 module, names = small.build(methods=("decode",), bounds={"p": 32})
 arrays = checkpoint.weights(small, names)
 shapes = [[int(d.value) for d in p.ty.shape] for p in module["decode"].params[2:4]]

@@ -15,15 +15,9 @@
 import numpy as np
 
 import relaxlab as rl
-from relaxlab.ir import graph
-from relaxlab.ir.node import replace
-from relaxlab.passes.base import NoOptions, find_pass, module_pass
-from relaxlab.passes.bindings import map_blocks, with_bindings
-from relaxlab.passes.patterns import is_const, is_op, rewrite_call, wildcard
-from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab import is_const, is_op, rewrite_call, wildcard
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
-from relaxlab.tracing import decide
 
 # %% [markdown]
 # ## A program with something to improve
@@ -57,7 +51,7 @@ x, p, q = wildcard(), is_const(), is_const()
 
 def merged(call, match):
     product = np.asarray(match[p].data * match[q].data)
-    return graph.Call(call.op, (match[x], graph.Constant(product)), call.attrs)
+    return rl.graph.Call(call.op, (match[x], rl.graph.Constant(product)), call.attrs)
 
 
 merge_scales = rewrite_call(
@@ -69,7 +63,7 @@ merge_scales = rewrite_call(
 # the compiler and read what the pass says about itself.
 
 # %%
-pipeline = cpu_pipeline().before("legalize_ops", merge_scales)
+pipeline = rl.cpu_pipeline().before("legalize_ops", merge_scales)
 trace = rl.trace(Program, pipeline=pipeline)
 record = trace.find("merge_scales")
 for rewrite in record.rewrites:
@@ -83,7 +77,7 @@ record.after
 # Both pipelines side by side, with and without your pass.
 
 # %% tags=["explorer"]
-rl.explore.compare(Program, cpu_pipeline(), pipeline)
+rl.explore.compare(Program, rl.cpu_pipeline(), pipeline)
 
 # %% [markdown]
 # ## A pass by hand
@@ -99,14 +93,14 @@ rl.explore.compare(Program, cpu_pipeline(), pipeline)
 # - It gives a valid module whichever of its changes are made.
 
 # %%
-RELU = graph.Op("nn.relu")
+RELU = rl.graph.Op("nn.relu")
 
 
 def is_relu(value):
-    return isinstance(value, graph.Call) and value.op == RELU
+    return isinstance(value, rl.graph.Call) and value.op == RELU
 
 
-def relus_once(mod, options: NoOptions):
+def relus_once(mod, options: rl.NoOptions):
     """relu(relu(x)) is relu(x)."""
 
     def block(old):
@@ -116,21 +110,22 @@ def relus_once(mod, options: NoOptions):
                 (argument,) = binding.value.args
                 where = binding.var.name
                 reason = f"`{getattr(argument, 'name', argument)}` has no negative elements"
-                if argument in positive and decide("relus_once", where, reason):
-                    binding = replace(binding, value=argument)
+                if argument in positive and rl.decide("relus_once", where, reason):
+                    binding = rl.replace(binding, value=argument)
                 positive.add(binding.var)
             new.append(binding)
-        return with_bindings(old, new)
+        return rl.with_bindings(old, new)
 
-    return mod.with_functions({n: map_blocks(f, block) for n, f in mod.graph_functions().items()})
+    functions = mod.graph_functions().items()
+    return mod.with_functions({name: rl.map_blocks(f, block) for name, f in functions})
 
 
 # A pass has a name, and says which passes it needs before it.
-relus_once = module_pass("relus_once", needs=("normalize",))(relus_once)
+relus_once = rl.module_pass("relus_once", needs=("normalize",))(relus_once)
 
 # %%
-mine = pipeline.before("legalize_ops", relus_once, find_pass("canonicalize"),
-                       find_pass("dead_code_elimination"))
+mine = pipeline.before("legalize_ops", relus_once, rl.find_pass("canonicalize"),
+                       rl.find_pass("dead_code_elimination"))
 trace = rl.trace(Program, pipeline=mine)
 for name in ("merge_scales", "relus_once", "canonicalize", "dead_code_elimination"):
     for rewrite in trace.find(name).rewrites:
@@ -154,7 +149,7 @@ rl.explore.pipeline(trace)
 
 # %%
 start = trace.find("merge_scales").after
-once = find_pass("canonicalize")(relus_once(start))
+once = rl.find_pass("canonicalize")(relus_once(start))
 print("changes something:     ", once is not start)
 print("twice changes no more: ", relus_once(once) is once)
 print(rl.check(Program, pipeline=mine))

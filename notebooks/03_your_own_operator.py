@@ -17,12 +17,7 @@
 import numpy as np
 
 import relaxlab as rl
-from relaxlab.ir import expr
-from relaxlab.ir.op_table import find_op
-from relaxlab.ir.types import TensorType
-from relaxlab.ops import te
-from relaxlab.ops.define import define, params, tensor_arg
-from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab import expr, te
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 
@@ -62,8 +57,8 @@ print(codes.shape, codes.dtype, np.array_equal(unpack(codes, scale), weights))
 # %%
 def infer(call, types):
     """(rows, columns / 4) bytes and (rows,) scales -> (rows, columns)."""
-    rows, packed = tensor_arg(call, types, 0).shape
-    return TensorType((rows, packed * 4), "float32")
+    rows, packed = rl.tensor_arg(call, types, 0).shape
+    return rl.types.TensorType((rows, packed * 4), "float32")
 
 
 def emit(call, out, codes, scale):
@@ -75,8 +70,8 @@ def emit(call, out, codes, scale):
     return te.compute(out.shape, weight, "ternary")
 
 
-if find_op("ternary") is None:  # a name can be registered once
-    define("ternary", params("codes scale"), infer, emit=emit, reference=unpack)
+# `override` lets you change this cell and run it again.
+rl.define("ternary", "codes scale", infer, emit=emit, reference=unpack, override=True)
 
 # %% [markdown]
 # That is all. From now on `R.ternary` is part of the language.
@@ -125,7 +120,7 @@ signs, scale = rng.integers(-1, 2, (512, 256)), rng.uniform(0.5, 1, 512)
 codes, scale = pack(signs, scale)
 x = rng.normal(size=(5, 256)).astype("float32")
 fused = rl.compile(Layer)
-separate = rl.compile(Layer, pipeline=cpu_pipeline().without("fuse_ops"))
+separate = rl.compile(Layer, pipeline=rl.cpu_pipeline().without("fuse_ops"))
 want = np.maximum(x @ unpack(codes, scale).T, 0)
 for title, exe in (("one kernel", fused), ("three kernels", separate)):
     assert np.allclose(exe["main"](x, codes, scale), want, atol=1e-4)
@@ -150,8 +145,8 @@ rl.explore.code(Layer)
 #
 # - A scale for each group of 32 columns instead of each row: `scale[i, j // 32]`. What changes in
 #   `infer`?
-# - Refuse what does not fit: raise `relaxlab.ops.define.fail(call, "...")` where `codes` is not
-#   `uint8`. Which place does the error point to?
+# - Refuse what does not fit: `raise rl.TypeDeductionError("...")` where `codes` is not `uint8`.
+#   Which place does the error point to?
 # - Five values per weight need log2(5) = 2.3 bits; three weights fit into a byte of 125 codes.
 #   Write that format. Does it still fuse? (It should: `//` and `%` on a byte are like any other
 #   arithmetic.)

@@ -16,15 +16,9 @@
 import numpy as np
 
 import relaxlab as rl
-from relaxlab.ir import expr, loops
-from relaxlab.ir.graph import Call
-from relaxlab.ir.node import Attrs, replace, rewrite
-from relaxlab.passes.base import NoOptions, module_pass
-from relaxlab.passes.patterns import is_op, rewrite_call, wildcard
-from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab import is_op, rewrite_call, wildcard
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
-from relaxlab.tracing import decide
 
 # %% [markdown]
 # ## The first suspect
@@ -38,12 +32,12 @@ x = wildcard()
 def merged(call, match):
     first = match.definition(inner).attrs["axes"]
     second = call.attrs["axes"]
-    return Call(call.op, (match[x],), Attrs(axes=tuple(second[a] for a in first)))
+    return rl.graph.Call(call.op, (match[x],), rl.Attrs(axes=tuple(second[a] for a in first)))
 
 
 inner = is_op("permute_dims")(x)
 merge_permutes = rewrite_call(is_op("permute_dims")(inner), merged, name="merge_permutes")
-suspect = cpu_pipeline().before("legalize_ops", merge_permutes)
+suspect = rl.cpu_pipeline().before("legalize_ops", merge_permutes)
 
 # %% [markdown]
 # Does it work? Its author tested it like this:
@@ -95,7 +89,7 @@ report
 # Side by side:
 
 # %% tags=["explorer"]
-rl.explore.compare(User, cpu_pipeline(), suspect)
+rl.explore.compare(User, rl.cpu_pipeline(), suspect)
 
 # %% [markdown]
 # Which is right? Ask NumPy, on a small case. The result's axis `i` is axis `second[i]` of the value
@@ -113,11 +107,11 @@ print(np.array_equal(want, a.transpose([second[i] for i in first])),
 def repaired(call, match):
     first = match.definition(inner).attrs["axes"]
     second = call.attrs["axes"]
-    return Call(call.op, (match[x],), Attrs(axes=tuple(first[a] for a in second)))
+    return rl.graph.Call(call.op, (match[x],), rl.Attrs(axes=tuple(first[a] for a in second)))
 
 
 merge_permutes = rewrite_call(is_op("permute_dims")(inner), repaired, name="merge_permutes")
-print(rl.check(User, pipeline=cpu_pipeline().before("legalize_ops", merge_permutes)))
+print(rl.check(User, pipeline=rl.cpu_pipeline().before("legalize_ops", merge_permutes)))
 
 # %% [markdown]
 # ## The second suspect
@@ -127,24 +121,24 @@ print(rl.check(User, pipeline=cpu_pipeline().before("legalize_ops", merge_permut
 # the author, and removes them.
 
 # %%
-def strip(mod, options: NoOptions):
+def strip(mod, options: rl.NoOptions):
     """Remove the conditions of all blocks."""
 
     def unconditional(node):
-        if isinstance(node, loops.BlockRealize):
-            return replace(node, predicate=expr.const(True))
+        if isinstance(node, rl.loops.BlockRealize):
+            return rl.replace(node, predicate=rl.expr.const(True))
         return None
 
     changed = {}
     for name, func in mod.loop_functions().items():
-        new = rewrite(func, unconditional)
-        if new is not func and decide("strip_conditions", name, "sizes are multiples of 16"):
+        new = rl.rewrite(func, unconditional)
+        if new is not func and rl.decide("strip_conditions", name, "sizes are multiples of 16"):
             changed[name] = new
     return mod.with_functions(changed)
 
 
-strip_conditions = module_pass("strip_conditions", needs=("schedule_kernels",))(strip)
-suspect = cpu_pipeline().after("schedule_kernels", strip_conditions)
+strip_conditions = rl.module_pass("strip_conditions", needs=("schedule_kernels",))(strip)
+suspect = rl.cpu_pipeline().after("schedule_kernels", strip_conditions)
 
 
 @I.ir_module
@@ -181,14 +175,12 @@ print(report)
 # bisection, until the result goes wrong. You can do the same by hand.
 
 # %%
-from relaxlab.tracing import first_rewrites
-
 broken = rewrite_call(is_op("permute_dims")(inner), merged, name="merge_permutes")
 start = rl.trace(User).find("legalize_ops").before
 cube = np.random.default_rng(0).normal(size=(3, 3, 3)).astype("float32")
 want = rl.interpret(User, "main", cube)
 for count in range(3):
-    with first_rewrites(count) as made:
+    with rl.first_rewrites(count) as made:
         module = broken(start)
     right = np.allclose(rl.interpret(module, "main", cube), want)
     print(f"the first {count} rewrites: {'right' if right else 'wrong'}")

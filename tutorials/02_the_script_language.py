@@ -75,11 +75,8 @@ print(type(func).__name__, [buffer.name for buffer in func.buffers])
 # loads or stores.
 
 # %%
-from relaxlab.ir.loops import BufferLoad, BufferStore, For
-from relaxlab.ir.node import walk
-
-for node in walk(func.body):
-    if isinstance(node, For | BufferLoad | BufferStore):
+for node in rl.walk(func.body):
+    if isinstance(node, rl.loops.For | rl.loops.BufferLoad | rl.loops.BufferStore):
         print(type(node).__name__)
 
 # %% [markdown]
@@ -293,7 +290,7 @@ lesson2.count_stores(count_stores)
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def count_stores_solution(func):
-    return sum(isinstance(node, BufferStore) for node in walk(func.body))
+    return sum(isinstance(node, rl.loops.BufferStore) for node in rl.walk(func.body))
 
 
 lesson2.count_stores(count_stores_solution)

@@ -22,7 +22,6 @@
 import numpy as np
 
 import relaxlab as rl
-from relaxlab.runtime.executable import CheckFailed
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
@@ -151,7 +150,7 @@ exe = rl.compile(Triples)
 print(exe["main"](np.arange(6, dtype="float32")))
 try:
     exe["main"](np.arange(7, dtype="float32"))
-except CheckFailed as error:
+except rl.CheckFailed as error:
     print(error)
 
 # %% [markdown]

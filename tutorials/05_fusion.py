@@ -24,8 +24,6 @@ import time
 import numpy as np
 
 import relaxlab as rl
-from relaxlab.analysis.pattern_kind import pattern_kind_with_reason
-from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
@@ -94,7 +92,7 @@ def milliseconds(call, rounds=7):
 
 x = np.random.default_rng(0).uniform(0, 1, (2048, 1024)).astype("float32")
 with_fusion = rl.compile(Chain)
-without_fusion = rl.compile(Chain, pipeline=cpu_pipeline().without("fuse_ops"))
+without_fusion = rl.compile(Chain, pipeline=rl.cpu_pipeline().without("fuse_ops"))
 print(f"NumPy          {milliseconds(lambda: np.sqrt(np.maximum(x * 3, 0) + 1)):6.2f} ms")
 print(f"four kernels   {milliseconds(lambda: without_fusion['main'](x)):6.2f} ms")
 print(f"one kernel     {milliseconds(lambda: with_fusion['main'](x)):6.2f} ms")
@@ -157,7 +155,7 @@ class Kinds:
 
 
 for name, func in Kinds.loop_functions().items():
-    kind, reason = pattern_kind_with_reason(func)
+    kind, reason = rl.pattern_kind_with_reason(func)
     print(f"{name:10} {kind.name:18} {reason}")
 
 # %% [markdown]

@@ -21,8 +21,6 @@
 import numpy as np
 
 import relaxlab as rl
-from relaxlab.passes.plan_memory import memory_plan_of
-from relaxlab.runtime.executable import CheckFailed
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 
@@ -87,7 +85,7 @@ for rewrite in trace.find("plan_memory").rewrites:
 # The plan is a value that you can ask.
 
 # %%
-plan = memory_plan_of(expanded["main"], expanded)
+plan = rl.memory_plan_of(expanded["main"], expanded)
 arena = plan.arenas[0]
 print("bytes:", arena.size, "  without reuse:", arena.apart)
 for p in arena.placements:
@@ -135,7 +133,7 @@ class TwoSymbols:
 def arena_of(mod):
     """The sizes of the arenas of `main`, in bytes."""
     module = rl.trace(mod).find("plan_memory").before
-    return [str(a.size) for a in memory_plan_of(module["main"], module).arenas]
+    return [str(a.size) for a in rl.memory_plan_of(module["main"], module).arenas]
 
 
 arena_of(TwoSymbols)
@@ -174,7 +172,7 @@ arena_of(Bounded)
 # %%
 try:
     rl.compile(Bounded)["main"](np.ones((101, 64), "float32"), np.ones((1, 64), "float32"), w)
-except CheckFailed as error:
+except rl.CheckFailed as error:
     print(error)
 
 # %% [markdown]

@@ -24,7 +24,6 @@ import time
 import numpy as np
 
 import relaxlab as rl
-from relaxlab.schedule.error import ScheduleError
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
@@ -155,7 +154,7 @@ wrong = rl.Schedule(Product["product"])
 i, j, k = wrong.get_loops(wrong.get_block("C"))
 try:
     wrong.vectorize(k)
-except ScheduleError as error:
+except rl.ScheduleError as error:
     print(error)
 
 # %% [markdown]

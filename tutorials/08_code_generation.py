@@ -27,8 +27,6 @@ import numpy as np
 import relaxlab as rl
 from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.llvm.kernel import emit_kernel
-from relaxlab.ir.target import Target
-from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
@@ -79,7 +77,7 @@ print(llvm_ir(Affine["affine"])[0])
 def assembly(func):
     """A loop function in the assembly language of this machine; the core of it."""
     text, declarations = llvm_ir(func)
-    whole = jit.assembly(jit.module_text([text], declarations, Target.host()), Target.host())
+    whole = jit.assembly(jit.module_text([text], declarations, rl.Target.host()), rl.Target.host())
     return whole.split("rl.kernel:")[1].split(".Lfunc_end0")[0]
 
 
@@ -92,7 +90,7 @@ print(assembly(Affine["affine"]))
 # Now the same with a vectorized loop.
 
 # %%
-host = Target.host()
+host = rl.Target.host()
 lanes = host.lanes("float32")
 print(f"this machine has vectors of {host.vector_bits} bits: {lanes} float32 numbers")
 
@@ -130,7 +128,7 @@ class Layer:
         return z
 
 
-program = lower_shapes(rl.trace(Layer).result)
+program = rl.lower_shapes(rl.trace(Layer).result)
 for instruction in program.functions["main"].instrs:
     print(type(instruction).__name__)
 
@@ -242,7 +240,7 @@ lesson8.no_predicate(longest_solution)
 
 # %% tags=["exercise"]
 def count_kernel_calls(mod):
-    program = lower_shapes(rl.trace(mod).result)
+    program = rl.lower_shapes(rl.trace(mod).result)
     return len(program.functions["main"].instrs)
 
 
@@ -250,7 +248,7 @@ lesson8.count_kernel_calls(count_kernel_calls)
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def count_kernel_calls_solution(mod):
-    program = lower_shapes(rl.trace(mod).result)
+    program = rl.lower_shapes(rl.trace(mod).result)
     return sum(type(i).__name__ == "CallKernel" for i in program.functions["main"].instrs)
 
 

@@ -25,11 +25,6 @@ from collections import Counter
 import numpy as np
 
 import relaxlab as rl
-from relaxlab.ir.graph import Call, GlobalVar
-from relaxlab.ir.node import walk
-from relaxlab.models.decoder import Decoder
-from relaxlab.models.generate import TextGenerator
-from relaxlab.models.loader import NAMED, open_model
 
 from exercises import lesson9
 
@@ -41,10 +36,11 @@ from exercises import lesson9
 # %%
 MODEL = "smollm2-135m"
 try:
-    file = NAMED[MODEL]()
+    checkpoint = rl.open_model(MODEL)
 except FileNotFoundError:
     MODEL = "tiny"
-    file = NAMED[MODEL]()
+    checkpoint = rl.open_model(MODEL)
+file = checkpoint.path
 print(MODEL, f"{file.stat().st_size / 1e6:.1f} MB")
 
 # %% [markdown]
@@ -53,7 +49,7 @@ print(MODEL, f"{file.stat().st_size / 1e6:.1f} MB")
 # The first time, this compiles the model. Later it is taken from a cache.
 
 # %%
-model = TextGenerator.load(MODEL)
+model = rl.TextGenerator.load(MODEL)
 print(f"reading {model.times.load_s:.1f} s, compiling {model.times.compile_s:.1f} s")
 answer = model.generate("Why is the sky blue?", max_new_tokens=32)
 print(answer.text)
@@ -79,13 +75,12 @@ print(logits.shape, "the likeliest tokens:", likeliest)
 # A model is a stack of equal layers. Here is its program with one layer. All of it fits on a page.
 
 # %%
-checkpoint = open_model(MODEL)
 config = checkpoint.config
 print(f"{config.num_layers} layers, {config.hidden_size} numbers per token, "
       f"{config.num_heads} heads, vocabulary of {config.vocab_size}")
 
 one_layer = dataclasses.replace(config, num_layers=1)
-decoder = Decoder(one_layer, checkpoint.formats, max_context=256)
+decoder = rl.Decoder(one_layer, checkpoint.formats, max_context=256)
 module, weights = decoder.build(methods=("decode",), bounds={"p": 256})
 rl.Module.of({"decode": module["decode"]})
 
@@ -118,8 +113,8 @@ for rewrite in trace.find("fuse_ops").rewrites:
 rl.explore.fusion(module)
 
 # %%
-called = [c.op.name for c in walk(trace.result["decode"])
-          if isinstance(c, Call) and isinstance(c.op, GlobalVar)]
+called = [c.op.name for c in rl.walk(trace.result["decode"])
+          if isinstance(c, rl.graph.Call) and isinstance(c.op, rl.graph.GlobalVar)]
 for name, count in Counter(called).items():
     print(f"{count:3} x {name}")
 

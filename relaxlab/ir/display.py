@@ -1,4 +1,5 @@
-"""How a notebook asks a value for what it shows: IPython's `_repr_mimebundle_`."""
+"""What the nodes ask rooms above theirs for: how a notebook shows a value (IPython's
+`_repr_mimebundle_`), and the script of a module."""
 
 from __future__ import annotations
 
@@ -26,3 +27,21 @@ def register_display(display: Callable[[Any], dict[str, str]]) -> None:
     """Called once by the package, as the room that knows HTML may not be imported from here."""
     global _display
     _display = display
+
+
+def _no_printer(mod: Any, **options: Any) -> str:
+    raise RuntimeError("the package `relaxlab` registers the printer when it is imported")
+
+
+_printer: Callable[..., str] = _no_printer
+
+
+def register_printer(printer: Callable[..., str]) -> None:
+    """Called once by the package, as the room that prints scripts may not be imported from here."""
+    global _printer
+    _printer = printer
+
+
+def script_of(mod: Any, **options: Any) -> str:
+    """The script of a module, by the registered printer."""
+    return _printer(mod, **options)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from relaxlab.ir.display import script_of
 from relaxlab.ir.graph import ExternFunc, Function
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.node import NO_ATTRS, Attrs, Node, node, span_field
@@ -90,17 +91,4 @@ class Module(Node):
 
     def script(self, **options: Any) -> str:
         """The module as a runnable script; see `relaxlab.script.printer.print_module`."""
-        return _printer(self, **options)
-
-
-def _no_printer(_: Node, **__: Any) -> str:
-    raise RuntimeError("import relaxlab (or relaxlab.script) before printing a module")
-
-
-_printer: Callable[..., str] = _no_printer
-
-
-def register_printer(printer: Callable[..., str]) -> None:
-    """Called once by the script room, which may not be imported from here."""
-    global _printer
-    _printer = printer
+        return script_of(self, **options)

@@ -105,10 +105,22 @@ def infer_with_conditions(
 _TABLE: dict[str, OpRow] = {}
 
 
-def register_op(row: OpRow) -> OpRow:
-    """Add a row. Raises ValueError when the name is taken."""
+def register_op(row: OpRow, *, override: bool = False) -> OpRow:
+    """Add a row; with `override` it may replace an earlier one of that name.
+
+    Raises ValueError when the name is taken, and for an operator of relaxlab itself always: the
+    compiler's own rows are part of what the artifact cache takes for granted.
+    """
     if row.name in _TABLE:
-        raise ValueError(f"operator {row.name!r} is registered twice")
+        if not override:
+            raise ValueError(
+                f"operator {row.name!r} is registered twice; override=True replaces the first"
+            )
+        if row.name in import_module("relaxlab.ops").OPERATORS:
+            raise ValueError(
+                f"operator {row.name!r} belongs to relaxlab and cannot be replaced; "
+                "give yours another name"
+            )
     _TABLE[row.name] = row
     return row
 

@@ -42,22 +42,30 @@ def params(values: str, **attrs: Any) -> tuple[Param, ...]:
 
 def define(
     name: str,
-    parameters: tuple[Param, ...],
+    parameters: tuple[Param, ...] | str,
     infer: Infer,
     *,
     emit: Emit | None = None,
     reference: Callable[..., Any] | None = None,
     pure: bool = True,
+    override: bool = False,
 ) -> None:
     """Register an operator.
 
+    `parameters` is what `params` returns, or the string for it where there are no attributes.
     `infer(call, types of the arguments)` gives the result type. `emit(call, out, *args)` gives
     the result as tensor expressions: `args` are tensors for tensors, tuples for tuples,
-    expressions for scalars and tuples of expressions for shapes.
+    expressions for scalars and tuples of expressions for shapes. `reference` is its meaning in
+    NumPy. `override` replaces an operator that was registered under this name, as a cell of a
+    notebook does that is run again.
+
+    Raises ValueError when the name is taken and `override` is not set, and for the names of
+    relaxlab's own operators.
     """
+    parameters = params(parameters) if isinstance(parameters, str) else parameters
     lower = None if emit is None else _lowering(emit)
     row = OpRow(name, parameters, lambda c, t, _: infer(c, t), reference, lower, pure)
-    register_op(row)
+    register_op(row, override=override)
 
 
 def op_name(call: graph.Call) -> str:

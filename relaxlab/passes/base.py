@@ -11,6 +11,9 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import signature
 from typing import Any
 
 from relaxlab.ir.diagnostics import DiagnosticError
@@ -77,10 +80,18 @@ def module_pass(
     """Register a function `(module, options) -> module` as the pass `name` (see `Pass` for `needs`
     and `ends`).
 
-    Raises ValueError when the name is taken by another file's pass.
+    Raises ValueError when the name is taken by another file's pass, TypeError for a function that
+    does not take the two arguments.
     """
 
     def register(function: Callable[[Module, Any], Module]) -> Pass:
+        try:
+            signature(function).bind(None, None)
+        except TypeError as error:
+            raise TypeError(
+                f"pass {name!r}: a pass is a function of two arguments, (module, options), and "
+                f"{function.__name__}{signature(function)} is not: {error}"
+            ) from None
         known = _REGISTRY.get(name)
         if known is not None and known.function.__module__ != function.__module__:
             raise ValueError(f"pass {name!r} is registered twice")
@@ -91,7 +102,12 @@ def module_pass(
 
 
 def find_pass(name: str) -> Pass:
-    """The registered pass of that name. Raises KeyError naming the known ones."""
+    """The pass of that name: one of the compiler's, or one that `module_pass` registered.
+
+    Raises KeyError naming the known ones.
+    """
+    if name not in _REGISTRY and name.isidentifier() and find_spec(f"relaxlab.passes.{name}"):
+        import_module(f"relaxlab.passes.{name}")  # each pass is in the file of its name
     if name not in _REGISTRY:
         raise KeyError(f"unknown pass {name!r}; known: {', '.join(sorted(_REGISTRY))}")
     return _REGISTRY[name]
@@ -125,7 +141,7 @@ class Pipeline(Displayed):
     def __post_init__(self) -> None:
         for one in self.passes:
             if not isinstance(one, Pass):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise TypeError(f"a pipeline is made of passes, not of {one!r}")
+                raise TypeError(_no_pass(one))
         problems = list(_out_of_order(self.passes))
         if problems:
             raise PipelineError("\n  ".join(["this pipeline cannot work:", *problems]))
@@ -204,6 +220,16 @@ class Pipeline(Displayed):
         options = Attrs({f.name: getattr(one.options, f.name) for f in _fields(one.options)})
         record = PassRecord(one.name, options, mod, after, seconds, tuple(notes), text)
         return after, record, failure
+
+
+def _no_pass(value: object) -> str:
+    if callable(value):
+        name = getattr(value, "__name__", "my_pass")
+        return (
+            f"a pipeline is made of passes, and {name} is a plain function: "
+            f'module_pass("{name}")({name}) makes a pass of a function (module, options) -> module'
+        )
+    return f"a pipeline is made of passes, not of {value!r}"
 
 
 def _out_of_order(passes: tuple[Pass, ...]) -> Iterator[str]:
