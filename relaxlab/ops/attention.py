@@ -23,7 +23,15 @@ from relaxlab.ops.define import (
     require_dtype,
     tensor_arg,
 )
-from relaxlab.ops.shapes import ONE, broadcast_index, differ, divide_exactly, show
+from relaxlab.ops.shapes import (
+    ONE,
+    broadcast_index,
+    differ,
+    divide_exactly,
+    impossible,
+    require_elements,
+    show,
+)
 
 Array = np.ndarray[Any, Any]
 MASKS = (None, "TopLeft", "BottomRight")
@@ -57,12 +65,22 @@ def _attention_infer(call: graph.Call, tys: TypesOf) -> Type:
     for what, a, b in pairs:
         if differ(call, a, b, f"the {what}"):
             raise fail(call, f"the {what} differ: {a} and {b}")
-    if divide_exactly(q.shape[2:3], k.shape[2:3]) is None:
-        raise fail(
-            call, f"{q.shape[2]} query heads cannot share {k.shape[2]} key heads in equal groups"
-        )
+    _check_groups(call, q.shape[2], k.shape[2])
     _check_bias(call, tys, q, k)
     return TensorType((*q.shape[:3], v.shape[3]), dtype)
+
+
+def _check_groups(call: graph.Call, heads: PrimExpr, key_heads: PrimExpr) -> None:
+    """Require that the query heads are a multiple of the key heads."""
+    claim = f"{heads} query heads cannot share {key_heads} key heads in equal groups"
+    if divide_exactly((heads,), (key_heads,)) is None:
+        raise fail(call, claim)
+    if heads == key_heads:
+        return
+    require_elements(call, (key_heads,), ())
+    divisor = expr.binary(expr.Max, key_heads, ONE)  # all conditions are evaluated
+    if impossible(call, expr.EQ(heads % divisor, expr.const(0)), claim):
+        raise fail(call, claim)
 
 
 def _check_bias(call: graph.Call, tys: TypesOf, q: TensorType, k: TensorType) -> None:
@@ -260,6 +278,10 @@ def _var_len_infer(call: graph.Call, tys: TypesOf) -> Type:
         counts = (starts[0].shape[0], starts[2].shape[0])
         if differ(call, *counts, "the numbers of sequences of queries and keys"):
             raise fail(call, f"seqstart_q has {counts[0]} entries, seqstart_k {counts[1]}")
+    if starts[0].shape is not None:
+        claim = "seqstart_q must have the start of a sequence and its end"
+        if impossible(call, expr.GE(starts[0].shape[0], expr.const(2)), claim):
+            raise fail(call, claim)
     result = _attention_infer(call, tys[:3])
     q = tensor_arg(call, tys, 0)
     if q.shape is not None and differ(call, q.shape[0], ONE, "the batch size and 1"):

@@ -115,8 +115,8 @@ def _conv_infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
     data, kernel, result = _layouts(call, dims)
     if x.shape is None or w.shape is None:
         return TensorType(None, dtype, result.ndim)
-    batch, channels, *extents = data.sizes(x.shape)
-    outputs, inputs, *sizes = kernel.sizes(w.shape)
+    batch, channels, *extents = data.sizes(call, x.shape)
+    outputs, inputs, *sizes = kernel.sizes(call, w.shape)
     if differ(call, _in_groups(call, channels, "channels"), inputs, "the channels per group"):
         raise fail(
             call,
@@ -164,7 +164,7 @@ def _conv_emit(
 ) -> te.Tensor:
     assert out.shape is not None and out.dtype is not None
     data, kernel, result = _layouts(call, dims)
-    outputs, inputs, *sizes = kernel.sizes(w.shape)
+    outputs, inputs, *sizes = kernel.sizes(call, w.shape)
     windows = _windows(call, tuple(sizes))
     source = padded(x, data, windows, expr.const(0, x.dtype), "pad_temp")
     per_group = _in_groups(call, outputs, "output channels")
@@ -243,8 +243,8 @@ def _transpose_infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
     data, kernel, result = _layouts(call, dims)
     if x.shape is None or w.shape is None:
         return TensorType(None, dtype, result.ndim)
-    batch, channels, *extents = data.sizes(x.shape)
-    outputs, inputs, *sizes = kernel.sizes(w.shape)
+    batch, channels, *extents = data.sizes(call, x.shape)
+    outputs, inputs, *sizes = kernel.sizes(call, w.shape)
     if differ(call, channels, inputs, "the channels of data and weight"):
         raise fail(call, f"data has {channels} channels, weight takes {inputs}")
     _in_groups(call, channels, "channels")
@@ -264,8 +264,8 @@ def _transpose_emit(
     """Each element of the result gathers the inputs whose windows hold it."""
     assert out.shape is not None and out.dtype is not None
     data, kernel, result = _layouts(call, dims)
-    _, channels, *extents = data.sizes(x.shape)
-    outputs, _, *sizes = kernel.sizes(w.shape)
+    _, channels, *extents = data.sizes(call, x.shape)
+    outputs, _, *sizes = kernel.sizes(call, w.shape)
     windows = _windows(call, tuple(sizes))
     per_group = _in_groups(call, channels, "channels")
     c, taps = te.reduce_axis(per_group, "c"), _kernel_axes(tuple(sizes))

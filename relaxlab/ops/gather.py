@@ -27,7 +27,7 @@ from relaxlab.ops.shapes import (
     broadcast_index,
     broadcast_types,
     differ,
-    reads_nothing,
+    require_elements,
     show,
 )
 
@@ -66,9 +66,9 @@ def _gather_infer(call: graph.Call, tys: TypesOf) -> Type:
     for a, b in zip(x.shape[:batch], at.shape[:batch], strict=True):
         if differ(call, a, b, "the batch dimensions of data and indices"):
             raise fail(call, f"the batch dimensions of {show(x.shape)} and {show(at.shape)} differ")
-    if reads_nothing(call, x.shape[batch : batch + depth], at.shape[:-1]):
-        raise fail(call, f"there is nothing to read in {show(x.shape)}")
-    return TensorType((*at.shape[:-1], *x.shape[batch + depth :]), x.dtype)
+    result = (*at.shape[:-1], *x.shape[batch + depth :])
+    require_elements(call, x.shape[batch : batch + depth], result)
+    return TensorType(result, x.dtype)
 
 
 def _gather_emit(call: graph.Call, out: TensorType, x: te.Tensor, at: te.Tensor) -> te.Tensor:
@@ -139,9 +139,9 @@ def _index_infer(call: graph.Call, tys: TypesOf) -> Type:
         return TensorType(None, x.dtype)
     if x.shape is None or points.shape is None:
         return TensorType(None, x.dtype, points.ndim + x.ndim - depth)
-    if reads_nothing(call, x.shape[:depth], points.shape):
-        raise fail(call, f"there is nothing to read in {show(x.shape)}")
-    return TensorType((*points.shape, *x.shape[depth:]), x.dtype)
+    result = (*points.shape, *x.shape[depth:])
+    require_elements(call, x.shape[:depth], result)
+    return TensorType(result, x.dtype)
 
 
 def _index_emit(

@@ -30,7 +30,7 @@ from relaxlab.ops.shapes import (
     at_most,
     impossible,
     prove,
-    reads_nothing,
+    require_elements,
     show,
     simplify,
 )
@@ -58,9 +58,9 @@ def _take_infer(call: graph.Call, tys: TypesOf) -> Type:
     axis = normal_axis(call, 0 if axis is None else axis, x.ndim)
     if x.shape is None or place.shape is None:
         return TensorType(None, x.dtype, x.ndim - 1 + place.ndim)
-    if reads_nothing(call, (x.shape[axis],), place.shape):
-        raise fail(call, f"there is nothing to read along dimension {axis} of {show(x.shape)}")
-    return TensorType((*x.shape[:axis], *place.shape, *x.shape[axis + 1 :]), x.dtype)
+    result = (*x.shape[:axis], *place.shape, *x.shape[axis + 1 :])
+    require_elements(call, (x.shape[axis],), result)
+    return TensorType(result, x.dtype)
 
 
 def _indices_type(call: graph.Call, tys: TypesOf) -> TensorType:
@@ -276,14 +276,18 @@ def _gather_elements_infer(call: graph.Call, tys: TypesOf) -> Type:
     if x.ndim >= 0:
         axis = normal_axis(call, attr(call, "axis"), x.ndim)
         if x.shape is not None and at.shape is not None:
-            for d, (a, b) in enumerate(zip(x.shape, at.shape, strict=True)):
-                if d != axis and prove(expr.GT(b, a)) is True:
-                    raise fail(
-                        call,
-                        f"indices {show(at.shape)} reach outside data {show(x.shape)} in "
-                        f"dimension {d}",
-                    )
+            require_within(call, x.shape, at.shape, axis)
+            require_elements(call, (x.shape[axis],), at.shape)
     return TensorType(at.shape, x.dtype, at.ndim)
+
+
+def require_within(call: graph.Call, data: Shape, indices: Shape, axis: int) -> None:
+    """Require of element-wise indices that they are no larger than the data in the dimensions
+    other than `axis`."""
+    for d, (a, b) in enumerate(zip(data, indices, strict=True)):
+        claim = f"indices {show(indices)} reach outside data {show(data)} in dimension {d}"
+        if d != axis and impossible(call, expr.LE(b, a), claim):
+            raise fail(call, claim)
 
 
 def _gather_elements_emit(
@@ -293,10 +297,7 @@ def _gather_elements_emit(
 
     def element(*i: PrimExpr) -> PrimExpr:
         index = wrapped_index(scalar.cast(at[i], "int64"), x.shape[axis])
-        places = [
-            index if d == axis else nearest(v, at.shape[d], x.shape[d]) for d, v in enumerate(i)
-        ]
-        return x[tuple(places)]
+        return x[(*i[:axis], index, *i[axis + 1 :])]
 
     return te.compute(at.shape, element, "T_gather_elements")
 
@@ -307,22 +308,14 @@ def wrapped_index(index: PrimExpr, extent: PrimExpr) -> PrimExpr:
     return scalar.clamp(from_end, 0, extent - 1)
 
 
-def nearest(index: PrimExpr, extent: PrimExpr, limit: PrimExpr) -> PrimExpr:
-    """`index`, below `extent`, moved below `limit` unless it is there already."""
-    if prove(expr.LE(extent, limit)) is True:
-        return index
-    return expr.binary(expr.Min, index, limit - 1)
-
-
 def places_in(indices: Array, extent: int) -> Array:
-    """What `wrapped_index` makes of an array of indices."""
+    """Return an array of indices moved into a dimension of this extent, as by `wrapped_index`."""
     at = indices.astype(np.int64)
     return np.clip(np.where(at < 0, at + extent, at), 0, max(extent - 1, 0))
 
 
 def _gather_elements(data: Array, indices: Array, axis: int = 0) -> Array:
-    places = [np.minimum(i, d - 1) for i, d in zip(np.indices(indices.shape), data.shape,
-                                                   strict=True)]  # fmt: skip
+    places = list(np.indices(indices.shape))
     places[axis] = places_in(indices, data.shape[axis])
     return data[tuple(places)]
 

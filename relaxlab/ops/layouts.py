@@ -12,7 +12,7 @@ import numpy as np
 from relaxlab.ir import expr, graph
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ops.define import attr, fail
-from relaxlab.ops.shapes import impossible, simplify
+from relaxlab.ops.shapes import impossible, require_equal, simplify
 
 Array = np.ndarray[Any, Any]
 
@@ -64,8 +64,13 @@ class Layout:
             for c, size in self.axes
         )
 
-    def sizes(self, shape: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
-        """The extents of `letters` of a tensor of this shape."""
+    def sizes(self, call: graph.Call, shape: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+        """The extents of `letters` of a tensor of this shape. Raises where a dimension of blocks
+        does not have their size."""
+        for (_, size), extent in zip(self.axes, shape, strict=True):
+            if size:
+                what = f"the extent of a dimension and the block of {self.order}"
+                require_equal(call, extent, expr.const(size), what)
         of, blocks = dict(zip(self.axes, shape, strict=True)), self.blocks
         return tuple(
             simplify(of[c, 0] * blocks[c]) if c in blocks else of[c, 0] for c in self.letters

@@ -23,7 +23,7 @@ from relaxlab.ops.define import (
 )
 from relaxlab.ops.elementwise import in_float32
 from relaxlab.ops.reduce import narrow
-from relaxlab.ops.shapes import differ, show
+from relaxlab.ops.shapes import differ, require_elements, show
 
 Array = np.ndarray[Any, Any]
 Indices = tuple[PrimExpr, ...]
@@ -99,6 +99,7 @@ def _check_nll(call: graph.Call, tys: TypesOf, first: int) -> tuple[TensorType, 
     if predictions.shape is None:
         return predictions, targets
     classes, rest = _classes(predictions.shape)
+    require_elements(call, (classes,), rest)
     for a, b in zip(rest, targets.shape or (), strict=False):
         if differ(call, a, b, "the extents of predictions and targets"):
             raise fail(call, f"targets must have shape {show(rest)}, is {targets}")

@@ -101,7 +101,7 @@ def _pooled_type(call: graph.Call, x: TensorType, dims: int) -> TensorType:
         raise fail(call, f"data must have {data.ndim} dimensions, is {x}")
     if x.shape is None:
         return TensorType(None, x.dtype, result.ndim)
-    batch, channels, *extents = data.sizes(x.shape)
+    batch, channels, *extents = data.sizes(call, x.shape)
     spatial = [_pooled_extent(call, e, w) for e, w in zip(extents, windows, strict=True)]
     return TensorType(result.shape(call, (batch, channels, *spatial)), x.dtype)
 
@@ -136,7 +136,7 @@ def _pool_compute(
 ) -> te.Tensor:
     """`combine` over the elements of each window that lie in the tensor."""
     data, result = _layouts(call, dims)
-    _, _, *extents = data.sizes(x.shape)
+    _, _, *extents = data.sizes(call, x.shape)
     windows = _windows(call, dims)
     taps = _taps(windows)
 
@@ -185,7 +185,7 @@ def _count(call: graph.Call, s: PrimExpr, e: PrimExpr, w: Window) -> PrimExpr:
 def _avg_emit(call: graph.Call, out: TensorType, x: te.Tensor, dims: int) -> te.Tensor:
     assert out.shape is not None
     data, result = _layouts(call, dims)
-    _, _, *extents = data.sizes(x.shape)
+    _, _, *extents = data.sizes(call, x.shape)
     zero = expr.const(0, scalar.accumulator_of(x.dtype))
     total = _pool_compute(call, out.shape, x, dims, te.te_sum, zero, "T_pool_sum")
 
@@ -265,7 +265,7 @@ def _adaptive_infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
         raise fail(call, f"data must have {data.ndim} dimensions, is {x}")
     if x.shape is None:
         return TensorType(None, x.dtype, result.ndim)
-    batch, channels, *extents = data.sizes(x.shape)
+    batch, channels, *extents = data.sizes(call, x.shape)
     for e in extents:
         if impossible(call, expr.GT(e, te.ZERO), f"the extent {e} must be at least 1"):
             raise fail(call, f"a spatial dimension is {e}")
@@ -277,7 +277,7 @@ def _adaptive_emit(call: graph.Call, out: TensorType, x: te.Tensor, dims: int) -
     """Output o is the mean of the inputs from floor(o * e / n) to ceil((o + 1) * e / n)."""
     assert out.shape is not None
     data, result = _layouts(call, dims)
-    _, _, *extents = data.sizes(x.shape)
+    _, _, *extents = data.sizes(call, x.shape)
     sizes = _adaptive_sizes(call, extents)
     even = [prove_equal(e % n, te.ZERO) is True for e, n in zip(extents, sizes, strict=True)]
     taps = tuple(
@@ -356,7 +356,7 @@ def _gathered(
     """For each input the sum of `share(window, input)` over the windows that hold it."""
     assert out.shape is not None and out.dtype is not None
     data, result = _layouts(call, 2)
-    _, _, *counts = result.sizes(grad.shape)
+    _, _, *counts = result.sizes(call, grad.shape)
     windows = _windows(call, 2)
     taps = _taps(windows)
 
@@ -381,7 +381,7 @@ def _avg_backward_emit(
     call: graph.Call, out: TensorType, grad: te.Tensor, x: te.Tensor
 ) -> te.Tensor:
     data, result = _layouts(call, 2)
-    _, _, *extents = data.sizes(x.shape)
+    _, _, *extents = data.sizes(call, x.shape)
 
     def share(window: Indices, _at: Indices) -> PrimExpr:
         _, _, *spatial = result.take(window)
@@ -397,7 +397,7 @@ def _max_backward_emit(
 ) -> te.Tensor:
     """The first of the largest elements of each window gets its gradient."""
     data, result = _layouts(call, 2)
-    _, _, height, width = data.sizes(x.shape)
+    _, _, height, width = data.sizes(call, x.shape)
     windows = _windows(call, 2)
     taps = _taps(windows)
 

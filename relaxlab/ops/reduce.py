@@ -26,7 +26,7 @@ from relaxlab.ops.define import (
 )
 from relaxlab.ops.elementwise import in_float32
 from relaxlab.ops.manipulate import reshape_compute
-from relaxlab.ops.shapes import ONE, Shape, product, reads_nothing
+from relaxlab.ops.shapes import ONE, Shape, product, require_elements
 
 Array = np.ndarray[Any, Any]
 Indices = tuple[PrimExpr, ...]
@@ -227,8 +227,7 @@ def _arg(name: str, combiner: te.Combiner, reference: Callable[..., Any]) -> Non
         if x.shape is not None:
             gone = normal_axes(call, axis, x.ndim)
             kept = tuple(d for i, d in enumerate(x.shape) if i not in gone)
-            if reads_nothing(call, tuple(x.shape[i] for i in gone), kept):
-                raise fail(call, f"a tensor of type {x} has no element to take the place of")
+            require_elements(call, [x.shape[i] for i in gone], kept)
         return reduced_type(call, x, axis, "int64")
 
     def emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:

@@ -23,7 +23,7 @@ from relaxlab.ops.define import (
 )
 from relaxlab.ops.reduce import scan_compute
 from relaxlab.ops.search_sort import argsort_compute, as_dtype
-from relaxlab.ops.shapes import ONE, differ
+from relaxlab.ops.shapes import ONE, differ, require_elements
 
 Array = np.ndarray[Any, Any]
 LE, LT = expr.LE, expr.LT
@@ -46,6 +46,8 @@ def _multinomial_infer(call: graph.Call, tys: TypesOf) -> Type:
     pair = [t.shape[0] for t in (uniform, rows) if t.shape]
     if len(pair) == 2 and differ(call, pair[0], pair[1], "the numbers of draws"):
         raise fail(call, f"{uniform} and {rows} must have one row per draw")
+    if prob.shape is not None and uniform.shape is not None:
+        require_elements(call, prob.shape, uniform.shape)
     return TensorType(uniform.shape, dtype_attr(call), 2)
 
 

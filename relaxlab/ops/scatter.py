@@ -30,7 +30,7 @@ from relaxlab.ops.define import (
     tensor_arg,
 )
 from relaxlab.ops.gather import depth_of, named_points
-from relaxlab.ops.index import nearest
+from relaxlab.ops.index import require_within
 from relaxlab.ops.reduce import narrow
 from relaxlab.ops.shapes import (
     ONE,
@@ -41,6 +41,8 @@ from relaxlab.ops.shapes import (
     broadcast_types,
     differ,
     prove,
+    require_elements,
+    require_equal,
     show,
     simplify,
 )
@@ -177,9 +179,8 @@ def _elements_infer(call: graph.Call, tys: TypesOf) -> Type:
     for d, (a, b) in enumerate(zip(at.shape or (), updates.shape or (), strict=False)):
         if differ(call, a, b, f"the extents of indices and updates in dimension {d}"):
             raise fail(call, f"indices {at} and updates {updates} must have one shape")
-    for d, (a, b) in enumerate(zip(x.shape or (), at.shape or (), strict=False)):
-        if d != axis and prove(expr.GT(b, a)) is True:
-            raise fail(call, f"indices {at} reach outside of data {x} in dimension {d}")
+    if x.shape is not None and at.shape is not None:
+        require_within(call, x.shape, at.shape, axis)
     return x
 
 
@@ -196,12 +197,16 @@ def _elements_emit(
         def along(p: PrimExpr, row: Sequence[PrimExpr]) -> Indices:
             return (*row[:axis], p, *row[axis:])
 
-        source = [nearest(v, e, limit) for v, e, limit in zip(row, rows, limits, strict=True)]
-        pairs = zip(source, row, limits, strict=True)
-        within = expr.all_of([expr.LT(v, limit) for s, v, limit in pairs if s is not v])
+        within = expr.all_of(
+            [
+                expr.LT(v, limit)
+                for v, extent, limit in zip(row, rows, limits, strict=True)
+                if prove(expr.LE(extent, limit)) is not True
+            ]
+        )
 
         def one(point: Indices) -> loops.Stmt:
-            read = along(point[0], source)
+            read = along(point[0], row)
             place = _from_end(scalar.cast(loops.BufferLoad(b[at], read), "int64"), extent)
             named = expr.Var("at")
             value = loops.BufferLoad(b[updates], read)
@@ -330,6 +335,10 @@ def _put_infer(call: graph.Call, tys: TypesOf) -> Type:
     spread = broadcast_types(call, x.dtype, wanted, values)
     if spread.ndim != wanted.ndim:
         raise fail(call, f"values must broadcast to {wanted}, is {values}")
+    assert wanted.shape is not None
+    for a, b in zip(reversed(wanted.shape), reversed(values.shape), strict=False):
+        if b != ONE:
+            require_equal(call, a, b, "the extents of values and of what they replace")
     return x
 
 
@@ -391,6 +400,7 @@ def _take_infer(call: graph.Call, tys: TypesOf) -> Type:
         )
         if not same:
             raise fail(call, f"output_grad must have shape {show(wanted)}, is {grad}")
+        require_elements(call, (x.shape[axis],), wanted)
     return x
 
 

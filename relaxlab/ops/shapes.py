@@ -54,17 +54,29 @@ def differ(call: graph.Call, a: PrimExpr, b: PrimExpr, what: str) -> bool:
     return equal is False
 
 
-def reads_nothing(call: graph.Call, extents: Shape, points: Shape) -> bool:
-    """Whether elements at `points` are read along dimensions of which one has none; where that
-    depends on the symbols it is checked at run time."""
-    none_read = [expr.EQ(d, expr.const(0)) for d in points if d != ONE]
+def require_elements(call: graph.Call, extents: Sequence[PrimExpr], points: Shape) -> None:
+    """Require an element along each of `extents` unless one of `points` is 0.
+
+    For operators that choose places by data: `points` are the extents of the elements that are
+    chosen, `extents` the dimensions that they are chosen in. A place outside is moved to the
+    nearest element, and a dimension of extent 0 has none. Raises `TypeDeductionError` where it is
+    provably so; what depends on the symbols is checked at run time.
+    """
+    none_chosen = [expr.EQ(d, expr.const(0)) for d in points if d != ONE]
     for extent in extents:
         condition: PrimExpr = expr.GE(extent, ONE)
-        for none in none_read:
+        for none in none_chosen:
             condition = expr.Or(condition, none)
-        if impossible(call, condition, f"there is nothing to read along a dimension of {extent}"):
-            return True
-    return False
+        claim = f"there is nothing to read along a dimension of {extent}"
+        if impossible(call, condition, claim):
+            raise fail(call, claim)
+
+
+def require_equal(call: graph.Call, a: PrimExpr, b: PrimExpr, what: str) -> None:
+    """Require that two dimensions are equal; `what` names them. Raises `TypeDeductionError` where
+    they never are; what depends on the symbols is checked at run time."""
+    if differ(call, a, b, what):
+        raise fail(call, f"{what} must be equal, {a} and {b}")
 
 
 def simplify(dim: PrimExpr) -> PrimExpr:

@@ -170,12 +170,17 @@ def size_of(ty: types.Type | None, bounds: Mapping[str, int]) -> tuple[int, Fact
     for d in ty.shape:
         upper = analyzer.upper_bound(d) if bounds else None
         dim = expr.const(upper) if upper is not None else analyzer.simplify(d)
-        for factor in _factors(dim):
+        # A product of factors may be positive where some are negative: `min(a, b) * -1`.
+        parts = _factors(dim)
+        signed = [f for f in parts if analyzer.prove(expr.GE(f, expr.const(0))) is not True]
+        if signed:
+            positive = analyzer.prove(expr.GE(dim, expr.const(0))) is True
+            parts = [dim if positive else expr.binary(expr.Max, dim, expr.const(0))]
+        for factor in parts:
             if isinstance(factor, expr.IntImm):
                 constant *= factor.value
             else:
-                empty = analyzer.prove(expr.GE(factor, expr.const(0))) is not True
-                powers[expr.binary(expr.Max, factor, expr.const(0)) if empty else factor] += 1
+                powers[factor] += 1
     factors = tuple(sorted(powers.items(), key=lambda item: str(item[0])))
     if factors and constant < ALIGN:
         return constant, factors

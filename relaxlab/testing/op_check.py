@@ -203,6 +203,11 @@ def concrete_call(case: OpCase, env: Env, seed: int) -> tuple[list[Array], list[
     return _flat_arrays(arrays), _outputs(reference(*arrays, **attrs))
 
 
+def random_arguments(case: OpCase, env: Env, seed: int) -> list[Array]:
+    """The tensor arguments of a case, tuples flattened."""
+    return _flat_arrays(_concrete(case.args, env, np.random.default_rng(seed)))
+
+
 def compare(got: Array, want: Array, where: str) -> None:
     """Equal integers; floats within the tolerance of their dtype, NaN equal to NaN."""
     if not is_float(want.dtype.name):

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, graph
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.ir.types import TensorType
 from relaxlab.passes.expand_calls import expand_calls
 from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.lower_shapes import lower_shapes
@@ -365,3 +367,26 @@ def test_in_place_results_are_the_argument():
     cache = np.zeros(3, "float32")
     result = VirtualMachine(program).run("main", cache)
     assert result is cache and cache.tolist() == [1, 1, 1]
+
+
+def random_dim(rng: np.random.Generator, symbols: list[expr.Var], depth: int) -> expr.PrimExpr:
+    """Sums, products, quotients, minima and maxima, of either sign."""
+    if depth == 0 or rng.random() < 0.2:
+        return expr.const(int(rng.integers(-3, 4))) if rng.random() < 0.4 else rng.choice(symbols)
+    op = rng.choice([expr.Add, expr.Sub, expr.Mul, expr.Min, expr.Max, expr.FloorDiv])
+    a = random_dim(rng, symbols, depth - 1)
+    if op is expr.FloorDiv:
+        return a // int(rng.integers(1, 5))
+    return expr.binary(op, a, random_dim(rng, symbols, depth - 1))
+
+
+def test_no_size_is_less_than_what_is_stored(rng: np.random.Generator) -> None:
+    symbols = [expr.Var("n"), expr.Var("m")]
+    for _ in range(150):
+        shape = tuple(random_dim(rng, symbols, 3) for _ in range(int(rng.integers(1, 3))))
+        constant, factors = size_of(TensorType(shape, "float32"), {})
+        for _ in range(8):
+            at = {s: int(rng.integers(0, 9)) for s in symbols}
+            extents = [evaluate(d, at) for d in shape]
+            planned = constant * math.prod(evaluate(f, at) ** power for f, power in factors)
+            assert planned >= 4 * math.prod(max(d, 0) for d in extents), (shape, at, factors)
