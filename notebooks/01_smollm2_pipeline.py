@@ -163,5 +163,5 @@ print(f"the largest difference is {np.abs(got - want).max():.1e}")
 #
 # - Build `prefill` as well (`methods=("prefill", "decode")`). Which kernels do both share?
 # - Compile for a GPU: `rl.trace(module, target="cuda")`. Which passes differ?
-# - `precision_for("q8", rl.Target.host())` from `relaxlab.models.generate`, given to
+# - `precision_for("q8", rl.Target.host())` from `relaxlab.models.build`, given to
 #   `Decoder(precision=...)`, multiplies integers. How do the kernels change?

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from relaxlab import nn
+if TYPE_CHECKING:
+    from relaxlab import nn
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 

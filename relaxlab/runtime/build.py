@@ -84,13 +84,14 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     def build() -> Artifact:
         return compile_program(lower_shapes(passes.run(mod).result), chosen, _bounds(mod))
 
+    key = None
     if pipeline is None and use_cache and _has_only_our_operators(mod):
         key = artifact_key(structural_key(mod), chosen, _names(mod))
         artifact, from_cache = cached(key, build)
     else:
         artifact, from_cache = build(), False
     exe = Executable(artifact, chosen, threads, from_cache=from_cache)
-    exe.source = mod, pipeline
+    exe.source, exe.key = (mod, pipeline), key
     return exe
 
 

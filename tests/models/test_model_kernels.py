@@ -9,9 +9,9 @@ import pytest
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
+from relaxlab.models.build import precision_for
 from relaxlab.models.config import DecoderConfig, Rope
 from relaxlab.models.decoder import Decoder
-from relaxlab.models.generate import precision_for
 from relaxlab.models.loader import open_model
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.schedule.intrinsics import dot4_lanes, has_dot2

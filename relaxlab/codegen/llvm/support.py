@@ -18,6 +18,9 @@ that earlier calls allocated and nobody needs any more, or null. worth: the work
 call starts a team."""
 TOO_MUCH = 1 << 60
 """Stands for a number of bytes that does not fit in a word: no allocation of it succeeds."""
+TEAM_WORTH = 1 << 14
+"""Operations from which on a team is started: some microseconds' work. Waking threads takes two
+if they are still waiting for it, and fifty or more if they sleep."""
 BLOCK_HEADER = 64
 """Bytes before the data of an owned block; its first words are the next block and the
 bytes of data."""
