@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from contextvars import ContextVar
 
@@ -66,3 +68,45 @@ def test_nested_calls_see_context_variables_and_pass_errors_on() -> None:
 
     with pytest.raises(KeyError, match="7"):
         down(3 * LEVELS_PER_THREAD)
+
+
+MEMORY = """
+import resource
+import numpy as np
+import relaxlab as rl
+
+mod = rl.parse('''
+@I.ir_module
+class Tree:
+    @R.function
+    def node(k: R.Tensor((), "int64"), x: R.Tensor(("n",), "float32")) -> R.Tensor((), "float32"):
+        inner = R.greater(k, R.const(0, "int64"))
+        if inner:
+            y = R.subtract(k, R.const(1, "int64"))
+            less = R.multiply(R.cumsum(x, axis=0), R.const(1e-6, "float32"))
+            s = R.sum(less)
+            left = Tree.node(y, x)
+            right = Tree.node(y, less)
+            r = R.add(R.add(left, right), s)
+        else:
+            r = R.sum(x)
+        return r
+''')
+exe = rl.compile(mod, use_cache=False)
+x = np.ones(1 << 18, "float32")  # 1 MB
+shallow, deep = np.array(2), np.array(9)
+want = rl.interpret(mod, "node", shallow, x)
+assert np.isclose(exe["node"](shallow, x), want), (exe["node"](shallow, x), want)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+exe["node"](deep, x)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts kilobytes as Linux does")
+def test_calls_give_their_memory_back_when_they_return() -> None:
+    """1023 calls of a megabyte or more each, at most ten of them at a time."""
+    command = [sys.executable, "-c", MEMORY]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 64 << 10
