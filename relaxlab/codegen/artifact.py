@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import UserError
 
 if TYPE_CHECKING:
     from relaxlab.ir import types
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 MAGIC = b"relaxlab-artifact-2\n"
 
 
-class ArtifactError(Exception):
+class ArtifactError(UserError):
     """The bytes are not a whole, undamaged artifact."""
 
 

@@ -14,6 +14,7 @@ from importlib import import_module
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from relaxlab.ir.errors import UserError
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.graph import Call
 from relaxlab.ir.types import Type
@@ -75,7 +76,7 @@ class OpRow:
     example: str = ""
 
 
-class TypeDeductionError(Exception):
+class TypeDeductionError(UserError):
     """An operator cannot take these arguments; turned into a diagnostic by type deduction."""
 
     def __init__(self, message: str, *, suggestion: str | None = None) -> None:

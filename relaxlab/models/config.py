@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from relaxlab.ir.errors import UserError
+
 if TYPE_CHECKING:
     from relaxlab import nn
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError, ValueError):
     """The model's description lacks a value, or one makes no sense; names the key and the file."""
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from relaxlab.ir.errors import UserError
 from relaxlab.models.loader import Checkpoint, ModelError, open_model
 from relaxlab.models.programs import Request, program_for
 from relaxlab.models.sampling import Sampler
@@ -47,7 +48,7 @@ LONG = 1024
 pages: the milliseconds that moving takes come back within some hundred tokens."""
 
 
-class PromptError(ValueError):
+class PromptError(UserError, ValueError):
     """The prompt is empty, does not fit into the context, or holds ids that the model lacks."""
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relaxlab.ir.errors import UserError
 from relaxlab.models import smollm2, tiny
 from relaxlab.models.chat import ChatTemplate
 from relaxlab.models.config import ConfigError, DecoderConfig
@@ -39,7 +40,7 @@ NAMED: Mapping[str, Callable[[], Path]] = {"smollm2-135m": smollm2.path, "tiny":
 FORMAT_OF_DTYPE = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
-class ModelError(ValueError):
+class ModelError(UserError, ValueError):
     """What was asked for is no model that we can open; says why and what would do."""
 
 

@@ -9,6 +9,7 @@ from relaxlab.codegen.cuda.program import generate_cuda
 from relaxlab.codegen.program import compile_program
 from relaxlab.ir import graph
 from relaxlab.ir.equal import structural_key
+from relaxlab.ir.errors import brief
 from relaxlab.ir.graph import Function
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
@@ -52,6 +53,7 @@ def compile(
 ) -> Any: ...
 
 
+@brief
 def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     mod: Module,
     target: str | Target = "cpu",
@@ -95,6 +97,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     return exe
 
 
+@brief
 def trace(mod: Module, target: str | Target = "cpu", pipeline: Pipeline | None = None) -> Trace:
     """Run the passes and return the trace: every module in between, and why."""
     return pipeline_for(parse_target(target), pipeline).run(mod)

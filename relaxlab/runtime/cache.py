@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from relaxlab.codegen.artifact import Artifact, ArtifactError
+from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import FLOAT_OPTIONS, Target
 
 _T = TypeVar("_T")
@@ -105,7 +106,7 @@ def _machine(target: Target) -> list[Any]:
     return machine + [getattr(target, name) for name in FLOAT_OPTIONS]
 
 
-class ForeignCache(OSError):
+class ForeignCache(UserError, OSError):
     """A folder or file of the cache that another user owns or may write to."""
 
 

@@ -19,6 +19,7 @@ from relaxlab.codegen.llvm.python_call import STATE
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, TEAM_WORTH
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arguments import (
     ArgumentError,
@@ -58,7 +59,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_recover_in_child)
 
 
-class CheckFailed(ValueError):
+class CheckFailed(UserError, ValueError):
     """A run-time check failed: a `match_cast`, a signature's claim, a declared bound."""
 
 

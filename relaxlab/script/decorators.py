@@ -11,6 +11,7 @@ from typing import Any, TypeVar, overload
 
 from relaxlab.ir import graph, loops
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.errors import brief
 from relaxlab.ir.module import Module
 from relaxlab.script.captured import capture, find_definition, name_object
 from relaxlab.script.parser import parse_class, parse_function, syntax_tree
@@ -39,6 +40,7 @@ def _missing(name: str, filename: str) -> DiagnosticError:
     )
 
 
+@brief
 def _read_function(f: Callable[..., Any], frame: FrameType) -> Any:
     if not isinstance(f, FunctionType):
         raise TypeError(f"the decorator takes a function, not {f!r}")
@@ -118,6 +120,7 @@ def ir_module(cls: type | None = None, /, *, check_well_formed: bool = True) -> 
     return partial(_read_class, frame=frame)
 
 
+@brief
 def _read_class(cls: type, frame: FrameType) -> Module:
     functions = [f for f in vars(cls).values() if isinstance(f, FunctionType)]
     captured = capture(frame, cls.__name__, *functions)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from relaxlab.ir.dtypes import bits_of, element_of, is_float, is_uint, lanes_of, with_lanes
+from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import GENERIC, Target
 
 YES = "!1000000"
@@ -25,7 +26,7 @@ _LLVM_SCALARS = {
 }  # fmt: skip
 
 
-class CodegenError(Exception):
+class CodegenError(UserError):
     """A loop function uses something the target has no row for."""
 
 
