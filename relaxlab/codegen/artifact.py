@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
+from relaxlab.ir import expr, types
 from relaxlab.ir.dtypes import numpy_dtype
-from relaxlab.ir.errors import UserError
 
-if TYPE_CHECKING:
-    from relaxlab.ir import types
-
-MAGIC = b"relaxlab-artifact-2\n"
+MAGIC = b"relaxlab-artifact-3\n"
 
 
-class ArtifactError(UserError):
+class ArtifactError(Exception):
     """The bytes are not a whole, undamaged artifact."""
 
 
@@ -42,8 +39,6 @@ class TypeTree:
     @staticmethod
     def of(ty: types.Type) -> TypeTree:
         """Describe a type. Raises TypeError for one that has no native form."""
-        from relaxlab.ir import expr, types  # who loads a program needs neither
-
         match ty:
             case types.TensorType(shape, str(dtype), ndim) if ndim >= 0:
                 dims = (d.value if isinstance(d, expr.IntImm) else -1 for d in shape or ())
@@ -110,7 +105,8 @@ class Artifact:
     """A compiled program. `planned_bytes` per function, where its bounds make it a number.
 
     code: machine code to load into this process. bitcode: the same program as LLVM keeps it, from
-    which code for a shared library is made. externs: the C functions that the code calls.
+    which code for a shared library is made. externs: the C functions that the code calls. left_out:
+    the functions that cannot be called natively, with the reasons.
     """
 
     code: bytes
@@ -122,11 +118,13 @@ class Artifact:
     planned_bytes: dict[str, int | None]
     constants: tuple[np.ndarray[Any, Any], ...] = ()
     externs: tuple[str, ...] = ()
+    left_out: dict[str, str] = field(default_factory=dict[str, str])
 
     def describe(self) -> dict[str, Any]:
         """All but code and constants, as JSON has it."""
         return {
             "externs": self.externs,
+            "left_out": self.left_out,
             "functions": [asdict(f) for f in self.functions],
             "checks": [asdict(c) for c in self.checks],
             "packed": [asdict(p) for p in self.packed],
@@ -155,6 +153,7 @@ class Artifact:
             head["planned_bytes"],
             constants,
             tuple(head["externs"]),
+            head["left_out"],
         )
 
     def to_bytes(self) -> bytes:

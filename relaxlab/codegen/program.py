@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,6 @@ from relaxlab.codegen.llvm.closures import (
     UnsupportedHost,
     closure_texts,
     has_functions,
-    loaded_functions,
     words_of_type,
 )
 from relaxlab.codegen.llvm.entry import emit_entry, symbols_of_arguments
@@ -26,12 +27,14 @@ from relaxlab.ir import expr
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.passes import host
+from relaxlab.tracing import note
 
 
 def program_text(
     program: host.HostProgram, target: Target, marks: Marks | None = None
 ) -> tuple[str, dict[str, Any]]:
-    """LLVM IR of the program, and what the runtime must know about it."""
+    """LLVM IR of the program, and what the runtime must know about it. Raises UnsupportedHost for
+    a function that needs the virtual machine."""
     declarations: dict[str, str] = {}
     texts = support_functions(declarations, target)
     used = sorted(_called_kernels(program))
@@ -43,14 +46,17 @@ def program_text(
     arenas: list[host.AllocStorage] = []
     constants: list[np.ndarray[Any, Any]] = []
     called = _called_functions(program)
-    offered = [f.name for f in _offered(program, called)]
+    offered = [f.name for f in _offered(program)]
     packed_in: list[host.HostFunction] = []
     for function in program.functions.values():
         emitter = HostEmitter(
             program, function, declarations, failures, checks, packed, arenas,
             is_entry=function.name not in called, first_constant=len(constants), marks=marks,
         )  # fmt: skip
-        texts.append(emitter.emit())
+        try:
+            texts.append(emitter.emit())
+        except UnsupportedHost as error:
+            raise UnsupportedHost(str(error), function.name) from None
         constants += function.constants
         packed_in += [function] * (len(packed) - len(packed_in))
         if function.name in offered:
@@ -80,16 +86,67 @@ def compile_program(
     """Compile to machine code. `bounds` gives, per function, the declared upper bounds; `marks`
     where the calls of the program write down their times.
 
-    Raises UnsupportedHost for a program that needs the virtual machine, CodegenError for a loop
-    function the target cannot express.
+    Functions that have no native form, and those that call them, are left out; the artifact says
+    why. Raises UnsupportedHost for a program of nothing else, CodegenError for a loop function the
+    target cannot express.
     """
-    text, facts = program_text(program, target, marks)
+    left_out: dict[str, str] = {}
+    while True:
+        part, reasons = _native_part(program, left_out)
+        try:
+            text, facts = program_text(part, target, marks)
+            break
+        except UnsupportedHost as error:  # what lacks a native form shows when code is made of it
+            if not error.function:
+                raise
+            left_out[error.function] = f"in `{error.function}`: {error}"
+    for name, reason in reasons.items():
+        note("compile", name, f"cannot be called natively: {reason}", applied=False)
     code, bitcode = jit.compile_object(text, target)
-    infos = tuple(map(_function_info, _offered(program, _called_functions(program))))
-    planned = {
-        f.name: _planned(f, (bounds or {}).get(f.name, {})) for f in program.functions.values()
-    }
-    return Artifact(code, bitcode, infos, planned_bytes=planned, **facts)
+    infos = tuple(map(_function_info, _offered(part)))
+    planned = {f.name: _planned(f, (bounds or {}).get(f.name, {})) for f in part.functions.values()}
+    return Artifact(code, bitcode, infos, planned_bytes=planned, left_out=reasons, **facts)
+
+
+def _native_part(
+    program: host.HostProgram, without: Mapping[str, str]
+) -> tuple[host.HostProgram, dict[str, str]]:
+    """The program without the functions that need the virtual machine: those given with reasons,
+    and those that call them. Also why functions cannot be called natively. Raises UnsupportedHost
+    where none can."""
+    left_out = dict(without)
+    while True:
+        calls = {f.name: _functions_in(f) & set(left_out) for f in program.functions.values()}
+        calling = {
+            name: f"`{name}` calls `{min(found)}`: {left_out[min(found)]}"
+            for name, found in calls.items()
+            if found and name not in left_out
+        }
+        if not calling:
+            break
+        left_out |= calling
+    rest = {name: f for name, f in program.functions.items() if name not in left_out}
+    called = _called_functions(replace(program, functions=rest))
+    unused: set[str] = set()
+    for f in rest.values():
+        reason = has_functions(f)
+        if reason is not None and not f.private:
+            unused |= {f.name} - called
+            left_out[f.name] = (
+                f"{reason}: natively functions are passed between functions of a program alone; "
+                "call it from another one, or run it in the virtual machine"
+            )
+    part = replace(program, functions={n: f for n, f in rest.items() if n not in unused})
+    if left_out and not _offered(part):
+        raise UnsupportedHost(next(iter(left_out.values())))
+    return part, left_out
+
+
+def _functions_in(function: host.HostFunction) -> set[str]:
+    """The functions of the program that a function calls or uses as values."""
+    instrs = host.walk_instrs(function.instrs)
+    named = (i.function for i in instrs if isinstance(i, host.CallFunction | host.LoadFunction))
+    return {name for name in named if isinstance(name, str)}
 
 
 def _planned(function: host.HostFunction, bounds: dict[str, int]) -> int | None:
@@ -99,20 +156,10 @@ def _planned(function: host.HostFunction, bounds: dict[str, int]) -> int | None:
         return None
 
 
-def _offered(program: host.HostProgram, called: set[str]) -> list[host.HostFunction]:
+def _offered(program: host.HostProgram) -> list[host.HostFunction]:
     """The functions that can be called from outside; those that take or return functions are for
     other functions of the program."""
-    found: list[host.HostFunction] = []
-    for f in program.functions.values():
-        reason = has_functions(f)
-        if reason is None:
-            found.append(f)
-        elif not f.private and f.name not in called:
-            raise UnsupportedHost(
-                f"{reason}: natively functions are passed between functions of a program alone; "
-                "call it from another one, or run it in the virtual machine"
-            )
-    return found
+    return [f for f in program.functions.values() if has_functions(f) is None]
 
 
 def _called_kernels(program: host.HostProgram) -> set[str]:
@@ -150,12 +197,7 @@ def _work(program: host.HostProgram, function: host.HostFunction) -> expr.PrimEx
 
 
 def _called_functions(program: host.HostProgram) -> set[str]:
-    return loaded_functions(program) | {
-        i.function
-        for f in program.functions.values()
-        for i in host.walk_instrs(f.instrs)
-        if isinstance(i, host.CallFunction) and isinstance(i.function, str)
-    }
+    return {name for f in program.functions.values() for name in _functions_in(f)}
 
 
 def _function_info(f: host.HostFunction) -> FunctionInfo:

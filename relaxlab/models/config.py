@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from relaxlab.ir.errors import UserError
-
-if TYPE_CHECKING:
-    from relaxlab import nn
+from relaxlab import nn
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 
 
-class ConfigError(UserError, ValueError):
+class ConfigError(ValueError):
     """The model's description lacks a value, or one makes no sense; names the key and the file."""
 
 

@@ -19,7 +19,6 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from relaxlab.ir.errors import UserError
 from relaxlab.models.quant_formats import FORMAT_BY_ID, FORMAT_BY_NAME, Array, QuantFormat
 
 MAGIC = b"GGUF"
@@ -30,7 +29,7 @@ MAX_ARRAY_DEPTH = 4
 Value = bool | int | float | str | Array | list[Any]
 
 
-class GGUFError(UserError, ValueError):
+class GGUFError(ValueError):
     """The file is not a GGUF file that we can read; says which part, and at which byte offset."""
 
 

@@ -7,13 +7,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxlab.ir.errors import UserError
 from relaxlab.nn.paged_loops import PAGE
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
-class PoolExhausted(UserError, RuntimeError):
+class PoolExhausted(RuntimeError):
     """The pool has fewer free pages than are needed. Nothing was taken from it."""
 
 

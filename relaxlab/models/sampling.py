@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.ir.errors import UserError
 
-
-class SamplingError(UserError, ValueError):
+class SamplingError(ValueError):
     """A setting out of range, or logits that nothing can be drawn from."""
 
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from relaxlab import nn
-from relaxlab.models.weights import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a parameter's array comes from: this field of those tensors, the rows of one below
+    those of the other."""
+
+    tensors: tuple[str, ...]
+    field: str
 
 
 class Layer(Protocol):

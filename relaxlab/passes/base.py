@@ -18,7 +18,6 @@ from typing import Any
 
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.display import Displayed
-from relaxlab.ir.errors import UserError
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.tracing import PassRecord, Trace, recording
@@ -114,7 +113,7 @@ def find_pass(name: str) -> Pass:
     return _REGISTRY[name]
 
 
-class PassFailed(Displayed, UserError):
+class PassFailed(Displayed, Exception):
     """A pass raised, or left an ill-formed module; `trace` ends with the failing pass."""
 
     def __init__(self, name: str, reason: str, trace: Trace) -> None:
@@ -122,7 +121,7 @@ class PassFailed(Displayed, UserError):
         self.trace = trace
 
 
-class PipelineError(UserError, ValueError):
+class PipelineError(ValueError):
     """The passes of a pipeline cannot do their work in this order."""
 
 

@@ -50,6 +50,8 @@ class _Checker:
             self.aliases.note(b)
             return
         self.read(b.value)
+        for cell in dict.fromkeys(self.aliases.passed_twice(b.value)):
+            self.found.append(_passed_twice(self.name, _name(base_of(cell)), b.value))
         self.aliases.note(b)
         for cell in self.aliases.overwritten(b.value):
             base = base_of(cell)
@@ -82,6 +84,18 @@ def _constant(name: str, by: graph.Binding) -> Diagnostic:
         f"in `{name}`: `{by.var.name}` is computed into the memory of a constant",
         by.span,
         suggestion="overwrite a value that is computed, such as R.zeros or R.full",
+    )
+
+
+def _passed_twice(name: str, lost: str, call: graph.Expr) -> Diagnostic:
+    op = call.op if isinstance(call, graph.Call) else call
+    callee = "the closure" if isinstance(op, graph.Op) else f"`{_name(op)}`"
+    return Diagnostic(
+        "E0506",
+        f"in `{name}`: {lost} is given to {callee} twice, which overwrites it",
+        getattr(call, "span", None),
+        notes=("one argument would be read after it was overwritten through the other",),
+        suggestion=f"copy {lost} before, and pass the copy once",
     )
 
 

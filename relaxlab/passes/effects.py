@@ -1,4 +1,4 @@
-"""What calls do to memory: which variables share it, and what is overwritten in place.
+"""Effects of calls on memory: which variables share it, and what is overwritten in place.
 
 A *cell* is the memory of a value: that of a variable, or of a field of a tuple. The result of an
 in-place call is a new cell although it lies where the old one lay: the old one is not read again
@@ -14,26 +14,33 @@ from typing import TypeAlias
 
 from relaxlab.ir import graph, types
 from relaxlab.ir.module import Module
+from relaxlab.ir.node import walk
 from relaxlab.ir.op_table import VIEWS, find_op
-from relaxlab.passes.bindings import all_bindings, tir_call, vars_in
+from relaxlab.passes.bindings import all_bindings, leaf_type, tir_call, vars_in
 
 Cell: TypeAlias = "graph.Expr | tuple[Cell, int]"
 """A variable (or a constant), or a field of a cell."""
 
-Field: TypeAlias = "int | None"
-"""Which field of a result (None: the result itself)."""
+Path: TypeAlias = "tuple[int, ...]"
+"""Which field of a field of a value; () is the value itself."""
 
-Place: TypeAlias = "tuple[int, tuple[int, ...]]"
+Place: TypeAlias = "tuple[int, Path]"
 """A parameter's number, and which field of a field of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Per function: the parameters that it overwrites, and those that its result (a field of it)
-    shares memory with."""
+    """Per function: the places of its parameters that it overwrites, and those that its result
+    (a field of it) may share memory with.
 
-    overwriting: Mapping[str, frozenset[int]]
-    returning: Mapping[str, Mapping[Field, frozenset[Place]]]
+    `values` are the functions that the module uses as values, with the numbers of their parameters:
+    what a call of a function value may call. The first parameters of one that `make_closure` binds
+    are what it captured.
+    """
+
+    overwriting: Mapping[str, frozenset[Place]]
+    returning: Mapping[str, Mapping[Path, frozenset[Place]]]
+    values: Mapping[str, int]
 
 
 class Aliases:
@@ -49,6 +56,8 @@ class Aliases:
         """The memory of a leaf expression."""
         if isinstance(e, graph.TupleGetItem):
             return self.field(self.cell(e.tuple_value), e.index)
+        if isinstance(e, graph.Tuple):
+            self.note_fields(e, e)
         return self.cells.get(e, e)
 
     def field(self, cell: Cell, index: int) -> Cell:
@@ -70,14 +79,33 @@ class Aliases:
                 for end in (yes.body, no.body):
                     self.note_fields(end, end)
                 self.choose(b.var, (self.cell(yes.body), self.cell(no.body)), b.var.ty)
-            case graph.Call(graph.GlobalVar(name), args):
-                for field, places in self.summary.returning.get(name, {}).items():
-                    whole: Cell = b.var if field is None else (b.var, field)
-                    self.choices[whole] = tuple(
-                        self.at(self.cell(args[number]), path) for number, path in places
-                    )
             case _:
-                pass
+                for callee, args in self.callees(b.value):
+                    for path, places in self.summary.returning.get(callee, {}).items():
+                        whole = self.at(b.var, path)
+                        of = (self.at(args[number], at) for number, at in places)
+                        self.choices[whole] = (*self.choices.get(whole, ()), *of)
+
+    def callees(self, value: graph.Expr) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+        """The functions of the module that evaluating `value` may call itself, with the cells of
+        their arguments."""
+        match value:
+            case graph.Call(graph.GlobalVar(name), args):
+                yield name, tuple(map(self.cell, args))
+                return
+            case graph.Call(graph.Var() as fn, args):
+                given = tuple(map(self.cell, args))
+            case graph.Call(
+                graph.Op("invoke_closure" | "invoke_pure_closure"), (fn, graph.Tuple(fields))
+            ):
+                given = tuple(map(self.cell, fields))
+            case _:
+                return
+        for name, count in self.summary.values.items():
+            captured = count - len(given)
+            if captured >= 0:
+                held = (self.field(self.cell(fn), i) for i in range(captured))
+                yield name, (*held, *given)
 
     def choose(self, cell: Cell, of: tuple[Cell, ...], ty: types.Type | None) -> None:
         """Learn that a cell is one of others, and its fields are theirs."""
@@ -146,8 +174,10 @@ class Aliases:
                         self.note(b)
                         if not isinstance(b.value, graph.If):
                             yield from self.targets(b.value)
-            case graph.Call(graph.GlobalVar(name), args):
-                yield from (self.cell(args[i]) for i in self.summary.overwriting.get(name, ()))
+            case graph.Call(graph.GlobalVar() | graph.Var()):
+                yield from self.written_arguments(value)
+            case graph.Call(graph.Op("invoke_closure" | "invoke_pure_closure")):
+                yield from self.written_arguments(value)
             case graph.Call(graph.Op("call_inplace_packed"), (_, *rest)):
                 indices: tuple[int, ...] = value.attrs["inplace_indices"]
                 args: tuple[graph.Expr, ...] = tuple(rest)
@@ -156,6 +186,44 @@ class Aliases:
                 call = tir_call(value)
                 if call is not None:
                     yield from (self.cell(call.args[i]) for i in call.inplace if i >= 0)
+
+    def written_arguments(self, call: graph.Call) -> Iterator[Cell]:
+        """The cells among a call's arguments that the function it calls may overwrite."""
+        for callee, args in self.callees(call):
+            for number, path in self.summary.overwriting.get(callee, ()):
+                yield self.at(args[number], path)
+
+    def passed_twice(self, value: graph.Expr) -> Iterator[Cell]:
+        """The cells that a called function overwrites and may also reach as another argument, or
+        as another field of the same one."""
+        if not isinstance(value, graph.Call):
+            return
+        types_of = [leaf_type(a) for a in value.args]
+        if isinstance(value.op, graph.Op):
+            fields = value.args[1] if len(value.args) > 1 else None
+            types_of = (
+                [leaf_type(a) for a in fields.fields] if isinstance(fields, graph.Tuple) else []
+            )
+        for callee, args in self.callees(value):
+            written = self.summary.overwriting.get(callee, frozenset())
+            first = len(args) - len(types_of)  # what a closure captured comes before
+            leaves = [(first + i, path) for i, ty in enumerate(types_of) for path in _leaves(ty)]
+            for number, path in written:
+                lost = self.at(args[number], path)
+                shared = self.sharing(lost)
+                for other, at in leaves:
+                    same = other == number and at[: len(path)] == path
+                    if not same and overlaps(self.at(args[other], at), shared):
+                        yield lost
+
+
+def _leaves(ty: types.Type | None, path: Path = ()) -> Iterator[Path]:
+    """The fields of fields of a value that are no tuples themselves."""
+    if not isinstance(ty, types.TupleType):
+        yield path
+        return
+    for i, field in enumerate(ty.fields):
+        yield from _leaves(field, (*path, i))
 
 
 def base_of(cell: Cell) -> graph.Expr:
@@ -191,53 +259,81 @@ def overwritten_vars(fn: graph.Function, mod: Module) -> set[graph.Var]:
 
 def overwritten_params(mod: Module) -> Mapping[str, frozenset[int]]:
     """Per graph function, the numbers of the parameters whose memory it, or what it calls,
-    overwrites."""
-    return summary_of(mod).overwriting
+    overwrites, wholly or in part."""
+    found = summary_of(mod).overwriting
+    return {name: frozenset(number for number, _ in places) for name, places in found.items()}
 
 
 @lru_cache(maxsize=16)
 def summary_of(mod: Module) -> Summary:
-    """What callers must know of each function of the module."""
-    known = Summary({name: frozenset() for name in mod.graph_functions()}, {})
+    """What callers must know of each function of the module: the least fixed point over calls."""
+    values = {name: len(fn.params) for name, fn in _used_as_values(mod).items()}
+    known = Summary({name: frozenset() for name in mod.graph_functions()}, {}, values)
     while True:
-        overwriting: dict[str, frozenset[int]] = {}
-        returning: dict[str, dict[Field, frozenset[Place]]] = {}
+        overwriting: dict[str, frozenset[Place]] = {}
+        returning: dict[str, dict[Path, frozenset[Place]]] = {}
         for name, fn in mod.graph_functions().items():
             aliases = Aliases(known)
             cells: set[Cell] = set()
             for b in all_bindings(fn):
                 aliases.note(b)
                 cells.update(aliases.overwritten(b.value))
-            bases = {base_of(c) for c in cells}
-            overwriting[name] = frozenset(i for i, p in enumerate(fn.params) if p in bases)
+            overwriting[name] = frozenset(p for c in cells for p in _places(fn, c))
             returning[name] = _returned(fn, aliases)
-        new = Summary(overwriting, returning)
+        new = Summary(overwriting, returning, values)
         if new == known:
             return known
         known = new
 
 
-def _returned(fn: graph.Function, aliases: Aliases) -> dict[Field, frozenset[Place]]:
+def _used_as_values(mod: Module) -> dict[str, graph.Function]:
+    """The functions that are passed on, returned or captured, not only called by name."""
+    functions = mod.graph_functions()
+    found: dict[str, graph.Function] = {}
+    for fn in functions.values():
+        called = {id(n.op) for n in walk(fn) if isinstance(n, graph.Call)}
+        for n in walk(fn):
+            if isinstance(n, graph.GlobalVar) and n.name in functions and id(n) not in called:
+                found[n.name] = functions[n.name]
+    return found
+
+
+def _returned(fn: graph.Function, aliases: Aliases) -> dict[Path, frozenset[Place]]:
     """The parameters (or fields of them) that the result, or a field of it, may be."""
     body = fn.body.body
-    cells: dict[Field, Cell] = {None: aliases.cell(body)}
-    if isinstance(body, graph.Tuple):
-        cells = {i: aliases.cell(f) for i, f in enumerate(body.fields)}
-    cells |= {i: cell for (of, i), cell in aliases.tuple_fields() if of is body}
-    found: dict[Field, frozenset[Place]] = {}
-    for field, cell in cells.items():
+    found: dict[Path, frozenset[Place]] = {}
+    for path in _leaves(fn.ret_ty or leaf_type(body)):
+        cell = aliases.at(aliases.cell(body), path)
         places = frozenset(p for c in aliases.may_be(cell) for p in _places(fn, c))
         if places:
-            found[field] = places
+            found[path] = places
     return found
 
 
 def _places(fn: graph.Function, cell: Cell) -> Iterator[Place]:
+    """The place of a cell that is part of a parameter, as far as the parameter's type says that
+    there are fields: recursive functions have finitely many places then."""
     path: list[int] = []
     while isinstance(cell, tuple):
         cell, index = cell
         path.insert(0, index)
-    yield from ((number, tuple(path)) for number, p in enumerate(fn.params) if cell is p)
+    for number, p in enumerate(fn.params):
+        if cell is p:
+            yield number, tuple(path[: _depth(p.ty, path)])
+
+
+def _depth(ty: types.Type | None, path: list[int]) -> int:
+    for depth, index in enumerate(path):
+        if not isinstance(ty, types.TupleType):
+            return depth
+        ty = ty.fields[index]
+    return len(path)
+
+
+def _values_overwrite(mod: Module) -> bool:
+    """Whether a call of a function value may overwrite its arguments."""
+    summary = summary_of(mod)
+    return any(summary.overwriting[name] for name in summary.values)
 
 
 def is_pure(value: graph.Expr, mod: Module) -> bool:
@@ -248,13 +344,18 @@ def is_pure(value: graph.Expr, mod: Module) -> bool:
             return False
         case graph.Call(graph.Op(name)):
             row = find_op(name)
-            return row is not None and row.pure
+            calls = name in ("invoke_closure", "invoke_pure_closure")
+            return row is not None and row.pure and not (calls and _values_overwrite(mod))
         case graph.Call(graph.GlobalVar(name)):
             fn = mod.get(name)
             pure = isinstance(fn, graph.Function) and fn.is_pure
             return pure and not overwritten_params(mod).get(name)
         case graph.Call(graph.Var(_, types.FuncType() as ty)):
-            return ty.is_pure
+            return ty.is_pure and not _values_overwrite(mod)
+        case graph.Call(graph.Op("invoke_closure" | "invoke_pure_closure")) if _values_overwrite(
+            mod
+        ):
+            return False
         case graph.Call():
             return False
         case graph.If(_, yes, no):

@@ -282,8 +282,8 @@ class Unpack:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """Run one list of instructions; then `dst` = that list's result. `condition`: a bool scalar
-    tensor."""
+    """Run one list of instructions; then `dst` = that list's result. `condition`: a bool scalar,
+    or a tensor with no dimensions that holds one."""
 
     condition: int
     then_instrs: tuple[Instr, ...]

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from relaxlab.codegen.llvm.jit import add_symbol
-from relaxlab.ir.errors import UserError
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +26,7 @@ _REAL: dict[str, Any] = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 _ROW_MAJOR, _NO_TRANS = 101, 111
 
 
-class BlasNotFound(UserError, ImportError):
+class BlasNotFound(ImportError):
     """BLAS is not installed."""
 
 

@@ -115,7 +115,13 @@ def host_stages(mod: Module, target: Target, number: int) -> tuple[list[Stage], 
         exe = Executable(compile_program(program, target), target)
     except UnsupportedHost as reason:
         return [machine], (f"not compared with native code: {reason}",)
-    return [machine, stage("native code", lambda name, args: exe[name](*args))], ()
+    absent = exe.artifact.left_out
+
+    def run(name: str, args: tuple[Any, ...]) -> Any:
+        return machine.run(name, args) if name in absent else exe[name](*args)
+
+    reasons = (f"not compared with native code: {reason}" for reason in absent.values())
+    return [machine, stage("native code", run)], tuple(reasons)
 
 
 def _machine(vm: VirtualMachine) -> Runner:

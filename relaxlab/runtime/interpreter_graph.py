@@ -19,7 +19,6 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import VIEWS, find_op
 from relaxlab.ir.types import FuncType, TensorType, TupleType, Type
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
-from relaxlab.runtime.deep_calls import call_nested
 from relaxlab.runtime.interpreter_check import Symbols, match_value, to_value
 from relaxlab.runtime.packed import get_func
 
@@ -62,11 +61,6 @@ class Closure:
             raise ExecutionError(
                 f"`{self.name}` takes {len(fn.params)} arguments ({names}), got {len(args)}"
             )
-        return call_nested(self.name, lambda: self.run(args))
-
-    def run(self, args: tuple[Any, ...]) -> Any:
-        """The result for as many arguments as there are parameters."""
-        fn = self.fn
         frame = _Frame(self.machine, self.name, dict(self.values), self.symbols.copy())
         with _located(f"in `{self.name}`"):
             frame.enter(fn, args)
@@ -95,8 +89,7 @@ class _Claimed:
 
 
 class _located:  # noqa: N801
-    """Adds the place where an ExecutionError happened to its message, once: a recursive call has
-    the same places at every level."""
+    """Says where an ExecutionError happened."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -105,7 +98,7 @@ class _located:  # noqa: N801
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ExecutionError) and f"{self.where}: " not in str(error):
+        if isinstance(error, ExecutionError):
             raise ExecutionError(f"{self.where}: {error}") from error
 
 
@@ -151,6 +144,15 @@ class _Frame:
             for b in block.bindings:
                 self.binding(b)
         return self.eval(seq.body)
+
+    def branch(self, seq: graph.SeqExpr) -> Any:
+        """Run a branch: the symbols that it binds are unknown after it."""
+        outer = self.symbols
+        self.symbols = outer.copy()
+        try:
+            return self.sequence(seq)
+        finally:
+            self.symbols = outer
 
     def binding(self, b: graph.Binding) -> None:
         match b:
@@ -203,7 +205,7 @@ class _Frame:
             case graph.Function():
                 return Closure(self.machine, f"{self.name}.lambda", e, self.values, self.symbols)
             case graph.If(condition, yes, no):
-                return self.sequence(yes if self.truth(condition) else no)
+                return self.branch(yes if self.truth(condition) else no)
             case graph.SeqExpr():
                 return self.sequence(e)
             case graph.Call():

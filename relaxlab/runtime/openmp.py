@@ -15,13 +15,11 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from relaxlab.ir.errors import UserError
-
 SYMBOLS = ("GOMP_parallel", "GOMP_barrier", "omp_get_thread_num", "omp_get_num_threads")
 """What compiled programs call."""
 
 
-class OpenMPNotFound(UserError, ImportError):
+class OpenMPNotFound(ImportError):
     """No OpenMP runtime can be loaded."""
 
 

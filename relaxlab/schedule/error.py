@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from relaxlab.ir.errors import UserError
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Buffer
 
@@ -35,7 +34,7 @@ class Refusal:
         return "\n".join(lines)
 
 
-class ScheduleError(UserError):
+class ScheduleError(Exception):
     """A scheduling primitive was refused; the function is unchanged. `str()` renders it."""
 
     def __init__(

@@ -292,3 +292,38 @@ def test_recursion_of_function_values_ends_in_an_error(exported: bool, tmp_path:
     with pytest.raises((CheckFailed, MemoryError), match="too deeply"):
         exe["main"](x, np.asarray(10**7, "int64"))
     np.testing.assert_allclose(exe["main"](x, np.asarray(0, "int64")), np.exp(x), rtol=1e-6)
+
+
+PARTLY = """
+    @R.function
+    def twice(f: R.Callable((R.Tensor(("n",), "float32"),), R.Tensor(("n",), "float32")),
+              x: R.Tensor(("n",), "float32")):
+        y = f(x)
+        return f(y)
+
+    @R.function
+    def anything(x: R.Tensor):
+        return R.exp(x)
+
+    @R.function
+    def calls(x: R.Tensor):
+        return Module.anything(x)
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        return R.exp(x)
+"""
+
+
+def test_functions_without_a_native_form_do_not_stop_the_others() -> None:
+    mod = rl.parse(HEAD + PARTLY)
+    exe = rl.compile(mod, use_cache=False)
+    assert list(exe) == ["main"]
+    np.testing.assert_allclose(exe["main"](x_of(3)), np.exp(x_of(3)), rtol=1e-6)
+    reasons = {"twice": "parameter `f` of `twice`", "anything": "R.Tensor", "calls": "`anything`"}
+    for name, reason in reasons.items():
+        with pytest.raises(KeyError, match=reason):
+            exe[name]
+    machine = VirtualMachine(lower_shapes(cpu_pipeline().run(mod).result))
+    np.testing.assert_allclose(machine.run("anything", x_of(3)), np.exp(x_of(3)), rtol=1e-6)
+    np.testing.assert_allclose(machine.run("twice", np.negative, x_of(3)), x_of(3))

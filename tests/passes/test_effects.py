@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import numpy as np
 
 import relaxlab as rl
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.passes.base import Pipeline
 from relaxlab.passes.effects import overwritten_vars
+from relaxlab.passes.pipeline import GRAPH_PASSES
+from relaxlab.testing.pass_check import compare_runs
 
 
 def nested(depth: int) -> str:
@@ -29,3 +36,102 @@ def test_the_work_does_not_double_with_each_branch() -> None:
     main = rl.compile(mod, use_cache=False)["main"]
     assert main(x, np.array(True)).tolist() == [1, 1, 1]
     assert main(x, np.array(False)).tolist() == [0, 0, 0]
+
+
+ALIASING = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def bump(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.sblock("A"):
+                vi = T.axis.spatial(4, i)
+                A[vi] = A[vi] + T.float32(1)
+
+    @R.function(private=True)
+    def first(a: TENSOR, b: TENSOR) -> R.Tuple(TENSOR, TENSOR):
+        cls = Module
+        t = R.cos(b)
+        z = R.call_tir_inplace(cls.bump, (a,), out_sinfo=TENSOR, inplace_indices=[0])
+        u = R.cos(b)
+        return (z, R.add(t, u))
+
+    @R.function(private=True)
+    def pair(p: R.Tuple(TENSOR, TENSOR)) -> TENSOR:
+        cls = Module
+        b = p[1]
+        t = R.cos(b)
+        r = cls.first(p[0], b)
+        return R.add(t, r[1])
+
+    @R.function(private=True)
+    def nested(a: TENSOR, b: TENSOR) -> R.Tuple(TENSOR, R.Tuple(TENSOR, TENSOR)):
+        return (b, (R.cos(a), a))
+
+    @R.function(private=True)
+    def over(a: TENSOR) -> TENSOR:
+        cls = Module
+        z = R.call_tir_inplace(cls.bump, (a,), out_sinfo=TENSOR, inplace_indices=[0])
+        return z
+
+    @R.function(private=True)
+    def same(a: TENSOR) -> TENSOR:
+        return a
+
+    @R.function(private=True)
+    def apply(g: R.Callable((TENSOR,), TENSOR), a: TENSOR) -> TENSOR:
+        z = g(a)
+        return z
+
+    @R.function
+    def main(x: TENSOR, y: TENSOR):
+        cls = Module
+        v0 = R.negative(x)
+        v1 = R.negative(y)
+BODY
+"""
+STEPS = (
+    *["v = R.cos(A)"] * 5,
+    "v = R.reshape(A, R.shape([4]))",
+    "r = cls.first(A, B); v = r[0]",
+    "r = cls.first(A, B); v = r[1]",
+    "v = cls.pair((A, B))",
+    "r = cls.nested(A, B); v = r[0]",
+    "r = cls.nested(A, B); s = r[1]; v = s[1]",
+    "v = cls.apply(cls.over, A)",
+    "v = cls.apply(cls.same, A)",
+    "v = cls.over(A)",
+)
+
+
+def aliasing_program(rng: np.random.Generator) -> str:
+    """Calls of functions that overwrite what they are given or return it, on values that may be
+    the same memory. The last steps overwrite more often, so that much is accepted."""
+    lines: list[str] = []
+    count = int(rng.integers(3, 7))
+    for k in range(2, 2 + count):
+        a, b = (f"v{rng.integers(k)}" for _ in range(2))
+        step = str(rng.choice(STEPS)).replace("A", a).replace("B", b)
+        for name in "vrs":
+            step = re.sub(rf"\b{name}\b(?!\()", f"{name}{k}", step)
+        lines += step.split("; ")
+    kept = rng.choice(2 + count, 2, replace=False)
+    lines.append(f"return ({', '.join(f'v{k}' for k in kept)})")
+    body = "\n".join("        " + line for line in lines)
+    return ALIASING.replace("BODY", body).replace("TENSOR", 'R.Tensor((4,), "float32")')
+
+
+def test_programs_with_aliases_are_refused_or_mean_the_same(rng: np.random.Generator) -> None:
+    outcomes: Counter[str] = Counter()
+    for _ in range(60):
+        text = aliasing_program(rng)
+        mod = rl.parse(text)
+        try:
+            after = Pipeline(GRAPH_PASSES).run(mod).result
+        except DiagnosticError as error:
+            assert {d.code for d in error.diagnostics} == {"E0506"}, text
+            outcomes["refused"] += 1
+            continue
+        outcomes["accepted"] += 1
+        compare_runs(mod, after)
+    assert min(outcomes["refused"], outcomes["accepted"]) > 0

@@ -14,10 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from relaxlab.ir.errors import UserError
 
-
-class NvrtcError(UserError):
+class NvrtcError(Exception):
     """NVRTC is not there, or refuses a source. The message has its log."""
 
 

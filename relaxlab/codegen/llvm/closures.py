@@ -18,7 +18,6 @@ from relaxlab.codegen.llvm.builder import Value, int_value
 from relaxlab.codegen.llvm.statements import Team, barrier
 from relaxlab.codegen.llvm.support import symbol_of
 from relaxlab.ir import types
-from relaxlab.ir.errors import UserError
 from relaxlab.passes import host
 
 if TYPE_CHECKING:
@@ -29,8 +28,12 @@ RECORD = ("code", "words", "leaves", "layout")
 numbers of leaves of all parameters and of the result, then their codes."""
 
 
-class UnsupportedHost(UserError):
-    """The host function needs the virtual machine (values of unknown type or rank)."""
+class UnsupportedHost(Exception):
+    """A host function needs the virtual machine (values of unknown type or rank)."""
+
+    def __init__(self, message: str, function: str = "") -> None:
+        super().__init__(message)
+        self.function = function
 
 
 def words_of_type(ty: types.Type) -> int:
