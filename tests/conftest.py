@@ -1,7 +1,8 @@
 """Shared by all tests: where their seeds come from, and one browser for all.
 
 Random tests draw a seed from `random` and print it. Each run draws other ones, unless the
-environment variable RELAXLAB_SEED is set: then the same test always draws the same.
+environment variable RELAXLAB_SEED is set: then the same test always draws the same. A run says in
+its first lines which value repeats it.
 """
 
 from __future__ import annotations
@@ -14,14 +15,21 @@ import pytest
 
 from tests.browser import chromium, open_page  # noqa: F401  fixtures
 
-BASE = os.environ.get("RELAXLAB_SEED")
+pytest_plugins = ["tests.tiers"]
+
+# In the environment, so that parallel workers collect the same tests.
+BASE = os.environ.setdefault("RELAXLAB_SEED", str(random.getrandbits(64)))
 random.seed(BASE)  # for seeds drawn while test files are imported
+
+
+def pytest_report_header() -> str:
+    return f"seeds: RELAXLAB_SEED={BASE}"
 
 
 @pytest.fixture(autouse=True)
 def seeded(request):
     """The seeds of a test do not depend on which tests ran before it."""
-    random.seed(None if BASE is None else f"{BASE} {request.node.nodeid}")
+    random.seed(f"{BASE} {request.node.nodeid}")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -23,7 +23,6 @@ TINY: list[tuple[Any, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("module", "sizes"), TINY, ids=[m.__name__ for m, _ in TINY])
 def test_a_run_without_peers(
     module: Any,

@@ -80,7 +80,6 @@ def test_plans_take_no_more_than_pools(symbol: str, batch: int | str) -> None:
     assert found["pools"]["size buckets"] > found["planned"]
 
 
-@pytest.mark.slow
 def test_a_quick_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,6 @@ from relaxlab.models.gguf import GGUFTensor, read_gguf, write_gguf
 CORE = Path(sys.executable)
 
 
-@pytest.mark.slow
 def test_a_quick_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "new" / "result.json"
     names = ["relaxlab float32", "relaxlab, float32 weights"]
@@ -41,7 +40,6 @@ def test_a_quick_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert result["limits"]["rounds"][0]["relaxlab_large_pages_prefetch"] > 0
 
 
-@pytest.mark.slow
 def test_a_quick_run_of_batches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "batch.json"
     names = ["relaxlab q8", "relaxlab q8, one by one"]

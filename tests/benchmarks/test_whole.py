@@ -26,7 +26,6 @@ SMALL = replace(
 )  # fmt: skip
 
 
-@pytest.mark.slow
 def test_shapes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,7 +67,6 @@ def test_ratios_of_shapes() -> None:
     assert bench_shapes.compile_s(result, "softmax", "peer") == 4.0
 
 
-@pytest.mark.slow
 def test_ablation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

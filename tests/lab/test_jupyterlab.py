@@ -9,8 +9,6 @@ import pytest
 
 from tests.lab.lab_server import jupyterlab, menu, notebook, run_all
 
-pytestmark = pytest.mark.slow
-
 PROGRAM = """
 import relaxlab as rl
 from relaxlab.script import ir as I, relax as R

@@ -210,7 +210,6 @@ def smollm2_oracle():
 PROSE = Path(__file__).with_name("prose.txt")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("activations", "worst", "agreement"),
     [("float32", 2e-3, 0.995), ("q16", 2e-3, 0.99), ("q8", 0.15, 0.95)],

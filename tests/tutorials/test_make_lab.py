@@ -26,7 +26,6 @@ def test_the_makefile_uses_these_settings_and_a_lesson_that_is_there() -> None:
     assert viewers["defaultViewers"]["python"] == "Jupytext Notebook"
 
 
-@pytest.mark.slow
 def test_a_lesson_in_jupyterlab(
     tmp_path: Path, open_page: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

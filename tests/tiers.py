@@ -1,0 +1,62 @@
+"""Tiers of tests by measured cost.
+
+`tests/costs.json` has the seconds that each test function takes altogether, set-up and all its
+parameters included, on two cores; what takes less than a second is left out. A tier leaves out the
+functions that cost more than its limit. `pytest --record-costs` measures anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COSTS = Path(__file__).with_name("costs.json")
+LIMITS = {"hook": 1.0, "default": 12.0, "all": float("inf")}
+"""Seconds per test function. `hook` is to end within a minute, for every commit; `default`, which
+`make test` runs, within ten minutes on two cores; `all` is what is run before a release."""
+LEFT_OUT = 1.0
+"""Seconds below which a function's cost is not kept: the file would change with every run."""
+
+
+def function_of(nodeid: str) -> str:
+    """The id of a test without its parameters."""
+    return nodeid.split("[")[0]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tiers", "tiers by measured cost")
+    group.addoption("--tier", choices=[*LIMITS], default="all", help="which tests to run")
+    group.addoption("--record-costs", action="store_true", help=f"write {COSTS.name}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--record-costs") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(), "record-costs")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    limit = LIMITS[config.getoption("--tier")]
+    costs: dict[str, float] = json.loads(COSTS.read_text())
+    dear = [item for item in items if costs.get(function_of(item.nodeid), 0) > limit]
+    if dear:
+        config.hook.pytest_deselected(items=dear)
+        left_out = set(map(id, dear))
+        items[:] = [item for item in items if id(item) not in left_out]
+
+
+class Recorder:
+    """Adds up the seconds of each test function of a run, and writes them at its end."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[function_of(report.nodeid)] += report.duration  # type: ignore[assignment]
+
+    def pytest_sessionfinish(self) -> None:
+        known: dict[str, Any] = {k: round(v, 1) for k, v in self.seconds.items() if v >= LEFT_OUT}
+        COSTS.write_text(json.dumps(dict(sorted(known.items())), indent=0) + "\n")
