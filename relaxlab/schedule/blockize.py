@@ -58,7 +58,13 @@ def blockize(func: PrimFunc, var: Var) -> tuple[PrimFunc, str]:
     place = find_loop(func, var, "blockize")
     inner, realize = _nest(place)
     an = analyzer_at(place)
+    outside = {s.loop_var for s in place.outer_loops}
     for loop in inner:
+        if (vars_in(loop.min) | vars_in(loop.extent)) & outside:
+            raise ScheduleError(
+                "blockize", describe_loop(loop),
+                "the extent does not depend on loops outside the block", about=(loop.loop_var,),
+            )  # fmt: skip
         bind_stmt(an, loop)
     axes = [
         _axis(iv, value, place, inner, an)

@@ -25,6 +25,7 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.instances import require_all_written, require_body_unconditional
 from relaxlab.schedule.ranges import (
     ONE,
     ZERO,
@@ -89,6 +90,7 @@ def cache_read(
     cache = _cache_buffer(func, buffer, scope)
     copy = _copy_nest(func, buffer, cache, spans, analyzer_at(place))
     names = {b.name for b in readers}
+    _require_one_value(place, buffer, names)
     scope_block = place.scope
 
     def reread(s: Stmt) -> Stmt:
@@ -102,6 +104,21 @@ def cache_read(
         replace(scope_block, body=body)
     )
     return with_alloc(func, scope_block.name, cache), copy_name(copy)
+
+
+def _require_one_value(place: BlockPlace, buffer: Buffer, readers: set[str]) -> None:
+    """No block changes the buffer after one of the readers and before another: the copy holds one
+    value per element."""
+    blocks = [r.block for r in realizes_under(place.scope.body)]
+    at = [i for i, b in enumerate(blocks) if b.name in readers]
+    for b in blocks[at[0] + 1 : at[-1]]:
+        if any(w.buffer is buffer for w in b.writes):
+            raise ScheduleError(
+                "cache_read", describe_block(place.block),
+                f"{buffer.name} stays the same between its readers; block {b.name!r} writes it",
+                suggestion="name the readers before it, or after it, in consumer_blocks",
+                about=(b.name,),
+            )  # fmt: skip
 
 
 def cache_write(
@@ -122,6 +139,8 @@ def cache_write(
         )  # fmt: skip
     region = next(w for w in block.writes if w.buffer is buffer)
     _require_exact_box(block, region)
+    require_all_written("cache_write", place)
+    require_body_unconditional("cache_write", place)
     if block.init is None and any(r.buffer is buffer for r in block.reads):
         raise ScheduleError(
             "cache_write", describe_block(block),

@@ -6,12 +6,10 @@ iteration of the loop; the block then runs over that region only.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import reduce
 
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.analysis.index_map import NotAnIterMap, detect_iter_map
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
@@ -27,8 +25,10 @@ from relaxlab.ir.loops import (
     Stmt,
 )
 from relaxlab.ir.node import replace, walk
+from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_box import box_written
+from relaxlab.schedule.instances import predicate_of_axes, reaches_all
 from relaxlab.schedule.preimage import Domain, preimage_of_box, size_over_axes
 from relaxlab.schedule.ranges import (
     ONE,
@@ -36,6 +36,7 @@ from relaxlab.schedule.ranges import (
     Span,
     analyzer_at,
     bind_stmt,
+    binding_of,
     covers,
     loop_env,
     span_of,
@@ -48,6 +49,8 @@ from relaxlab.schedule.scope import (
     is_output,
     producers_of,
     require_computed_alone,
+    require_inputs_settled,
+    require_output_unread,
     written,
 )
 from relaxlab.schedule.tree import (
@@ -57,8 +60,8 @@ from relaxlab.schedule.tree import (
     describe_loop,
     find_block,
     find_loop,
+    map_realizes,
     realizes_under,
-    vars_in,
     walk_stmts,
 )
 
@@ -84,7 +87,7 @@ def compute_at(
     _require_under("compute_at", "consumer", block, consumers, target)
     if not consumers:
         raise ScheduleError("compute_at", describe_block(block), "another block reads the result")
-    _require_inputs_settled(place)
+    require_inputs_settled("compute_at", place)
     an = _inner_analyzer(target)
     domains = [
         preimage_of_box(w, _touching(w, needed, block, an), block, an)[0]
@@ -96,8 +99,9 @@ def compute_at(
         for v in domains[0]
         if all(v in d for d in domains)
     }
+    kept = predicate_of_axes("compute_at", place)
     realize = replace(place.realize, block=_shortened(block, domain, target, an))
-    nest = _nest(realize, domain, an, preserve_unit_loops)
+    nest = _guarded(_nest(realize, domain, an, preserve_unit_loops), kept)
     return _moved(place, var, nest, index, "compute_at")
 
 
@@ -113,6 +117,11 @@ def reverse_compute_at(
     order = [r.block for r in realizes_under(scope.body)]
     under = {r.block for r in realizes_under(target.loop.body)}
     first = min(order.index(b) for b in under)
+    if order.index(block) < first:
+        raise ScheduleError(
+            "reverse_compute_at", describe_loop(target.loop), f"the loop is before block {name!r}",
+            suggestion="compute_at moves a producer under a later loop", about=(var,),
+        )  # fmt: skip
     makers = [p for p in producers_of(block, scope) if p.block in under]
     for p in producers_of(block, scope):
         if p.block not in under and order.index(p.block) > first:
@@ -142,10 +151,12 @@ def reverse_compute_at(
                 f"axis {iv.var.name} runs over",
                 suggestion="choose a loop further out", about=(var,),
             )  # fmt: skip
-    _require_all_instances(domain, block, target, an)
+    require_output_unread("reverse_compute_at", place)
+    _require_run_alike(target, place)
+    kept = predicate_of_axes("reverse_compute_at", place)
     nest = _nest(place.realize, domain, an, preserve_unit_loops)
-    _require_all_combinations(nest, block, target, an)
-    return _moved(place, var, nest, index, "reverse_compute_at")
+    _require_all_instances(nest, domain, block, target, an)
+    return _moved(place, var, _guarded(nest, kept), index, "reverse_compute_at")
 
 
 def _places(func: PrimFunc, name: str, var: Var, primitive: str) -> tuple[BlockPlace, LoopPlace]:
@@ -181,15 +192,13 @@ def _require_under(
             )  # fmt: skip
 
 
-def _require_inputs_settled(place: BlockPlace) -> None:
-    """The block may run later only if nothing later changes what it reads."""
-    order = [r.block for r in realizes_under(place.scope.body)]
-    for p in producers_of(place.block, place.scope):
-        if order.index(p.block) > order.index(place.block):
+def _require_run_alike(target: LoopPlace, place: BlockPlace) -> None:
+    """The loop runs where the block does: no condition is around it alone."""
+    for s in target.path[target.scope_depth + 1 : -1]:
+        if not isinstance(s, For | SeqStmt) and not any(s is other for other in place.path):
             raise ScheduleError(
-                "compute_at", describe_block(place.block),
-                f"nothing after the block overwrites its inputs; block {p.block.name!r} does",
-                about=(p.block.name,),
+                "reverse_compute_at", describe_loop(target.loop),
+                f"nothing but loops is around the loop; there is a {type(s).__name__}",
             )  # fmt: skip
 
 
@@ -322,46 +331,38 @@ def _not_available(
     )  # fmt: skip
 
 
-def _require_all_instances(domain: Domain, block: Block, target: LoopPlace, an: Analyzer) -> None:
-    """Each value of each axis runs in some iteration, even where a guard keeps it from reading."""
-    env = loop_env((*target.loops, target.loop), an)
-    for iv in block.iter_vars:
-        if iv.var in domain:
-            first = span_of(domain[iv.var].lo, env, an)
-            last = span_of(domain[iv.var].hi, env, an)
-            whole = Span(iv.dom.min, iv.dom.min + iv.dom.extent - 1)
-            known = first is not None and last is not None
-            if not (known and covers(Span(first.lo, last.hi), whole, an)):  # type: ignore[union-attr]
-                raise ScheduleError(
-                    "reverse_compute_at", describe_block(block),
-                    f"the iterations of {describe_loop(target.loop)} together reach all of axis "
-                    f"{iv.var.name} (from {whole.lo} to {whole.hi})",
-                    suggestion="choose a loop further out", about=(target.loop.loop_var,),
-                )  # fmt: skip
-
-
-def _require_all_combinations(nest: Stmt, block: Block, target: LoopPlace, an: Analyzer) -> None:
-    """Axes that follow the same loop run through all combinations of their values: not so where a
-    block reads one row at two axes."""
+def _require_all_instances(
+    nest: Stmt, domain: Domain, block: Block, target: LoopPlace, an: Analyzer
+) -> None:
+    """The iterations of the loops together run each combination of the axes' values: they leave
+    no gaps, as where an instance reads more than one iteration makes, and do not run the
+    diagonal only, as where a block reads one row at two axes."""
+    if not domain:
+        return
     inner = [n for n in walk_stmts(nest) if isinstance(n, For)]
     realize = next(n for n in walk_stmts(nest) if isinstance(n, BlockRealize))
-    around = (*target.loops, target.loop)
-    outer = {f.loop_var for f in around}
-    used = Counter(v for e in realize.iter_values for v in vars_in(e) & outer)
-    if max(used.values(), default=0) < 2:
-        return
-    ranges = {f.loop_var: Range(f.min, f.extent) for f in (*around, *inner)}
-    try:
-        detect_iter_map(realize.iter_values, ranges, realize.predicate, an)
-    except NotAnIterMap:
-        names = [iv.var.name for iv, e in zip(block.iter_vars, realize.iter_values, strict=True)
-                 if vars_in(e) & outer]  # fmt: skip
+    if not reaches_all((*target.loops, target.loop, *inner), realize, domain, an):
+        names = [iv.var.name for iv in block.iter_vars if iv.var in domain]
+        what = f"all of axis {names[0]}, without gaps"
+        if len(names) > 1:
+            what = f"all combinations of the axes {', '.join(names)}, not only equal ones"
         raise ScheduleError(
             "reverse_compute_at", describe_block(block),
-            f"the iterations of {describe_loop(target.loop)} together reach all combinations of "
-            f"the axes {', '.join(names)}, not only equal ones",
+            f"the iterations of {describe_loop(target.loop)} together provably reach {what}; an "
+            "iteration runs only instances that read nothing but what it makes",
             suggestion="choose a loop further out", about=(target.loop.loop_var,),
-        ) from None  # fmt: skip
+        )  # fmt: skip
+
+
+def _guarded(nest: Stmt, conditions: Sequence[PrimExpr]) -> Stmt:
+    """The nest with its block run only where the conditions on its axes hold."""
+
+    def visit(realize: BlockRealize) -> BlockRealize:
+        values = binding_of(realize)
+        more = [substitute(c, values) for c in conditions]
+        return replace(realize, predicate=expr.all_of([realize.predicate, *more]))
+
+    return map_realizes(nest, visit) if conditions else nest
 
 
 def _nest(realize: BlockRealize, domain: Domain, an: Analyzer, preserve_unit_loops: bool) -> Stmt:

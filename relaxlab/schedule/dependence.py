@@ -1,14 +1,31 @@
-"""Whether the iterations of a loop may run in any order, or at once."""
+"""Conditions under which the iterations of a loop may run in any order, or at once."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferRegion, For
+from relaxlab.analysis.index_map import NotAnIterMap, detect_iter_map
+from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferRegion, For, Range
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_box import box_written
-from relaxlab.schedule.ranges import Span, analyzer_at, bind_stmt, covers_inside, spans_under
+from relaxlab.schedule.ranges import (
+    ONE,
+    Span,
+    analyzer_at,
+    bind_stmt,
+    covers_inside,
+    spans_under,
+)
 from relaxlab.schedule.scope import read, written
-from relaxlab.schedule.tree import LoopPlace, describe_loop, realizes_under, walk_stmts
+from relaxlab.schedule.tree import (
+    LoopPlace,
+    describe_loop,
+    path_to,
+    realizes_under,
+    vars_in,
+    walk_stmts,
+)
 
 
 def require_order_free(primitive: str, place: LoopPlace) -> None:
@@ -55,6 +72,53 @@ def same_region(a: BufferRegion, b: BufferRegion) -> bool:
     """Whether two regions are the same box, expression by expression."""
     pairs = zip(a.region, b.region, strict=True)
     return a.buffer is b.buffer and all(x.min == y.min and x.extent == y.extent for x, y in pairs)
+
+
+def require_own_elements(primitive: str, place: LoopPlace) -> None:
+    """Raise ScheduleError unless iterations that run at once write elements of their own.
+
+    Two may store the same value to an element, as where compute_at has each make the neighbours
+    that it reads. An element with several stages (an accumulation, or two blocks that write it)
+    would be seen half made by the other iteration. Each has its own copy of a local buffer.
+    """
+    if place.loop.extent == ONE:
+        return
+    an = analyzer_at(place)
+    blocks = realizes_under(place.loop.body)
+    writers = Counter(b for r in blocks for b in set(written(r.block)))
+    for r in blocks:
+        shared = [w.buffer for w in r.block.writes if w.buffer.scope == "global"]
+        staged = [b for b in shared if writers[b] > 1 or _accumulates(r.block, b)]
+        if staged and not _different_elements(place, r, an):
+            raise ScheduleError(
+                primitive, describe_loop(place.loop),
+                f"each iteration provably writes elements of {staged[0].name} that no other one "
+                f"does; block {r.block.name!r} builds them up in several stores",
+                suggestion=f"set_scope({r.block.name!r}, 0, 'local'), or run the loop serially",
+                about=(r.block.name, staged[0]),
+            )  # fmt: skip
+
+
+def _accumulates(block: Block, buffer: Buffer) -> bool:
+    return block.init is not None or buffer in read(block)
+
+
+def _different_elements(place: LoopPlace, realize: BlockRealize, an: Analyzer) -> bool:
+    """Whether no two iterations of the loop run the block for the same spatial axes."""
+    path = path_to(place.loop, lambda s: s is realize)
+    assert path is not None
+    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    values = [value for iv, value in pairs if iv.kind == "spatial"]
+    used = {v for value in values for v in vars_in(value)} | {place.loop.loop_var}
+    ranges = {
+        s.loop_var: Range(s.min, s.extent)
+        for s in path
+        if isinstance(s, For) and s.loop_var in used
+    }
+    try:
+        return detect_iter_map(values, ranges, realize.predicate, an).injective
+    except NotAnIterMap:
+        return False
 
 
 def _require_no_exchange(primitive: str, place: LoopPlace, blocks: list[BlockRealize]) -> None:

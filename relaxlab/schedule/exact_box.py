@@ -43,7 +43,7 @@ def exact_box(spans: Sequence[Span], path: Sequence[Stmt], an: Analyzer) -> tupl
             if isinstance(s, For):
                 ranges[s.loop_var] = Range(substitute(s.min, table), substitute(s.extent, table))
             elif isinstance(s, BlockRealize):
-                conditions += _restrictions(s, table, an)
+                conditions += [substitute(c, table) for c in beyond_domain(s, an)]
                 for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True):
                     table[iv.var] = an.simplify(substitute(value, table))
         bounds: list[Span] = []
@@ -53,10 +53,8 @@ def exact_box(spans: Sequence[Span], path: Sequence[Stmt], an: Analyzer) -> tupl
         return _box(bounds, ranges, conditions, an)
 
 
-def _restrictions(
-    realize: BlockRealize, table: dict[Var, PrimExpr], an: Analyzer
-) -> list[PrimExpr]:
-    """The conditions of the predicate that cut more than values beyond the axes' domains."""
+def beyond_domain(realize: BlockRealize, an: Analyzer) -> list[PrimExpr]:
+    """The conditions of the predicate that do more than keep the axes inside their domains."""
     given = conjuncts(realize.predicate)
     if not given:
         return []
@@ -65,7 +63,7 @@ def _restrictions(
         clips.add(an.simplify(expr.LT(value, iv.dom.min + iv.dom.extent)))
         clips.add(an.simplify(expr.GE(value, iv.dom.min)))
     found = (an.simplify(c) for c in given)
-    return [substitute(c, table) for c in found if c not in clips and not an.prove(c)]
+    return [c for c in found if c not in clips and not an.prove(c)]
 
 
 def _box(

@@ -6,7 +6,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import ForKind, PrimFunc
 from relaxlab.ir.node import replace
-from relaxlab.schedule.dependence import require_order_free
+from relaxlab.schedule.dependence import require_order_free, require_own_elements
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import require_reassociable
 from relaxlab.schedule.scope import axes_bound_to
@@ -53,6 +53,7 @@ def bind(func: PrimFunc, var: Var, thread: str) -> PrimFunc:
             require_reassociable("bind", func, realize.block)
     if not thread.startswith("threadIdx"):
         _require_no_reduction(place, "bind")
+        require_own_elements("bind", place)
     return place.replaced(replace(place.loop, kind="thread_binding", thread=thread))
 
 
@@ -60,6 +61,7 @@ def _concurrent(func: PrimFunc, var: Var, kind: ForKind, primitive: str) -> Prim
     place = find_loop(func, var, primitive)
     require_order_free(primitive, place)
     _require_no_reduction(place, primitive)
+    require_own_elements(primitive, place)
     return place.replaced(replace(place.loop, kind=kind))
 
 

@@ -8,7 +8,9 @@ from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, PrimFunc
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.ranges import analyzer_at
+from relaxlab.schedule.exact_box import exact_box
+from relaxlab.schedule.instances import require_only_loops, require_unrestricted
+from relaxlab.schedule.ranges import ZERO, Span, analyzer_at, covers
 from relaxlab.schedule.regions import (
     opaque_buffers,
     refreshed,
@@ -21,6 +23,8 @@ from relaxlab.schedule.scope import (
     is_output,
     producers_of,
     require_computed_alone,
+    require_inputs_settled,
+    require_output_unread,
 )
 from relaxlab.schedule.tree import BlockPlace, describe_block, find_block, realizes_under
 
@@ -32,6 +36,8 @@ def compute_inline(func: PrimFunc, name: str) -> PrimFunc:
     buffer = store.buffer
     _require_intermediate("compute_inline", place, buffer)
     axes = _axes_by_dimension(place.block, store.indices, "compute_inline")
+    require_only_loops("compute_inline", place)
+    require_inputs_settled("compute_inline", place)
     value = store.value
     if value.dtype != buffer.dtype:
         value = expr.Cast(buffer.dtype, value)
@@ -118,6 +124,10 @@ def reverse_compute_inline(func: PrimFunc, name: str) -> PrimFunc:
     made = _single_store("reverse_compute_inline", producer)
     buffer = made.buffer
     _require_intermediate("reverse_compute_inline", producer, buffer)
+    require_unrestricted("reverse_compute_inline", place)
+    require_unrestricted("reverse_compute_inline", producer)
+    _require_every_element(producer, made)
+    require_output_unread("reverse_compute_inline", place)
     read_at = _only_index(place, buffer)
     axes = _axes_by_dimension(place.block, read_at, "reverse_compute_inline")
     values: dict[Var, PrimExpr] = {
@@ -135,6 +145,13 @@ def reverse_compute_inline(func: PrimFunc, name: str) -> PrimFunc:
                     f"the block reads all of {buffer.name}; axis {iv.var.name} runs over "
                     f"{iv.dom.extent} of {buffer.shape[d]}",
                 )  # fmt: skip
+    for d, dim in enumerate(buffer.shape):
+        if d not in axes.values() and not an.prove_equal(dim, 1):
+            raise ScheduleError(
+                "reverse_compute_inline", describe_block(place.block),
+                f"the block reads all of {buffer.name}; it reads one of {dim} elements of "
+                f"dimension {d}",
+            )  # fmt: skip
     inner = made.value if made.value.dtype == buffer.dtype else expr.Cast(buffer.dtype, made.value)
     consumer = substitute(store, values)
     body = replace_loads(consumer, buffer, lambda _: inner)
@@ -142,6 +159,20 @@ def reverse_compute_inline(func: PrimFunc, name: str) -> PrimFunc:
     func = producer.replaced(replace(producer.realize, block=fused))
     func = find_block(func, name).replaced(None)
     return without_alloc(func, buffer)
+
+
+def _require_every_element(producer: BlockPlace, made: BufferStore) -> None:
+    """The producer writes its whole buffer: the block stores something for each element of it."""
+    an = analyzer_at(producer)
+    path = (*producer.loops, producer.realize)
+    box = exact_box([Span(i, i) for i in made.indices], path, an)
+    whole = [Span(ZERO, an.simplify(dim - 1)) for dim in made.buffer.shape]
+    if box is None or not all(covers(b, w, an) for b, w in zip(box, whole, strict=True)):
+        raise ScheduleError(
+            "reverse_compute_inline", describe_block(producer.block),
+            f"block {producer.block.name!r} provably writes all of {made.buffer.name}",
+            suggestion="compute_inline the producer instead", about=(producer.block.name,),
+        )  # fmt: skip
 
 
 def _only_producer(place: BlockPlace) -> BlockPlace:

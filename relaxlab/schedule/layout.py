@@ -27,6 +27,7 @@ from relaxlab.ir.node import Node, replace, rewrite
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.cache import buffer_of
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.instances import require_unrestricted
 from relaxlab.schedule.ranges import ZERO, bind_stmt, shape_analyzer
 from relaxlab.schedule.regions import (
     mentions,
@@ -180,6 +181,7 @@ def _padded_writer(
     turns them into the new ones.
     """
     place = _single_writer(func, buffer)
+    require_unrestricted("transform_layout", place)
     store = place.block.body
     assert isinstance(store, BufferStore)
     new_axes = tuple(Var(f"v{d}") for d in range(len(shape)))

@@ -21,6 +21,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import replace, walk
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.instances import require_unrestricted
 from relaxlab.schedule.ranges import ZERO, analyzer_at
 from relaxlab.schedule.regions import redirect, refreshed, with_alloc
 from relaxlab.schedule.scope import require_computed_alone
@@ -48,6 +49,7 @@ def pad_einsum(func: PrimFunc, name: str, padding: Sequence[int]) -> PrimFunc:
     place = find_block(func, name, "pad_einsum")
     block = place.block
     require_computed_alone("pad_einsum", place)
+    require_unrestricted("pad_einsum", place)
     if len(padding) != len(block.iter_vars) or any(p < 1 for p in padding):
         count = len(block.iter_vars)
         raise _refused(block, f"there is one positive padding for each of the {count} axes")

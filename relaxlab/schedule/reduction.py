@@ -8,15 +8,19 @@ from relaxlab.ir.loops import Block, BlockRealize, For, IterVar, PrimFunc, Stmt
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.instances import require_all_written
 from relaxlab.schedule.ranges import ONE
+from relaxlab.schedule.scope import read, written
 from relaxlab.schedule.tree import (
     BlockPlace,
+    LoopPlace,
     conjuncts,
     describe_block,
     describe_loop,
     find_block,
     find_loop,
     fresh_block_name,
+    realizes_under,
     vars_in,
 )
 
@@ -41,6 +45,8 @@ def decompose_reduction(func: PrimFunc, name: str, var: Var) -> tuple[PrimFunc, 
             about=(var,),
         )  # fmt: skip
     _require_outside_reduction(place, target.loop)
+    require_all_written("decompose_reduction", place)
+    _require_untouched(place, target)
     inner = place.loops[place.loops.index(target.loop) :]
     init_name = fresh_block_name(func, f"{name}_init")
     update_name = fresh_block_name(func, f"{name}_update")
@@ -70,6 +76,23 @@ def _require_outside_reduction(place: BlockPlace, target: For) -> None:
             )  # fmt: skip
 
 
+def _require_untouched(place: BlockPlace, target: LoopPlace) -> None:
+    """The initialisation moves in front of everything under the loop: nothing there but the block
+    writes the buffer, or reads it before the block."""
+    mine = set(written(place.block))
+    earlier = True
+    for r in realizes_under(target.loop):
+        if r.block is place.block:
+            earlier = False
+        elif mine & set(written(r.block)) or (earlier and mine & set(read(r.block))):
+            raise ScheduleError(
+                "decompose_reduction", describe_loop(target.loop),
+                f"no other block under the loop touches what block {place.block.name!r} "
+                f"initialises; block {r.block.name!r} does",
+                about=(r.block.name,),
+            )  # fmt: skip
+
+
 def _init_nest(place: BlockPlace, inner: tuple[For, ...], name: str) -> Stmt:
     """The initialisation over the spatial ones of the `inner` loops."""
     block, realize = place.block, place.realize
@@ -90,6 +113,11 @@ def _init_nest(place: BlockPlace, inner: tuple[For, ...], name: str) -> Stmt:
                 "the whole reduction",
                 suggestion=f"decompose_reduction inside loop {loop.loop_var.name}",
                 about=(loop.loop_var,),
+            )  # fmt: skip
+        if (vars_in(loop.min) | vars_in(loop.extent)) & dropped:
+            raise ScheduleError(
+                "decompose_reduction", describe_loop(loop),
+                "its extent does not depend on a loop over a reduce axis", about=(loop.loop_var,),
             )  # fmt: skip
         if "spatial" in kinds:
             kept.append(loop)

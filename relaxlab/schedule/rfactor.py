@@ -24,6 +24,7 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.instances import require_all_written
 from relaxlab.schedule.order import require_reassociable
 from relaxlab.schedule.ranges import ZERO, bind_stmt, shape_analyzer
 from relaxlab.schedule.regions import refreshed, simplified, with_alloc
@@ -133,6 +134,7 @@ def _only_block(func: PrimFunc, var: Var) -> BlockPlace:
             suggestion="rfactor before decompose_reduction", about=(place.block.name,),
         )  # fmt: skip
     require_reassociable("rfactor", func, place.block)
+    require_all_written("rfactor", place)
     pairs = zip(place.block.iter_vars, place.realize.iter_values, strict=True)
     kinds = {iv.kind for iv, value in pairs if var in vars_in(value)}
     if kinds != {"reduce"}:

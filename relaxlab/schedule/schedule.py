@@ -129,14 +129,21 @@ class Schedule(Displayed):
 
     # Loops
 
-    def split(self, loop: LoopRV, factors: Sequence[Factor]) -> list[LoopRV]:
-        """Split a loop into a nest; one factor may be None. A predicate guards the remainder."""
+    def split(
+        self, loop: LoopRV, factors: Sequence[Factor] | None = None, *, factor: Factor = None
+    ) -> list[LoopRV]:
+        """Split a loop into a nest; one factor may be None. A predicate guards the remainder.
+
+        A single `factor` is refused with a message: it does not say which loop it is for.
+        """
+        given = factor if factors is None else factors
+        listed = tuple(given) if isinstance(given, Sequence) else given
 
         def run() -> list[Var]:
-            self.func, new = _loops.split(self.func, self._var(loop), factors)
+            self.func, new = _loops.split(self.func, self._var(loop), given)
             return list(new)
 
-        return self._step("split", {"loop": loop, "factors": tuple(factors)}, run)
+        return self._step("split", {"loop": loop, "factors": listed}, run)
 
     def fuse(self, *loops: LoopRV) -> LoopRV:
         """Make one loop of perfectly nested ones."""

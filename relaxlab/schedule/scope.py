@@ -90,6 +90,32 @@ def require_computed_alone(primitive: str, place: BlockPlace) -> None:
     raise ScheduleError(primitive, describe_block(block), condition, about=(block.name,))
 
 
+def require_inputs_settled(primitive: str, place: BlockPlace) -> None:
+    """Raise ScheduleError if a later block of the scope writes what the block reads: then it
+    cannot run later."""
+    order = [r.block for r in realizes_under(place.scope.body)]
+    for p in producers_of(place.block, place.scope):
+        if order.index(p.block) > order.index(place.block):
+            raise ScheduleError(
+                primitive, describe_block(place.block),
+                f"nothing after the block overwrites its inputs; block {p.block.name!r} does",
+                about=(p.block.name,),
+            )  # fmt: skip
+
+
+def require_output_unread(primitive: str, place: BlockPlace) -> None:
+    """Raise ScheduleError if an earlier block of the scope reads what the block overwrites: then
+    it cannot run earlier."""
+    order = [r.block for r in realizes_under(place.scope.body)]
+    for c in consumers_of(place.block, place.scope):
+        if order.index(c.block) < order.index(place.block):
+            raise ScheduleError(
+                primitive, describe_block(place.block),
+                f"nothing before the block reads what it overwrites; block {c.block.name!r} does",
+                about=(c.block.name,),
+            )  # fmt: skip
+
+
 def axes_bound_to(var: Var, under: Stmt) -> list[tuple[BlockRealize, IterVar]]:
     """The block axes directly under a statement whose binding mentions `var`."""
     return [

@@ -30,12 +30,13 @@ from relaxlab.schedule.tree import (
 
 
 def split(
-    func: PrimFunc, var: Var, factors: Sequence[PrimExpr | int | None]
+    func: PrimFunc, var: Var, factors: Sequence[PrimExpr | int | None] | PrimExpr | int | None
 ) -> tuple[PrimFunc, tuple[Var, ...]]:
     """Replace a loop by a nest of `len(factors)` loops, outermost first.
 
     One factor may be None: it becomes the extent divided by the others, rounded up. Where the
-    factors' product is not provably the extent, the blocks below get a predicate.
+    factors' product is more than the extent, the blocks below get a predicate. Raises
+    ScheduleError unless it is proved that the loops reach every iteration.
     """
     place = find_loop(func, var, "split")
     loop = place.loop
@@ -52,12 +53,6 @@ def split(
     index = an.simplify(index)
     body = substitute(loop.body, {var: loop.min + index})
     if not an.prove_equal(total, loop.extent):
-        if an.prove(expr.LT(total, loop.extent)):
-            raise ScheduleError(
-                "split", describe_loop(loop),
-                f"the factors' product {total} is at least the extent {loop.extent}",
-                suggestion="leave one factor None",
-            )  # fmt: skip
         body = guard(body, expr.LT(index, loop.extent))
     body = _simplified(body, an)
     for v, extent in reversed(list(zip(new_vars, extents, strict=True))):
@@ -66,24 +61,38 @@ def split(
 
 
 def _factor_extents(
-    place: LoopPlace, factors: Sequence[PrimExpr | int | None]
+    place: LoopPlace, factors: Sequence[PrimExpr | int | None] | PrimExpr | int | None
 ) -> tuple[PrimExpr, ...]:
-    loop = place.loop
+    """The extents of the new loops, whose product is at least the loop's. Raises ScheduleError."""
+    loop, an = place.loop, analyzer_at(place)
+    if not isinstance(factors, Sequence):
+        raise ScheduleError(
+            "split", describe_loop(loop), f"the factors are a list; {factors} is not",
+            suggestion=f"factors=[None, {factors}]",
+        )  # fmt: skip
     if list(factors).count(None) > 1 or len(factors) < 2:
         raise ScheduleError(
-            "split", describe_loop(loop), "there are two or more factors, at most one of them None"
-        )
+            "split", describe_loop(loop), "there are two or more factors, at most one of them None",
+            suggestion=f"factors=[None, {factors[0]}]" if len(factors) == 1 else None,
+        )  # fmt: skip
+    product: PrimExpr = ONE
     for f in factors:
         if isinstance(f, float | str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ScheduleError("split", describe_loop(loop), f"factor {f!r} is a whole number")
-    given = [expr.as_expr(f) for f in factors if f is not None]
-    for f in given:
-        if isinstance(f, expr.IntImm) and f.value <= 0:
-            raise ScheduleError("split", describe_loop(loop), f"factor {f} is positive")
-    product: PrimExpr = ONE
-    for f in given:
-        product = product * f
-    rest = analyzer_at(place).simplify((loop.extent + (product - 1)) // product)
+        if f is not None:
+            factor = expr.as_expr(f)
+            fixed = isinstance(factor, expr.IntImm) or None in factors
+            if not an.prove((expr.GT if fixed else expr.GE)(factor, ZERO)):
+                raise ScheduleError("split", describe_loop(loop), f"factor {f} is positive")
+            product = product * factor
+    if None not in factors and not an.prove(expr.GE(product, loop.extent)):
+        raise ScheduleError(
+            "split", describe_loop(loop),
+            f"the factors' product {an.simplify(product)} is at least the extent {loop.extent}, "
+            "for every value of its symbols",
+            suggestion="leave one factor None",
+        )  # fmt: skip
+    rest = an.simplify((loop.extent + (product - 1)) // product)
     return tuple(rest if f is None else expr.as_expr(f) for f in factors)
 
 

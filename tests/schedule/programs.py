@@ -95,21 +95,22 @@ def total(n: PrimExpr, m: PrimExpr) -> PrimFunc:
     return te.create_prim_func([a, c])
 
 
-def _sizes(fn: Callable[..., PrimFunc], *sizes: int | str) -> PrimFunc:
+def sized(fn: Callable[..., PrimFunc], *sizes: int | str) -> PrimFunc:
+    """The function of extents that are numbers or names of symbols."""
     return fn(*(Var(s) if isinstance(s, str) else expr.const(s) for s in sizes))
 
 
 PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
-    "matmul": lambda: _sizes(matmul, "n", "k", "m"),
-    "matmul_odd": lambda: _sizes(matmul, "n", 7, 17),
-    "matmul_even": lambda: _sizes(matmul, 8, 4, 16),
-    "chain": lambda: _sizes(chain, "n", 12),
-    "softmax": lambda: _sizes(softmax, "n", "m"),
-    "softmax_odd": lambda: _sizes(softmax, 5, 9),
-    "stencil": lambda: _sizes(stencil, "n"),
-    "stencil_even": lambda: _sizes(stencil, 16),
-    "reshape": lambda: _sizes(reshape, "n"),
-    "total": lambda: _sizes(total, "n", 6),
+    "matmul": lambda: sized(matmul, "n", "k", "m"),
+    "matmul_odd": lambda: sized(matmul, "n", 7, 17),
+    "matmul_even": lambda: sized(matmul, 8, 4, 16),
+    "chain": lambda: sized(chain, "n", 12),
+    "softmax": lambda: sized(softmax, "n", "m"),
+    "softmax_odd": lambda: sized(softmax, 5, 9),
+    "stencil": lambda: sized(stencil, "n"),
+    "stencil_even": lambda: sized(stencil, 16),
+    "reshape": lambda: sized(reshape, "n"),
+    "total": lambda: sized(total, "n", 6),
 }
 
 

@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 from relaxlab.ir.equal import assert_structural_equal
-from relaxlab.ir.loops import Block
+from relaxlab.ir.loops import Block, PrimFunc
+from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.schedule import Schedule, ScheduleError, apply_trace
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.tree import all_blocks
+from relaxlab.script import print_module
 from tests.schedule.programs import PROGRAMS, assert_same, assert_well_formed
+from tests.schedule.random_programs import random_program
 
 STEPS = 14
 SIZES = [1, 3, 8, 13]
@@ -99,27 +102,52 @@ STEP_NAMES = (
 COUNTS: Counter[str] = Counter()
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("seed", range(6))
-def test_random_schedules_keep_the_meaning(program: str, seed: int) -> None:
-    print(f"program {program}, seed {seed}")
-    rng = random.Random(f"{program} {seed}")
-    before = PROGRAMS[program]()
+def _schedule(before: PrimFunc, rng: random.Random, data: np.random.Generator, every: bool):
+    """A random schedule of a function; with `every`, each accepted primitive is compared."""
     sch = Schedule(before)
     for _ in range(STEPS):
         func = sch.func
         try:
-            COUNTS[_random_step(sch, rng)] += 1
+            name = _random_step(sch, rng)
         except ScheduleError as error:
             assert sch.func is func, "a refused primitive changed the function"
             assert 1 < len(str(error).splitlines()) <= 5
+            continue
+        COUNTS[name] += 1
+        if every and sch.func is not func:
+            try:
+                assert_same(before, sch.func, data, SIZES[:3])
+            except (AssertionError, IndexError, ExecutionError):
+                print(f"after {sch.trace[-1]}, of\n{print_module(func)}\nwhich became\n")
+                print(print_module(sch.func))
+                raise
+    return sch
+
+
+def _same_when_done(before: PrimFunc, sch: Schedule, data: np.random.Generator) -> None:
+    """The schedule computes what the function does, also replayed and with compact buffers."""
     sch.show()
     assert_well_formed(sch.func)
-    data = np.random.default_rng(seed)
     assert_same(before, sch.func, data, SIZES)
     assert_structural_equal(apply_trace(before, sch.trace).func, sch.func)
     assert_structural_equal(apply_trace(before, sch.trace_json()).func, sch.func)
     assert_same(before, compact_buffers(sch.func), data, SIZES[-1:])
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("case", range(6))
+def test_random_schedules_keep_the_meaning(program: str, case: int, rng) -> None:
+    draw = random.Random(int(rng.integers(1 << 60)))
+    before = PROGRAMS[program]()
+    _same_when_done(before, _schedule(before, draw, rng, every=False), rng)
+
+
+@pytest.mark.parametrize("case", range(60))
+def test_every_primitive_keeps_random_programs(case: int, rng) -> None:
+    draw = random.Random(int(rng.integers(1 << 60)))
+    before = random_program(draw)
+    print(print_module(before))
+    _same_when_done(before, _schedule(before, draw, rng, every=True), rng)
 
 
 def test_every_primitive_was_applied() -> None:

@@ -57,7 +57,7 @@ def test_symbolic_factors_find_their_symbol() -> None:
     before = matmul(Var("n"), Var("k"), Var("m"))
     sch = Schedule(before)
     (i, _, _), n = sch.get_loops(sch.get_block("C")), before.buffers[0].shape[0]
-    sch.split(i, factors=[None, (n + 3) // 4])
+    sch.split(i, factors=[4, (n + 3) // 4])
     other = matmul(Var("n"), Var("k"), Var("m"))
     assert_structural_equal(apply_trace(other, sch.trace_json()).func, sch.func)
     with pytest.raises(ValueError, match="needs a symbol 'n'"):

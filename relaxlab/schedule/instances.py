@@ -1,0 +1,167 @@
+"""Which instances of a block run: what predicates and conditions around it leave out.
+
+A primitive that makes the loops around a block anew, or that takes what a block writes to be a
+whole box, must account for every condition; what cannot be accounted for is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import BlockRealize, For, IfThenElse, Stmt, While
+from relaxlab.ir.node import replace
+from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.exact_box import beyond_domain, exact_box
+from relaxlab.schedule.ranges import Span, analyzer_at, covers
+from relaxlab.schedule.tree import BlockPlace, describe_block, find_block, vars_in, walk_stmts
+
+
+def require_only_loops(primitive: str, place: BlockPlace, around: Iterable[Stmt] = ()) -> None:
+    """Raise ScheduleError if something other than loops is between the block and its scope.
+
+    A condition, a value or a `while` that is also in `around` does not count.
+    """
+    shared = list(around)
+    for s in place.path[place.scope_depth + 1 : -1]:
+        if type(s).__name__ in _AROUND and not any(s is other for other in shared):
+            raise ScheduleError(
+                primitive, describe_block(place.block),
+                f"nothing but loops is around the block; there is {_AROUND[type(s).__name__]}",
+            )  # fmt: skip
+
+
+_AROUND = {"IfThenElse": "a condition", "LetStmt": "the value of a variable", "While": "a `while`"}
+
+
+def restrictions(place: BlockPlace, an: Analyzer) -> list[PrimExpr]:
+    """The conditions that leave instances of the block out: of its predicate, and the bounds of
+    loops whose extents depend on other loops (triangles)."""
+    found = beyond_domain(place.realize, an)
+    loops = {loop.loop_var for loop in place.loops}
+    for loop in place.loops:
+        if (vars_in(loop.min) | vars_in(loop.extent)) & loops:
+            found.append(expr.GE(loop.loop_var, loop.min))
+            found.append(expr.LT(loop.loop_var, loop.min + loop.extent))
+    return [an.simplify(c) for c in found]
+
+
+def require_unrestricted(primitive: str, place: BlockPlace) -> None:
+    """Raise ScheduleError unless every instance of the block provably runs."""
+    require_only_loops(primitive, place)
+    left = restrictions(place, analyzer_at(place))
+    if left or not _reaches_domain(place, left):
+        raise _leaves_out(primitive, place, left)
+
+
+def require_all_written(primitive: str, place: BlockPlace) -> None:
+    """Raise ScheduleError unless the block provably writes something for all values of its spatial
+    axes: a predicate that holds where the reduction starts leaves no element unwritten."""
+    require_only_loops(primitive, place)
+    left = _unwritten(place, analyzer_at(place))
+    if not _reaches_domain(place, left):
+        raise _leaves_out(primitive, place, left)
+
+
+def _leaves_out(primitive: str, place: BlockPlace, left: list[PrimExpr]) -> ScheduleError:
+    if left:
+        text = f"every instance of the block runs; T.where({expr.all_of(left)}) leaves some out"
+    else:
+        text = "the loops around the block reach all values of its axes"
+    return ScheduleError(primitive, describe_block(place.block), text, about=(place.block.name,))
+
+
+def _unwritten(place: BlockPlace, an: Analyzer) -> list[PrimExpr]:
+    """The conditions that leave elements of the block's result unwritten."""
+    start = _first_of_reduction(place)
+    unwritten: list[PrimExpr] = []
+    for c in restrictions(place, an):
+        at_start = an.simplify(substitute(c, start))
+        of_reduction = bool(vars_in(c) & start.keys())
+        if not (of_reduction and an.prove(at_start)):
+            unwritten.append(at_start)
+    return unwritten
+
+
+def require_body_unconditional(primitive: str, place: BlockPlace) -> None:
+    """Raise ScheduleError unless everything inside the block runs in each of its instances."""
+    for s in walk_stmts(place.block.body):
+        if isinstance(s, BlockRealize):
+            inner = find_block(place.func, s.block.name)
+            left = _unwritten(inner, analyzer_at(inner))
+            if left:
+                raise _leaves_out(primitive, inner, left)
+        elif isinstance(s, While) or (isinstance(s, IfThenElse) and s.else_case is None):
+            raise ScheduleError(
+                primitive, describe_block(place.block),
+                f"the block always stores its result; there is {_AROUND[type(s).__name__]}",
+            )  # fmt: skip
+
+
+def _first_of_reduction(place: BlockPlace) -> dict[Var, PrimExpr]:
+    """The first value of each loop that only reduce axes are bound to."""
+    pairs = list(zip(place.block.iter_vars, place.realize.iter_values, strict=True))
+    spatial = {v for iv, value in pairs if iv.kind == "spatial" for v in vars_in(value)}
+    reduced = {v for iv, value in pairs if iv.kind == "reduce" for v in vars_in(value)} - spatial
+    return {loop.loop_var: loop.min for loop in place.loops if loop.loop_var in reduced}
+
+
+def _reaches_domain(place: BlockPlace, conditions: list[PrimExpr]) -> bool:
+    """Whether the loops take the spatial axes through their domains, under these conditions.
+
+    Where there is no condition and the bindings are not understood, a well-formed function is
+    trusted to do so.
+    """
+    axes = [iv for iv in place.block.iter_vars if iv.kind == "spatial"]
+    realize = replace(place.realize, predicate=expr.all_of(conditions))
+    an = analyzer_at(place)
+    box = exact_box([Span(iv.var, iv.var) for iv in axes], (*place.loops, realize), an)
+    if box is None:
+        return not conditions
+    return all(
+        covers(b, Span(iv.dom.min, iv.dom.min + iv.dom.extent - 1), an)
+        for b, iv in zip(box, axes, strict=True)
+    )
+
+
+def predicate_of_axes(primitive: str, place: BlockPlace) -> list[PrimExpr]:
+    """The conditions that leave instances out, in terms of the block's axes instead of its loops.
+
+    Raises ScheduleError where a condition is about loops that no axis stands for.
+    """
+    require_only_loops(primitive, place)
+    an = analyzer_at(place)
+    loops = {loop.loop_var for loop in place.loops}
+    table: dict[Var, PrimExpr] = {}
+    for iv, value in zip(place.block.iter_vars, place.realize.iter_values, strict=True):
+        for v in vars_in(value) & loops:
+            offset = an.simplify(value - v)
+            if not vars_in(offset) & loops:
+                table[v] = an.simplify(iv.var - offset)
+    found = [substitute(c, table) for c in restrictions(place, an)]
+    for c in found:
+        if vars_in(c) & loops:
+            raise ScheduleError(
+                primitive, describe_block(place.block),
+                f"the predicate can be said of the block's axes; {c} cannot",
+                about=(place.block.name,),
+            )  # fmt: skip
+    return found
+
+
+def reaches_all(
+    loops: Iterable[For], realize: BlockRealize, axes: Iterable[Var], an: Analyzer
+) -> bool:
+    """Whether the loops, with the block inside, take the axes through all combinations of the
+    values of their domains."""
+    wanted = set(axes)
+    domains = [iv for iv in realize.block.iter_vars if iv.var in wanted]
+    path = (*loops, realize)
+    box = exact_box([Span(iv.var, iv.var) for iv in domains], path, an)
+    return box is not None and all(
+        covers(b, Span(iv.dom.min, iv.dom.min + iv.dom.extent - 1), an)
+        for b, iv in zip(box, domains, strict=True)
+    )
