@@ -75,11 +75,8 @@ rl.explore.pipeline(trace)
 # is equal is compiled once.
 
 # %%
-calls = [
-    c.op.name
-    for c in rl.walk(trace.result["decode"])
-    if isinstance(c, rl.graph.Call) and isinstance(c.op, rl.graph.GlobalVar)
-]
+calls = [c.op.name for c in rl.walk(trace.result["decode"])
+         if isinstance(c, rl.graph.Call) and isinstance(c.op, rl.graph.GlobalVar)]
 print(f"{len(calls)} calls of {len(set(calls))} kernels")
 for name, count in Counter(calls).most_common():
     print(f"{count:4} x {name}")
@@ -112,7 +109,6 @@ print(f"{sum(a.size.value for a in plan.arenas):,} bytes with one")
 # of its own. It depends on weights alone, so `lift_transform_params` moves it to the time of
 # loading, and the model keeps its weights in float32. Compare the parameters of `decode` in both
 # cases.
-
 
 # %%
 def parameter_bytes(module):
@@ -167,5 +163,5 @@ print(f"the largest difference is {np.abs(got - want).max():.1e}")
 #
 # - Build `prefill` as well (`methods=("prefill", "decode")`). Which kernels do both share?
 # - Compile for a GPU: `rl.trace(module, target="cuda")`. Which passes differ?
-# - `precision_for("q8", rl.Target.host())` from `relaxlab.models.generate`, given to
+# - `precision_for("q8", rl.Target.host())` from `relaxlab.models.build`, given to
 #   `Decoder(precision=...)`, multiplies integers. How do the kernels change?

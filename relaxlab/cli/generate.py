@@ -10,8 +10,14 @@ from typing import Any
 
 from relaxlab.cli.options import sampler_of
 from relaxlab.cli.progress import Progress
-from relaxlab.models.batch import BatchGenerator
-from relaxlab.models.generate import Generation, TextGenerator, peak_rss_mb
+from relaxlab.models.generate import (
+    Generation,
+    TextGenerator,
+    context_of,
+    encode_prompt,
+    peak_rss_mb,
+)
+from relaxlab.models.loader import Checkpoint, open_model
 
 
 def run(options: argparse.Namespace) -> int:
@@ -21,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     if len(prompts) > 1:
         return _run_batch(options, prompts)
     (prompt,) = prompts
-    generator = load(options)
+    generator = load(options, prompts)
     answer = generator.generate(
         prompt,
         max_new_tokens=options.max_new_tokens,
@@ -37,10 +43,22 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def load(options: argparse.Namespace) -> TextGenerator:
+def load(options: argparse.Namespace, prompts: Sequence[str] = ()) -> TextGenerator:
     """The model that the options name, with progress on the terminal."""
     with Progress() as progress:
-        return TextGenerator.load(options.model, **_load_options(options), progress=progress)
+        checkpoint = _open(options, prompts, progress)
+        return TextGenerator.load(checkpoint, **_load_options(options), progress=progress)
+
+
+def _open(options: argparse.Namespace, prompts: Sequence[str], progress: Progress) -> Checkpoint:
+    """Open the model. Prompts that it cannot answer are refused here, before anything is compiled
+    or loaded."""
+    progress(f"opening {options.model}")
+    checkpoint = open_model(options.model)
+    context = context_of(checkpoint, options.max_context)
+    for prompt in prompts:
+        encode_prompt(checkpoint, context, prompt, options.raw)
+    return checkpoint
 
 
 def _load_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -55,8 +73,11 @@ def _load_options(options: argparse.Namespace) -> dict[str, Any]:
 
 def _run_batch(options: argparse.Namespace, prompts: Sequence[str]) -> int:
     """Answer all prompts together; each answer stands below its prompt."""
+    from relaxlab.models.batch import BatchGenerator  # one prompt does not need it
+
     with Progress() as progress:
-        batch = BatchGenerator.load(options.model, **_load_options(options), progress=progress)
+        checkpoint = _open(options, prompts, progress)
+        batch = BatchGenerator.load(checkpoint, **_load_options(options), progress=progress)
     answers = batch.generate(
         prompts,
         max_new_tokens=options.max_new_tokens,

@@ -9,17 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relaxlab.ir import expr, types
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import UserError
+
+if TYPE_CHECKING:
+    from relaxlab.ir import types
 
 MAGIC = b"relaxlab-artifact-3\n"
 
 
-class ArtifactError(Exception):
+class ArtifactError(UserError):
     """The bytes are not a whole, undamaged artifact."""
 
 
@@ -39,6 +42,8 @@ class TypeTree:
     @staticmethod
     def of(ty: types.Type) -> TypeTree:
         """Describe a type. Raises TypeError for one that has no native form."""
+        from relaxlab.ir import expr, types  # who loads a program needs neither
+
         match ty:
             case types.TensorType(shape, str(dtype), ndim) if ndim >= 0:
                 dims = (d.value if isinstance(d, expr.IntImm) else -1 for d in shape or ())

@@ -9,15 +9,13 @@ from __future__ import annotations
 from functools import lru_cache
 
 from relaxlab.analysis.arith import simplify
+from relaxlab.codegen.llvm.support import TEAM_WORTH
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr, Var, const
 from relaxlab.ir.node import Node, children, rewrite, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes import host
 
-TEAM_WORTH = 1 << 14
-"""Operations from which on a team is started: some microseconds' work. Waking threads takes two
-if they are still waiting for it, and fifty or more if they sleep."""
 MOST_KERNELS = 16
 """Kernels in a program whose work is estimated: what has more is work for a team."""
 LANES = 16

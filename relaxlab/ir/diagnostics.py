@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from relaxlab.ir.display import Displayed
+from relaxlab.ir.errors import UserError
 from relaxlab.ir.span import Span
 
 
@@ -49,7 +50,7 @@ def _underline(span: Span) -> list[str]:
     ]
 
 
-class DiagnosticError(Displayed, Exception):
+class DiagnosticError(Displayed, UserError):
     """One or more diagnostics; `str()` renders all of them."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.errors import UserError
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Atom, Attrs, Node, binder_names, field_names
 
@@ -32,7 +33,7 @@ def _float_bits(value: float) -> bytes:
     return struct.pack("<d", value)
 
 
-class StructuralMismatch(AssertionError):
+class StructuralMismatch(UserError, AssertionError):
     """Two programs differ; the message names the path to the first difference."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relaxlab.ir.display import script_of
 from relaxlab.ir.graph import ExternFunc, Function
@@ -53,6 +53,22 @@ class Module(Node):
 
     def __len__(self) -> int:
         return len(self.functions)
+
+    if not TYPE_CHECKING:  # there, misspelt methods are to be seen
+
+        def __getattr__(self, name: str) -> BaseFunc:
+            """`mod.main` is `mod["main"]` for names that are no attribute of modules."""
+            if name.startswith("_") or name not in self:
+                names = ", ".join(self) if not name.startswith("_") else ""
+                has = f"; its functions: {names}" if names else ""
+                raise AttributeError(f"the module has no attribute or function {name!r}{has}")
+            return self[name]
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *filter(str.isidentifier, self)})
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
 
     def get(self, name: str) -> BaseFunc | None:
         """The function of that name, or None."""

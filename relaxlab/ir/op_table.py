@@ -11,8 +11,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from relaxlab.ir.errors import UserError
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.graph import Call
 from relaxlab.ir.types import Type
@@ -59,6 +61,9 @@ class OpRow:
                 loops (it is handled by a named pass).
     reference:  NumPy meaning: called with arrays (shapes as tuples of int, tuples as tuples) for
                 the value parameters and keywords for the attrs.
+    doc:        what the operator gives, in a sentence; relaxlab's own rows have theirs, and the
+                example, in relaxlab/ops/manual.md.
+    example:    a call with the types of its names: `R.sum(x, axis=1)  # (2, 3) -> (2,)`.
     """
 
     name: str
@@ -67,9 +72,11 @@ class OpRow:
     reference: Callable[..., Any] | None = None
     lower: Callable[[Call, tuple[Type, ...], Type], PrimFunc] | None = None
     pure: bool = True
+    doc: str = ""
+    example: str = ""
 
 
-class TypeDeductionError(Exception):
+class TypeDeductionError(UserError):
     """An operator cannot take these arguments; turned into a diagnostic by type deduction."""
 
     def __init__(self, message: str, *, suggestion: str | None = None) -> None:
@@ -144,6 +151,27 @@ def op_row(name: str) -> OpRow:
     if row is None:
         raise KeyError(f"unknown operator {name!r}; see relaxlab.ops for the list")
     return row
+
+
+def op_text(row: OpRow) -> tuple[str, str]:
+    """What an operator does and an example of it; empty where its author wrote none."""
+    if row.doc or row.example:
+        return row.doc, row.example
+    return import_module("relaxlab.ops.manual").entries().get(row.name, ("", ""))
+
+
+def op_signature(row: OpRow) -> Signature:
+    """The parameters of an operator with their defaults."""
+    kind = Parameter.POSITIONAL_OR_KEYWORD
+    found: list[Parameter] = []
+    for p in row.params:
+        if p.name.startswith("*"):
+            found.append(Parameter(p.name[1:], Parameter.VAR_POSITIONAL))
+            kind = Parameter.KEYWORD_ONLY
+            continue
+        default: Any = Parameter.empty if p.default is REQUIRED else p.default
+        found.append(Parameter(p.name, kind, default=default))
+    return Signature(found)
 
 
 def op_names() -> tuple[str, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -149,11 +150,11 @@ def flow_state(
         sizes.append((min(240.0, max(56.0, 18 + longest)), 36.0))
         nodes[-1]["short"] = [_clipped(n.label), _clipped(_shape(n.ty))]
         nodes[-1]["width"] = round(sizes[-1][0])
-    groups = groups_of([(n.label, str(n.ty)) for n in flow.nodes])
+    groups = named_groups(groups_of([(n.label, str(n.ty)) for n in flow.nodes]), flow)
     if groups:
         notes.append(
-            f"{len(flow.nodes)} values: {len(groups)} blocks of neighbours are collapsed; open one "
-            "to see what is inside."
+            f"{len(flow.nodes)} values, neighbours of them in {len(groups)} groups; a click opens "
+            "or closes a group."
         )
     return {
         "nodes": nodes, "edges": [list(e) for e in flow.edges], "symbols": list(symbols),
@@ -333,6 +334,28 @@ def groups_of(tokens: Sequence[object]) -> list[Group]:
     if len(tokens) - sum(len(g.members) - 1 for g in groups) > CAP:
         groups = _chunked(len(tokens), groups)
     return groups
+
+
+_NUMBERED = re.compile(r"(?:^|.*?[._])\d+(?=[._]|$)")
+
+
+def named_groups(groups: list[Group], flow: Dataflow) -> list[Group]:
+    """The groups with the names of the layers whose parameters they read (`layers_3` for
+    `layers_3_mlp_weight`), where each of them reads parameters of one that no other reads most."""
+    read: dict[int, list[str]] = {}
+    for a, b in flow.edges:
+        if flow.nodes[a].origin == "parameter":
+            read.setdefault(b, []).append(_name(flow.nodes[a]))
+    found: list[str | None] = []
+    for g in groups:
+        names = [n for v in g.members for n in (*read.get(v, ()), *flow.folded[v])]
+        layers = Counter(m[0] for m in map(_NUMBERED.match, names) if m is not None)
+        found.append(layers.most_common(1)[0][0] if layers else None)
+    counts = Counter(found)
+    return [
+        g if name is None or counts[name] > 1 else replace(g, title=name)
+        for g, name in zip(groups, found, strict=True)
+    ]
 
 
 def _repeats(ids: Any, low: int, high: int) -> list[tuple[int, int, int]]:

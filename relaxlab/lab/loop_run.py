@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_float, numpy_dtype
+from relaxlab.lab.loop_costs import LINE_BYTES
 from relaxlab.lab.loop_tree import Tree
 from relaxlab.passes.host import kernel_symbols
 from relaxlab.passes.kernel_calls import written_buffers
@@ -156,7 +156,7 @@ def run_state(found: Recording, tree: Tree, func: loops.PrimFunc) -> dict[str, A
     values = _Values()
     places = [(a.buffer, a.element) for a in found.accesses]
     near = reuse_distances(places)
-    lines = reuse_distances(map(found.line_of, found.accesses))
+    lines = reuse_distances(found.line_of(a, LINE_BYTES[0]) for a in found.accesses)
     return {
         "buffers": [_buffer_state(found, i, values, func) for i in range(len(found.buffers))],
         "sites": [
@@ -176,8 +176,8 @@ def run_state(found: Recording, tree: Tree, func: loops.PrimFunc) -> dict[str, A
             "distance": [-1 if d is None else d for d in near],
             "line": [-1 if d is None else d for d in lines],
         },
-        "values": values.texts,
-    }
+        "values": values.texts, "cut": found.cut,
+    }  # fmt: skip
 
 
 def _buffer_state(
@@ -202,31 +202,3 @@ def _row_of(tree: Tree, s: Any) -> int:
     their block, which has them at one place."""
     row = tree.row_of.get(id(s.stmt))
     return tree.init_of.get(s.block, -1) if row is None else row
-
-
-def costs_state(found: Recording) -> dict[str, Any]:
-    """What a recording costs: counts, and how many accesses have which reuse distance, first
-    touches last as -1; distances in elements and in cache lines."""
-    accesses = found.accesses
-    places = [(a.buffer, a.element) for a in accesses]
-    lines = [found.line_of(a) for a in accesses]
-    scratch = [h for h in found.buffers if h.initial is None]
-    sizes = (numpy_dtype(h.buffer.dtype).itemsize * int(np.prod(h.shape)) for h in scratch)
-    return {
-        "steps": len(found.steps),
-        "reads": sum(not a.write for a in accesses),
-        "writes": sum(a.write for a in accesses),
-        "elements": len(set(places)),
-        "lines": len(set(lines)),
-        "scratch": sum(sizes),
-        "distances": _histogram(reuse_distances(places)),
-        "line_distances": _histogram(reuse_distances(lines)),
-        "cut": found.cut,
-        "through_addresses": found.through_addresses,
-        "error": found.error,
-    }
-
-
-def _histogram(distances: Sequence[int | None]) -> list[list[int]]:
-    counts = Counter(-1 if d is None else d for d in distances)
-    return [[d, n] for d, n in sorted(counts.items())]

@@ -13,24 +13,31 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import Program, attempted
-from relaxlab.lab.loop_run import SMALL, SMALL_BOUND, Sizes, costs_state, record, run_state
+from relaxlab.lab.loop_costs import costs_state
+from relaxlab.lab.loop_run import SMALL, SMALL_BOUND, Sizes, record, run_state
 from relaxlab.lab.loop_threads import is_bound, threads_state
 from relaxlab.lab.loop_tree import Row, difference, tree_of
 from relaxlab.lab.payload import Interner
-from relaxlab.lab.pipeline import pipeline
+from relaxlab.lab.pipeline import pipeline, program_controls
 from relaxlab.lab.script import script_state
 from relaxlab.lab.view import Control, View
+from relaxlab.passes.host import kernel_symbols
 from relaxlab.passes.kernel_calls import written_buffers
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.schedule.explain import explain_refusal
 from relaxlab.schedule.schedule import Schedule, replay
+from relaxlab.script import parse
 from relaxlab.script.printer import print_module
 
 MOST_ACCESSES = 20_000
-"""That are kept of one run."""
+"""That can be stepped through in one run."""
 ALL_ACCESSES = 40_000
-"""That are kept of the runs of all steps of a schedule together."""
+"""That can be stepped through in the runs of all steps of a schedule together: each is three bytes
+or so of the page."""
 FEWEST_ACCESSES = 500
+COUNTED_ACCESSES = 150_000
+"""That are counted in one run: some seconds of the interpreter. The runs of all steps of a schedule
+may have twice as many together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +63,19 @@ def loops(
     chosen = Sizes.of(func, sizes, SMALL_BOUND if bound else SMALL)
     interner = Interner()
     share = max(FEWEST_ACCESSES, min(MOST_ACCESSES, ALL_ACCESSES // len(versions)))
+    counted = min(COUNTED_ACCESSES, 2 * COUNTED_ACCESSES // len(versions))
     states: list[dict[str, Any]] = []
     before: list[Row] | None = None
     for v in versions:
         tree = tree_of(v.func)
-        found = record(v.func, chosen, share)
+        found = record(v.func, chosen, counted)
         change = difference(tree.rows if before is None else before, tree.rows)
         states.append({
             "number": v.number, "calls": list(v.calls),
             "rows": [r.state() for r in tree.rows],
             "marks": change.marks, "gone": [[at, r.state()] for at, r in change.gone],
-            "run": run_state(found, tree, v.func),
-            "costs": {**costs_state(found), "flops": _flops(v.func, chosen)},
+            "run": run_state(found.first(share), tree, v.func),
+            "costs": {**costs_state(found, v.func), "flops": _flops(v.func, chosen)},
             "script": script_state(v.func, interner)["lines"],
         })  # fmt: skip
         before = tree.rows
@@ -75,15 +83,33 @@ def loops(
     refused = _refused(subject) if isinstance(subject, Schedule) else None
     state = {
         "title": title, "sizes": chosen.state(), "versions": states, "refused": refused,
-        "threads": threads, "table": interner.lines, "notes": _notes(states, chosen, share),
+        "threads": threads, "table": interner.lines,
+        "notes": _notes(states, chosen, share, counted),
     }  # fmt: skip
 
-    def again(**values: int | float) -> View:
-        return loops(subject, name, **values)
+    script, known_as = _script_of(subject, title)
+    editor = program_controls(script)
 
-    controls = tuple(Control(k, "number", n) for k, n in chosen.state().items())
+    def again(program: str | None = None, **values: int | float) -> View:
+        if program is None or program == editor[0].value:
+            return loops(subject, name, **values)
+        edited = parse(program)
+        known = kernel_symbols(edited.loop_functions().get(known_as) or func)
+        kept = {v.name: values[v.name] for v in known if v.name in values}
+        return loops(edited, known_as, **kept)
+
+    controls = (*editor, *(Control(k, "number", n) for k, n in chosen.state().items()))
     text = _text(title, state, func)
     return View("loops", f"Loops of {title}", state, text, controls, again if controls else None)
+
+
+def _script_of(subject: PrimFunc | Schedule | Module, title: str) -> tuple[Module | None, str]:
+    """A module that can be edited and the name of the function in it; None for a schedule, whose
+    steps belong to the loops that they were made for."""
+    if isinstance(subject, PrimFunc):
+        name = title if title.isidentifier() else "main"
+        return Module.of({name: subject}), name
+    return (subject if isinstance(subject, Module) else None), title
 
 
 def loops_of_program(program: Program, target: str | Target = "cpu") -> View:
@@ -182,14 +208,17 @@ def _refused(sch: Schedule) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _notes(states: list[dict[str, Any]], sizes: Sizes, share: int) -> list[str]:
+def _notes(states: list[dict[str, Any]], sizes: Sizes, share: int, counted: int) -> list[str]:
     """What a reader should know of what is not there."""
     found: list[str] = []
-    cut = sum(s["costs"]["cut"] for s in states)
-    if cut:
+    smaller = "; smaller sizes show more" if sizes.values else ""
+    for what, most, cut in (
+        ("stepped", share, sum(s["run"]["cut"] for s in states)),
+        ("counted", counted, sum(s["costs"]["cut"] for s in states)),
+    ):
         which = f"{cut} of {len(states)} forms are" if len(states) > 1 else "It is"
-        smaller = "; smaller sizes show more" if sizes.values else ""
-        found.append(f"{which} stepped for the first {share:,} accesses only{smaller}.")
+        if cut:
+            found.append(f"{which} {what} for the first {most:,} accesses only{smaller}.")
     if any(s["costs"]["through_addresses"] for s in states):
         found.append(
             "Intrinsics are given addresses; what they read and write there is not among the "
@@ -208,7 +237,8 @@ def _text(title: str, state: Mapping[str, Any], func: PrimFunc) -> str:
         lines.append(head)
         lines.append(
             f"    {costs['reads']} reads and {costs['writes']} writes of {costs['elements']} "
-            f"elements in {costs['lines']} cache lines{' (cut)' if costs['cut'] else ''}"
+            f"elements of memory by {costs['issued']['loads']} loads and "
+            f"{costs['issued']['stores']} stores{' (cut)' if costs['cut'] else ''}"
         )
         if costs["error"]:
             lines.append(f"    fails: {costs['error']}")

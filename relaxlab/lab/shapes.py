@@ -12,6 +12,7 @@ from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.ir.types import TensorType
 from relaxlab.lab.attempts import Program, clipped, failure_lines, failure_of
+from relaxlab.lab.graph import describe
 from relaxlab.lab.symbols import encode, symbols_of
 from relaxlab.lab.view import Control, View
 from relaxlab.passes.base import PassFailed
@@ -124,7 +125,8 @@ def _binding(
     new = new if fact.kind in ("parameter", "match_cast") else []
     origins.update(dict.fromkeys(new, name))
     return {
-        "name": name, "kind": fact.kind, "failed": failed,
+        "name": name, "kind": fact.kind, "failed": failed, "made_up": _is_made_up(fact.var),
+        "op": "" if binding is None else describe(mod, binding)[0],
         "text": "" if binding is None else _script(binding),
         "type": "" if failed or fact.ty is None else str(fact.ty),
         "dims": None if dims is None else [encode(d) for d in dims],
@@ -134,6 +136,14 @@ def _binding(
         "rule": _rule(mod, fact), "defines": new,
         "facts": [_fact(f) for f in dict.fromkeys(before)],
     }  # fmt: skip
+
+
+def _is_made_up(var: graph.Var | None) -> bool:
+    """Return whether a variable of a script has a name that does not stand at its place there."""
+    span = None if var is None else var.span
+    if var is None or span is None:
+        return False
+    return not span.source.line(span.line)[span.col :].startswith(var.name)
 
 
 def _fact(fact: Fact) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxlab.ir.target import Target
 from relaxlab.models.generate import (
     CHUNK,
     LoadTimes,
@@ -32,18 +31,18 @@ from relaxlab.models.generate import (
     PromptError,
     context_of,
     encode_prompt,
-    precision_for,
-    prepared_weights,
 )
 from relaxlab.models.loader import Checkpoint, ModelError, open_model
-from relaxlab.models.paged_decoder import TILE, PagedDecoder
+from relaxlab.models.paged_decoder import TILE
 from relaxlab.models.pages import PageAllocator, PagedSequence, PoolExhausted, ragged_arrays
+from relaxlab.models.programs import Request as ProgramRequest
+from relaxlab.models.programs import program_for
 from relaxlab.models.sampling import Sampler
+from relaxlab.models.weights import prepared, rotary_tables
 from relaxlab.nn.layers import FEW_ROWS
 from relaxlab.nn.paged_loops import PAGE, PoolShape
-from relaxlab.runtime.build import compile
 from relaxlab.runtime.executable import Executable
-from relaxlab.runtime.large_pages import zeros_in_large_pages
+from relaxlab.runtime.large_pages import zeros
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 OnText: TypeAlias = Callable[[str], None]
@@ -142,7 +141,7 @@ class BatchGenerator:
 
     @staticmethod
     def load(
-        model: str | os.PathLike[str] = "smollm2-135m",
+        model: str | os.PathLike[str] | Checkpoint = "smollm2-135m",
         *,
         activations: str = "float32",
         kv_dtype: str | None = None,
@@ -163,29 +162,24 @@ class BatchGenerator:
             raise ModelError("a batch needs at least one page and one sequence")
         report = progress or (lambda _: None)
         start = time.perf_counter()
-        report(f"opening {model}")
-        checkpoint = open_model(model)
+        if isinstance(model, Checkpoint):
+            checkpoint = model
+        else:
+            report(f"opening {model}")
+            checkpoint = open_model(model)
         config, context = checkpoint.config, context_of(checkpoint, max_context)
-        kv_dtype = kv_dtype or ("float16" if activations == "q8" else "float32")
-        decoder = PagedDecoder(
-            config,
-            checkpoint.formats,
-            max_context=context,
-            precision=precision_for(activations, Target.host()),
-            kv_dtype=kv_dtype,
-        )
+        rows = max(CHUNK, max_sequences)
+        request = ProgramRequest.of(activations, kv_dtype, context, rows, max_sequences)
         opened = time.perf_counter()
         report(f"compiling {config.num_layers} layers")
-        most = max(CHUNK, max_sequences)
-        module, names = decoder.build_paged(max_rows=most, max_sequences=max_sequences)
-        executable = compile(module, threads=threads, use_cache=use_cache)
+        program = program_for(checkpoint, request, threads=threads, use_cache=use_cache)
+        executable = program.executable
         compiled = time.perf_counter()
         report("reading the weights")
-        weights = prepared_weights(executable, checkpoint.weights(decoder, names))
+        tables = rotary_tables(config, context, context)
+        weights = prepared(executable, checkpoint.arrays(program.sources, tables))
         shapes = PoolShape(config.num_kv_heads, config.head_dim).of(pages)
-        pools = zeros_in_large_pages(
-            (s for _ in range(config.num_layers) for s in shapes), kv_dtype
-        )
+        pools = zeros([s for _ in range(config.num_layers) for s in shapes], request.kv_dtype)
         times = LoadTimes(opened - start + time.perf_counter() - compiled, compiled - opened)
         return BatchGenerator(checkpoint, executable, pools, weights, context, max_sequences, times)
 

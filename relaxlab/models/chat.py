@@ -15,11 +15,12 @@ import jinja2
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from relaxlab.ir.errors import UserError
 from relaxlab.models.gguf import GGUF
 from relaxlab.models.tokenizer import Tokenizer
 
 
-class ChatError(ValueError):
+class ChatError(UserError, ValueError):
     """The model has no chat template, it is broken, or it refuses the messages; says which."""
 
 

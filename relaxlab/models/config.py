@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from relaxlab import nn
+from relaxlab.ir.errors import UserError
+
+if TYPE_CHECKING:
+    from relaxlab import nn
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError, ValueError):
     """The model's description lacks a value, or one makes no sense; names the key and the file."""
 
 

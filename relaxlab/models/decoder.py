@@ -11,7 +11,8 @@ from relaxlab import nn
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module as IRModule
 from relaxlab.models.config import DecoderConfig, Rope
-from relaxlab.models.sources import Source, Sources
+from relaxlab.models.sources import Sources
+from relaxlab.models.weights import Source
 from relaxlab.nn import loop_functions
 
 QKV = {"q": "attn_q", "k": "attn_k", "v": "attn_v"}
@@ -266,9 +267,8 @@ class Decoder(nn.Module):
         return self.export({m: arguments(lengths.get(m, "s")) for m in methods}, bounds)
 
     def sources(self) -> dict[str, Source]:
-        """Where each weight comes from, by its name; the rotary tables are computed instead."""
-        names = self.named_parameters()
-        return {n: self._sources[p] for n, p in names.items() if p in self._sources}
+        """Where each weight comes from, by its name; the rotary tables are computed."""
+        return {n: self._sources.get(p, Source((), n)) for n, p in self.named_parameters().items()}
 
 
 def _caches(past: Sequence[PrimExpr], cache: Sequence[Sequence[nn.Tensor]]) -> list[nn.KVCache]:

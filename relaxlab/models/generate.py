@@ -17,27 +17,21 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from relaxlab import nn
-from relaxlab.ir.target import Target
-from relaxlab.models.chat import Message
-from relaxlab.models.decoder import Decoder
+from relaxlab.ir.errors import UserError
 from relaxlab.models.loader import Checkpoint, ModelError, open_model
-from relaxlab.models.named_layers import prepared
+from relaxlab.models.programs import Request, program_for
 from relaxlab.models.sampling import Sampler
-from relaxlab.passes.base import Pipeline
-from relaxlab.runtime.build import compile
+from relaxlab.models.weights import prepared, rotary_tables
 from relaxlab.runtime.executable import Executable
-from relaxlab.runtime.large_pages import (
-    in_large_pages,
-    return_free_memory,
-    zeros_in_large_pages,
-)
-from relaxlab.schedule.intrinsics import has_dot2
-from relaxlab.schedule.tile_intrinsics import has_tiles
+from relaxlab.runtime.large_pages import MOST_AT_ONCE, Promotion, zeros
+
+if TYPE_CHECKING:
+    from relaxlab.models.chat import Message
+    from relaxlab.passes.base import Pipeline
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Prompt: TypeAlias = "str | Sequence[Message] | Sequence[int]"
@@ -49,8 +43,12 @@ CHUNK = 512
 DEFAULT_CONTEXT = 4096
 """Positions kept at most unless asked for more: SmolLM2-135M's keys and values take 0.1 GB."""
 
+LONG = 1024
+"""Cached positions, or tokens generated, from which on keys and values, or weights, move to large
+pages: the milliseconds that moving takes come back within some hundred tokens."""
 
-class PromptError(ValueError):
+
+class PromptError(UserError, ValueError):
     """The prompt is empty, does not fit into the context, or holds ids that the model lacks."""
 
 
@@ -127,12 +125,15 @@ class TextGenerator:
         self._prefill, self._decode = executable["prefill"], executable["decode"]
         for function in (self._prefill, self._decode):
             function.bind(*cache, *weights)
+        self._cache_pages = Promotion(cache, MOST_AT_ONCE)
+        self._weight_pages = Promotion(weights)
+        self._steps = 0
         self._cached: list[int] = []
         self._owner: _Run | None = None  # whose sequence is cached
 
     @staticmethod
     def load(
-        model: str | os.PathLike[str] = "smollm2-135m",
+        model: str | os.PathLike[str] | Checkpoint = "smollm2-135m",
         *,
         activations: str = "float32",
         kv_dtype: str | None = None,
@@ -144,7 +145,8 @@ class TextGenerator:
     ) -> TextGenerator:
         """Open, compile and load a model.
 
-        model: a name (`smollm2-135m`, `tiny`), a GGUF file, or a Hugging Face folder.
+        model: a name (`smollm2-135m`, `tiny`), a GGUF file, a Hugging Face folder, or one of these
+        opened by `open_model`.
         activations: "float32"; "q8" or "q16" to quantise them to 8 or 15 bits for integer dot
         products ("q16" costs two products and changes logits by less than 1 in 1000). With "q8",
         prompts are multiplied in bfloat16 where the machine has matrix tiles for it, and plain
@@ -159,30 +161,26 @@ class TextGenerator:
         """
         report = progress or (lambda _: None)
         start = time.perf_counter()
-        report(f"opening {model}")
-        checkpoint = open_model(model)
+        if isinstance(model, Checkpoint):
+            checkpoint = model
+        else:
+            report(f"opening {model}")
+            checkpoint = open_model(model)
         context = context_of(checkpoint, max_context)
         config = checkpoint.config
-        length = min(CHUNK, context)
-        kv_dtype = kv_dtype or ("float16" if activations == "q8" else "float32")
-        decoder = Decoder(
-            config,
-            checkpoint.formats,
-            max_context=context,
-            spare=length,
-            precision=precision_for(activations, Target.host()),
-            kv_dtype=kv_dtype,
-        )
+        rows = min(CHUNK, context)
+        request = Request.of(activations, kv_dtype, context, rows)
         opened = time.perf_counter()
         report(f"compiling {config.num_layers} layers")
-        module, names = decoder.build(bounds={"s": length, "p": context})
-        executable = compile(module, threads=threads, pipeline=pipeline, use_cache=use_cache)
+        program = program_for(
+            checkpoint, request, threads=threads, pipeline=pipeline, use_cache=use_cache
+        )
+        executable = program.executable
         compiled = time.perf_counter()
         report("reading the weights")
-        weights = prepared_weights(executable, checkpoint.weights(decoder, names))
-        shapes = nn.KVCache.shapes(config.num_kv_heads, config.head_dim, decoder.positions)
-        caches = ((1, *s) for _ in range(config.num_layers) for s in shapes)
-        cache = zeros_in_large_pages(caches, kv_dtype)
+        tables = rotary_tables(config, context + rows, context)
+        weights = prepared(executable, checkpoint.arrays(program.sources, tables))
+        cache = zeros(program.cache_shapes("prefill", 2, config.num_layers), request.kv_dtype)
         end = time.perf_counter()
         times = LoadTimes(opened - start + end - compiled, compiled - opened)
         return TextGenerator(checkpoint, executable, cache, weights, context, times)
@@ -220,6 +218,11 @@ class TextGenerator:
         function = self._decode if len(ids) == 1 else self._prefill
         logits = function(np.array([ids], np.int32), (len(self._cached),))
         self._cached += ids  # only now: an interrupted call leaves its rows undefined
+        self._steps += 1
+        if len(self._cached) >= LONG:
+            self._cache_pages.step()
+        if self._steps >= LONG:
+            self._weight_pages.step()
         return logits[0]
 
     def stream(
@@ -291,19 +294,6 @@ class TextGenerator:
         self._cached.clear()
 
 
-def precision_for(activations: str, target: Target) -> nn.Precision:
-    """What `TextGenerator.load` does for `activations` on a machine. ModelError for others."""
-    match activations:
-        case "q8":
-            plain = "bfloat16" if has_dot2(target) else "float32"
-            return nn.Precision("q8", "bfloat16" if has_tiles(target) else "q8", "q8", plain=plain)
-        case "float32" | "q16":
-            return nn.Precision(activations, activations)
-        case _:
-            known = "float32, q8, q16"
-            raise ModelError(f"unknown activations {activations!r}; known: {known}")
-
-
 def encode_prompt(checkpoint: Checkpoint, max_context: int, prompt: Prompt, raw: bool) -> list[int]:
     """The ids of a prompt that must fit into a context; see `TextGenerator.encode`."""
     if isinstance(prompt, str):
@@ -346,16 +336,6 @@ def context_of(checkpoint: Checkpoint, asked: int | None) -> int:
             f"{checkpoint.path}: max_context must lie in 1..{longest}, the model's own, is {asked}"
         )
     return asked
-
-
-def prepared_weights(executable: Executable, weights: list[Array]) -> Sequence[Array]:
-    """The weights as the model's functions take them: repacked where the compiler wants them so,
-    and laid out for streaming."""
-    weights = prepared(executable, weights)
-    weights.reverse()
-    kept = in_large_pages(weights.pop() for _ in range(len(weights)))
-    return_free_memory()
-    return kept
 
 
 def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

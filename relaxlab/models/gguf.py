@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from relaxlab.ir.errors import UserError
 from relaxlab.models.quant_formats import FORMAT_BY_ID, FORMAT_BY_NAME, Array, QuantFormat
 
 MAGIC = b"GGUF"
@@ -29,7 +30,7 @@ MAX_ARRAY_DEPTH = 4
 Value = bool | int | float | str | Array | list[Any]
 
 
-class GGUFError(ValueError):
+class GGUFError(UserError, ValueError):
     """The file is not a GGUF file that we can read; says which part, and at which byte offset."""
 
 

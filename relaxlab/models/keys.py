@@ -8,11 +8,13 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from relaxlab import nn
 from relaxlab.models.config import ConfigError
 from relaxlab.models.gguf import GGUF
+
+if TYPE_CHECKING:
+    from relaxlab import nn
 
 GGUF_KEYS: Mapping[str, str] = {
     "hidden_size": "embedding_length",

@@ -7,14 +7,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relaxlab.ir.errors import UserError
 from relaxlab.models import smollm2, tiny
 from relaxlab.models.chat import ChatTemplate
 from relaxlab.models.config import ConfigError, DecoderConfig
-from relaxlab.models.decoder import Decoder
 from relaxlab.models.families import (
     Place,
     config_from_gguf,
@@ -27,6 +27,10 @@ from relaxlab.models.keys import keys_of_json
 from relaxlab.models.safetensors import read_safetensors
 from relaxlab.models.tokenizer import Tokenizer
 from relaxlab.models.tokenizer_json import read_tokenizer_json
+from relaxlab.models.weights import Source, rotary_tables
+
+if TYPE_CHECKING:
+    from relaxlab.models.decoder import Decoder
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -36,7 +40,7 @@ NAMED: Mapping[str, Callable[[], Path]] = {"smollm2-135m": smollm2.path, "tiny":
 FORMAT_OF_DTYPE = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
-class ModelError(ValueError):
+class ModelError(UserError, ValueError):
     """What was asked for is no model that we can open; says why and what would do."""
 
 
@@ -62,31 +66,27 @@ class Checkpoint:
         everything else is a view of the file.
         """
         sources = model.sources()
-        found = _rotary_tables(model)
+        tables = rotary_tables(model.config, model.positions, model.max_context)
+        return self.arrays([sources[name] for name in names], tables)
+
+    def arrays(self, sources: Sequence[Source], tables: Mapping[str, Array]) -> list[Array]:
+        """The arrays of the sources, in order; `tables` are those that are computed."""
+        found: list[Array] = []
         pending: dict[tuple[str, ...], dict[str, Array]] = {}
-        for name in names:
-            if name in found:
+        for source in sources:
+            if not source.tensors:
+                found.append(tables[source.field])
                 continue
-            source = sources[name]
             if source.tensors not in pending:  # the fields of one matrix follow each other
                 pending = {source.tensors: self._joined(source.tensors)}
-            found[name] = pending[source.tensors].pop(source.field)
-        return [found[name] for name in names]
+            found.append(pending[source.tensors].pop(source.field))
+        return found
 
     def _joined(self, tensors: tuple[str, ...]) -> dict[str, Array]:
         parts = [self.read(t) for t in tensors]
         if len(parts) == 1:
             return parts[0]
         return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-
-
-def _rotary_tables(model: Decoder) -> dict[str, Array]:
-    config, found = model.config, {}
-    for name, rope in (("rotary", config.rope), ("local_rotary", config.local_rope)):
-        if rope is not None:
-            cos, sin = rope.tables(model.positions, model.max_context)
-            found |= {f"{name}.cos": cos, f"{name}.sin": sin}
-    return found
 
 
 def open_model(model: str | os.PathLike[str]) -> Checkpoint:

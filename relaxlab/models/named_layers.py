@@ -13,7 +13,6 @@ from relaxlab import nn
 from relaxlab.models.loader import FORMAT_OF_DTYPE, ModelError
 from relaxlab.models.safetensors import read_safetensors
 from relaxlab.models.sources import Sources
-from relaxlab.runtime.executable import Executable
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -125,10 +124,3 @@ def tensors_of_folder(folder: Path, rename: Callable[[str], str]) -> Tensors:
         return {"data": array if name in formats else array.astype(np.float32, copy=False)}
 
     return Tensors(str(file), frozenset(stored), formats, read)
-
-
-def prepared(executable: Executable, weights: list[Array]) -> list[Array]:
-    """The weights as the functions of a program take them: repacked where the compiler wants it."""
-    if "transform_params" not in executable:
-        return weights
-    return list(executable["transform_params"](tuple(weights)))

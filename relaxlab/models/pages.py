@@ -7,12 +7,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from relaxlab.ir.errors import UserError
 from relaxlab.nn.paged_loops import PAGE
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
-class PoolExhausted(RuntimeError):
+class PoolExhausted(UserError, RuntimeError):
     """The pool has fewer free pages than are needed. Nothing was taken from it."""
 
 

@@ -17,6 +17,8 @@ from typing import Any, NoReturn
 import ml_dtypes
 import numpy as np
 
+from relaxlab.ir.errors import UserError
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 MAX_HEADER_BYTES = 100_000_000  # the limit in the format's description
@@ -30,7 +32,7 @@ _DTYPES: Mapping[str, np.dtype[Any]] = {
 }  # fmt: skip
 
 
-class SafetensorsError(ValueError):
+class SafetensorsError(UserError, ValueError):
     """The file is not a well-formed safetensors file; names the tensor and the byte offset."""
 
 

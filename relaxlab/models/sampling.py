@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.ir.errors import UserError
 
-class SamplingError(ValueError):
+
+class SamplingError(UserError, ValueError):
     """A setting out of range, or logits that nothing can be drawn from."""
 
 

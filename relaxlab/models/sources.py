@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from relaxlab import nn
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where a parameter's array comes from: this field of those tensors, the rows of one below
-    those of the other."""
-
-    tensors: tuple[str, ...]
-    field: str
+from relaxlab.models.weights import Source
 
 
 class Layer(Protocol):

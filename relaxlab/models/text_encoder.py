@@ -29,14 +29,9 @@ from relaxlab.models.bert import (
 from relaxlab.models.gguf import GGUF, read_gguf
 from relaxlab.models.keys import keys_of_gguf, keys_of_json
 from relaxlab.models.loader import ModelError
-from relaxlab.models.named_layers import (
-    NamedLayers,
-    Tensors,
-    is_matrix,
-    prepared,
-    tensors_of_folder,
-)
+from relaxlab.models.named_layers import NamedLayers, Tensors, is_matrix, tensors_of_folder
 from relaxlab.models.tokenizer import TokenizerError
+from relaxlab.models.weights import prepared
 from relaxlab.runtime.build import compile
 from relaxlab.runtime.executable import Executable
 

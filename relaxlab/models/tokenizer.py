@@ -17,10 +17,11 @@ import numpy as np
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Pipeline
 
+from relaxlab.ir.errors import UserError
 from relaxlab.models.gguf import GGUF
 
 
-class TokenizerError(ValueError):
+class TokenizerError(UserError, ValueError):
     """The file's tokenizer tables are missing, inconsistent, or of a kind that we do not know."""
 
 

@@ -22,8 +22,9 @@ from relaxlab.models.config import ConfigError
 from relaxlab.models.keys import keys_of_json
 from relaxlab.models.loader import ModelError
 from relaxlab.models.mel import HOP, RATE, log_mel
-from relaxlab.models.named_layers import NamedLayers, Tensors, prepared, tensors_of_folder
+from relaxlab.models.named_layers import NamedLayers, Tensors, tensors_of_folder
 from relaxlab.models.tokenizer import TokenizerError
+from relaxlab.models.weights import prepared
 from relaxlab.models.whisper import Whisper, WhisperConfig, config_from_json, tensor_name
 from relaxlab.runtime.build import compile
 from relaxlab.runtime.executable import Executable

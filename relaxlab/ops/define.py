@@ -20,6 +20,7 @@ from relaxlab.ir.op_table import (
     TypeDeductionError,
     find_op,
     op_row,
+    op_signature,
     register_op,
 )
 from relaxlab.ir.types import TensorType, Type
@@ -49,6 +50,8 @@ def define(
     reference: Callable[..., Any] | None = None,
     pure: bool = True,
     override: bool = False,
+    doc: str = "",
+    example: str = "",
 ) -> None:
     """Register an operator.
 
@@ -57,14 +60,14 @@ def define(
     the result as tensor expressions: `args` are tensors for tensors, tuples for tuples,
     expressions for scalars and tuples of expressions for shapes. `reference` is its meaning in
     NumPy. `override` replaces an operator that was registered under this name, as a cell of a
-    notebook does that is run again.
+    notebook does that is run again. `doc` and `example` are what `help(R.name)` shows.
 
     Raises ValueError when the name is taken and `override` is not set, and for the names of
     relaxlab's own operators.
     """
     parameters = params(parameters) if isinstance(parameters, str) else parameters
     lower = None if emit is None else _lowering(emit)
-    row = OpRow(name, parameters, lambda c, t, _: infer(c, t), reference, lower, pure)
+    row = OpRow(name, parameters, lambda c, t, _: infer(c, t), reference, lower, pure, doc, example)
     register_op(row, override=override)
 
 
@@ -238,16 +241,7 @@ class Builder:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        rows: list[inspect.Parameter] = []
-        for p in self.row.params:
-            if p.name.startswith("*"):
-                rows.append(inspect.Parameter(p.name[1:], inspect.Parameter.VAR_POSITIONAL))
-                kind = inspect.Parameter.KEYWORD_ONLY
-                continue
-            default = inspect.Parameter.empty if p.default is REQUIRED else p.default
-            rows.append(inspect.Parameter(p.name, kind, default=default))
-        return inspect.Signature(rows)
+        return op_signature(self.row)
 
     def __call__(self, *args: Any, ty_args: tuple[Type, ...] = (), **kwargs: Any) -> graph.Call:
         bound = inspect.signature(self).bind(*args, **kwargs).arguments

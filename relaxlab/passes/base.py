@@ -18,6 +18,7 @@ from typing import Any
 
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.display import Displayed
+from relaxlab.ir.errors import UserError
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.tracing import PassRecord, Trace, recording
@@ -113,7 +114,7 @@ def find_pass(name: str) -> Pass:
     return _REGISTRY[name]
 
 
-class PassFailed(Displayed, Exception):
+class PassFailed(Displayed, UserError):
     """A pass raised, or left an ill-formed module; `trace` ends with the failing pass."""
 
     def __init__(self, name: str, reason: str, trace: Trace) -> None:
@@ -121,7 +122,7 @@ class PassFailed(Displayed, Exception):
         self.trace = trace
 
 
-class PipelineError(ValueError):
+class PipelineError(UserError, ValueError):
     """The passes of a pipeline cannot do their work in this order."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
@@ -9,7 +10,7 @@ from typing import TypeVar
 
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import Node, map_children, replace, walk
+from relaxlab.ir.node import Attrs, Node, map_children, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.patterns.rewrite import normalized
@@ -21,6 +22,7 @@ def lambda_lifting(mod: Module, _: NoOptions) -> Module:
     """Make each local function a private function of the module. What it captures, variables and
     symbols, becomes its first parameters, which its calls pass; `invoke_closure` becomes a plain
     call. Where it is used as a value (passed on, returned), `make_closure` binds what it captures.
+    Declared upper bounds of captured symbols hold in the new function, too.
     """
     lifter = _Lifter(mod)
     updates = {name: lifter.top(name, fn) for name, fn in mod.graph_functions().items()}
@@ -47,8 +49,10 @@ class _Lifted:
 class _Lifter:
     mod: Module
     lifted: dict[str, graph.Function] = field(default_factory=dict[str, graph.Function])
+    bounds: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def top(self, name: str, fn: graph.Function) -> graph.Function:
+        self.bounds = fn.attrs.get("tir_var_upper_bound", {})
         known = _defined_by(fn.params)
         body = self.sequence(name, fn.body, {}, known)
         return fn if body is fn.body else replace(fn, body=body)
@@ -127,7 +131,19 @@ class _Lifter:
         inside = place if not place.captured else replace_fields(place, value=_closure(place))
         body = substitute(_with_calls(fn.body, {var: inside}, None), values=values)
         new = replace(fn, params=(*params, *fn.params), body=body, private=True)
+        bounds = self.bounds_of(new, place)
+        if bounds:
+            new = replace(new, attrs=new.attrs.with_(tir_var_upper_bound=Attrs(bounds)))
         return substitute(new, symbols={s: replace(s) for s in symbols_in(new)})
+
+
+    def bounds_of(self, fn: graph.Function, place: _Lifted) -> dict[str, int]:
+        """The bounds of the captured symbols. Bounds go by name: one that another symbol of the
+        function has, too, gets none."""
+        captured = {s for e in place.captured for s in symbols_in(e)}
+        counts = Counter(s.name for s in symbols_in(fn))
+        names = sorted(s.name for s in captured if counts[s.name] == 1)
+        return {name: self.bounds[name] for name in names if name in self.bounds}
 
 
 def _defined_by(params: tuple[graph.Var, ...]) -> set[expr.Var]:

@@ -22,12 +22,16 @@ PER_THREAD = graph.StringImm("local")
 class Interval:
     """An allocation: the variable, and the positions of its first and last use (both included).
 
-    `escapes` says why it must outlive the function's own memory, if it must.
+    `after` is the last `match_cast` that binds a symbol of its size, None if all are known at
+    entry. `arms` are the branches around the allocation: the number of each `If`, and True for its
+    true branch. `escapes` says why it must outlive the function's own memory, if it must.
     """
 
     binding: graph.VarBinding
     start: int
     end: int
+    after: graph.MatchCast | None
+    arms: frozenset[tuple[int, bool]]
     escapes: str | None = None
 
     @property
@@ -35,17 +39,20 @@ class Interval:
         """The variable bound to the allocation."""
         return self.binding.var
 
+    def excludes(self, other: Interval) -> bool:
+        """Return True if a run of the function makes at most one of the two: they are made in
+        different branches of one `If`."""
+        return any((number, not arm) in other.arms for number, arm in self.arms)
+
 
 @dataclass(slots=True)
 class Liveness:
-    """Positions count the bindings of a function in order, those of branches before their `If`.
-
-    `defined` says after which `match_cast` a symbol is known (None: at entry).
+    """Positions count the bindings of a function in order, those of branches before their `If`,
+    the true branch first.
     """
 
     intervals: dict[graph.Var, Interval] = field(default_factory=lambda: {})
     positions: dict[graph.Binding, int] = field(default_factory=lambda: {})
-    defined: dict[expr.Var, graph.MatchCast] = field(default_factory=lambda: {})
 
 
 def liveness_of(fn: graph.Function, mod: Module) -> Liveness:
@@ -67,7 +74,9 @@ class _Walker:
         self.roots: dict[graph.Var, frozenset[graph.Var]] = {}
         self.fields: dict[graph.Var, list[frozenset[graph.Var]]] = {}
         self.entry = set(symbols_in(fn.params))
-        self.at = 0
+        self.defined: dict[expr.Var, graph.MatchCast] = {}
+        self.at = self.ifs = 0
+        self.arms: frozenset[tuple[int, bool]] = frozenset()
         self.per_thread: set[graph.Var] = set()
         self.read_alone: set[graph.Var] = set()
 
@@ -80,31 +89,52 @@ class _Walker:
         value = b.value
         var = b.var
         if isinstance(value, graph.If):
-            for branch in (value.true_branch, value.false_branch):
-                self.sequence(branch)
-                self.escape(branch.body, "it is the result of a branch")
+            self.branches(value)
         position = self.result.positions[b] = self.at
         self.at += 1
-        for v in vars_in(value):
+        # What the branches use was counted where they use it.
+        uses = _results(value) if isinstance(value, graph.If) else (value,)
+        for v in (v for e in uses for v in vars_in(e)):
             self.use(v, position)
         self.wait(value, position)
         if is_allocation(value) and isinstance(b, graph.VarBinding):
-            self.result.intervals[var] = Interval(b, position, position)
+            self.result.intervals[var] = Interval(
+                b, position, position, self.known_after(var), self.arms
+            )
             self.roots[var] = frozenset((var,))
             if is_per_thread(value):
                 self.per_thread.add(var)
         elif self.may_share(value):
             self.roots[var] = self.roots_in(value)
-            if isinstance(value, graph.Tuple):
-                self.fields[var] = [self.roots_in(f) for f in value.fields]
+            fields = self.fields_of(value)
+            if fields is not None:
+                self.fields[var] = fields
         if isinstance(b, graph.MatchCast):
             for s in symbols_in(b.ty):
                 if s not in self.entry:
-                    self.result.defined.setdefault(s, b)
+                    self.defined.setdefault(s, b)
+
+    def known_after(self, var: graph.Var) -> graph.MatchCast | None:
+        casts = {self.defined[s] for s in symbols_in(var.ty) if s in self.defined}
+        return max(casts, key=self.result.positions.__getitem__, default=None)
+
+    def branches(self, value: graph.If) -> None:
+        for v in vars_in(value.condition):
+            self.use(v, self.at)
+        number, around, alone = self.ifs, self.arms, frozenset(self.read_alone)
+        defined = self.defined
+        self.ifs += 1
+        left: set[graph.Var] = set()
+        for arm, branch in ((True, value.true_branch), (False, value.false_branch)):
+            self.arms, self.read_alone = around | {(number, arm)}, set(alone)
+            self.defined = dict(defined)  # what a branch binds is unknown after it
+            self.sequence(branch)
+            left |= self.read_alone
+        self.arms, self.read_alone, self.defined = around, left, defined
 
     def wait(self, value: graph.Expr, position: int) -> None:
-        """What a thread reads by itself is in use until all threads meet: at the end of the next
-        call that is not each thread's own."""
+        """Extend what threads read by themselves to the next barrier, which is the end of the next
+        call that all threads take part in: until then a slower thread may still read it."""
         if not isinstance(value, graph.Call) or is_allocation(value):
             return
         self.read_alone.update(r for v in vars_in(value) for r in self.roots.get(v, ()))
@@ -114,7 +144,7 @@ class _Walker:
             self.read_alone.clear()
 
     def runs_alone(self, call: graph.Call) -> bool:
-        """Whether every thread runs this call by itself, into memory of its own."""
+        """Return True if every thread runs this call by itself, into memory of its own."""
         match call:
             case graph.Call(graph.GlobalVar(name), args):
                 func = self.mod.get(name)
@@ -138,9 +168,27 @@ class _Walker:
 
     def roots_in(self, e: graph.Expr) -> frozenset[graph.Var]:
         """The allocations that the value of `e` may share memory with."""
+        if isinstance(e, graph.If):
+            return frozenset(root for body in _results(e) for root in self.roots_in(body))
         if isinstance(e, graph.TupleGetItem) and e.tuple_value in self.fields:
             return self.fields[e.tuple_value][e.index]  # type: ignore[index]
         return frozenset(root for v in vars_in(e) for root in self.roots.get(v, ()))
+
+    def fields_of(self, e: graph.Expr) -> list[frozenset[graph.Var]] | None:
+        """The allocations that each field of a tuple may share memory with, where they are known
+        apart."""
+        match e:
+            case graph.Tuple(fields):
+                return [self.roots_in(f) for f in fields]
+            case graph.Var():
+                return self.fields.get(e)
+            case graph.If():
+                yes, no = map(self.fields_of, _results(e))
+                if yes is None or no is None:
+                    return None
+                return [a | b for a, b in zip(yes, no, strict=True)]
+            case _:
+                return None
 
     def use(self, v: graph.Var, position: int) -> None:
         for root in self.roots.get(v, ()):
@@ -149,6 +197,10 @@ class _Walker:
     def escape(self, e: graph.Expr, reason: str) -> None:
         for root in self.roots_in(e):
             self.result.intervals[root].escapes = reason
+
+
+def _results(value: graph.If) -> tuple[graph.Expr, graph.Expr]:
+    return value.true_branch.body, value.false_branch.body
 
 
 def is_allocation(value: graph.Expr) -> bool:

@@ -2,8 +2,8 @@
 
 Sizes are symbolic. Each is a constant times a product of symbolic factors, and tensors with the
 same factors are packed by their constants: one set of offsets is right for every value of the
-symbols. Constants too small to be aligned are packed apart from the others. Where all symbols have
-declared upper bounds, sizes are constants and all tensors share.
+symbols. Constants too small to be aligned are packed apart from the others. A tensor all of whose
+symbols have declared upper bounds has a constant size; such tensors share one region.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from relaxlab.ir import expr, graph, types
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
-from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import all_bindings, map_blocks, replace_body, with_bindings
 from relaxlab.passes.expand_calls import DEVICE, SCOPE
 from relaxlab.passes.liveness import (
     PER_THREAD,
     Interval,
-    Liveness,
     is_per_thread,
     liveness_of,
 )
@@ -40,8 +38,8 @@ Factors = tuple[tuple[expr.PrimExpr, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """`use_bounds`: take sizes at the declared upper bounds when all symbols have one. The arena is
-    then as large as the longest input needs, whatever the input."""
+    """`use_bounds`: take the size of a tensor at the declared upper bounds when all its symbols
+    have one. The arena is then as large as the longest input needs, whatever the input."""
 
     use_bounds: bool = True
 
@@ -83,8 +81,8 @@ class MemoryPlan:
 def plan_memory(mod: Module, options: PlanOptions) -> Module:
     """Turn `builtin.alloc_tensor`s into tensors at offsets of a storage, reusing dead memory.
 
-    Returned tensors, results of branches, and what they may share memory with are left alone.
-    Needs `expand_calls`.
+    Returned tensors and what they may share memory with are left alone. Tensors of the two branches
+    of an `If` may lie at the same place, as only one branch is taken. Needs `expand_calls`.
     """
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
@@ -104,16 +102,9 @@ def memory_plan_of(fn: graph.Function, mod: Module, *, use_bounds: bool = True) 
             unplanned.append((interval.var, interval.escapes))
         else:
             scope = PER_THREAD if is_per_thread(interval.binding.value) else SCOPE
-            groups.setdefault((_known_after(interval, live), scope), []).append(interval)
+            groups.setdefault((interval.after, scope), []).append(interval)
     arenas = tuple(_arena(after, scope, items, bounds) for (after, scope), items in groups.items())
     return MemoryPlan(arenas, tuple(unplanned))
-
-
-def _known_after(interval: Interval, live: Liveness) -> graph.MatchCast | None:
-    ty = interval.var.ty
-    assert isinstance(ty, types.TensorType)
-    casts = [live.defined[s] for d in ty.shape or () for s in symbols_in(d) if s in live.defined]
-    return max(casts, key=lambda c: live.positions[c], default=None)
 
 
 # --- Packing ----------------------------------------------------------------------------------
@@ -126,8 +117,6 @@ def _arena(
     bounds: Mapping[str, int],
 ) -> Arena:
     sizes = _sizes(items, bounds)
-    if any(factors for _, factors in sizes):  # a symbol without a bound: keep all sizes symbolic
-        sizes = _sizes(items, {})
     base: expr.PrimExpr = expr.const(0)
     apart: expr.PrimExpr = expr.const(0)
     placed: dict[graph.Var, Placement] = {}
@@ -136,7 +125,8 @@ def _arena(
     for factors, few in sorted(groups, key=lambda group: len(group[0])):
         sized = [(i, c) for i, (c, f) in zip(items, sizes, strict=True) if f == factors]
         unit, members = _in_units([m for m in sized if (m[1] < ALIGN) == few], factors)
-        offsets, total = pack([(i.start, i.end, units) for i, units in members])
+        apart_by_branch = _excluded([i for i, _ in members])
+        offsets, total = pack([(i.start, i.end, units) for i, units in members], apart_by_branch)
         for at, (i, units) in enumerate(members):
             offset = base + unit * offsets[at]
             reuses = tuple(m.var.name for m, _ in _under(members, offsets, at))
@@ -154,7 +144,10 @@ def _sizes(items: list[Interval], bounds: Mapping[str, int]) -> list[tuple[int, 
         assert isinstance(i.var.ty, types.TensorType)
         key = (i.var.ty.shape, i.var.ty.dtype)
         if key not in known:
-            known[key] = size_of(i.var.ty, bounds)
+            size = size_of(i.var.ty, bounds)
+            # Beside a symbol without a bound, another's bound would make every call as large as
+            # the largest without letting more tensors share.
+            known[key] = size_of(i.var.ty, {}) if size[1] else size
         found.append(known[key])
     return found
 
@@ -219,17 +212,30 @@ def _product(factors: Factors) -> expr.PrimExpr:
     return result
 
 
-def pack(blocks: list[tuple[int, int, int]]) -> tuple[list[int], int]:
+def _excluded(items: list[Interval]) -> list[frozenset[int]]:
+    """For each allocation the numbers of those that no run has beside it."""
+    if not any(i.arms for i in items):
+        return [frozenset()] * len(items)
+    return [frozenset(k for k, o in enumerate(items) if i.excludes(o)) for i in items]
+
+
+def pack(
+    blocks: list[tuple[int, int, int]], excluded: list[frozenset[int]]
+) -> tuple[list[int], int]:
     """Offsets for blocks (first use, last use, size) such that blocks in use at the same time do
     not overlap, and the size of it all. The largest goes first, each into the smallest gap that
-    holds it (best fit)."""
+    holds it (best fit). Block k may overlap those whose numbers are in `excluded[k]`, and takes the
+    place of one of them where that is free: the results of two branches then need one place."""
     offsets = [0] * len(blocks)
     done: list[int] = []
     for at in sorted(range(len(blocks)), key=lambda k: (-blocks[k][2], blocks[k][0])):
         start, end, size = blocks[at]
-        others = [k for k in done if blocks[k][0] <= end and start <= blocks[k][1]]
+        beside = [k for k in done if k not in excluded[at]]
+        others = [k for k in beside if blocks[k][0] <= end and start <= blocks[k][1]]
         taken = sorted((offsets[k], offsets[k] + blocks[k][2]) for k in others)
-        offsets[at] = _best_gap(taken, size)
+        places = (offsets[k] for k in done if k in excluded[at] and blocks[k][1] >= start)
+        free = (p for p in places if all(p + size <= low or high <= p for low, high in taken))
+        offsets[at] = next(free, _best_gap(taken, size))
         done.append(at)
     total = max((offsets[k] + blocks[k][2] for k in done), default=0)
     return offsets, total

@@ -17,12 +17,13 @@ import numpy as np
 
 from relaxlab.codegen.artifact import TypeTree
 from relaxlab.ir.dtypes import bits_of, is_float, is_int, is_uint, numpy_dtype
+from relaxlab.ir.errors import UserError
 
 Words = Any  # a ctypes array of int64
 Filler = Callable[[Any, Words, list[Any]], None]
 
 
-class ArgumentError(TypeError, ValueError):
+class ArgumentError(UserError, TypeError, ValueError):
     """A call's arguments do not fit the function's signature."""
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir.dtypes import lanes_of, numpy_dtype
+from relaxlab.ir.errors import UserError
 
 Array = np.ndarray[Any, Any]
 
 
-class ExecutionError(Exception):
+class ExecutionError(UserError):
     """A program stopped: a run-time check failed, an access left its buffer, a function is
     missing. The message names the function, the value, what was expected and what came."""
 

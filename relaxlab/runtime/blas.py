@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.codegen.llvm.jit import add_symbol
+from relaxlab.ir.errors import UserError
 
 Array = np.ndarray[Any, Any]
 
@@ -26,7 +27,7 @@ _REAL: dict[str, Any] = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 _ROW_MAJOR, _NO_TRANS = 101, 111
 
 
-class BlasNotFound(ImportError):
+class BlasNotFound(UserError, ImportError):
     """BLAS is not installed."""
 
 

@@ -9,6 +9,7 @@ from relaxlab.codegen.cuda.program import generate_cuda
 from relaxlab.codegen.program import compile_program
 from relaxlab.ir import graph
 from relaxlab.ir.equal import structural_key
+from relaxlab.ir.errors import brief
 from relaxlab.ir.graph import Function
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
@@ -52,6 +53,7 @@ def compile(
 ) -> Any: ...
 
 
+@brief
 def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     mod: Module,
     target: str | Target = "cpu",
@@ -84,16 +86,18 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     def build() -> Artifact:
         return compile_program(lower_shapes(passes.run(mod).result), chosen, _bounds(mod))
 
+    key = None
     if pipeline is None and use_cache and _has_only_our_operators(mod):
         key = artifact_key(structural_key(mod), chosen, _names(mod))
         artifact, from_cache = cached(key, build)
     else:
         artifact, from_cache = build(), False
     exe = Executable(artifact, chosen, threads, from_cache=from_cache)
-    exe.source = mod, pipeline
+    exe.source, exe.key = (mod, pipeline), key
     return exe
 
 
+@brief
 def trace(mod: Module, target: str | Target = "cpu", pipeline: Pipeline | None = None) -> Trace:
     """Run the passes and return the trace: every module in between, and why."""
     return pipeline_for(parse_target(target), pipeline).run(mod)

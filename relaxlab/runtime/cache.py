@@ -1,6 +1,8 @@
 """Compiled programs kept on disk.
 
-One file per program under its key, which it ends with. Files are written under a temporary name
+One file per program under its key, which it ends with; beside it, entries of an index from a
+request (what a program is to be made for) to that key, so that a program is found again without
+building its module. Files are written under a temporary name
 and renamed, so two processes never see half a file; a damaged file is deleted and rebuilt; a folder
 that cannot be written to costs only the caching.
 
@@ -18,16 +20,21 @@ import stat
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import version
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from relaxlab.codegen.artifact import Artifact, ArtifactError
+from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import FLOAT_OPTIONS, Target
-from relaxlab.tracing import note
+
+_T = TypeVar("_T")
+
+PACKAGES = ("llvmlite", "numpy", "ml_dtypes")
+"""What the compiler's results depend on beside its own source: LLVM, and what folds constants."""
 
 
 def cache_dir() -> Path:
@@ -41,17 +48,41 @@ def cache_dir() -> Path:
 
 @cache
 def compiler_version() -> str:
-    """A digest of the compiler's own source and of the versions of Python, LLVM and NumPy (which
-    folds constants): any change makes new keys."""
-    import llvmlite.binding as llvm
-
-    packages = [version(name) for name in ("llvmlite", "numpy", "ml_dtypes")]
+    """A digest of the compiler's own source and of the versions of Python and of `PACKAGES`: any
+    change makes new keys."""
     root = Path(__file__).parents[1]
     sources = [
         (str(path.relative_to(root)), hashlib.sha256(path.read_bytes()).hexdigest())
         for path in sorted(root.rglob("*.py"))
     ]
-    return _digest([sys.version_info[:2], llvm.llvm_version_info, packages, sources])
+    return _digest([_versions(), sources])
+
+
+@cache
+def _source_stamp() -> str:
+    """Like `compiler_version`, by the sizes and times of the source files instead of their content:
+    two milliseconds instead of thirty. Copies of the same source have different stamps, so they
+    share programs but not entries of the index."""
+    root = Path(__file__).parents[1]
+    sources = [
+        (path, status.st_size, status.st_mtime_ns) for path, status in sorted(_python_files(root))
+    ]
+    return _digest([_versions(), sources])
+
+
+def _python_files(folder: str | Path) -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield from _python_files(entry.path)
+            elif entry.name.endswith(".py"):
+                yield entry.path, entry.stat()
+
+
+def _versions() -> list[Any]:
+    packages = [import_module(name) for name in PACKAGES]
+    llvm = import_module("llvmlite.binding").llvm_version_info
+    return [sys.version_info[:2], llvm, [package.__version__ for package in packages]]
 
 
 def _digest(parts: Any) -> str:
@@ -61,12 +92,21 @@ def _digest(parts: Any) -> str:
 
 def artifact_key(module_key: str, target: Target, options: Iterable[str]) -> str:
     """The key of a program: its structure, the machine, the options and the compiler."""
+    return _digest([module_key, _machine(target), list(options), compiler_version()])
+
+
+def request_key(request: Any, target: Target) -> str:
+    """The key of an index entry. `request` is all that decides the module and its options, as
+    values that JSON has."""
+    return _digest([request, _machine(target), _source_stamp()])
+
+
+def _machine(target: Target) -> list[Any]:
     machine = [target.kind, target.triple, target.cpu, sorted(target.features)]
-    machine += [getattr(target, name) for name in FLOAT_OPTIONS]
-    return _digest([module_key, machine, list(options), compiler_version()])
+    return machine + [getattr(target, name) for name in FLOAT_OPTIONS]
 
 
-class ForeignCache(OSError):
+class ForeignCache(UserError, OSError):
     """A folder or file of the cache that another user owns or may write to."""
 
 
@@ -106,42 +146,77 @@ def _read_private(path: Path) -> bytes:
 
 def load(key: str) -> Artifact | None:
     """The cached program, or None. A damaged entry is removed."""
-    path = cache_dir() / f"{key}.rlx"
+    return _load(f"{key}.rlx", Artifact.from_bytes)
+
+
+def store(key: str, artifact: Artifact) -> bool:
+    """Keep a program; False when the folder cannot be written to."""
+    return _store(f"{key}.rlx", artifact.to_bytes())
+
+
+def find(key: str) -> tuple[str, Artifact, Any] | None:
+    """What `remember` kept under a request's key, with the program; None if either is missing."""
+    entry = _load(f"{key}.json", _index_entry)
+    artifact = None if entry is None else load(entry[0])
+    return None if entry is None or artifact is None else (entry[0], artifact, entry[1])
+
+
+def remember(key: str, program: str, facts: Any) -> bool:
+    """Keep for a request's key which program it is and `facts` about it, values that JSON has;
+    False when the folder cannot be written to."""
+    return _store(f"{key}.json", json.dumps({"program": program, "facts": facts}).encode())
+
+
+def _index_entry(content: bytes) -> tuple[str, Any]:
+    entry = json.loads(content)
+    return entry["program"], entry["facts"]
+
+
+def _load(name: str, decode: Callable[[bytes], _T]) -> _T | None:
+    """The content of a file, which ends with the stem of its name; None without one. A damaged
+    file is removed."""
+    path = cache_dir() / name
+    stem = path.stem.encode()
     try:
         data = _read_private(path)
-        if not data.endswith(key.encode()):
+        if not data.endswith(stem):
             raise ArtifactError("the file is cut off, or was moved here from another name")
-        return Artifact.from_bytes(data[: -len(key)])
+        return decode(data[: -len(stem)])
     except ForeignCache as e:
-        warnings.warn(f"the cache is not used: {e}", RuntimeWarning, stacklevel=2)
-        note("artifact_cache", path.name, f"not used: {e}", applied=False)
+        warnings.warn(f"the cache is not used: {e}", RuntimeWarning, stacklevel=3)
+        _note(name, f"not used: {e}", applied=False)
         return None
     except OSError:
         return None
     except (ArtifactError, ValueError, KeyError, TypeError) as e:
-        note("artifact_cache", path.name, f"rebuilt: {e}")
+        _note(name, f"rebuilt: {e}")
         with suppress(OSError):  # a folder that cannot be written to
             path.unlink()
         return None
 
 
-def store(key: str, artifact: Artifact) -> bool:
-    """Keep a program; False when the folder cannot be written to."""
+def _store(name: str, content: bytes) -> bool:
     folder = cache_dir()
     try:
         folder = private_folder()
-        handle, name = tempfile.mkstemp(dir=folder, suffix=".tmp")
+        handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as f:
-                f.write(artifact.to_bytes() + key.encode())
-            os.replace(name, folder / f"{key}.rlx")
+                f.write(content + Path(name).stem.encode())
+            os.replace(temporary, folder / name)
         except BaseException:
-            Path(name).unlink(missing_ok=True)
+            Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as e:
-        note("artifact_cache", str(folder), f"not kept: {e}", applied=False)
+        _note(str(folder), f"not kept: {e}", applied=False)
         return False
     return True
+
+
+def _note(subject: str, text: str, *, applied: bool = True) -> None:
+    from relaxlab.tracing import note  # who finds a program needs no records
+
+    note("artifact_cache", subject, text, applied=applied)
 
 
 def cached(key: str, build: Callable[[], Artifact]) -> tuple[Artifact, bool]:

@@ -13,6 +13,7 @@ from relaxlab.analysis.well_formed import check_graphs
 from relaxlab.ir import graph
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.display import Displayed
+from relaxlab.ir.errors import UserError
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import FLOAT_OPTIONS, Target, parse_target
@@ -39,7 +40,7 @@ TRIES = 20
 Inputs = Callable[[np.random.Generator], tuple[Any, ...]]
 
 
-class CheckError(ValueError):
+class CheckError(UserError, ValueError):
     """A program, or a function of it, that `check` can say nothing about; the message says why."""
 
 

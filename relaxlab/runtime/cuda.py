@@ -20,6 +20,7 @@ from relaxlab.codegen.cuda.program import CudaProgram
 from relaxlab.ir import expr
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import UserError
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.passes.host import kernel_symbols
@@ -32,7 +33,7 @@ DEFAULT_ARCH = "sm_80"
 """What is compiled for where there is no GPU to ask."""
 
 
-class NoGpu(RuntimeError):
+class NoGpu(UserError, RuntimeError):
     """A GPU program was called where it cannot run. The message says what is missing."""
 
 

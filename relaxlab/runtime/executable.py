@@ -8,7 +8,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import WeakSet
 
 import numpy as np
@@ -16,13 +16,11 @@ import numpy as np
 from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
 from relaxlab.codegen.llvm.jit import LoadedObject
 from relaxlab.codegen.llvm.python_call import STATE
-from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
-from relaxlab.codegen.work import TEAM_WORTH
+from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, TEAM_WORTH
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
-from relaxlab.ir.module import Module
+from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import Target
-from relaxlab.passes.base import Pipeline
 from relaxlab.runtime.arguments import (
     ArgumentError,
     address_of,
@@ -41,8 +39,13 @@ from relaxlab.runtime.direct_call import DirectCall, is_supported
 from relaxlab.runtime.openmp import default_threads, load_openmp, threads_are_lost
 from relaxlab.runtime.packed import get_func
 
+if TYPE_CHECKING:
+    from relaxlab.ir.module import Module
+    from relaxlab.passes.base import Pipeline
+
 MOST_THREADS = 1024
 """Far more than there are cores: an OpenMP runtime that cannot start threads ends the process."""
+Source: TypeAlias = "tuple[Module, Pipeline | None]"
 _executables: WeakSet[Executable] = WeakSet()
 
 
@@ -56,7 +59,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_recover_in_child)
 
 
-class CheckFailed(ValueError):
+class CheckFailed(UserError, ValueError):
     """A run-time check failed: a `match_cast`, a signature's claim, a declared bound."""
 
 
@@ -75,8 +78,7 @@ class Executable(Displayed):
     function returns it, reshaped or updated in place. Calls from several threads take turns. A
     child process may call it after `fork`, even if another thread of the parent was inside a call;
     under GCC's libgomp, whose threads do not survive a fork, the child's calls use one thread.
-    `source` is the module it was compiled from and the pipeline, if one was given; None for a
-    library that was loaded.
+    `key` is the program's in the cache, None for one that is not there.
 
     >>> import relaxlab as rl                                             # doctest: +SKIP
     >>> exe = rl.compile(mod); exe["main"](np.ones(4, "float32"))         # doctest: +SKIP
@@ -97,7 +99,8 @@ class Executable(Displayed):
         if code is None and set(artifact.externs) & set(GEMM.values()):
             load_blas()
         self.artifact, self.target, self.from_cache = artifact, target, from_cache
-        self.source: tuple[Module, Pipeline | None] | None = None
+        self.key: str | None = None
+        self._source: Source | Callable[[], Source] | None = None
         self._state = (ctypes.c_int64 * len(STATE))()
         _executables.add(self)
         self.threads = default_threads() if threads is None else threads
@@ -126,6 +129,18 @@ class Executable(Displayed):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._functions)
+
+    @property
+    def source(self) -> Source | None:
+        """The module that this was compiled from and the pipeline, if one was given; None for a
+        library that was loaded. May be set to a function, which is called when it is asked for."""
+        if callable(self._source):
+            self._source = self._source()
+        return self._source
+
+    @source.setter
+    def source(self, source: Source | Callable[[], Source] | None) -> None:
+        self._source = source
 
     @property
     def threads(self) -> int:

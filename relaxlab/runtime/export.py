@@ -31,6 +31,7 @@ import numpy as np
 from relaxlab.codegen.artifact import Artifact
 from relaxlab.codegen.llvm.jit import compile_shared
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
+from relaxlab.ir.errors import UserError
 from relaxlab.runtime.arguments import count_leaves, leaves_of
 from relaxlab.runtime.blas import GEMM, blas_path
 from relaxlab.runtime.export_source import (
@@ -58,7 +59,7 @@ FORMAT = 1
 Array = np.ndarray[Any, Any]
 
 
-class ExportError(Exception):
+class ExportError(UserError):
     """The program cannot be exported; says why, and the way out."""
 
 

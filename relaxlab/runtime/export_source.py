@@ -9,8 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
-from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
-from relaxlab.codegen.work import TEAM_WORTH
+from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, TEAM_WORTH
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.target import Target
 from relaxlab.runtime.params_file import DTYPES, MAX_NDIM

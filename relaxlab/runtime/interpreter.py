@@ -13,6 +13,7 @@ import numpy as np
 from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import brief
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
@@ -24,6 +25,7 @@ from relaxlab.runtime.interpreter_loops import compile_loops
 __all__ = ["interpret", "interpret_prim_func", "register_intrinsic_meaning"]
 
 
+@brief
 def interpret(mod: Module, name: str = "main", *args: Any) -> Any:
     """Run a function of `mod`: operators by their NumPy references, loop functions by
     `interpret_prim_func`, registered functions by calling them.

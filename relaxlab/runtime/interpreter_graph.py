@@ -19,6 +19,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import VIEWS, find_op
 from relaxlab.ir.types import FuncType, TensorType, TupleType, Type
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
+from relaxlab.runtime.deep_calls import call_nested
 from relaxlab.runtime.interpreter_check import Symbols, match_value, to_value
 from relaxlab.runtime.packed import get_func
 
@@ -61,6 +62,11 @@ class Closure:
             raise ExecutionError(
                 f"`{self.name}` takes {len(fn.params)} arguments ({names}), got {len(args)}"
             )
+        return call_nested(self.name, lambda: self.run(args))
+
+    def run(self, args: tuple[Any, ...]) -> Any:
+        """The result for as many arguments as there are parameters."""
+        fn = self.fn
         frame = _Frame(self.machine, self.name, dict(self.values), self.symbols.copy())
         with _located(f"in `{self.name}`"):
             frame.enter(fn, args)
@@ -89,7 +95,8 @@ class _Claimed:
 
 
 class _located:  # noqa: N801
-    """Says where an ExecutionError happened."""
+    """Adds the place where an ExecutionError happened to its message, once: a recursive call has
+    the same places at every level."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -98,7 +105,7 @@ class _located:  # noqa: N801
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ExecutionError):
+        if isinstance(error, ExecutionError) and f"{self.where}: " not in str(error):
             raise ExecutionError(f"{self.where}: {error}") from error
 
 

@@ -11,7 +11,8 @@ import contextlib
 import ctypes
 import math
 import mmap
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,13 @@ import numpy as np
 PAGE = 2 << 20
 ALIGN = 64
 MOST_AT_ONCE = 128 << 20
-"""Bytes of zeros that may all be taken at once: half of a small model's other memory."""
+"""Bytes of a cache that may all be taken at once: half of a small model's other memory."""
+STEP = 4 * PAGE
+"""Bytes that are moved to large pages at once: some milliseconds' work."""
+GAP = 4096
+"""Bytes between arrays that are moved with them: what the allocator keeps there is its own."""
+MADV_COLLAPSE = 25
+"""Linux's number; Python has no name for it."""
 
 Array = np.ndarray[Any, Any]
 
@@ -44,13 +51,12 @@ def in_large_pages(arrays: Iterable[Array]) -> list[Array]:
     return result
 
 
-def zeros_in_large_pages(shapes: Iterable[tuple[int, ...]], dtype: str) -> list[Array]:
-    """Arrays of zeros, one after the other. A page takes memory once it is written to, so arrays
-    of which only the first part may ever be used get large pages up to `MOST_AT_ONCE` only."""
+def zeros(shapes: Sequence[tuple[int, ...]], dtype: str) -> list[Array]:
+    """Arrays of zeros, one after the other, in small pages: each takes memory once it is written
+    to, so a cache of which little is used takes little. See `Promotion`."""
     itemsize = np.dtype(dtype).itemsize
     sizes = [(shape, -(-math.prod(shape) * itemsize // ALIGN) * ALIGN) for shape in shapes]
-    total = sum(size for _, size in sizes)
-    region = _region(total, large=total <= MOST_AT_ONCE)
+    region = _region(sum(size for _, size in sizes), large=False)
     result: list[Array] = []
     for shape, size in sizes:
         used, region = region[: math.prod(shape) * itemsize], region[size:]
@@ -58,11 +64,52 @@ def zeros_in_large_pages(shapes: Iterable[tuple[int, ...]], dtype: str) -> list[
     return result
 
 
-def return_free_memory() -> None:
-    """Give memory that was freed back to the system, where the C library keeps it (glibc)."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(ctypes.c_size_t(0))
+class Promotion:
+    """Moves the memory of arrays into large pages, step by step.
+
+    To fill a large page costs as much as five hundred small ones whether they are used or not, up
+    to milliseconds in virtual machines, so memory begins in small pages and is moved when it has
+    proved to be used for long.
+    """
+
+    def __init__(self, arrays: Iterable[Array], most: int | None = None) -> None:
+        """most: leave arrays of more bytes than that, all together, where they are."""
+        self._spans = _spans(arrays)
+        if most is not None and sum(end - start for start, end in self._spans) > most:
+            self._spans = []
+
+    def step(self) -> None:
+        """Move the next `STEP` bytes, if any are left. Where the system has no large pages or none
+        to spare (Linux has `MADV_COLLAPSE` from 6.1 on), nothing changes."""
+        left = STEP
+        while self._spans and left > 0:
+            start, end = self._spans.pop()
+            if end - start > left:
+                self._spans.append((start + left, end))
+                end = start + left
+            left -= end - start
+            _collapse(start, end - start)
+
+
+def _spans(arrays: Iterable[Array]) -> list[tuple[int, int]]:
+    """The large pages that lie wholly in the memory of the arrays, as ranges of addresses."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(
+        (a.__array_interface__["data"][0], a.__array_interface__["data"][0] + a.nbytes)
+        for a in arrays
+    ):
+        if joined and start - joined[-1][1] < GAP:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((start, end))
+    pages = ((-(-start // PAGE) * PAGE, end // PAGE * PAGE) for start, end in joined)
+    return [(start, end) for start, end in pages if start < end]
+
+
+def _collapse(start: int, size: int) -> None:
+    if sys.platform.startswith("linux"):
+        madvise = ctypes.CDLL(None).madvise
+        madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), MADV_COLLAPSE)
 
 
 def _region(size: int, large: bool = True) -> Array:

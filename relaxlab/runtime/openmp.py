@@ -15,11 +15,13 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from relaxlab.ir.errors import UserError
+
 SYMBOLS = ("GOMP_parallel", "GOMP_barrier", "omp_get_thread_num", "omp_get_num_threads")
 """What compiled programs call."""
 
 
-class OpenMPNotFound(ImportError):
+class OpenMPNotFound(UserError, ImportError):
     """No OpenMP runtime can be loaded."""
 
 

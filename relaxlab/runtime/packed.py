@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from relaxlab.ir.op_table import op_row
 from relaxlab.runtime import blas
 from relaxlab.runtime.arrays import ExecutionError
 
@@ -16,6 +15,8 @@ PackedFunc = Callable[..., Any]
 def run_operator(op: str, attrs: str, *args: Any) -> Any:
     """Run an operator that has no loops by its NumPy reference; `attrs` is a JSON object. Raises
     ExecutionError naming the operator."""
+    from relaxlab.ir.op_table import op_row  # brings the operators, which few programs call
+
     reference = op_row(op).reference
     if reference is None:
         raise TypeError(f"R.{op} has no reference to run")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import UserError
 
 MAGIC = b"RLPARAMS"
 VERSION = 1
@@ -37,7 +38,7 @@ _ENTRY = struct.Struct("<128sii8qQQII")  # name, dtype, ndim, shape, offset, byt
 Array = np.ndarray[Any, Any]
 
 
-class ParamsError(ValueError):
+class ParamsError(UserError, ValueError):
     """The file is not what it should be; says how."""
 
 

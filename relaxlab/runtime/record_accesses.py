@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -73,10 +73,19 @@ class Recording:
         """All accesses, in order."""
         return [a for s in self.steps for a in s.accesses]
 
-    def line_of(self, access: Access) -> tuple[int, int]:
-        """The cache line of an element; each buffer begins one."""
+    def line_of(self, access: Access, line: int = LINE) -> tuple[int, int]:
+        """Return the cache line of `line` bytes that an element is in; each buffer begins one."""
         size = numpy_dtype(self.buffers[access.buffer].buffer.dtype).itemsize
-        return access.buffer, access.element * size // LINE
+        return access.buffer, access.element * size // line
+
+    def first(self, most: int) -> Recording:
+        """Return the recording of the first steps alone, up to about `most` accesses."""
+        count = 0
+        for number, step in enumerate(self.steps):
+            if count >= most:
+                return replace(self, steps=self.steps[:number], cut=True)
+            count += 1 + len(step.accesses)
+        return self
 
 
 class _Full(Exception):  # noqa: N818  nothing went wrong
@@ -136,6 +145,10 @@ class _Recorder:
             i * (s // array.itemsize) for i, s in zip(indices, array.strides, strict=True)
         )
         step = self.found.steps[-1]
+        if np.ndim(offset) == 0:  # most accesses: not those of a vector of indices
+            step.accesses.append(Access(buffer, int(offset), write, value))
+            self.count += 1
+            return
         many = zip(np.atleast_1d(offset), np.atleast_1d(value), strict=True)
         for element, one in many:
             step.accesses.append(Access(buffer, int(element), write, one))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from relaxlab.ir.errors import UserError
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Buffer
 
@@ -34,7 +35,7 @@ class Refusal:
         return "\n".join(lines)
 
 
-class ScheduleError(Exception):
+class ScheduleError(UserError):
     """A scheduling primitive was refused; the function is unchanged. `str()` renders it."""
 
     def __init__(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from relaxlab.ir.display import Displayed
+from relaxlab.ir.errors import brief
 from relaxlab.ir.expr import PrimExpr, Var, as_expr
 from relaxlab.ir.loops import Block, Buffer, For, PrimFunc
 from relaxlab.ir.substitute import symbols_in
@@ -365,6 +366,7 @@ class Schedule(Displayed):
         """The trace as JSON text; see `apply_trace`."""
         return to_json(self.trace)
 
+    @brief
     def _step(self, name: str, args: dict[str, Any], run: Callable[[], Any]) -> Any:
         """Run one primitive, record it and give handles to what it returned."""
         before = self.func

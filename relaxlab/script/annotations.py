@@ -104,7 +104,7 @@ def _ndim(cx: Context, arg: Arg | None) -> int:
 
 
 def _tensor(cx: Context, c: Arguments) -> types.Type:
-    a = c.bind("shape? dtype? ndim?")
+    a = c.bind()
     shape, dtype = a["shape"], a["dtype"]
     if shape is not None and isinstance(shape.value, str) and is_dtype(shape.value):
         shape, dtype = None, shape  # R.Tensor("float32")
@@ -119,14 +119,14 @@ def _tensor(cx: Context, c: Arguments) -> types.Type:
 
 
 def _shape(cx: Context, c: Arguments) -> types.Type:
-    a = c.bind("values? ndim?")
+    a = c.bind()
     values = a["values"]
     dims = None if values is None or values.value is None else dimensions(cx, values)
     return types.ShapeType(dims, _ndim(cx, a["ndim"]), span=cx.span(c.node))
 
 
 def _prim(cx: Context, c: Arguments) -> types.Type:
-    a = c.bind("dtype? value?")
+    a = c.bind()
     value = a["value"]
     if value is not None:
         known = dimension(cx, value)
@@ -144,7 +144,7 @@ def _tuple(cx: Context, c: Arguments) -> types.Type:
 
 
 def _callable(cx: Context, c: Arguments) -> types.Type:
-    a = c.bind("params? ret? purity?")
+    a = c.bind()
     params, ret, purity = a["params"], a["ret"], a["purity"]
     known = None if params is None or params.value is None else types_of(cx, params)
     result = types.ObjectType() if ret is None else type_of(cx, ret)
@@ -153,7 +153,7 @@ def _callable(cx: Context, c: Arguments) -> types.Type:
 
 
 def _object(cx: Context, c: Arguments) -> types.Type:
-    c.bind("")
+    c.bind()
     return types.ObjectType(span=cx.span(c.node))
 
 

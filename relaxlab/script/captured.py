@@ -6,7 +6,7 @@ import ast
 import linecache
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import FrameType, FunctionType
 from typing import Any, TypeVar, cast
@@ -50,9 +50,9 @@ def python_value(value: Any) -> Value:
     name = getattr(value, "__name__", None)
     if isinstance(name, str) and name in NAMESPACES and hasattr(value, "__file__"):
         return NAMESPACES[name]
-    decorator = _DECORATORS.get(id(value))
-    if decorator is not None:
-        return decorator
+    named = _NAMED.get(id(value))
+    if named is not None:
+        return named
     if value is TypeVar:
         return Ref("typing", "TypeVar")
     match value:
@@ -80,12 +80,13 @@ def python_value(value: Any) -> Value:
             return Foreign(type(value).__name__)
 
 
-_DECORATORS: dict[int, Ref] = {}
+_NAMED: dict[int, Ref] = {}
 
 
-def name_decorator(function: Callable[..., Any], ref: Ref) -> None:
-    """Let the script recognise a decorator imported under its own name."""
-    _DECORATORS[id(function)] = ref
+def name_object(value: object, ref: Ref) -> None:
+    """Let the script recognise a member of a namespace under another name: an imported decorator,
+    `relu = R.nn.relu`."""
+    _NAMED[id(value)] = ref
 
 
 def capture(frame: FrameType, name: str, *functions: FunctionType) -> Captured:

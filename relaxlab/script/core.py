@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import difflib
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -15,6 +15,7 @@ from relaxlab.ir.loops import Range
 from relaxlab.ir.module import BaseFunc
 from relaxlab.ir.span import Source, Span
 from relaxlab.script.known_types import KnownTypes
+from relaxlab.script.members import MEMBERS
 from relaxlab.script.values import POISON, Arg, Foreign, Hidden, Ref, TypeParam, Value
 
 
@@ -276,11 +277,14 @@ class Arguments:
         self.name = name
         self.args = args
         self.kwargs = kwargs
+        self.member = ""  # whose parameters are meant when it is not `name`
 
-    def bind(self, spec: str) -> dict[str, Arg | None]:
-        """Arguments by parameter name. `spec` lists the parameters, optional ones with `?`."""
-        names = spec.split()
-        plain = [n.rstrip("?") for n in names]
+    def bind(self, optional: Mapping[str, bool] | None = None) -> dict[str, Arg | None]:
+        """Arguments by parameter name. `optional` says of each parameter whether it may be left
+        out; without it the parameters are those of the member."""
+        if optional is None:
+            optional = MEMBERS[self.member or self.name].optional
+        plain = list(optional)
         if len(self.args) > len(plain):
             self.wrong(
                 f"takes {len(plain)} arguments, got {len(self.args)}", self.args[len(plain)].node
@@ -297,8 +301,8 @@ class Arguments:
             if bound[key] is not None:
                 self.wrong(f"got {key!r} twice", arg.node)
             bound[key] = arg
-        for name in names:
-            if not name.endswith("?") and bound[name] is None:
+        for name, may_be_absent in optional.items():
+            if not may_be_absent and bound[name] is None:
                 self.wrong(f"is missing its argument {name!r}", self.node)
         return bound
 

@@ -11,8 +11,9 @@ from typing import Any, TypeVar, overload
 
 from relaxlab.ir import graph, loops
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.errors import brief
 from relaxlab.ir.module import Module
-from relaxlab.script.captured import capture, find_definition, name_decorator
+from relaxlab.script.captured import capture, find_definition, name_object
 from relaxlab.script.parser import parse_class, parse_function, syntax_tree
 from relaxlab.script.values import Ref
 
@@ -39,6 +40,7 @@ def _missing(name: str, filename: str) -> DiagnosticError:
     )
 
 
+@brief
 def _read_function(f: Callable[..., Any], frame: FrameType) -> Any:
     if not isinstance(f, FunctionType):
         raise TypeError(f"the decorator takes a function, not {f!r}")
@@ -118,6 +120,7 @@ def ir_module(cls: type | None = None, /, *, check_well_formed: bool = True) -> 
     return partial(_read_class, frame=frame)
 
 
+@brief
 def _read_class(cls: type, frame: FrameType) -> Module:
     functions = [f for f in vars(cls).values() if isinstance(f, FunctionType)]
     captured = capture(frame, cls.__name__, *functions)
@@ -128,30 +131,6 @@ def _read_class(cls: type, frame: FrameType) -> Module:
     return parse_class(captured, node)
 
 
-name_decorator(function, Ref("R", "function"))
-name_decorator(prim_func, Ref("T", "prim_func"))
-name_decorator(ir_module, Ref("I", "ir_module"))
-
-
-class Inert:
-    """Stands for a name of the script while Python evaluates annotations and class bodies, whose
-    values nobody uses: the decorators read the source text. Calls and items give itself."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __getattr__(self, name: str) -> Inert:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Inert(f"{self._path}.{name}")
-
-    def __call__(self, *_: Any, **__: Any) -> Inert:
-        return self
-
-    def __getitem__(self, _: Any) -> Inert:
-        return self
-
-    def __repr__(self) -> str:
-        return f"<{self._path} of the script language: has a meaning inside a decorated program>"
+name_object(function, Ref("R", "function"))
+name_object(prim_func, Ref("T", "prim_func"))
+name_object(ir_module, Ref("I", "ir_module"))

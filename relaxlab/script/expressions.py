@@ -503,11 +503,11 @@ def _call(cx: Context, node: ast.Call) -> Value:
                 args = arguments(cx, node, f"R.{path}")
             return graph_calls.call(cx, path, args)
         case Ref("I", "GlobalVar"):
-            name = arguments(cx, node, "I.GlobalVar").bind("name")["name"]
+            name = arguments(cx, node, "I.GlobalVar").bind()["name"]
             assert name is not None
             return graph.GlobalVar(str(name.value), span=cx.span(node))
         case Ref("typing", "TypeVar"):
-            given = arguments(cx, node, "TypeVar").bind("name")["name"]
+            given = arguments(cx, node, "TypeVar").bind({"name": False})["name"]
             assert given is not None
             return TypeParam(string_of(cx, given, "the name"))
         case Ref("builtins", name):

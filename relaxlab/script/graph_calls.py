@@ -28,6 +28,7 @@ from relaxlab.script.convert import (
     string_of,
 )
 from relaxlab.script.core import Arguments, Context
+from relaxlab.script.members import members_of
 from relaxlab.script.values import Arg, MatchCastValue, Ref, Value, describe, is_array, is_sequence
 
 
@@ -35,7 +36,7 @@ def check_known(cx: Context, path: str, node: ast.AST) -> None:
     """Stop unless `R.path` is a function."""
     if path in TYPES or path in _CALLS or find_op(path) is not None:
         return
-    known = {*op_names(), *TYPES, *_CALLS, "dataflow", "output", "func_attr", "function"}
+    known = {*op_names(), *members_of("R"), "function"}
     if path in known:
         cx.fail(node, "E0104", f"R.{path} is a statement or decorator, not a value")
     last = path.rpartition(".")[2]
@@ -55,8 +56,7 @@ def call(cx: Context, path: str, c: Arguments) -> Value:
 
 def _operator(cx: Context, row: OpRow, c: Arguments) -> graph.Call:
     ty_args = types_of(cx, c.kwargs.pop("ty_args", c.kwargs.pop("sinfo_args", None)))
-    spec = " ".join(p.name if p.default is REQUIRED else f"{p.name}?" for p in row.params)
-    bound = c.bind(spec)
+    bound = c.bind({p.name: p.default is not REQUIRED for p in row.params})
     given = [a.value for a in bound.values() if a is not None]
     dtype = _dtype_among(cx, given) if any(map(_needs_dtype, given)) else None
     values: list[graph.Expr] = []
@@ -253,21 +253,20 @@ def _tensors(cx: Context, arg: Arg, *, split: bool) -> tuple[graph.Expr, tuple[P
 
 
 _ATTRIBUTES = {
-    "call_tir_inplace": "inplace_indices ",
-    "call_tir_with_grad": "te_grad_name te_grad_kwargs? ",
+    "call_tir_inplace": ("inplace_indices",),
+    "call_tir_with_grad": ("te_grad_name", "te_grad_kwargs"),
 }
 _EXTERN = ("call_dps_packed", "call_py_func")
 
 
 def _out_typed(name: str) -> Callable[[Context, Arguments], graph.Call]:
-    given_attrs = _ATTRIBUTES.get(name, "")
+    given_attrs = _ATTRIBUTES.get(name, ())
 
     def handler(cx: Context, c: Arguments) -> graph.Call:
         for old in ("out_sinfo", "out_struct_info"):
             if old in c.kwargs:
                 c.kwargs["out_ty"] = c.kwargs.pop(old)
-        order = f"out_ty {given_attrs}" if name == "call_tir_with_grad" else f"{given_attrs}out_ty "
-        a = c.bind(f"func args {order}tir_vars?")
+        a = c.bind()
         func, args, out = a["func"], a["args"], a["out_ty"]
         assert func is not None and args is not None and out is not None
         callee = _callee(cx, func, extern=name in _EXTERN)
@@ -276,7 +275,7 @@ def _out_typed(name: str) -> Callable[[Context, Arguments], graph.Call]:
         if symbols is not None:
             extra = dimensions(cx, symbols)
         attrs: dict[str, Any] = {}
-        for key in given_attrs.replace("?", "").split():
+        for key in given_attrs:
             given = a[key]
             if key == "inplace_indices" and given is not None:
                 attrs[key] = _indices(cx, given)
@@ -344,7 +343,7 @@ def _packed_with(name: str) -> Callable[[Context, Arguments], graph.Call]:
 
 
 def _const(cx: Context, c: Arguments) -> graph.Constant:
-    a = c.bind("value dtype? shape?")
+    a = c.bind()
     value, dtype, shape = a["value"], a["dtype"], a["shape"]
     assert value is not None
     given = value.value
@@ -396,25 +395,25 @@ def _shape_of(value: Value) -> tuple[int, ...] | None:
 
 
 def _shape(cx: Context, c: Arguments) -> graph.ShapeExpr:
-    values = c.bind("values")["values"]
+    values = c.bind()["values"]
     assert values is not None
     return graph.ShapeExpr(dimensions(cx, values), span=cx.span(c.node))
 
 
 def _prim_value(cx: Context, c: Arguments) -> graph.PrimValue:
-    value = c.bind("value")["value"]
+    value = c.bind()["value"]
     assert value is not None
     return graph.PrimValue(scalar_of(cx, value.value, value.node), span=cx.span(c.node))
 
 
 def _str(cx: Context, c: Arguments) -> graph.StringImm:
-    value = c.bind("value")["value"]
+    value = c.bind()["value"]
     assert value is not None
     return graph.StringImm(string_of(cx, value, "the value"), span=cx.span(c.node))
 
 
 def _dtype(cx: Context, c: Arguments) -> graph.DataTypeImm:
-    value = c.bind("value")["value"]
+    value = c.bind()["value"]
     assert value is not None
     return graph.DataTypeImm(dtype_of(cx, value), span=cx.span(c.node))
 
@@ -424,7 +423,7 @@ def _tuple(cx: Context, c: Arguments) -> graph.Tuple:
 
 
 def _extern(cx: Context, c: Arguments) -> graph.ExternFunc:
-    name = c.bind("name")["name"]
+    name = c.bind()["name"]
     assert name is not None
     return graph.ExternFunc(string_of(cx, name, "the name"), span=cx.span(c.node))
 
@@ -433,7 +432,7 @@ def _match_cast(cx: Context, c: Arguments) -> MatchCastValue:
     for old in ("struct_info", "sinfo"):
         if old in c.kwargs:
             c.kwargs["ty"] = c.kwargs.pop(old)
-    a = c.bind("value ty")
+    a = c.bind()
     value, ty = a["value"], a["ty"]
     assert value is not None and ty is not None
     return MatchCastValue(value_of(cx, value), types_of(cx, ty)[0])

@@ -277,7 +277,7 @@ class GraphReader:
         if isinstance(node, ast.Call):
             path = _path(cx, node)
             if path == "func_attr":
-                given = arguments(cx, node, "R.func_attr").bind("attrs")["attrs"]
+                given = arguments(cx, node, "R.func_attr").bind()["attrs"]
                 assert given is not None
                 if not is_dict(given.value):
                     cx.fail(given.node, "E0106", "attributes are a dictionary")

@@ -1,13 +1,15 @@
 """The namespace `I` of the script: modules."""
 
-from __future__ import annotations
+# Private names, so that completion shows those of the language alone.
+from typing import Any as _Any
 
-from relaxlab.script.decorators import Inert, ir_module
+from relaxlab.script import namespace as _namespace
+from relaxlab.script.decorators import ir_module as ir_module
 
-__all__ = ["ir_module"]
+
+def __getattr__(name: str) -> _Any:
+    return _namespace.member("I", name)
 
 
-def __getattr__(name: str) -> Inert:
-    if name.startswith("_"):
-        raise AttributeError(name)
-    return Inert(f"I.{name}")
+def __dir__() -> list[str]:
+    return _namespace.names_under("I")

@@ -27,6 +27,7 @@ from relaxlab.script.convert import (
     string_of,
 )
 from relaxlab.script.core import Arguments, Context
+from relaxlab.script.members import ALIASES, members_of
 from relaxlab.script.print_expr import intrinsic_dtype
 from relaxlab.script.ranges import extent_between
 from relaxlab.script.values import (
@@ -62,7 +63,7 @@ def call(cx: Context, path: str, c: Arguments) -> Value:
     if handler is not None:
         return handler(cx, c)
     if path in BINARY:
-        a = c.bind("a b")
+        a = c.bind()
         assert a["a"] is not None and a["b"] is not None
         left, right = promote(cx, a["a"].value, a["b"].value, c.node, c.name)
         return BINARY[path](left, right, span=cx.span(c.node))
@@ -72,10 +73,7 @@ def call(cx: Context, path: str, c: Arguments) -> Value:
 
 def known_names() -> set[str]:
     """The functions that `T.` offers in expressions and statements."""
-    dtypes = set("float16 float32 float64 bfloat16 int8 int32 int64 uint8 bool".split())
-    statements = {"reads", "writes", "where", "evaluate", "func_attr", "sblock_attr", "block_attr"}
-    extra = {"prim_func", "handle", "index_map", "sblock", "block", "init", "let", "LetStmt"}
-    return {*_CALLS, *BINARY, *ALIASES, *INTRINSICS, *dtypes, *statements, *extra}
+    return {*members_of("T"), "prim_func"}
 
 
 BINARY: dict[str, type[expr.BinaryOp]] = {
@@ -87,8 +85,6 @@ BINARY: dict[str, type[expr.BinaryOp]] = {
     "Min": expr.Min, "Max": expr.Max, "EQ": expr.EQ, "NE": expr.NE, "LT": expr.LT,
     "LE": expr.LE, "GT": expr.GT, "GE": expr.GE, "And": expr.And, "Or": expr.Or,
 }  # fmt: skip
-ALIASES = {"power": "pow", "BitwiseNot": "bitwise_not"}
-
 
 # --- Numbers and conversions --------------------------------------------------------------------
 
@@ -118,12 +114,12 @@ def _symbol(cx: Context, c: Arguments) -> Value:
 
 
 def _cast(cx: Context, c: Arguments) -> PrimExpr:
-    a = c.bind("dtype value")
+    a = c.bind()
     return _cast_to(cx, a["dtype"], a["value"], c)
 
 
 def _cast_reversed(cx: Context, c: Arguments) -> PrimExpr:
-    a = c.bind("value dtype")
+    a = c.bind()
     return _cast_to(cx, a["dtype"], a["value"], c)
 
 
@@ -134,7 +130,7 @@ def _cast_to(cx: Context, dtype: Arg | None, value: Arg | None, c: Arguments) ->
 
 
 def _limit(cx: Context, c: Arguments, sign: int) -> PrimExpr:
-    a = c.bind("dtype")["dtype"]
+    a = c.bind()["dtype"]
     assert a is not None
     dtype = dtype_of(cx, a)
     if is_float(dtype):
@@ -148,13 +144,13 @@ def _limit(cx: Context, c: Arguments, sign: int) -> PrimExpr:
 
 
 def _infinity(cx: Context, c: Arguments) -> PrimExpr:
-    a = c.bind("dtype")["dtype"]
+    a = c.bind()["dtype"]
     assert a is not None
     return literal(cx, float("inf"), dtype_of(cx, a), c.node)
 
 
 def _ceildiv(cx: Context, c: Arguments) -> PrimExpr:
-    a = c.bind("a b")
+    a = c.bind()
     assert a["a"] is not None and a["b"] is not None
     left, right = promote(cx, a["a"].value, a["b"].value, c.node, c.name)
     return (left + (right - 1)) // right
@@ -164,7 +160,7 @@ def _ceildiv(cx: Context, c: Arguments) -> PrimExpr:
 
 
 def _choice(cx: Context, c: Arguments) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
-    a = c.bind("condition true_value false_value")
+    a = c.bind()
     test, yes, no = a["condition"], a["true_value"], a["false_value"]
     assert test is not None and yes is not None and no is not None
     condition = scalar_of(cx, test.value, test.node)
@@ -185,7 +181,7 @@ def _select(cx: Context, c: Arguments) -> PrimExpr:
 def _let(cx: Context, c: Arguments) -> Value:
     if len(c.args) == 1 and not c.kwargs and not isinstance(c.args[0].value, PrimExpr):
         return Ref("T", "let")  # the annotation T.let[T.int64]
-    a = c.bind("body where")
+    a = c.bind()
     body, where = a["body"], a["where"]
     assert body is not None and where is not None
     if not is_dict(where.value) or len(where.value) != 1:
@@ -199,7 +195,7 @@ def _let(cx: Context, c: Arguments) -> Value:
 
 
 def _ramp(cx: Context, c: Arguments) -> PrimExpr:
-    a = c.bind("base stride lanes")
+    a = c.bind()
     base, stride, lanes = a["base"], a["stride"], a["lanes"]
     assert base is not None and stride is not None and lanes is not None
     first, step = promote(cx, base.value, stride.value, c.node, c.name)
@@ -207,7 +203,7 @@ def _ramp(cx: Context, c: Arguments) -> PrimExpr:
 
 
 def _broadcast(cx: Context, c: Arguments) -> PrimExpr:
-    a = c.bind("value lanes")
+    a = c.bind()
     value, lanes = a["value"], a["lanes"]
     assert value is not None and lanes is not None
     inner = scalar_of(cx, value.value, value.node)
@@ -222,7 +218,7 @@ def _lanes(cx: Context, arg: Arg) -> int:
 
 
 def _not(cx: Context, c: Arguments) -> PrimExpr:
-    a = c.bind("a")["a"]
+    a = c.bind()["a"]
     assert a is not None
     return expr.Not(scalar_of(cx, a.value, a.node), span=cx.span(c.node))
 
@@ -309,9 +305,6 @@ def _call_pure_extern(cx: Context, c: Arguments) -> PrimExpr:
 
 # --- Buffers ------------------------------------------------------------------------------------
 
-_LAYOUT = "strides? elem_offset? scope? align? offset_factor? buffer_type? layout? name?"
-
-
 _FIELDS: dict[str, Callable[[Context, Arg], Any]] = {
     "dtype": dtype_of,
     "strides": dimensions,
@@ -337,13 +330,13 @@ def _buffer_fields(cx: Context, a: dict[str, Arg | None], c: Arguments) -> dict[
 
 
 def _buffer(cx: Context, c: Arguments) -> BufferDecl:
-    args = c.bind(f"shape dtype? data? {_LAYOUT}")
+    args = c.bind()
     return BufferDecl("param", _buffer_fields(cx, args, c))
 
 
 def _alloc(scope: str | None) -> Callable[[Context, Arguments], BufferDecl]:
     def handler(cx: Context, c: Arguments) -> BufferDecl:
-        args = c.bind(f"shape dtype? data? {_LAYOUT}")
+        args = c.bind()
         fields = _buffer_fields(cx, args, c)
         if scope is not None:
             fields["scope"] = scope
@@ -353,7 +346,7 @@ def _alloc(scope: str | None) -> Callable[[Context, Arguments], BufferDecl]:
 
 
 def _match_buffer(cx: Context, c: Arguments) -> BufferDecl:
-    a = c.bind(f"param shape? dtype? data? {_LAYOUT}")
+    a = c.bind()
     param = a["param"]
     assert param is not None
     if isinstance(param.value, Handle):
@@ -418,7 +411,7 @@ def _range(cx: Context, start: Arg | None, stop: Arg) -> loops.Range:
 
 def _loop(kind: loops.ForKind) -> Callable[[Context, Arguments], LoopSpec]:
     def handler(cx: Context, c: Arguments) -> LoopSpec:
-        a = c.bind("start stop? thread? annotations?")
+        a = c.bind()
         start, stop, thread = a["start"], a["stop"], a["thread"]
         assert start is not None
         if stop is not None and isinstance(stop.value, str):
@@ -471,7 +464,7 @@ def axis_domain(cx: Context, dom: Arg, value: Arg) -> tuple[loops.Range, PrimExp
 
 def _axis(kind: loops.IterKind) -> Callable[[Context, Arguments], Axis]:
     def handler(cx: Context, c: Arguments) -> Axis:
-        a = c.bind("dom binding dtype?")
+        a = c.bind()
         assert a["dom"] is not None and a["binding"] is not None
         return Axis(kind, *axis_domain(cx, a["dom"], a["binding"]))
 
@@ -482,7 +475,7 @@ _KINDS: dict[str, loops.IterKind] = {"S": "spatial", "R": "reduce"}
 
 
 def _remap(cx: Context, c: Arguments) -> tuple[Axis, ...]:
-    a = c.bind("kinds bindings dtype?")
+    a = c.bind()
     kinds, bindings = a["kinds"], a["bindings"]
     assert kinds is not None and bindings is not None
     letters = string_of(cx, kinds, "the kinds of axes")

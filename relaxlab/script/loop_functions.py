@@ -344,7 +344,9 @@ class LoopReader:
                     "a loop has no step",
                     help="loop over the number of steps and multiply the loop variable",
                 )
-            spec = call(cx, "serial", arguments(cx, node, "range"))
+            given = arguments(cx, node, "range")
+            given.member = "T.serial"
+            spec = call(cx, "serial", given)
         else:
             spec = evaluate(cx, node)
         if not isinstance(spec, LoopSpec):
@@ -395,7 +397,7 @@ class LoopReader:
         cx.fail(node, "E0104", "`with` opens T.sblock, T.init or T.LetStmt in a loop function")
 
     def _with_let(self, stmt: ast.With, c: Arguments) -> loops.Stmt:
-        value = c.bind("value")["value"]
+        value = c.bind()["value"]
         target = stmt.items[0].optional_vars
         assert value is not None
         if not isinstance(target, ast.Name):
@@ -409,7 +411,7 @@ class LoopReader:
 
     def _block(self, stmt: ast.With, c: Arguments) -> loops.Stmt:
         cx = self.cx
-        name = c.bind("name?")["name"]
+        name = c.bind()["name"]
         with self._in_block("" if name is None else str(name.value)) as state, cx.frame():
             body = self.statements(stmt.body)
         block = loops.Block(
@@ -455,7 +457,7 @@ class LoopReader:
             return None
         if path == "evaluate":
             assert isinstance(node, ast.Call)
-            value = arguments(cx, node, "T.evaluate").bind("value")["value"]
+            value = arguments(cx, node, "T.evaluate").bind()["value"]
             assert value is not None
             made = scalar_of(cx, value.value, value.node)
         else:
@@ -478,7 +480,7 @@ class LoopReader:
 
     def where(self, c: Arguments) -> None:
         self._needs_block(c.node, "T.where")
-        given = c.bind("predicate")["predicate"]
+        given = c.bind()["predicate"]
         assert given is not None
         test = scalar_of(self.cx, given.value, given.node)
         if test.dtype != "bool":
@@ -494,7 +496,7 @@ class LoopReader:
         self.attrs.update(self._attrs(c))
 
     def _attrs(self, c: Arguments) -> dict[str, Any]:
-        given = c.bind("attrs")["attrs"]
+        given = c.bind()["attrs"]
         assert given is not None
         if not is_dict(given.value):
             self.cx.fail(given.node, "E0106", "attributes are a dictionary")

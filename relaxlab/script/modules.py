@@ -88,7 +88,7 @@ def _member(cx: Context, stmt: ast.stmt) -> Attrs | None:
         case ast.Expr(ast.Constant(str())) | ast.Pass():
             pass
         case ast.Expr(ast.Call() as call) if _is_module_attrs(cx, call):
-            given = arguments(cx, call, "I.module_attrs").bind("attrs")["attrs"]
+            given = arguments(cx, call, "I.module_attrs").bind()["attrs"]
             assert given is not None
             if not is_dict(given.value):
                 cx.fail(given.node, "E0106", "attributes are a dictionary")

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.errors import brief
 from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.ir.span import Source, Span
 from relaxlab.script.captured import Captured
@@ -24,6 +25,7 @@ from relaxlab.script.values import Ref, Value
 _NAMESPACES = {"ir": Ref("I"), "relax": Ref("R"), "tir": Ref("T"), "tirx": Ref("T")}
 
 
+@brief
 def parse(text: str, *, check: bool = True, name: str = "<script>") -> Module:
     """The module that a script defines: a class with `@I.ir_module`, or functions.
 

@@ -1,13 +1,15 @@
 """The namespace `R` of the script: graph functions."""
 
-from __future__ import annotations
+# Private names, so that completion shows those of the language alone.
+from typing import Any as _Any
 
-from relaxlab.script.decorators import Inert, function
+from relaxlab.script import namespace as _namespace
+from relaxlab.script.decorators import function as function
 
-__all__ = ["function"]
+
+def __getattr__(name: str) -> _Any:
+    return _namespace.member("R", name)
 
 
-def __getattr__(name: str) -> Inert:
-    if name.startswith("_"):
-        raise AttributeError(name)
-    return Inert(f"R.{name}")
+def __dir__() -> list[str]:
+    return _namespace.names_under("R")

@@ -1,13 +1,15 @@
 """The namespace `T` of the script: loop functions."""
 
-from __future__ import annotations
+# Private names, so that completion shows those of the language alone.
+from typing import Any as _Any
 
-from relaxlab.script.decorators import Inert, prim_func
+from relaxlab.script import namespace as _namespace
+from relaxlab.script.decorators import prim_func as prim_func
 
-__all__ = ["prim_func"]
+
+def __getattr__(name: str) -> _Any:
+    return _namespace.member("T", name)
 
 
-def __getattr__(name: str) -> Inert:
-    if name.startswith("_"):
-        raise AttributeError(name)
-    return Inert(f"T.{name}")
+def __dir__() -> list[str]:
+    return _namespace.names_under("T")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
 import numpy as np
 import pytest
 
@@ -81,7 +83,8 @@ def test_a_large_model_is_small_data():
     (function,) = view.state["functions"]
     assert len(function["groups"]) == 30 and len(function["layouts"]) == 1
     assert len(function["items"]) <= CAP
-    assert any("30 blocks of neighbours are collapsed" in n for n in function["notes"])
+    assert any("neighbours of them in 30 groups" in n for n in function["notes"])
+    assert [g["title"] for g in function["groups"]] == [f"blocks_{i}" for i in range(30)]
     assert len(pack(view.state)) < 60_000 and len(view.html()) < 250_000
     told = [t for n in function["nodes"] for t in n["folded"]]
     assert any("weight" in t for t in told) and any(t.startswith("cache_3_1") for t in told)
@@ -134,9 +137,43 @@ def test_groups_open_in_place(open_view):
     page = open_view(graph_view(decoder()))
     assert page.locator("g.group.open").count() == 1
     before = page.locator("g.node").count()
-    page.get_by_role("button", name="block 2 of 30").focus()
+    page.get_by_role("button", name="blocks_1 ·").focus()
     page.keyboard.press("Enter")
     assert page.locator("g.group.open").count() == 2
     assert page.locator("g.node").count() == before + 16
     page.get_by_role("button", name="Collapse all").click()
     assert page.locator("g.group.open").count() == 0
+
+
+def test_a_search_goes_from_value_to_value(open_view):
+    page = open_view(graph_view(decoder()))
+    box = page.get_by_label("find a value")
+    box.fill("blocks_7 gate")  # a weight that is told where it is read
+    box.press("Enter")
+    assert page.locator("g.node.chosen:not(.missed)").count() == 1
+    assert page.locator("g.group.open").last.get_by_text("blocks_7").count() == 1
+    box.fill("nothing like this")
+    assert page.locator("[role=search]").inner_text() == "not found"
+    assert page.locator(".missed").count() == 0
+
+
+def test_fit_shows_all_of_a_drawing(open_view):
+    page = open_view(graph_view(decoder()))
+    page.get_by_role("button", name="Fit").click()
+    inside, outside = (page.locator(s).bounding_box() for s in ("svg.drawing", ".scroll.graph"))
+    assert inside["height"] <= outside["height"] and inside["width"] <= outside["width"]
+
+
+@pytest.mark.parametrize("kind", ["SVG", "PNG"])
+def test_a_drawing_is_saved_as_a_picture(calls, open_view, kind):
+    page = open_view(graph_view(calls))
+    with page.expect_download() as found:
+        page.get_by_role("button", name=kind).click()
+    data = found.value.path().read_bytes()
+    assert found.value.suggested_filename == f"dataflow_of_main.{kind.lower()}"
+    if kind == "PNG":
+        assert data.startswith(b"\x89PNG") and len(data) > 1000
+    else:
+        root = ElementTree.fromstring(data)
+        words = {e.text for e in root.iter("{http://www.w3.org/2000/svg}text")}
+        assert {"concat", "half", "return"} <= words and "fill:rgb" in data.decode()

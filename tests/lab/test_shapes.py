@@ -16,6 +16,19 @@ def calls():
     return shapes(rl.parse(CALLS))
 
 
+NESTED = """
+from relaxlab.script import ir as I, relax as R
+
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")):
+        y = R.sum(R.nn.relu(x), axis=[0])
+        lv1 = R.exp(y)
+        return lv1
+"""
+
+
 def bindings(view, name="main"):
     function = next(f for f in view.state["functions"] if f["name"] == name)
     return {b["name"]: b for b in function["bindings"]}
@@ -105,3 +118,24 @@ def test_errors_are_above(open_view):
     page = open_view(shapes(WRONG))
     text = page.inner_text(".root")
     assert "axis 7 is out of range" in text and "no type" in text
+
+
+def test_values_are_found_and_filtered(calls, open_view):
+    page = open_view(calls)
+    rows = page.locator("[role=option]:visible")
+    count = rows.count()
+    page.get_by_label("values to list").select_option("parameters")
+    assert 0 < rows.count() < count
+    page.get_by_label("values to list").select_option("all")
+    page.get_by_label("find a value or operator").fill("concat")
+    assert rows.count() == 1 and "concat" in rows.inner_text()
+
+
+def test_names_that_the_compiler_made_up_are_marked(open_view):
+    view = shapes(rl.parse(NESTED))
+    made_up = {b["name"]: b["made_up"] for b in view.state["functions"][0]["bindings"]}
+    assert made_up == {"x": False, "lv": True, "y": False, "lv1": False, "return": False}
+    page = open_view(view)
+    assert page.locator(".made-up").all_inner_texts() == ["lv"]
+    assert "made up by the compiler" in page.locator(".legend").inner_text()
+    assert page.locator(".legend li").count() == 1, "badges that do not occur are not explained"

@@ -9,7 +9,8 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.models.bert import Bert
-from relaxlab.models.named_layers import NamedLayers, prepared
+from relaxlab.models.named_layers import NamedLayers
+from relaxlab.models.weights import prepared
 from relaxlab.models.whisper import Whisper
 from relaxlab.runtime.export import ExportError, find_compiler
 from tests.codegen.cuda.test_encoders import BERT, WHISPER, weights_of

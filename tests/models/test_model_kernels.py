@@ -9,9 +9,9 @@ import pytest
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
+from relaxlab.models.build import precision_for
 from relaxlab.models.config import DecoderConfig, Rope
 from relaxlab.models.decoder import Decoder
-from relaxlab.models.generate import precision_for
 from relaxlab.models.loader import open_model
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.schedule.intrinsics import dot4_lanes, has_dot2
@@ -30,7 +30,9 @@ def _rules_of(module: Module) -> dict[str, str]:
     trace = cpu_pipeline().run(module)
     assert all(isinstance(f, PrimFunc) for f in trace.result.loop_functions().values())
     notes = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.rewrites]
-    return {w.subject: w.reason.removeprefix("scheduled by the rule ") for w in notes if w.applied}
+    return {
+        w.subject: w.reason.removeprefix("scheduled by the rule ") for w in notes if w.applied
+    }
 
 
 @pytest.mark.parametrize("activations", ["float32", "q8"])

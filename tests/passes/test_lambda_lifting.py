@@ -255,3 +255,23 @@ def test_random_programs_keep_their_meaning(seed):
         isinstance(n, graph.GlobalVar) for n in walk(after["main"])
     )
     compare_runs(start, back, seed=seed, runs=2)
+
+
+def test_bounds_of_captured_symbols_hold_in_the_lifted_function():
+    before = parse(
+        HEAD
+        + """
+    @R.function
+    def main(x: R.Tensor(("n", "m"), "float32")):
+        R.func_attr({"tir_var_upper_bound": {"n": 16}})
+        n, m = T.int64(), T.int64()
+
+        @R.function
+        def g(y: R.Tensor((n, "k"), "float32")):
+            return R.add(y, y)
+
+        return g(x)
+"""
+    )
+    after = lambda_lifting(normalize(before))
+    assert dict(after["main_g"].attrs["tir_var_upper_bound"]) == {"n": 16}

@@ -6,6 +6,7 @@ import itertools
 import random
 import struct
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -248,10 +249,9 @@ def test_versions_of_what_compiles_are_part_of_the_key(monkeypatch: pytest.Monke
     import llvmlite.binding as llvm
 
     found = {cache.compiler_version.__wrapped__()}
-    for package in ("llvmlite", "numpy", "ml_dtypes"):
+    for package in cache.PACKAGES:
         with monkeypatch.context() as patch:
-            real = cache.version
-            patch.setattr(cache, "version", lambda p, q=package, r=real: "0" if p == q else r(p))
+            patch.setattr(import_module(package), "__version__", "0")
             found.add(cache.compiler_version.__wrapped__())
     with monkeypatch.context() as patch:
         patch.setattr(llvm, "llvm_version_info", (1, 2, 3))

@@ -14,8 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from relaxlab.ir.errors import UserError
 
-class NvrtcError(Exception):
+
+class NvrtcError(UserError):
     """NVRTC is not there, or refuses a source. The message has its log."""
 
 

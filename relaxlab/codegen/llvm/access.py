@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from relaxlab.codegen.llvm.arithmetic import binary, cast
 from relaxlab.codegen.llvm.builder import (
+    YES,
     Builder,
     Value,
     int_value,
@@ -19,8 +20,6 @@ from relaxlab.ir.dtypes import bits_of, bytes_of, element_of, with_lanes
 
 LINE = 64
 """Bytes of a cache line."""
-YES = "!1000000"
-"""The metadata that `jit.module_text` defines for hints of stores."""
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from relaxlab.codegen.llvm.builder import Value, int_value
 from relaxlab.codegen.llvm.statements import Team, barrier
 from relaxlab.codegen.llvm.support import symbol_of
 from relaxlab.ir import types
+from relaxlab.ir.errors import UserError
 from relaxlab.passes import host
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ RECORD = ("code", "words", "leaves", "layout")
 numbers of leaves of all parameters and of the result, then their codes."""
 
 
-class UnsupportedHost(Exception):
+class UnsupportedHost(UserError):
     """A host function needs the virtual machine (values of unknown type or rank)."""
 
     def __init__(self, message: str, function: str = "") -> None:

@@ -10,6 +10,7 @@ from relaxlab.codegen.llvm.access import Memory, element_pointer, linear_index, 
 from relaxlab.codegen.llvm.arithmetic import binary, cast
 from relaxlab.codegen.llvm.builder import (
     Builder,
+    CodegenError,
     Value,
     float_value,
     int_value,
@@ -21,10 +22,6 @@ from relaxlab.codegen.positive import is_positive
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import element_of, is_float, is_int, is_uint, lanes_of, with_lanes
 from relaxlab.schedule.tile_intrinsics import TILE_SCOPE
-
-
-class CodegenError(Exception):
-    """A loop function uses something the target has no row for."""
 
 
 @dataclass(slots=True)

@@ -73,6 +73,7 @@ class HostEmitter:
     marks: Marks | None = None
     regs: dict[int, Reg] = field(default_factory=lambda: dict[int, Reg]())
     stack: str = "%caller_stack"
+    storages: dict[int, str] = field(default_factory=lambda: dict[int, str]())
     scope: Scope = field(init=False)
     given: dict[int, types.Type] = field(init=False)
 
@@ -249,6 +250,7 @@ class HostEmitter:
             word = self.load_value(param.value, "%in", word)
         self.instrs(self.function.instrs)
         self.store_value(self.function.result, "%out", 0)
+        self.release_storages()
         self.b.raw("ret i64 0")
         lines = ["entry:", *self.b.allocas, *self.b.lines]
         head = f"define i64 @{symbol_of(self.function.name)}"
@@ -386,13 +388,23 @@ class HostEmitter:
         return self.b.emit(f"getelementptr inbounds i8, ptr {start}, i64 {offset}", "p")
 
     def planned(self, i: host.AllocStorage, size: str) -> str:
-        """Memory kept between calls of an entry function, grown when too small."""
+        """Memory kept between calls of an entry function, grown when too small; that of a function
+        which others call is its frame's own."""
         if not self.is_entry:
-            return self.allocate(size)
+            self.storages[i.dst] = self.allocate(size)
+            return self.storages[i.dst]
         self.arenas.append(i)
         slot = 2 * (len(self.arenas) - 1)
         args = [("ptr", "%ctx"), ("i64", str(slot)), ("i64", size)]
         return self.require_memory(self.b.call("relaxlab_arena", "ptr", [*args, *_TEAM_ARGS]), size)
+
+    def release_storages(self) -> None:
+        """Free the frame's planned memory, which no result lies in. (What a branch alone plans,
+        its result may lie in: that stays until the whole call ends.)"""
+        for i in self.function.instrs:
+            if isinstance(i, host.AllocStorage) and i.dst in self.storages:
+                args = [("ptr", "%ctx"), ("ptr", self.storages[i.dst]), *_TEAM_ARGS]
+                self.b.call("relaxlab_release", "void", args)
 
     def allocate(self, size: str) -> str:
         """The address of a new block that the caller of the program owns."""

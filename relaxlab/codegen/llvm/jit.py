@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 import llvmlite.binding as llvm
 import numpy as np
 
-from relaxlab.codegen.llvm.access import YES
-from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.llvm.builder import YES, CodegenError
 from relaxlab.ir.target import Target
 
 _ready = False

@@ -18,6 +18,9 @@ that earlier calls allocated and nobody needs any more, or null. worth: the work
 call starts a team."""
 TOO_MUCH = 1 << 60
 """Stands for a number of bytes that does not fit in a word: no allocation of it succeeds."""
+TEAM_WORTH = 1 << 14
+"""Operations from which on a team is started: some microseconds' work. Waking threads takes two
+if they are still waiting for it, and fifty or more if they sleep."""
 BLOCK_HEADER = 64
 """Bytes before the data of an owned block; its first words are the next block and the
 bytes of data."""
@@ -114,6 +117,40 @@ keep:
 }}
 """
 
+_RELEASE = f"""define void @relaxlab_release(
+    ptr %ctx, ptr %data, i64 %thread, i64 %threads) #0 {{
+  %several = icmp ugt i64 %threads, 1
+  br i1 %several, label %wait, label %ready
+wait:
+  call void @GOMP_barrier()
+  br label %ready
+ready:
+  %first = icmp eq i64 %thread, 0
+  br i1 %first, label %work, label %done
+work:
+  %block = getelementptr i8, ptr %data, i64 -{BLOCK_HEADER}
+  %owned = {_WORD["owned"]}
+  br label %look
+look:
+  %link = phi ptr [ %owned, %work ], [ %found, %step ]
+  %found = load ptr, ptr %link
+  %here = icmp eq ptr %found, %block
+  br i1 %here, label %unlink, label %step
+step:
+  %end = icmp eq ptr %found, null
+  br i1 %end, label %done, label %look
+unlink:
+  %rest = load ptr, ptr %found
+  store ptr %rest, ptr %link
+  call void @free(ptr %found)
+  br label %done
+done:
+  ret void
+}}
+"""
+"""Frees a block before the call ends. A thread may still read it in a kernel that every thread runs
+by itself, hence the barrier."""
+
 _ARENA = f"""define ptr @relaxlab_arena(
     ptr %ctx, i64 %at, i64 %size, i64 %thread, i64 %threads) #0 {{
 {_PUBLISH}
@@ -181,7 +218,7 @@ def support_functions(declarations: dict[str, str], target: Target) -> list[str]
     declarations.update(_DECLARATIONS)
     if not linux:
         del declarations["madvise"]
-    return [_BARRIER, _FAIL, _MEMORY_LINUX if linux else _MEMORY, _ALLOC, _ARENA]
+    return [_BARRIER, _FAIL, _MEMORY_LINUX if linux else _MEMORY, _ALLOC, _RELEASE, _ARENA]
 
 
 def symbol_of(name: str) -> str:

@@ -39,6 +39,17 @@ export function loopValues(run, step) {
   return names.map((name, i) => [name, run.steps.values[run.value[step] + i]]);
 }
 
+/** The next step, after `step` and then from the beginning, in another round of a loop; `step` where
+ * there is none. */
+export function nextRound(run, step, variable) {
+  const round = (i) => loopValues(run, i).find(([name]) => name === variable)?.[1] ?? null;
+  for (let i = 1; i < run.count; i += 1) {
+    const next = (step + i) % run.count;
+    if (round(next) !== null && round(next) !== round(step)) return next;
+  }
+  return step;
+}
+
 /** The accesses of a step: buffer, element, write, value (text), distance and line distance. */
 export function accessesOf(run, step) {
   const found = [];

@@ -1,7 +1,9 @@
 // A dataflow graph as SVG: nodes that the keyboard reaches, groups that open in place.
 
 import { evaluate, field, formatBytes, formatCount, formatExpr, h, notes, svg, symbolSliders, table } from "./core.js";
+import { finder } from "./find.js";
 import { ofFunctions } from "./functions.js";
+import { pictureButtons } from "./picture.js";
 
 const MOST = 500;
 const ROW = 18; // half the height of a node
@@ -112,6 +114,7 @@ export function graphPane({ graph, chosen, opened, paint = () => null, height = 
   let elements = new Map();
   let zoom = 1;
   let drawing = null;
+  let lookedFor = null; // what a search has found
 
   const sayNode = (v) => {
     const n = graph.nodes[v];
@@ -166,7 +169,7 @@ export function graphPane({ graph, chosen, opened, paint = () => null, height = 
     svg("rect", { width: b.w, height: b.h, rx: n.origin === "parameter" || n.origin === "return" ? 16 : 4 }),
     svg("text", { x: b.w / 2, y: 15, "text-anchor": "middle" }, n.short[0]),
     svg("text", { x: b.w / 2, y: 29, "text-anchor": "middle", class: "small" }, n.short[1]),
-    svg("text", { x: 2, y: -3, class: "tag" }));
+    svg("text", { x: 2, y: -4, class: "tag" }));
     elements.set(b.node, g);
     return g;
   };
@@ -222,6 +225,7 @@ export function graphPane({ graph, chosen, opened, paint = () => null, height = 
       g.classList.toggle("strong", Boolean(own.strong));
       g.classList.toggle("faint", Boolean(own.faint));
       g.classList.toggle("chosen", v === now);
+      g.classList.toggle("missed", Boolean(lookedFor) && !lookedFor.has(v));
       g.setAttribute("aria-pressed", String(v === now));
       g.setAttribute("tabindex", v === now || (!elements.has(now) && v === elements.keys().next().value) ? "0" : "-1");
     }
@@ -240,6 +244,14 @@ export function graphPane({ graph, chosen, opened, paint = () => null, height = 
     if (box.top < frame.top || box.bottom > frame.bottom) canvas.scrollTop += box.top - frame.top - frame.height / 3;
     if (box.left < frame.left || box.right > frame.right) canvas.scrollLeft += box.left - frame.left - frame.width / 3;
   };
+  const find = finder({
+    label: "find a value", at: () => chosen.get(), go: focusOn,
+    texts: () => graph.nodes.map((n) => `${n.name} ${n.label} ${n.type} ${n.folded.join(" ")}`),
+    changed(found, search) {
+      lookedFor = search && found.length ? new Set(found) : null;
+      for (const [v, g] of elements) g.classList.toggle("missed", Boolean(lookedFor) && !lookedFor.has(v));
+    },
+  });
   const zoomBy = (factor) => { zoom = Math.max(0.15, Math.min(3, zoom * factor)); scale(); };
   const fit = () => {
     const [wide, tall] = [canvas.clientWidth, parseFloat(getComputedStyle(canvas).maxHeight) - 4];
@@ -251,11 +263,12 @@ export function graphPane({ graph, chosen, opened, paint = () => null, height = 
     h("button", { type: "button", "aria-label": "larger", onclick: () => zoomBy(1.25) }, "+"),
     h("button", { type: "button", onclick: fit }, "Fit"),
     graph.groups.length > 0 && h("button", { type: "button", onclick: () => opened.set([]) }, "Collapse all"),
-    h("span", { class: "muted" }, "Data flows down. Keys: ↑ producer, ↓ consumer, ← → in program order."));
+    find, pictureButtons(() => drawing, label));
+  const keysText = h("p", { class: "muted" }, "Data flows down. Keys: ↑ producer, ↓ consumer, ← → in program order.");
   draw();
   const stops = [opened.on(draw), chosen.on(refresh)];
   return {
-    element: h("div", {}, bar, canvas, said), refresh, focusOn, reveal, before, after,
+    element: h("div", {}, bar, canvas, keysText, said), refresh, focusOn, reveal, before, after,
     stop: () => stops.forEach((s) => s()),
   };
 }

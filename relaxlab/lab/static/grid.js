@@ -22,10 +22,11 @@ export const GRID_CSS = `
 
 /**
  * A buffer as a grid. `paint(cell)` says of element number `cell` its `text`, `cls`, `weight`
- * (per cent) and `title`; `look(element)` turns to the part that holds an element.
+ * (per cent) and `title`; `look(element)` turns to the part that holds an element. Cells have room for
+ * `letters`, so that they stay where they are when their text changes.
  * @param {{name: string, shape: number[], dtype: string, scope: string}} buffer
  */
-export function bufferGrid(buffer, paint, { facts = "", columns: most = 24 } = {}) {
+export function bufferGrid(buffer, paint, { facts = "", columns: most = 24, wide: letters = 0 } = {}) {
   const { shape } = buffer;
   const size = shape.reduce((n, d) => n * d, 1);
   const [high, wide] = [shape.length > 1 ? shape.at(-2) : 1, shape.at(-1) ?? 1];
@@ -45,7 +46,7 @@ export function bufferGrid(buffer, paint, { facts = "", columns: most = 24 } = {
     const lines = Array.from({ length: rows }, (_, r) => h("tr", {},
       h("th", {}, shape.length > 1 ? String(page.row + r) : ""),
       Array.from({ length: columns }, (_, c) => {
-        const td = h("td");
+        const td = h("td", { style: letters ? `min-width:calc(${letters}ch + 8px)` : null });
         cells.push([elementAt([...page.slice, ...(shape.length > 1 ? [page.row + r] : []), page.column + c].slice(shape.length ? 0 : 1), shape), td]);
         return td;
       })));

@@ -1,6 +1,7 @@
 // Shapes, binding by binding: rules, unifications, questions, losses; numbers follow the sliders.
 
 import { evaluate, field, formatBytes, formatCount, formatExpr, h, listbox, stepper, symbolSliders } from "./core.js";
+import { finder, matching } from "./find.js";
 import { ofFunctions } from "./functions.js";
 import { within } from "./graph.js";
 
@@ -68,6 +69,31 @@ function details(b, env) {
   ];
 }
 
+const typeText = (b) => (b.dims ? `(${b.dims.map((d) => formatExpr(d)).join(", ")}${b.dims.length === 1 ? "," : ""}) ${b.dtype ?? "?"}`
+  : b.type.replaceAll("R.", "") || "no type");
+
+const FILTERS = {
+  all: ["all values", () => true], parameters: ["parameters", (b) => b.kind === "parameter"],
+  operators: ["operators", (b) => b.kind !== "parameter"], marked: ["marked ones", (b) => marks(b).length > 0],
+};
+
+/** A search and a choice of the values to list. */
+function filterBar(fn, list, at, model) {
+  const kind = field(model, "filter", "all");
+  const texts = fn.bindings.map((b) => `${b.name} ${b.op} ${typeText(b)}`);
+  let search = "";
+  const show = () => {
+    const found = new Set(matching(texts, search));
+    list.options.forEach((o, i) => { o.hidden = !FILTERS[kind.get()][1](fn.bindings[i]) || (search !== "" && !found.has(i)); });
+  };
+  const select = h("select", { "aria-label": "values to list", onchange: () => kind.set(select.value) },
+    Object.entries(FILTERS).map(([key, [text, of]]) => h("option", { value: key, selected: key === kind.get() }, `${text} (${fn.bindings.filter(of).length})`)));
+  const find = finder({ label: "find a value or operator", texts: () => texts, at: () => at.get(), go: (i) => at.set(i),
+    changed(_, text) { search = text; show(); } });
+  show();
+  return { element: h("div", { class: "row", style: "margin-bottom:4px" }, find, select), stop: kind.on(show) };
+}
+
 function functionView(fn, model) {
   const key = fn.name;
   const at = within(field(model, `step ${key}`, 0), fn.bindings.length);
@@ -77,12 +103,14 @@ function functionView(fn, model) {
   const cells = fn.bindings.map(() => h("span", { class: "mono muted cell" }));
   const sizes = fn.bindings.map(() => h("span", { class: "muted cell amount" }));
   const items = fn.bindings.map((b, i) => ({
-    label: [h("span", { class: "mono who" }, b.name), h("span", { class: "mono what" }, b.dims ? `(${b.dims.map((d) => formatExpr(d)).join(", ")}${b.dims.length === 1 ? "," : ""}) ${b.dtype ?? "?"}` : b.type.replaceAll("R.", "") || "no type"),
+    label: [h("span", { class: `mono who ${b.made_up ? "made-up" : ""}`, title: b.made_up ? "a name that the compiler made up" : null }, b.name),
+      h("span", { class: "mono muted" }, b.op), h("span", { class: "mono what" }, typeText(b)),
       cells[i], sizes[i], h("span", {}, marks(b).map(([sign, cls, words]) => h("span", { class: `badge ${cls}`, title: words }, sign, h("span", { class: "visually-hidden" }, ` ${words}`))))],
     title: b.rule,
   }));
   const list = listbox({ items, at, label: `values of ${key}, in order of deduction` });
   list.classList.add("values");
+  const filter = filterBar(fn, list, at, model);
   const bar = stepper({ count: fn.bindings.length, at, label: "bindings", describe: (i) => `${fn.bindings[i].name}: ${fn.bindings[i].type || "no type"}` });
   const panel = h("div", { class: "panel", "aria-live": "polite" });
   const sum = h("p", { role: "status" });
@@ -100,15 +128,24 @@ function functionView(fn, model) {
   };
   const where = Object.entries(fn.origins);
   const sliders = symbolSliders(fn.symbols, values);
-  const stops = [sliders.stop, at.on(showDetails), values.on(showValues), list.stop, bar.stop];
+  const stops = [sliders.stop, filter.stop, at.on(showDetails), values.on(showValues), list.stop, bar.stop];
   showValues();
   const element = h("div", {}, fn.symbols.length > 0 && sliders,
     where.length > 0 && h("p", { class: "muted" }, "Symbols: ", where.map(([s, v], i) => [i ? ", " : "", h("code", {}, s), ` from `, h("code", {}, v)])),
-    sum, bar, h("div", { class: "wide-left half" }, h("div", { class: "scroll panel", style: "max-height:max(34em, var(--room, 0px))" }, list), panel));
+    sum, bar, filter.element, legendOf(fn), h("div", { class: "wide-left half" },
+      h("div", { class: "scroll panel", style: "max-height:max(34em, var(--room, 0px))" },
+        h("div", { class: "values-head", "aria-hidden": "true" }, ["value", "operator", "type", "shape now", "bytes", ""].map((t) => h("span", { class: t === "bytes" ? "amount" : "" }, t))), list), panel));
   return { element, stop: () => stops.forEach((s) => s()) };
 }
 
-const MARKS = [["⚠", "open", "shape lost"], ["rt", "open", "checked at run time"], [":=", "made", "symbols unified across functions"], ["✗", "refused", "no type"]];
+/** The meaning of the badges that occur, and of names in italics. */
+function legendOf(fn) {
+  const found = new Map(fn.bindings.flatMap(marks).map((m) => [m[0], m]));
+  const madeUp = fn.bindings.some((b) => b.made_up);
+  if (!found.size && !madeUp) return null;
+  return h("ul", { class: "legend" },
+    [...found.values()].map(([sign, cls, text]) => h("li", {}, h("span", { class: `badge ${cls}` }, sign), text)),
+    madeUp && h("li", {}, h("em", { class: "mono muted" }, "name"), "made up by the compiler"));
+}
 
-export default ofFunctions(functionView, () => h("ul", { class: "legend", style: "margin-top:6px" },
-  MARKS.map(([sign, cls, text]) => h("li", {}, h("span", { class: `badge ${cls}` }, sign), text))));
+export default ofFunctions(functionView);

@@ -103,7 +103,9 @@ svg text { font: 11px var(--sans); fill: var(--fg); }
 .badge { display: inline-block; padding: 0 5px; margin-left: 3px; border: 1px solid currentColor; border-radius: 8px; font: 10px/15px var(--sans); }
 .wide-left.half { grid-template-columns: minmax(0, 3fr) minmax(0, 2fr); }
 @container (max-width: 760px) { .wide-left.half { grid-template-columns: minmax(0, 1fr); } }
-.values [role=option] { display: grid; grid-template-columns: minmax(4em, 1.1fr) minmax(0, 2fr) minmax(0, 1.3fr) 5.5em 4.6em; }
+.values [role=option], .values-head { display: grid; gap: 6px; grid-template-columns: minmax(4em, 1fr) minmax(0, 1.2fr) minmax(0, 2fr) minmax(0, 1.1fr) 5.5em 4.6em; }
+.values-head { padding: 0 8px 3px; border-bottom: 1px solid var(--line); color: var(--muted); font-weight: 600; position: sticky; top: -6px; background: var(--panel); }
+.values .made-up { font-style: italic; color: var(--muted); }
 .values .what { color: var(--number); } .values .amount { text-align: right; }
 .factlist li { margin: 3px 0; overflow-wrap: anywhere; } .remedy { margin-left: 1.2em; }
 .nowrap { white-space: nowrap; }
@@ -128,11 +130,12 @@ pre.wrap { white-space: pre-wrap; overflow-wrap: anywhere; margin: 4px 0; }
 .graph .node, .graph .group { cursor: pointer; }
 .graph .node rect { stroke: var(--muted); stroke-width: 1; }
 .graph .node.library rect { stroke-dasharray: 5 2; } .graph .node.check rect { stroke-dasharray: 2 2; }
+.graph .node.missed { opacity: .25; }
 .graph .node.strong rect { stroke: var(--fg); stroke-width: 2; } .graph .node.faint { opacity: .45; }
 .graph .node.chosen rect { stroke: var(--accent); stroke-width: 3; }
 .graph .group rect { fill: var(--panel); stroke: var(--muted); stroke-dasharray: 6 3; }
 .graph .group.open rect { fill: none; }
-.graph text.small { font-size: 10px; fill: var(--muted); } .graph text.tag { font-size: 8px; fill: var(--muted); }
+.graph text.small { font-size: 10px; fill: var(--muted); } .graph text.tag { font-size: 8px; fill: var(--muted); paint-order: stroke; stroke: var(--bg); stroke-width: 3px; }
 .graph g:focus-visible { outline: none; } .graph g:focus-visible > rect { stroke: var(--accent); stroke-width: 3; }
 .visually-hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
 `;

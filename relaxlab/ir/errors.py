@@ -1,0 +1,55 @@
+"""The base of relaxlab's errors: what a notebook and a terminal show of one."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable, Iterator
+from functools import wraps
+from pathlib import Path
+from types import TracebackType
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+_LIBRARIES = ("site-packages", "dist-packages", str(Path(linecache.__file__).parent))
+
+
+class UserError(Exception):
+    """Base of the errors whose message says what is wrong and what to do: a notebook shows it with
+    the lines of the user's code that led to it, and no frame of the compiler."""
+
+    def _render_traceback_(self, *_: object) -> list[str]:
+        """What IPython prints when the error is raised."""
+        place = list(_own_lines(self.__traceback__))
+        return [*place, *f"{type(self).__name__}: {str(self).strip()}".splitlines()]
+
+
+def _own_lines(traceback: TracebackType | None) -> Iterator[str]:
+    """The lines of a traceback that are neither relaxlab's nor a library's: cells are called so."""
+    while traceback is not None:
+        code, line = traceback.tb_frame.f_code, traceback.tb_lineno
+        file = code.co_filename
+        if not file.startswith(_PACKAGE) and not any(part in file for part in _LIBRARIES):
+            text = linecache.getline(file, line, traceback.tb_frame.f_globals).strip()
+            name = "cell" if "ipykernel" in file or file.startswith("<ipython") else file
+            yield f"{name}, line {line}: {text}" if text else f"{name}, line {line}"
+        traceback = traceback.tb_next
+
+
+def brief(fn: Callable[P, R]) -> Callable[P, R]:
+    """A function of the public API whose errors, where they are a `UserError`, come without the
+    frames below it; under `python -X dev`, with them."""
+
+    @wraps(fn)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return fn(*args, **kwargs)
+        except UserError as error:
+            if not sys.flags.dev_mode:
+                error.__traceback__ = None
+            raise
+
+    return call

@@ -1,0 +1,54 @@
+"""The module of a decoder: what `programs` compiles when the cache does not have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from relaxlab import nn
+from relaxlab.ir.module import Module
+from relaxlab.ir.target import Target
+from relaxlab.models.config import DecoderConfig
+from relaxlab.models.decoder import Decoder
+from relaxlab.models.paged_decoder import PagedDecoder
+from relaxlab.models.programs import Request
+from relaxlab.models.weights import Source
+from relaxlab.schedule.intrinsics import has_dot2
+from relaxlab.schedule.tile_intrinsics import has_tiles
+
+
+def build(
+    config: DecoderConfig, formats: Mapping[str, str], request: Request
+) -> tuple[Module, tuple[Source, ...]]:
+    """The module for a request, and where its weights come from, in order."""
+    precision = precision_for(request.activations, Target.host())
+    if request.sequences is None:
+        decoder = Decoder(
+            config,
+            formats,
+            max_context=request.context,
+            spare=request.rows,
+            precision=precision,
+            kv_dtype=request.kv_dtype,
+        )
+        module, names = decoder.build(bounds={"s": request.rows, "p": request.context})
+    else:
+        decoder = PagedDecoder(
+            config,
+            formats,
+            max_context=request.context,
+            precision=precision,
+            kv_dtype=request.kv_dtype,
+        )
+        module, names = decoder.build_paged(
+            max_rows=request.rows, max_sequences=request.sequences
+        )
+    sources = decoder.sources()
+    return module, tuple(sources[name] for name in names)
+
+
+def precision_for(activations: str, target: Target) -> nn.Precision:
+    """What the activations of `TextGenerator.load` mean on a machine."""
+    if activations != "q8":
+        return nn.Precision(activations, activations)
+    plain = "bfloat16" if has_dot2(target) else "float32"
+    return nn.Precision("q8", "bfloat16" if has_tiles(target) else "q8", "q8", plain=plain)

@@ -1,0 +1,108 @@
+"""The compiled program of a decoder: found in the cache by what it is for, or built.
+
+Finding one needs neither the model's layers nor the compiler: they are imported when there is
+something to build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from relaxlab.ir.target import Target
+from relaxlab.models.loader import Checkpoint, ModelError
+from relaxlab.models.weights import Source, from_json, to_json
+from relaxlab.runtime import cache as programs_on_disk
+from relaxlab.runtime.executable import Executable
+
+if TYPE_CHECKING:
+    from relaxlab.ir.module import Module
+    from relaxlab.passes.base import Pipeline
+
+ACTIVATIONS = ("float32", "q8", "q16")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a program is for.
+
+    activations, kv_dtype: see `TextGenerator.load`. context: positions of a sequence at most. rows:
+    new positions of a call at most. sequences: None for one sequence, else how many a call may have
+    at most, each with its keys and values in pages.
+    """
+
+    activations: str
+    kv_dtype: str
+    context: int
+    rows: int
+    sequences: int | None = None
+
+    @staticmethod
+    def of(
+        activations: str,
+        kv_dtype: str | None,
+        context: int,
+        rows: int,
+        sequences: int | None = None,
+    ) -> Request:
+        """A request; `kv_dtype` None goes with the activations. ModelError for unknown
+        activations."""
+        if activations not in ACTIVATIONS:
+            known = ", ".join(ACTIVATIONS)
+            raise ModelError(f"unknown activations {activations!r}; known: {known}")
+        kv_dtype = kv_dtype or ("float16" if activations == "q8" else "float32")
+        return Request(activations, kv_dtype, context, rows, sequences)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """An executable and where its weights come from, in order."""
+
+    executable: Executable
+    sources: tuple[Source, ...]
+
+    def cache_shapes(self, function: str, first: int, layers: int) -> list[tuple[int, ...]]:
+        """The shapes of the keys and values of each layer in turn, parameters of a function from
+        number `first` on; -1 for dimensions that are symbols."""
+        params = self.executable[function].info.params[first : first + 2 * layers]
+        return [tree.dims for _, tree in params]
+
+
+def program_for(
+    checkpoint: Checkpoint,
+    request: Request,
+    *,
+    threads: int | None = None,
+    pipeline: Pipeline | None = None,
+    use_cache: bool = True,
+) -> Program:
+    """The program of a checkpoint for a request; arguments as for `compile`."""
+    target = Target.host()
+    key = programs_on_disk.request_key(_values(checkpoint, request), target)
+    found = programs_on_disk.find(key) if use_cache and pipeline is None else None
+    if found is not None:
+        program, artifact, facts = found
+        executable = Executable(artifact, target, threads, from_cache=True)
+        executable.key = program
+        executable.source = lambda: (_built(checkpoint, request)[0], None)
+        return Program(executable, from_json(facts))
+    from relaxlab.runtime.build import compile
+
+    module, sources = _built(checkpoint, request)
+    executable = compile(module, threads=threads, pipeline=pipeline, use_cache=use_cache)
+    if executable.key is not None:
+        programs_on_disk.remember(key, executable.key, to_json(sources))
+    return Program(executable, sources)
+
+
+def _values(checkpoint: Checkpoint, request: Request) -> dict[str, Any]:
+    """All that decides the module, as values that JSON has."""
+    formats: Mapping[str, str] = checkpoint.formats
+    return {"config": asdict(checkpoint.config), "formats": formats, "request": asdict(request)}
+
+
+def _built(checkpoint: Checkpoint, request: Request) -> tuple[Module, tuple[Source, ...]]:
+    from relaxlab.models.build import build
+
+    return build(checkpoint.config, checkpoint.formats, request)

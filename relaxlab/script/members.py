@@ -1,0 +1,330 @@
+"""The members of the namespaces `I`, `R` and `T` beside the operators: one row each.
+
+The parser binds arguments by a row's parameters; completion, `help`, the stubs of editors and the
+tests read all of it. Operators have their rows in `relaxlab.ops`; those that the script writes in
+another way (`R.call_tir`) have a row here, too, without a text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from relaxlab.ir.intrinsics import INTRINSICS
+
+Gives = Literal["type", "value", "scalar", "buffer", "axis", "loop", "context", "statement"]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A name of a namespace. `parameters` are written as Python writes them; a default of None
+    means that the argument may be left out. `gives` says where the name may stand."""
+
+    name: str
+    parameters: str
+    gives: Gives
+    doc: str = ""
+    example: str = ""
+
+    @property
+    def optional(self) -> dict[str, bool]:
+        """Per parameter, whether it may be left out."""
+        parts = self.parameters.split(", ") if self.parameters else []
+        return {p.partition("=")[0]: "=" in p for p in parts}
+
+
+_LAYOUT = (
+    "strides=None, elem_offset=None, scope=None, align=None, offset_factor=None, "
+    "buffer_type=None, layout=None, name=None"
+)
+_BUFFER = f"shape, dtype='float32', data=None, {_LAYOUT}"
+_LOOP = "start, stop=None, thread=None, annotations=None"
+_AXIS = "dom, binding, dtype=None"
+_OUT = "func, args, out_ty, tir_vars=None"
+
+_MODULES = (
+    Member("I.module_attrs", "attrs", "statement", "Attributes of the module, as a dictionary.",
+           'I.module_attrs({"owner": "me"})'),
+    Member("I.GlobalVar", "name", "value",
+           "A function of the module by its name, where no class is around it.",
+           'I.GlobalVar("main")'),
+)  # fmt: skip
+
+_TYPES = (
+    Member("R.Tensor", "shape=None, dtype=None, ndim=-1", "type",
+           "The type of a tensor. Extents are integers, symbols, or expressions in strings; what "
+           "is left out is not known.", 'x: R.Tensor(("n", 4), "float32")'),
+    Member("R.Shape", "values=None, ndim=-1", "type", "The type of a shape.",
+           's: R.Shape(["n", 4])'),
+    Member("R.Prim", "dtype=None, value=None", "type", "The type of a scalar.",
+           'k: R.Prim("int64")'),
+    Member("R.Tuple", "*fields", "type", "The type of a tuple.",
+           'p: R.Tuple(R.Tensor((4,)), R.Tensor((4,)))'),
+    Member("R.Callable", "params=None, ret=None, purity=None", "type", "The type of a function.",
+           'f: R.Callable((R.Tensor((4,)),), R.Tensor((4,)))'),
+    Member("R.Object", "", "type", "The type of any value.", "o: R.Object"),
+    Member("R.Any", "", "type", "The type of any value, as `R.Object`.", "o: R.Any"),
+)  # fmt: skip
+
+_GRAPH = (
+    Member("R.dataflow", "", "context",
+           "A block of bindings without effects, which passes may reorder and remove.",
+           "with R.dataflow():"),
+    Member("R.output", "*values", "statement",
+           "Ends a dataflow block: these variables are visible after it.", "R.output(y)"),
+    Member("R.func_attr", "attrs", "statement",
+           "Attributes of the function, as a dictionary.", 'R.func_attr({"num_input": 1})'),
+    Member("R.const", "value, dtype=None, shape=None", "value",
+           "A constant tensor: a number, nested lists, an array, or compressed text with its dtype "
+           "and shape.", 'R.const([1, 2, 3], "float32")'),
+    Member("R.shape", "values", "value", "A shape as a value.", "R.shape([n, 4])"),
+    Member("R.prim_value", "value", "value", "A scalar as a value.", "R.prim_value(n + 1)"),
+    Member("R.str", "value", "value", "A string as a value.", 'R.str("message")'),
+    Member("R.dtype", "value", "value", "A dtype as a value.", 'R.dtype("float32")'),
+    Member("R.tuple", "*fields", "value", "A tuple; `(x, y)` means the same.", "R.tuple(x, y)"),
+    Member("R.ExternFunc", "name", "value", "A function that is registered under a name.",
+           'f = R.ExternFunc("library.f")'),
+    Member("R.match_cast", "value, ty", "value",
+           "The same value with a type that is claimed, and checked at run time where it is not "
+           "proved; its symbols are bound.", 'y = R.match_cast(x, R.Tensor((n, 4), "float32"))'),
+    Member("R.call_packed", "name, *args", "value",
+           "A call of a registered function that may have effects.",
+           'R.call_packed("library.f", x, ty_args=R.Tensor((4,), "float32"))'),
+    Member("R.call_tir", _OUT, "value", "",
+           'R.call_tir(cls.scale, (x,), out_ty=R.Tensor((n, 4), "float32"))'),
+    Member("R.call_tir_inplace", "func, args, inplace_indices, out_ty, tir_vars=None", "value", "",
+           'R.call_tir_inplace(cls.add, (x, y), [0], out_ty=R.Tensor((4,), "float32"))'),
+    Member("R.call_tir_with_grad",
+           "func, args, out_ty, te_grad_name, te_grad_kwargs=None, tir_vars=None", "value", "",
+           'R.call_tir_with_grad(cls.f, (x,), out_ty=R.Tensor((4,)), te_grad_name="f_grad")'),
+    Member("R.call_dps_packed", _OUT, "value", "",
+           'R.call_dps_packed("library.f", (x,), out_ty=R.Tensor((4,), "float32"))'),
+    Member("R.call_py_func", _OUT, "value", "",
+           'R.call_py_func("f", (x,), out_ty=R.Tensor((4,), "float32"))'),
+    Member("R.call_pure_packed", "func, *args", "value", "",
+           'R.call_pure_packed("library.f", x, ty_args=R.Tensor((4,), "float32"))'),
+    Member("R.call_inplace_packed", "func, *args, inplace_indices", "value", "",
+           'R.call_inplace_packed("library.f", x, inplace_indices=[0], ty_args=R.Tensor((4,)))'),
+    Member("R.call_builtin_with_ctx", "func, *args", "value", "",
+           'R.call_builtin_with_ctx("library.f", x, ty_args=R.Tensor((4,)))'),
+)  # fmt: skip
+
+_BUFFERS = (
+    Member("T.Buffer", _BUFFER, "type",
+           "A parameter that is memory: an array of a shape and dtype.",
+           'A: T.Buffer((4, 8), "float32")'),
+    Member("T.handle", "", "type",
+           "A parameter whose shape `T.match_buffer` gives: needed for symbolic shapes.",
+           "a: T.handle"),
+    Member("T.match_buffer", f"param, shape=None, dtype=None, data=None, {_LAYOUT}", "buffer",
+           "The buffer behind a `T.handle` parameter, whose shape binds symbols; in a block, a "
+           "view of a region.", 'A = T.match_buffer(a, (n, 4), "float32")'),
+    *(Member(f"T.{name}", _BUFFER, "buffer", doc, f'B = T.{name}((4, 8), "float32")')
+      for name, doc in (
+          ("alloc_buffer", "Memory that belongs to the block or function around it."),
+          ("sblock_alloc_buffer", "Memory that belongs to the block or function around it."),
+          ("alloc_local", "Memory of one thread: registers or stack."),
+          ("alloc_shared", "Memory that the threads of a GPU block share."))),
+)  # fmt: skip
+
+_LOOPS = (
+    Member("T.grid", "*extents", "loop",
+           "Nested loops; an extent is `n` or `(start, stop)`.", "for i, j in T.grid(4, 8):"),
+    *(Member(f"T.{name}", _LOOP, "loop", doc, example)
+      for name, doc, example in (
+          ("serial", "A loop in order; `range` means the same.", "for i in T.serial(8):"),
+          ("parallel", "A loop whose rounds are shared out to the threads.",
+           "for i in T.parallel(8):"),
+          ("vectorized", "A loop whose rounds are the lanes of vector instructions.",
+           "for i in T.vectorized(8):"),
+          ("unroll", "A loop that is written out round by round.", "for i in T.unroll(4):"),
+          ("unrolled", "A loop that is written out round by round.", "for i in T.unrolled(4):"),
+          ("thread_binding", "A loop whose rounds are the threads of a GPU axis.",
+           'for i in T.thread_binding(128, thread="threadIdx.x"):'))),
+)  # fmt: skip
+
+_BLOCKS = (
+    Member("T.sblock", "name=''", "context",
+           "A block: the unit of scheduling. It declares its axes and the regions it reads and "
+           "writes.", 'with T.sblock("C"):'),
+    Member("T.block", "name=''", "context", "A block: the older name of `T.sblock`.",
+           'with T.block("C"):'),
+    Member("T.init", "", "context",
+           "What a block does before the first round of its reduction.", "with T.init():"),
+    *(Member(f"T.axis.{name}", _AXIS, "axis", doc, f"v = T.axis.{name}(8, i)")
+      for name, doc in (
+          ("spatial", "A block axis whose points are independent of each other."),
+          ("S", "A block axis whose points are independent of each other: `T.axis.spatial`."),
+          ("reduce", "A block axis that is reduced over."),
+          ("R", "A block axis that is reduced over: `T.axis.reduce`."),
+          ("scan", "A block axis whose points must be visited in order."),
+          ("opaque", "A block axis about which nothing is known."))),
+    Member("T.axis.remap", "kinds, bindings, dtype=None", "axis",
+           "Several block axes, one per loop: a letter S (spatial) or R (reduce) for each.",
+           'vi, vj, vk = T.axis.remap("SSR", [i, j, k])'),
+    Member("T.reads", "*regions", "statement",
+           "The regions that the block reads; inferred from its body where it is left out.",
+           "T.reads(A[vi, 0:8])"),
+    Member("T.writes", "*regions", "statement",
+           "The regions that the block writes; inferred from its body where it is left out.",
+           "T.writes(B[vi])"),
+    Member("T.where", "predicate", "statement", "The block runs only where this holds.",
+           "T.where(i * 8 + j < n)"),
+    Member("T.sblock_attr", "attrs", "statement", "Attributes of the block, as a dictionary.",
+           'T.sblock_attr({"pragma": 1})'),
+    Member("T.block_attr", "attrs", "statement",
+           "Attributes of the block: the older name of `T.sblock_attr`.",
+           'T.block_attr({"pragma": 1})'),
+    Member("T.func_attr", "attrs", "statement", "Attributes of the function, as a dictionary.",
+           'T.func_attr({"tir.noalias": True})'),
+    Member("T.evaluate", "value", "statement", "An expression evaluated for its effect.",
+           'T.evaluate(T.call_extern("int32", "f", 1))'),
+    Member("T.LetStmt", "value", "context", "A name for a value inside the `with`.",
+           "with T.LetStmt(n * 2) as m:"),
+    Member("T.let", "body, where=None", "scalar",
+           "An expression with a name for a value in it; also the annotation of a value that never "
+           "changes.", "m: T.let[T.int64] = n * 2"),
+    Member("T.Let", "body, where", "scalar", "An expression with a name for a value in it.",
+           "T.Let(m + 1, where={m: n * 2})"),
+)  # fmt: skip
+
+_SCALARS = (
+    *(Member(f"T.{name}", f"{first}, {second}", "scalar", "The value converted to a dtype.",
+             f"T.{name}({example})")
+      for name, first, second, example in (
+          ("Cast", "dtype", "value", '"float32", n'), ("cast", "value", "dtype", 'n, "float32"'))),
+    *(Member(f"T.{name}", "name=None, dtype='int64'", "scalar",
+             "A symbol; `n = T.int64()` means the same.", f'n = T.{name}("int64")')
+      for name in ("var", "Var")),
+    Member("T.min_value", "dtype", "scalar", "The smallest finite value of a dtype.",
+           'T.min_value("float32")'),
+    Member("T.max_value", "dtype", "scalar", "The largest finite value of a dtype.",
+           'T.max_value("float32")'),
+    Member("T.infinity", "dtype", "scalar", "Infinity.", 'T.infinity("float32")'),
+    Member("T.ceildiv", "a, b", "scalar", "The quotient of integers rounded up.",
+           "T.ceildiv(n, 8)"),
+    Member("T.if_then_else", "condition, true_value, false_value", "scalar",
+           "One of two values; only that one is evaluated.", "T.if_then_else(i < n, A[i], 0.0)"),
+    Member("T.Select", "condition, true_value, false_value", "scalar",
+           "One of two values; both are evaluated.", "T.Select(i < n, a, b)"),
+    *(Member(f"T.{name}", "base, stride, lanes", "scalar",
+             "The vector base, base + stride, …: as an index, a vector of elements.",
+             f"A[T.{name}(0, 1, 8)]") for name in ("Ramp", "ramp")),
+    *(Member(f"T.{name}", "value, lanes", "scalar", "A vector that has a value in each lane.",
+             f"T.{name}(0.0, 8)") for name in ("Broadcast", "broadcast")),
+    Member("T.Not", "a", "scalar", "The opposite of a condition; `not a` means the same.",
+           "T.Not(i < n)"),
+    Member("T.index_map", "map", "scalar", "A map of indices, written as a lambda.",
+           "T.index_map(lambda i, j: (j, i))"),
+)  # fmt: skip
+
+_CALLS = (
+    Member("T.call_intrin", "dtype, name, *args", "scalar", "A call of an intrinsic by its name.",
+           'T.call_intrin("float32", "exp", x)'),
+    Member("T.call_extern", "dtype, name, *args", "scalar",
+           "A call of a C function that may have effects.", 'T.call_extern("int32", "f", 1)'),
+    Member("T.call_pure_extern", "dtype, name, *args", "scalar",
+           "A call of a C function without effects, or of an intrinsic.",
+           'T.call_pure_extern("float32", "f", x)'),
+    Member("T.call_llvm_intrin", "dtype, name, *args", "scalar", "A call of an LLVM intrinsic.",
+           'T.call_llvm_intrin("float32", "llvm.fabs.f32", x)'),
+    Member("T.call_llvm_pure_intrin", "dtype, name, *args", "scalar",
+           "A call of an LLVM intrinsic without effects.",
+           'T.call_llvm_pure_intrin("float32", "llvm.fabs.f32", x)'),
+    Member("T.reinterpret", "dtype, value", "scalar", "The bits of a value as another dtype.",
+           'T.reinterpret("int32", x)'),
+)  # fmt: skip
+
+_BINARY = {
+    "min": "The smaller of two scalars.", "max": "The larger of two scalars.",
+    "truncdiv": "The quotient of integers rounded toward zero.",
+    "truncmod": "The remainder of `truncdiv`: it has the sign of `a`.",
+    "floordiv": "The quotient rounded down; `a // b` means the same.",
+    "floormod": "The remainder of `floordiv`; `a % b` means the same.",
+    "bitwise_and": "The bitwise AND; `a & b` means the same.",
+    "bitwise_or": "The bitwise OR; `a | b` means the same.",
+    "bitwise_xor": "The bitwise exclusive OR; `a ^ b` means the same.",
+    "shift_left": "The bits of `a` shifted left by `b`; `a << b` means the same.",
+    "shift_right": "The bits of `a` shifted right by `b`; `a >> b` means the same.",
+    "Add": "The sum `a + b`.", "Sub": "The difference `a - b`.", "Mul": "The product `a * b`.",
+    "Div": "The quotient; of integers, rounded toward zero.",
+    "Mod": "The remainder of `T.Div`: it has the sign of `a`.",
+    "FloorDiv": "The quotient rounded down: `a // b`.",
+    "FloorMod": "The remainder of `T.FloorDiv`: `a % b`.",
+    "Min": "The smaller of two scalars.", "Max": "The larger of two scalars.",
+    "EQ": "The condition `a == b`.", "NE": "The condition `a != b`.",
+    "LT": "The condition `a < b`.", "LE": "The condition `a <= b`.",
+    "GT": "The condition `a > b`.", "GE": "The condition `a >= b`.",
+    "And": "Both conditions: `a and b`.", "Or": "One condition or both: `a or b`.",
+}  # fmt: skip
+
+_INTRINSIC = {
+    "exp": "The exponential.", "exp2": "2 to the power of `x`.", "exp10": "10 to the power of `x`.",
+    "log": "The natural logarithm.", "log2": "The logarithm to base 2.",
+    "log10": "The logarithm to base 10.", "log1p": "The natural logarithm of `1 + x`.",
+    "sqrt": "The square root.", "rsqrt": "One divided by the square root.",
+    "sin": "The sine.", "cos": "The cosine.", "tan": "The tangent.", "asin": "The inverse sine.",
+    "acos": "The inverse cosine.", "atan": "The inverse tangent.", "sinh": "The hyperbolic sine.",
+    "cosh": "The hyperbolic cosine.", "tanh": "The hyperbolic tangent.",
+    "asinh": "The inverse hyperbolic sine.", "acosh": "The inverse hyperbolic cosine.",
+    "atanh": "The inverse hyperbolic tangent.", "erf": "The error function.",
+    "sigmoid": "The logistic function `1 / (1 + exp(-x))`.",
+    "floor": "The largest integer that is not above `x`.",
+    "ceil": "The smallest integer that is not below `x`.",
+    "round": "The nearest integer; halves go away from zero.",
+    "trunc": "`x` rounded toward zero.",
+    "nearbyint": "The nearest integer; halves go to the even neighbour.",
+    "fabs": "The absolute value.", "abs": "The absolute value.",
+    "bitwise_not": "The bitwise complement; `~x` means the same.",
+    "BitwiseNot": "The bitwise complement; `~x` means the same.",
+    "popcount": "The number of bits that are 1.", "pow": "`x` to the power of `y`.",
+    "power": "`x` to the power of `y`.", "atan2": "The angle of the point (y, x), in radians.",
+    "fmod": "The remainder of floating-point division: it has the sign of `x`.",
+    "fma": "`x * y + z` with one rounding.", "isnan": "True for NaN.",
+    "isinf": "True for an infinity.",
+    "isfinite": "True for neither an infinity nor NaN.",
+    "likely": "The same condition, said to hold nearly always.",
+    "vector_reduce_add": "The sum of the lanes of a vector, by `T.call_intrin`.",
+    "vector_reduce_max": "The largest lane of a vector, by `T.call_intrin`.",
+    "llvm_intrin": "A call of an LLVM intrinsic; `T.call_llvm_intrin` writes it.",
+    "address_of": "The address of an element, as a handle.",
+    "prefetch": "A hint that the cache line at a handle will be read.",
+    "tvm_storage_sync": "A barrier of the threads of a GPU block.",
+    "warp_shuffle_xor": "The value in the lane of the warp whose number is one's own xor the mask.",
+}  # fmt: skip
+ALIASES = {"power": "pow", "BitwiseNot": "bitwise_not"}
+"""Other names of intrinsics."""
+
+_DTYPES = (
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64"
+).split()
+
+
+def _intrinsic(name: str, doc: str) -> Member:
+    arity = INTRINSICS[ALIASES.get(name, name)].arity
+    names = "*args" if arity < 0 else ", ".join("xyz"[:arity])
+    return Member(f"T.{name}", names, "scalar", doc, f"T.{name}({names})" * (arity > 0))
+
+
+def _dtype(name: str) -> Member:
+    symbol = f"Without a value, a symbol of that dtype: `n = T.{name}()`. "
+    doc = f"A value as {name}. {symbol}As an annotation, a scalar parameter."
+    return Member(f"T.{name}", "value=None", "type", doc, f"T.{name}(4)")
+
+
+MEMBERS: dict[str, Member] = {
+    m.name: m
+    for m in (
+        *_MODULES, *_TYPES, *_GRAPH, *_BUFFERS, *_LOOPS, *_BLOCKS, *_SCALARS, *_CALLS,
+        *(Member(f"T.{n}", "a, b", "scalar", doc, f"T.{n}(a, b)") for n, doc in _BINARY.items()),
+        *(_intrinsic(n, doc) for n, doc in _INTRINSIC.items()),
+        *map(_dtype, _DTYPES),
+    )
+}  # fmt: skip
+
+
+@cache
+def members_of(namespace: str) -> frozenset[str]:
+    """The names of the members of `I`, `R` or `T`, without the namespace."""
+    return frozenset(n[2:] for n in MEMBERS if n.startswith(f"{namespace}."))

@@ -1,0 +1,2417 @@
+"""The namespace `R` of the script: graph functions. Written by tools/write_reference.py."""
+
+from __future__ import annotations
+
+# pyright: reportUnusedImport=false
+# Names of the script hide those of Python: `R.sum`, `T.bool`.
+from builtins import bool as _bool, float as _float, int as _int, str as _str
+from collections.abc import Callable as _Callable, Iterator as _Iterator, Sequence as _Sequence
+from contextlib import AbstractContextManager as _Context
+from typing import Any as _Any, TypeAlias as _TypeAlias, overload as _overload
+
+from relaxlab.ir.graph import Function as _Function
+
+@_overload
+def function(f: _Callable[..., _Any], /) -> _Function:
+    """Read a Python function as a graph function.
+    
+    `private`: passes may change or remove it; `pure=False`: it may have effects. The options are
+    read from the source. Raises DiagnosticError with everything that is wrong in it."""
+
+@_overload
+def function(*, private: _bool = False, pure: _bool = True, check_well_formed: _bool = True) -> _Callable[[_Callable[..., _Any]], _Function]:
+    """Read a Python function as a graph function.
+    
+    `private`: passes may change or remove it; `pure=False`: it may have effects. The options are
+    read from the source. Raises DiagnosticError with everything that is wrong in it."""
+
+class _Value:
+    """A value of a program: operators on it give values."""
+
+    def __add__(self, other: _Any, /) -> _Value: ...
+    def __radd__(self, other: _Any, /) -> _Value: ...
+    def __sub__(self, other: _Any, /) -> _Value: ...
+    def __rsub__(self, other: _Any, /) -> _Value: ...
+    def __mul__(self, other: _Any, /) -> _Value: ...
+    def __rmul__(self, other: _Any, /) -> _Value: ...
+    def __truediv__(self, other: _Any, /) -> _Value: ...
+    def __rtruediv__(self, other: _Any, /) -> _Value: ...
+    def __floordiv__(self, other: _Any, /) -> _Value: ...
+    def __rfloordiv__(self, other: _Any, /) -> _Value: ...
+    def __mod__(self, other: _Any, /) -> _Value: ...
+    def __rmod__(self, other: _Any, /) -> _Value: ...
+    def __pow__(self, other: _Any, /) -> _Value: ...
+    def __rpow__(self, other: _Any, /) -> _Value: ...
+    def __matmul__(self, other: _Any, /) -> _Value: ...
+    def __rmatmul__(self, other: _Any, /) -> _Value: ...
+    def __and__(self, other: _Any, /) -> _Value: ...
+    def __rand__(self, other: _Any, /) -> _Value: ...
+    def __or__(self, other: _Any, /) -> _Value: ...
+    def __ror__(self, other: _Any, /) -> _Value: ...
+    def __xor__(self, other: _Any, /) -> _Value: ...
+    def __rxor__(self, other: _Any, /) -> _Value: ...
+    def __lshift__(self, other: _Any, /) -> _Value: ...
+    def __rlshift__(self, other: _Any, /) -> _Value: ...
+    def __rshift__(self, other: _Any, /) -> _Value: ...
+    def __rrshift__(self, other: _Any, /) -> _Value: ...
+    def __lt__(self, other: _Any, /) -> _Value: ...
+    def __le__(self, other: _Any, /) -> _Value: ...
+    def __gt__(self, other: _Any, /) -> _Value: ...
+    def __ge__(self, other: _Any, /) -> _Value: ...
+    def __neg__(self) -> _Value: ...
+    def __pos__(self) -> _Value: ...
+    def __invert__(self) -> _Value: ...
+    def __getitem__(self, item: _Any, /) -> _Value: ...
+    def __iter__(self) -> _Iterator[_Value]: ...
+
+_Argument: _TypeAlias = _Value | complex | _str | _Sequence[_Any] | None
+
+
+class _Buffer:
+    """A buffer of a loop function."""
+
+    shape: _Sequence[_Any]
+    dtype: _str
+    name: _str
+    def __getitem__(self, item: _Any, /) -> _Value: ...
+    def __setitem__(self, item: _Any, value: _Any, /) -> None: ...
+
+class _builtin:
+    """The names R.builtin.*"""
+
+    @staticmethod
+    def alloc_tensor(shape: _Argument, dtype: _Argument, runtime_device_index: _Argument, storage_scope: _Any = None) -> _Value:
+        """A new tensor, its elements not initialised.
+
+        Arguments: shape, dtype, runtime_device_index, storage_scope.
+
+            R.builtin.alloc_tensor(R.shape([2, 3]), R.dtype("float32"), R.prim_value(0))  # -> (2, 3)
+        """
+
+    @staticmethod
+    def stop_lift_params(x: _Argument) -> _Value:
+        """The same value; nothing that depends on it is computed ahead of time.
+
+        Arguments: x.
+
+        Dtypes of x: any.
+
+            R.builtin.stop_lift_params(x)  # (2, 3) -> (2, 3)
+        """
+
+builtin: _builtin
+
+class _grad:
+    """The names R.grad.*"""
+
+    @staticmethod
+    def avg_pool2d_backward(output_grad: _Argument, data: _Argument, pool_size: _Any = (1, 1), strides: _Any = (1, 1), padding: _Any = (0, 0, 0, 0), dilation: _Any = (1, 1), ceil_mode: _bool = False, count_include_pad: _bool = False, layout: _str = 'NCHW', out_layout: _Any = None) -> _Value:
+        """The gradient of `nn.avg_pool2d` with respect to its data.
+
+        Arguments: output_grad, data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
+
+        Dtypes of output_grad: floating point.
+
+            R.grad.avg_pool2d_backward(g, x, pool_size=(2, 2), strides=(2, 2))  # (1, 3, 4, 4), (1, 3, 8, 8) -> (1, 3, 8, 8)
+        """
+
+    @staticmethod
+    def end_checkpoint(input: _Argument) -> _Value:
+        """The same value; marks where a checkpoint of differentiation ends.
+
+        Arguments: input.
+
+        Dtypes of input: any.
+
+            R.grad.end_checkpoint(x)  # (2, 3) -> (2, 3)
+        """
+
+    @staticmethod
+    def max_pool2d_backward(output_grad: _Argument, data: _Argument, pool_size: _Any = (1, 1), strides: _Any = (1, 1), padding: _Any = (0, 0, 0, 0), dilation: _Any = (1, 1), ceil_mode: _bool = False, count_include_pad: _bool = False, layout: _str = 'NCHW', out_layout: _Any = None) -> _Value:
+        """The gradient of `nn.max_pool2d` with respect to its data.
+
+        Arguments: output_grad, data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
+
+        Dtypes of output_grad: floating point.
+
+            R.grad.max_pool2d_backward(g, x, pool_size=(2, 2), strides=(2, 2))  # (1, 3, 4, 4), (1, 3, 8, 8) -> (1, 3, 8, 8)
+        """
+
+    @staticmethod
+    def nll_loss_backward(output_grad: _Argument, predictions: _Argument, targets: _Argument, weights: _Any = None, reduction: _str = 'mean', ignore_index: _int | _Sequence[_int] = -100) -> _Value:
+        """The gradient of `nn.nll_loss` with respect to the predictions.
+
+        Arguments: output_grad, predictions, targets, weights. Constants: reduction, ignore_index.
+
+        Dtypes of output_grad: floating point.
+
+            R.grad.nll_loss_backward(g, x, t)  # (), (2, 5), (2,) int64 -> (2, 5)
+        """
+
+    @staticmethod
+    def no_grad(input: _Argument) -> _Value:
+        """The same value, whose gradient is zero.
+
+        Arguments: input.
+
+        Dtypes of input: any.
+
+            R.grad.no_grad(x)  # (2, 3) -> (2, 3)
+        """
+
+    @staticmethod
+    def start_checkpoint(input: _Argument) -> _Value:
+        """The same value; marks where a checkpoint of differentiation starts.
+
+        Arguments: input.
+
+        Dtypes of input: any.
+
+            R.grad.start_checkpoint(x)  # (2, 3) -> (2, 3)
+        """
+
+    @staticmethod
+    def take_backward(output_grad: _Argument, x: _Argument, indices: _Argument, axis: _Any = None) -> _Value:
+        """The gradient of `take` with respect to the tensor that it reads.
+
+        Arguments: output_grad, x, indices. Constants: axis.
+
+        Dtypes of output_grad: floating point.
+
+            R.grad.take_backward(g, x, i, axis=0)  # (2, 3), (5, 3), (2,) int64 -> (5, 3)
+        """
+
+grad: _grad
+
+class _inspect:
+    """The names R.inspect.*"""
+
+    @staticmethod
+    def tensor_byte_offset(tensor: _Argument) -> _Value:
+        """The offset of a tensor's data in bytes.
+
+        Arguments: tensor.
+
+        Dtypes of tensor: any.
+
+            R.inspect.tensor_byte_offset(x)  # (2, 3) -> R.Prim(value=0)
+        """
+
+    @staticmethod
+    def tensor_dtype_bits(tensor: _Argument) -> _Value:
+        """The number of bits of an element.
+
+        Arguments: tensor.
+
+        Dtypes of tensor: any.
+
+            R.inspect.tensor_dtype_bits(x)  # (2, 3) -> R.Prim(value=32)
+        """
+
+    @staticmethod
+    def tensor_dtype_code(tensor: _Argument) -> _Value:
+        """DLPack's number for the kind of the dtype.
+
+        Arguments: tensor.
+
+        Dtypes of tensor: any.
+
+            R.inspect.tensor_dtype_code(x)  # (2, 3) -> R.Prim(value=2)
+        """
+
+    @staticmethod
+    def tensor_dtype_lanes(tensor: _Argument) -> _Value:
+        """The number of lanes of an element.
+
+        Arguments: tensor.
+
+        Dtypes of tensor: any.
+
+            R.inspect.tensor_dtype_lanes(x)  # (2, 3) -> R.Prim(value=1)
+        """
+
+    @staticmethod
+    def tensor_elem_offset(tensor: _Argument) -> _Value:
+        """The offset of a tensor's data in elements.
+
+        Arguments: tensor.
+
+        Dtypes of tensor: any.
+
+            R.inspect.tensor_elem_offset(x)  # (2, 3) -> R.Prim(value=0)
+        """
+
+    @staticmethod
+    def tensor_ndim(tensor: _Argument) -> _Value:
+        """The number of dimensions of a tensor.
+
+        Arguments: tensor.
+
+        Dtypes of tensor: any.
+
+            R.inspect.tensor_ndim(x)  # (2, 3) -> R.Prim(value=2)
+        """
+
+    @staticmethod
+    def tensor_shape_i(tensor: _Argument, axis: _Argument) -> _Value:
+        """The extent of one dimension.
+
+        Arguments: tensor, axis.
+
+        Dtypes of tensor: any.
+
+            R.inspect.tensor_shape_i(x, R.prim_value(0))  # (2, 3) -> R.Prim(value=2)
+        """
+
+    @staticmethod
+    def tensor_stride_i(tensor: _Argument, axis: _Argument) -> _Value:
+        """The distance in elements between neighbours along one dimension.
+
+        Arguments: tensor, axis.
+
+        Dtypes of tensor: any.
+
+            R.inspect.tensor_stride_i(x, R.prim_value(0))  # (2, 3) -> R.Prim(value=3)
+        """
+
+inspect: _inspect
+
+class _memory:
+    """The names R.memory.*"""
+
+    @staticmethod
+    def alloc_storage(size: _Argument, virtual_device_index: _Argument, storage_scope: _Argument, dtype: _Argument) -> _Value:
+        """A new piece of memory of a size in bytes.
+
+        Arguments: size, virtual_device_index, storage_scope, dtype.
+        """
+
+    @staticmethod
+    def alloc_tensor(storage: _Argument, offset: _Argument, shape: _Argument, dtype: _Argument, runtime_device_index: _Argument) -> _Value:
+        """A tensor at an offset in bytes of a storage.
+
+        Arguments: storage, offset, shape, dtype, runtime_device_index.
+        """
+
+    @staticmethod
+    def ensure_zero_offset(data: _Argument) -> _Value:
+        """The same tensor at the start of its memory.
+
+        Arguments: data.
+
+        Dtypes of data: any.
+
+            R.memory.ensure_zero_offset(x)  # (2, 3) -> (2, 3)
+        """
+
+    @staticmethod
+    def kill_storage(object: _Argument) -> _Value:
+        """The end of the life of a storage.
+
+        Arguments: object.
+        """
+
+    @staticmethod
+    def kill_tensor(object: _Argument) -> _Value:
+        """The end of the life of a tensor.
+
+        Arguments: object.
+        """
+
+    @staticmethod
+    def view(data: _Argument, shape: _Argument, dtype: _Any = None, relative_byte_offset: _Any = None) -> _Value:
+        """A copy of a tensor's bytes from an offset as a tensor of another shape or dtype.
+
+        Arguments: data, shape, dtype, relative_byte_offset.
+
+        Dtypes of data: any.
+
+            R.memory.view(x, R.shape([3, 2]))  # (2, 3) -> (3, 2)
+        """
+
+memory: _memory
+
+class _nn:
+    """The names R.nn.*"""
+
+    @staticmethod
+    def adaptive_avg_pool1d(data: _Argument, output_size: _Any = None, layout: _str = 'NCW', out_layout: _Any = None) -> _Value:
+        """Means of windows chosen so that the result has `output_size`.
+
+        Arguments: data. Constants: output_size, layout, out_layout.
+
+        Dtypes of data: floating point.
+
+            R.nn.adaptive_avg_pool1d(x, 2)  # (1, 3, 8) -> (1, 3, 2)
+        """
+
+    @staticmethod
+    def adaptive_avg_pool2d(data: _Argument, output_size: _Any = None, layout: _str = 'NCHW', out_layout: _Any = None) -> _Value:
+        """Means of windows chosen so that the result has `output_size`.
+
+        Arguments: data. Constants: output_size, layout, out_layout.
+
+        Dtypes of data: floating point.
+
+            R.nn.adaptive_avg_pool2d(x, 2)  # (1, 3, 8, 8) -> (1, 3, 2, 2)
+        """
+
+    @staticmethod
+    def adaptive_avg_pool3d(data: _Argument, output_size: _Any = None, layout: _str = 'NCDHW', out_layout: _Any = None) -> _Value:
+        """Means of windows chosen so that the result has `output_size`.
+
+        Arguments: data. Constants: output_size, layout, out_layout.
+
+        Dtypes of data: floating point.
+
+            R.nn.adaptive_avg_pool3d(x, 2)  # (1, 3, 8, 8, 8) -> (1, 3, 2, 2, 2)
+        """
+
+    @staticmethod
+    def attention(query: _Argument, key: _Argument, value: _Argument, bias: _Any = None, scale: _Any = None, causal_mask: _Any = None, window_size: _Any = None) -> _Value:
+        """Scaled dot-product attention: the softmax of `query @ key.T * scale` times `value`.
+
+        Arguments: query, key, value, bias. Constants: scale, causal_mask, window_size.
+
+        Dtypes of query: floating point.
+
+            R.nn.attention(q, k, v, causal_mask="TopLeft")  # (1, 4, 2, 8), (1, 4, 2, 8), (1, 4, 2, 8) -> (1, 4, 2, 8)
+        """
+
+    @staticmethod
+    def attention_bias(query: _Argument, key: _Argument, value: _Argument, bias: _Argument, scale: _Any = None, causal_mask: _Any = None, window_size: _Any = None) -> _Value:
+        """Scaled dot-product attention with a bias that is added to the scores.
+
+        Arguments: query, key, value, bias. Constants: scale, causal_mask, window_size.
+
+        Dtypes of query: floating point.
+
+            R.nn.attention_bias(q, k, v, b)  # (1, 4, 2, 8), (1, 4, 2, 8), (1, 4, 2, 8), (1, 2, 4, 4) -> (1, 4, 2, 8)
+        """
+
+    @staticmethod
+    def attention_var_len(queries: _Argument, keys: _Argument, values: _Argument, seqstart_q: _Argument, max_seqlen_q: _Argument, seqstart_k: _Any = None, max_seqlen_k: _Any = None, scale: _Any = None, causal_mask: _Any = None, window_size: _Any = None) -> _Value:
+        """Attention of sequences of different lengths that lie behind each other in one batch; `seqstart_q` has the first position of each.
+
+        Arguments: queries, keys, values, seqstart_q, max_seqlen_q, seqstart_k, max_seqlen_k. Constants: scale, causal_mask, window_size.
+
+        Dtypes of queries: floating point.
+
+            R.nn.attention_var_len(q, k, v, s, m)  # (1, 9, 2, 8), (1, 9, 2, 8), (1, 9, 2, 8), (3,) int32, () int32 -> (1, 9, 2, 8)
+        """
+
+    @staticmethod
+    def avg_pool1d(data: _Argument, pool_size: _int | _Sequence[_int] = 1, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, ceil_mode: _bool = False, count_include_pad: _bool = True, layout: _str = 'NCW', out_layout: _Any = None) -> _Value:
+        """The mean of each window of a sequence.
+
+        Arguments: data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
+
+        Dtypes of data: floating point.
+
+            R.nn.avg_pool1d(x, pool_size=2, strides=2)  # (1, 3, 8) -> (1, 3, 4)
+        """
+
+    @staticmethod
+    def avg_pool2d(data: _Argument, pool_size: _int | _Sequence[_int] = 1, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, ceil_mode: _bool = False, count_include_pad: _bool = False, layout: _str = 'NCHW', out_layout: _Any = None) -> _Value:
+        """The mean of each window of an image.
+
+        Arguments: data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
+
+        Dtypes of data: floating point.
+
+            R.nn.avg_pool2d(x, pool_size=2, strides=2)  # (1, 3, 8, 8) -> (1, 3, 4, 4)
+        """
+
+    @staticmethod
+    def avg_pool3d(data: _Argument, pool_size: _int | _Sequence[_int] = 1, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, ceil_mode: _bool = False, count_include_pad: _bool = True, layout: _str = 'NCDHW', out_layout: _Any = None) -> _Value:
+        """The mean of each window of a volume.
+
+        Arguments: data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
+
+        Dtypes of data: floating point.
+
+            R.nn.avg_pool3d(x, pool_size=2, strides=2)  # (1, 3, 8, 8, 8) -> (1, 3, 4, 4, 4)
+        """
+
+    @staticmethod
+    def batch_flatten(data: _Argument) -> _Value:
+        """The elements of each row of the first dimension in one dimension.
+
+        Arguments: data.
+
+        Dtypes of data: any.
+
+            R.nn.batch_flatten(x)  # (2, 3, 4) -> (2, 12)
+        """
+
+    @staticmethod
+    def batch_norm(data: _Argument, gamma: _Argument, beta: _Argument, moving_mean: _Argument, moving_var: _Argument, axis: _Argument, epsilon: _float = 1e-05, center: _bool = True, scale: _bool = True, momentum: _float = 0.1, training: _bool = True) -> _Value:
+        """Data normalised per channel, with the new running mean and variance.
+
+        Arguments: data, gamma, beta, moving_mean, moving_var. Constants: axis, epsilon, center, scale, momentum, training.
+
+        Dtypes of data: floating point.
+
+            R.nn.batch_norm(x, g, b, m, v, axis=1)  # (2, 3, 4, 4), (3,), (3,), (3,), (3,) -> ((2, 3, 4, 4), (3,), (3,))
+        """
+
+    @staticmethod
+    def conv1d(data: _Argument, weight: _Argument, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, groups: _int | _Sequence[_int] = 1, data_layout: _str = 'NCW', kernel_layout: _str = 'OIW', out_layout: _Any = None, out_dtype: _Any = None) -> _Value:
+        """The convolution of sequences with filters.
+
+        Arguments: data, weight. Constants: strides, padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
+
+        Dtypes of data: integers, floating point.
+
+            R.nn.conv1d(x, w, padding=1)  # (1, 3, 8), (16, 3, 3) -> (1, 16, 8)
+        """
+
+    @staticmethod
+    def conv1d_transpose(data: _Argument, weight: _Argument, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, output_padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, groups: _int | _Sequence[_int] = 1, data_layout: _str = 'NCW', kernel_layout: _str = 'IOW', out_layout: _Any = None, out_dtype: _Any = None) -> _Value:
+        """The transposed convolution of sequences: the gradient of `conv1d`.
+
+        Arguments: data, weight. Constants: strides, padding, output_padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
+
+        Dtypes of data: integers, floating point.
+
+            R.nn.conv1d_transpose(x, w, strides=2)  # (1, 3, 8), (3, 16, 3) -> (1, 16, 17)
+        """
+
+    @staticmethod
+    def conv2d(data: _Argument, weight: _Argument, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, groups: _int | _Sequence[_int] = 1, data_layout: _str = 'NCHW', kernel_layout: _str = 'OIHW', out_layout: _Any = None, out_dtype: _Any = None) -> _Value:
+        """The convolution of images with filters.
+
+        Arguments: data, weight. Constants: strides, padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
+
+        Dtypes of data: integers, floating point.
+
+            R.nn.conv2d(x, w, padding=1)  # (1, 3, 8, 8), (16, 3, 3, 3) -> (1, 16, 8, 8)
+        """
+
+    @staticmethod
+    def conv2d_transpose(data: _Argument, weight: _Argument, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, output_padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, groups: _int | _Sequence[_int] = 1, data_layout: _str = 'NCHW', kernel_layout: _str = 'IOHW', out_layout: _Any = None, out_dtype: _Any = None) -> _Value:
+        """The transposed convolution of images: the gradient of `conv2d`.
+
+        Arguments: data, weight. Constants: strides, padding, output_padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
+
+        Dtypes of data: integers, floating point.
+
+            R.nn.conv2d_transpose(x, w, strides=2)  # (1, 3, 8, 8), (3, 16, 3, 3) -> (1, 16, 17, 17)
+        """
+
+    @staticmethod
+    def conv3d(data: _Argument, weight: _Argument, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, groups: _int | _Sequence[_int] = 1, data_layout: _str = 'NCDHW', kernel_layout: _str = 'OIDHW', out_layout: _Any = None, out_dtype: _Any = None) -> _Value:
+        """The convolution of volumes with filters.
+
+        Arguments: data, weight. Constants: strides, padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
+
+        Dtypes of data: integers, floating point.
+
+            R.nn.conv3d(x, w, padding=1)  # (1, 3, 4, 4, 4), (8, 3, 3, 3, 3) -> (1, 8, 4, 4, 4)
+        """
+
+    @staticmethod
+    def conv3d_transpose(data: _Argument, weight: _Argument, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, output_padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, groups: _int | _Sequence[_int] = 1, data_layout: _str = 'NCDHW', kernel_layout: _str = 'IODHW', out_layout: _Any = None, out_dtype: _Any = None) -> _Value:
+        """The transposed convolution of volumes: the gradient of `conv3d`.
+
+        Arguments: data, weight. Constants: strides, padding, output_padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
+
+        Dtypes of data: integers, floating point.
+
+            R.nn.conv3d_transpose(x, w, strides=2)  # (1, 3, 4, 4, 4), (3, 8, 3, 3, 3) -> (1, 8, 9, 9, 9)
+        """
+
+    @staticmethod
+    def cross_entropy_with_logits(predictions: _Argument, labels: _Argument) -> _Value:
+        """The cross entropy of logits and labels, averaged over rows.
+
+        Arguments: predictions, labels.
+
+        Dtypes of predictions: floating point.
+
+            R.nn.cross_entropy_with_logits(x, y)  # (2, 5), (2, 5) -> ()
+        """
+
+    @staticmethod
+    def dropout(data: _Argument, rate: _float = 0.5) -> _Value:
+        """A tuple of the data, unchanged, and a mask of ones.
+
+        Arguments: data. Constants: rate.
+
+        Dtypes of data: floating point.
+
+            R.nn.dropout(x)  # (2, 3) -> ((2, 3), (2, 3))
+        """
+
+    @staticmethod
+    def gelu(data: _Argument) -> _Value:
+        """The Gaussian error linear unit `x * (1 + erf(x / sqrt(2))) / 2`.
+
+        Arguments: data.
+
+        Dtypes of data: floating point.
+
+            R.nn.gelu(x)  # (2, 3) -> (2, 3)
+        """
+
+    @staticmethod
+    def gelu_tanh(data: _Argument) -> _Value:
+        """The Gaussian error linear unit, approximated by tanh.
+
+        Arguments: data.
+
+        Dtypes of data: floating point.
+
+            R.nn.gelu_tanh(x)  # (2, 3) -> (2, 3)
+        """
+
+    @staticmethod
+    def group_norm(data: _Argument, gamma: _Argument, beta: _Argument, num_groups: _Argument, channel_axis: _Argument, axes: _Argument, epsilon: _float = 1e-05, center: _bool = True, scale: _bool = True) -> _Value:
+        """Data normalised per group of channels, then scaled and shifted per channel.
+
+        Arguments: data, gamma, beta. Constants: num_groups, channel_axis, axes, epsilon, center, scale.
+
+        Dtypes of data: floating point.
+
+            R.nn.group_norm(x, g, b, num_groups=2, channel_axis=1, axes=[2, 3])  # (2, 4, 3, 3), (4,), (4,) -> (2, 4, 3, 3)
+        """
+
+    @staticmethod
+    def instance_norm(data: _Argument, gamma: _Argument, beta: _Argument, channel_axis: _Argument, axes: _Argument, epsilon: _float = 1e-05, center: _bool = True, scale: _bool = True) -> _Value:
+        """Data normalised per instance and channel, then scaled and shifted per channel.
+
+        Arguments: data, gamma, beta. Constants: channel_axis, axes, epsilon, center, scale.
+
+        Dtypes of data: floating point.
+
+            R.nn.instance_norm(x, g, b, channel_axis=1, axes=[2, 3])  # (2, 4, 3, 3), (4,), (4,) -> (2, 4, 3, 3)
+        """
+
+    @staticmethod
+    def layer_norm(data: _Argument, gamma: _Argument, beta: _Argument, axes: _int | _Sequence[_int] = -1, epsilon: _float = 1e-05, center: _bool = True, scale: _bool = True) -> _Value:
+        """Data with mean 0 and variance 1 along some axes, then scaled and shifted.
+
+        Arguments: data, gamma, beta. Constants: axes, epsilon, center, scale.
+
+        Dtypes of data: floating point.
+
+            R.nn.layer_norm(x, g, b)  # (2, 3), (3,), (3,) -> (2, 3)
+        """
+
+    @staticmethod
+    def leakyrelu(data: _Argument, alpha: _float = 0.01) -> _Value:
+        """Each positive element, and `alpha` times each negative one.
+
+        Arguments: data. Constants: alpha.
+
+        Dtypes of data: floating point.
+
+            R.nn.leakyrelu(x, alpha=0.1)  # (2, 3) -> (2, 3)
+        """
+
+    @staticmethod
+    def log_softmax(data: _Argument, axis: _int | _Sequence[_int] = -1) -> _Value:
+        """The logarithm of the softmax along an axis, without overflow.
+
+        Arguments: data. Constants: axis.
+
+        Dtypes of data: floating point.
+
+            R.nn.log_softmax(x, axis=-1)  # (2, 3) -> (2, 3)
+        """
+
+    @staticmethod
+    def max_pool1d(data: _Argument, pool_size: _int | _Sequence[_int] = 1, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, ceil_mode: _bool = False, count_include_pad: _bool = False, layout: _str = 'NCW', out_layout: _Any = None) -> _Value:
+        """The largest element of each window of a sequence.
+
+        Arguments: data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
+
+        Dtypes of data: integers, floating point.
+
+            R.nn.max_pool1d(x, pool_size=2, strides=2)  # (1, 3, 8) -> (1, 3, 4)
+        """
+
+    @staticmethod
+    def max_pool2d(data: _Argument, pool_size: _int | _Sequence[_int] = 1, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, ceil_mode: _bool = False, count_include_pad: _bool = False, layout: _str = 'NCHW', out_layout: _Any = None) -> _Value:
+        """The largest element of each window of an image.
+
+        Arguments: data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
+
+        Dtypes of data: integers, floating point.
+
+            R.nn.max_pool2d(x, pool_size=2, strides=2)  # (1, 3, 8, 8) -> (1, 3, 4, 4)
+        """
+
+    @staticmethod
+    def max_pool3d(data: _Argument, pool_size: _int | _Sequence[_int] = 1, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, ceil_mode: _bool = False, count_include_pad: _bool = False, layout: _str = 'NCDHW', out_layout: _Any = None) -> _Value:
+        """The largest element of each window of a volume.
+
+        Arguments: data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
+
+        Dtypes of data: integers, floating point.
+
+            R.nn.max_pool3d(x, pool_size=2, strides=2)  # (1, 3, 8, 8, 8) -> (1, 3, 4, 4, 4)
+        """
+
+    @staticmethod
+    def nll_loss(predictions: _Argument, targets: _Argument, weights: _Any = None, reduction: _str = 'mean', ignore_index: _int | _Sequence[_int] = -100) -> _Value:
+        """The negative log-likelihood of target classes under log-probabilities.
+
+        Arguments: predictions, targets, weights. Constants: reduction, ignore_index.
+
+        Dtypes of predictions: floating point.
+
+            R.nn.nll_loss(x, t)  # (2, 5), (2,) int64 -> ()
+        """
+
+    @staticmethod
+    def pad(data: _Argument, pad_width: _Argument, pad_mode: _str = 'constant', pad_value: _float = 0.0) -> _Value:
+        """Data with a margin; `pad_width` has the widths before and after, dimension by dimension.
+
+        Arguments: data. Constants: pad_width, pad_mode, pad_value.
+
+        Dtypes of data: any.
+
+            R.nn.pad(x, (0, 0, 1, 1))  # (2, 3) -> (2, 5)
+        """
+
+    @staticmethod
+    def pixel_shuffle(data: _Argument, upscale_factor: _Argument) -> _Value:
+        """Channels moved into space: (n, c * r * r, h, w) to (n, c, h * r, w * r).
+
+        Arguments: data. Constants: upscale_factor.
+
+        Dtypes of data: any.
+
+            R.nn.pixel_shuffle(x, 2)  # (1, 8, 3, 3) -> (1, 2, 6, 6)
+        """
+
+    @staticmethod
+    def prelu(data: _Argument, alpha: _Argument, axis: _int | _Sequence[_int] = 1) -> _Value:
+        """Each positive element, and the channel's slope times each negative one.
+
+        Arguments: data, alpha. Constants: axis.
+
+        Dtypes of data: floating point.
+
+            R.nn.prelu(x, slope)  # (2, 3), (3,) -> (2, 3)
+        """
+
+    @staticmethod
+    def relu(data: _Argument) -> _Value:
+        """The larger of each element and 0.
+
+        Arguments: data.
+
+        Dtypes of data: integers, floating point.
+
+            R.nn.relu(x)  # (2, 3) -> (2, 3)
+        """
+
+    @staticmethod
+    def relu6(data: _Argument) -> _Value:
+        """Each element, brought into the interval from 0 to 6.
+
+        Arguments: data.
+
+        Dtypes of data: integers, floating point.
+
+            R.nn.relu6(x)  # (2, 3) -> (2, 3)
+        """
+
+    @staticmethod
+    def rms_norm(data: _Argument, weight: _Argument, axes: _int | _Sequence[_int] = -1, epsilon: _float = 1e-05) -> _Value:
+        """Data divided by its root mean square along some axes, then scaled.
+
+        Arguments: data, weight. Constants: axes, epsilon.
+
+        Dtypes of data: floating point.
+
+            R.nn.rms_norm(x, w)  # (2, 3), (3,) -> (2, 3)
+        """
+
+    @staticmethod
+    def rope(x: _Argument, offset: _Any = None, freq_factors: _Any = None, theta: _float = 10000.0, style: _str = 'neox', rotary_dim: _Any = None, scaling: _float = 1.0) -> _Value:
+        """Rotary position embedding: pairs of features turned by an angle that grows with position.
+
+        Arguments: x, offset, freq_factors. Constants: theta, style, rotary_dim, scaling.
+
+        Dtypes of x: floating point.
+
+            R.nn.rope(x)  # (1, 4, 2, 8) -> (1, 4, 2, 8)
+        """
+
+    @staticmethod
+    def selu(data: _Argument) -> _Value:
+        """The scaled exponential linear unit.
+
+        Arguments: data.
+
+        Dtypes of data: floating point.
+
+            R.nn.selu(x)  # (2, 3) -> (2, 3)
+        """
+
+    @staticmethod
+    def silu(data: _Argument) -> _Value:
+        """Each element times its logistic function: `x * sigmoid(x)`.
+
+        Arguments: data.
+
+        Dtypes of data: floating point.
+
+            R.nn.silu(x)  # (2, 3) -> (2, 3)
+        """
+
+    @staticmethod
+    def softmax(data: _Argument, axis: _int | _Sequence[_int] = -1) -> _Value:
+        """The exponentials along an axis, divided by their sum.
+
+        Arguments: data. Constants: axis.
+
+        Dtypes of data: floating point.
+
+            R.nn.softmax(x, axis=-1)  # (2, 3) -> (2, 3)
+        """
+
+    @staticmethod
+    def softplus(data: _Argument, beta: _float = 1.0, threshold: _float = 20.0) -> _Value:
+        """The smooth ReLU `log(1 + exp(beta * x)) / beta`; linear above `threshold`.
+
+        Arguments: data. Constants: beta, threshold.
+
+        Dtypes of data: floating point.
+
+            R.nn.softplus(x)  # (2, 3) -> (2, 3)
+        """
+
+nn: _nn
+
+class _vm:
+    """The names R.vm.*"""
+
+    @staticmethod
+    def alloc_storage(shape: _Argument, runtime_device_index: _Argument, dtype: _Argument, storage_scope: _Any = None) -> _Value:
+        """A new piece of memory for a tensor of a shape and dtype.
+
+        Arguments: shape, runtime_device_index, dtype, storage_scope.
+        """
+
+    @staticmethod
+    def alloc_tensor(storage: _Argument, offset: _Argument, shape: _Argument, dtype: _Argument, runtime_device_index: _Any = None) -> _Value:
+        """A tensor at an offset in bytes of a storage.
+
+        Arguments: storage, offset, shape, dtype, runtime_device_index.
+        """
+
+    @staticmethod
+    def call_tir_dyn(func: _Argument, args: _Argument) -> _Value:
+        """A call of a loop function whose scalar arguments are a shape, the last of `args`.
+
+        Arguments: func, args.
+        """
+
+    @staticmethod
+    def kill_object(object: _Argument) -> _Value:
+        """The end of the life of a storage or tensor.
+
+        Arguments: object.
+        """
+
+vm: _vm
+
+class Any(_Any):
+    """The type of any value, as `R.Object`.
+
+        o: R.Any
+    """
+
+    ...
+
+class Callable(_Any):
+    """The type of a function.
+
+        f: R.Callable((R.Tensor((4,)),), R.Tensor((4,)))
+    """
+
+    def __init__(self, params: _Any = None, ret: _Any = None, purity: _Any = None) -> None: ...
+
+def ExternFunc(name: _Any) -> _Value:
+    """A function that is registered under a name.
+
+        f = R.ExternFunc("library.f")
+    """
+
+class Object(_Any):
+    """The type of any value.
+
+        o: R.Object
+    """
+
+    ...
+
+class Prim(_Any):
+    """The type of a scalar.
+
+        k: R.Prim("int64")
+    """
+
+    def __init__(self, dtype: _Any = None, value: _Any = None) -> None: ...
+
+class Shape(_Any):
+    """The type of a shape.
+
+        s: R.Shape(["n", 4])
+    """
+
+    def __init__(self, values: _Any = None, ndim: _Any = -1) -> None: ...
+
+class Tensor(_Any):
+    """The type of a tensor. Extents are integers, symbols, or expressions in strings; what is left out is not known.
+
+        x: R.Tensor(("n", 4), "float32")
+    """
+
+    def __init__(self, shape: _Any = None, dtype: _Any = None, ndim: _Any = -1) -> None: ...
+
+class Tuple(_Any):
+    """The type of a tuple.
+
+        p: R.Tuple(R.Tensor((4,)), R.Tensor((4,)))
+    """
+
+    def __init__(self, *fields: _Any) -> None: ...
+
+def abs(x: _Argument) -> _Value:
+    """The absolute value of each element.
+
+    Arguments: x.
+
+    Dtypes of x: integers, floating point.
+
+        R.abs(x)  # (2, 3) -> (2, 3)
+    """
+
+def acos(x: _Argument) -> _Value:
+    """The inverse cosine of each element, in radians.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.acos(x)  # (2, 3) -> (2, 3)
+    """
+
+def acosh(x: _Argument) -> _Value:
+    """The inverse hyperbolic cosine of each element.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.acosh(x)  # (2, 3) -> (2, 3)
+    """
+
+def add(x1: _Argument, x2: _Argument) -> _Value:
+    """The sum `x1 + x2` of each pair of elements; `x + y` means the same.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: integers, floating point.
+
+        R.add(x, y)  # (2, 3), (3,) -> (2, 3)
+    """
+
+def arange(start: _Argument, end: _Any = None, step: _int | _Sequence[_int] = 1, dtype: _Any = None) -> _Value:
+    """The numbers from `start` (0 unless given) to `end`, without `end`, in steps of `step`.
+
+    Constants: start, end, step, dtype.
+
+        R.arange(0, 6, 2)  # -> (3,) int64
+    """
+
+def argmax(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
+    """The place of the largest element along an axis (of the flattened tensor without one).
+
+    Arguments: x. Constants: axis, keepdims.
+
+    Dtypes of x: any.
+
+        R.argmax(x, axis=-1)  # (2, 3) -> (2,) int64
+    """
+
+def argmin(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
+    """The place of the smallest element along an axis (of the flattened tensor without one).
+
+    Arguments: x. Constants: axis, keepdims.
+
+    Dtypes of x: any.
+
+        R.argmin(x, axis=-1)  # (2, 3) -> (2,) int64
+    """
+
+def argsort(data: _Argument, axis: _int | _Sequence[_int] = -1, descending: _bool = False, dtype: _str = 'int32') -> _Value:
+    """The places of the elements in sorted order.
+
+    Arguments: data. Constants: axis, descending, dtype.
+
+    Dtypes of data: any.
+
+        R.argsort(x, axis=-1)  # (2, 3) -> (2, 3) int32
+    """
+
+def asin(x: _Argument) -> _Value:
+    """The inverse sine of each element, in radians.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.asin(x)  # (2, 3) -> (2, 3)
+    """
+
+def asinh(x: _Argument) -> _Value:
+    """The inverse hyperbolic sine of each element.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.asinh(x)  # (2, 3) -> (2, 3)
+    """
+
+def assert_op(condition: _Argument, *format_args: _Argument, format: _str = '') -> _Value:
+    """Stops the program with a message unless the condition holds; `format` has a `{}` for each further argument.
+
+    Arguments: condition, *format_args. Constants: format.
+
+    Dtypes of condition: bool.
+
+        R.assert_op(c, x, format="x is {}")  # () bool, (2, 3) -> ()
+    """
+
+def astype(x: _Argument, dtype: _Argument) -> _Value:
+    """The elements converted to another dtype.
+
+    Arguments: x. Constants: dtype.
+
+    Dtypes of x: any.
+
+        R.astype(x, "int32")  # (2, 3) -> (2, 3) int32
+    """
+
+def atan(x: _Argument) -> _Value:
+    """The inverse tangent of each element, in radians.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.atan(x)  # (2, 3) -> (2, 3)
+    """
+
+def atan2(x1: _Argument, x2: _Argument) -> _Value:
+    """The angle of the point (x2, x1), in radians, in its quadrant.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: floating point.
+
+        R.atan2(y, x)  # (2, 3), (2, 3) -> (2, 3)
+    """
+
+def atanh(x: _Argument) -> _Value:
+    """The inverse hyperbolic tangent of each element.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.atanh(x)  # (2, 3) -> (2, 3)
+    """
+
+def bitwise_and(x1: _Argument, x2: _Argument) -> _Value:
+    """The bitwise AND of integers or booleans.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: bool, integers.
+
+        R.bitwise_and(x, y)  # (2, 3) int32, (2, 3) int32 -> (2, 3) int32
+    """
+
+def bitwise_not(x: _Argument) -> _Value:
+    """The bitwise complement of integers or booleans; `~x` means the same.
+
+    Arguments: x.
+
+    Dtypes of x: bool, integers.
+
+        R.bitwise_not(x)  # (2, 3) int32 -> (2, 3) int32
+    """
+
+def bitwise_or(x1: _Argument, x2: _Argument) -> _Value:
+    """The bitwise OR of integers or booleans.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: bool, integers.
+
+        R.bitwise_or(x, y)  # (2, 3) int32, (2, 3) int32 -> (2, 3) int32
+    """
+
+def bitwise_xor(x1: _Argument, x2: _Argument) -> _Value:
+    """The bitwise exclusive OR of integers or booleans.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: bool, integers.
+
+        R.bitwise_xor(x, y)  # (2, 3) int32, (2, 3) int32 -> (2, 3) int32
+    """
+
+def broadcast_to(x: _Argument, shape: _Argument) -> _Value:
+    """The tensor repeated along its dimensions of extent 1 to a larger shape.
+
+    Arguments: x, shape.
+
+    Dtypes of x: any.
+
+        R.broadcast_to(x, (4, 2, 3))  # (2, 1) -> (4, 2, 3)
+    """
+
+def bucketize(input_tensor: _Argument, boundaries: _Argument, out_int32: _bool = False, right: _bool = False) -> _Value:
+    """For each element, the index of the interval between sorted boundaries that it is in.
+
+    Arguments: input_tensor, boundaries. Constants: out_int32, right.
+
+    Dtypes of input_tensor: integers, floating point.
+
+        R.bucketize(x, boundaries)  # (2, 3), (4,) -> (2, 3) int64
+    """
+
+def call_builtin_with_ctx(func: _Any, *args: _Any) -> _Value:
+    """A call of a registered function that may have effects.
+
+        R.call_builtin_with_ctx("library.f", x, ty_args=R.Tensor((4,)))
+    """
+
+def call_dps_packed(func: _Any, args: _Any, out_ty: _Any, tir_vars: _Any = None) -> _Value:
+    """A call of a registered function that writes its result into the last argument.
+
+        R.call_dps_packed("library.f", (x,), out_ty=R.Tensor((4,), "float32"))
+    """
+
+def call_inplace_packed(func: _Any, *args: _Any, inplace_indices: _Any) -> _Value:
+    """A call of a registered function that overwrites some of its arguments.
+
+        R.call_inplace_packed("library.f", x, inplace_indices=[0], ty_args=R.Tensor((4,)))
+    """
+
+def call_packed(name: _Any, *args: _Any) -> _Value:
+    """A call of a registered function that may have effects.
+
+        R.call_packed("library.f", x, ty_args=R.Tensor((4,), "float32"))
+    """
+
+def call_pure_packed(func: _Any, *args: _Any) -> _Value:
+    """A call of a registered function that has no effects.
+
+        R.call_pure_packed("library.f", x, ty_args=R.Tensor((4,), "float32"))
+    """
+
+def call_py_func(func: _Any, args: _Any, out_ty: _Any, tir_vars: _Any = None) -> _Value:
+    """A call of a registered Python function with its arguments in a tuple.
+
+        R.call_py_func("f", (x,), out_ty=R.Tensor((4,), "float32"))
+    """
+
+def call_tir(func: _Any, args: _Any, out_ty: _Any, tir_vars: _Any = None) -> _Value:
+    """A call of a loop function: its result is allocated and given to it as the last argument.
+
+        R.call_tir(cls.scale, (x,), out_ty=R.Tensor((n, 4), "float32"))
+    """
+
+def call_tir_inplace(func: _Any, args: _Any, inplace_indices: _Any, out_ty: _Any, tir_vars: _Any = None) -> _Value:
+    """A call of a loop function that overwrites some of its arguments.
+
+        R.call_tir_inplace(cls.add, (x, y), [0], out_ty=R.Tensor((4,), "float32"))
+    """
+
+def call_tir_with_grad(func: _Any, args: _Any, out_ty: _Any, te_grad_name: _Any, te_grad_kwargs: _Any = None, tir_vars: _Any = None) -> _Value:
+    """A call of a loop function with the name of its gradient.
+
+        R.call_tir_with_grad(cls.f, (x,), out_ty=R.Tensor((4,)), te_grad_name="f_grad")
+    """
+
+def ceil(x: _Argument) -> _Value:
+    """The smallest integer that is not below each element.
+
+    Arguments: x.
+
+    Dtypes of x: integers, floating point.
+
+        R.ceil(x)  # (2, 3) -> (2, 3)
+    """
+
+def clip(x: _Argument, min: _Argument, max: _Argument) -> _Value:
+    """Each element, brought into the interval from `min` to `max`.
+
+    Arguments: x. Constants: min, max.
+
+    Dtypes of x: integers, floating point.
+
+        R.clip(x, 0.0, 1.0)  # (2, 3) -> (2, 3)
+    """
+
+def collapse_sum_like(data: _Argument, collapse_target: _Argument) -> _Value:
+    """The sums that undo broadcasting to the shape of another tensor.
+
+    Arguments: data, collapse_target.
+
+    Dtypes of data: integers, floating point.
+
+        R.collapse_sum_like(x, y)  # (2, 3), (1, 3) -> (1, 3)
+    """
+
+def collapse_sum_to(data: _Argument, shape: _Argument) -> _Value:
+    """The sums that undo broadcasting from `shape`, as gradients need them.
+
+    Arguments: data, shape.
+
+    Dtypes of data: integers, floating point.
+
+        R.collapse_sum_to(x, (1, 3))  # (2, 3) -> (1, 3)
+    """
+
+def concat(tensors: _Argument, axis: _int | _Sequence[_int] = 0) -> _Value:
+    """Tensors joined along an existing axis.
+
+    Arguments: tensors. Constants: axis.
+
+    Dtypes of tensors: any.
+
+        R.concat((x, y), axis=0)  # (2, 3), (4, 3) -> (6, 3)
+    """
+
+def const(value: _Any, dtype: _Any = None, shape: _Any = None) -> _Value:
+    """A constant tensor: a number, nested lists, an array, or compressed text with its dtype and shape.
+
+        R.const([1, 2, 3], "float32")
+    """
+
+def cos(x: _Argument) -> _Value:
+    """The cosine of each element, in radians.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.cos(x)  # (2, 3) -> (2, 3)
+    """
+
+def cosh(x: _Argument) -> _Value:
+    """The hyperbolic cosine of each element.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.cosh(x)  # (2, 3) -> (2, 3)
+    """
+
+def cumprod(data: _Argument, axis: _Any = None, dtype: _Any = None, exclusive: _bool = False) -> _Value:
+    """The running product along an axis (of the flattened tensor without one).
+
+    Arguments: data. Constants: axis, dtype, exclusive.
+
+    Dtypes of data: integers, floating point.
+
+        R.cumprod(x, axis=1)  # (2, 3) -> (2, 3)
+    """
+
+def cumsum(data: _Argument, axis: _Any = None, dtype: _Any = None, exclusive: _bool = False) -> _Value:
+    """The running sum along an axis (of the flattened tensor without one).
+
+    Arguments: data. Constants: axis, dtype, exclusive.
+
+    Dtypes of data: integers, floating point.
+
+        R.cumsum(x, axis=1)  # (2, 3) -> (2, 3)
+    """
+
+def dataflow() -> _Context[_Value]:
+    """A block of bindings without effects, which passes may reorder and remove.
+
+        with R.dataflow():
+    """
+
+def dequantize(data: _Argument, scale: _Argument, zero_point: _Argument, axis: _int | _Sequence[_int] = -1, out_dtype: _str = 'float32') -> _Value:
+    """Floating-point values of quantized integers: `(data - zero_point) * scale`, with one scale and zero point per index of `axis`, or one of each.
+
+    Arguments: data, scale, zero_point. Constants: axis, out_dtype.
+
+    Dtypes of data: integers.
+
+        R.dequantize(q, scale, zero)  # (2, 3) int8, (3,), (3,) int8 -> (2, 3)
+    """
+
+def divide(x1: _Argument, x2: _Argument) -> _Value:
+    """The quotient `x1 / x2`; of integers, rounded toward zero. `x / y` means the same.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: integers, floating point.
+
+        R.divide(x, y)  # (2, 3), (2, 1) -> (2, 3)
+    """
+
+def dtype(value: _Any) -> _Value:
+    """A dtype as a value.
+
+        R.dtype("float32")
+    """
+
+def dynamic_strided_slice(x: _Argument, begin: _Argument, end: _Argument, strides: _Argument) -> _Value:
+    """A slice whose bounds are tensors.
+
+    Arguments: x, begin, end, strides.
+
+    Dtypes of x: any.
+
+        R.dynamic_strided_slice(x, begin, end, strides)  # (4, 5), (2,) int64, (2,) int64, (2,) int64 -> ndim=2
+    """
+
+def einsum(operands: _Argument, subscripts: _Argument) -> _Value:
+    """The sum of products that an Einstein summation says.
+
+    Arguments: operands. Constants: subscripts.
+
+    Dtypes of operands: integers, floating point.
+
+        R.einsum((x, y), "ik,kj->ij")  # (2, 3), (3, 4) -> (2, 4)
+    """
+
+def equal(x1: _Argument, x2: _Argument) -> _Value:
+    """True where the two elements are equal; `x == y` means the same.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: any.
+
+        R.equal(x, y)  # (2, 3), (3,) -> (2, 3) bool
+    """
+
+def erf(x: _Argument) -> _Value:
+    """The error function of each element.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.erf(x)  # (2, 3) -> (2, 3)
+    """
+
+def ewise_fma(x1: _Argument, x2: _Argument, x3: _Argument) -> _Value:
+    """The product of two elements plus a third: `x1 * x2 + x3`.
+
+    Arguments: x1, x2, x3.
+
+    Dtypes of x1: integers, floating point.
+
+        R.ewise_fma(x, y, z)  # (2, 3), (2, 3), (2, 3) -> (2, 3)
+    """
+
+def exp(x: _Argument) -> _Value:
+    """The exponential of each element.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.exp(x)  # (2, 3) -> (2, 3)
+    """
+
+def expand_dims(x: _Argument, axis: _Argument) -> _Value:
+    """The tensor with dimensions of extent 1 added at the places `axis`.
+
+    Arguments: x. Constants: axis.
+
+    Dtypes of x: any.
+
+        R.expand_dims(x, axis=0)  # (2, 3) -> (1, 2, 3)
+    """
+
+def eye(n: _Argument, m: _Any = None, k: _int | _Sequence[_int] = 0, dtype: _str = 'float32') -> _Value:
+    """A matrix of `n` rows and `m` columns (`n` unless given) with ones on its `k`-th diagonal.
+
+    Constants: n, m, k, dtype.
+
+        R.eye(3)  # -> (3, 3)
+    """
+
+def eye_like(x: _Argument, k: _int | _Sequence[_int] = 0, dtype: _Any = None) -> _Value:
+    """A matrix of the shape of `x` with ones on its `k`-th diagonal and zeros elsewhere.
+
+    Arguments: x. Constants: k, dtype.
+
+    Dtypes of x: any.
+
+        R.eye_like(x, k=1)  # (2, 3) -> (2, 3)
+    """
+
+def flatten(x: _Argument) -> _Value:
+    """The elements in one dimension.
+
+    Arguments: x.
+
+    Dtypes of x: any.
+
+        R.flatten(x)  # (2, 3) -> (6,)
+    """
+
+def flip(data: _Argument, axis: _Argument) -> _Value:
+    """The elements in reverse order along one axis.
+
+    Arguments: data. Constants: axis.
+
+    Dtypes of data: any.
+
+        R.flip(x, axis=1)  # (2, 3) -> (2, 3)
+    """
+
+def floor(x: _Argument) -> _Value:
+    """The largest integer that is not above each element.
+
+    Arguments: x.
+
+    Dtypes of x: integers, floating point.
+
+        R.floor(x)  # (2, 3) -> (2, 3)
+    """
+
+def floor_divide(x1: _Argument, x2: _Argument) -> _Value:
+    """The quotient rounded down; `x // y` means the same.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: integers, floating point.
+
+        R.floor_divide(x, y)  # (2, 3) int32, (2, 3) int32 -> (2, 3) int32
+    """
+
+def floor_mod(x1: _Argument, x2: _Argument) -> _Value:
+    """The remainder of the division rounded down: it has the sign of `x2`.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: integers, floating point.
+
+        R.floor_mod(x, y)  # (2, 3) int32, (2, 3) int32 -> (2, 3) int32
+    """
+
+def full(shape: _Argument, fill_value: _Argument, dtype: _Any = None) -> _Value:
+    """A tensor filled with one value.
+
+    Arguments: shape, fill_value. Constants: dtype.
+
+        R.full((2, 3), R.const(7.0, "float32"))  # -> (2, 3)
+    """
+
+def full_like(x: _Argument, fill_value: _Argument, dtype: _Any = None) -> _Value:
+    """A tensor of the shape of `x`, filled with one value.
+
+    Arguments: x, fill_value. Constants: dtype.
+
+    Dtypes of x: any.
+
+        R.full_like(x, R.const(7.0, "float32"))  # (2, 3) -> (2, 3)
+    """
+
+def func_attr(attrs: _Any) -> None:
+    """Attributes of the function, as a dictionary.
+
+        R.func_attr({"num_input": 1})
+    """
+
+def gather_elements(data: _Argument, indices: _Argument, axis: _int | _Sequence[_int] = 0) -> _Value:
+    """The elements `data[..., indices[...], ...]` along one axis, one per index.
+
+    Arguments: data, indices. Constants: axis.
+
+    Dtypes of data: any.
+
+        R.gather_elements(x, i, axis=1)  # (2, 5), (2, 3) int64 -> (2, 3)
+    """
+
+def gather_nd(data: _Argument, indices: _Argument, batch_dims: _int | _Sequence[_int] = 0) -> _Value:
+    """The slices of `data` at the places that the rows of `indices` give.
+
+    Arguments: data, indices. Constants: batch_dims.
+
+    Dtypes of data: any.
+
+        R.gather_nd(x, i)  # (4, 5), (3, 1) int64 -> (3, 5)
+    """
+
+def greater(x1: _Argument, x2: _Argument) -> _Value:
+    """True where `x1 > x2`.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: any.
+
+        R.greater(x, y)  # (2, 3), (3,) -> (2, 3) bool
+    """
+
+def greater_equal(x1: _Argument, x2: _Argument) -> _Value:
+    """True where `x1 >= x2`.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: any.
+
+        R.greater_equal(x, y)  # (2, 3), (3,) -> (2, 3) bool
+    """
+
+def hamming_window(window_size: _Argument, periodic: _bool = True, alpha: _float = 0.54, beta: _float = 0.46, dtype: _str = 'float32') -> _Value:
+    """The Hamming window `alpha - beta * cos(2 * pi * i / size)`.
+
+    Constants: window_size, periodic, alpha, beta, dtype.
+
+        R.hamming_window(16)  # -> (16,)
+    """
+
+def hint_on_device(data: _Argument, device: _str = 'cpu') -> _Value:
+    """The same value, said to be on a device.
+
+    Arguments: data. Constants: device.
+
+    Dtypes of data: any.
+
+        R.hint_on_device(x, "cpu")  # (2, 3) -> (2, 3)
+    """
+
+def index_put(data: _Argument, indices: _Argument, values: _Argument, accumulate: _bool = False) -> _Value:
+    """A copy of `data` with `values` at the places that index tensors give.
+
+    Arguments: data, indices, values. Constants: accumulate.
+
+    Dtypes of data: any.
+
+        R.index_put(x, (i, j), v)  # (4, 5), (3,) int64, (3,) int64, (3,) -> (4, 5)
+    """
+
+def index_tensor(data: _Argument, indices: _Argument) -> _Value:
+    """The elements at the places that index tensors give, one tensor per dimension, as in NumPy's `data[i, j]`.
+
+    Arguments: data, indices.
+
+    Dtypes of data: any.
+
+        R.index_tensor(x, (i, j))  # (4, 5), (3,) int64, (3,) int64 -> (3,)
+    """
+
+def invoke_closure(closure: _Argument, args: _Argument) -> _Value:
+    """A call of a closure that may have effects.
+
+    Arguments: closure, args.
+    """
+
+def invoke_pure_closure(closure: _Argument, args: _Argument) -> _Value:
+    """A call of a closure that has no effects.
+
+    Arguments: closure, args.
+    """
+
+def isfinite(x: _Argument) -> _Value:
+    """True where the element is neither infinite nor NaN.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.isfinite(x)  # (2, 3) -> (2, 3) bool
+    """
+
+def isinf(x: _Argument) -> _Value:
+    """True where the element is an infinity.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.isinf(x)  # (2, 3) -> (2, 3) bool
+    """
+
+def isnan(x: _Argument) -> _Value:
+    """True where the element is NaN.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.isnan(x)  # (2, 3) -> (2, 3) bool
+    """
+
+def layout_transform(x: _Argument, index_map: _Argument, pad_value: _Any = None) -> _Value:
+    """The elements moved to the places that an index map gives.
+
+    Arguments: x. Constants: index_map, pad_value.
+
+    Dtypes of x: any.
+
+        R.layout_transform(x, index_map=T.index_map(lambda i, j: (j, i)))  # (2, 3) -> (3, 2)
+    """
+
+def left_shift(x1: _Argument, x2: _Argument) -> _Value:
+    """The bits of `x1`, shifted left by `x2` places.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: integers.
+
+        R.left_shift(x, y)  # (2, 3) int32, (2, 3) int32 -> (2, 3) int32
+    """
+
+def less(x1: _Argument, x2: _Argument) -> _Value:
+    """True where `x1 < x2`.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: any.
+
+        R.less(x, y)  # (2, 3), (3,) -> (2, 3) bool
+    """
+
+def less_equal(x1: _Argument, x2: _Argument) -> _Value:
+    """True where `x1 <= x2`.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: any.
+
+        R.less_equal(x, y)  # (2, 3), (3,) -> (2, 3) bool
+    """
+
+def linear(data: _Argument, weight: _Argument, bias: _Any = None, out_dtype: _Any = None) -> _Value:
+    """The product with a transposed weight, plus a bias: `data @ weight.T + bias`.
+
+    Arguments: data, weight, bias. Constants: out_dtype.
+
+    Dtypes of data: integers, floating point.
+
+        R.linear(x, w, b)  # (2, 3), (4, 3), (4,) -> (2, 4)
+    """
+
+def log(x: _Argument) -> _Value:
+    """The natural logarithm of each element.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.log(x)  # (2, 3) -> (2, 3)
+    """
+
+def log10(x: _Argument) -> _Value:
+    """The logarithm to base 10 of each element.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.log10(x)  # (2, 3) -> (2, 3)
+    """
+
+def log1p(x: _Argument) -> _Value:
+    """The natural logarithm of `1 + x`, exact for small `x`.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.log1p(x)  # (2, 3) -> (2, 3)
+    """
+
+def log2(x: _Argument) -> _Value:
+    """The logarithm to base 2 of each element.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.log2(x)  # (2, 3) -> (2, 3)
+    """
+
+def log_add_exp(x1: _Argument, x2: _Argument) -> _Value:
+    """The logarithm of `exp(x1) + exp(x2)`, without overflow.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: floating point.
+
+        R.log_add_exp(x, y)  # (2, 3), (2, 3) -> (2, 3)
+    """
+
+def logical_and(x1: _Argument, x2: _Argument) -> _Value:
+    """True where both elements are true.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: bool.
+
+        R.logical_and(x, y)  # (2, 3) bool, (2, 3) bool -> (2, 3) bool
+    """
+
+def logical_not(x: _Argument) -> _Value:
+    """True where the element is false.
+
+    Arguments: x.
+
+    Dtypes of x: bool.
+
+        R.logical_not(x)  # (2, 3) bool -> (2, 3) bool
+    """
+
+def logical_or(x1: _Argument, x2: _Argument) -> _Value:
+    """True where one of the elements is true, or both.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: bool.
+
+        R.logical_or(x, y)  # (2, 3) bool, (2, 3) bool -> (2, 3) bool
+    """
+
+def logical_xor(x1: _Argument, x2: _Argument) -> _Value:
+    """True where exactly one of the elements is true.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: bool.
+
+        R.logical_xor(x, y)  # (2, 3) bool, (2, 3) bool -> (2, 3) bool
+    """
+
+def make_closure(func: _Argument, args: _Argument) -> _Value:
+    """A function with its first arguments bound.
+
+    Arguments: func, args.
+    """
+
+def masked_fill(x: _Argument, mask: _Argument, value: _Argument) -> _Value:
+    """The elements of `x`, replaced by `value` where `mask` is true.
+
+    Arguments: x, mask. Constants: value.
+
+    Dtypes of x: any.
+
+        R.masked_fill(x, mask, 0.0)  # (2, 3), (2, 3) bool -> (2, 3)
+    """
+
+def match_cast(value: _Any, ty: _Any) -> _Value:
+    """The same value with a type that is claimed, and checked at run time where it is not proved; its symbols are bound.
+
+        y = R.match_cast(x, R.Tensor((n, 4), "float32"))
+    """
+
+def matmul(x1: _Argument, x2: _Argument, out_dtype: _Any = None) -> _Value:
+    """The matrix product; leading dimensions broadcast. `x @ y` means the same.
+
+    Arguments: x1, x2. Constants: out_dtype.
+
+    Dtypes of x1: integers, floating point.
+
+        R.matmul(x, y)  # (2, 3), (3, 4) -> (2, 4)
+    """
+
+def max(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
+    """The largest element along one axis, several, or all.
+
+    Arguments: x. Constants: axis, keepdims.
+
+    Dtypes of x: integers, floating point.
+
+        R.max(x, axis=1)  # (2, 3) -> (2,)
+    """
+
+def maximum(x1: _Argument, x2: _Argument) -> _Value:
+    """The larger of each pair of elements.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: integers, floating point.
+
+        R.maximum(x, y)  # (2, 3), (3,) -> (2, 3)
+    """
+
+def mean(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
+    """The mean along one axis, several, or all.
+
+    Arguments: x. Constants: axis, keepdims.
+
+    Dtypes of x: floating point.
+
+        R.mean(x, axis=1, keepdims=True)  # (2, 3) -> (2, 1)
+    """
+
+def median(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
+    """The median; along an axis, a tuple of medians and their places.
+
+    Arguments: x. Constants: axis, keepdims.
+
+    Dtypes of x: integers, floating point.
+
+        R.median(x, axis=1)  # (2, 3) -> ((2,), (2,) int64)
+    """
+
+def meshgrid(tensors: _Argument, indexing: _str = 'ij') -> _Value:
+    """The coordinates of all points of a grid, one tensor per axis.
+
+    Arguments: tensors. Constants: indexing.
+
+    Dtypes of tensors: any.
+
+        R.meshgrid((x, y))  # (2,), (3,) -> ((2, 3), (2, 3))
+    """
+
+def min(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
+    """The smallest element along one axis, several, or all.
+
+    Arguments: x. Constants: axis, keepdims.
+
+    Dtypes of x: integers, floating point.
+
+        R.min(x, axis=1)  # (2, 3) -> (2,)
+    """
+
+def minimum(x1: _Argument, x2: _Argument) -> _Value:
+    """The smaller of each pair of elements.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: integers, floating point.
+
+        R.minimum(x, y)  # (2, 3), (3,) -> (2, 3)
+    """
+
+def mod(x1: _Argument, x2: _Argument) -> _Value:
+    """The remainder of the division rounded toward zero: it has the sign of `x1`.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: integers, floating point.
+
+        R.mod(x, y)  # (2, 3) int32, (2, 3) int32 -> (2, 3) int32
+    """
+
+def multinomial_from_uniform(prob: _Argument, uniform_sample: _Argument, sample_indices: _Argument, dtype: _str = 'int64') -> _Value:
+    """For each sample, an index drawn from the row of `prob` that `sample_indices` names, by a uniform number in [0, 1).
+
+    Arguments: prob, uniform_sample, sample_indices. Constants: dtype.
+
+    Dtypes of prob: floating point.
+
+        R.multinomial_from_uniform(p, u, i)  # (2, 5), (3, 1), (3, 1) int64 -> (3, 1) int64
+    """
+
+def multiply(x1: _Argument, x2: _Argument) -> _Value:
+    """The product `x1 * x2` of each pair of elements; `x * y` means the same.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: integers, floating point.
+
+        R.multiply(x, y)  # (2, 3), (3,) -> (2, 3)
+    """
+
+def negative(x: _Argument) -> _Value:
+    """The elements with the opposite sign; `-x` means the same.
+
+    Arguments: x.
+
+    Dtypes of x: integers, floating point.
+
+        R.negative(x)  # (2, 3) -> (2, 3)
+    """
+
+def nonzero(x: _Argument) -> _Value:
+    """The places of the elements that are not zero, one row per dimension.
+
+    Arguments: x.
+
+    Dtypes of x: any.
+
+        R.nonzero(x)  # (2, 3) -> ndim=2 int64
+    """
+
+def not_equal(x1: _Argument, x2: _Argument) -> _Value:
+    """True where the two elements differ; `x != y` means the same.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: any.
+
+        R.not_equal(x, y)  # (2, 3), (3,) -> (2, 3) bool
+    """
+
+def null_value() -> _Value:
+    """The value of an argument that is absent.
+
+        R.null_value()  # -> R.Object
+    """
+
+def one_hot(indices: _Argument, on_value: _Argument, off_value: _Argument, depth: _Argument, axis: _int | _Sequence[_int] = -1) -> _Value:
+    """A new dimension of extent `depth` that is `on_value` at the index, `off_value` elsewhere.
+
+    Arguments: indices, on_value, off_value. Constants: depth, axis.
+
+    Dtypes of indices: integers.
+
+        R.one_hot(i, R.prim_value(1.0), R.prim_value(0.0), 5)  # (3,) int64 -> (3, 5)
+    """
+
+def ones(shape: _Argument, dtype: _Argument) -> _Value:
+    """A tensor of ones.
+
+    Arguments: shape. Constants: dtype.
+
+        R.ones((2, 3), "float32")  # -> (2, 3)
+    """
+
+def ones_like(x: _Argument, dtype: _Any = None) -> _Value:
+    """A tensor of ones with the shape and dtype of `x`.
+
+    Arguments: x. Constants: dtype.
+
+    Dtypes of x: any.
+
+        R.ones_like(x)  # (2, 3) -> (2, 3)
+    """
+
+def outer(x1: _Argument, x2: _Argument) -> _Value:
+    """All products of an element of one vector and an element of another.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: any.
+
+        R.outer(x, y)  # (2,), (3,) -> (2, 3)
+    """
+
+def output(*values: _Any) -> None:
+    """Ends a dataflow block: these variables are visible after it.
+
+        R.output(y)
+    """
+
+def permute_dims(x: _Argument, axes: _Any = None) -> _Value:
+    """The dimensions in another order; reversed unless `axes` is given.
+
+    Arguments: x. Constants: axes.
+
+    Dtypes of x: any.
+
+        R.permute_dims(x, axes=(0, 2, 1))  # (2, 3, 4) -> (2, 4, 3)
+    """
+
+def power(x1: _Argument, x2: _Argument) -> _Value:
+    """`x1` to the power of `x2`; `x ** y` means the same.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: floating point.
+
+        R.power(x, y)  # (2, 3), (3,) -> (2, 3)
+    """
+
+def prim_value(value: _Any) -> _Value:
+    """A scalar as a value.
+
+        R.prim_value(n + 1)
+    """
+
+def print(*values: _Argument, format: _str = '') -> _Value:
+    """Prints values while the program runs; `format` has a `{}` for each.
+
+    Arguments: *values. Constants: format.
+
+    Dtypes of values: any.
+
+        R.print(x, format="x = {}")  # (2, 3) -> ()
+    """
+
+def prod(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
+    """The product along one axis, several, or all.
+
+    Arguments: x. Constants: axis, keepdims.
+
+    Dtypes of x: integers, floating point.
+
+        R.prod(x, axis=1)  # (2, 3) -> (2,)
+    """
+
+def quantize(data: _Argument, scale: _Argument, zero_point: _Argument, axis: _int | _Sequence[_int] = -1, out_dtype: _str = 'int8') -> _Value:
+    """Floating-point values as integers: `round(data / scale) + zero_point`, clipped to the range of `out_dtype`.
+
+    Arguments: data, scale, zero_point. Constants: axis, out_dtype.
+
+    Dtypes of data: floating point.
+
+        R.quantize(x, scale, zero)  # (2, 3), (3,), (3,) int8 -> (2, 3) int8
+    """
+
+def renormalize_top_p_top_k(prob: _Argument, top_p: _Argument, top_k: _Argument) -> _Value:
+    """Probabilities of the `top_k` likeliest entries, as many as `top_p` needs, divided by their sum; the others are 0.
+
+    Arguments: prob, top_p, top_k.
+
+    Dtypes of prob: floating point.
+
+        R.renormalize_top_p_top_k(p, top_p, top_k)  # (2, 5), (2, 1), (2, 1) int64 -> (2, 5)
+    """
+
+def repeat(data: _Argument, repeats: _Argument, axis: _Any = None) -> _Value:
+    """Each element `repeats` times in a row, along one axis or of the flattened tensor.
+
+    Arguments: data. Constants: repeats, axis.
+
+    Dtypes of data: any.
+
+        R.repeat(x, 2, axis=1)  # (2, 3) -> (2, 6)
+    """
+
+def reshape(x: _Argument, shape: _Argument) -> _Value:
+    """The elements in the same order with another shape; one extent may be -1.
+
+    Arguments: x, shape.
+
+    Dtypes of x: any.
+
+        R.reshape(x, (3, 2))  # (2, 3) -> (3, 2)
+    """
+
+def reverse_sequence(data: _Argument, seq_lengths: _Argument, seq_axis: _int | _Sequence[_int] = 1, batch_axis: _int | _Sequence[_int] = 0) -> _Value:
+    """The first `seq_lengths[b]` elements of each sequence in reverse order.
+
+    Arguments: data, seq_lengths. Constants: seq_axis, batch_axis.
+
+    Dtypes of data: any.
+
+        R.reverse_sequence(x, lengths)  # (2, 5), (2,) int64 -> (2, 5)
+    """
+
+def right_shift(x1: _Argument, x2: _Argument) -> _Value:
+    """The bits of `x1`, shifted right by `x2` places; the sign stays.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: integers.
+
+        R.right_shift(x, y)  # (2, 3) int32, (2, 3) int32 -> (2, 3) int32
+    """
+
+def round(x: _Argument) -> _Value:
+    """The nearest integer; halves go to the even neighbour.
+
+    Arguments: x.
+
+    Dtypes of x: integers, floating point.
+
+        R.round(x)  # (2, 3) -> (2, 3)
+    """
+
+def rsqrt(x: _Argument) -> _Value:
+    """One divided by the square root of each element.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.rsqrt(x)  # (2, 3) -> (2, 3)
+    """
+
+def scatter_elements(data: _Argument, indices: _Argument, updates: _Argument, axis: _int | _Sequence[_int] = 0, reduction: _str = 'update') -> _Value:
+    """A copy of `data` with updates at the indices along one axis.
+
+    Arguments: data, indices, updates. Constants: axis, reduction.
+
+    Dtypes of data: any.
+
+        R.scatter_elements(x, i, u, axis=1)  # (2, 5), (2, 3) int64, (2, 3) -> (2, 5)
+    """
+
+def scatter_nd(data: _Argument, indices: _Argument, updates: _Argument, reduction: _str = 'update') -> _Value:
+    """A copy of `data` with updates at the places that the rows of `indices` give.
+
+    Arguments: data, indices, updates. Constants: reduction.
+
+    Dtypes of data: any.
+
+        R.scatter_nd(x, i, u)  # (4, 5), (3, 1) int64, (3, 5) -> (4, 5)
+    """
+
+def shape(values: _Any) -> _Value:
+    """A shape as a value.
+
+        R.shape([n, 4])
+    """
+
+def shape_of(x: _Argument) -> _Value:
+    """The shape of a tensor as a value.
+
+    Arguments: x.
+
+    Dtypes of x: any.
+
+        R.shape_of(x)  # (2, 3) -> R.Shape([2, 3])
+    """
+
+def shape_to_tensor(shape: _Argument) -> _Value:
+    """The extents of a shape as an int64 tensor.
+
+    Arguments: shape.
+
+        R.shape_to_tensor(R.shape([2, 3]))  # -> (2,) int64
+    """
+
+def sigmoid(x: _Argument) -> _Value:
+    """The logistic function `1 / (1 + exp(-x))` of each element.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.sigmoid(x)  # (2, 3) -> (2, 3)
+    """
+
+def sign(x: _Argument) -> _Value:
+    """-1, 0 or 1, as each element is negative, zero or positive.
+
+    Arguments: x.
+
+    Dtypes of x: integers, floating point.
+
+        R.sign(x)  # (2, 3) -> (2, 3)
+    """
+
+def sin(x: _Argument) -> _Value:
+    """The sine of each element, in radians.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.sin(x)  # (2, 3) -> (2, 3)
+    """
+
+def sinh(x: _Argument) -> _Value:
+    """The hyperbolic sine of each element.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.sinh(x)  # (2, 3) -> (2, 3)
+    """
+
+def size(x: _Argument) -> _Value:
+    """The number of elements.
+
+    Arguments: x.
+
+    Dtypes of x: any.
+
+        R.size(x)  # (2, 3) -> () int64
+    """
+
+def slice_scatter(input_tensor: _Argument, src: _Argument, start: _Argument, end: _Argument, step: _int | _Sequence[_int] = 1, axis: _int | _Sequence[_int] = 0) -> _Value:
+    """A copy of `input_tensor` with `src` in place of a slice along one axis.
+
+    Arguments: input_tensor, src. Constants: start, end, step, axis.
+
+    Dtypes of input_tensor: any.
+
+        R.slice_scatter(x, y, 0, 4, step=2)  # (5, 3), (2, 3) -> (5, 3)
+    """
+
+def softmax_with_temperature(logits: _Argument, temperature: _Argument) -> _Value:
+    """The softmax of each row of logits divided by its temperature.
+
+    Arguments: logits, temperature.
+
+    Dtypes of logits: floating point.
+
+        R.softmax_with_temperature(x, t)  # (2, 5), (2, 1) -> (2, 5)
+    """
+
+def sort(x: _Argument, axis: _int | _Sequence[_int] = -1, descending: _bool = False) -> _Value:
+    """The elements in ascending order along an axis, or descending.
+
+    Arguments: x. Constants: axis, descending.
+
+    Dtypes of x: any.
+
+        R.sort(x, axis=-1)  # (2, 3) -> (2, 3)
+    """
+
+def split(x: _Argument, indices_or_sections: _Argument, axis: _int | _Sequence[_int] = 0) -> _Value:
+    """A tuple of parts along an axis: so many equal ones, or cut at the given places.
+
+    Arguments: x. Constants: indices_or_sections, axis.
+
+    Dtypes of x: any.
+
+        R.split(x, 2, axis=1)  # (2, 6) -> ((2, 3), (2, 3))
+    """
+
+def sqrt(x: _Argument) -> _Value:
+    """The square root of each element.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.sqrt(x)  # (2, 3) -> (2, 3)
+    """
+
+def square(x: _Argument) -> _Value:
+    """Each element times itself.
+
+    Arguments: x.
+
+    Dtypes of x: integers, floating point.
+
+        R.square(x)  # (2, 3) -> (2, 3)
+    """
+
+def squeeze(x: _Argument, axis: _Any = None) -> _Value:
+    """The tensor without the given dimensions of extent 1; without all of them unless given.
+
+    Arguments: x. Constants: axis.
+
+    Dtypes of x: any.
+
+        R.squeeze(x, axis=1)  # (2, 1, 3) -> (2, 3)
+    """
+
+def stack(tensors: _Argument, axis: _int | _Sequence[_int] = 0) -> _Value:
+    """Tensors of one shape joined along a new axis.
+
+    Arguments: tensors. Constants: axis.
+
+    Dtypes of tensors: any.
+
+        R.stack((x, y), axis=0)  # (2, 3), (2, 3) -> (2, 2, 3)
+    """
+
+def std(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
+    """The standard deviation along one axis, several, or all (divided by the count).
+
+    Arguments: x. Constants: axis, keepdims.
+
+    Dtypes of x: floating point.
+
+        R.std(x, axis=1)  # (2, 3) -> (2,)
+    """
+
+def str(value: _Any) -> _Value:
+    """A string as a value.
+
+        R.str("message")
+    """
+
+def strided_slice(x: _Argument, axes: _Argument, begin: _Argument, end: _Argument, strides: _Any = None, assume_inbound: _bool = False) -> _Value:
+    """The elements from `begin` to `end`, without `end`, in steps, along some axes.
+
+    Arguments: x. Constants: axes, begin, end, strides, assume_inbound.
+
+    Dtypes of x: any.
+
+        R.strided_slice(x, axes=[0], begin=[1], end=[3])  # (5, 3) -> (2, 3)
+    """
+
+def subtract(x1: _Argument, x2: _Argument) -> _Value:
+    """The difference `x1 - x2` of each pair of elements; `x - y` means the same.
+
+    Arguments: x1, x2.
+
+    Dtypes of x1: integers, floating point.
+
+        R.subtract(x, y)  # (2, 3), (3,) -> (2, 3)
+    """
+
+def sum(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
+    """The sum along one axis, several, or all.
+
+    Arguments: x. Constants: axis, keepdims.
+
+    Dtypes of x: integers, floating point.
+
+        R.sum(x, axis=1)  # (2, 3) -> (2,)
+    """
+
+def take(x: _Argument, indices: _Argument, axis: _Any = None, mode: _str = 'fast') -> _Value:
+    """The elements at `indices` along an axis (of the flattened tensor without one).
+
+    Arguments: x, indices. Constants: axis, mode.
+
+    Dtypes of x: any.
+
+        R.take(x, i, axis=0)  # (5, 3), (2,) int64 -> (2, 3)
+    """
+
+def tan(x: _Argument) -> _Value:
+    """The tangent of each element, in radians.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.tan(x)  # (2, 3) -> (2, 3)
+    """
+
+def tanh(x: _Argument) -> _Value:
+    """The hyperbolic tangent of each element.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.tanh(x)  # (2, 3) -> (2, 3)
+    """
+
+def tensor_to_shape(x: _Argument) -> _Value:
+    """The elements of an int64 tensor as a shape.
+
+    Arguments: x.
+
+    Dtypes of x: integers.
+
+        R.tensor_to_shape(x)  # (2,) int64 -> R.Shape(ndim=2)
+    """
+
+def tile(data: _Argument, repeats: _Argument) -> _Value:
+    """The whole tensor repeated along each dimension.
+
+    Arguments: data. Constants: repeats.
+
+    Dtypes of data: any.
+
+        R.tile(x, (2, 1))  # (2, 3) -> (4, 3)
+    """
+
+def to_vdevice(data: _Argument, dst_vdevice: _str = 'cpu') -> _Value:
+    """The same value, moved to a device.
+
+    Arguments: data. Constants: dst_vdevice.
+
+    Dtypes of data: any.
+
+        R.to_vdevice(x, "cpu")  # (2, 3) -> (2, 3)
+    """
+
+def topk(data: _Argument, k: _int | _Sequence[_int] = 1, axis: _int | _Sequence[_int] = -1, ret_type: _str = 'both', largest: _bool = True, dtype: _str = 'int32') -> _Value:
+    """The `k` largest elements along an axis and their places, as a tuple; or one of the two.
+
+    Arguments: data. Constants: k, axis, ret_type, largest, dtype.
+
+    Dtypes of data: any.
+
+        R.topk(x, k=2)  # (2, 5) -> ((2, 2), (2, 2) int32)
+    """
+
+def tril(x: _Argument, k: _int | _Sequence[_int] = 0) -> _Value:
+    """The lower triangle of each matrix up to the `k`-th diagonal, zeros above it.
+
+    Arguments: x. Constants: k.
+
+    Dtypes of x: any.
+
+        R.tril(x)  # (3, 3) -> (3, 3)
+    """
+
+def triu(x: _Argument, k: _int | _Sequence[_int] = 0) -> _Value:
+    """The upper triangle of each matrix from the `k`-th diagonal, zeros below it.
+
+    Arguments: x. Constants: k.
+
+    Dtypes of x: any.
+
+        R.triu(x, k=1)  # (3, 3) -> (3, 3)
+    """
+
+def trunc(x: _Argument) -> _Value:
+    """Each element rounded toward zero.
+
+    Arguments: x.
+
+    Dtypes of x: integers, floating point.
+
+        R.trunc(x)  # (2, 3) -> (2, 3)
+    """
+
+def tuple(*fields: _Any) -> _Value:
+    """A tuple; `(x, y)` means the same.
+
+        R.tuple(x, y)
+    """
+
+def unique(x: _Argument, sorted: _bool = True, return_index: _bool = False, return_inverse: _bool = False, return_counts: _bool = False, axis: _Any = None) -> _Value:
+    """The distinct elements, and on request their places, inverse places and counts.
+
+    Arguments: x. Constants: sorted, return_index, return_inverse, return_counts, axis.
+
+    Dtypes of x: any.
+
+        R.unique(x)  # (6,) -> ndim=1
+    """
+
+def variance(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
+    """The variance along one axis, several, or all (divided by the count).
+
+    Arguments: x. Constants: axis, keepdims.
+
+    Dtypes of x: floating point.
+
+        R.variance(x, axis=1)  # (2, 3) -> (2,)
+    """
+
+def where(condition: _Argument, x1: _Argument, x2: _Argument) -> _Value:
+    """The element of `x1` where the condition is true, that of `x2` elsewhere.
+
+    Arguments: condition, x1, x2.
+
+    Dtypes of condition: bool.
+
+        R.where(condition, x, y)  # (2, 3) bool, (2, 3), (3,) -> (2, 3)
+    """
+
+def wrap_param(data: _Argument, dtype: _str = 'float32') -> _Value:
+    """A parameter converted to another dtype.
+
+    Arguments: data. Constants: dtype.
+
+    Dtypes of data: any.
+
+        R.wrap_param(x, "float16")  # (2, 3) -> (2, 3) float16
+    """
+
+def zeros(shape: _Argument, dtype: _Argument) -> _Value:
+    """A tensor of zeros.
+
+    Arguments: shape. Constants: dtype.
+
+        R.zeros((2, 3), "float32")  # -> (2, 3)
+    """
+
+def zeros_like(x: _Argument, dtype: _Any = None) -> _Value:
+    """A tensor of zeros with the shape and dtype of `x`.
+
+    Arguments: x. Constants: dtype.
+
+    Dtypes of x: any.
+
+        R.zeros_like(x)  # (2, 3) -> (2, 3)
+    """

@@ -1,0 +1,965 @@
+"""The namespace `T` of the script: loop functions. Written by tools/write_reference.py."""
+
+from __future__ import annotations
+
+# pyright: reportUnusedImport=false
+# Names of the script hide those of Python: `R.sum`, `T.bool`.
+from builtins import bool as _bool, float as _float, int as _int, str as _str
+from collections.abc import Callable as _Callable, Iterator as _Iterator, Sequence as _Sequence
+from contextlib import AbstractContextManager as _Context
+from typing import Any as _Any, TypeAlias as _TypeAlias, overload as _overload
+
+from relaxlab.ir.loops import PrimFunc as _PrimFunc
+
+@_overload
+def prim_func(f: _Callable[..., _Any], /) -> _PrimFunc:
+    """Read a Python function as a loop function.
+    
+    `s_tir=True` puts its body into a root block (done unasked when it has blocks or allocations).
+    The options are read from the source. Raises DiagnosticError with everything that is wrong."""
+
+@_overload
+def prim_func(*, private: _bool = False, s_tir: _bool | None = None, check_well_formed: _bool = True) -> _Callable[[_Callable[..., _Any]], _PrimFunc]:
+    """Read a Python function as a loop function.
+    
+    `s_tir=True` puts its body into a root block (done unasked when it has blocks or allocations).
+    The options are read from the source. Raises DiagnosticError with everything that is wrong."""
+
+class _Value:
+    """A value of a program: operators on it give values."""
+
+    def __add__(self, other: _Any, /) -> _Value: ...
+    def __radd__(self, other: _Any, /) -> _Value: ...
+    def __sub__(self, other: _Any, /) -> _Value: ...
+    def __rsub__(self, other: _Any, /) -> _Value: ...
+    def __mul__(self, other: _Any, /) -> _Value: ...
+    def __rmul__(self, other: _Any, /) -> _Value: ...
+    def __truediv__(self, other: _Any, /) -> _Value: ...
+    def __rtruediv__(self, other: _Any, /) -> _Value: ...
+    def __floordiv__(self, other: _Any, /) -> _Value: ...
+    def __rfloordiv__(self, other: _Any, /) -> _Value: ...
+    def __mod__(self, other: _Any, /) -> _Value: ...
+    def __rmod__(self, other: _Any, /) -> _Value: ...
+    def __pow__(self, other: _Any, /) -> _Value: ...
+    def __rpow__(self, other: _Any, /) -> _Value: ...
+    def __matmul__(self, other: _Any, /) -> _Value: ...
+    def __rmatmul__(self, other: _Any, /) -> _Value: ...
+    def __and__(self, other: _Any, /) -> _Value: ...
+    def __rand__(self, other: _Any, /) -> _Value: ...
+    def __or__(self, other: _Any, /) -> _Value: ...
+    def __ror__(self, other: _Any, /) -> _Value: ...
+    def __xor__(self, other: _Any, /) -> _Value: ...
+    def __rxor__(self, other: _Any, /) -> _Value: ...
+    def __lshift__(self, other: _Any, /) -> _Value: ...
+    def __rlshift__(self, other: _Any, /) -> _Value: ...
+    def __rshift__(self, other: _Any, /) -> _Value: ...
+    def __rrshift__(self, other: _Any, /) -> _Value: ...
+    def __lt__(self, other: _Any, /) -> _Value: ...
+    def __le__(self, other: _Any, /) -> _Value: ...
+    def __gt__(self, other: _Any, /) -> _Value: ...
+    def __ge__(self, other: _Any, /) -> _Value: ...
+    def __neg__(self) -> _Value: ...
+    def __pos__(self) -> _Value: ...
+    def __invert__(self) -> _Value: ...
+    def __getitem__(self, item: _Any, /) -> _Value: ...
+    def __iter__(self) -> _Iterator[_Value]: ...
+
+_Argument: _TypeAlias = _Value | complex | _str | _Sequence[_Any] | None
+
+
+class _Buffer:
+    """A buffer of a loop function."""
+
+    shape: _Sequence[_Any]
+    dtype: _str
+    name: _str
+    def __getitem__(self, item: _Any, /) -> _Value: ...
+    def __setitem__(self, item: _Any, value: _Any, /) -> None: ...
+
+class _axis:
+    """The names T.axis.*"""
+
+    @staticmethod
+    def R(dom: _Any, binding: _Any, dtype: _Any = None) -> _Any:
+        """A block axis that is reduced over: `T.axis.reduce`.
+
+            v = T.axis.R(8, i)
+        """
+
+    @staticmethod
+    def S(dom: _Any, binding: _Any, dtype: _Any = None) -> _Any:
+        """A block axis whose points are independent of each other: `T.axis.spatial`.
+
+            v = T.axis.S(8, i)
+        """
+
+    @staticmethod
+    def opaque(dom: _Any, binding: _Any, dtype: _Any = None) -> _Any:
+        """A block axis about which nothing is known.
+
+            v = T.axis.opaque(8, i)
+        """
+
+    @staticmethod
+    def reduce(dom: _Any, binding: _Any, dtype: _Any = None) -> _Any:
+        """A block axis that is reduced over.
+
+            v = T.axis.reduce(8, i)
+        """
+
+    @staticmethod
+    def remap(kinds: _Any, bindings: _Any, dtype: _Any = None) -> _Any:
+        """Several block axes, one per loop: a letter S (spatial) or R (reduce) for each.
+
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+        """
+
+    @staticmethod
+    def scan(dom: _Any, binding: _Any, dtype: _Any = None) -> _Any:
+        """A block axis whose points must be visited in order.
+
+            v = T.axis.scan(8, i)
+        """
+
+    @staticmethod
+    def spatial(dom: _Any, binding: _Any, dtype: _Any = None) -> _Any:
+        """A block axis whose points are independent of each other.
+
+            v = T.axis.spatial(8, i)
+        """
+
+axis: _axis
+
+def Add(a: _Any, b: _Any) -> _Value:
+    """The sum `a + b`.
+
+        T.Add(a, b)
+    """
+
+def And(a: _Any, b: _Any) -> _Value:
+    """Both conditions: `a and b`.
+
+        T.And(a, b)
+    """
+
+def BitwiseNot(x: _Any) -> _Value:
+    """The bitwise complement; `~x` means the same.
+
+        T.BitwiseNot(x)
+    """
+
+def Broadcast(value: _Any, lanes: _Any) -> _Value:
+    """A vector that has a value in each lane.
+
+        T.Broadcast(0.0, 8)
+    """
+
+class Buffer(_Buffer):
+    """A parameter that is memory: an array of a shape and dtype.
+
+        A: T.Buffer((4, 8), "float32")
+    """
+
+    def __init__(self, shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None) -> None: ...
+
+def Cast(dtype: _Any, value: _Any) -> _Value:
+    """The value converted to a dtype.
+
+        T.Cast("float32", n)
+    """
+
+def Div(a: _Any, b: _Any) -> _Value:
+    """The quotient; of integers, rounded toward zero.
+
+        T.Div(a, b)
+    """
+
+def EQ(a: _Any, b: _Any) -> _Value:
+    """The condition `a == b`.
+
+        T.EQ(a, b)
+    """
+
+def FloorDiv(a: _Any, b: _Any) -> _Value:
+    """The quotient rounded down: `a // b`.
+
+        T.FloorDiv(a, b)
+    """
+
+def FloorMod(a: _Any, b: _Any) -> _Value:
+    """The remainder of `T.FloorDiv`: `a % b`.
+
+        T.FloorMod(a, b)
+    """
+
+def GE(a: _Any, b: _Any) -> _Value:
+    """The condition `a >= b`.
+
+        T.GE(a, b)
+    """
+
+def GT(a: _Any, b: _Any) -> _Value:
+    """The condition `a > b`.
+
+        T.GT(a, b)
+    """
+
+def LE(a: _Any, b: _Any) -> _Value:
+    """The condition `a <= b`.
+
+        T.LE(a, b)
+    """
+
+def LT(a: _Any, b: _Any) -> _Value:
+    """The condition `a < b`.
+
+        T.LT(a, b)
+    """
+
+def Let(body: _Any, where: _Any) -> _Value:
+    """An expression with a name for a value in it.
+
+        T.Let(m + 1, where={m: n * 2})
+    """
+
+def LetStmt(value: _Any) -> _Context[_Value]:
+    """A name for a value inside the `with`.
+
+        with T.LetStmt(n * 2) as m:
+    """
+
+def Max(a: _Any, b: _Any) -> _Value:
+    """The larger of two scalars.
+
+        T.Max(a, b)
+    """
+
+def Min(a: _Any, b: _Any) -> _Value:
+    """The smaller of two scalars.
+
+        T.Min(a, b)
+    """
+
+def Mod(a: _Any, b: _Any) -> _Value:
+    """The remainder of `T.Div`: it has the sign of `a`.
+
+        T.Mod(a, b)
+    """
+
+def Mul(a: _Any, b: _Any) -> _Value:
+    """The product `a * b`.
+
+        T.Mul(a, b)
+    """
+
+def NE(a: _Any, b: _Any) -> _Value:
+    """The condition `a != b`.
+
+        T.NE(a, b)
+    """
+
+def Not(a: _Any) -> _Value:
+    """The opposite of a condition; `not a` means the same.
+
+        T.Not(i < n)
+    """
+
+def Or(a: _Any, b: _Any) -> _Value:
+    """One condition or both: `a or b`.
+
+        T.Or(a, b)
+    """
+
+def Ramp(base: _Any, stride: _Any, lanes: _Any) -> _Value:
+    """The vector base, base + stride, …: as an index, a vector of elements.
+
+        A[T.Ramp(0, 1, 8)]
+    """
+
+def Select(condition: _Any, true_value: _Any, false_value: _Any) -> _Value:
+    """One of two values; both are evaluated.
+
+        T.Select(i < n, a, b)
+    """
+
+def Sub(a: _Any, b: _Any) -> _Value:
+    """The difference `a - b`.
+
+        T.Sub(a, b)
+    """
+
+def Var(name: _Any = None, dtype: _Any = 'int64') -> _Value:
+    """A symbol; `n = T.int64()` means the same.
+
+        n = T.Var("int64")
+    """
+
+def abs(x: _Any) -> _Value:
+    """The absolute value.
+
+        T.abs(x)
+    """
+
+def acos(x: _Any) -> _Value:
+    """The inverse cosine.
+
+        T.acos(x)
+    """
+
+def acosh(x: _Any) -> _Value:
+    """The inverse hyperbolic cosine.
+
+        T.acosh(x)
+    """
+
+def address_of(x: _Any) -> _Value:
+    """The address of an element, as a handle.
+
+        T.address_of(x)
+    """
+
+def alloc_buffer(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None) -> _Buffer:
+    """Memory that belongs to the block or function around it.
+
+        B = T.alloc_buffer((4, 8), "float32")
+    """
+
+def alloc_local(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None) -> _Buffer:
+    """Memory of one thread: registers or stack.
+
+        B = T.alloc_local((4, 8), "float32")
+    """
+
+def alloc_shared(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None) -> _Buffer:
+    """Memory that the threads of a GPU block share.
+
+        B = T.alloc_shared((4, 8), "float32")
+    """
+
+def asin(x: _Any) -> _Value:
+    """The inverse sine.
+
+        T.asin(x)
+    """
+
+def asinh(x: _Any) -> _Value:
+    """The inverse hyperbolic sine.
+
+        T.asinh(x)
+    """
+
+def atan(x: _Any) -> _Value:
+    """The inverse tangent.
+
+        T.atan(x)
+    """
+
+def atan2(x: _Any, y: _Any) -> _Value:
+    """The angle of the point (y, x), in radians.
+
+        T.atan2(x, y)
+    """
+
+def atanh(x: _Any) -> _Value:
+    """The inverse hyperbolic tangent.
+
+        T.atanh(x)
+    """
+
+bfloat16: _Any
+"""A value as bfloat16. Without a value, a symbol of that dtype: `n = T.bfloat16()`. As an annotation, a scalar parameter.
+
+    T.bfloat16(4)
+"""
+
+def bitwise_and(a: _Any, b: _Any) -> _Value:
+    """The bitwise AND; `a & b` means the same.
+
+        T.bitwise_and(a, b)
+    """
+
+def bitwise_not(x: _Any) -> _Value:
+    """The bitwise complement; `~x` means the same.
+
+        T.bitwise_not(x)
+    """
+
+def bitwise_or(a: _Any, b: _Any) -> _Value:
+    """The bitwise OR; `a | b` means the same.
+
+        T.bitwise_or(a, b)
+    """
+
+def bitwise_xor(a: _Any, b: _Any) -> _Value:
+    """The bitwise exclusive OR; `a ^ b` means the same.
+
+        T.bitwise_xor(a, b)
+    """
+
+def block(name: _Any = '') -> _Context[_Value]:
+    """A block: the older name of `T.sblock`.
+
+        with T.block("C"):
+    """
+
+def block_attr(attrs: _Any) -> None:
+    """Attributes of the block: the older name of `T.sblock_attr`.
+
+        T.block_attr({"pragma": 1})
+    """
+
+bool: _Any
+"""A value as bool. Without a value, a symbol of that dtype: `n = T.bool()`. As an annotation, a scalar parameter.
+
+    T.bool(4)
+"""
+
+def broadcast(value: _Any, lanes: _Any) -> _Value:
+    """A vector that has a value in each lane.
+
+        T.broadcast(0.0, 8)
+    """
+
+def call_extern(dtype: _Any, name: _Any, *args: _Any) -> _Value:
+    """A call of a C function that may have effects.
+
+        T.call_extern("int32", "f", 1)
+    """
+
+def call_intrin(dtype: _Any, name: _Any, *args: _Any) -> _Value:
+    """A call of an intrinsic by its name.
+
+        T.call_intrin("float32", "exp", x)
+    """
+
+def call_llvm_intrin(dtype: _Any, name: _Any, *args: _Any) -> _Value:
+    """A call of an LLVM intrinsic.
+
+        T.call_llvm_intrin("float32", "llvm.fabs.f32", x)
+    """
+
+def call_llvm_pure_intrin(dtype: _Any, name: _Any, *args: _Any) -> _Value:
+    """A call of an LLVM intrinsic without effects.
+
+        T.call_llvm_pure_intrin("float32", "llvm.fabs.f32", x)
+    """
+
+def call_pure_extern(dtype: _Any, name: _Any, *args: _Any) -> _Value:
+    """A call of a C function without effects, or of an intrinsic.
+
+        T.call_pure_extern("float32", "f", x)
+    """
+
+def cast(value: _Any, dtype: _Any) -> _Value:
+    """The value converted to a dtype.
+
+        T.cast(n, "float32")
+    """
+
+def ceil(x: _Any) -> _Value:
+    """The smallest integer that is not below `x`.
+
+        T.ceil(x)
+    """
+
+def ceildiv(a: _Any, b: _Any) -> _Value:
+    """The quotient of integers rounded up.
+
+        T.ceildiv(n, 8)
+    """
+
+def cos(x: _Any) -> _Value:
+    """The cosine.
+
+        T.cos(x)
+    """
+
+def cosh(x: _Any) -> _Value:
+    """The hyperbolic cosine.
+
+        T.cosh(x)
+    """
+
+def erf(x: _Any) -> _Value:
+    """The error function.
+
+        T.erf(x)
+    """
+
+def evaluate(value: _Any) -> None:
+    """An expression evaluated for its effect.
+
+        T.evaluate(T.call_extern("int32", "f", 1))
+    """
+
+def exp(x: _Any) -> _Value:
+    """The exponential.
+
+        T.exp(x)
+    """
+
+def exp10(x: _Any) -> _Value:
+    """10 to the power of `x`.
+
+        T.exp10(x)
+    """
+
+def exp2(x: _Any) -> _Value:
+    """2 to the power of `x`.
+
+        T.exp2(x)
+    """
+
+def fabs(x: _Any) -> _Value:
+    """The absolute value.
+
+        T.fabs(x)
+    """
+
+float16: _Any
+"""A value as float16. Without a value, a symbol of that dtype: `n = T.float16()`. As an annotation, a scalar parameter.
+
+    T.float16(4)
+"""
+
+float32: _Any
+"""A value as float32. Without a value, a symbol of that dtype: `n = T.float32()`. As an annotation, a scalar parameter.
+
+    T.float32(4)
+"""
+
+float64: _Any
+"""A value as float64. Without a value, a symbol of that dtype: `n = T.float64()`. As an annotation, a scalar parameter.
+
+    T.float64(4)
+"""
+
+def floor(x: _Any) -> _Value:
+    """The largest integer that is not above `x`.
+
+        T.floor(x)
+    """
+
+def floordiv(a: _Any, b: _Any) -> _Value:
+    """The quotient rounded down; `a // b` means the same.
+
+        T.floordiv(a, b)
+    """
+
+def floormod(a: _Any, b: _Any) -> _Value:
+    """The remainder of `floordiv`; `a % b` means the same.
+
+        T.floormod(a, b)
+    """
+
+def fma(x: _Any, y: _Any, z: _Any) -> _Value:
+    """`x * y + z` with one rounding.
+
+        T.fma(x, y, z)
+    """
+
+def fmod(x: _Any, y: _Any) -> _Value:
+    """The remainder of floating-point division: it has the sign of `x`.
+
+        T.fmod(x, y)
+    """
+
+def func_attr(attrs: _Any) -> None:
+    """Attributes of the function, as a dictionary.
+
+        T.func_attr({"tir.noalias": True})
+    """
+
+def grid(*extents: _Any) -> _Iterator[_Any]:
+    """Nested loops; an extent is `n` or `(start, stop)`.
+
+        for i, j in T.grid(4, 8):
+    """
+
+handle: _Any
+"""A parameter whose shape `T.match_buffer` gives: needed for symbolic shapes.
+
+    a: T.handle
+"""
+
+def if_then_else(condition: _Any, true_value: _Any, false_value: _Any) -> _Value:
+    """One of two values; only that one is evaluated.
+
+        T.if_then_else(i < n, A[i], 0.0)
+    """
+
+def index_map(map: _Any) -> _Value:
+    """A map of indices, written as a lambda.
+
+        T.index_map(lambda i, j: (j, i))
+    """
+
+def infinity(dtype: _Any) -> _Value:
+    """Infinity.
+
+        T.infinity("float32")
+    """
+
+def init() -> _Context[_Value]:
+    """What a block does before the first round of its reduction.
+
+        with T.init():
+    """
+
+int16: _Any
+"""A value as int16. Without a value, a symbol of that dtype: `n = T.int16()`. As an annotation, a scalar parameter.
+
+    T.int16(4)
+"""
+
+int32: _Any
+"""A value as int32. Without a value, a symbol of that dtype: `n = T.int32()`. As an annotation, a scalar parameter.
+
+    T.int32(4)
+"""
+
+int64: _Any
+"""A value as int64. Without a value, a symbol of that dtype: `n = T.int64()`. As an annotation, a scalar parameter.
+
+    T.int64(4)
+"""
+
+int8: _Any
+"""A value as int8. Without a value, a symbol of that dtype: `n = T.int8()`. As an annotation, a scalar parameter.
+
+    T.int8(4)
+"""
+
+def isfinite(x: _Any) -> _Value:
+    """True for neither an infinity nor NaN.
+
+        T.isfinite(x)
+    """
+
+def isinf(x: _Any) -> _Value:
+    """True for an infinity.
+
+        T.isinf(x)
+    """
+
+def isnan(x: _Any) -> _Value:
+    """True for NaN.
+
+        T.isnan(x)
+    """
+
+def let(body: _Any, where: _Any = None) -> _Value:
+    """An expression with a name for a value in it; also the annotation of a value that never changes.
+
+        m: T.let[T.int64] = n * 2
+    """
+
+def likely(x: _Any) -> _Value:
+    """The same condition, said to hold nearly always.
+
+        T.likely(x)
+    """
+
+def llvm_intrin(*args: _Any) -> _Value:
+    """A call of an LLVM intrinsic; `T.call_llvm_intrin` writes it.
+    """
+
+def log(x: _Any) -> _Value:
+    """The natural logarithm.
+
+        T.log(x)
+    """
+
+def log10(x: _Any) -> _Value:
+    """The logarithm to base 10.
+
+        T.log10(x)
+    """
+
+def log1p(x: _Any) -> _Value:
+    """The natural logarithm of `1 + x`.
+
+        T.log1p(x)
+    """
+
+def log2(x: _Any) -> _Value:
+    """The logarithm to base 2.
+
+        T.log2(x)
+    """
+
+def match_buffer(param: _Any, shape: _Any = None, dtype: _Any = None, data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None) -> _Buffer:
+    """The buffer behind a `T.handle` parameter, whose shape binds symbols; in a block, a view of a region.
+
+        A = T.match_buffer(a, (n, 4), "float32")
+    """
+
+def max(a: _Any, b: _Any) -> _Value:
+    """The larger of two scalars.
+
+        T.max(a, b)
+    """
+
+def max_value(dtype: _Any) -> _Value:
+    """The largest finite value of a dtype.
+
+        T.max_value("float32")
+    """
+
+def min(a: _Any, b: _Any) -> _Value:
+    """The smaller of two scalars.
+
+        T.min(a, b)
+    """
+
+def min_value(dtype: _Any) -> _Value:
+    """The smallest finite value of a dtype.
+
+        T.min_value("float32")
+    """
+
+def nearbyint(x: _Any) -> _Value:
+    """The nearest integer; halves go to the even neighbour.
+
+        T.nearbyint(x)
+    """
+
+def parallel(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None) -> _Iterator[_Any]:
+    """A loop whose rounds are shared out to the threads.
+
+        for i in T.parallel(8):
+    """
+
+def popcount(x: _Any) -> _Value:
+    """The number of bits that are 1.
+
+        T.popcount(x)
+    """
+
+def pow(x: _Any, y: _Any) -> _Value:
+    """`x` to the power of `y`.
+
+        T.pow(x, y)
+    """
+
+def power(x: _Any, y: _Any) -> _Value:
+    """`x` to the power of `y`.
+
+        T.power(x, y)
+    """
+
+def prefetch(x: _Any) -> _Value:
+    """A hint that the cache line at a handle will be read.
+
+        T.prefetch(x)
+    """
+
+def ramp(base: _Any, stride: _Any, lanes: _Any) -> _Value:
+    """The vector base, base + stride, …: as an index, a vector of elements.
+
+        A[T.ramp(0, 1, 8)]
+    """
+
+def reads(*regions: _Any) -> None:
+    """The regions that the block reads; inferred from its body where it is left out.
+
+        T.reads(A[vi, 0:8])
+    """
+
+def reinterpret(dtype: _Any, value: _Any) -> _Value:
+    """The bits of a value as another dtype.
+
+        T.reinterpret("int32", x)
+    """
+
+def round(x: _Any) -> _Value:
+    """The nearest integer; halves go away from zero.
+
+        T.round(x)
+    """
+
+def rsqrt(x: _Any) -> _Value:
+    """One divided by the square root.
+
+        T.rsqrt(x)
+    """
+
+def sblock(name: _Any = '') -> _Context[_Value]:
+    """A block: the unit of scheduling. It declares its axes and the regions it reads and writes.
+
+        with T.sblock("C"):
+    """
+
+def sblock_alloc_buffer(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None) -> _Buffer:
+    """Memory that belongs to the block or function around it.
+
+        B = T.sblock_alloc_buffer((4, 8), "float32")
+    """
+
+def sblock_attr(attrs: _Any) -> None:
+    """Attributes of the block, as a dictionary.
+
+        T.sblock_attr({"pragma": 1})
+    """
+
+def serial(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None) -> _Iterator[_Any]:
+    """A loop in order; `range` means the same.
+
+        for i in T.serial(8):
+    """
+
+def shift_left(a: _Any, b: _Any) -> _Value:
+    """The bits of `a` shifted left by `b`; `a << b` means the same.
+
+        T.shift_left(a, b)
+    """
+
+def shift_right(a: _Any, b: _Any) -> _Value:
+    """The bits of `a` shifted right by `b`; `a >> b` means the same.
+
+        T.shift_right(a, b)
+    """
+
+def sigmoid(x: _Any) -> _Value:
+    """The logistic function `1 / (1 + exp(-x))`.
+
+        T.sigmoid(x)
+    """
+
+def sin(x: _Any) -> _Value:
+    """The sine.
+
+        T.sin(x)
+    """
+
+def sinh(x: _Any) -> _Value:
+    """The hyperbolic sine.
+
+        T.sinh(x)
+    """
+
+def sqrt(x: _Any) -> _Value:
+    """The square root.
+
+        T.sqrt(x)
+    """
+
+def tan(x: _Any) -> _Value:
+    """The tangent.
+
+        T.tan(x)
+    """
+
+def tanh(x: _Any) -> _Value:
+    """The hyperbolic tangent.
+
+        T.tanh(x)
+    """
+
+def thread_binding(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None) -> _Iterator[_Any]:
+    """A loop whose rounds are the threads of a GPU axis.
+
+        for i in T.thread_binding(128, thread="threadIdx.x"):
+    """
+
+def trunc(x: _Any) -> _Value:
+    """`x` rounded toward zero.
+
+        T.trunc(x)
+    """
+
+def truncdiv(a: _Any, b: _Any) -> _Value:
+    """The quotient of integers rounded toward zero.
+
+        T.truncdiv(a, b)
+    """
+
+def truncmod(a: _Any, b: _Any) -> _Value:
+    """The remainder of `truncdiv`: it has the sign of `a`.
+
+        T.truncmod(a, b)
+    """
+
+def tvm_storage_sync(x: _Any) -> _Value:
+    """A barrier of the threads of a GPU block.
+
+        T.tvm_storage_sync(x)
+    """
+
+uint16: _Any
+"""A value as uint16. Without a value, a symbol of that dtype: `n = T.uint16()`. As an annotation, a scalar parameter.
+
+    T.uint16(4)
+"""
+
+uint32: _Any
+"""A value as uint32. Without a value, a symbol of that dtype: `n = T.uint32()`. As an annotation, a scalar parameter.
+
+    T.uint32(4)
+"""
+
+uint64: _Any
+"""A value as uint64. Without a value, a symbol of that dtype: `n = T.uint64()`. As an annotation, a scalar parameter.
+
+    T.uint64(4)
+"""
+
+uint8: _Any
+"""A value as uint8. Without a value, a symbol of that dtype: `n = T.uint8()`. As an annotation, a scalar parameter.
+
+    T.uint8(4)
+"""
+
+def unroll(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None) -> _Iterator[_Any]:
+    """A loop that is written out round by round.
+
+        for i in T.unroll(4):
+    """
+
+def unrolled(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None) -> _Iterator[_Any]:
+    """A loop that is written out round by round.
+
+        for i in T.unrolled(4):
+    """
+
+def var(name: _Any = None, dtype: _Any = 'int64') -> _Value:
+    """A symbol; `n = T.int64()` means the same.
+
+        n = T.var("int64")
+    """
+
+def vector_reduce_add(x: _Any) -> _Value:
+    """The sum of the lanes of a vector, by `T.call_intrin`.
+
+        T.vector_reduce_add(x)
+    """
+
+def vector_reduce_max(x: _Any) -> _Value:
+    """The largest lane of a vector, by `T.call_intrin`.
+
+        T.vector_reduce_max(x)
+    """
+
+def vectorized(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None) -> _Iterator[_Any]:
+    """A loop whose rounds are the lanes of vector instructions.
+
+        for i in T.vectorized(8):
+    """
+
+def warp_shuffle_xor(x: _Any, y: _Any) -> _Value:
+    """The value in the lane of the warp whose number is one's own xor the mask.
+
+        T.warp_shuffle_xor(x, y)
+    """
+
+def where(predicate: _Any) -> None:
+    """The block runs only where this holds.
+
+        T.where(i * 8 + j < n)
+    """
+
+def writes(*regions: _Any) -> None:
+    """The regions that the block writes; inferred from its body where it is left out.
+
+        T.writes(B[vi])
+    """

@@ -1,0 +1,102 @@
+"""All errors that users see are shown alike: their message, the user's own lines, no frames."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.ir.errors import UserError
+from relaxlab.script import tir as T
+
+# Exceptions by which the compiler talks to itself: none of them leaves it.
+INTERNAL = {"CannotEvaluate", "NotAnIterMap", "NotInvertible", "Failure", "Unbound", "Stopped"}
+# Caught by the command line, which prints it without a traceback.
+OWN_WAY = {"UsageError"}
+
+
+def classes() -> Iterator[type]:
+    """All classes of the package."""
+    for found in pkgutil.walk_packages(rl.__path__, "relaxlab."):
+        if not found.name.endswith("__main__"):
+            module = importlib.import_module(found.name)
+            members = filter(inspect.isclass, vars(module).values())
+            yield from (c for c in members if c.__module__ == found.name)
+
+
+def test_every_public_exception_is_a_user_error() -> None:
+    exceptions = {c for c in classes() if issubclass(c, BaseException)}
+    public = {c for c in exceptions if not c.__name__.startswith("_")}
+    names = {c.__name__ for c in public}
+    assert names >= INTERNAL | OWN_WAY
+    other = {c.__name__ for c in public if not issubclass(c, UserError)}
+    assert other == INTERNAL | OWN_WAY
+
+
+@T.prim_func
+def doubled(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.sblock("B"):
+            v = T.axis.spatial(4, i)
+            B[v] = A[v] * 2.0
+
+
+def refused() -> None:
+    sch = rl.Schedule(doubled)
+    (i,) = sch.get_loops(sch.get_block("B"))
+    sch.fuse(i, i)
+
+
+def wrong_argument() -> None:
+    mod = rl.parse(
+        '@R.function\ndef main(x: R.Tensor((4,), "float32")):\n    y = R.exp(x)\n    return y\n'
+    )
+    rl.compile(mod)["main"](np.zeros((3, 3), "float32"))
+
+
+def unknown_name() -> None:
+    rl.parse("@R.function\ndef main(x: R.Tensor((4,))):\n    return y\n")
+
+
+@pytest.mark.parametrize("wrong", [refused, wrong_argument, unknown_name])
+def test_a_notebook_shows_the_message_and_the_user_s_line(wrong: object) -> None:
+    with pytest.raises(UserError) as caught:
+        wrong()  # type: ignore[operator]
+    lines = caught.value._render_traceback_()
+    assert len(lines) <= 14
+    assert not any("relaxlab/" in line for line in lines)
+    assert str(caught.value).strip().splitlines()[-1] in lines[-1]
+    if wrong is refused:
+        assert any("sch.fuse(i, i)" in line for line in lines)
+
+
+PROGRAM = """
+import relaxlab as rl
+from relaxlab.script import relax as R
+try:
+    rl.compile(rl.parse('@R.function\\ndef f(x: R.Tensor((4,))):\\n    return y\\n'))
+except rl.DiagnosticError:
+    import traceback
+    print(traceback.format_exc())
+"""
+
+
+@pytest.mark.parametrize("developer", [False, True])
+def test_a_terminal_shows_few_frames(developer: bool, tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM, "utf-8")
+    options = ["-X", "dev", "-W", "ignore"] if developer else []
+    run = subprocess.run(
+        [sys.executable, *options, str(file)], capture_output=True, text=True, check=True
+    )
+    frames = run.stdout.count("  File ")
+    assert (frames > 2) if developer else (1 <= frames <= 2), run.stdout
+    assert "undefined name 'y'" in run.stdout
