@@ -1,0 +1,239 @@
+"""Write docs/schedule.md: every schedule primitive with a function before and after it.
+
+    python tools/document_schedule.py
+
+The examples are run, so the page shows what the primitives do now.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+import relaxlab as rl
+from relaxlab.ir.module import Module
+from relaxlab.schedule.schedule import PRIMITIVES, Schedule
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "schedule.md"
+
+FUNCTIONS = {
+    "add": """
+@T.prim_func
+def add(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16, 32), "float32")):
+    for i, j in T.grid(16, 32):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+""",
+    "chain": """
+@T.prim_func
+def chain(A: T.Buffer((16, 32), "float32"), C: T.Buffer((16, 32), "float32")):
+    B = T.alloc_buffer((16, 32), "float32")
+    for i, j in T.grid(16, 32):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(16, 32):
+        with T.sblock("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+""",
+    "row_sum": """
+@T.prim_func
+def row_sum(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16,), "float32")):
+    for i, k in T.grid(16, 32):
+        with T.sblock("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+""",
+    "matmul": """
+@T.prim_func
+def matmul(
+    A: T.Buffer((30, 32), "float32"),
+    B: T.Buffer((32, 16), "float32"),
+    C: T.Buffer((30, 16), "float32"),
+):
+    for i, j, k in T.grid(30, 16, 32):
+        with T.sblock("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+""",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Steps on one of `FUNCTIONS`, the primitive's own among them; those of `setup` come first and
+    are part of what the page shows as before."""
+
+    function: str
+    steps: str
+    setup: str = ""
+
+
+SECTIONS: dict[str, dict[str, Example]] = {
+    "Loops": {
+        "split": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\n"
+                         "jo, ji = sch.split(j, factors=[None, 8])"),
+        "fuse": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\nsch.fuse(i, j)"),
+        "reorder": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\nsch.reorder(j, i)"),
+        "add_unit_loop": Example("row_sum", "sch.add_unit_loop(sch.get_block('B'))"),
+        "parallel": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\nsch.parallel(i)"),
+        "vectorize": Example("add", "sch.vectorize(ji)",
+                             "i, j = sch.get_loops(sch.get_block('B'))\n"
+                             "jo, ji = sch.split(j, factors=[None, 8])"),
+        "unroll": Example("add", "sch.unroll(ji)",
+                          "i, j = sch.get_loops(sch.get_block('B'))\n"
+                          "jo, ji = sch.split(j, factors=[None, 8])"),
+        "bind": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\n"
+                        "sch.bind(i, 'blockIdx.x')\nsch.bind(j, 'threadIdx.x')"),
+    },
+    "Where blocks are computed": {
+        "compute_inline": Example("chain", "sch.compute_inline(sch.get_block('B'))"),
+        "reverse_compute_inline": Example("chain",
+                                          "sch.reverse_compute_inline(sch.get_block('C'))"),
+        "compute_at": Example("chain", "i, j = sch.get_loops(sch.get_block('C'))\n"
+                              "sch.compute_at(sch.get_block('B'), i)"),
+        "reverse_compute_at": Example("chain", "i, j = sch.get_loops(sch.get_block('B'))\n"
+                                      "sch.reverse_compute_at(sch.get_block('C'), i)"),
+    },
+    "Copies of buffers": {
+        "cache_read": Example("row_sum", "sch.cache_read(sch.get_block('B'), 0, 'global')"),
+        "cache_write": Example("row_sum", "sch.cache_write(sch.get_block('B'), 0, 'local')"),
+        "set_scope": Example("chain", "sch.set_scope(sch.get_block('B'), 0, 'shared')"),
+        "storage_align": Example("chain", "sch.storage_align(sch.get_block('B'), 0, axis=0, "
+                                 "factor=32, offset=8)"),
+    },
+    "Reductions": {
+        "decompose_reduction": Example("row_sum", "block = sch.get_block('B')\n"
+                                       "i, k = sch.get_loops(block)\n"
+                                       "sch.decompose_reduction(block, k)"),
+        "rfactor": Example("row_sum", "sch.rfactor(ki, factor_axis=1)",
+                           "i, k = sch.get_loops(sch.get_block('B'))\n"
+                           "ko, ki = sch.split(k, factors=[None, 8])"),
+    },
+    "Layouts": {
+        "transform_layout": Example("chain", "sch.transform_layout(sch.get_block('B'), "
+                                    "('write', 0), lambda i, j: (j, i))"),
+        "pad_einsum": Example("matmul", "sch.pad_einsum(sch.get_block('C'), [8, 1, 1])"),
+    },
+    "Hardware instructions": {
+        "blockize": Example("matmul", "sch.blockize(ii)",
+                            "i, j, k = sch.get_loops(sch.get_block('C'))\n"
+                            "io, ii = sch.split(i, factors=[None, 5])\n"
+                            "sch.reorder(io, k, ii, j)\nsch.decompose_reduction("
+                            "sch.get_block('C'), k)"),
+    },
+    "Annotations": {
+        "annotate": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\n"
+                            "sch.annotate(i, 'prefetch', (4, ('A',)))"),
+        "unannotate": Example("add", "sch.unannotate(i, 'prefetch')",
+                              "i, j = sch.get_loops(sch.get_block('B'))\n"
+                              "sch.annotate(i, 'prefetch', (4, ('A',)))"),
+    },
+}  # fmt: skip
+WITHOUT_EXAMPLE = {
+    "tensorize": "Lesson 8 of the course and [architecture.md](architecture.md#schedules) have "
+    "intrinsics and what they replace.",
+}
+"""Primitives whose example needs more than a function and a step, and where one is."""
+LOOKING = ("get_block", "get_loops", "get_child_blocks", "get_producers", "get_consumers")
+
+HEAD = """# Schedule primitives
+
+<!-- Written by tools/document_schedule.py; a test compares. -->
+
+A schedule (`rl.Schedule(func)`) changes the loops of a loop function and keeps what it computes.
+Every primitive checks its conditions first; if they cannot be proved it changes nothing and raises
+`ScheduleError`, which names the primitive, the place, the condition and a way out. `sch.show()`
+prints the steps taken, `sch.trace_json()` writes them down, `rl.apply_trace` repeats them, and
+`rl.explore.loops(sch)` goes through them in a notebook.
+
+| to | use |
+| --- | --- |
+| keep data in the cache between uses | `split` and `reorder` (tiling) |
+| use vector instructions | `split` by the number of lanes, `reorder` it innermost, `vectorize` |
+| use all cores | `parallel` on the outermost loop |
+| avoid writing an intermediate buffer | `compute_inline`, `reverse_compute_inline`, `compute_at` |
+| accumulate in registers | `cache_write`, `reverse_compute_at`, `decompose_reduction` |
+| split a long reduction over threads or lanes | `rfactor` |
+| read a matrix in the order of its use | `cache_read`, `transform_layout` |
+| run on a GPU | `bind`, `cache_read` to `"shared"` |
+| use a matrix instruction | `blockize`, `tensorize` |
+
+The differences below leave out what relaxlab infers from the body (`T.reads`, `T.writes`).
+
+## Finding blocks and loops
+
+"""
+
+
+def run(example: Example) -> tuple[Schedule, str, str]:
+    """The schedule after all steps, and the function before and after the primitive's own."""
+    sch = rl.Schedule(rl.parse(FUNCTIONS[example.function])[example.function])
+    names = {"sch": sch}
+    exec(example.setup, names)
+    before = text_of(sch)
+    exec(example.steps, names)
+    return sch, before, text_of(sch)
+
+
+def text_of(sch: Schedule) -> str:
+    """The function as a script, without what is inferred."""
+    module = Module.of({"function": sch.func}).script()
+    body = textwrap.dedent(module.split("class Module:\n", 1)[1])
+    inferred = ("T.reads(", "T.writes(", "T.func_attr(", "@T.prim_func", "def ", ") -> ")
+    lines = [x for x in body.splitlines() if x.startswith(" ")]
+    kept = [x for x in lines if not x.strip().startswith(inferred)]
+    return textwrap.dedent("\n".join(kept)).strip()
+
+
+def signature_of(name: str) -> str:
+    """The primitive's call, without `self` and annotations."""
+    parameters = list(inspect.signature(getattr(Schedule, name)).parameters.values())[1:]
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
+    return f"{name}{inspect.Signature(bare)}"
+
+
+def documented(name: str) -> str:
+    """The heading and the docstring of a primitive."""
+    return f"### `{signature_of(name)}`\n\n{inspect.getdoc(getattr(Schedule, name))}\n"
+
+
+def section_of(name: str, example: Example) -> str:
+    """A primitive with its example."""
+    _, before, after = run(example)
+    lines = [*difflib.unified_diff(before.splitlines(), after.splitlines(), n=20, lineterm="")][3:]
+    changes = "\n".join(lines)
+    return f"{documented(name)}\n```python\n{example.steps}\n```\n\n```diff\n{changes}\n```\n"
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for name in LOOKING:
+        parts.append(f"- `sch.{signature_of(name)}`: {inspect.getdoc(getattr(Schedule, name))}\n")
+    for title, examples in SECTIONS.items():
+        parts.append(f"\n## {title}\n\n")
+        parts.append("\n".join(section_of(name, e) for name, e in examples.items()))
+        if title == "Hardware instructions":
+            parts += [f"\n{documented(n)}\n{where}\n" for n, where in WITHOUT_EXAMPLE.items()]
+    return "".join(parts)
+
+
+def shown() -> frozenset[str]:
+    """The primitives that the page describes."""
+    names = {name for examples in SECTIONS.values() for name in examples}
+    return frozenset({*names, *WITHOUT_EXAMPLE, *LOOKING})
+
+
+if __name__ == "__main__":
+    assert shown() == PRIMITIVES, shown() ^ PRIMITIVES
+    PAGE.write_text(page(), "utf-8")
