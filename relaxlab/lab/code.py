@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 from relaxlab.codegen.cuda.listing import list_cuda
@@ -95,7 +97,8 @@ def _titles(kernel: dict[str, Any]) -> list[str]:
 
 
 class _Script:
-    """The sources that kernels come from, one after the other: rows of `[line number, line]`."""
+    """The classes and functions that kernels come from, one after the other: rows of `[line
+    number, line]`."""
 
     def __init__(self, interner: Interner) -> None:
         self.interner = interner
@@ -108,19 +111,44 @@ class _Script:
         return sorted(found)
 
     def _rows(self, span: Span) -> range:
-        start = self._start(span.source)
-        first = start + span.line - span.source.first_line
-        last = first + max(0, span.end_line - span.line)
-        return range(max(start, first), min(last + 1, len(self.rows)))
+        part = next((p for p in _statements(span.source) if span.line in p), None)
+        if part is None:  # a place that the source does not have
+            return range(0)
+        start = self._start(span.source, part)
+        first = start + span.line - part.start
+        return range(
+            first, min(first + max(0, span.end_line - span.line), start + len(part) - 1) + 1
+        )
 
-    def _start(self, source: Source) -> int:
-        key = (source.name, source.text, source.first_line)
+    def _start(self, source: Source, part: range) -> int:
+        key = (source.name, source.text, part.start)
         if key not in self._starts:
-            texts = [f"# {source.name}", *source.text.rstrip("\n").split("\n")]
-            numbers = [0, *range(source.first_line, source.first_line + len(texts) - 1)]
+            texts = [f"# {_title_of(source)}", *(source.line(n) for n in part)]
             self._starts[key] = len(self.rows) + 1
-            self.rows += zip(numbers, self.interner.ids(texts), strict=True)
+            self.rows += zip([0, *part], self.interner.ids(texts), strict=True)
         return self._starts[key]
+
+
+def _title_of(source: Source) -> str:
+    """The name of a source, for a reader: that of a notebook's cell is a file nobody has seen."""
+    return "a cell of the notebook" if "ipykernel" in source.name else source.name
+
+
+@cache
+def _statements(source: Source) -> tuple[range, ...]:
+    """The lines of each class, function or other statement at the top of a source, decorators
+    included; all lines together of what is no Python."""
+    first = source.first_line
+    try:
+        body = ast.parse(source.text).body
+    except SyntaxError:
+        return (range(first, first + source.text.rstrip("\n").count("\n") + 1),)
+    found: list[range] = []
+    for s in body:
+        decorators = getattr(s, "decorator_list", [])
+        start = min([s.lineno, *(d.lineno for d in decorators)])
+        found.append(range(first + start - 1, first + (s.end_lineno or s.lineno)))
+    return tuple(found)
 
 
 def _kernel(name: str, func: PrimFunc, target: Target, script: _Script) -> dict[str, Any]:

@@ -45,7 +45,9 @@ def test_every_kernel_is_there_in_each_language(view):
     assert "def softmax(" in panes["loops"][1][0]
     assert panes["optimised"][0][0].startswith("define void @rl.softmax(")
     assert panes["assembly"][0][0] == "rl.softmax:"
-    assert [text for _, text in rows][1:] == DENSE.rstrip("\n").split("\n")
+    lines = DENSE.rstrip("\n").split("\n")
+    shown = lines.index("@I.ir_module")
+    assert rows[1:] == [*enumerate(lines, 1)][shown:], "the module alone, not what is around it"
     assert any("on vectors" in f for f in kernel["facts"]) and not kernel["error"]
 
 
@@ -172,17 +174,40 @@ def test_lines_by_keyboard_and_panes_on_and_off(open_view, view):
     page = open_view(view)
     script = page.get_by_role("region", name="Script")
     script.focus()
-    for _ in range(SOFTMAX + 1):
-        page.keyboard.press("j")
-    assert "line 13" in page.locator(".picked").inner_text()
+    assert f"Script, line {SOFTMAX}: " in page.locator(".picked").inner_text(), "at first"
+    page.keyboard.press("k")
+    assert "nothing is linked with this line" in page.locator(".picked").inner_text()
+    page.keyboard.press("j")
+    assert f"Script, line {SOFTMAX}: " in page.locator(".picked").inner_text()
     assert page.get_by_role("region", name="Assembly").locator(".linked").count() > 0
     assert page.get_by_role("region", name="LLVM IR as emitted").count() == 0
     page.get_by_role("checkbox", name="LLVM IR as emitted").check()
-    assert "define void @rl.softmax" in page.get_by_role(
-        "region", name="LLVM IR as emitted"
-    ).inner_text()
+    assert (
+        "define void @rl.softmax"
+        in page.get_by_role("region", name="LLVM IR as emitted").inner_text()
+    )
     page.get_by_role("button", name="next vector in Assembly").click()
     assert "mm" in page.get_by_role("region", name="Assembly").locator(".here").inner_text()
+
+
+def test_lines_have_the_colours_of_the_script_and_can_be_copied(open_view, view):
+    page = open_view(view)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_label("kernel").select_option("1")
+
+    script = page.get_by_role("region", name="Script").locator("[class*=' c']")
+    assert {int(no) for no in script.locator(".no").all_inner_texts()} == {MATMUL, ADD, RELU}
+    assembly = page.get_by_role("region", name="Assembly").locator("[class*=' c0']")
+    assert assembly.count() > 0
+    plain = page.get_by_role("region", name="Assembly").locator(".ln:not([class*=' c'])").first
+    before = assembly.first.evaluate("e => getComputedStyle(e).backgroundColor")
+    assert before != plain.evaluate("e => getComputedStyle(e).backgroundColor")
+    page.get_by_role("checkbox", name="colours").uncheck()
+    assert before != assembly.first.evaluate("e => getComputedStyle(e).backgroundColor")
+    page.get_by_role("button", name="copy Script").click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert "class Module:" in copied and "R.matmul" in copied
+    assert page.get_by_role("region", name="Assembly").locator(".ln[title*=': ']").count() > 0
 
 
 def test_ptx_leads_to_its_one_line_of_cuda(open_view):

@@ -1,8 +1,8 @@
 // The code explorer: one kernel in several languages; a line lights those it came from and became.
 
-import { field, h, keyStep, mount, notes } from "./core.js";
+import { field, fromDifferences, h, keyStep, mount, notes } from "./core.js";
 import { failurePanel } from "./failure.js";
-import { fromDifferences } from "./passes.js";
+import { instructionHelp } from "./instructions.js";
 import { scriptPane } from "./script.js";
 
 const STYLE = `
@@ -11,6 +11,11 @@ const STYLE = `
 @container (max-width: 560px) { .codes { grid-template-columns: minmax(0, 1fr); } }
 .codes h4 { display: flex; gap: 6px; align-items: baseline; justify-content: space-between; margin: 2px 0; }
 .codes .script .ln.linked > .no { color: var(--fg); font-weight: 700; box-shadow: inset 3px 0 0 var(--accent); }
+.codes .scroll { max-height: max(26em, calc(var(--room, 0px) / 2 - 3em)) !important; }
+.codes.one .scroll { max-height: max(26em, var(--room, 0px)) !important; }
+${Array.from({ length: 10 }, (_, i) => `.colours .script .ln.c${i} { background: color-mix(in srgb, var(--group-${i}) var(--shade, 30%), var(--bg)); }`).join("\n")}
+.colours .script .ln :is(.t-module, .t-comment, .no) { color: color-mix(in srgb, var(--fg) 75%, var(--muted)); }
+.codes .script .ln.linked { --shade: 75%; }
 .codes .script .ln.here { outline: 1px solid var(--accent); outline-offset: -1px; }
 .codes .script .ln > .mark { color: var(--accent); }
 .codes .script .ln.hot > .mark { color: var(--warn); }
@@ -46,6 +51,31 @@ export function linker(kernel, scriptRows) {
   };
 }
 
+/**
+ * The colour (0 to 9) of each row of each pane, -1 for none: rows that belong together have the same.
+ * Where a kernel comes from several lines of the script, those have colours; else its loops do.
+ */
+export function coloursOf(kernel, scriptRows) {
+  const origins = new Map(kernel.origins.map(([line, rows]) => [line, rows.filter((r) => r < scriptRows)]));
+  const sources = [...new Set([...origins.values()].flat())].sort((a, b) => a - b);
+  const loops = kernel.panes.map((p) => [p.key, fromDifferences(p.loop)]);
+  const lines = [...new Set(loops.filter(([key]) => key !== "loops").flatMap(([, loop]) => loop))].filter((n) => n > 0).sort((a, b) => a - b);
+  const bySource = sources.length > 1;
+  const colour = (line) => (bySource ? sources.indexOf((origins.get(line) ?? [])[0]) : lines.indexOf(line));
+  const wrap = (n) => (n < 0 ? -1 : n % 10);
+  const script = Array.from({ length: scriptRows }, (_, r) => wrap(bySource ? sources.indexOf(r) : -1));
+  return { script, ...Object.fromEntries(loops.map(([key, loop]) => [key, loop.map((n) => wrap(colour(n)))])) };
+}
+
+/** The place to begin with: the first line of the script, or of the loops, that became code. */
+export function firstLinked(kernel, scriptRows) {
+  const rows = kernel.origins.flatMap(([, r]) => r).filter((r) => r < scriptRows);
+  if (rows.length) return ["script", Math.min(...rows)];
+  const code = new Set(kernel.panes.filter((p) => p.key !== "loops").flatMap((p) => fromDifferences(p.loop)));
+  const row = fromDifferences(kernel.panes[0]?.loop ?? []).findIndex((n) => n > 0 && code.has(n));
+  return row < 0 ? null : [kernel.panes[0].key, row];
+}
+
 /** What a reader hears and sees of a chosen line. */
 export function linkText(titles, found, key) {
   const parts = Object.entries(found).filter(([other, rows]) => other !== key && rows.length > 0)
@@ -60,13 +90,26 @@ const rowsOf = (pane, table) => {
     text: table[id], no: i + 1,
     mark: spills.has(i) ? "⚠" : bits[i] > 0 ? "▮" : "",
     cls: spills.has(i) ? "hot" : "",
-    title: spills.has(i) ? "to or from the stack, as registers are lacking" : bits[i] > 0 ? `${bits[i]} bits at once` : null,
+    title: [instructionHelp(["assembly", "ptx"].includes(pane.key) ? table[id] : ""),
+      spills.has(i) ? "to or from the stack, as registers are lacking" : bits[i] > 0 ? `${bits[i]} bits at once` : ""].filter(Boolean).join("; ") || null,
   }));
 };
 
 /** The kernels other than `kernel` that a row of the script has become a part of. */
 export function otherKernels(kernels, kernel, row) {
   return kernels.filter((k) => k !== kernel && k.origins.some(([, rows]) => rows.includes(row)));
+}
+
+function copyButton(pane) {
+  const button = h("button", { type: "button", class: "link", "aria-label": `copy ${pane.title}`, async onclick() {
+    try {
+      await navigator.clipboard.writeText(pane.rows.map((r) => r.text).join("\n"));
+      button.textContent = "copied";
+    } catch (error) { // a page from elsewhere without a right to the clipboard
+      button.textContent = `not copied (${error.name})`;
+    }
+  } }, "copy");
+  return button;
 }
 
 /** The panes of one kernel; `go(kernel, row)` shows a row of the script with another one. */
@@ -76,6 +119,8 @@ function kernelParts(state, kernel, shown, chosen, go) {
     ...(script.length > 0 ? [{ key: "script", title: "Script", rows: script }] : []),
     ...kernel.panes.map((p) => ({ ...p, rows: rowsOf(p, state.table) })),
   ];
+  const colours = coloursOf(kernel, script.length);
+  for (const p of all) p.rows.forEach((r, i) => { if (colours[p.key]?.[i] >= 0) r.cls += ` c${colours[p.key][i]}`; });
   const titles = Object.fromEntries(all.map((p) => [p.key, p.title]));
   const linked = linker(kernel, script.length);
   const said = h("p", { class: "muted picked", "aria-live": "polite" }, "Point at a line, or press j and k in a pane; a click or Enter brings its partners into view.");
@@ -86,7 +131,7 @@ function kernelParts(state, kernel, shown, chosen, go) {
     const jump = (text, where) => where.length > 0 && h("button", { type: "button", class: "link", "aria-label": `${text} in ${p.title}`,
       onclick: () => pick(p.key, where.find((i) => i > here(p.key)) ?? where[0], true) }, text);
     const box = h("div", { hidden: !shown.get()[p.key] }, h("h4", {}, h("span", {}, p.title),
-      h("span", { class: "row" }, jump("next spill", spilled), marked.length > spilled.length && jump("next vector", marked.filter((i) => p.rows[i].mark === "▮")))), pane.element);
+      h("span", { class: "row" }, jump("next spill", spilled), marked.length > spilled.length && jump("next vector", marked.filter((i) => p.rows[i].mark === "▮")), copyButton(p))), pane.element);
     return { ...p, pane, box };
   });
   const here = (key) => (chosen.get()?.[0] === key ? chosen.get()[1] : -1);
@@ -124,16 +169,24 @@ function kernelParts(state, kernel, shown, chosen, go) {
       event.stopPropagation();
     });
   }
-  const toggles = parts.map((p) => {
-    const box = h("input", { type: "checkbox", checked: shown.get()[p.key], onchange: () => {
-      shown.set({ ...shown.get(), [p.key]: box.checked });
-      p.box.hidden = !box.checked;
-    } });
-    return h("label", {}, box, p.title);
-  });
+  const area = h("div", { class: "codes colours" }, parts.map((p) => p.box));
+  const arrange = () => area.classList.toggle("one", parts.filter((p) => !p.box.hidden).length <= 2);
+  const check = (text, checked, change) => {
+    const box = h("input", { type: "checkbox", checked, onchange: () => change(box.checked) });
+    return h("label", {}, box, text);
+  };
+  const toggles = parts.map((p) => check(p.title, shown.get()[p.key], (on) => {
+    shown.set({ ...shown.get(), [p.key]: on });
+    p.box.hidden = !on;
+    arrange();
+  }));
+  toggles.push(check("colours", true, (on) => area.classList.toggle("colours", on)));
+  arrange();
+  const first = chosen.get() ?? firstLinked(kernel, script.length);
+  if (first) requestAnimationFrame(() => pick(...first, true)); // once the panes have their heights
   return {
     pick,
-    elements: [h("div", { class: "row", role: "group", "aria-label": "panes" }, toggles), said, h("div", { class: "codes" }, parts.map((p) => p.box))],
+    elements: [h("div", { class: "row", role: "group", "aria-label": "panes" }, toggles), said, area],
     stop: () => { for (const p of parts) p.pane.stop(); },
   };
 }

@@ -147,6 +147,12 @@ export function reveal(pane, row) {
 export const note = (text) => h("p", { class: "note", role: "note" }, text);
 export const notes = (state) => (state.notes ?? []).map(note);
 
+/** Numbers from the differences that Python wrote. */
+export function fromDifferences(found) {
+  let last = 0;
+  return found.map((d) => (last += d));
+}
+
 /** Rows of strings, numbers or elements; numbers stand right. */
 export function table(heads, rows, caption) {
   const numeric = heads.map((_, i) => rows.length > 0 && rows.every((r) => typeof r[i] === "number"));

@@ -1,6 +1,6 @@
 // The passes of a trace and what they changed: what the pipeline and the comparison view share.
 
-import { h } from "./core.js";
+import { fromDifferences, h } from "./core.js";
 import { countChanges, diffLines, pairedRows, unifiedRows } from "./diff.js";
 import { scriptPane } from "./script.js";
 
@@ -21,12 +21,6 @@ export const PASSES_STYLE = `
 .sides { display: grid; gap: 6px; grid-template-columns: repeat(2, minmax(0, 1fr)); }
 .script .ln.focus { box-shadow: inset 3px 0 0 var(--accent); background: var(--accent-bg); }
 `;
-
-/** Numbers from the differences that Python wrote. */
-export function fromDifferences(found) {
-  let last = 0;
-  return found.map((d) => (last += d));
-}
 
 /** The functions and modules of a state: lines of a function, functions of a module, changes. */
 export function modulesOf(state) {

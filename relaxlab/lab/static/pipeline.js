@@ -1,8 +1,8 @@
 // The pipeline explorer: passes, what each changed, its single rewrites and why.
 
 import { failureFacts } from "./failure.js";
-import { field, h, keyStep, listbox, mount, notes, stepper } from "./core.js";
-import { PASSES_STYLE, changesSentence, fromDifferences, moduleDiff, modulesOf, passTime, subjectPlaces } from "./passes.js";
+import { field, fromDifferences, h, keyStep, listbox, mount, notes, stepper } from "./core.js";
+import { PASSES_STYLE, changesSentence, moduleDiff, modulesOf, passTime, subjectPlaces } from "./passes.js";
 
 /** The rewrites of a pass, from columns of numbers. */
 export function rewritesOf(pass, lines) {

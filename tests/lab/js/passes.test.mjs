@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { clipped, fromDifferences, lineOf, modulesOf, subjectPlaces } from "../../../relaxlab/lab/static/passes.js";
+import { fromDifferences } from "../../../relaxlab/lab/static/core.js";
+import { clipped, lineOf, modulesOf, subjectPlaces } from "../../../relaxlab/lab/static/passes.js";
 import { isListed, modulesAround, rewritesOf } from "../../../relaxlab/lab/static/pipeline.js";
 
 test("numbers from differences", () => {
