@@ -11,7 +11,7 @@ from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.schedule.rules.base import _rules
 from tests.test_repo import ABOVE_ALL, LAYERS, PACKAGE, PACKAGE_FILES, ROOT, room_of
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text("utf-8")
 
 
