@@ -18,10 +18,12 @@ from relaxlab.codegen.llvm.closures import (
     words_of_type,
 )
 from relaxlab.codegen.llvm.entry import emit_entry, symbols_of_arguments
+from relaxlab.codegen.llvm.guards import Guards
 from relaxlab.codegen.llvm.host import HostEmitter
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.codegen.llvm.marks import Marks
 from relaxlab.codegen.llvm.support import support_functions, symbol_of
+from relaxlab.codegen.llvm.zones import zone_functions
 from relaxlab.codegen.work import work_of
 from relaxlab.ir import expr
 from relaxlab.ir.substitute import symbols_in
@@ -31,17 +33,23 @@ from relaxlab.tracing import note
 
 
 def program_text(
-    program: host.HostProgram, target: Target, marks: Marks | None = None
+    program: host.HostProgram,
+    target: Target,
+    marks: Marks | None = None,
+    checks: bool = False,
 ) -> tuple[str, dict[str, Any]]:
     """LLVM IR of the program, and what the runtime must know about it. Raises UnsupportedHost for
     a function that needs the virtual machine."""
     declarations: dict[str, str] = {}
     texts = support_functions(declarations, target)
+    texts += zone_functions() if checks else []
     used = sorted(_called_kernels(program))
-    kernels = {k: emit_kernel(program.kernels[k], k, declarations, target) for k in used}
+    kernels = {
+        k: emit_kernel(program.kernels[k], k, declarations, target, checks=checks) for k in used
+    }
     texts += [k.text for k in kernels.values()]
     failures = {name: k.failures for name, k in kernels.items()}
-    checks: list[CheckInfo] = []
+    found: list[CheckInfo] = []
     packed: list[host.CallPacked] = []
     arenas: list[host.AllocStorage] = []
     constants: list[np.ndarray[Any, Any]] = []
@@ -50,8 +58,9 @@ def program_text(
     packed_in: list[host.HostFunction] = []
     for function in program.functions.values():
         emitter = HostEmitter(
-            program, function, declarations, failures, checks, packed, arenas,
+            program, function, declarations, failures, found, packed, arenas,
             is_entry=function.name not in called, first_constant=len(constants), marks=marks,
+            guards=Guards() if checks else None,
         )  # fmt: skip
         try:
             texts.append(emitter.emit())
@@ -68,7 +77,7 @@ def program_text(
     texts += closure_texts(program, declarations)
     texts += blas_functions(declarations)
     facts = {
-        "checks": tuple(checks),
+        "checks": tuple(found),
         "packed": tuple(_packed_info(f, p) for f, p in zip(packed_in, packed, strict=True)),
         "arenas": len(arenas),
         "constants": tuple(constants),
@@ -82,9 +91,10 @@ def compile_program(
     target: Target,
     bounds: dict[str, dict[str, int]] | None = None,
     marks: Marks | None = None,
+    checks: bool = False,
 ) -> Artifact:
     """Compile to machine code. `bounds` gives, per function, the declared upper bounds; `marks`
-    where the calls of the program write down their times.
+    where the calls of the program write down their times; `checks` makes a debug build.
 
     Functions that have no native form, and those that call them, are left out; the artifact says
     why. Raises UnsupportedHost for a program of nothing else, CodegenError for a loop function the
@@ -94,7 +104,7 @@ def compile_program(
     while True:
         part, reasons = _native_part(program, left_out)
         try:
-            text, facts = program_text(part, target, marks)
+            text, facts = program_text(part, target, marks, checks)
             break
         except UnsupportedHost as error:  # what lacks a native form shows when code is made of it
             if not error.function:

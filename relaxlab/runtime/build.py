@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeAlias, overload
 
 from relaxlab.codegen.artifact import Artifact
 from relaxlab.codegen.cuda.program import generate_cuda
@@ -24,6 +24,8 @@ from relaxlab.runtime.cuda import CudaExecutable
 from relaxlab.runtime.executable import Executable
 from relaxlab.tracing import Trace
 
+Checks: TypeAlias = Literal["default", "all"]
+
 
 @overload
 def compile(
@@ -33,6 +35,7 @@ def compile(
     threads: int | None = None,
     pipeline: Pipeline | None = None,
     use_cache: bool = True,
+    checks: Checks = "default",
 ) -> Executable: ...
 
 
@@ -50,6 +53,7 @@ def compile(
     threads: int | None = None,
     pipeline: Pipeline | None = None,
     use_cache: bool = True,
+    checks: Checks = "default",
 ) -> Any: ...
 
 
@@ -61,6 +65,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     threads: int | None = None,
     pipeline: Pipeline | None = None,
     use_cache: bool = True,
+    checks: Checks = "default",
 ) -> Executable | CudaExecutable:
     """Compile a module to native code.
 
@@ -71,24 +76,39 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     disk first and keep it there (not a GPU's, nor where a pipeline given by hand or operators
     registered by others had a part in it: no key tells theirs apart).
 
+    checks: "default" checks arguments and what the types left open; "all" makes a debug build, to
+    find mistakes of kernels, schedules and memory planning, several times slower: calls raise
+    CheckFailed where a kernel uses an index outside an array (naming kernel, array, index, extent
+    and, where it is known, the line), where something writes beside an array on the heap or the
+    stack, where a planned tensor leaves its storage, and where an argument or result is not aligned
+    to its elements; memory that nothing has written yet holds NaN, or 0x5A in each byte.
+
     Raises DiagnosticError for an ill-formed module, PassFailed (with the trace so far) for a
-    failing pass, ValueError for an unknown target, TypeError for what is no module
-    or no pipeline.
+    failing pass, ValueError for an unknown target or kind of checks, TypeError for what is no
+    module or no pipeline.
     """
     Module.require(mod)
+    if checks not in ("default", "all"):
+        raise ValueError(f"checks is {checks!r}; it is 'default' or 'all'")
     chosen = parse_target(target)
     passes = pipeline_for(chosen, pipeline)
     if chosen.kind == "cuda":
         if threads is not None:
             raise ValueError("threads are of CPUs; a GPU's are chosen by the kernels' schedules")
+        if checks == "all":
+            raise ValueError(
+                "debug builds are for CPUs; CudaExecutable.simulate checks a GPU's kernels for "
+                "races and indices out of bounds"
+            )
         return CudaExecutable(generate_cuda(lower_shapes(passes.run(mod).result)), chosen)
 
     def build() -> Artifact:
-        return compile_program(lower_shapes(passes.run(mod).result), chosen, _bounds(mod))
+        lowered = lower_shapes(passes.run(mod).result)
+        return compile_program(lowered, chosen, _bounds(mod), checks=checks == "all")
 
     key = None
     if pipeline is None and use_cache and _has_only_our_operators(mod):
-        key = artifact_key(structural_key(mod), chosen, _names(mod))
+        key = artifact_key(structural_key(mod), chosen, [f"checks {checks}", *_names(mod)])
         artifact, from_cache = cached(key, build)
     else:
         artifact, from_cache = build(), False

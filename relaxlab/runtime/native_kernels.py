@@ -50,4 +50,4 @@ class NativeKernels:
         if failures:
             args.append(ctypes.byref(failed))
         number = entry(*args)
-        return failures[number - 1] if number else None
+        return failures[number - 1].format() if number else None

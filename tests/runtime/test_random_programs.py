@@ -1,6 +1,5 @@
 """Random graph programs: scheduled, on the virtual machine and as native code."""
 
-import numpy as np
 import pytest
 
 from relaxlab.passes.lower_shapes import lower_shapes
@@ -12,15 +11,17 @@ from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, random_arguments
 
 
-@pytest.mark.parametrize("seed", range(1000, 1016))
-def test_executors_agree(seed):
+@pytest.mark.parametrize("case", range(16))
+def test_executors_agree(case, rng):
+    seed = int(rng.integers(1 << 31))
     mod = Programs(seed).module()
     trace = cpu_pipeline().run(mod)
     vm = VirtualMachine(lower_shapes(trace.result))
     native = build(mod, use_cache=False)["main"]
-    rng = np.random.default_rng(seed)
+    debug = build(mod, use_cache=False, checks="all")["main"]
     for _ in range(3):
         args = random_arguments(trace.passes[0].after["main"], rng)
         want = interpret(mod, "main", *args)
         assert_same(vm.run("main", *args), want, f"virtual machine (seed {seed})", 1e-4)
         assert_same(native(*args), want, f"native (seed {seed})", 1e-4)
+        assert_same(debug(*args), want, f"debug build (seed {seed})", 1e-4)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from relaxlab.codegen.llvm.access import Memory, element_pointer, linear_index, load
 from relaxlab.codegen.llvm.arithmetic import binary, cast
@@ -24,6 +25,15 @@ from relaxlab.ir.dtypes import element_of, is_float, is_int, is_uint, lanes_of, 
 from relaxlab.schedule.tile_intrinsics import TILE_SCOPE
 
 
+class FailWhen(Protocol):
+    """Emits the report of a failure that happens when an i1 is set, and returns its number. The
+    text has doubled braces; with `numbers`, a kernel's has {got} and {expected} for them."""
+
+    def __call__(
+        self, cond: str, message: str, numbers: tuple[str, str] | None = None, /
+    ) -> int: ...
+
+
 @dataclass(slots=True)
 class Scope:
     """What names mean while emitting one function.
@@ -32,12 +42,13 @@ class Scope:
     returns the failure's number; execution goes on. `leave` is where a thread goes that cannot go
     on with its work, `left` whether it ever does. Under a `speculative` mask all lanes may be off.
     `in_vector`: inside a vectorized loop. `sizes` are variables that are not negative, `positive`
-    what is known to be above zero here.
+    what is known to be above zero here. `on_access` emits a debug build's check of an access;
+    `place` says where the statement is, for its message.
     """
 
     builder: Builder
     function: str
-    fail_when: Callable[[str, str], int]
+    fail_when: FailWhen
     values: dict[expr.Var, Value] = field(default_factory=lambda: dict[expr.Var, Value]())
     memory: dict[loops.Buffer, Memory] = field(default_factory=lambda: dict[loops.Buffer, Memory]())
     mask: Value | None = None
@@ -47,6 +58,8 @@ class Scope:
     positive: frozenset[expr.PrimExpr] = frozenset()
     leave: str = ""
     left: bool = False
+    on_access: Callable[[Scope, loops.Buffer, Sequence[Value]], None] | None = None
+    place: str = ""
 
 
 def emit_expr(s: Scope, e: expr.PrimExpr) -> Value:
@@ -67,7 +80,10 @@ def emit_expr(s: Scope, e: expr.PrimExpr) -> Value:
         case expr.BinaryOp(x, y):
             return binary(b, type(e), emit_expr(s, x), emit_expr(s, y))
         case loops.BufferLoad(buffer, indices):
-            return _load(s, memory_of(s, buffer), [emit_expr(s, i) for i in indices])
+            at = [emit_expr(s, i) for i in indices]
+            if s.on_access is not None:
+                s.on_access(s, buffer, at)
+            return _load(s, memory_of(s, buffer), at)
         case expr.Cast(to, value):
             return _convert(b, emit_expr(s, value), to)
         case expr.Not(a):

@@ -30,6 +30,7 @@ from relaxlab.codegen.llvm.closures import (
     words_of_type,
 )
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
+from relaxlab.codegen.llvm.guards import Guards
 from relaxlab.codegen.llvm.marks import Marks
 from relaxlab.codegen.llvm.statements import Team, barrier
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, TOO_MUCH, symbol_of
@@ -58,7 +59,7 @@ class HostEmitter:
     """Emits one host function; `checks`, `packed` and `arenas` are shared by the program.
 
     `checks` says what a non-zero return means. `failures`: per kernel what it may fail with.
-    `marks`: where calls write down their times; None: they do not.
+    `marks`: where calls write down their times, `guards`: the checks of a debug build; or None.
     """
 
     program: host.HostProgram
@@ -71,6 +72,7 @@ class HostEmitter:
     is_entry: bool
     first_constant: int
     marks: Marks | None = None
+    guards: Guards | None = None
     regs: dict[int, Reg] = field(default_factory=lambda: dict[int, Reg]())
     stack: str = "%caller_stack"
     storages: dict[int, str] = field(default_factory=lambda: dict[int, str]())
@@ -248,7 +250,9 @@ class HostEmitter:
         word = 0
         for param in self.function.params:
             word = self.load_value(param.value, "%in", word)
+            self.guarded(lambda g, param=param: g.aligned(self, param.value))
         self.instrs(self.function.instrs)
+        self.guarded(lambda g: g.aligned(self, self.function.result))
         self.store_value(self.function.result, "%out", 0)
         self.release_storages()
         self.b.raw("ret i64 0")
@@ -304,25 +308,34 @@ class HostEmitter:
                 self.regs[dst] = Reg()
                 size = self.bytes(dst)
                 self.regs[dst] = Reg(self.allocate(size))
+                self.guarded(lambda g: g.allocated(self, dst, size))
             case host.View(dst, base, offset):
                 self.view(dst, base, offset)
+                self.guarded(lambda g: g.placed(self, i))
             case host.CallKernel():
                 with self.timed(i):
                     self.kernel(i)
+                self.guarded(lambda g: g.verify(self, f"the kernel `{i.function}`"))
             case host.CallFunction():
                 self.call_function(i)
             case host.CallPacked():
                 with self.timed(i):
                     self.call_packed(i)
+                self.guarded(lambda g: g.verify(self, f"`{i.function}`"))
             case host.If():
                 self.branch(i)
             case _:
                 raise UnsupportedHost(f"{type(i).__name__} in `{self.function.name}`")
 
-    def fail_when(self, failed: str, message: str) -> int:
+    def guarded(self, emit: Callable[[Guards], None]) -> None:
+        """Emit a check of a debug build."""
+        if self.guards is not None:
+            emit(self.guards)
+
+    def fail_when(self, failed: str, message: str, _numbers: object = None) -> int:
         """Stop where a bit is set (an expression that has no value)."""
-        where = f"{message} in `{self.function.name}`"
-        info = CheckInfo(self.function.name, (literal(where),))
+        where = f"{message} in `{literal(self.function.name)}`"
+        info = CheckInfo(self.function.name, (where,))
         zero = int_value(0)
         self.fail_unless(self.b.emit(f"xor i1 {failed}, true"), info, 0, zero, zero)
         return len(self.checks)
@@ -375,6 +388,8 @@ class HostEmitter:
     def storage(self, i: host.AllocStorage) -> str:
         """Planned memory; where each thread has its own, this thread's part of it."""
         size = self.storage_bytes(i.size)
+        if self.guards is not None:
+            self.guards.storages[i.dst] = size, i.per_thread
         if not i.per_thread:
             return self.planned(i, size)
         # Threads that write keep off each other's cache lines and the ones prefetched with them.
@@ -388,6 +403,10 @@ class HostEmitter:
         return self.b.emit(f"getelementptr inbounds i8, ptr {start}, i64 {offset}", "p")
 
     def planned(self, i: host.AllocStorage, size: str) -> str:
+        """Planned memory; in a debug build between zones."""
+        return self.kept(i, size) if self.guards is None else self.guards.storage(self, i, size)
+
+    def kept(self, i: host.AllocStorage, size: str) -> str:
         """Memory kept between calls of an entry function, grown when too small; that of a function
         which others call is its frame's own."""
         if not self.is_entry:
@@ -453,10 +472,11 @@ class HostEmitter:
         at = CONTEXT.index("kernel_failed")
         slot = self.b.emit(f"getelementptr inbounds i64, ptr %ctx, i64 {at}", "p")
         code = self.b.call(symbol_of(function), "i64", [*args, ("ptr", slot)])
-        messages = (literal(f"{m} in `{function}`") for m in failures)
+        messages = (f"{m} in `{literal(function)}`" for m in failures)
         info = CheckInfo(self.function.name, ("", *messages))
         ok = self.b.emit(f"icmp eq i64 {code}, 0")
-        self.fail_unless(ok, info, code, int_value(0), int_value(0))
+        got, expected = (Value("int64", self.context(word)) for word in ("got", "expected"))
+        self.fail_unless(ok, info, code, got, expected)
 
     def call_function(self, i: host.CallFunction) -> None:
         if not isinstance(i.function, str):
@@ -559,10 +579,13 @@ class HostEmitter:
         ):
             b.place(label)
             saved = dict(self.scope.values)
+            blocks = [] if self.guards is None else list(self.guards.blocks)
             self.instrs(instrs)
             self.require_same([value], self.function, [i.dst])
             self.store_value(value, merged, 0)
             self.scope.values = saved
+            if self.guards is not None:  # what a branch allocates is not there in the other
+                self.guards.blocks = blocks
             b.jump(done)
         b.place(done)
         self.load_value(i.dst, merged, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from relaxlab.analysis.arith import prove_equal
@@ -11,10 +11,11 @@ from relaxlab.codegen.hoist_guards import hoist_guards
 from relaxlab.codegen.join_indices import join_indices
 from relaxlab.codegen.llvm.access import Memory
 from relaxlab.codegen.llvm.arithmetic import binary
+from relaxlab.codegen.llvm.bounds import Stack, check_bounds
 from relaxlab.codegen.llvm.builder import Builder, Value, int_value, llvm_type
-from relaxlab.codegen.llvm.expressions import CodegenError, Scope, emit_expr
+from relaxlab.codegen.llvm.expressions import CodegenError, FailWhen, Scope, emit_expr
 from relaxlab.codegen.llvm.statements import Team, declare_local, emit_team, failure
-from relaxlab.codegen.llvm.support import symbol_of
+from relaxlab.codegen.llvm.support import CONTEXT, symbol_of
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.codegen.prefetch import insert_prefetches
 from relaxlab.codegen.simplify_indices import simplify_indices
@@ -41,22 +42,18 @@ def emit_kernel(
     target: Target = GENERIC,
     *,
     debug: bool = False,
+    checks: bool = False,
 ) -> Kernel:
     """LLVM IR of `void rl.name(ptr buffers…, i64 symbols…, i64 thread, i64 threads)`.
 
     Scalar parameters keep their own type. `debug`: instructions refer to metadata by the lines of
-    the statements' spans. Raises CodegenError for anything without a row.
+    the statements' spans. `checks`: accesses and private buffers are checked. Raises CodegenError
+    for anything without a row.
     """
     b = Builder(declarations, target, debug=debug)
     failures: list[str] = []
-
-    def fail_when(cond: str, message: str) -> int:
-        failures.append(message)
-        with b.when(cond):
-            b.raw(f"store atomic i64 {len(failures)}, ptr %failed monotonic, align 8")
-        return len(failures)
-
-    s = Scope(b, name, fail_when)
+    s = Scope(b, name, _reporting(b, failures), on_access=check_bounds if checks else None)
+    stack = Stack() if checks else None
     params: list[str] = []
     symbols = kernel_symbols(func)
     sizes = _sizes(func)
@@ -77,12 +74,14 @@ def emit_kernel(
             "move its producer into the parallel loop or give it the scope 'global'"
         )
     body, allocated = lower_blocks(func.body)
-    tiles = _declare_allocated(s, allocated)
+    tiles = _declare_allocated(s, allocated, declare_local if stack is None else stack.declare)
     if tiles:
         _configure_tiles(b)
     emit_team(s, Team(), lower_loops(body, sizes))
     if tiles:
         b.call("llvm.x86.tilerelease", "void", [])
+    if stack is not None:
+        stack.verify(s)
     signature = [*pointers, *params, "i64 %thread", "i64 %threads"]
     result = "void"
     if failures:
@@ -95,7 +94,28 @@ def emit_kernel(
     return Kernel(f"{head} {{\n" + "\n".join(lines) + "\n}\n", tuple(failures))
 
 
-def _declare_allocated(s: Scope, allocated: Sequence[loops.Buffer]) -> list[loops.Buffer]:
+def _reporting(b: Builder, failures: list[str]) -> FailWhen:
+    """Adds the text of a failure to `failures` and emits its report: the number and, in a debug
+    build, the numbers in the text."""
+
+    def fail_when(cond: str, message: str, numbers: tuple[str, str] | None = None) -> int:
+        failures.append(message)
+        with b.when(cond):
+            b.raw(f"store atomic i64 {len(failures)}, ptr %failed monotonic, align 8")
+            for word, text in zip(("got", "expected"), numbers or (), strict=False):
+                at = CONTEXT.index(word) - CONTEXT.index("kernel_failed")
+                place = b.emit(f"getelementptr i64, ptr %failed, i64 {at}", "p")
+                b.raw(f"store atomic i64 {text}, ptr {place} monotonic, align 8")
+        return len(failures)
+
+    return fail_when
+
+
+def _declare_allocated(
+    s: Scope,
+    allocated: Sequence[loops.Buffer],
+    declare: Callable[[Scope, loops.Buffer], Memory],
+) -> list[loops.Buffer]:
     """Stack memory for what a kernel allocates; gives the buffers that lie in matrix tiles."""
     tiles = [buffer for buffer in allocated if buffer.scope == TILE_SCOPE]
     if len(tiles) > 1:
@@ -110,7 +130,7 @@ def _declare_allocated(s: Scope, allocated: Sequence[loops.Buffer]) -> list[loop
             raise CodegenError(
                 f"{s.function!r} allocates {buffer.name!r} in main memory; run lift_workspace first"
             )
-        s.memory[buffer] = declare_local(s, buffer)
+        s.memory[buffer] = declare(s, buffer)
     return tiles
 
 

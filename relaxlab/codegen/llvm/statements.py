@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from relaxlab.codegen.check_messages import literal
 from relaxlab.codegen.llvm.access import LINE, Memory, linear_index, store
 from relaxlab.codegen.llvm.arithmetic import binary, index_vector
 from relaxlab.codegen.llvm.builder import Value, int_value, memory_type
@@ -49,11 +50,11 @@ def emit_team(s: Scope, team: Team, stmt: loops.Stmt) -> None:
 @contextmanager
 def _at(s: Scope, stmt: loops.Stmt) -> Generator[None, None, None]:
     """What is emitted inside is made for `stmt`, or where it has no place for what is around it."""
-    outer = s.builder.line
+    outer = s.builder.line, s.place
     if stmt.span is not None:
-        s.builder.line = stmt.span.line
+        s.builder.line, s.place = stmt.span.line, f" at {stmt.span}"
     yield
-    s.builder.line = outer
+    s.builder.line, s.place = outer
 
 
 def _emit_team(s: Scope, team: Team, stmt: loops.Stmt) -> None:
@@ -75,7 +76,7 @@ def _emit_team(s: Scope, team: Team, stmt: loops.Stmt) -> None:
         case loops.AssertStmt(cond, message):
             test = require_scalar(_agreed(s, team, cond), "an assertion", s)
             failed = s.builder.emit(f"xor i1 {s.builder.materialise(test)}, true")
-            number = s.fail_when(failed, f"assertion failed: {message}")
+            number = s.fail_when(failed, f"assertion failed: {literal(message)}")
             _return_if(s, failed, str(number))
         case _:
             with _unit(s, team):
@@ -93,6 +94,7 @@ def _unit(s: Scope, team: Team) -> Generator[None, None, None]:
     if s.left:
         s.builder.jump(s.leave)
         s.builder.place(s.leave)
+    s.leave = ""
     barrier(s, team)
     if s.left:
         code = failure(s, team)
@@ -229,7 +231,10 @@ def _emit_stmt(s: Scope, stmt: loops.Stmt) -> None:
         case loops.BufferStore(buffer, value, indices):
             memory = memory_of(s, buffer)
             stored = emit_expr(s, value)
-            index = linear_index(b, memory, [emit_expr(s, i) for i in indices])
+            at = [emit_expr(s, i) for i in indices]
+            if s.on_access is not None:
+                s.on_access(s, buffer, at)
+            index = linear_index(b, memory, at)
             _require_distinct(s, buffer, index, stored)
             store(b, memory, index, stored, s.mask)
         case loops.For(kind="vectorized"):
@@ -272,7 +277,7 @@ def _assert(s: Scope, test: Value, message: str) -> None:
     if s.mask is not None:
         wrong = binary(b, expr.And, wrong, s.mask)
     failed = any_lane(b, wrong)
-    s.fail_when(failed, f"assertion failed: {message}")
+    s.fail_when(failed, f"assertion failed: {literal(message)}")
     good = b.label("ok")
     b.branch(failed, s.leave, good)
     b.place(good)
@@ -438,8 +443,9 @@ def _masked(s: Scope, mask: Value, body: loops.Stmt) -> None:
         s.mask = outer
 
 
-def declare_local(s: Scope, buffer: loops.Buffer) -> Memory:
-    """Stack memory for a buffer of constant size, private to the thread."""
+def local_strides(s: Scope, buffer: loops.Buffer) -> tuple[tuple[Value, ...], int]:
+    """The strides of a private buffer and its number of elements. Raises CodegenError unless its
+    size is constant and fits the stack."""
     count, strides = 1, list[Value]()
     for dim in reversed(buffer.shape):
         if not isinstance(dim, expr.IntImm):
@@ -449,10 +455,16 @@ def declare_local(s: Scope, buffer: loops.Buffer) -> Memory:
             )
         strides.insert(0, int_value(count))
         count *= dim.value
-    pointer = s.builder.alloca(max(count, 1), memory_type(buffer.dtype))
     if count * bits_of(buffer.dtype) // 8 > 1 << 20:
         raise CodegenError(
             f"local buffer {buffer.name!r} of {s.function!r} would take "
             f"{count * bits_of(buffer.dtype) // 8} bytes of stack; give it the scope 'global'"
         )
-    return Memory(pointer, buffer.dtype, tuple(strides), 64, count)
+    return tuple(strides), count
+
+
+def declare_local(s: Scope, buffer: loops.Buffer) -> Memory:
+    """Stack memory for a buffer of constant size, private to the thread."""
+    strides, count = local_strides(s, buffer)
+    pointer = s.builder.alloca(max(count, 1), memory_type(buffer.dtype))
+    return Memory(pointer, buffer.dtype, strides, 64, count)

@@ -1,0 +1,76 @@
+"""Memory of a debug build: zones around blocks that nothing may write to, and poison in memory that
+nothing has written yet.
+
+The zones hold one byte over and over; poison is NaN for floating-point numbers and `POISON` in each
+byte of anything else, so that what is computed from it stands out.
+"""
+
+from __future__ import annotations
+
+from relaxlab.codegen.llvm.builder import Builder
+from relaxlab.ir.dtypes import element_of, is_float
+
+ZONE = 64
+"""Bytes of a zone: one vector beside the block, and what keeps its address aligned."""
+MARK = 0xA5
+POISON = 0x5A
+NAN = 0xFF
+"""In every byte this is a NaN of all floating-point types."""
+
+_DAMAGED = f"""define i1 @relaxlab_damaged(ptr %zone, i64 %bytes) #0 {{
+entry:
+  br label %look
+look:
+  %i = phi i64 [ 0, %entry ], [ %next, %same ]
+  %end = icmp uge i64 %i, %bytes
+  br i1 %end, label %whole, label %compare
+compare:
+  %at = getelementptr i8, ptr %zone, i64 %i
+  %byte = load i8, ptr %at
+  %ok = icmp eq i8 %byte, {MARK - 256}
+  br i1 %ok, label %same, label %broken
+same:
+  %next = add i64 %i, 1
+  br label %look
+whole:
+  ret i1 false
+broken:
+  ret i1 true
+}}
+"""
+
+
+def zone_functions() -> list[str]:
+    """What the checks call."""
+    return [_DAMAGED]
+
+
+def fill(b: Builder, start: str, size: str, dtype: str | None) -> None:
+    """Fill memory with poison for a dtype, or with the mark of a zone."""
+    byte = MARK if dtype is None else NAN if _is_floating(dtype) else POISON
+    args = [("ptr", start), ("i8", str(byte - 256 if byte > 127 else byte)), ("i64", size)]
+    b.call("llvm.memset.p0.i64", "void", [*args, ("i1", "false")])
+    signature = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1 immarg)"
+    b.declarations["llvm.memset.p0.i64"] = signature
+
+
+def _is_floating(dtype: str) -> bool:
+    return is_float(element_of(dtype))
+
+
+def mark_zones(b: Builder, start: str, size: str, before: int) -> None:
+    """Make zones before and after a block; there is room for both."""
+    low = b.emit(f"getelementptr i8, ptr {start}, i64 -{before}", "p")
+    fill(b, low, str(before), None)
+    fill(b, b.emit(f"getelementptr i8, ptr {start}, i64 {size}", "p"), str(ZONE), None)
+
+
+def zone_damaged(b: Builder, start: str, size: str, before: int) -> str:
+    """Whether one of the zones around a block was written to, as an i1."""
+    low = b.emit(f"getelementptr i8, ptr {start}, i64 -{before}", "p")
+    high = b.emit(f"getelementptr i8, ptr {start}, i64 {size}", "p")
+    ends = [
+        b.call("relaxlab_damaged", "i1", [("ptr", at), ("i64", str(count))])
+        for at, count in ((low, before), (high, ZONE))
+    ]
+    return b.emit(f"or i1 {ends[0]}, {ends[1]}")

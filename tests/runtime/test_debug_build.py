@@ -1,0 +1,168 @@
+"""Debug builds, `checks="all"`: each kind of mistake stops the call and is named."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.codegen.program import compile_program
+from relaxlab.ir import expr
+from relaxlab.ir.target import Target
+from relaxlab.passes import host
+from relaxlab.passes.lower_shapes import lower_shapes
+from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.runtime.executable import CheckFailed, Executable
+from relaxlab.runtime.packed import register_func
+
+GATHER = """
+@T.prim_func
+def gather(a: T.handle, i: T.handle, o: T.handle):
+    n = T.int64()
+    m = T.int64()
+    A = T.match_buffer(a, (n, 3), "float32")
+    I = T.match_buffer(i, (m,), "int64")
+    O = T.match_buffer(o, (m, 3), "float32")
+    for i, j in T.grid(m, 3):
+        with T.sblock("O"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            O[vi, vj] = A[I[vi], vj] * T.float32(2)
+"""
+SCATTER = GATHER.replace("O[vi, vj] = A[I[vi], vj]", "O[I[vi], vj] = A[0, vj]")
+HALF = """
+@T.prim_func
+def gather(a: T.handle, i: T.handle, o: T.handle):
+    n = T.int64()
+    m = T.int64()
+    A = T.match_buffer(a, (n, 3), "float32")
+    I = T.match_buffer(i, (m,), "int64")
+    O = T.match_buffer(o, (m, 3), "DTYPE")
+    for i, j in T.grid(m, 3):
+        with T.sblock("O"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.where(i % 2 == 0)
+            O[vi, vj] = T.Cast("DTYPE", A[vi, vj])
+"""
+BESIDE = """
+@T.prim_func
+def gather(a: T.handle, i: T.handle, o: T.handle):
+    n = T.int64()
+    m = T.int64()
+    A = T.match_buffer(a, (n, 3), "float32")
+    I = T.match_buffer(i, (m,), "int64")
+    O = T.match_buffer(o, (m, 3), "float32")
+    B = T.alloc_buffer((4,), "float32", scope="local")
+    for i, j in T.grid(m, 3):
+        with T.sblock("O"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.evaluate(T.call_extern("handle", "memset", T.address_of(B[0]), 0, T.int64(17)))
+            O[vi, vj] = A[I[vi], vj] + B[1]
+"""
+MAIN = """
+@R.function
+def main(x: R.Tensor(("n", 3), "float32"), i: R.Tensor(("m",), "int64")):
+    n = T.int64()
+    m = T.int64()
+    with R.dataflow():
+        z = R.add(x, x)
+        y = R.call_tir(cls.gather, (z, i), out_ty=R.Tensor((m, 3), "DTYPE"))
+        R.output(y)
+    return y
+"""
+X = np.arange(15, dtype="float32").reshape(5, 3)
+
+
+def module(kernel: str, dtype: str = "float32") -> rl.Module:
+    return rl.parse((kernel + MAIN).replace("DTYPE", dtype))
+
+
+def debug(kernel: str, threads: int = 1, dtype: str = "float32"):
+    return rl.compile(module(kernel, dtype), threads=threads, use_cache=False, checks="all")["main"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("wrong", [-1, 5, 1 << 40])
+def test_an_index_outside_is_named(threads: int, wrong: int) -> None:
+    main = debug(GATHER, threads)
+    right = np.array([4, 0, 2])
+    np.testing.assert_array_equal(main(X, right), X[right] * 4)
+    text = rf"index {wrong} of dimension 0 of \w+ is outside its extent 5 at .*:\d+:\d+ in `\w+`"
+    with pytest.raises(CheckFailed, match=text):
+        main(X, np.array([4, 0, wrong]))
+    np.testing.assert_array_equal(main(X, right), X[right] * 4)
+
+
+def test_a_store_outside_is_named() -> None:
+    with pytest.raises(CheckFailed, match="index 3 of dimension 0 of O is outside its extent 2"):
+        debug(SCATTER)(X, np.array([0, 3]))
+
+
+def test_what_was_not_written_is_poison() -> None:
+    got = debug(HALF)(X, np.array([0, 1, 2]))
+    assert np.isnan(got[1]).all() and not np.isnan(got[::2]).any()
+    assert (debug(HALF, dtype="int32")(X, np.array([0, 1, 2]))[1] == 0x5A5A5A5A).all()
+
+
+def test_writing_beside_a_private_buffer() -> None:
+    with pytest.raises(CheckFailed, match="wrote beside the private buffer B in `"):
+        debug(BESIDE)(X, np.array([1]))
+
+
+def test_writing_beside_an_array() -> None:
+    def beside(x, out):
+        out[...] = x
+        ctypes.memset(out.ctypes.data + out.nbytes, 0, 64)
+
+    register_func("relaxlab.testing.beside", beside, override=True)
+    text = """
+@R.function
+def main(x: R.Tensor(("n", 3), "float32")):
+    n = T.int64()
+    y = R.call_dps_packed("relaxlab.testing.beside", (x,), out_ty=R.Tensor((n, 3), "float32"))
+    z = R.add(y, y)
+    return z
+"""
+    main = rl.compile(rl.parse(text), use_cache=False, checks="all")["main"]
+    with pytest.raises(CheckFailed, match="`relaxlab.testing.beside` wrote beside the memory of"):
+        main(X)
+
+
+def test_a_planned_tensor_that_leaves_its_storage() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(("n", 4), "float32")):
+    with R.dataflow():
+        y = R.matmul(x, R.permute_dims(x))
+        z = R.matmul(y, x)
+        R.output(z)
+    return z
+"""
+    program = lower_shapes(cpu_pipeline().run(rl.parse(text)).result)
+    main = program.functions["main"]
+    assert any(isinstance(i, host.AllocStorage) for i in main.instrs)
+    small = tuple(
+        replace(i, size=expr.const(4)) if isinstance(i, host.AllocStorage) else i
+        for i in main.instrs
+    )
+    wrong = replace(program, functions={"main": replace(main, instrs=small)})
+    exe = Executable(compile_program(wrong, Target.host(), checks=True), Target.host(), 1)
+    with pytest.raises(CheckFailed, match=r"ends at byte \d+ of a storage of 4 in `main`"):
+        exe["main"](np.ones((3, 4), "float32"))
+
+
+def test_debug_builds_are_kept_apart(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("RELAXLAB_CACHE", str(tmp_path))
+    mod = module(GATHER)
+    assert not rl.compile(mod).from_cache
+    assert not rl.compile(mod, checks="all").from_cache
+    assert rl.compile(mod).from_cache and rl.compile(mod, checks="all").from_cache
+
+
+def test_kinds_of_checks() -> None:
+    with pytest.raises(ValueError, match="checks is 'some'; it is 'default' or 'all'"):
+        rl.compile(module(GATHER), checks="some")  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="debug builds are for CPUs"):
+        rl.compile(module(GATHER), "cuda:sm_90", checks="all")
