@@ -68,7 +68,7 @@ def test_what_is_no_module_is_named(use: Callable[[Any], object]) -> None:
     ("call", "message"),
     [
         (lambda: rl.parse(None), "a script is text, not a NoneType"),
-        (lambda: rl.Schedule("f"), "expected a loop function, got a str"),
+        (lambda: rl.Schedule("f"), "expected a loop function or a module, got a str"),
         (lambda: rl.Schedule(Double["double"]).parallel(None), "None is not a loop of this"),
         (lambda: Pipeline((normalize, 3)), "a pipeline is made of passes, not of 3"),
         (lambda: rl.compile(Relu, pipeline="cpu"), "expected a pipeline, got a str"),

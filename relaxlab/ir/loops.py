@@ -211,6 +211,11 @@ class BlockRealize(Stmt):
     span: Span | None = span_field(default=None)
 
 
+IS_SCHEDULED = "tir.is_scheduled"
+"""The attribute of a loop function that the compiler takes as it is: it is not scheduled by rules,
+and not merged with others."""
+
+
 @node
 class PrimFunc(Node):
     """A loop function in destination-passing style.

@@ -81,12 +81,12 @@ def run(
     target = parse_target("cpu")
     passes = default_pipeline(target)
     if isinstance(subject, Executable):
-        if subject.source is None:
+        if subject.compiled_from is None:
             raise ValueError(
                 "this executable was loaded from a file, and has no module to step through; give "
                 "the module that it was made from"
             )
-        mod, given = subject.source
+        mod, given = subject.compiled_from
         passes, threads = given or passes, threads or subject.threads
         args = (*args, *subject[name].bound)
     else:

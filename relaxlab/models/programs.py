@@ -85,7 +85,7 @@ def program_for(
         program, artifact, facts = found
         executable = Executable(artifact, target, threads, from_cache=True)
         executable.key = program
-        executable.source = lambda: (_built(checkpoint, request)[0], None)
+        executable.compiled_from = lambda: (_built(checkpoint, request)[0], None)
         return Program(executable, from_json(facts))
     from relaxlab.runtime.build import compile
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from relaxlab.analysis.pattern_kind import pattern_kind_of
+from relaxlab.analysis.pattern_kind import PatternKind, pattern_kind_of
+from relaxlab.ir.loops import IS_SCHEDULED
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.passes.base import NoOptions, module_pass
@@ -11,11 +12,14 @@ from relaxlab.tracing import note
 
 @module_pass("annotate_pattern_kind")
 def annotate_pattern_kind(mod: Module, _: NoOptions) -> Module:
-    """Set the attribute `op_pattern` of each loop function that has none."""
+    """Set the attribute `op_pattern` of each loop function that has none. What was scheduled by
+    hand is opaque: merged with others it would not be what its author made of it."""
     updates = dict(mod.loop_functions())
     for name, func in updates.items():
         if "op_pattern" not in func.attrs:
-            kind = pattern_kind_of(func)
-            note("annotate_pattern_kind", name, kind.name)
+            by_hand = func.attrs.get(IS_SCHEDULED)
+            kind = PatternKind.OPAQUE if by_hand else pattern_kind_of(func)
+            why = f"{kind.name}: scheduled by hand" if by_hand else kind.name
+            note("annotate_pattern_kind", name, why)
             updates[name] = replace(func, attrs=func.attrs.with_(op_pattern=int(kind)))
     return mod.with_functions(updates)

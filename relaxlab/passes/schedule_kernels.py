@@ -10,7 +10,7 @@ from typing import Any
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph
 from relaxlab.ir.graph import Call, Constant, GlobalVar, Op
-from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.loops import IS_SCHEDULED, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, replace, walk
 from relaxlab.ir.substitute import symbols_in
@@ -22,8 +22,6 @@ from relaxlab.schedule.order import KEEP_ORDER
 from relaxlab.schedule.rules.versions import ONE_VERSION
 
 BOUNDS = "tir_var_upper_bound"
-IS_SCHEDULED = "tir.is_scheduled"
-"""The attribute of a loop function that needs no schedule any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ def _tensor_filler(where: str, tree: TypeTree, at: int, written: bool) -> Filler
 
     def fill(value: Any, words: Words, kept: list[Any]) -> None:
         if type(value) is not np.ndarray:
-            value = as_array(value, where, tree)
+            value = as_array(value, where, tree, written)
         if value.dtype is not dtype and value.dtype != dtype:
             raise ArgumentError(
                 f"{where} has dtype {value.dtype}, expected {tree.text}; "
@@ -171,9 +171,12 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
     return _word_at(id(array) + _HEAD).value
 
 
-def as_array(value: Any, where: str, tree: TypeTree) -> np.ndarray[Any, Any]:
+def as_array(
+    value: Any, where: str, tree: TypeTree, written: bool = False
+) -> np.ndarray[Any, Any]:
     """A plain NumPy view of an array of a subclass or, through DLPack, of another library; without
-    a copy."""
+    a copy. Numbers, and lists of them, become an array of the parameter's dtype unless it is
+    `written` to."""
     if isinstance(value, np.ma.MaskedArray):
         raise ArgumentError(f"{where} has masked elements; pass x.filled(value)")
     if isinstance(value, np.ndarray):
@@ -183,10 +186,31 @@ def as_array(value: Any, where: str, tree: TypeTree) -> np.ndarray[Any, Any]:
             return np.from_dlpack(value)
         except Exception as e:  # whatever the other library raises
             raise ArgumentError(f"{where}: {_describe(value)} cannot be viewed: {e}") from e
+    if isinstance(value, bool | int | float | np.generic | list | tuple) and not written:
+        return _array_of_numbers(value, where, tree)
     raise ArgumentError(
         f"{where} must be an array of type {tree.text}, got {_describe(value)}; "
         "pass a NumPy array or one that speaks DLPack"
     )
+
+
+def _array_of_numbers(value: Any, where: str, tree: TypeTree) -> np.ndarray[Any, Any]:
+    """An array of the parameter's dtype, if no number changes its kind: bools and integers become
+    floats, floats no integers."""
+    try:
+        found = np.asarray(value)
+        if found.dtype.kind not in "biuf" or (found.size == 0 and found.ndim > 1):
+            raise ValueError(f"it holds {found.dtype} elements")
+        kinds = "b" if tree.dtype == "bool" else "bi" if is_int(tree.dtype) else "biuf"
+        if found.size and found.dtype.kind not in kinds:
+            raise ValueError(f"it holds {found.dtype} numbers")
+        if "f" not in kinds:  # what does not fit is refused, not wrapped around
+            return np.asarray(value, numpy_dtype(tree.dtype))
+        return found.astype(numpy_dtype(tree.dtype))
+    except (OverflowError, ValueError) as error:
+        raise ArgumentError(
+            f"{where}: {_describe(value)} is no array of type {tree.text}: {error}"
+        ) from None
 
 
 def _shape_filler(where: str, tree: TypeTree, at: int) -> Filler:

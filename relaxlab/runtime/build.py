@@ -22,6 +22,7 @@ from relaxlab.passes.pipeline import pipeline_for
 from relaxlab.runtime.cache import artifact_key, cached
 from relaxlab.runtime.cuda import CudaExecutable
 from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.programs import Program, as_module, with_entries
 from relaxlab.tracing import Trace
 
 Checks: TypeAlias = Literal["default", "all"]
@@ -29,7 +30,7 @@ Checks: TypeAlias = Literal["default", "all"]
 
 @overload
 def compile(
-    mod: Module,
+    program: Program,
     target: Literal["cpu"] = "cpu",
     *,
     threads: int | None = None,
@@ -41,13 +42,13 @@ def compile(
 
 @overload
 def compile(
-    mod: Module, target: Literal["cuda"], *, pipeline: Pipeline | None = None
+    program: Program, target: Literal["cuda"], *, pipeline: Pipeline | None = None
 ) -> CudaExecutable: ...
 
 
 @overload
 def compile(
-    mod: Module,
+    program: Program,
     target: str | Target,
     *,
     threads: int | None = None,
@@ -59,7 +60,7 @@ def compile(
 
 @brief
 def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
-    mod: Module,
+    program: Program,
     target: str | Target = "cpu",
     *,
     threads: int | None = None,
@@ -69,6 +70,9 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
 ) -> Executable | CudaExecutable:
     """Compile a module to native code.
 
+    program: a module; a graph or loop function, or a schedule, is a module of one function. A
+    module that has loop functions alone gets a function for each to call it by. What was made with
+    a `Schedule` is compiled as it is, all other loops are scheduled by rules.
     target: "cpu" (this machine), "cuda" (the GPU that is there, see `CudaExecutable`), "cuda:sm_90"
     or a `Target`. threads: how many a call uses, the caller's included; None: all cores this
     process may use. pipeline: the passes to run; None: the default,
@@ -84,10 +88,10 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     to its elements; memory that nothing has written yet holds NaN, or 0x5A in each byte.
 
     Raises DiagnosticError for an ill-formed module, PassFailed (with the trace so far) for a
-    failing pass, ValueError for an unknown target or kind of checks, TypeError for what is no
-    module or no pipeline.
+    failing pass, ValueError for an unknown target or kind of checks or a module without a function
+    to call, TypeError for what is no module or no pipeline.
     """
-    Module.require(mod)
+    mod, entries = with_entries(as_module(program))
     if checks not in ("default", "all"):
         raise ValueError(f"checks is {checks!r}; it is 'default' or 'all'")
     chosen = parse_target(target)
@@ -112,15 +116,23 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
         artifact, from_cache = cached(key, build)
     else:
         artifact, from_cache = build(), False
+    if not artifact.functions:
+        raise ValueError(
+            "the module has no function that can be called: its graph functions are private"
+            if mod.graph_functions() else "the module has no function"
+        )  # fmt: skip
     exe = Executable(artifact, chosen, threads, from_cache=from_cache)
-    exe.source, exe.key = (mod, pipeline), key
+    exe.key = key
+    exe.belongs_to(mod, pipeline, entries)
     return exe
 
 
 @brief
-def trace(mod: Module, target: str | Target = "cpu", pipeline: Pipeline | None = None) -> Trace:
+def trace(
+    program: Program, target: str | Target = "cpu", pipeline: Pipeline | None = None
+) -> Trace:
     """Run the passes and return the trace: every module in between, and why."""
-    return pipeline_for(parse_target(target), pipeline).run(mod)
+    return pipeline_for(parse_target(target), pipeline).run(as_module(program))
 
 
 def _has_only_our_operators(mod: Module) -> bool:

@@ -27,6 +27,7 @@ from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.interpreter import bind_parameters, interpret_prim_func
 from relaxlab.runtime.interpreter_graph import Machine
 from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.weights import transform_names
 
 Runner = Callable[[str, tuple[Any, ...]], Any]
 
@@ -155,8 +156,3 @@ def arguments_for(
         raise ExecutionError(f"the parameters of `{name}` have changed")
     weights = stage.run(transform, (given[inputs:],))
     return (*given[:inputs], *weights)
-
-
-def transform_names(name: str) -> tuple[str, str]:
-    """What `lift_transform_params` calls the function that it makes for function `name`."""
-    return f"{name}_transform_params", "transform_params"

@@ -186,8 +186,8 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-_FASTCALL = 0x80
-"""METH_FASTCALL: arguments as a vector, none by name."""
+_FASTCALL = 0x82
+"""METH_FASTCALL | METH_KEYWORDS: arguments as a vector, and the names of the last ones."""
 
 
 @cache

@@ -6,7 +6,7 @@ import ctypes
 import os
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import WeakSet
@@ -18,7 +18,6 @@ from relaxlab.codegen.llvm.jit import LoadedObject
 from relaxlab.codegen.llvm.python_call import STATE
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, TEAM_WORTH
 from relaxlab.ir.display import Displayed
-from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arguments import (
@@ -29,23 +28,25 @@ from relaxlab.runtime.arguments import (
     leaves_of,
     make_filler,
     overlap,
-    view_memory,
-    word_to_scalar,
 )
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.blas import GEMM, load_blas
-from relaxlab.runtime.blocks import SpareBlocks, free, owned_block
+from relaxlab.runtime.blocks import SpareBlocks, free
 from relaxlab.runtime.direct_call import DirectCall, is_supported
 from relaxlab.runtime.openmp import default_threads, load_openmp, threads_are_lost
 from relaxlab.runtime.packed import get_func
+from relaxlab.runtime.results import Sources, make_maker, read_value, span_of
 
 if TYPE_CHECKING:
+    from relaxlab.ir.loops import PrimFunc
     from relaxlab.ir.module import Module
     from relaxlab.passes.base import Pipeline
+    from relaxlab.runtime.weights import Weights
 
 MOST_THREADS = 1024
 """Far more than there are cores: an OpenMP runtime that cannot start threads ends the process."""
 Source: TypeAlias = "tuple[Module, Pipeline | None]"
+Adapt: TypeAlias = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 _executables: WeakSet[Executable] = WeakSet()
 
 
@@ -74,10 +75,17 @@ class Code(Protocol):
 class Executable(Displayed):
     """A compiled module. `exe["main"](*arrays)` runs a function on NumPy (or DLPack) arrays.
 
-    Arguments are not copied; results are new arrays, or an argument or a view of one where the
-    function returns it, reshaped or updated in place. Calls from several threads take turns. A
-    child process may call it after `fork`, even if another thread of the parent was inside a call;
-    under GCC's libgomp, whose threads do not survive a fork, the child's calls use one thread.
+    `exe.main(*arrays)` is the same, and so is `exe(*arrays)` for `main` or the only function.
+    Arguments may be given by name. They are not copied, but numbers and lists of them become
+    arrays of the parameter's dtype where no number changes. Results are new arrays, or an argument
+    or a view of one where the function returns it, reshaped or updated in place. Calls from several
+    threads take turns. A child process may call it after `fork`, even if another thread of the
+    parent was inside a call; under GCC's libgomp, whose threads do not survive a fork, the child's
+    calls use one thread.
+
+    A loop function that was compiled by itself takes its buffers, and returns those that it writes
+    to; buffers that it writes to before it reads them may all be left out, and are allocated.
+
     `key` is the program's in the cache, None for one that is not there.
 
     >>> import relaxlab as rl                                             # doctest: +SKIP
@@ -100,7 +108,8 @@ class Executable(Displayed):
             load_blas()
         self.artifact, self.target, self.from_cache = artifact, target, from_cache
         self.key: str | None = None
-        self._source: Source | Callable[[], Source] | None = None
+        self._compiled_from: Source | Callable[[], Source] | None = None
+        self._weights: dict[str, Weights] = {}
         self._state = (ctypes.c_int64 * len(STATE))()
         _executables.add(self)
         self.threads = default_threads() if threads is None else threads
@@ -121,26 +130,109 @@ class Executable(Displayed):
         try:
             return self._functions[name]
         except KeyError:
-            if name in self.artifact.left_out:
-                raise KeyError(self.artifact.left_out[name]) from None
-            names = ", ".join(sorted(self._functions))
-            text = f"the executable has no function {name!r}; it has: {names}"
-            raise KeyError(text) from None
+            raise KeyError(self._no_function(name)) from None
+
+    def __getattr__(self, name: str) -> NativeFunction:
+        functions = vars(self).get("_functions", {})
+        if name in functions:
+            return functions[name]
+        raise AttributeError(self._no_function(name), name=name, obj=self)
+
+    def _no_function(self, name: str) -> str:
+        artifact: Artifact | None = vars(self).get("artifact")
+        if artifact is not None and name in artifact.left_out:
+            return artifact.left_out[name]
+        names = ", ".join(sorted(vars(self).get("_functions", ())))
+        return f"the executable has no function {name!r}; it has: {names}"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._functions)
 
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._functions})
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Call `main`, or the only function that does not pack weights.
+
+        Raises TypeError naming the functions where there are several.
+        """
+        mine = [name for name in self._functions if not name.endswith("transform_params")]
+        if "main" not in mine and len(mine) != 1:
+            raise TypeError(
+                f"the executable has several functions; call one of {', '.join(mine)}: "
+                f'exe["{mine[0]}"](...)'
+            )
+        return self["main" if "main" in mine else mine[0]](*args, **named)
+
+    def belongs_to(
+        self, mod: Module, pipeline: Pipeline | None, entries: Mapping[str, PrimFunc]
+    ) -> None:
+        """Say what was compiled: `entries` are loop functions that are called by themselves."""
+        from relaxlab.runtime.programs import allocator
+        from relaxlab.runtime.weights import find_weights
+
+        self.compiled_from = mod, pipeline
+        self._weights = find_weights(self, mod)
+        for name, weights in self._weights.items():
+            self[name].adapt_with(weights.adapt, always=weights.are_packed)
+        for name, func in entries.items():
+            allocate = allocator(name, func)
+            if allocate is not None:
+                self[name].adapt_with(allocate, always=False)
+
+    def load(self, params: Mapping[str, Any] | Sequence[Any]) -> Executable:
+        """Pack the weights of the program once and bind them: later calls take the inputs alone.
+
+        params: arrays by name (`nn.Module.state_dict()`, names with dots or as the parameters
+        have them), or in the order of the parameters. Returns the executable.
+
+        Raises ArgumentError for weights that are missing, unknown, or do not fit.
+        """
+        from relaxlab.runtime.weights import bind_weights
+
+        bind_weights(self, self._weights, params)
+        return self
+
+    def llvm(self, name: str | None = None) -> str:
+        """The program in the language of LLVM, after LLVM's passes; or one function of it, a
+        kernel or a function that can be called.
+
+        Raises KeyError for an unknown name, ValueError for a library that was loaded.
+        """
+        from relaxlab.runtime import listings
+
+        return listings.llvm(self, name)
+
+    def assembly(self, name: str | None = None) -> str:
+        """The program in the assembly language of its target; or one function of it.
+
+        Raises what `llvm` raises.
+        """
+        from relaxlab.runtime import listings
+
+        return listings.assembly(self, name)
+
+    def source(self, name: str | None = None) -> str:
+        """The module that the machine code was made from, after all passes, as a script; or one
+        function of it.
+
+        Raises KeyError for an unknown name, ValueError for a library that was loaded.
+        """
+        from relaxlab.runtime import listings
+
+        return listings.source(self, name)
+
     @property
-    def source(self) -> Source | None:
+    def compiled_from(self) -> Source | None:
         """The module that this was compiled from and the pipeline, if one was given; None for a
         library that was loaded. May be set to a function, which is called when it is asked for."""
-        if callable(self._source):
-            self._source = self._source()
-        return self._source
+        if callable(self._compiled_from):
+            self._compiled_from = self._compiled_from()
+        return self._compiled_from
 
-    @source.setter
-    def source(self, source: Source | Callable[[], Source] | None) -> None:
-        self._source = source
+    @compiled_from.setter
+    def compiled_from(self, source: Source | Callable[[], Source] | None) -> None:
+        self._compiled_from = source
 
     @property
     def threads(self) -> int:
@@ -216,7 +308,7 @@ class Executable(Displayed):
             if isinstance(arg, str):
                 args.append(arg)
             else:
-                args.append(_read(arg, table, at))
+                args.append(read_value(arg, table, at))
                 at += count_words(arg)
         try:
             result = get_func(info.function)(*args)
@@ -235,22 +327,6 @@ def _frozen(constant: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-
-
-def _read(tree: TypeTree, words: Any, at: int) -> Any:
-    """A Python value from words, viewing tensors in place."""
-    if tree.kind == "tensor":
-        dims = tuple(words[at + 1 + i] for i in range(tree.ndim))
-        return view_memory(words[at], dims, numpy_dtype(tree.dtype))
-    if tree.kind == "shape":
-        return tuple(words[at + i] for i in range(tree.ndim))
-    if tree.kind == "scalar":
-        return word_to_scalar(words[at], tree.dtype)
-    fields: list[Any] = []
-    for field in tree.fields:
-        fields.append(_read(field, words, at))
-        at += count_words(field)
-    return tuple(fields)
 
 
 class NativeFunction:
@@ -290,12 +366,13 @@ class NativeFunction:
             at += count_words(tree)
             leaf += count_leaves(tree)
         self._given, self._open = list(enumerate(self._fillers)), len(self._fillers)
+        self._adapt: Adapt | None = None
         self.bound: tuple[Any, ...] = ()
         self._bound_values: list[np.ndarray[Any, Any]] = []
         self._bound_spans: list[tuple[int, int]] = []
         self._bound_at: dict[int, np.ndarray[Any, Any]] = {}
         self._tensors, self._written = _tensor_leaves(info)
-        self._make = _make_maker(info.result, 0)
+        self._make = make_maker(info.result, 0)
         self.__call__, self._direct = self._run, None
         if is_supported() and not exe.artifact.packed:
             self._direct = DirectCall(
@@ -327,12 +404,20 @@ class NativeFunction:
             ctypes.memmove(self._in, words, ctypes.sizeof(words))
             self._bound_values, self._open, self.bound = kept, first, last
             self._given = list(enumerate(self._fillers[:first]))
-            self._bound_at = {_span(a)[0]: a for a in kept}
+            self._bound_at = {span_of(a)[0]: a for a in kept}
             written = [a for i, a in enumerate(kept, len(self._tensors) - len(kept))
                        if i in self._written]  # fmt: skip
-            self._bound_spans = sorted(map(_span, written))
+            self._bound_spans = sorted(map(span_of, written))
             if self._direct is not None:
-                self._direct.bind(first, [*map(_span, kept)], self._bound_spans)
+                self._direct.bind(first, [*map(span_of, kept)], self._bound_spans)
+                self.__call__ = self._direct.call
+
+    def adapt_with(self, adapt: Adapt, *, always: bool) -> None:
+        """Let `adapt` make the arguments of calls without bound parameters: of those that do not
+        fit, or `always`."""
+        self._adapt = adapt
+        if always:
+            self.__call__ = self._run
 
     def bound_leaves(self) -> dict[int, np.ndarray[Any, Any] | tuple[int, ...]]:
         """What `bind` gave, by the number of the leaf among those of all parameters: arrays, and
@@ -359,7 +444,28 @@ class NativeFunction:
                 "updated in place; pass a copy"
             )
 
-    def _run(self, *args: Any) -> Any:
+    def _in_order(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments of a call by position. Raises ArgumentError naming what does not fit."""
+        names = [name for name, _ in self.info.params[: self._open]]
+        for name in named:
+            if name not in names:
+                raise ArgumentError(
+                    f"`{self.info.name}` has no parameter `{name}`; it has: {', '.join(names)}"
+                )
+            if name in names[: len(args)]:
+                raise ArgumentError(f"`{self.info.name}` got two values for `{name}`")
+        rest = names[len(args) :]
+        given = rest[: len(named)]
+        for name in given:
+            if name not in named:
+                raise ArgumentError(f"`{self.info.name}` needs a value for `{name}`")
+        return (*args, *(named[name] for name in given))
+
+    def _run(self, *args: Any, **named: Any) -> Any:
+        if named:
+            args = self._in_order(args, named)
+        if self._adapt is not None and self._open == len(self._fillers):
+            args = self._adapt(args)
         exe, words, context, state = self._exe, self._in, self._context, self._exe._state
         spare = exe._spare
         if len(args) != self._open:
@@ -406,7 +512,7 @@ class NativeFunction:
 
     def _result(self, code: int, kept: list[np.ndarray[Any, Any]]) -> Any:
         """What the machine code left behind, as a value."""
-        sources = _Sources(self._blocks(self._context[_OWNED]), kept, self)
+        sources = Sources(self._blocks(self._context[_OWNED]), kept, self)
         if code:
             self._fail(code, sources)
         value = self._make(self._out, sources)
@@ -420,12 +526,12 @@ class NativeFunction:
             self._require_apart([*fresh, *self._bound_values], 0)
             return
         for array in fresh:
-            start, end = _span(array)
+            start, end = span_of(array)
             at = bisect_left(self._bound_spans, (end,)) - 1
             if at >= 0 and start < min(end, self._bound_spans[at][1]):
                 self._require_apart([*fresh, *self._bound_values], 0)
 
-    def _fail(self, code: int, sources: _Sources) -> None:
+    def _fail(self, code: int, sources: Sources) -> None:
         exe = self._exe
         sources.release()
         error, exe._error = exe._error, None
@@ -450,12 +556,6 @@ class NativeFunction:
         return blocks
 
 
-def _span(array: np.ndarray[Any, Any]) -> tuple[int, int]:
-    """The addresses of the first byte and of the one after the last."""
-    start = address_of(array)
-    return start, start + array.nbytes
-
-
 def _tensor_leaves(info: FunctionInfo) -> tuple[list[str], frozenset[int]]:
     """Names of all tensors among the parameters, and the numbers of those that are updated."""
     leaves = [leaf for name, tree in info.params for leaf in leaves_of(name, tree)]
@@ -476,65 +576,3 @@ class _Header(ctypes.Structure):
 
 
 _header_at = _Header.from_address
-
-
-_Maker = Callable[[Any, "_Sources"], Any]
-
-
-def _make_maker(tree: TypeTree, at: int) -> _Maker:
-    """A function that makes a result of this type from its words, those from position `at` on."""
-    if tree.kind == "tensor":
-        kind, sizes = numpy_dtype(tree.dtype), slice(at + 1, at + 1 + tree.ndim)
-        return lambda words, sources: sources.array(words[at], tuple(words[sizes]), kind)
-    if tree.kind == "tuple":
-        makers: list[_Maker] = []
-        for field in tree.fields:
-            makers.append(_make_maker(field, at))
-            at += count_words(field)
-        return lambda words, sources: tuple([make(words, sources) for make in makers])
-    return lambda words, _: _read(tree, words, at)
-
-
-class _Sources:
-    """Where a result's memory can come from: a fresh block, an argument, or a constant."""
-
-    __slots__ = ("blocks", "fresh", "function", "owners")
-
-    def __init__(
-        self, blocks: dict[int, int], fresh: list[np.ndarray[Any, Any]], function: NativeFunction
-    ) -> None:
-        self.blocks, self.fresh, self.function = blocks, fresh, function
-        self.owners: dict[int, Any] = {}
-
-    def array(self, address: int, dims: tuple[int, ...], kind: Any) -> np.ndarray[Any, Any]:
-        owner = self.owners.get(address)
-        if owner is None and address in self.blocks:
-            owner = owned_block(address, self.blocks.pop(address), self.function._exe._spare)
-            self.owners[address] = owner
-        if owner is not None:
-            return view_memory(address, dims, kind, owner)
-        source = self._argument(address)
-        if source is None:
-            return view_memory(address, dims, kind).copy()
-        start, _ = _span(source)
-        if start == address and source.shape == dims and source.dtype == kind:
-            return source
-        data = source.reshape(-1).view(np.uint8)
-        return view_memory(address, dims, kind, data, address - start)
-
-    def _argument(self, address: int) -> np.ndarray[Any, Any] | None:
-        """The argument, packed function's result or constant that holds the address."""
-        function = self.function
-        if address in function._bound_at:
-            return function._bound_at[address]
-        exe = function._exe
-        for array in (*self.fresh, *function._bound_values, *exe._live, *exe._data):
-            start, end = _span(array)
-            if start <= address < max(end, start + 1):
-                return array
-        return None
-
-    def release(self) -> None:
-        """Give back the blocks that are not part of the result."""
-        for address, size in self.blocks.items():
-            self.function._exe._spare.give(address - BLOCK_HEADER, size)

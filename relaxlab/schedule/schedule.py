@@ -14,7 +14,8 @@ from typing import Any, cast
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import brief
 from relaxlab.ir.expr import PrimExpr, Var, as_expr
-from relaxlab.ir.loops import Block, Buffer, For, PrimFunc
+from relaxlab.ir.loops import IS_SCHEDULED, Block, Buffer, For, PrimFunc
+from relaxlab.ir.module import Module
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule import annotate as _annotate
 from relaxlab.schedule import blockize as _blockize
@@ -60,9 +61,20 @@ class Refused:
 Factor = PrimExpr | int | None
 
 
+def marked_as_scheduled(func: PrimFunc) -> PrimFunc:
+    """The function with the attribute `tir.is_scheduled`."""
+    if func.attrs.get(IS_SCHEDULED):
+        return func
+    return replace(func, attrs=func.attrs.with_(**{IS_SCHEDULED: True}))
+
+
 class Schedule(Displayed):
     """A loop function being scheduled: `func` is what it is now, `original` what it was, `trace`
     the steps between, `refused` the step tried last if it was refused.
+
+    `Schedule(mod, name)` schedules a function of a module; the name may be left out where there is
+    one loop function. `mod` is the module with the function as it is now: the compiler takes what
+    was scheduled by hand as it is.
 
     >>> sch = Schedule(func)                                     # doctest: +SKIP
     >>> i, j, k = sch.get_loops(sch.get_block("C"))              # doctest: +SKIP
@@ -70,9 +82,10 @@ class Schedule(Displayed):
     >>> sch.parallel(io); sch.show()                             # doctest: +SKIP
     """
 
-    def __init__(self, func: PrimFunc) -> None:
-        if not isinstance(func, PrimFunc):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"expected a loop function, got a {type(func).__name__}")
+    def __init__(self, program: PrimFunc | Module, name: str | None = None) -> None:
+        """Raises TypeError for what is neither, KeyError for a module without such a function."""
+        module, name, func = _chosen(program, name)
+        self._module, self._name_in_module = module, name
         self.original = func
         self.func: PrimFunc = tree.normalized(func)
         self.trace: list[Instruction] = []
@@ -81,6 +94,11 @@ class Schedule(Displayed):
         self._loops: dict[str, Var] = {}
         self._made_by: dict[Var | Buffer | str, int] = {}
         self._present = _things(self.func)
+
+    @property
+    def mod(self) -> Module:
+        """The module with the function as it is now, marked as scheduled."""
+        return self._module.with_functions({self._name_in_module: marked_as_scheduled(self.func)})
 
     # Looking
 
@@ -384,6 +402,7 @@ class Schedule(Displayed):
         handles = self._handles(result)
         names = tuple(h.name for h in handles)
         if self.func is not before:
+            self.func = marked_as_scheduled(self.func)
             self._credit(len(self.trace))
         self.trace.append(Instruction(name, values, names))
         if changes:
@@ -446,6 +465,22 @@ class Schedule(Displayed):
 
     def _place(self, rv: BlockRV) -> tree.BlockPlace:
         return tree.find_block(self.func, self._name(rv))
+
+
+def _chosen(program: PrimFunc | Module, name: str | None) -> tuple[Module, str, PrimFunc]:
+    """The loop function to schedule, its name, and the module it is in."""
+    if isinstance(program, PrimFunc):
+        name = name or str(program.attrs.get("global_symbol", "main"))
+        return Module.of({name: program}), name, program
+    if not isinstance(program, Module):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"expected a loop function or a module, got a {type(program).__name__}")
+    funcs = program.loop_functions()
+    if name is None and len(funcs) == 1:
+        name = next(iter(funcs))
+    if name is None or name not in funcs:
+        asked = "name one" if name is None else f"the module has no loop function {name!r}"
+        raise KeyError(f"{asked}; its loop functions are: {', '.join(funcs) or 'none'}")
+    return program, name, funcs[name]
 
 
 PRIMITIVES = frozenset(

@@ -202,7 +202,7 @@ def test_executables_know_their_module(tmp_path):
     assert len(rows(view)) == len(rows(run(parse(CHAIN), "main", x, w, timed=False)))
     exe["main"].bind(w)
     assert len(rows(run(exe, "main", x, timed=False))) == len(rows(view))
-    exe.source = None
+    exe.compiled_from = None
     with pytest.raises(ValueError, match="give the module"):
         run(exe, "main", x, w)
 

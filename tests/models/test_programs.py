@@ -44,8 +44,9 @@ def test_a_program_is_found_without_building_it(
     assert not first.executable.from_cache and second.executable.from_cache
     assert second.sources == first.sources
     assert second.executable.artifact.code == first.executable.artifact.code
-    assert second.executable.source is not None and first.executable.source is not None
-    assert second.executable.source[0].script() == first.executable.source[0].script()
+    again, once = second.executable.compiled_from, first.executable.compiled_from
+    assert again is not None and once is not None
+    assert again[0].script() == once[0].script()
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,13 @@ F4 = np.ones((3, 4), "float32")
         ("main", (np.ones((4, 3), "float32").T, F4), "argument `x` .* not contiguous.*asconti"),
         ("main", (np.ones((6, 4), "float32")[::2], F4), "not contiguous"),
         ("main", (np.ones((3, 5), "float32"), F4), r"shape \(3, 5\), expected R.Tensor\(\(n, 4\)"),
-        ("main", ([[1.0] * 4] * 3, F4), "`x` of `main` must be an array .*, got a list of 3"),
+        ("main", ([[1.0] * 4, [1.0]], F4), "`x` of `main`: a list of 2 is no array of type R"),
+        ("main", ([["a"] * 4], F4), "a list of 1 is no array .*: it holds <U1 elements"),
+        ("main", ({}, F4), "`x` of `main` must be an array .*, got a dict"),
         ("main", (None, F4), "must be an array .*, got a NoneType"),
-        ("main", (F4, 3.5), "must be an array .*, got a float"),
+        ("main", (F4, 3.5), r"argument `y` of `main` has 0 dimensions \(\)"),
+        ("pair", (([0.5], [1]),), r"`t\[0\]` of `pair`: a list .* holds float64 numbers"),
+        ("pair", (([1 << 31], [1]),), "out of bounds|too large"),
         ("rows", ((3,),), "`s` of `rows` must be a shape of 2 integers"),
         ("rows", (3,), "must be a shape of 2 integers"),
         ("rows", ((3, 2.0),), "must be a shape of integers"),
@@ -96,6 +100,43 @@ F4 = np.ones((3, 4), "float32")
 def test_refused(exe: Executable, name: str, args: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         exe[name](*args)
+
+
+def test_numbers_become_arrays_of_the_dtype(exe: Executable) -> None:
+    rows = [[1.0, 2, 3, True]] * 3
+    np.testing.assert_array_equal(exe["main"](rows, F4), np.asarray(rows, "float32") + F4)
+    np.testing.assert_array_equal(exe["pair"](([1, 2], (3, np.int8(4)))), [-2, -2])
+    np.testing.assert_array_equal(exe["fixed"]([[1, 2, 3], [4, 5, 6]])[1], [16.0, 25.0, 36.0])
+    assert exe["main"](np.empty((0, 4), "float32"), F4[:0]).shape == (0, 4)
+
+
+def test_arguments_by_name(exe: Executable) -> None:
+    twice = F4 * 2
+    for got in (
+        exe["main"](x=F4, y=twice), exe["main"](F4, y=twice), exe.main(y=twice, x=F4),
+        exe(F4, twice), exe(x=F4, y=twice),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(got, F4 * 3)
+    for args, named, message in (
+        ((F4,), {"z": F4}, "`main` has no parameter `z`; it has: x, y"),
+        ((F4,), {"x": F4}, "`main` got two values for `x`"),
+        ((), {"y": F4}, "`main` needs a value for `x`"),
+        ((), {"x": F4}, r"`main` takes 2 arguments \(x, y\), got 1"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            exe["main"](*args, **named)
+    bound = rl.compile(Calls)["main"]
+    bound.bind(twice)
+    np.testing.assert_array_equal(bound(x=F4), F4 * 3)
+    with pytest.raises(ArgumentError, match="`main` has no parameter `y`; it has: x"):
+        bound(F4, y=F4)
+
+
+def test_functions_by_name(exe: Executable) -> None:
+    assert {"main", "pair", "threads"} <= set(dir(exe))
+    for ask in (lambda: exe["mine"], lambda: exe.mine):
+        with pytest.raises((KeyError, AttributeError), match="no function 'mine'; it has: count, "):
+            ask()
 
 
 def test_inconsistent_symbols_name_both_arguments(exe: Executable) -> None:

@@ -393,7 +393,9 @@ def test_a_refused_bind_leaves_what_was_bound() -> None:
         del junk
 
 
-@pytest.mark.parametrize("where", ["view_memory", "_Sources", "owned_block"])
+@pytest.mark.parametrize(
+    "where", ["results.view_memory", "executable.Sources", "results.owned_block"]
+)
 def test_an_interrupt_between_the_lines(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """After Ctrl-C anywhere in a call the next one computes and reports as ever."""
     exe = rl.compile(Three, use_cache=False)
@@ -405,7 +407,7 @@ def test_an_interrupt_between_the_lines(where: str, monkeypatch: pytest.MonkeyPa
 
     for args in ((x, x, x), (x, x, wrong)):
         with monkeypatch.context() as patch:
-            patch.setattr(f"relaxlab.runtime.executable.{where}", interrupt)
+            patch.setattr(f"relaxlab.runtime.{where}", interrupt)
             with suppress(KeyboardInterrupt, CheckFailed):
                 main(*args)
         assert main(x, x, x).tolist() == [2] * 4

@@ -113,6 +113,11 @@ def compile_shared(bitcode: bytes, target: Target) -> bytes:
     return machine.emit_object(llvm.parse_bitcode(bitcode))
 
 
+def read_bitcode(bitcode: bytes, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
+    """The optimised module that was kept as bitcode, and a machine to write its assembly."""
+    return llvm.parse_bitcode(bitcode), target_machine(target)
+
+
 def assembly(text: str, target: Target) -> str:
     """The assembly that `compile_object` encodes."""
     module, machine = optimise(text, target)

@@ -1,10 +1,10 @@
 """Calls from Python as machine code: arguments to words, the program's entry, results to arrays.
 
 One C function serves all functions of all programs. It is called as CPython calls a builtin
-(`METH_FASTCALL`); the first item of its `self`, a tuple, is the address of a *plan*, words that
-say what the arguments must be and where they go. Arrays are read where NumPy's C interface has
-their fields, results are made by it. What a plan does not foresee is left to Python, before
-anything was computed (`slow`) or after (`finish`).
+(`METH_FASTCALL | METH_KEYWORDS`); the first item of its `self`, a tuple, is the address of a
+*plan*, words that say what the arguments must be and where they go. Arrays are read where NumPy's
+C interface has their fields, results are made by it. What a plan does not foresee is left to
+Python, before anything was computed (`slow`) or after (`finish`).
 """
 
 from __future__ import annotations
@@ -389,6 +389,7 @@ def _call(b: _Function) -> str:
     slow, refused = b.label("slow"), b.label("refused")
     address = b.call("PyTuple_GetItem", "ptr", [("ptr", "%self"), ("i64", "0")])
     plan = b.call("PyLong_AsVoidPtr", "ptr", _args(address))
+    b.require(b.is_("eq", "%names", "null", "ptr"), slow)
     b.require(b.is_("eq", b.get(PLAN, plan, "open", "i64"), "%count"), slow)
     _lock(b, plan)
     state, context = b.get(PLAN, plan, "state"), b.get(PLAN, plan, "context")
@@ -432,8 +433,9 @@ def _call(b: _Function) -> str:
     _unlock(b, plan)
     b.jump(slow)
     b.place(slow)
-    b.raw(f"ret ptr {_python(b, b.get(PLAN, plan, 'slow'))}")
-    return b.text(f"ptr @{CALL}(ptr %self, ptr %args, i64 %count)")
+    given = [("ptr", b.get(PLAN, plan, "slow")), ("ptr", "%args"), ("i64", "%count")]
+    b.raw(f"ret ptr {b.call('PyObject_Vectorcall', 'ptr', [*given, ('ptr', '%names')])}")
+    return b.text(f"ptr @{CALL}(ptr %self, ptr %args, i64 %count, ptr %names)")
 
 
 def _args(*pointers: str) -> list[tuple[str, str]]:

@@ -1,0 +1,169 @@
+"""The programs that `compile` takes: modules, and functions and schedules as modules of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from relaxlab.analysis.evaluate import evaluate
+from relaxlab.ir import expr, graph, types
+from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferLoad, BufferStore, PrimFunc
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import Attrs, walk
+from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.passes.bindings import TirCall
+from relaxlab.runtime.arguments import ArgumentError
+from relaxlab.runtime.executable import Adapt
+from relaxlab.schedule.schedule import Schedule
+
+Program: TypeAlias = Module | PrimFunc | graph.Function | Schedule
+BOUNDS = "tir_var_upper_bound"
+
+
+def as_module(program: Program) -> Module:
+    """The program as a module. A function alone is called `main`, unless it says its name.
+
+    Raises TypeError for what is no program.
+    """
+    match program:
+        case Schedule():
+            return program.mod
+        case PrimFunc() | graph.Function():
+            return Module.of({str(program.attrs.get("global_symbol", "main")): program})
+        case _:
+            Module.require(program)
+            return program
+
+
+def with_entries(mod: Module) -> tuple[Module, dict[str, PrimFunc]]:
+    """A module that has loop functions alone, with a graph function for each to call it by, and
+    those loop functions by name; any other module as it is.
+
+    The graph function has the loop function's name and parameters: buffers that are written to are
+    updated in place and returned. Raises ValueError for a loop function that writes nothing.
+    """
+    funcs = mod.loop_functions()
+    if not funcs or len(funcs) < len(mod):
+        return mod, {}
+    functions: dict[str, graph.Function | PrimFunc] = {}
+    for name, func in funcs.items():
+        kernel = mod.fresh_name(f"{name}_kernel")
+        functions[name], functions[kernel] = _entry(name, func, kernel), func
+    return Module.of(functions, mod.attrs), funcs
+
+
+def _entry(name: str, func: PrimFunc, kernel: str) -> graph.Function:
+    symbols = {v: expr.Var(v.name) for v in symbols_in((func.params, func.buffers))}
+    params: list[graph.Var] = []
+    for p in func.params:
+        if isinstance(p, Buffer):
+            shape = tuple(substitute(d, symbols) for d in p.shape)
+            params.append(graph.Var(p.name, types.TensorType(shape, p.dtype)))
+        else:
+            value = symbols.setdefault(p, expr.Var(p.name))
+            params.append(graph.Var(p.name, types.PrimType(p.dtype, value)))
+    pairs = list(zip(func.params, params, strict=True))
+    tensors = [v for p, v in pairs if isinstance(p, Buffer)]
+    written = written_buffers(func)
+    if not written:
+        raise ValueError(f"loop function `{name}` writes to none of its parameters")
+    outs = tuple(v.ty for p, v in pairs if p in written if v.ty is not None)
+    inplace = tuple(i for i, b in enumerate(func.buffers) if b in written)
+    scalars = tuple(symbols[p] for p in func.params if isinstance(p, expr.Var))
+    call = TirCall(kernel, tuple(tensors), scalars, outs, inplace).build()
+    result = graph.Var("result", outs[0] if len(outs) == 1 else types.TupleType(outs))
+    block = graph.BindingBlock((graph.VarBinding(call, result),))
+    bounds = func.attrs.get(BOUNDS)
+    attrs = Attrs({BOUNDS: bounds}) if bounds else Attrs()
+    return graph.Function(tuple(params), graph.SeqExpr((block,), result), result.ty, attrs=attrs)
+
+
+def written_buffers(func: PrimFunc) -> tuple[Buffer, ...]:
+    """The parameters that the function writes to."""
+    sources = _viewed(func)
+    found = {_source(n.buffer, sources) for n in walk(func.body) if isinstance(n, BufferStore)}
+    for block in _blocks(func):
+        found |= {_source(region.buffer, sources) for region in block.writes}
+    return tuple(b for b in func.buffers if b in found)
+
+
+def fresh_buffers(func: PrimFunc) -> tuple[Buffer, ...]:
+    """The parameters that the function writes to before it reads them: pure outputs, whose memory
+    may hold anything before the call."""
+    sources = _viewed(func)
+    read = {_source(n.buffer, sources) for n in walk(func.body) if isinstance(n, BufferLoad)}
+    first_reads: dict[Buffer, bool] = {}
+    for block in _blocks(func):
+        reads, writes = (
+            {_source(region.buffer, sources) for region in regions}
+            for regions in (block.reads, block.writes)
+        )
+        for buffer in reads | writes:
+            first_reads.setdefault(buffer, buffer in reads)
+    return tuple(b for b in written_buffers(func) if not first_reads.get(b, b in read))
+
+
+def _blocks(func: PrimFunc) -> list[Block]:
+    """The blocks in program order, without the root block, which declares nothing."""
+    return [n.block for n in walk(func.body) if isinstance(n, BlockRealize) and n is not func.body]
+
+
+def _viewed(func: PrimFunc) -> dict[Buffer, Buffer]:
+    """The buffers that views inside blocks are parts of."""
+    return {m.buffer: m.source.buffer for b in _blocks(func) for m in b.match_buffers}
+
+
+def _source(buffer: Buffer, sources: dict[Buffer, Buffer]) -> Buffer:
+    while buffer in sources:
+        buffer = sources[buffer]
+    return buffer
+
+
+def allocator(name: str, func: PrimFunc) -> Adapt | None:
+    """What completes the arguments of a call that leaves out the outputs of a loop function: new
+    arrays of the shapes that follow from those of the inputs. None where it has no pure outputs.
+
+    Its result raises ArgumentError where a shape does not follow from the inputs.
+    """
+    outputs = fresh_buffers(func)
+    if not outputs:
+        return None
+    inputs = [p for p in func.params if p not in outputs]
+
+    def complete(args: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(args) != len(inputs):
+            return args
+        given = iter(args)
+        values = _sizes(inputs, args)
+        return tuple(
+            _allocated(name, p, values) if p in outputs else next(given) for p in func.params
+        )
+
+    return complete
+
+
+def _sizes(params: Sequence[Buffer | expr.Var], args: Sequence[Any]) -> dict[expr.Var, int]:
+    """The values of the symbols that stand alone for a dimension or are parameters."""
+    values: dict[expr.Var, int] = {}
+    for p, arg in zip(params, args, strict=True):
+        if isinstance(p, expr.Var):
+            values[p] = arg
+            continue
+        for dim, size in zip(p.shape, np.shape(arg), strict=False):
+            if isinstance(dim, expr.Var):
+                values.setdefault(dim, size)
+    return values
+
+
+def _allocated(name: str, buffer: Buffer | expr.Var, values: dict[expr.Var, int]) -> Any:
+    assert isinstance(buffer, Buffer)
+    missing = [s.name for s in symbols_in(buffer.shape) if s not in values]
+    if missing:
+        raise ArgumentError(
+            f"the size `{missing[0]}` of the output `{buffer.name}` of `{name}` does not follow "
+            "from the inputs; pass the array to write to as well"
+        )
+    return np.empty([evaluate(d, values) for d in buffer.shape], numpy_dtype(buffer.dtype))

@@ -1,0 +1,214 @@
+"""What `compile` takes beside modules: loop functions, schedules, modules of loop functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.ir.node import walk
+from relaxlab.runtime.arguments import ArgumentError
+from relaxlab.runtime.programs import fresh_buffers, written_buffers
+from relaxlab.script import ir as I
+from relaxlab.script import relax as R
+from relaxlab.script import tir as T
+
+
+@T.prim_func
+def product(a: T.handle, B: T.Buffer((24, 8), "float32"), c: T.handle):
+    m = T.int64()
+    A = T.match_buffer(a, (m, 24))
+    C = T.match_buffer(c, (m, 8))
+    for i, j, k in T.grid(m, 8, 24):
+        with T.sblock("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+
+@T.prim_func
+def accumulate(X: T.Buffer((4,), "float32"), S: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.sblock("S"):
+            vi = T.axis.spatial(4, i)
+            S[vi] = S[vi] + X[vi]
+
+
+@T.prim_func
+def repeat(x: T.handle, y: T.handle):
+    n, k = T.int64(), T.int64()
+    X = T.match_buffer(x, (n,))
+    Y = T.match_buffer(y, (n, k))
+    for i, j in T.grid(n, k):
+        with T.sblock("Y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = X[vi]
+
+
+@T.prim_func
+def scale_and_sum(x: T.handle, f: T.int64, Y: T.Buffer((3,), "float32"), S: T.Buffer((1,), "float32")):  # noqa: E501
+    X = T.match_buffer(x, (3,))
+    for i in range(3):
+        with T.sblock("Y"):
+            vi = T.axis.spatial(3, i)
+            Y[vi] = X[vi] * T.Cast("float32", f)
+    for i in range(3):
+        with T.sblock("S"):
+            vi = T.axis.reduce(3, i)
+            with T.init():
+                S[0] = T.float32(0)
+            S[0] = S[0] + Y[vi]
+
+
+def operands(rng: np.random.Generator, m: int = 5) -> tuple[Any, Any]:
+    return rng.normal(size=(m, 24)).astype("float32"), rng.normal(size=(24, 8)).astype("float32")
+
+
+def test_a_loop_function_writes_to_its_output_or_makes_it(rng: np.random.Generator) -> None:
+    exe = rl.compile(product)
+    for m in (1, 5):
+        a, b = operands(rng, m)
+        out = np.full((m, 8), np.nan, "float32")
+        assert exe["main"](a, b, out) is out
+        np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-5)
+        for made in (exe["main"](a, b), exe.main(a, b), exe(a, b), exe(B=b, A=a)):
+            np.testing.assert_array_equal(made, out)
+
+
+def test_a_module_of_loop_functions_offers_each() -> None:
+    mod = rl.Module.of({"product": product, "accumulate": accumulate})
+    exe = rl.compile(mod)
+    assert set(exe) == {"product", "accumulate"}
+    s = np.ones(4, "float32")
+    exe.accumulate(np.arange(4, dtype="float32"), s)
+    np.testing.assert_array_equal(s, [1, 2, 3, 4])
+    with pytest.raises(TypeError, match=r"several functions; call one of product, accumulate"):
+        exe(s)
+
+
+def test_outputs_with_scalars_and_several_results() -> None:
+    exe = rl.compile(scale_and_sum)
+    y, s = exe(np.array([1, 2, 3], "float32"), 2)
+    np.testing.assert_array_equal(y, [2, 4, 6])
+    np.testing.assert_array_equal(s, [12])
+
+
+def test_what_is_read_first_is_no_output() -> None:
+    assert [b.name for b in written_buffers(accumulate)] == ["S"]
+    assert fresh_buffers(accumulate) == ()
+    assert [b.name for b in fresh_buffers(product)] == ["C"]
+    assert [b.name for b in fresh_buffers(scale_and_sum)] == ["Y", "S"]
+    with pytest.raises(ArgumentError, match="`main` takes 2 arguments"):
+        rl.compile(accumulate)(np.ones(4, "float32"))
+
+
+def test_a_size_that_no_input_has() -> None:
+    exe = rl.compile(repeat)
+    x, y = np.arange(3, dtype="float32"), np.empty((3, 2), "float32")
+    np.testing.assert_array_equal(exe(x, y), [[0, 0], [1, 1], [2, 2]])
+    with pytest.raises(ArgumentError, match="size `k` of the output `Y` of `main` does not follow"):
+        exe(x)
+
+
+def loops_of(func: rl.loops.PrimFunc) -> list[str]:
+    return [n.loop_var.name for n in walk(func.body) if isinstance(n, rl.loops.For)]
+
+
+def in_order_i_k_j() -> rl.Schedule:
+    sch = rl.Schedule(product)
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    sch.reorder(i, k, j)
+    return sch
+
+
+def test_schedules_are_compiled_as_they_are(rng: np.random.Generator) -> None:
+    """Also the one in which nothing was done yet."""
+    for sch in (rl.Schedule(product), in_order_i_k_j()):
+        trace = rl.trace(sch)
+        assert loops_of(trace.result["main"]) == loops_of(sch.func)
+        a, b = operands(rng)
+        np.testing.assert_allclose(rl.compile(sch)(a, b), a @ b, rtol=1e-4, atol=1e-5)
+
+
+def test_a_schedule_inside_a_program_is_neither_merged_nor_scheduled(
+    rng: np.random.Generator,
+) -> None:
+    @I.ir_module
+    class Layer:
+        @R.function
+        def main(a: R.Tensor(("m", 24), "float32"), b: R.Tensor((24, 8), "float32")):
+            m = T.int64()
+            cls = Layer
+            with R.dataflow():
+                c = R.call_tir(cls.product, (a, b), out_sinfo=R.Tensor((m, 8), "float32"))
+                d = R.nn.relu(c)
+                R.output(d)
+            return d
+
+        @T.prim_func
+        def product(a: T.handle, B: T.Buffer((24, 8), "float32"), c: T.handle):
+            m = T.int64()
+            A = T.match_buffer(a, (m, 24))
+            C = T.match_buffer(c, (m, 8))
+            for i, j, k in T.grid(m, 8, 24):
+                with T.sblock("C"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        C[vi, vj] = T.float32(0)
+                    C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+    assert "product" not in rl.trace(Layer).result  # merged with the relu
+    sch = rl.Schedule(Layer)
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    sch.reorder(i, k, j)
+    a, b = operands(rng)
+    for mod in (sch.mod, Layer.with_functions({"product": sch.func})):
+        assert loops_of(rl.trace(mod).result["product"]) == ["i", "k", "j"]
+        np.testing.assert_allclose(
+            rl.compile(mod)(a, b), np.maximum(a @ b, 0), rtol=1e-4, atol=1e-5
+        )
+
+
+def test_the_function_to_schedule_is_chosen_by_name() -> None:
+    mod = rl.Module.of({"product": product, "accumulate": accumulate})
+    assert rl.Schedule(mod, "accumulate").func.buffers == accumulate.buffers
+    with pytest.raises(KeyError, match="name one; its loop functions are: product, accumulate"):
+        rl.Schedule(mod)
+    with pytest.raises(KeyError, match="no loop function 'prod'; its loop functions are: product"):
+        rl.Schedule(mod, "prod")
+
+
+def test_a_graph_function_alone_is_main() -> None:
+    @R.function
+    def twice(x: R.Tensor((3,), "float32")):
+        y = R.add(x, x)
+        return y
+
+    np.testing.assert_array_equal(rl.compile(twice)([1, 2, 3]), [2, 4, 6])
+
+
+def test_modules_with_nothing_to_call() -> None:
+    with pytest.raises(ValueError, match="the module has no function"):
+        rl.compile(rl.Module.of({}))
+
+    @T.prim_func
+    def reads(A: T.Buffer((4,), "float32")):
+        T.evaluate(0)
+
+    with pytest.raises(ValueError, match="loop function `main` writes to none of its parameters"):
+        rl.compile(reads)
+
+
+def test_code_can_be_read() -> None:
+    exe = rl.compile(in_order_i_k_j())
+    assert "define" in exe.llvm() and "@rl.main_kernel(" in exe.llvm("main_kernel")
+    assert exe.llvm("main_kernel").count("define") == 1
+    assert "rl.main_kernel:" in exe.assembly() and "ret" in exe.assembly("main_kernel")
+    assert "def main_kernel(" in exe.source("main_kernel")
+    assert "def main(" in exe.source() and "def main(" not in exe.source("main_kernel")
+    for read in (exe.llvm, exe.assembly, exe.source):
+        with pytest.raises(KeyError, match="main_kernel"):
+            read("nothing")
