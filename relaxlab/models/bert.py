@@ -13,6 +13,7 @@ from relaxlab.ir.module import Module as IRModule
 from relaxlab.models.config import ConfigError
 from relaxlab.models.keys import Keys
 from relaxlab.models.named_layers import NamedLayers
+from relaxlab.models.sentence import SentenceConfig, SentenceHead, first
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,13 @@ def tensor_name(name: str) -> str:
     return name
 
 
+UNUSED = (
+    "embeddings.position_ids", "cls.seq_relationship.weight", "cls.seq_relationship.bias",
+    "lm_head.decoder.weight",
+)  # fmt: skip
+"""Tensors that files have and an encoder needs not: numbers of positions, the head for the order of
+sentences, and the masked-word head's matrix where it is that of the embedding."""
+
 _OF_GGUF = {
     "token_embd": "embeddings.word_embeddings",
     "position_embd": "embeddings.position_embeddings",
@@ -183,9 +191,13 @@ Function: TypeAlias = "dict[str, nn.spec.Spec]"
 class Bert(nn.Module):
     """The encoder and the heads that its configuration names."""
 
-    def __init__(self, config: BertConfig, make: NamedLayers) -> None:
+    def __init__(
+        self, config: BertConfig, make: NamedLayers, sentence: SentenceConfig | None = None
+    ) -> None:
+        """sentence: how texts become vectors; the mean over their tokens by default."""
         hidden = config.hidden_size
         self.config = config
+        self.sentence = SentenceHead(sentence or SentenceConfig(), hidden, make)
         self.words = make.embedding("embeddings.word_embeddings", config.vocab_size, hidden)
         self.positions = make.positions("embeddings.position_embeddings", config.positions, hidden)
         self.types = make.embedding("embeddings.token_type_embeddings", config.token_types, hidden)
@@ -222,21 +234,13 @@ class Bert(nn.Module):
         real = ids.op("not_equal", padding).astype("int32")
         return (real.op("cumsum", axis=1) * real).op("add", padding)
 
-    def mean(self, hidden: nn.Tensor, mask: nn.Tensor) -> nn.Tensor:
-        """The mean (b, hidden_size) of the hidden states of the tokens that are not padding."""
-        b, s = mask.shape
-        weights = mask.astype("float32").reshape(b, s, 1)
-        total = (hidden * weights).op("sum", axis=1)
-        return total.op("divide", weights.op("sum", axis=1))
-
-    def first(self, hidden: nn.Tensor) -> nn.Tensor:
-        """The hidden state (b, hidden_size) of each text's first token."""
-        begin = hidden.op("strided_slice", axes=(1,), begin=(0,), end=(1,))
-        return begin.reshape(hidden.shape[0], self.config.hidden_size)
+    def vectors(self, hidden: nn.Tensor, mask: nn.Tensor) -> nn.Tensor:
+        """One vector (b, width) of each text; see `SentenceConfig`."""
+        return self.sentence(hidden, mask)
 
     def pooled(self, hidden: nn.Tensor) -> nn.Tensor:
         """What the pooler makes (b, hidden_size) of the hidden states."""
-        return self.pooler(self.first(hidden)).op("tanh")
+        return self.pooler(first(hidden)).op("tanh")
 
     def class_logits(self, hidden: nn.Tensor) -> nn.Tensor:
         """Logits (b, labels) of the classes of each text."""
@@ -249,15 +253,14 @@ class Bert(nn.Module):
         return self.lm_head(self.lm_norm(x)).reshape(b, s, self.config.vocab_size)
 
     def build(self) -> tuple[IRModule, list[str]]:
-        """The graph functions, and the weights' names in order: `hidden`, `mean`, `first`, and
-        where there are such heads `pooled`, `class_logits`, `word_logits`."""
+        """The graph functions, and the weights' names in order: `hidden`, `vectors`, and where
+        there are such heads `pooled`, `class_logits`, `word_logits`."""
         config = self.config
         tokens = nn.spec.Tensor(("b", "s"), "int32")
         hidden: Function = {"hidden": nn.spec.Tensor(("b", "s", config.hidden_size))}
         methods: dict[str, Function] = {
             "hidden": {"ids": tokens, "types": tokens, "mask": tokens},
-            "mean": {**hidden, "mask": tokens},
-            "first": hidden,
+            "vectors": {**hidden, "mask": tokens},
         }
         methods |= {"pooled": hidden} if config.has_pooler else {}
         methods |= {"class_logits": hidden} if config.labels else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,6 +26,15 @@ class Tensors:
     names: frozenset[str]
     formats: Mapping[str, str]
     read: Callable[[str], Mapping[str, Array]]
+
+    def __or__(self, other: Tensors) -> Tensors:
+        """The tensors of both, which have no name in common."""
+
+        def read(name: str) -> Mapping[str, Array]:
+            return (other if name in other.names else self).read(name)
+
+        formats = {**self.formats, **other.formats}
+        return Tensors(self.where, self.names | other.names, formats, read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +89,17 @@ class NamedLayers:
         conv = nn.Conv1d(inputs, outputs, kernel, stride=stride, padding=padding)
         self.sources.note(conv, tensor)
         return conv
+
+    def require_all_used(self, tensors: Tensors, unused: Collection[str] = ()) -> None:
+        """ModelError for tensors that no layer takes, but for those named in `unused`: a file with
+        more than its configuration says would give wrong answers."""
+        used = {t for source in self.sources.values() for t in source.tensors}
+        left = sorted(tensors.names - used - set(unused))
+        if left:
+            more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+            raise ModelError(
+                f"{tensors.where}: the configuration has no use for {', '.join(left[:3])}{more}"
+            )
 
     def arrays(self, module: nn.Module, names: Sequence[str], tensors: Tensors) -> list[Array]:
         """The arrays of the module's weights, in the order of `names`. ModelError for a tensor

@@ -13,12 +13,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import tokenizers
 
 from relaxlab.models.bert import (
+    UNUSED,
     Bert,
     BertConfig,
     config_from_gguf,
@@ -30,6 +31,7 @@ from relaxlab.models.gguf import GGUF, read_gguf
 from relaxlab.models.keys import keys_of_gguf, keys_of_json
 from relaxlab.models.loader import ModelError
 from relaxlab.models.named_layers import NamedLayers, Tensors, is_matrix, tensors_of_folder
+from relaxlab.models.sentence import SentenceConfig, dense_tensor, sentence_config
 from relaxlab.models.tokenizer import TokenizerError
 from relaxlab.models.weights import prepared
 from relaxlab.runtime.build import compile
@@ -38,7 +40,6 @@ from relaxlab.runtime.executable import Executable
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Text: TypeAlias = "str | tuple[str, str]"
 """A text, or two that belong together, such as a question and an answer."""
-Pooling: TypeAlias = Literal["mean", "first"]
 
 BATCH = 32
 """Texts that go through the model at once."""
@@ -57,7 +58,7 @@ class Tokens:
 class BertEncoder:
     """A compiled encoder with its tokenizer and weights; see `from_pretrained`.
 
-    Attributes: `config`; `tokenizer` (of the library tokenizers); `pooling`, how `encode` makes
+    Attributes: `config`; `tokenizer` (of the library tokenizers); `sentence`, how `encode` makes
     one vector of a text; `executable`, whose functions are listed at `Bert.build`.
     """
 
@@ -65,12 +66,12 @@ class BertEncoder:
         self,
         config: BertConfig,
         tokenizer: tokenizers.Tokenizer,
-        pooling: Pooling,
+        sentence: SentenceConfig,
         executable: Executable,
         weights: Sequence[Array],
     ) -> None:
         """`weights`: as the functions of `executable` take them."""
-        self.config, self.tokenizer, self.pooling = config, tokenizer, pooling
+        self.config, self.tokenizer, self.sentence = config, tokenizer, sentence
         self.executable, self._weights = executable, list(weights)
 
     @staticmethod
@@ -88,19 +89,23 @@ class BertEncoder:
         path = Path(model)
         if not path.exists():
             raise FileNotFoundError(f"there is no model '{path}'; give a folder or a GGUF file")
-        config, tokenizer, pooling, tensors = (_folder if path.is_dir() else _gguf)(path)
+        config, tokenizer, sentence, tensors = (_folder if path.is_dir() else _gguf)(path)
         if tokenizer.get_vocab_size() > config.vocab_size:
             raise ModelError(
                 f"{path}: the tokenizer has {tokenizer.get_vocab_size()} tokens, the embedding "
                 f"only {config.vocab_size} rows"
             )
-        tokenizer.enable_truncation(config.max_length)
+        if sentence.lowercase:
+            _lower(tokenizer)
+        limit = config.max_length if sentence.max_length is None else sentence.max_length
+        tokenizer.enable_truncation(min(limit, config.max_length))
         make = NamedLayers(tensors.formats)
-        bert = Bert(config, make)
+        bert = Bert(config, make, sentence)
+        make.require_all_used(tensors, UNUSED)
         module, names = bert.build()
         executable = compile(module, threads=threads, use_cache=use_cache)
         weights = prepared(executable, make.arrays(bert, names, tensors))
-        return BertEncoder(config, tokenizer, pooling, executable, weights)
+        return BertEncoder(config, tokenizer, sentence, executable, weights)
 
     def tokenize(self, texts: Sequence[Text]) -> Tokens:
         """The texts as the model reads them; each is cut to the longest that it can read."""
@@ -136,23 +141,28 @@ class BertEncoder:
         return self._run("pooled", hidden)
 
     def encode(
-        self, texts: Sequence[str] | str, *, normalize: bool = False, batch_size: int = BATCH
+        self,
+        texts: Sequence[str] | str,
+        *,
+        normalize: bool | None = None,
+        batch_size: int = BATCH,
     ) -> Array:
-        """A vector of each text, float32 (texts, hidden_size): the mean of its tokens' hidden
-        states, or that of the first token, as `pooling` says; of length 1 with `normalize`."""
+        """A vector of each text, float32 (texts, width), as the model's folder says (`sentence`),
+        else the mean of its tokens' hidden states.
+
+        normalize: whether vectors get length 1; None: as the folder says.
+        """
         rows = [texts] if isinstance(texts, str) else list(texts)
-        result = np.zeros((len(rows), self.config.hidden_size), np.float32)
+        width = self.sentence.width(self.config.hidden_size)
+        result = np.zeros((len(rows), width), np.float32)
         # Texts of like length go together, so that little is padded.
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         for start in range(0, len(rows), batch_size):
             chosen = order[start : start + batch_size]
             tokens = self.tokenize([rows[i] for i in chosen])
             hidden = self.hidden(tokens)
-            if self.pooling == "mean":
-                result[chosen] = self._run("mean", hidden, tokens.mask)
-            else:
-                result[chosen] = self._run("first", hidden)
-        if normalize:
+            result[chosen] = self._run("vectors", hidden, tokens.mask)
+        if self.sentence.normalize if normalize is None else normalize:
             result /= np.maximum(np.linalg.norm(result, axis=1, keepdims=True), 1e-12)
         return result
 
@@ -175,20 +185,26 @@ class BertEncoder:
         return self.executable[function](*inputs, *self._weights)
 
 
-_Opened: TypeAlias = "tuple[BertConfig, tokenizers.Tokenizer, Pooling, Tensors]"
+_Opened: TypeAlias = "tuple[BertConfig, tokenizers.Tokenizer, SentenceConfig, Tensors]"
 
 
 def _folder(path: Path) -> _Opened:
     tensors = tensors_of_folder(path, tensor_name)
     config = config_from_json(keys_of_json(path / "config.json"), tensors.names)
-    return config, _tokenizer(path), _pooling(path), tensors
+    sentence = sentence_config(path)
+    for dense in sentence.dense:
+        prefix = dense_tensor(dense).removesuffix("linear")
+        tensors = tensors | tensors_of_folder(path / dense.path, prefix.__add__)
+    return config, _tokenizer(path), sentence, tensors
 
 
-def _pooling(path: Path) -> Pooling:
-    """What the module `1_Pooling` of a sentence-transformers folder says; else the mean."""
-    file = path / "1_Pooling" / "config.json"
-    stated: Mapping[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-    return "first" if stated.get("pooling_mode_cls_token") else "mean"
+def _lower(tokenizer: tokenizers.Tokenizer) -> None:
+    """Lower texts before everything else that the tokenizer does to them."""
+    lower = tokenizers.normalizers.Lowercase()
+    known = tokenizer.normalizer
+    tokenizer.normalizer = (
+        lower if known is None else tokenizers.normalizers.Sequence([lower, known])
+    )
 
 
 def _tokenizer(path: Path) -> tokenizers.Tokenizer:
@@ -238,9 +254,19 @@ def _gguf(path: Path) -> _Opened:
     tokens = gguf.metadata.get("tokenizer.ggml.tokens")
     if gguf.metadata.get("tokenizer.ggml.model") != "bert" or not isinstance(tokens, list):
         raise TokenizerError(f"{path}: its tokenizer is not the one of BERT")
-    pooling: Pooling = "first" if gguf.metadata.get("bert.pooling_type") == 2 else "mean"
     tokenizer = word_pieces([_word(t) for t in tokens], lowercase=True)
-    return config_from_gguf(keys), tokenizer, pooling, _tensors_of_gguf(gguf)
+    return config_from_gguf(keys), tokenizer, _sentence_of_gguf(gguf), _tensors_of_gguf(gguf)
+
+
+_GGUF_POOLINGS = {0: "mean_tokens", 1: "mean_tokens", 2: "cls_token", 3: "lasttoken"}
+"""By llama.cpp's numbers; 0 leaves the choice to the user."""
+
+
+def _sentence_of_gguf(gguf: GGUF) -> SentenceConfig:
+    kind = gguf.metadata.get("bert.pooling_type", 1)
+    if not isinstance(kind, int) or kind not in _GGUF_POOLINGS:
+        raise ModelError(f"{gguf.path}: bert.pooling_type {kind} is not supported; 0 to 3 are")
+    return SentenceConfig((_GGUF_POOLINGS[kind],))
 
 
 def _word(token: str) -> str:
