@@ -9,7 +9,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, types
 from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.expr import IntImm, PrimExpr
-from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.types import (
     FuncType,
     ObjectType,
@@ -139,8 +139,13 @@ def lca(a: Type, b: Type, analyzer: Analyzer) -> Type:
             return TupleType(tuple(lca(x, y, analyzer) for x, y in pairs))
         case FuncType(), FuncType() if structural_equal(a, b, map_free_vars=True):
             return a
-        case FuncType(), FuncType():
-            return FuncType(None, ObjectType(), a.is_pure and b.is_pure)
+        case FuncType(params, ret, pure), FuncType(others, other, other_pure):
+            if params is None or not structural_equal(params, others, map_free_vars=True):
+                ret, other, params = coarsen(ret, ()), coarsen(other, ()), None
+            else:
+                here = dict(zip(symbols_in(others), symbols_in(params), strict=True))
+                other = substitute(other, here)
+            return FuncType(params, lca(ret, other, analyzer), pure and other_pure)
         case _:
             return ObjectType()
 

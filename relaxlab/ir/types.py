@@ -102,8 +102,9 @@ def format_type(ty: Type) -> str:
             return f"R.Tensor({', '.join(args)})" if args else "R.Tensor"
         case TupleType(fields):
             return f"R.Tuple({', '.join(map(str, fields))})"
-        case FuncType(params, ret):
+        case FuncType(params, ret, pure):
             inner = "..." if params is None else f"({', '.join(map(str, params))})"
-            return f"R.Callable({inner}, {ret})"
+            unusual = pure != (params is not None)
+            return f"R.Callable({inner}, {ret}{f', purity={pure}' if unusual else ''})"
         case _:
             return "R.Object"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,9 @@ def _operator(cx: Context, row: OpRow, c: Arguments) -> graph.Call:
         if p.kind == "value":
             if given is not None and given.value is not None:
                 _no_gap(p, row, values, c)
-                values.append(value_of(cx, given, dtype))
+                shape = p.name == "shape" and is_sequence(given.value) and not given.value
+                empty = graph.ShapeExpr((), span=cx.span(given.node))
+                values.append(empty if shape else value_of(cx, given, dtype))
         else:
             item = p.default if given is None else _attr(cx, given)
             if item is not None:
@@ -102,23 +104,26 @@ def _needs_dtype(value: Value) -> bool:
 
 
 def _dtype_among(cx: Context, values: Iterable[Value]) -> str | None:
-    """The dtype that bare numbers take: that of the first tensor argument that has one."""
+    """The dtype that bare numbers take: that of the first tensor argument that has one, of those
+    that are no conditions if there are others."""
+    found = [d for v in values for d in _dtypes_in(cx, v)]
+    return next((d for d in found if d != "bool"), found[0] if found else None)
+
+
+def _dtypes_in(cx: Context, *values: Value) -> Iterator[str]:
     for value in values:
         match value:
             case graph.Expr():
                 functions = {k: f for k, f in cx.functions.items() if f is not None}
                 ty = cx.known.of(value, Module.of(functions))
                 if isinstance(ty, types.TensorType) and ty.dtype is not None:
-                    return ty.dtype
+                    yield ty.dtype
             case _ if is_array(value):
-                return value.dtype.name
+                yield value.dtype.name
             case _ if is_sequence(value):
-                inner = _dtype_among(cx, value)
-                if inner is not None:
-                    return inner
+                yield from _dtypes_in(cx, *value)
             case _:
                 pass
-    return None
 
 
 def value_of(cx: Context, arg: Arg, dtype: str | None = None) -> graph.Expr:

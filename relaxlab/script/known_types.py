@@ -6,7 +6,8 @@ deduced for good.
 
 from __future__ import annotations
 
-from relaxlab.analysis.deduce import deduce_call, field_type, type_of
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.deduce import call_signature, deduce_call, field_type, lca, type_of
 from relaxlab.ir import graph, types
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
@@ -41,8 +42,14 @@ class KnownTypes:
                 inner = [self._deduced(f, mod) for f in fields]
                 known = [t for t in inner if t is not None]
                 return types.TupleType(tuple(known)) if len(known) == len(inner) else None
-            case graph.If() | graph.SeqExpr() | graph.Function():
-                return None
+            case graph.SeqExpr(_, body):
+                return self._deduced(body, mod)
+            case graph.If(_, yes, no):
+                one, other = self._deduced(yes, mod), self._deduced(no, mod)
+                return None if one is None or other is None else lca(one, other, Analyzer())
+            case graph.Function(params, body, ret):
+                ret = ret or self._deduced(body, mod) or types.ObjectType()
+                return types.FuncType(tuple(p.ty or types.ObjectType() for p in params), ret)
             case _:
                 pass
         try:
@@ -52,9 +59,14 @@ class KnownTypes:
             if isinstance(e, graph.Call):
                 args = [self._deduced(a, mod) for a in e.args]
                 known = [t for t in args if t is not None]
-                callee = not isinstance(e.op, graph.Var) or e.op.ty is not None
-                plain = callee and len(known) == len(args)
-                return deduce_call(e, known, mod) if plain else None
+                if len(known) < len(args):
+                    return None
+                if isinstance(e.op, graph.Var):
+                    callee = self._deduced(e.op, mod)
+                    if not isinstance(callee, types.FuncType) or callee.params is None:
+                        return None
+                    return call_signature(callee, tuple(known), e, Analyzer())
+                return deduce_call(e, known, mod)
             return type_of(e, mod)
         except DiagnosticError:
             return None

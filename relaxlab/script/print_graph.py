@@ -159,6 +159,8 @@ def value(w: Writer, e: graph.Expr, path: str) -> str:
             text = f"R.ExternFunc({string(name)})"
         case graph.Constant(data):
             text = f"R.const({constant_text(data)})"
+        case graph.Tuple(()):  # a bare () is a shape where one is expected
+            text = "R.tuple()"
         case graph.Tuple(fields):
             items = [value(w, f, f"{path}.fields[{i}]") for i, f in enumerate(fields)]
             text = f"({sequence(items)})"

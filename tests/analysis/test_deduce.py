@@ -631,3 +631,22 @@ def test_equal_dimensions_look_equal():
     assert isinstance(ret, TensorType)
     assert ret.shape is not None
     assert structural_equal(ret, types.TensorType(ret.shape, "float32"))
+
+
+def test_function_types_are_joined_pointwise() -> None:
+    n, k = expr.Var("n"), expr.Var("k")
+    a = FuncType((TensorType((n,), "float32"),), TensorType((n,), "float32"))
+    b = FuncType((TensorType((k,), "float32"),), TensorType((k,), "float32"), is_pure=False)
+    c = FuncType((TensorType((k,), "float32"),), TensorType(None, "float32", 1))
+    d = FuncType((TensorType((k, k), "float32"),), TensorType((k,), "float32"))
+    params = "(R.Tensor((n,), 'float32'))"
+    assert str(lca(a, b, AN)) == f"R.Callable({params}, R.Tensor((n,), 'float32'), purity=False)"
+    assert str(lca(a, c, AN)) == f"R.Callable({params}, R.Tensor(dtype='float32', ndim=1))"
+    joined = "R.Callable(..., R.Tensor(dtype='float32', ndim=1), purity=True)"
+    assert str(lca(a, d, AN)) == joined
+
+
+def test_what_differs_is_said_of_functions() -> None:
+    ty = FuncType((ObjectType(),), ObjectType())
+    impure = FuncType((ObjectType(),), ObjectType(), is_pure=False)
+    assert str(ty) != str(impure)

@@ -326,3 +326,9 @@ def test_where_an_array_begins() -> None:
     arrays = (raw, raw[3:], raw[::-2], raw.reshape(4, 6).T, kept, np.zeros(()), np.zeros((0, 3)))
     for array in arrays:
         assert address_of(array) == array.__array_interface__["data"][0]
+
+
+def test_numpy_scalars_are_tensors_without_dimensions() -> None:
+    mod = rl.parse("@R.function\ndef main(x: R.Tensor((), 'int64')):\n    return R.add(x, x)\n")
+    main = rl.compile(mod)["main"]
+    assert main(np.int64(3)) == rl.interpret(mod, "main", np.int64(3)) == 6
