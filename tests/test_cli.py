@@ -238,6 +238,88 @@ def test_show_one_definition_of_a_file(capsys, script):
     assert "def double" in out and "def main" not in out
 
 
+ORDINARY = """\
+import sys
+import numpy as np
+import relaxlab as rl
+from relaxlab.script import ir as I, relax as R, tir as T
+
+N = 64
+x = np.ones((3, N), "float32")
+
+@I.ir_module
+class Layer:
+    @R.function
+    def main(x: R.Tensor(("n", N), "float32"), w: R.Tensor((N, N), "float32")):
+        with R.dataflow():
+            y = R.nn.relu(R.matmul(x, w))
+            R.output(y)
+        return y
+
+class Plain:
+    def main(self):
+        return 1
+
+def make():
+    @T.prim_func
+    def double(A: T.Buffer((N,), "float32"), B: T.Buffer((N,), "float32")):
+        for i in range(N):
+            with T.sblock("B"):
+                vi = T.axis.spatial(N, i)
+                B[vi] = A[vi] * T.float32(2)
+    return double
+
+if __name__ == "__main__":
+    raise SystemExit("executed")
+"""
+
+
+def test_programs_of_ordinary_files(capsys, tmp_path):
+    """What is decorated is read; everything else is neither read nor run."""
+    file, page = tmp_path / "ordinary.py", tmp_path / "page.html"
+    file.write_text(ORDINARY)
+    listed = f"{file}:Layer, {file}:double"
+    for command in (["show"], ["check"], ["explore", "-o", str(page)]):
+        err = fails(capsys, *command, str(file))
+        assert f"{file} defines several programs; name one: {listed}" in err
+        err = fails(capsys, *command, f"{file}:Layr")
+        assert f"{file} defines no program 'Layr'; there is: {listed}" in err
+        assert not page.exists()
+    assert main(["show", f"{file}:Layer"]) == 0
+    assert 'x: R.Tensor(("n", 64), "float32")' in capsys.readouterr().out
+    assert main(["show", f"{file}:double"]) == 0
+    assert "def double(A: T.Buffer((64,)" in capsys.readouterr().out
+    assert main(["check", f"{file}:main", "--runs", "1"]) == 0
+    capsys.readouterr()
+    file.write_text(ORDINARY.replace("R.nn.relu(", "R.nn.rellu("))
+    err = fails(capsys, "show", f"{file}:Layer")
+    assert f"{file}:14:" in err and "did you mean" in err  # the line of the file
+    file.write_text("x = 1\n")
+    assert "defines no program: nothing in it is decorated" in fails(capsys, "show", str(file))
+
+
+def test_the_program_of_the_readme(capsys, tmp_path):
+    import re
+    from pathlib import Path
+
+    text = (Path(__file__).resolve().parent.parent / "README.md").read_text("utf-8")
+    file = tmp_path / "program.py"
+    file.write_text(re.search(r"^```python\n(.*?)^```", text, re.M | re.S)[1])
+    assert main(["show", str(file)]) == 0
+    assert "@R.function" in capsys.readouterr().out
+
+
+def test_version_and_help(capsys):
+    import relaxlab
+
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"relaxlab {relaxlab.__version__}\n"
+    assert main([]) == 0
+    assert "explore" in capsys.readouterr().out
+
+
 def test_show_after_a_pass(capsys, script):
     assert main(["show", str(script), "--after", "fuse_tir"]) == 0
     assert "def fused_double_exp" in capsys.readouterr().out
@@ -342,6 +424,7 @@ def test_explore_shows_what_is_wrong_with_a_script(script, tmp_path, capsys):
     script.write_text(SCRIPT.replace("R.exp(y)", "R.exp(nowhere)"))
     page = tmp_path / "page.html"
     assert main(["explore", str(script), "-o", str(page)]) == 1
+    assert "nowhere" in capsys.readouterr().err
     assert "nowhere" in page.read_text("utf-8")
     message = fails(capsys_after(capsys), "explore", str(script), "-o", str(page), "--views", "no")
     assert "no view is called 'no'" in message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from relaxlab.cli.show import read_script
+from relaxlab.cli.scripts import read_script
 from relaxlab.runtime.check import check
 
 DIFFERS = 1
@@ -14,7 +14,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the report on what `FILE.py[:NAME]` defines; 1 where something differs."""
     module, name = read_script(options.file)
     report = check(
-        module, name if name in module else None,
+        module, name,
         target=options.target, runs=options.runs, seed=options.seed,
     )  # fmt: skip
     print(report)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from relaxlab.cli.options import UsageError
-from relaxlab.cli.show import read_script
+from relaxlab.cli.scripts import read_script
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.lab.explore import explore
@@ -20,6 +21,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         program, _ = read_script(options.file)
     except DiagnosticError as error:
+        print(str(error).strip(), file=sys.stderr)
         program = error
     names = [name.strip() for name in options.views.split(",") if name.strip()]
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -20,7 +21,9 @@ class UsageError(ValueError):
 def build_parser() -> argparse.ArgumentParser:
     """The parser; parsed options have `run`, the function of the subcommand."""
     parser = argparse.ArgumentParser(prog="relaxlab", description=DESCRIPTION)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    parser.add_argument("--version", action="version", version=_version())
+    parser.set_defaults(run=lambda _: parser.print_help() or 0)
+    commands = parser.add_subparsers(metavar="COMMAND")
     _generate(_command(commands, "generate", "continue a prompt with a language model"))
     _chat(_command(commands, "chat", "talk with a language model"))
     _demo(_command(commands, "demo", "compile a model and let it answer a question"))
@@ -29,6 +32,11 @@ def build_parser() -> argparse.ArgumentParser:
     _explore(_command(commands, "explore", "write a page on what the compiler does to a script"))
     _command(commands, "doctor", "check this machine, and say what is missing and how to get it")
     return parser
+
+
+def _version() -> str:
+    # The package is loaded before any of its modules; they do not import it.
+    return f"relaxlab {sys.modules['relaxlab'].__version__}"
 
 
 def _command(commands: argparse._SubParsersAction, name: str, what: str) -> argparse.ArgumentParser:

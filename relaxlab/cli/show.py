@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import ast
-from pathlib import Path
 
 import relaxlab.script
 from relaxlab.cli.options import UsageError
+from relaxlab.cli.scripts import read_script
 from relaxlab.ir.module import Module
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.bindings import all_bindings
@@ -23,16 +22,6 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(
             f"{options.file}: this program is nested too deeply to be compiled"
         ) from None
-
-
-def read_script(argument: str) -> tuple[Module, str | None]:
-    """The module that `FILE.py[:NAME]` defines, and NAME. The file is read, never executed."""
-    path, name = _split(argument)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not a text in UTF-8: {error}") from None
-    return relaxlab.script.parse(_only(text, name), check=True, name=str(path)), name
 
 
 def _show(module: Module, name: str | None, after: str | None) -> int:
@@ -51,36 +40,6 @@ def _show(module: Module, name: str | None, after: str | None) -> int:
     ):
         print(f"# {'-' * 4} {title} {'-' * (90 - len(title))}\n\n{body}\n")
     return 0
-
-
-def _split(argument: str) -> tuple[Path, str | None]:
-    """The file, and the name after a colon."""
-    if Path(argument).exists():
-        return Path(argument), None
-    file, colon, name = argument.rpartition(":")
-    if colon and name.isidentifier():
-        return Path(file), name
-    return Path(argument), None
-
-
-def _only(text: str, name: str | None) -> str:
-    """`text` with the imports and the top-level definition `name` alone, other lines blank, so
-    that positions stay; unchanged when there is no such definition."""
-    try:
-        body = ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError):
-        return text  # the script parser says what is wrong
-    definitions = (ast.ClassDef, ast.FunctionDef)
-    wanted = [n for n in body if isinstance(n, definitions) and n.name == name]
-    if not wanted:
-        return text
-    kept: set[int] = set()
-    for node in (*wanted[-1:], *(n for n in body if isinstance(n, ast.Import | ast.ImportFrom))):
-        decorators = node.decorator_list if isinstance(node, definitions) else []
-        first = min(n.lineno for n in (node, *decorators))
-        kept.update(range(first, (node.end_lineno or first) + 1))
-    lines = text.splitlines()
-    return "\n".join(line if i in kept else "" for i, line in enumerate(lines, 1))
 
 
 def _part(module: Module, name: str | None) -> Module:

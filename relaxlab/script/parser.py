@@ -29,7 +29,8 @@ _NAMESPACES = {"ir": Ref("I"), "relax": Ref("R"), "tir": Ref("T"), "tirx": Ref("
 def parse(text: str, *, check: bool = True, name: str = "<script>") -> Module:
     """The module that a script defines: a class with `@I.ir_module`, or functions.
 
-    The text is interpreted, never executed; of Python's names only `I`, `R` and `T` exist in it.
+    The text is interpreted, never executed; of Python's names only `I`, `R`, `T` and those that the
+    script itself gives to constants (`N = 64`) exist in it.
     `check`: types are deduced and both levels checked for well-formedness too. `name` is used
     in messages.
     Raises DiagnosticError with everything that is wrong, not only the first error.
@@ -112,6 +113,8 @@ def _read_text(cx: Context, tree: ast.Module) -> Module:
                 pass
             case ast.Assign([ast.Name(name)], ast.Call(ast.Name("TypeVar")) as call):
                 cx.define(name, evaluate(cx, call))
+            case ast.Assign([ast.Name(name)], ast.Constant(int() | float() | str()) as constant):
+                cx.define(name, evaluate(cx, constant))
             case _:
                 rest.append(stmt)
     if not classes:
