@@ -394,7 +394,7 @@ class _Collector:
     def operations(self, e: PrimExpr) -> int:
         """The arithmetic of the node alone."""
         match e:
-            case expr.Call(_, "vector_reduce_add" | "vector_reduce_max", (a,)):
+            case expr.Call(_, op, (a,)) if op.startswith("vector_reduce_"):
                 return dtypes.lanes_of(a.dtype) - 1
             case expr.Call(_, op):
                 if op in FREE or op not in INTRINSICS:

@@ -1,6 +1,7 @@
 """Indices that take a flat index apart, `A[f // m, f % m]` where rows of `A` are m long, are put
-together again: `A[0, f]`, the same element of a dense array. Fusing the loops over a whole array
-makes such indices; this way they cost no division, and neighbours stay neighbours across rows.
+together again: `A[0, f]`, the same element of a dense array. Fusing loops over neighbouring
+dimensions makes such indices; this way they cost no division, and neighbours stay neighbours across
+rows.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ def join_indices(stmt: Stmt, sizes: Sequence[Var]) -> Stmt:
     def joined(n: Node) -> Node | None:
         if not isinstance(n, BufferLoad | BufferStore):
             return None
-        flat = _flat_index(n.buffer, n.indices, an)
-        if flat is None:
-            return None
-        return replace(n, indices=(*[expr.const(0)] * (len(n.indices) - 1), flat))
+        indices = _joined(n.buffer, n.indices, an)
+        return None if indices == n.indices else replace(n, indices=indices)
 
     return rewrite(stmt, joined)
 
 
-def _flat_index(buffer: Buffer, indices: tuple[PrimExpr, ...], an: Analyzer) -> PrimExpr | None:
-    """The index that `indices` are the parts of; None if they are not."""
-    if len(indices) < 2:
-        return None
-    whole = indices[0]
-    for index, dim in zip(indices[1:], buffer.shape[1:], strict=True):
-        match index:
-            case expr.FloorMod(flat, size) if size == dim and an.prove_equal(whole, flat // dim):
-                whole = flat
+def _joined(
+    buffer: Buffer, indices: tuple[PrimExpr, ...], an: Analyzer
+) -> tuple[PrimExpr, ...]:
+    """The indices with those that are the parts of one replaced by zeros and that one."""
+    result = list(indices)
+    for at in range(1, len(indices)):
+        match indices[at]:
+            case expr.FloorMod(flat, size) if (
+                size == buffer.shape[at] and an.prove_equal(result[at - 1], flat // size)
+            ):
+                result[at - 1 : at + 1] = [expr.const(0), flat]
             case _:
-                return None
-    return whole
+                pass
+    return tuple(result)

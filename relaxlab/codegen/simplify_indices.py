@@ -13,7 +13,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import BufferLoad, BufferStore, For, IfThenElse, Range, Stmt
-from relaxlab.ir.node import Node, map_children, replace
+from relaxlab.ir.node import Node, map_children, replace, walk
 
 
 def simplify_indices(stmt: Stmt, sizes: Sequence[Var]) -> Stmt:
@@ -73,4 +73,17 @@ class _Simplifier:
         """An expression with the indices inside it simplified."""
         if isinstance(n, BufferLoad):
             return replace(n, indices=tuple(self.index(i) for i in n.indices))
+        if isinstance(n, PrimExpr) and _is_place(n):
+            return self.an.simplify(n)  # type: ignore[return-value]
         return map_children(n, self.loads)
+
+
+def _is_place(e: PrimExpr) -> bool:
+    """Whether a value says where an element is, with divisions that fused loops left in it (an
+    arg-reduction's `f // m * m + f % m`)."""
+    if e.dtype != "int64" or not isinstance(e, expr.Add | expr.FloorDiv | expr.FloorMod):
+        return False
+    nodes = list(walk(e))
+    kinds = (Var, expr.IntImm, expr.Add, expr.Sub, expr.Mul, expr.FloorDiv, expr.FloorMod)
+    divides = any(isinstance(n, expr.FloorDiv | expr.FloorMod) for n in nodes)
+    return divides and all(isinstance(n, kinds) for n in nodes)

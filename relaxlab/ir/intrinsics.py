@@ -46,6 +46,7 @@ INTRINSICS: dict[str, Intrinsic] = {
         # Vector shuffles: vectorlow/high halves, concatenation, reduction of all lanes.
         Intrinsic("vector_reduce_add", 1, "given"),
         Intrinsic("vector_reduce_max", 1, "given"),
+        Intrinsic("vector_reduce_min", 1, "given"),
         # llvm_intrin(StringImm name, args…): a target's own instruction, used by tensor intrinsics.
         Intrinsic("llvm_intrin", -1, "given"),
         # call_extern(StringImm symbol, args…): a C function of that name.

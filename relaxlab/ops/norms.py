@@ -286,8 +286,10 @@ def _group_emit(
     count = scalar.cast(product((size, *(x.shape[a] for a in axes))), _wide(x))
 
     def mean_of(value: Any, name: str) -> te.Tensor:
-        inner = {d: te.reduce_axis(x.shape[d], f"r{d}") for d in axes}
-        inner[channel] = te.reduce_axis(size, "c")
+        inner = {  # in the order of memory
+            d: te.reduce_axis(size, "c") if d == channel else te.reduce_axis(x.shape[d], f"r{d}")
+            for d in sorted((*axes, channel))
+        }
 
         def element(*i: PrimExpr) -> te.Reduce:
             outer = dict(zip(kept, i, strict=True))

@@ -30,6 +30,9 @@ from relaxlab.ops.shapes import ONE, Shape, product, require_elements
 
 Array = np.ndarray[Any, Any]
 Indices = tuple[PrimExpr, ...]
+SCAN_BLOCK = 256
+"""Elements of a block of a scan: with so many, rounding errors of 16 million elements are some
+hundred times smaller than one running sum's."""
 
 
 def reduced_type(call: graph.Call, x: TensorType, axes: Any, dtype: str | None) -> TensorType:
@@ -154,9 +157,16 @@ def mean_compute(x: te.Tensor, gone: tuple[int, ...], keep: bool) -> te.Tensor:
 def variance_compute(
     x: te.Tensor, gone: tuple[int, ...], keep: bool, mean: te.Tensor | None = None
 ) -> te.Tensor:
-    """The mean of the squared distances from the mean (two passes over `x`); `mean` (without the
-    axes `gone`) is computed unless it is given."""
-    mean = mean_compute(x, gone, False) if mean is None else mean
+    """The mean of the squared distances from `mean` (without the axes `gone`): two passes over `x`.
+
+    Where `mean` is not given, it is that of the distances from the first element: what is added is
+    then as small as the spread of the values, so that the variance of equal values is 0 and that of
+    close values far from 0 keeps its digits (Chan, Golub and LeVeque, *Algorithms for Computing the
+    Sample Variance*, 1983, on shifted data).
+    """
+    if mean is None:
+        x = _from_first(x, gone)
+        mean = mean_compute(x, gone, False)
     axes = reduce_axes(x, gone)
 
     def element(*i: PrimExpr) -> te.Reduce:
@@ -168,6 +178,26 @@ def variance_compute(
     total = te.compute(reduced_shape(x.shape, gone, keep), element, "T_sum_of_squares")
     count = count_of(x.shape, gone, total.dtype)
     return te.compute(total.shape, lambda *i: expr.Div(total[i], count), "T_variance")
+
+
+def _from_first(x: te.Tensor, gone: tuple[int, ...]) -> te.Tensor:
+    """The distance of each element from the first along the axes `gone`."""
+    count = product([x.shape[d] for d in gone])
+
+    def first(*i: PrimExpr) -> PrimExpr:
+        kept = iter(i)
+        value = scalar.wide(x[tuple(te.ZERO if d in gone else next(kept) for d in range(x.ndim))])
+        if isinstance(count, expr.IntImm) and count.value > 0:
+            return value
+        return scalar.if_then_else(expr.LT(te.ZERO, count), value, expr.const(0, value.dtype))
+
+    start = te.compute(reduced_shape(x.shape, gone, False), first, "T_first")
+
+    def distance(*i: PrimExpr) -> PrimExpr:
+        own = tuple(v for d, v in enumerate(i) if d not in gone)
+        return expr.Sub(scalar.wide(x[i]), start[own])
+
+    return te.compute(x.shape, distance, "T_distance")
 
 
 def _std_compute(x: te.Tensor, gone: tuple[int, ...], keep: bool) -> te.Tensor:
@@ -218,7 +248,11 @@ _statistic("std", _std_compute, _quiet_on_empty(np.std))
 # --- argmax, argmin ---------------------------------------------------------------------------
 
 
-def _arg(name: str, combiner: te.Combiner, reference: Callable[..., Any]) -> None:
+def _arg(name: str, best: Callable[..., te.Reduce], reference: Callable[..., Any]) -> None:
+    """The first place of the largest or smallest value, or of NaN, if there is one. As two
+    reductions of numbers, each of which vectors and threads can share: the best value, and the
+    first place that has it."""
+
     def infer(call: graph.Call, tys: TypesOf) -> Type:
         x = tensor_arg(call, tys, 0)
         axis = attr(call, "axis")
@@ -239,10 +273,16 @@ def _arg(name: str, combiner: te.Combiner, reference: Callable[..., Any]) -> Non
         for a in axes:
             place = place * a.extent + a.var
 
-        def element(*i: PrimExpr) -> te.Reduce:
-            return te.Reduce(combiner, (x[joined(i, axes, gone, keep)], place), axes)
+        value = reduction(x, gone, keep, best, f"T_{name}_value")
 
-        return te.compute_many(out.shape, element, (f"{name}_value", f"T_{name}"), f"T_{name}")[1]
+        def element(*i: PrimExpr) -> te.Reduce:
+            own = x[joined(i, axes, gone, keep)]
+            is_best: PrimExpr = expr.EQ(own, value[i])
+            if is_float(x.dtype):
+                is_best = expr.Or(is_best, scalar.isnan(scalar.wide(own)))
+            return te.te_min(expr.Select(is_best, place, te.highest("int64")), *axes)
+
+        return te.compute(out.shape, element, f"T_{name}")
 
     def numpy(x: Array, axis: int | None = None, keepdims: bool = False) -> Any:
         wide = x.astype(np.float32) if x.dtype.name in scalar.HALF else x
@@ -257,8 +297,8 @@ def _arg(name: str, combiner: te.Combiner, reference: Callable[..., Any]) -> Non
     )
 
 
-_arg("argmax", te.ARGMAX, np.argmax)
-_arg("argmin", te.ARGMIN, np.argmin)
+_arg("argmax", te.te_max, np.argmax)
+_arg("argmin", te.te_min, np.argmin)
 
 
 # --- cumsum, cumprod --------------------------------------------------------------------------
@@ -291,7 +331,7 @@ def _scan(name: str, op: type[expr.BinaryOp], start: int, reference: Callable[..
     ) -> Array:
         x, axis = (x.reshape(-1), 0) if axis is None else (x, axis)
         out = numpy_dtype(dtype) if dtype else x.dtype
-        wide = np.dtype(scalar.accumulator_of(out.name))
+        wide = np.dtype("float64" if is_float(out.name) else scalar.accumulator_of(out.name))
         result = reference(x.astype(wide), axis=axis, dtype=wide)
         if exclusive:
             first = np.full_like(np.take(result, [0][: x.shape[axis]], axis), start)
@@ -317,25 +357,50 @@ def scan_compute(
     exclusive: bool,
     name: str,
 ) -> te.Tensor:
-    """The running `op` along `axis`, one serial loop per row; half precision accumulates in
-    float32 and is rounded at the end."""
+    """The running `op` along `axis`, each row one serial loop after the other over blocks of
+    `SCAN_BLOCK` elements; half precision accumulates in float32 and is rounded at the end.
+
+    Within a block elements are combined from its first on, and each result with what came before
+    the block, so that rounding errors grow with the length and the number of blocks.
+    """
     rows = (*x.shape[:axis], *x.shape[axis + 1 :])
     wide = scalar.accumulator_of(dtype)
+    extent = x.shape[axis]
 
     def body(row: tuple[expr.Var, ...], buffers: dict[te.Tensor, loops.Buffer]) -> loops.Stmt:
-        s = expr.Var("s")
+        block, place = expr.Var("b"), expr.Var("s")
+        first = block * SCAN_BLOCK
 
         def at(buffer: loops.Buffer, place: PrimExpr) -> PrimExpr:
             return loops.BufferLoad(buffer, (*row[:axis], place, *row[axis:]))
 
-        read = scalar.cast(at(buffers[x], s - 1 if exclusive else s), wide)
-        first = expr.const(start, wide) if exclusive else read
-        further = op(at(buffers[out], s - 1), read)
-        value = scalar.if_then_else(expr.EQ(s, te.ZERO), first, further)
-        store = loops.BufferStore(buffers[out], value, (*row[:axis], s, *row[axis:]))
-        return loops.For(s, te.ZERO, x.shape[axis], "serial", store)
+        def taken(place: PrimExpr) -> PrimExpr:
+            return scalar.cast(at(buffers[x], place - 1 if exclusive else place), wide)
 
-    (out,) = te.compute_rows(rows, [(f"T_{name}", x.shape, wide)], [x], body, f"T_{name}")
+        def advanced(value: PrimExpr, place: PrimExpr) -> loops.Stmt:
+            """What the block combines up to `place`, and the result there."""
+            total = op(loops.BufferLoad(buffers[before], row), loops.BufferLoad(buffers[own], row))
+            return loops.seq(
+                loops.BufferStore(buffers[own], value, row),
+                loops.BufferStore(buffers[out], total, (*row[:axis], place, *row[axis:])),
+            )
+
+        nothing, at_start = expr.const(start, wide), expr.EQ(block, te.ZERO)
+        past = scalar.if_then_else(at_start, nothing, at(buffers[out], first - 1))
+        opening = taken(first)
+        if exclusive:
+            opening = scalar.if_then_else(at_start, nothing, opening)
+        further = op(loops.BufferLoad(buffers[own], row), taken(place))
+        count = expr.Min(expr.const(SCAN_BLOCK), extent - first) - 1
+        inner = loops.For(place, first + 1, count, "serial", advanced(further, place))
+        one = loops.seq(
+            loops.BufferStore(buffers[before], past, row), advanced(opening, first), inner
+        )
+        blocks = (extent + (SCAN_BLOCK - 1)) // SCAN_BLOCK
+        return loops.For(block, te.ZERO, blocks, "serial", one)
+
+    outputs = [(f"T_{name}", x.shape, wide), ("T_before", rows, wide), ("T_block", rows, wide)]
+    out, before, own = te.compute_rows(rows, outputs, [x], body, f"T_{name}")
     return narrow(out, dtype)
 
 

@@ -174,6 +174,7 @@ MEANINGS: dict[str, Meaning] = {
     "reinterpret": _reinterpret,
     "vector_reduce_add": lambda dtype, v: _fold(np.add, dtype, v),
     "vector_reduce_max": lambda dtype, v: _fold(np.maximum, dtype, v),
+    "vector_reduce_min": lambda dtype, v: _fold(np.minimum, dtype, v),
     "llvm_intrin": lambda dtype, name, *args: external_meaning(name)(dtype, *args),
     "call_extern": lambda dtype, name, *args: external_meaning(name)(dtype, *args),
 }

@@ -124,6 +124,10 @@ TensorIntrin.register(
 )
 
 
+FOLDED = ("float32", "float64", "int32", "int64")
+"""The dtypes whose lanes intrinsics fold: half precision is accumulated in float32."""
+
+
 def _reduce(op: type[expr.BinaryOp], vector: str, dtype: str, lanes: int) -> TensorIntrin:
     """Register the folding of `lanes` lanes of `dtype`."""
 
@@ -154,9 +158,10 @@ def _reduce(op: type[expr.BinaryOp], vector: str, dtype: str, lanes: int) -> Ten
 
 
 for _lanes in (4, 8, 16, 32, 64):
-    _reduce(expr.Add, "vector_reduce_add", "float32", _lanes)
-    _reduce(expr.Add, "vector_reduce_add", "int32", _lanes)
-    _reduce(expr.Max, "vector_reduce_max", "float32", _lanes)
+    for _dtype in FOLDED:
+        _reduce(expr.Add, "vector_reduce_add", _dtype, _lanes)
+        _reduce(expr.Max, "vector_reduce_max", _dtype, _lanes)
+        _reduce(expr.Min, "vector_reduce_min", _dtype, _lanes)
 
 
 def dot4_lanes(target: Target) -> int | None:

@@ -211,10 +211,11 @@ def _partial_block(
     factor = IterVar(Var(f"v{loop.loop_var.name}"), Range(loop.min, loop.extent), "spatial")
     by_loop: dict[Var, PrimExpr] = {loop.loop_var: factor.var}
     ranges = {s.loop_var: Range(s.min, s.extent) for s in place.loops}
+    shared = _loops_of_axes(place, loop)
     for iv, value in zip(block.iter_vars, place.realize.iter_values, strict=True):
         if iv.kind == "spatial":
             spatial.append((iv, value))
-        elif loop.loop_var not in vars_in(value):
+        elif shared.isdisjoint(vars_in(value)):
             reduce.append((iv, value))
         else:
             for v in sorted(vars_in(value) & ranges.keys() - by_loop.keys(), key=lambda v: v.name):
@@ -237,6 +238,23 @@ def _partial_block(
     rf = Block(name, tuple(iv for iv, _ in bound), (), (), body, init, span=block.span)
     rf = refreshed(simplified(rf, _axes_analyzer(place, rf)))
     return BlockRealize(tuple(v for _, v in bound), expr.all_of(kept), rf)
+
+
+def _loops_of_axes(place: BlockPlace, loop: For) -> set[Var]:
+    """The loops that become axes of the partial block: the one factored out, and those that share
+    a reduce axis with it or with one of these. Two axes bound to one loop (`f // n` and `f % n`)
+    are not independent: only loops can take their place."""
+    around = {s.loop_var for s in place.loops}
+    bindings = [
+        vars_in(value) & around
+        for iv, value in zip(place.block.iter_vars, place.realize.iter_values, strict=True)
+        if iv.kind != "spatial"
+    ]
+    found, size = {loop.loop_var}, 0
+    while len(found) > size:
+        size = len(found)
+        found = found.union(*(b for b in bindings if not found.isdisjoint(b)))
+    return found
 
 
 def _axes_analyzer(place: BlockPlace, block: Block) -> Analyzer:

@@ -44,6 +44,8 @@ def kernel(a: T.handle, c: T.handle):
     [
         ("f // k // m, f // k % m, f % k", "n, m, k", ["0", "0", "f"]),
         ("(f + 3) // k, (f + 3) % k", "n * m, k", ["0", "f + 3"]),
+        ("2, f // k, f % k", "n, m, k", ["2", "0", "f"]),  # dimensions before are kept apart
+        ("f // m, f % m, 2", "n, m, k", ["0", "f", "2"]),
         ("f // k, f % k", "n * m, k + 1", None),  # rows are longer
         ("f // m, f % k", "n * m, k", None),
         ("f % k, f // k", "k, n * m", None),

@@ -439,6 +439,26 @@ def test_rfactor() -> None:
     check(rows, apply, after)
 
 
+def test_rfactor_of_loops_that_were_fused() -> None:
+    """Both axes of a fused loop go over its parts: neither keeps a binding of its own."""
+
+    @T.prim_func
+    def total(A: T.Buffer((6, 8), "int32"), S: T.Buffer((), "int32")):
+        for i, j in T.grid(6, 8):
+            with T.block("S"):
+                vi, vj = T.axis.remap("RR", [i, j])
+                with T.init():
+                    S[()] = 0
+                S[()] = S[()] + A[vi, vj]
+
+    sch = Schedule(total)
+    block = sch.get_block("S")
+    outer, _ = sch.split(sch.fuse(*sch.get_loops(block)), factors=[None, 16])
+    partial = sch.rfactor(outer)
+    sch.compute_at(partial, sch.get_loops(block)[0])
+    assert_same(total, sch.func, np.random.default_rng(0), [1])
+
+
 def test_blockize() -> None:
     @T.prim_func
     def after(var_A: T.handle, B: T.Buffer((6, 8), "float32"), var_C: T.handle):

@@ -349,7 +349,7 @@ def _reduce(kind: str) -> Callable[[Scope, expr.Call], Value]:
         if is_float(elem) and kind == "add":  # pairwise: halves are added until one is left
             return _halving_sum(b, v)
         if is_float(elem):
-            return _largest(b, v)
+            return _extreme(b, v, kind)
         prefix = "" if kind == "add" else "u" if is_uint(elem) else "s"
         name = f"llvm.vector.reduce.{prefix}{kind}.{mangle(v.dtype)}"
         return Value(elem, b.call(name, llvm_type(elem), [(v.ty, b.materialise(v))]))
@@ -357,11 +357,11 @@ def _reduce(kind: str) -> Callable[[Scope, expr.Call], Value]:
     return handler
 
 
-def _largest(b: Builder, v: Value) -> Value:
-    """The largest of the lanes, NaN if one is: all are tested at once beside the maxima, not each
-    time in the steps, which wait for each other."""
+def _extreme(b: Builder, v: Value, kind: str) -> Value:
+    """The largest or smallest (`kind`: max, min) of the lanes, NaN if one is: all are tested at
+    once beside the steps, which wait for each other, not in each of them."""
     elem, text = llvm_type(element_of(v.dtype)), b.materialise(v)
-    name = f"llvm.vector.reduce.fmax.{mangle(v.dtype)}"
+    name = f"llvm.vector.reduce.f{kind}.{mangle(v.dtype)}"
     most = b.call(name, elem, [(v.ty, text)], math="nnan nsz")
     tested = b.emit(f"fcmp uno {v.ty} {text}, {text}")
     bits = b.emit(f"bitcast <{v.lanes} x i1> {tested} to i{v.lanes}")
@@ -448,6 +448,7 @@ _INTRINSICS: dict[str, Callable[[Scope, expr.Call], Value]] = {
     "prefetch": _prefetch,
     "vector_reduce_add": _reduce("add"),
     "vector_reduce_max": _reduce("max"),
+    "vector_reduce_min": _reduce("min"),
     "fma": _fma,
     "isnan": _classify("isnan"),
     "isinf": _classify("isinf"),

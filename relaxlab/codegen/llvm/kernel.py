@@ -19,6 +19,7 @@ from relaxlab.codegen.llvm.support import CONTEXT, symbol_of
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.codegen.prefetch import insert_prefetches
 from relaxlab.codegen.simplify_indices import simplify_indices
+from relaxlab.codegen.tighten_bounds import tighten_bounds
 from relaxlab.ir import expr, loops
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import GENERIC, Target
@@ -148,7 +149,7 @@ def lower_loops(body: loops.Stmt, sizes: Sequence[expr.Var]) -> loops.Stmt:
     """What happens to block-free loops before they become instructions. `sizes` are not
     negative."""
     body = join_indices(simplify_indices(body, sizes), sizes)
-    return insert_prefetches(hoist_guards(body))
+    return insert_prefetches(hoist_guards(tighten_bounds(body)))
 
 
 def _sizes(func: loops.PrimFunc) -> list[expr.Var]:

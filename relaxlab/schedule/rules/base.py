@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 
-from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.private_buffers import shared_private_buffer
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, BufferStore, For, PrimFunc
+from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, For, PrimFunc
 from relaxlab.ir.node import replace, walk
-from relaxlab.ir.substitute import substitute
+from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule import intrinsics, tile_intrinsics
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.tracing import decide, note
 from relaxlab.tracing.limit import Stopped
@@ -93,53 +90,6 @@ def split_vector(sch: Schedule, loop: LoopRV, lanes: int, *, unroll: bool) -> Lo
     return vectors
 
 
-def reduce_by_lanes(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int) -> None:
-    """Partial results per lane, then their combination by one intrinsic, if there is one. Nothing
-    where the order must be kept."""
-    block = found_block(sch, rv)
-    if keeps_order(sch.func, block):
-        return
-    last = reduce[-1]
-    extent = extent_of(sch, last)
-    most = Analyzer.for_shapes(extent).upper_bound(extent)
-    if most is not None and most < lanes:
-        return
-    buffer = block.writes[0].buffer
-    _, lane = sch.split(last, factors=[None, lanes])
-    partial = sch.rfactor(lane, buffer.ndim)
-    sch.set_scope(partial, 0, "local")
-    spatial, inner = block_loops(sch, partial)
-    row = spatial[:-1]
-    if row and sch.get(row[-1]) not in [sch.get(loop) for loop in sch.get_loops(rv)]:
-        with suppress(ScheduleError):  # then the lanes of a row live as long as its loop's body
-            sch.reverse_compute_at(rv, row[-1])
-    blocks = [partial]
-    if inner:  # else there is one vector: nothing is summed before the lanes are
-        sch.reorder(*inner, spatial[-1])
-        blocks.append(sch.decompose_reduction(partial, inner[0]))
-    for one in blocks:
-        sch.vectorize(block_loops(sch, one)[0][-1])
-    combine = _combiner(block)
-    if combine is not None:
-        *_, lane = sch.get_loops(rv)
-        sch.decompose_reduction(rv, lane)
-        sch.tensorize(lane, f"reduce_{combine}_{buffer.dtype}_{lanes}")
-
-
-def _combiner(block: Block) -> str | None:
-    """`add` or `max`, where a lane-folding intrinsic exists for the block's dtype."""
-    body = block.body
-    if not isinstance(body, BufferStore):
-        return None
-    match body.value:
-        case expr.Add() if body.buffer.dtype in ("float32", "int32"):
-            return "add"
-        case expr.Max() if body.buffer.dtype == "float32":
-            return "max"
-        case _:
-            return None
-
-
 def weight_params(func: PrimFunc) -> tuple[int, ...]:
     """Numbers of the parameters that are weights at every call: constant once loaded."""
     return func.attrs.get("weight_params", ())
@@ -188,7 +138,7 @@ def block_loops(sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], list[LoopR
         n for n in walk(sch.func.body) if isinstance(n, BlockRealize) and n.block is found
     )
     pairs = zip(found.iter_vars, realize.iter_values, strict=True)
-    reduce_vars = {v for it, v in pairs if it.kind != "spatial"}
+    reduce_vars = set(symbols_in(tuple(v for it, v in pairs if it.kind != "spatial")))
     spatial: list[LoopRV] = []
     reduce: list[LoopRV] = []
     for loop in sch.get_loops(block):
@@ -272,6 +222,7 @@ def _rules() -> list[tuple[str, Rule]]:
         from relaxlab.schedule.rules import (
             attention,
             bfloat16_dot,
+            columns,
             conv,
             dot_product,
             elementwise,
@@ -294,6 +245,7 @@ def _rules() -> list[tuple[str, Rule]]:
                 ("nested", nested.apply),
                 ("matmul", matmul.apply),
                 ("conv", conv.apply),
+                ("columns", columns.apply),
                 ("rows", rows.apply),
                 ("fallback", fallback.apply),
             )

@@ -7,6 +7,7 @@ import math
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, PrimFunc, While
 from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.rules.base import (
     blocks_of,
@@ -34,25 +35,30 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     sch = Schedule(func)
     inline_producers(sch)
     for block in blocks_of(sch.func):
-        rv = sch.get_block(block.name)
-        nest = sch.get_loops(rv)
-        if not nest:
-            continue
-        sizes = [constant(extent_of(sch, loop)) for loop in nest]
-        work = math.prod(SMALL if size is None else size for size in sizes)
-        lanes = target.lanes(output_dtype(block))
-        outer = nest[-1]
-        keeps_state, straight = _keeps_state(block), _goes_through(block)
-        if not keeps_state:
-            if straight:
-                nest = [sch.fuse(*nest)] if len(nest) > 1 else nest
-                lanes = _lanes_of_step(constant(extent_of(sch, nest[-1])), lanes, target)
-            outer = vectorize_inner(sch, nest[-1], lanes)
-        fused = sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer
-        if work >= SMALL:
-            sch.parallel(fused)
-            stream_results(sch, fused, ahead=AHEAD if straight and not keeps_state else 0)
+        schedule_block(sch, block, target)
     return sch.func
+
+
+def schedule_block(sch: Schedule, block: Block, target: Target) -> None:
+    """Make one block vectors along its last axis, and share the rest out to threads."""
+    nest = sch.get_loops(sch.get_block(block.name))
+    if not nest:
+        return
+    sizes = [constant(extent_of(sch, loop)) for loop in nest]
+    sizes += [constant(n.extent) for n in walk(block.body) if isinstance(n, For)]
+    work = math.prod(SMALL if size is None else size for size in sizes)
+    lanes = target.lanes(output_dtype(block))
+    outer = nest[-1]
+    keeps_state, straight = _keeps_state(block), _goes_through(block)
+    if not keeps_state:
+        if straight:
+            nest = [sch.fuse(*nest)] if len(nest) > 1 else nest
+            lanes = _lanes_of_step(constant(extent_of(sch, nest[-1])), lanes, target)
+        outer = vectorize_inner(sch, nest[-1], lanes)
+    fused = sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer
+    if work >= SMALL:
+        sch.parallel(fused)
+        stream_results(sch, fused, ahead=AHEAD if straight and not keeps_state else 0)
 
 
 def _lanes_of_step(extent: int | None, lanes: int, target: Target) -> int:
@@ -75,6 +81,16 @@ def _goes_through(block: Block) -> bool:
 
 
 def _keeps_state(block: Block) -> bool:
-    """Whether one iteration loops or has buffers of its own: lanes would share its state."""
-    loops_inside = any(isinstance(n, For | While) for n in walk(block.body))
-    return loops_inside or bool(block.alloc_buffers)
+    """Whether lanes would share the state of an iteration, or not go through neighbours: it has
+    buffers of its own, or loops (a scan) not all of whose accesses go along the last axis."""
+    nodes = list(walk(block.body))
+    inner = [n for n in nodes if isinstance(n, For)]
+    if block.alloc_buffers or any(isinstance(n, While) for n in nodes):
+        return True
+    if not inner:
+        return False
+    axes = {it.var for it in block.iter_vars}
+    last = block.iter_vars[-1].var
+    accesses = [n.indices for n in nodes if isinstance(n, BufferLoad | BufferStore)]
+    along = all(i and i[-1] == last and last not in symbols_in(i[:-1]) for i in accesses)
+    return not along or any(axes & set(symbols_in((n.min, n.extent))) for n in inner)

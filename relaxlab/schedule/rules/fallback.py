@@ -1,31 +1,169 @@
-"""Any kernel: threads over the outermost independent loop of each block, the rest as it is."""
+"""Any kernel: each block in loops of its own, with vectors, partial results and threads.
+
+What no other rule takes has blocks that share no rows or columns. Each is then scheduled as if it
+were alone: an elementwise block as the rule `elementwise` would, a reduction along rows or down
+columns, and a long reduction with few results in two steps, partial results by all threads first.
+A block whose schedule is refused keeps its loops; threads take the outermost independent one.
+"""
 
 from __future__ import annotations
 
-from relaxlab.ir.loops import Block, PrimFunc
+import math
+from contextlib import suppress
+
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import Block, BufferLoad, For, PrimFunc
+from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
+from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.rules.base import blocks_of
-from relaxlab.schedule.schedule import Schedule
+from relaxlab.schedule.order import keeps_order
+from relaxlab.schedule.rfactor import reduction_of
+from relaxlab.schedule.rules import elementwise
+from relaxlab.schedule.rules.base import (
+    block_loops,
+    blocks_of,
+    constant,
+    extent_of,
+    found_block,
+    inline_producers,
+    is_spatial,
+    output_dtype,
+)
+from relaxlab.schedule.rules.reductions import (
+    VECTORS,
+    fuse_neighbours,
+    goes_down_columns,
+    partial_lanes,
+    reduce_along_rows,
+    reduce_down_columns,
+    split_off_blocks,
+)
+from relaxlab.schedule.rules.rows import read_more_than_once
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
+from relaxlab.schedule.tree import describe_block, realizes_under
+
+FEW = 8
+"""Results (tiles of them, down columns) below which threads share out the terms of reductions."""
+LONG = 1 << 14
+"""Terms from which on they do: what two threads make in a few microseconds."""
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc:
-    """Parallelise what can be, leave what cannot."""
+    """Schedule what can be, leave what cannot."""
     sch = Schedule(func)
-    done: set[object] = set()
-    for block in blocks_of(sch.func):
-        _parallel_outermost(sch, block, done)
-    return sch.func
-
-
-def _parallel_outermost(sch: Schedule, block: Block, done: set[object]) -> None:
-    for loop in sch.get_loops(sch.get_block(block.name)):
-        var = sch.get(loop)
-        if var in done:
-            return
-        done.add(var)
+    inline_producers(sch, keep=read_more_than_once(func))
+    func = sch.func
+    tried: set[Var] = set()
+    for block in blocks_of(func):
+        sch = Schedule(func)
         try:
-            sch.parallel(loop)
+            _schedule_alone(sch, block, target)
         except ScheduleError:
-            continue
+            sch = Schedule(func)
+            _parallel_outermost(sch, block, tried)
+        func = sch.func
+    return compact_buffers(func)
+
+
+def _schedule_alone(sch: Schedule, block: Block, target: Target) -> None:
+    """Schedule a block that shares no loop with others. Raises ScheduleError."""
+    rv = sch.get_block(block.name)
+    nest = sch.get_loops(rv)
+    if nest and len(realizes_under(sch.get(nest[0]))) > 1:
+        raise ScheduleError("schedule", describe_block(block), "no other block is in its loops")
+    if is_spatial(block):
+        elementwise.schedule_block(sch, block, target)
         return
+    down = goes_down_columns(block)
+    if reduction_of(block) is None or not (down or _goes_along_rows(block)):
+        raise ScheduleError(
+            "schedule", describe_block(block), "neighbours in memory are reduced, or results"
+        )
+    lanes = VECTORS * target.lanes(output_dtype(block)) if down else 1
+    if _is_short(block, lanes) or keeps_order(sch.func, block):
+        _in_one_step(sch, rv, target)
+    else:
+        _in_two_steps(sch, rv, target)
+
+
+def _parallel_outermost(sch: Schedule, block: Block, tried: set[Var]) -> None:
+    for loop in sch.get_loops(sch.get_block(block.name)):
+        found = sch.get(loop)
+        assert isinstance(found, For)
+        if found.loop_var in tried:
+            return
+        tried.add(found.loop_var)
+        with suppress(ScheduleError):
+            sch.parallel(loop)
+            return
+
+
+def _goes_along_rows(block: Block) -> bool:
+    """Whether the innermost reduce axis goes through neighbours in memory."""
+    last = [it.var for it in block.iter_vars if it.kind != "spatial"][-1]
+    written = {w.buffer for w in block.writes}
+    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer not in written]
+    along = [load.indices for load in loads if last in symbols_in(load.indices)]
+    return bool(along) and all(last not in symbols_in(i[:-1]) for i in along)
+
+
+def _is_short(block: Block, lanes: int) -> bool:
+    """Whether there are results enough for all threads, or too few terms for more than one."""
+    kept = [_size(it.dom.extent) for it in block.iter_vars if it.kind == "spatial"]
+    terms = math.prod(_size(it.dom.extent) for it in block.iter_vars if it.kind != "spatial")
+    if kept:
+        kept[-1] = -(-kept[-1] // lanes)
+    return math.prod(kept) >= FEW or terms < LONG
+
+
+def _size(dim: PrimExpr) -> int:
+    """An extent; one that is not known counts as large."""
+    size = constant(dim)
+    return LONG if size is None else size
+
+
+def _in_one_step(sch: Schedule, rv: BlockRV, target: Target) -> None:
+    """Each result, or tile of results, by one thread."""
+    outer = _made_by_thread(sch, rv, target)
+    if outer:
+        sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
+
+
+def _in_two_steps(sch: Schedule, rv: BlockRV, target: Target) -> None:
+    """Sums of blocks of terms by all threads, then their sums."""
+    spatial, reduce = block_loops(sch, rv)
+    reduce = fuse_neighbours(sch, rv, reduce)
+    lanes = 1
+    if goes_down_columns(found_block(sch, rv)):
+        sch.reorder(*reduce, spatial[-1])
+    else:
+        lanes = partial_lanes(sch, rv, reduce[-1], target)
+    found = split_off_blocks(sch, rv, reduce, lanes)
+    if found is not None:
+        inner, _ = found
+        _in_one_step(sch, inner, target)
+    _in_one_step(sch, rv, target)
+
+
+def _made_by_thread(sch: Schedule, rv: BlockRV, target: Target) -> list[LoopRV]:
+    """Vectorise one reduction; returns the loops over its results, or tiles of them."""
+    if not goes_down_columns(found_block(sch, rv)):
+        spatial, reduce = block_loops(sch, rv)
+        reduce = fuse_neighbours(sch, rv, reduce)
+        reduce_along_rows(sch, rv, reduce, partial_lanes(sch, rv, reduce[-1], target))
+        return spatial
+    store = sch.cache_write(rv, 0, "local")
+    (*outer, column), reduce = block_loops(sch, rv)
+    lanes = VECTORS * target.lanes(output_dtype(found_block(sch, rv)))
+    width = constant(extent_of(sch, column))
+    if width is None or width > lanes:
+        tile, column = sch.split(column, factors=[None, lanes])
+        outer.append(tile)
+    sch.reorder(*outer, *reduce, column)
+    if outer:
+        sch.reverse_compute_at(store, outer[-1])
+    sch.vectorize(sch.get_loops(store)[-1])
+    reduce_down_columns(sch, rv, reduce)
+    return outer

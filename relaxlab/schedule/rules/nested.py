@@ -17,10 +17,10 @@ from relaxlab.schedule.rules.base import (
     constant,
     extent_of,
     is_spatial,
-    reduce_by_lanes,
     split_vector,
     sum_of_products,
 )
+from relaxlab.schedule.rules.reductions import reduce_along_rows
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 REGISTERS = 16
@@ -66,7 +66,7 @@ def schedule_tiles(sch: Schedule, outer: Block, target: Target) -> None:
             _product(sch, rv, lanes)
         else:
             _, reduce = block_loops(sch, rv)
-            reduce_by_lanes(sch, rv, reduce, _vectors(sch, reduce[-1], lanes) * lanes)
+            reduce_along_rows(sch, rv, reduce, _vectors(sch, reduce[-1], lanes) * lanes)
     nest = sch.get_loops(sch.get_block(outer.name))
     sch.parallel(sch.fuse(*nest) if len(nest) > 1 else nest[0])
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 
-from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
+from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import Block, Buffer, BufferRegion, For, PrimFunc
-from relaxlab.ir.node import replace, walk
+from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferRegion, For, PrimFunc
+from relaxlab.ir.node import Node, replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
@@ -30,26 +31,42 @@ from relaxlab.schedule.rules.base import (
     inline_producers,
     is_spatial,
     output_dtype,
-    reduce_by_lanes,
     vectorize_inner,
+)
+from relaxlab.schedule.rules.reductions import (
+    fuse_neighbours,
+    goes_down_columns,
+    partial_lanes,
+    reduce_along_rows,
 )
 from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
-AHEAD = 1024
-"""Elements to fetch ahead, at least."""
+PREFETCH_ELEMENTS = 1024
+"""Shortest prefetch distance: 4 KB of float32, the page at whose end the hardware's prefetchers
+stop. Rows longer than that are fetched one row ahead."""
 STACKED = 8192
-"""The widest row of symbolic width of which a thread's stack keeps intermediates."""
+"""The widest row of symbolic width of which a thread's stack keeps intermediates: 32 KB of float32,
+so that with what is read and written a row stays in a second-level cache. Exponentials that went
+through main memory instead cost more than computing them twice (benchmarks/NOTES.md, *Rows of
+symbolic width*)."""
 TERMS = 16
-"""Terms of a sum that are unrolled at most."""
+"""Longest sum of products that makes rows where they are read. It is unrolled; beyond that, reading
+the shared operand again for every row costs more than to store and load rows (NOTES, *Products by a
+small matrix*)."""
 TILE = 4
-"""Rows that are made at once where what they share is too large for a first-level cache."""
-NEAR_BYTES = 32 * 1024
-"""What is not too large for it."""
+"""Rows made at once where the operand that they share exceeds `L1_BYTES`: four read it once for
+all, and their sums fit the registers (NOTES, *Products by a small matrix*)."""
+L1_BYTES = 32 * 1024
+"""The first-level data cache of the smallest current cores."""
+FEW_ROWS = 4
+"""Rows below which threads may lack work."""
+LONG_ROW = 1 << 16
+"""Elements from which on a row is work for several threads: some microseconds' for one."""
 LOCAL_BYTES = 64 * 1024
-"""Largest intermediate of one row that is kept on a thread's stack."""
+"""Largest intermediate of one row of constant width that is kept on a thread's stack."""
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
@@ -60,17 +77,18 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     stores it in main memory.
     """
     general = _schedule(func, target, {})
-    found = None if general is None else _width_of_stored_rows(func)
+    if general is None:
+        return None
+    found = _width_of_stored_rows(func)
     if found is None:
         return general
     width, terms = found
 
     def version(func: PrimFunc, most: int | None) -> PrimFunc:
         scheduled = _schedule(func, target, {} if most is None else {width: most})
-        assert scheduled is not None
-        return scheduled
+        return scheduled or general
 
-    near = [_near_width(terms)] if terms else []
+    near = [_widest_in_l1(terms)] if terms else []
     return guarded_versions(func, width, sorted({*near, STACKED}), version)
 
 
@@ -93,30 +111,44 @@ def _width_of_stored_rows(func: PrimFunc) -> tuple[Var, int] | None:
             return None
 
 
-def _near_width(terms: int) -> int:
-    """The widest row for which what rows of sums of so many terms share, stays near."""
-    return NEAR_BYTES // (4 * terms)
+def _widest_in_l1(terms: int) -> int:
+    """The widest row of sums of so many terms whose shared operand fits the first-level cache."""
+    return L1_BYTES // (4 * terms)
 
 
 def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> PrimFunc | None:
     """`bounds`: how large symbols are at most."""
     sch = Schedule(func)
+    inline_producers(sch, keep=read_more_than_once(func))
+    blocks = blocks_of(sch.func)
+    reductions = [b for b in blocks if not is_spatial(b)]
+    rank = row_rank(blocks)
+    few = _sums_of_few(blocks, rank or 0)
+    if rank is None or any(goes_down_columns(b) and b.name not in few for b in reductions):
+        return None
+    for at_most in dict.fromkeys((_kept_axes(reductions), rank)):
+        with suppress(ScheduleError):
+            return _schedule_rows(func, target, at_most, bounds)
+    return None
+
+
+def _schedule_rows(
+    func: PrimFunc, target: Target, rank: int, bounds: Mapping[Var, int]
+) -> PrimFunc | None:
+    """Rows are along the first `rank` axes of reductions. Raises ScheduleError where blocks do not
+    share these."""
+    sch = Schedule(func)
     names = read_more_than_once(func)
     inline_producers(sch, keep=names)
-    rank = row_rank(blocks_of(sch.func)) or 0
     inline_producers(sch, keep=[n for n in names if _has_bounded_rows(func, n, rank, bounds)])
-    rank = row_rank(blocks_of(sch.func))
-    if rank is None or (rank == 0 and len(blocks_of(sch.func)) > 1):
+    if not rank or _has_few_long_rows(blocks_of(sch.func), rank):
         return None
     tile = _rows_at_once(blocks_of(sch.func), rank, bounds)
     stores = separate_stores(sch, rank)
     blocks = blocks_of(sch.func)
     if blocks[0].name in stores:  # it follows its store
         del blocks[0]
-    try:
-        rows = _gather_rows(sch, blocks, rank, tile, bounds)
-    except ScheduleError:
-        return None
+    rows = _gather_rows(sch, blocks, rank, tile, bounds)
     outer = rank if tile == 1 else rank + 1
     for block in blocks:
         if block.name not in stores:
@@ -145,13 +177,31 @@ def _with_room(func: PrimFunc, bounds: Mapping[Var, int]) -> PrimFunc:
 
 
 def read_more_than_once(func: PrimFunc) -> list[str]:
-    """Producers that several blocks read: they are worth storing."""
+    """Producers that several blocks read: they are worth storing. Not so the loads of single
+    elements of an input that their readers use again and again, such as the first of a row."""
     blocks = blocks_of(func)
-    readers: dict[Buffer, int] = {}
+    readers: dict[Buffer, list[Block]] = {}
     for block in blocks:
         for region in block.reads:
-            readers[region.buffer] = readers.get(region.buffer, 0) + 1
-    return [b.name for b in blocks if is_spatial(b) and readers.get(b.writes[0].buffer, 0) > 1]
+            readers.setdefault(region.buffer, []).append(block)
+    return [
+        b.name
+        for b in blocks
+        if is_spatial(b)
+        and len(found := readers.get(b.writes[0].buffer, [])) > 1
+        and not (_only_loads(b, func) and all(len(r.iter_vars) > len(b.iter_vars) for r in found))
+    ]
+
+
+def _only_loads(block: Block, func: PrimFunc) -> bool:
+    """Whether the block computes nothing but what it takes to load an input's elements."""
+    nodes = [n for n in walk(block.body) if isinstance(n, BufferLoad | expr.BinaryOp | expr.Call)]
+    values = [n for n in nodes if is_float(n.dtype) and not _chooses(n)]
+    return all(isinstance(n, BufferLoad) and n.buffer in func.params for n in values)
+
+
+def _chooses(n: Node) -> bool:
+    return isinstance(n, expr.Call) and n.op == "if_then_else"
 
 
 def _has_bounded_rows(
@@ -168,18 +218,33 @@ def _most(dim: PrimExpr, bounds: Mapping[Var, int]) -> int | None:
     return bounds.get(dim) if isinstance(dim, Var) else constant(dim)
 
 
+def _kept_axes(reductions: list[Block]) -> int:
+    """How many axes all reductions keep."""
+    return min(sum(it.kind == "spatial" for it in b.iter_vars) for b in reductions)
+
+
 def row_rank(blocks: list[Block]) -> int | None:
     """How many leading axes all blocks share; None where there is no reduction."""
     reductions = [b for b in blocks if not is_spatial(b)]
     if not reductions:
         return None
-    rank = min(sum(it.kind == "spatial" for it in b.iter_vars) for b in reductions)
+    rank = _kept_axes(reductions)
     first = [it.dom.extent for it in blocks[0].iter_vars[:rank]]
     for block in blocks:
         spatial = [it for it in block.iter_vars if it.kind == "spatial"]
         while rank and [it.dom.extent for it in spatial[:rank]] != first[:rank]:
             rank -= 1
     return rank
+
+
+def _has_few_long_rows(blocks: list[Block], rank: int) -> bool:
+    """Whether threads had better share out the elements of each row than rows."""
+    rows = math.prod(constant(it.dom.extent) or FEW_ROWS for it in blocks[0].iter_vars[:rank])
+    return rows < FEW_ROWS and any(
+        math.prod(constant(it.dom.extent) or 1 for it in b.iter_vars if it.kind != "spatial")
+        >= LONG_ROW
+        for b in blocks
+    )
 
 
 def _gather_rows(
@@ -244,7 +309,7 @@ def _rows_at_once(blocks: list[Block], rank: int, bounds: Mapping[Var, int]) -> 
     for block in (b for b in blocks if b.name in sums):
         row = [it.dom.extent for it in block.iter_vars[rank:] if it.kind == "spatial"]
         width = math.prod(_most(dim, bounds) or STACKED for dim in row)
-        if width > _near_width(sums[block.name]):
+        if width > _widest_in_l1(sums[block.name]):
             return TILE
     return 1
 
@@ -295,8 +360,9 @@ def _inside_row(sch: Schedule, name: str, rank: int, target: Target) -> None:
     if inner and (constant(extent_of(sch, inner[-1])) or 0) % (2 * lanes) == 0:
         lanes *= 2  # two vectors at a time need not wait for each other
     if reduce:
-        if not inner:
-            reduce_by_lanes(sch, rv, reduce, _partial_sums(sch, reduce[-1], target))
+        if not inner or not goes_down_columns(block):
+            reduce = fuse_neighbours(sch, rv, reduce)
+            reduce_along_rows(sch, rv, reduce, partial_lanes(sch, rv, reduce[-1], target))
         else:
             sch.reorder(*reduce, inner[-1])
             vectorize_inner(sch, inner[-1], lanes)
@@ -316,7 +382,8 @@ def _prefetch_rows(sch: Schedule, rank: int, outer: int) -> None:
         if not names or [_kind(sch, loop) for loop in nest] != ["serial", "vectorized"]:
             continue
         count, lanes = (constant(extent_of(sch, loop)) or 0 for loop in nest)
-        sch.annotate(nest[0], "prefetch", (max(count, AHEAD // lanes), names))
+        if lanes:  # else the rows are empty
+            sch.annotate(nest[0], "prefetch", (max(count, PREFETCH_ELEMENTS // lanes), names))
 
 
 def _is_last_reader(sch: Schedule, block: Block, buffer: Buffer) -> bool:
@@ -328,12 +395,3 @@ def _kind(sch: Schedule, loop: LoopRV) -> str:
     found = sch.get(loop)
     assert isinstance(found, For)
     return found.kind
-
-
-def _partial_sums(sch: Schedule, loop: LoopRV, target: Target) -> int:
-    """Up to four vectors of them, so that additions need not wait for each other."""
-    lanes, extent = target.lanes("float32"), extent_of(sch, loop)
-    size = constant(extent) or 0  # none if symbolic
-    most = Analyzer.for_shapes(extent).upper_bound(extent)
-    fitting = (n for n in (4, 2) if size % (n * lanes) == 0 and (most is None or n * lanes <= most))
-    return lanes * next(fitting, 1)

@@ -1,0 +1,132 @@
+"""End serial loops where nothing happens any more.
+
+A split by a constant leaves `for v in 256: if c*256 + v < n: …`. Where n is small, most iterations
+only test that condition. The last one that passes is known before the loop, so its extent becomes
+`min(256, n - c*256)`: a loop over a symbolic extent costs what its iterations cost, however large
+the factors that it was split by. Partial reductions are guarded in the value that they add, where
+the identity stands for what is past the end (`X + if_then_else(c*256 + v < n, A[…], 0)`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr
+from relaxlab.ir.expr import FloatImm, IntImm, PrimExpr, Var
+from relaxlab.ir.loops import BufferLoad, BufferStore, For, IfThenElse, SeqStmt, Stmt
+from relaxlab.ir.node import Node, map_children, replace, walk
+from relaxlab.ir.substitute import substitute, symbols_in
+
+SHORT = 64
+"""Iterations up to which a loop of constant extent keeps it: `hoist_guards` tests the conditions
+of such a tile once, which is worth more than a few iterations."""
+
+
+def tighten_bounds(stmt: Stmt) -> Stmt:
+    """Apply to every serial loop of a block-free statement."""
+
+    def visit(n: Node) -> Node:
+        n = map_children(n, visit)
+        return _tightened(n) if isinstance(n, For) and n.kind == "serial" else n
+
+    return visit(stmt)  # type: ignore[return-value]
+
+
+def _tightened(loop: For) -> For:
+    extent = loop.extent
+    is_short = isinstance(extent, IntImm) and extent.value <= SHORT
+    if loop.min != expr.const(0) or loop.loop_var.dtype != "int64" or is_short:
+        return loop
+    end = _end(loop.body, loop.loop_var, {})
+    if end is None or Analyzer.for_shapes(extent, end).prove(expr.LE(extent, end)):
+        return loop
+    return replace(loop, extent=expr.Min(extent, end))  # the loop does not run below 0
+
+
+def _end(stmt: Stmt, var: Var, inner: Mapping[Var, PrimExpr]) -> PrimExpr | None:
+    """The value of `var` from which on the statement does nothing, None if it is not known.
+    `inner`: the loops' variables between, at the values with which conditions pass soonest."""
+    match stmt:
+        case IfThenElse(condition, then, None):
+            end = _end_of_condition(condition, var, inner)
+            return _end(then, var, inner) if end is None else end
+        case For(v, start, _, _, body):
+            return _end(body, var, {**inner, v: start})
+        case SeqStmt(stmts):
+            ends = [_end(s, var, inner) for s in stmts]
+            known = [e for e in ends if e is not None]
+            return _largest(known) if len(known) == len(ends) else None
+        case BufferStore(buffer, expr.BinaryOp() as value, indices):
+            sides = (value.a, value.b)
+            if BufferLoad(buffer, indices) not in sides:
+                return None
+            for side in sides:
+                match side:
+                    case expr.Call(_, "if_then_else", (condition, _, other)):
+                        if _is_identity(type(value), other):
+                            return _end_of_condition(condition, var, inner)
+                    case _:
+                        pass
+            return None
+        case _:
+            return None
+
+
+def _largest(ends: list[PrimExpr]) -> PrimExpr:
+    first, *rest = dict.fromkeys(ends)
+    for end in rest:
+        first = expr.Max(first, end)
+    return first
+
+
+def _is_identity(op: type[expr.BinaryOp], value: PrimExpr) -> bool:
+    """Whether `X op value` is X. Integers' smallest and largest values are left out: maxima and
+    minima of integers lose little by their tails."""
+    match value:
+        case IntImm(number) | FloatImm(number):
+            identities = {expr.Add: 0, expr.Mul: 1, expr.Max: -math.inf, expr.Min: math.inf}
+            return op in identities and number == identities[op]
+        case _:
+            return False
+
+
+def _end_of_condition(
+    condition: PrimExpr, var: Var, inner: Mapping[Var, PrimExpr]
+) -> PrimExpr | None:
+    """The value of `var` from which on the condition fails, by the first of its conjuncts that is
+    `step*var + rest < bound` with a positive step."""
+    if isinstance(condition, expr.And):
+        end = _end_of_condition(condition.a, var, inner)
+        return _end_of_condition(condition.b, var, inner) if end is None else end
+    if not isinstance(condition, expr.LT) or var in symbols_in(condition.b):
+        return None
+    step = _step(condition.a, var)
+    soonest = substitute(condition.a, {var: expr.const(0), **inner})
+    if not step or any(_step(condition.a, v) is None for v in inner):
+        return None
+    if set(symbols_in((soonest, condition.b))) & inner.keys() or _reads((soonest, condition.b)):
+        return None
+    left = Analyzer().simplify(condition.b - soonest)
+    return left if step == 1 else Analyzer().simplify((left + (step - 1)) // step)
+
+
+def _reads(values: tuple[PrimExpr, ...]) -> bool:
+    return any(isinstance(n, BufferLoad | expr.Call | expr.Let) for e in values for n in walk(e))
+
+
+def _step(e: PrimExpr, v: Var) -> int | None:
+    """By how much `e` grows with each step of `v`, at least: 0 where it does not depend on it;
+    None where it may fall or is not linear."""
+    match e:
+        case Var():
+            return int(e is v)
+        case expr.Add(a, b):
+            steps = (_step(a, v), _step(b, v))
+            return None if steps[0] is None or steps[1] is None else steps[0] + steps[1]
+        case expr.Mul(a, IntImm(factor)) if factor > 0:
+            step = _step(a, v)
+            return None if step is None else step * factor
+        case _:
+            return None if v in symbols_in(e) else 0

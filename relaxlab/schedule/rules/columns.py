@@ -1,0 +1,113 @@
+"""Column kernels: sums, softmax and norms over leading or middle axes.
+
+The axis of neighbours in memory is kept by all reductions. A tile of columns (some vectors wide) is
+to these kernels what a row is to the rule `rows`: the unit of work for a thread, which goes down it
+once for each block. Partial results are in registers, and a tile is in the second-level cache from
+its first use to its last.
+"""
+
+from __future__ import annotations
+
+import math
+
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.loops import Block, PrimFunc
+from relaxlab.ir.target import Target
+from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.rules.base import (
+    block_loops,
+    blocks_of,
+    constant,
+    extent_of,
+    inline_producers,
+    is_spatial,
+    output_dtype,
+    vectorize_inner,
+)
+from relaxlab.schedule.rules.reductions import VECTORS, goes_down_columns, reduce_down_columns
+from relaxlab.schedule.rules.rows import read_more_than_once
+from relaxlab.schedule.schedule import LoopRV, Schedule
+from relaxlab.schedule.streams import stream_results
+
+STACK_BYTES = 64 * 1024
+"""Largest intermediate of a tile that is kept on a thread's stack: it must leave room in the
+second-level cache for what is read. Larger ones are computed again."""
+FEW_TILES = 4
+"""Tiles up to which threads had better share out the rows of a long reduction."""
+LONG = 1 << 12
+"""Rows from which on a reduction is long."""
+
+
+def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+    """Fits kernels whose reductions all keep the same axes, the innermost among them."""
+    sch = Schedule(func)
+    stored = read_more_than_once(func)
+    inline_producers(sch, keep=stored)
+    reductions = [b for b in blocks_of(sch.func) if not is_spatial(b)]
+    if not reductions or not all(map(goes_down_columns, reductions)):
+        return None
+    lanes = VECTORS * min(target.lanes(output_dtype(b)) for b in reductions)
+    rows = max(map(_row_count, reductions))
+    if rows * lanes * 4 > STACK_BYTES:
+        inline_producers(sch)
+    kept = [_kept(b) for b in reductions]
+    if is_spatial(blocks_of(sch.func)[0]) or any(k != kept[0] for k in kept):
+        return None
+    if rows >= LONG and _tile_count(kept[0], lanes) <= FEW_TILES:
+        return None
+    for block in reductions:
+        _keep_private(sch, block)
+    for block in blocks_of(sch.func)[:-1]:
+        if block.writes[0].buffer not in func.params:
+            sch.set_scope(sch.get_block(block.name), 0, "local")
+    tiles = _gather_tiles(sch, lanes)
+    if not tiles:
+        return None
+    for block in blocks_of(sch.func):
+        rv = sch.get_block(block.name)
+        spatial, reduce = block_loops(sch, rv)
+        if reduce:
+            reduce_down_columns(sch, rv, reduce)
+        else:  # two vectors at a time: one need not wait for the other
+            vectorize_inner(sch, spatial[-1], 2 * target.lanes(output_dtype(block)))
+    tile = sch.fuse(*tiles) if len(tiles) > 1 else tiles[0]
+    sch.parallel(tile)
+    stream_results(sch, tile)
+    return compact_buffers(sch.func)
+
+
+def _kept(block: Block) -> list[PrimExpr]:
+    return [it.dom.extent for it in block.iter_vars if it.kind == "spatial"]
+
+
+def _row_count(block: Block) -> int:
+    """The terms of each of the block's reductions; many where it is not known."""
+    counts = [constant(it.dom.extent) for it in block.iter_vars if it.kind != "spatial"]
+    return math.prod(LONG if n is None else n for n in counts)
+
+
+def _tile_count(kept: list[PrimExpr], lanes: int) -> int:
+    """Tiles of columns; many where it is not known."""
+    *outer, width = (constant(dim) for dim in kept)
+    tiles = FEW_TILES + 1 if width is None else -(-width // lanes)
+    return tiles * math.prod(FEW_TILES + 1 if n is None else n for n in outer)
+
+
+def _keep_private(sch: Schedule, block: Block) -> None:
+    """Sum in memory of the thread, and store a tile of results when it is complete."""
+    if block.writes[0].buffer in sch.func.params:
+        sch.cache_write(sch.get_block(block.name), 0, "local")
+
+
+def _gather_tiles(sch: Schedule, lanes: int) -> list[LoopRV]:
+    """Put every block under the first block's loops over tiles of columns; returns those."""
+    first, *others = (sch.get_block(b.name) for b in blocks_of(sch.func))
+    tiles, _ = block_loops(sch, first)
+    width = constant(extent_of(sch, tiles[-1]))
+    if width is None or width > lanes:
+        tiles[-1], _ = sch.split(tiles[-1], factors=[None, lanes])
+    else:
+        tiles.pop()
+    for block in others if tiles else []:
+        sch.reverse_compute_at(block, tiles[-1], preserve_unit_loops=True)
+    return tiles

@@ -1,0 +1,227 @@
+"""How one reduction is made: partial results per vector lane, in blocks, and per column.
+
+A reduction over neighbours in memory (*along rows*) keeps one partial result per lane; a reduction
+whose neighbours in memory are neighbours of the result (*down columns*) keeps a tile of columns in
+registers while rows stream past. Either way a float sum is taken in blocks of `BLOCK` terms per
+partial result: the rounding error then grows with `BLOCK` and with the number of blocks instead of
+with their product, as in blocked and NumPy's pairwise summation (Higham, *Accuracy and Stability
+of Numerical Algorithms*, section 4.2).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr
+from relaxlab.ir.expr import Var
+from relaxlab.ir.loops import Block, BufferLoad, BufferStore, IterVar
+from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.target import Target
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.intrinsics import FOLDED
+from relaxlab.schedule.order import depends_on_order, keeps_order
+from relaxlab.schedule.rfactor import reduction_of
+from relaxlab.schedule.rules.base import (
+    block_loops,
+    constant,
+    extent_of,
+    found_block,
+    output_dtype,
+)
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
+
+BLOCK = 256
+"""Terms that are added to one partial result before it goes to the next level. Rounding errors of
+blocked sums are smallest where blocks are as long as there are blocks: with 64 partial results
+that is so at 4 million terms. Shorter blocks would fold their lanes more often than every 16 K
+elements, which is when that costs nothing that can be measured."""
+VECTORS = 4
+"""Vectors of partial results: an addition waits three to four cycles for the one before it, and
+two can begin in each."""
+MANY_VECTORS = 8
+"""Vectors in a row from which on `VECTORS` at a time are worth a masked last step."""
+
+
+def reduce_along_rows(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int) -> None:
+    """Keep a partial result per lane of the innermost reduce loop and combine them, by one
+    intrinsic where there is one. Nothing where the order must be kept."""
+    block = found_block(sch, rv)
+    if keeps_order(sch.func, block) or reduction_of(block) is None:
+        return
+    most = _upper_bound(sch, reduce[-1])
+    if most is not None and most < lanes:
+        return
+    inner = _in_blocks(sch, rv, reduce, lanes)
+    if inner is not None:
+        sch.decompose_reduction(rv, block_loops(sch, rv)[1][0])
+    _by_lanes(sch, inner or rv, lanes)
+
+
+def reduce_down_columns(sch: Schedule, rv: BlockRV, reduce: list[LoopRV]) -> None:
+    """Make the columns of the block's last spatial loop, which are few, a vector of sums past which
+    rows stream."""
+    reduce = fuse_neighbours(sch, rv, reduce)
+    sch.reorder(*reduce, block_loops(sch, rv)[0][-1])
+    parts, inner = [rv], _in_blocks(sch, rv, reduce, 1)
+    if inner is not None:
+        spatial, reduce = block_loops(sch, inner)
+        sch.reorder(*reduce, spatial[-1])
+        parts.append(inner)
+    for part in parts:
+        _, reduce = block_loops(sch, part)
+        for one in (sch.decompose_reduction(part, reduce[0]), part):
+            sch.vectorize(block_loops(sch, one)[0][-1])
+
+
+def split_off_blocks(
+    sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int
+) -> tuple[BlockRV, int] | None:
+    """Split off the sums of blocks of `BLOCK` terms for each of `lanes` partial results; returns
+    their block and how many loops are around the one over blocks. None where one block has all
+    terms."""
+    inside = 1
+    for at in reversed(range(len(reduce))):
+        most, step = _upper_bound(sch, reduce[at]), lanes if at == len(reduce) - 1 else 1
+        count = None if most is None else -(-most // step)
+        if count is None or inside * count > BLOCK:
+            break
+        inside *= count
+    else:
+        return None
+    size = max(1, BLOCK // inside) * (lanes if at == len(reduce) - 1 else 1)
+    outer, _ = sch.split(reduce[at], factors=[None, size])
+    around = [*reduce[:at], outer]
+    number = sch.fuse(*around) if len(around) > 1 else outer
+    depth = [sch.get(loop) for loop in sch.get_loops(rv)].index(sch.get(number))
+    return sch.rfactor(number, 0), depth
+
+
+def _in_blocks(
+    sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int
+) -> BlockRV | None:
+    """Sum in blocks, each added to `rv` as soon as it is made; returns what makes one. None where
+    the order of terms changes nothing or is kept, or one block has all."""
+    block = found_block(sch, rv)
+    if not depends_on_order(block) or keeps_order(sch.func, block):
+        return None
+    found = split_off_blocks(sch, rv, reduce, lanes)
+    if found is None:
+        return None
+    inner, depth = found
+    sch.set_scope(inner, 0, "local")
+    _share_loops(sch, rv, sch.get_loops(inner)[:depth])
+    sch.compute_at(inner, sch.get_loops(rv)[depth])
+    return inner
+
+
+def _share_loops(sch: Schedule, rv: BlockRV, rows: list[LoopRV]) -> None:
+    """Move the block under the loops over rows of its producer, if it has its own."""
+    if rows and sch.get(rows[-1]) not in [sch.get(loop) for loop in sch.get_loops(rv)]:
+        sch.reverse_compute_at(rv, rows[-1])
+
+
+def _by_lanes(sch: Schedule, rv: BlockRV, lanes: int) -> None:
+    """Vectorise the innermost reduce loop of a block."""
+    block = found_block(sch, rv)
+    buffer = block.writes[0].buffer
+    _, (*_, last) = block_loops(sch, rv)
+    is_vector = constant(extent_of(sch, last)) == lanes
+    lane = last if is_vector else sch.split(last, factors=[None, lanes])[1]
+    partial = sch.rfactor(lane, buffer.ndim)
+    sch.set_scope(partial, 0, "local")
+    spatial, inner = block_loops(sch, partial)
+    with suppress(ScheduleError):  # then the lanes of a row live as long as its loop's body
+        _share_loops(sch, rv, spatial[:-1])
+    blocks = [partial]
+    if inner:  # else there is one vector: nothing is summed before the lanes are
+        sch.reorder(*inner, spatial[-1])
+        blocks.append(sch.decompose_reduction(partial, inner[0]))
+    for one in blocks:
+        sch.vectorize(block_loops(sch, one)[0][-1])
+    combine = _combiner(block)
+    if combine is not None:
+        *_, lane = sch.get_loops(rv)
+        sch.decompose_reduction(rv, lane)
+        sch.tensorize(lane, f"reduce_{combine}_{buffer.dtype}_{lanes}")
+
+
+def _combiner(block: Block) -> str | None:
+    """The operation of the intrinsic that folds lanes of the block's dtype, if there is one."""
+    body = block.body
+    if not isinstance(body, BufferStore) or body.buffer.dtype not in FOLDED:
+        return None
+    match body.value:
+        case expr.Add():
+            return "add"
+        case expr.Max():
+            return "max"
+        case expr.Min():
+            return "min"
+        case _:
+            return None
+
+
+def goes_down_columns(block: Block) -> bool:
+    """Whether neighbours along the last spatial axis are neighbours in what a reduction reads:
+    each load has the axis as its last index or not at all."""
+    axes = [it for it in block.iter_vars if it.kind == "spatial"]
+    if not axes or constant(axes[-1].dom.extent) == 1 or reduction_of(block) is None:
+        return False
+    column, written = axes[-1].var, {w.buffer for w in block.writes}
+    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer not in written]
+    moving = [load.indices for load in loads if column in symbols_in(load.indices)]
+    return bool(moving) and all(
+        i[-1] == column and column not in symbols_in(i[:-1]) for i in moving
+    )
+
+
+def fuse_neighbours(sch: Schedule, rv: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:
+    """Fuse reduce loops that together go through neighbours in memory (the last dimensions of an
+    image), so that rows are as long as possible. Returns the loops that there are then."""
+    block = found_block(sch, rv)
+    axes = [it for it in block.iter_vars if it.kind != "spatial"]
+    if len(axes) != len(loops):
+        return loops
+    result = [loops[-1]]
+    for at in reversed(range(len(loops) - 1)):
+        is_unit = constant(axes[at].dom.extent) == 1
+        if not is_unit and _are_neighbours(block, axes[at].var, axes[at + 1]):
+            result[0] = sch.fuse(loops[at], result[0])
+        else:
+            result.insert(0, loops[at])
+    return result
+
+
+def _are_neighbours(block: Block, a: Var, b: IterVar) -> bool:
+    """Whether each access that mentions one of two axes has both, as indices one after the other,
+    the second through its whole dimension."""
+    both = {a, b.var}
+    for n in walk(block.body):
+        if not isinstance(n, BufferLoad | BufferStore) or both.isdisjoint(symbols_in(n.indices)):
+            continue
+        used = [i for i, index in enumerate(n.indices) if not both.isdisjoint(symbols_in(index))]
+        if [n.indices[i] for i in used] != [a, b.var] or used[1] != used[0] + 1:
+            return False
+        if n.buffer.shape[used[1]] != b.dom.extent:
+            return False
+    return True
+
+
+def partial_lanes(sch: Schedule, rv: BlockRV, loop: LoopRV, target: Target) -> int:
+    """Partial results of a reduction along rows, at most `VECTORS` vectors of them."""
+    lanes = min(target.lanes("float32"), target.lanes(output_dtype(found_block(sch, rv))))
+    size, most = constant(extent_of(sch, loop)), _upper_bound(sch, loop)
+    if size is not None and size >= MANY_VECTORS * lanes:
+        return VECTORS * lanes
+    fitting = (
+        n for n in (VECTORS, 2)
+        if (size or 0) % (n * lanes) == 0 and (most is None or n * lanes <= most)
+    )  # fmt: skip
+    return lanes * next(fitting, 1)
+
+
+def _upper_bound(sch: Schedule, loop: LoopRV) -> int | None:
+    extent = extent_of(sch, loop)
+    return Analyzer.for_shapes(extent).upper_bound(extent)

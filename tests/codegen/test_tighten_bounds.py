@@ -1,0 +1,57 @@
+"""Loops end where the conditions of all their statements fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from relaxlab.codegen.lower_blocks import lower_blocks
+from relaxlab.codegen.tighten_bounds import tighten_bounds
+from relaxlab.ir.loops import For, PrimFunc
+from relaxlab.ir.node import walk
+from tests.codegen.kernels import parse_kernels
+
+
+def kernel(body: str) -> PrimFunc:
+    func = parse_kernels(f"""
+def kernel(a: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    C = T.match_buffer(c, (n,), "float32")
+    for b in range((n + 255) // 256):
+        for v in range(256):
+            {body}
+""")["kernel"]
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def extent(body: str) -> str:
+    """The extent of the loop over v."""
+    lowered = tighten_bounds(lower_blocks(kernel(body).body)[0])
+    (found,) = (n for n in walk(lowered) if isinstance(n, For) and n.loop_var.name == "v")
+    return str(found.extent)
+
+
+LAST = "min(256, n - b * 256)"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("if b * 256 + v < n: C[b * 256 + v] = A[b * 256 + v]", LAST),
+        ("if b * 256 + v < n: C[0] = A[0]\n            if v + b * 256 < n: C[1] = A[1]", LAST),
+        ("if b * 256 + v < n and v < b: C[v] = A[v]", LAST),
+        ("C[0] = C[0] + T.if_then_else(b * 256 + v < n, A[b * 256 + v], T.float32(0))", LAST),
+        ("C[0] = T.max(C[0], T.if_then_else(b * 256 + v < n, A[v], T.float32('-inf')))", LAST),
+        ("for l in range(4):\n                if b * 1024 + v * 4 + l < n: C[v * 4 + l] = A[0]",
+         "min(256, (n + 3) // 4 - b * 256)"),
+        ("C[0] = C[0] + T.if_then_else(b * 256 + v < n, A[v], T.float32(1))", "256"),
+        ("if b * 256 + v < n: C[0] = A[0]\n            C[1] = A[1]", "256"),
+        ("if v // 2 < n: C[0] = A[0]", "256"),
+        ("if n - v < b: C[0] = A[0]", "256"),
+        ("if b < n: C[0] = A[0]", "256"),
+        ("if v < T.Cast('int64', A[0]): C[0] = A[0]", "256"),
+    ],
+)  # fmt: skip
+def test_extents(body: str, expected: str) -> None:
+    assert extent(body) == expected

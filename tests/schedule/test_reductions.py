@@ -1,0 +1,57 @@
+"""Reductions, norms, softmax, arg-reductions and scans over any axes, compiled, against the
+interpreter; and how precise long ones are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from tests.schedule.reduction_programs import OVER_AXES, OVER_ONE, arrays, axis_subsets, program
+
+SIZES = (0, 1, 2, 3, 7, 16, 17, 33, 64, 65, 100, 257)
+
+
+def draw(rng, call: str):
+    """Shape, axes, symbolic dimensions and whether these are one symbol."""
+    ndim = int(rng.integers(1, 5))
+    subsets = [a for a in axis_subsets(ndim) if len(a) == 1 or "{axes}" in call]
+    axes = subsets[rng.integers(len(subsets))]
+    symbols = tuple(d for d in range(ndim) if rng.integers(2))
+    same = bool(symbols) and not rng.integers(4)
+    return ndim, axes, symbols, same
+
+
+def shape_of(rng, ndim: int, symbols: tuple[int, ...], same: bool) -> tuple[int, ...]:
+    """Up to some ten thousand elements."""
+    while True:
+        shape = [int(rng.choice(SIZES)) for _ in range(ndim)]
+        if same:
+            shape = [shape[symbols[0]] if d in symbols else n for d, n in enumerate(shape)]
+        if np.prod(shape) <= 50_000:
+            return tuple(shape)
+
+
+@pytest.mark.parametrize("call", [*OVER_AXES, *OVER_ONE])
+def test_any_axes_with_any_symbols(call, rng):
+    for _ in range(4):
+        ndim, axes, symbols, same = draw(rng, call)
+        shape = shape_of(rng, ndim, symbols, same)
+        if "arg" in call and shape[axes[0]] == 0:
+            continue  # refused, by deduction or at the call
+        text = call.format(axes=list(axes), axis=axes[0])
+        mod = program(text, shape, axes, symbols, same)
+        exe = rl.compile(mod, threads=2)
+        for _ in range(3):
+            x, w = arrays(rng, call, shape, axes)
+            with np.errstate(all="ignore"):
+                want = rl.interpret(mod, "main", x, w)
+            got = exe["main"](x, w)
+            assert got.shape == want.shape and got.dtype == want.dtype
+            near = 1e-5 * np.abs(want[np.isfinite(want)]).max(initial=1)
+            about = f"{text} {shape} {symbols}"
+            np.testing.assert_allclose(got, want, 1e-5, near, err_msg=about)
+            new = shape_of(rng, ndim, symbols, same)
+            shape = tuple(new[d] if d in symbols else n for d, n in enumerate(shape))
+            if "arg" in call and shape[axes[0]] == 0:
+                break
