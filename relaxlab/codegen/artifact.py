@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -105,13 +105,19 @@ class PackedInfo:
     place: str
 
 
+Part: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...]]
+"""A function, the numbers of the weights it takes, and the numbers of the results it returns; the
+name is empty for weights that are returned as they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """A compiled program. `planned_bytes` per function, where its bounds make it a number.
 
     code: machine code to load into this process. bitcode: the same program as LLVM keeps it, from
     which code for a shared library is made. externs: the C functions that the code calls. left_out:
-    the functions that cannot be called natively, with the reasons.
+    the functions that cannot be called natively, with the reasons. parts: the calls that do the
+    work of a function that transforms weights, one weight after the other.
     """
 
     code: bytes
@@ -124,6 +130,7 @@ class Artifact:
     constants: tuple[np.ndarray[Any, Any], ...] = ()
     externs: tuple[str, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict[str, str])
+    parts: dict[str, tuple[Part, ...]] = field(default_factory=dict[str, tuple["Part", ...]])
 
     def describe(self) -> dict[str, Any]:
         """All but code and constants, as JSON has it."""
@@ -135,6 +142,7 @@ class Artifact:
             "packed": [asdict(p) for p in self.packed],
             "arenas": self.arenas,
             "planned_bytes": self.planned_bytes,
+            "parts": self.parts,
         }
 
     @staticmethod
@@ -159,6 +167,7 @@ class Artifact:
             constants,
             tuple(head["externs"]),
             head["left_out"],
+            {name: tuple(map(_part, listed)) for name, listed in head["parts"].items()},
         )
 
     def to_bytes(self) -> bytes:
@@ -193,6 +202,11 @@ class Artifact:
             for raw, (dtype, shape) in zip(parts[2:], head["constants"], strict=True)
         )
         return Artifact.from_description(head, parts[0], parts[1], constants)
+
+
+def _part(data: Any) -> Part:
+    function, inputs, outputs = data
+    return function, tuple(inputs), tuple(outputs)
 
 
 def _function(data: dict[str, Any]) -> FunctionInfo:

@@ -38,7 +38,7 @@ from relaxlab.models.pages import PageAllocator, PagedSequence, PoolExhausted, r
 from relaxlab.models.programs import Request as ProgramRequest
 from relaxlab.models.programs import program_for
 from relaxlab.models.sampling import Sampler
-from relaxlab.models.weights import prepared, rotary_tables
+from relaxlab.models.weights import loaded, rotary_tables
 from relaxlab.nn.layers import FEW_ROWS
 from relaxlab.nn.paged_loops import PAGE, PoolShape
 from relaxlab.runtime.executable import Executable
@@ -177,7 +177,7 @@ class BatchGenerator:
         compiled = time.perf_counter()
         report("reading the weights")
         tables = rotary_tables(config, context, context)
-        weights = prepared(executable, checkpoint.arrays(program.sources, tables))
+        weights = loaded(executable, program.sources, checkpoint.read, tables)
         shapes = PoolShape(config.num_kv_heads, config.head_dim).of(pages)
         pools = zeros([s for _ in range(config.num_layers) for s in shapes], request.kv_dtype)
         times = LoadTimes(opened - start + time.perf_counter() - compiled, compiled - opened)

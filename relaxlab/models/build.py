@@ -47,8 +47,12 @@ def build(
 
 
 def precision_for(activations: str, target: Target) -> nn.Precision:
-    """What the activations of `TextGenerator.load` mean on a machine."""
-    if activations != "q8":
-        return nn.Precision(activations, activations)
-    plain = "bfloat16" if has_dot2(target) else "float32"
-    return nn.Precision("q8", "bfloat16" if has_tiles(target) else "q8", "q8", plain=plain)
+    """What the activations of `TextGenerator.load` mean on a machine. ValueError for others."""
+    match activations:
+        case "q8":
+            plain = "bfloat16" if has_dot2(target) else "float32"
+            return nn.Precision("q8", "bfloat16" if has_tiles(target) else "q8", "q8", plain=plain)
+        case "float32" | "q16":
+            return nn.Precision(activations, activations)
+        case _:
+            raise ValueError(f"unknown activations {activations!r}")

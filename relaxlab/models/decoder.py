@@ -13,7 +13,7 @@ from relaxlab.ir.module import Module as IRModule
 from relaxlab.models.config import DecoderConfig, Rope
 from relaxlab.models.sources import Sources
 from relaxlab.models.weights import Source
-from relaxlab.nn import loop_functions
+from relaxlab.nn import loop_functions, quantized
 
 QKV = {"q": "attn_q", "k": "attn_k", "v": "attn_v"}
 GATE_UP = {"gate": "ffn_gate", "up": "ffn_up"}
@@ -43,9 +43,13 @@ class Parts:
         self.sources.note(norm, tensor)
         return norm
 
-    def embedding(self, tensor: str) -> nn.Embedding:
-        """The rows of each token."""
+    def embedding(self, tensor: str) -> nn.Embedding | nn.BlockEmbedding:
+        """The rows of each token: those that are looked up are read where the file has them."""
         config, format = self.config, self.formats[f"{tensor}.weight"]
+        if format in quantized.FORMATS:
+            blocks = nn.BlockEmbedding(config.vocab_size, config.hidden_size, format)
+            self.sources[blocks.blocks] = Source((f"{tensor}.weight",), "blocks")
+            return blocks
         embedding = nn.Embedding(config.vocab_size, config.hidden_size, format=format)
         self.sources.note(embedding, tensor)
         return embedding
@@ -58,17 +62,22 @@ class Parts:
         *,
         precision: nn.Precision | None = None,
         weight: nn.Weight | None = None,
+        stored: str | None = None,
     ) -> nn.Linear:
-        """A map with a weight of `shape` (out_features, in_features), or that of another layer."""
+        """A map with a weight of `shape` (out_features, in_features), or that of another layer.
+        `stored` is the tensor that has the weight, where it is not the layer's own."""
         linear = nn.Linear(
             shape[1],
             shape[0],
-            format=self.formats.get(f"{tensor}.weight", "F32"),
+            format=self.formats.get(f"{stored or tensor}.weight", "F32"),
             precision=precision or self.precision,
             weight=weight,
             bias=bias,
         )
         self.sources.note(linear, tensor, is_shared=weight is not None)
+        if stored is not None and weight is None:
+            fields = {name: getattr(linear.weight, name) for name in linear.weight.fields}
+            self.sources.update({p: Source((f"{stored}.weight",), n) for n, p in fields.items()})
         return linear
 
     def merged(
@@ -183,12 +192,15 @@ class Decoder(nn.Module):
         self.norm = parts.norm("output_norm")
         # The logits themselves deserve 15 bits, where decoding waits for memory anyway.
         fine: nn.Activations = "q16" if precision.one == "q8" else precision.one
+        # Whole blocks are looked up in the file, so the product's copy is the only one in memory.
+        shared = self.embedding.weight if isinstance(self.embedding, nn.Embedding) else None
         self.head = parts.linear(
             "output",
             (config.vocab_size, config.hidden_size),
             config.head_bias,
             precision=nn.Precision(fine, fine, precision.few),
-            weight=self.embedding.weight if config.tied_embeddings else None,
+            weight=shared if config.tied_embeddings else None,
+            stored="token_embd" if config.tied_embeddings else None,
         )
         self._sources = parts.sources
 

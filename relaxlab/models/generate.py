@@ -25,7 +25,7 @@ from relaxlab.ir.errors import UserError
 from relaxlab.models.loader import Checkpoint, ModelError, open_model
 from relaxlab.models.programs import Request, program_for
 from relaxlab.models.sampling import Sampler
-from relaxlab.models.weights import prepared, rotary_tables
+from relaxlab.models.weights import loaded, rotary_tables
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.large_pages import MOST_AT_ONCE, Promotion, zeros
 
@@ -179,7 +179,7 @@ class TextGenerator:
         compiled = time.perf_counter()
         report("reading the weights")
         tables = rotary_tables(config, context + rows, context)
-        weights = prepared(executable, checkpoint.arrays(program.sources, tables))
+        weights = loaded(executable, program.sources, checkpoint.read, tables)
         cache = zeros(program.cache_shapes("prefill", 2, config.num_layers), request.kv_dtype)
         end = time.perf_counter()
         times = LoadTimes(opened - start + end - compiled, compiled - opened)

@@ -97,6 +97,7 @@ _SCALARS: Mapping[int, np.dtype[Any]] = {
 }  # fmt: skip
 _TYPE_OF_DTYPE = {dtype: type_id for type_id, dtype in _SCALARS.items()}
 _STRING, _ARRAY = 8, 9
+_U64 = struct.Struct("<Q")
 # The least bytes that one element takes: a string has its length, an array its type and count.
 _LEAST_BYTES = {**{t: d.itemsize for t, d in _SCALARS.items()}, _STRING: 8, _ARRAY: 12}
 
@@ -163,7 +164,28 @@ class _Cursor:
         count = self.count("array elements", _LEAST_BYTES[type_id])
         if type_id in _SCALARS:
             return self.numbers(type_id, count, start)
+        if type_id == _STRING:
+            return self.strings(count)
         return [self.value(type_id, depth) for _ in range(count)]
+
+    def strings(self, count: int) -> list[str]:
+        """That many strings, read in one go: vocabularies have hundreds of thousands."""
+        data, at, end, found = self.data, self.at, len(self.data), list[str]()
+        for _ in range(count):
+            start = at + 8
+            if start > end:
+                break
+            (size,) = _U64.unpack_from(data, at)
+            at = start + size
+            if at > end:
+                break
+            try:
+                found.append(str(data[start:at], "utf-8"))
+            except UnicodeDecodeError:
+                break
+            self.at = at
+        # What is wrong with the next one, where there should be one, `string` says.
+        return [*found, *(self.string() for _ in range(count - len(found)))]
 
     def numbers(self, type_id: int, count: int, start: int) -> Array:
         dtype = _SCALARS.get(type_id)

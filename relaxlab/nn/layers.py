@@ -211,6 +211,23 @@ class Embedding(Module):
         return self.weight.take(ids)
 
 
+class BlockEmbedding(Module):
+    """Rows of a quantised matrix (count, features) by id, as float32, decoded from whole blocks as
+    a file has them: `blocks` uint8 (count, features / block, bytes). What is looked up now and then
+    need not be in memory."""
+
+    def __init__(self, count: int, features: int, format: str) -> None:
+        """`format` is one of `quantized.FORMATS`."""
+        fmt = quantized.FORMATS[format]
+        self.format, self.count, self.features = format, count, features
+        self.blocks = Parameter((count, features // fmt.block, fmt.offsets[""]), "uint8")
+
+    def forward(self, ids: Tensor) -> Tensor:
+        func = _take_rows_of_blocks(self.format, self.count, self.features)
+        blocks = ids.builder.weight(self.blocks)
+        return ids.builder.call_loops(f"take_rows_{self.format}", func, [ids, blocks])[0]
+
+
 class RMSNorm(Module):
     """x / sqrt(mean(x^2) + eps) * weight over the last axis."""
 
@@ -287,6 +304,12 @@ def _decode(format: str, rows: int, cols: int):
 @cache
 def _take_rows(format: str, rows: int, cols: int):
     return quantized.take_rows(quantized.FORMATS[format], rows, cols, (expr.Var("m"),))
+
+
+@cache
+def _take_rows_of_blocks(format: str, rows: int, cols: int):
+    fmt = quantized.FORMATS[format]
+    return quantized.take_rows_of_blocks(fmt, rows, cols, (expr.Var("m"),))
 
 
 @cache

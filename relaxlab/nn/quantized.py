@@ -10,16 +10,26 @@ bits or to two times 8 bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
 from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import expr, loops
+from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import ExprLike, PrimExpr, binary, const
 from relaxlab.ir.node import Node, replace, rewrite
 from relaxlab.ops import te
 
-Fields = dict[str, te.Tensor]
+
+class Field(Protocol):
+    """A stored field: indexed with row, block and, where a block has several, the number."""
+
+    def __getitem__(self, index: Any, /) -> PrimExpr: ...
+
+
+Fields: TypeAlias = Mapping[str, Field]
 
 
 def _f32(e: PrimExpr) -> PrimExpr:
@@ -29,24 +39,63 @@ def _f32(e: PrimExpr) -> PrimExpr:
 @dataclass(frozen=True, slots=True)
 class Format:
     """A block format. `fields` gives, per stored field, its dtype and its shape after
-    (rows, blocks); `group` is how many consecutive weights share a scale; a block holds
-    `block` weights. The functions take the fields and (row, group index[, index in the group]).
+    (rows, blocks); `stored` names them in the order in which a block has them; `group` is how many
+    consecutive weights share a scale; a block holds `block` weights. The functions take the fields
+    and (row, group index[, index in the group]).
     """
 
     name: str
     block: int
     group: int
     fields: tuple[tuple[str, str, tuple[int, ...]], ...]
+    stored: str
     q: Callable[[Fields, PrimExpr, PrimExpr, PrimExpr], PrimExpr]
     scale: Callable[[Fields, PrimExpr, PrimExpr], PrimExpr]
     offset: Callable[[Fields, PrimExpr, PrimExpr], PrimExpr]
 
-    def placeholders(self, rows: ExprLike, blocks: ExprLike) -> Fields:
+    @property
+    def offsets(self) -> dict[str, int]:
+        """Bytes before each field in a block, in storage order; those of a whole block under the
+        empty name."""
+        sizes = {n: bytes_of(dtype) * math.prod(tail) for n, dtype, tail in self.fields}
+        found, at = dict[str, int](), 0
+        for name in self.stored.split():
+            found[name], at = at, at + sizes[name]
+        return {**found, "": at}
+
+    def in_blocks(self, blocks: te.Tensor) -> Fields:
+        """The fields of whole blocks, uint8 (rows, blocks, bytes)."""
+        offsets = self.offsets
+        return {name: _InBlocks(blocks, offsets[name], dtype) for name, dtype, _ in self.fields}
+
+    def placeholders(self, rows: ExprLike, blocks: ExprLike) -> dict[str, te.Tensor]:
         """One tensor per field."""
         return {
             name: te.placeholder((rows, blocks, *tail), dtype, name)
             for name, dtype, tail in self.fields
         }
+
+
+@dataclass(frozen=True, slots=True)
+class _InBlocks:
+    """A field that begins at byte `first` of each block."""
+
+    blocks: te.Tensor
+    first: int
+    dtype: str
+
+    def __getitem__(self, index: Any) -> PrimExpr:
+        row, block, *number = index
+        at = self.first + (number[0] if number else te.ZERO)
+        byte = self.blocks[row, block, at]
+        if self.dtype == "uint8":
+            return byte
+        if self.dtype == "int8":
+            return expr.Call("int8", "reinterpret", (byte,))
+        assert self.dtype == "float16" and not number, self.dtype
+        low, high = (expr.Cast("uint16", self.blocks[row, block, at + i]) for i in (0, 1))
+        bits = expr.BitOr(low, expr.ShiftLeft(high, const(8, "uint16")))
+        return expr.Call("float16", "reinterpret", (bits,))
 
 
 def _nibble(f: Fields, n: PrimExpr, g: PrimExpr, i: PrimExpr) -> PrimExpr:
@@ -132,40 +181,43 @@ FORMATS: dict[str, Format] = {
     f.name: f
     for f in (
         Format(
-            "Q4_0", 32, 32, (("qs", "uint8", (16,)), ("d", "float16", ())), _nibble, _d,
+            "Q4_0", 32, 32, (("qs", "uint8", (16,)), ("d", "float16", ())), "d qs", _nibble, _d,
             lambda f, n, g: _d(f, n, g) * -8.0,
         ),
         Format(
             "Q4_1", 32, 32,
-            (("qs", "uint8", (16,)), ("d", "float16", ()), ("m", "float16", ())), _nibble, _d,
+            (("qs", "uint8", (16,)), ("d", "float16", ()), ("m", "float16", ())), "d m qs",
+            _nibble, _d,
             lambda f, n, g: _f32(f["m"][n, g]),
         ),
         Format(
-            "Q8_0", 32, 32, (("qs", "int8", (32,)), ("d", "float16", ())), _biased, _d,
+            "Q8_0", 32, 32, (("qs", "int8", (32,)), ("d", "float16", ())), "d qs", _biased, _d,
             lambda f, n, g: _d(f, n, g) * -128.0,
         ),
         Format(
             "Q5_0", 32, 32,
-            (("qs", "uint8", (16,)), ("qh", "uint8", (4,)), ("d", "float16", ())),
+            (("qs", "uint8", (16,)), ("qh", "uint8", (4,)), ("d", "float16", ())), "d qh qs",
             _with_fifth_bit, _d, lambda f, n, g: _d(f, n, g) * -16.0,
         ),
         Format(
             "Q5_1", 32, 32,
             (("qs", "uint8", (16,)), ("qh", "uint8", (4,)), ("d", "float16", ()),
-             ("m", "float16", ())),
+             ("m", "float16", ())), "d m qh qs",
             _with_fifth_bit, _d, lambda f, n, g: _f32(f["m"][n, g]),
         ),
         Format(
-            "Q4_K", 256, 32, (("qs", "uint8", (128,)), *_K_FACTORS), _k_nibble, _k_scale, _k_offset
+            "Q4_K", 256, 32, (("qs", "uint8", (128,)), *_K_FACTORS), "d dmin scales qs",
+            _k_nibble, _k_scale, _k_offset,
         ),
         Format(
             "Q5_K", 256, 32, (("qs", "uint8", (128,)), ("qh", "uint8", (32,)), *_K_FACTORS),
+            "d dmin scales qh qs",
             _k_with_fifth_bit, _k_scale, _k_offset,
         ),
         Format(
             "Q6_K", 256, 16,
             (("ql", "uint8", (128,)), ("qh", "uint8", (64,)), ("scales", "int8", (16,)),
-             ("d", "float16", ())),
+             ("d", "float16", ())), "ql qh scales d",
             _q6, _q6_scale, lambda f, n, g: _q6_scale(f, n, g) * -32.0,
         ),
     )
@@ -200,6 +252,23 @@ def take_rows(fmt: Format, rows: int, cols: int, dims: Sequence[PrimExpr]) -> lo
 
     out = te.compute((*dims, cols), element, "take_rows")
     return te.create_prim_func([ids, *f.values(), out])
+
+
+def take_rows_of_blocks(
+    fmt: Format, rows: int, cols: int, dims: Sequence[PrimExpr]
+) -> loops.PrimFunc:
+    """(ids int32 dims, blocks uint8 (rows, cols / block, bytes)) -> float32 (*dims, cols): rows of
+    the matrix, decoded from whole blocks as a file has them."""
+    shape = (rows, _blocks(cols, fmt.block), fmt.offsets[""])
+    blocks = te.placeholder(shape, "uint8", "blocks")
+    f = fmt.in_blocks(blocks)
+    ids = te.placeholder(tuple(dims), "int32", "ids")
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        return _weight(fmt, f, expr.Cast("int64", ids[tuple(index[:-1])]), index[-1])
+
+    out = te.compute((*dims, cols), element, "take_rows")
+    return te.create_prim_func([ids, blocks, out])
 
 
 def quantize_activations(rows: PrimExpr, cols: int, group: int, parts: int) -> loops.PrimFunc:

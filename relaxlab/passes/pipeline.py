@@ -26,6 +26,7 @@ from relaxlab.passes.replicate_small_kernels import replicate_small_kernels
 from relaxlab.passes.rewrite_layouts import rewrite_layouts
 from relaxlab.passes.schedule_kernels import schedule_kernels
 from relaxlab.passes.specialize_loop_functions import specialize_loop_functions
+from relaxlab.passes.split_transform_params import split_transform_params
 
 GRAPH_PASSES: tuple[Pass, ...] = (
     normalize,
@@ -69,7 +70,7 @@ def cpu_pipeline(target: Target | None = None) -> Pipeline:
     """
     scheduled = schedule_kernels.with_options(target=target)
     # Repacking and weight transformations are loop functions of their own: schedule them, too.
-    weights = (rewrite_layouts, lift_transform_params, scheduled)
+    weights = (rewrite_layouts, lift_transform_params, split_transform_params, scheduled)
     return Pipeline((*GRAPH_PASSES, scheduled, *weights, *MEMORY_PASSES))
 
 

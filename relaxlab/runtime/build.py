@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias, overload
 
-from relaxlab.codegen.artifact import Artifact
+from relaxlab.codegen.artifact import Artifact, Part
 from relaxlab.codegen.cuda.program import generate_cuda
 from relaxlab.codegen.program import compile_program
 from relaxlab.ir import graph
@@ -107,8 +108,10 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
         return CudaExecutable(generate_cuda(lower_shapes(passes.run(mod).result)), chosen)
 
     def build() -> Artifact:
-        lowered = lower_shapes(passes.run(mod).result)
-        return compile_program(lowered, chosen, _bounds(mod), checks=checks == "all")
+        result = passes.run(mod).result
+        lowered = lower_shapes(result)
+        artifact = compile_program(lowered, chosen, _bounds(mod), checks=checks == "all")
+        return replace(artifact, parts=_parts(result))
 
     key = None
     if pipeline is None and use_cache and _has_only_our_operators(mod):
@@ -146,6 +149,12 @@ def _names(mod: Module) -> list[str]:
     names = [n.name for f in graphs for n in walk(f) if isinstance(n, graph.Var)]
     names += [s.name for f in graphs for s in symbols_in(f)]
     return [*names, *(str(p.ty) for f in graphs for p in f.params)]
+
+
+def _parts(mod: Module) -> dict[str, tuple[Part, ...]]:
+    """The parts of the functions that transform weights (see `split_transform_params`)."""
+    found = {name: f.attrs.get("parts") for name, f in mod.graph_functions().items()}
+    return {name: parts for name, parts in found.items() if parts is not None}
 
 
 def _bounds(mod: Module) -> dict[str, dict[str, int]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import sysconfig
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
@@ -229,7 +228,7 @@ def _numpy_functions() -> dict[str, int]:
 def is_supported() -> bool:
     """Whether this interpreter and NumPy look as the emitted code expects: CPython with its lock,
     NumPy's C interface 2, and arrays laid out as that says."""
-    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if sys.implementation.name != "cpython" or "t" in getattr(sys, "abiflags", ""):
         return False
     version = ctypes.CFUNCTYPE(ctypes.c_uint)(_numpy_table()[0])()
     if version >> 24 != 2 or _numpy_table()[2] != id(np.ndarray):

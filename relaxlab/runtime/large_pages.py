@@ -37,14 +37,14 @@ def in_large_pages(arrays: Iterable[Array]) -> list[Array]:
     Takes an iterable so that each original can be freed before the next is made. Arrays that do
     not fit into what is left of a region begin a new one.
     """
-    region: Array | None = None
+    memory = np.empty(0, np.uint8)
     used = 0
     result: list[Array] = []
     for array in arrays:
         size = array.nbytes
-        if region is None or used + size > region.nbytes:
-            region, used = _region(max(size, 32 * PAGE)), 0
-        place = region[used : used + size].view(array.dtype).reshape(array.shape)
+        if used + size > memory.nbytes:
+            memory, used = region(max(size, 32 * PAGE)), 0
+        place = memory[used : used + size].view(array.dtype).reshape(array.shape)
         place[...] = array
         result.append(place)
         used += -(-size // ALIGN) * ALIGN
@@ -56,10 +56,10 @@ def zeros(shapes: Sequence[tuple[int, ...]], dtype: str) -> list[Array]:
     to, so a cache of which little is used takes little. See `Promotion`."""
     itemsize = np.dtype(dtype).itemsize
     sizes = [(shape, -(-math.prod(shape) * itemsize // ALIGN) * ALIGN) for shape in shapes]
-    region = _region(sum(size for _, size in sizes), large=False)
+    memory = region(sum(size for _, size in sizes), large=False)
     result: list[Array] = []
     for shape, size in sizes:
-        used, region = region[: math.prod(shape) * itemsize], region[size:]
+        used, memory = memory[: math.prod(shape) * itemsize], memory[size:]
         result.append(used.view(dtype).reshape(shape))
     return result
 
@@ -112,7 +112,7 @@ def _collapse(start: int, size: int) -> None:
         madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), MADV_COLLAPSE)
 
 
-def _region(size: int, large: bool = True) -> Array:
+def region(size: int, large: bool = True) -> Array:
     """At least `size` bytes, aligned to a large page; unused pages take no memory."""
     total = -(-size // PAGE) * PAGE + PAGE
     if hasattr(mmap, "MADV_HUGEPAGE"):  # Linux grants large pages to private memory only

@@ -9,9 +9,9 @@ once and wait between calls, and it is the runtime NumPy's and PyTorch's users a
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import os
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -25,16 +25,14 @@ class OpenMPNotFound(UserError, ImportError):
     """No OpenMP runtime can be loaded."""
 
 
-def candidates() -> list[str]:
+def candidates() -> Iterator[str]:
     """Libraries to try, best first."""
     prefixes = [Path(sys.prefix) / "lib", Path(sys.base_prefix) / "lib"]
     names = ["libiomp5.so", "libomp.so", "libomp.dylib", "libiomp5.dylib"]
-    found = [str(p / n) for p in prefixes for n in names if (p / n).exists()]
-    for name in ("iomp5", "omp", "gomp"):
-        library = ctypes.util.find_library(name)
-        if library is not None:
-            found.append(library)
-    return found
+    yield from (str(p / n) for p in prefixes for n in names if (p / n).exists())
+    from ctypes.util import find_library  # runs other programs, which takes as long as they do
+
+    yield from filter(None, map(find_library, ("iomp5", "omp", "gomp")))
 
 
 _loaded_by: list[int] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import accuracy, bench_batch, bench_llm, report
+from benchmarks import accuracy, bench_batch, bench_llm, bench_start, report
 from benchmarks.process import Worker, WorkerFailed
 from benchmarks.rows import ROWS, Row, Work, dequantised
 from relaxlab.models import tiny
@@ -51,6 +51,21 @@ def test_a_quick_run_of_batches(tmp_path: Path, capsys: pytest.CaptureFixture[st
         turns = result["contestants"][name]["turns"]
         assert set(turns) == {"1", "3"}
         assert all(t["decode_tok_s"] > 0 < t["prefill_tok_s"] for (t,) in turns.values())
+
+
+@pytest.mark.slow
+def test_a_quick_run_of_whole_processes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench_start, "BENCH", tmp_path / "nowhere")
+    output = tmp_path / "start.json"
+    assert bench_start.main(["--quick", "--model", "tiny", "--output", str(output)]) == 0
+    result, shown = json.loads(output.read_text("utf-8")), capsys.readouterr().out
+    for name in ("relaxlab q8", "relaxlab float32"):
+        assert name in shown
+        (measured,) = result["processes"][name]["rounds"]
+        assert measured["wall_s"] > 0 < measured["cpu_s"] and measured["peak_rss_mb"] > 20
+    assert {"import relaxlab", "first prefill", "second prefill"} <= result["stages"].keys()
 
 
 def test_a_missing_interpreter_is_named(tmp_path: Path) -> None:

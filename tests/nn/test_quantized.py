@@ -39,6 +39,9 @@ def test_every_format_has_the_fields_of_its_storage(fmt):
               FORMAT_BY_NAME[fmt.name].fields}  # fmt: skip
     assert {name: (dtype, tail) for name, dtype, tail in fmt.fields} == stored
     assert fmt.block == FORMAT_BY_NAME[fmt.name].block_size
+    assert fmt.offsets == {f.name: f.offset for f in FORMAT_BY_NAME[fmt.name].fields} | {
+        "": FORMAT_BY_NAME[fmt.name].block_bytes
+    }
 
 
 def test_decode(fmt, rng):
@@ -54,6 +57,18 @@ def test_take_rows(fmt, rng):
     out = np.empty((2, 5, COLS), np.float32)
     func = quantized.take_rows(fmt, ROWS, COLS, (expr.Var("b"), expr.Var("s")))
     interpret_prim_func(func, [ids, *fields, out])
+    np.testing.assert_allclose(out, values[ids], rtol=1e-5, atol=1e-6)
+
+
+def test_take_rows_of_blocks(fmt, rng):
+    fields, values = random_weights(fmt, rng)
+    storage = FORMAT_BY_NAME[fmt.name]
+    names = (name for name, _, _ in fmt.fields)
+    raw = storage.join_fields(dict(zip(names, fields, strict=True)))
+    ids = rng.integers(0, ROWS, 7, np.int32)
+    out = np.empty((7, COLS), np.float32)
+    func = quantized.take_rows_of_blocks(fmt, ROWS, COLS, (expr.Var("m"),))
+    interpret_prim_func(func, [ids, storage.blocks(raw, (ROWS, COLS)), out])
     np.testing.assert_allclose(out, values[ids], rtol=1e-5, atol=1e-6)
 
 

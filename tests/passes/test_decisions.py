@@ -37,6 +37,16 @@ from relaxlab.script import ir as I, relax as R, tir as T
 @I.ir_module
 class Module:
 """
+LAYERS = f"""
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), {", ".join(
+        f'w{i}: R.Tensor((8, 8), "float32")' for i in range(9)
+    )}):
+        R.func_attr({{"num_input": 1}})
+        y0 = x
+{"".join(f"        y{i + 1} = R.matmul(y{i}, R.exp(w{i}))" + chr(10) for i in range(9))}
+        return y9
+"""
 MANY = """
     @R.function
     def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32"),
@@ -176,6 +186,9 @@ TABLE: list[tuple[str, Pipeline, str, list[str]]] = [
     ("schedule_kernels", LIBRARIES, MANY, ["[+] softmax: scheduled by the rule rows"]),
     ("rewrite_layouts", cpu_pipeline(), MANY, ["[+] main.w: .* for "]),
     ("lift_transform_params", cpu_pipeline(), TOKEN, ["[+] main.lv: depends only on weights"]),
+    ("split_transform_params", cpu_pipeline(), LAYERS, [
+        r"[+] main_transform_params: \d+ weights are transformed",
+    ]),
     ("lift_workspace", alone(lift_workspace), TOKEN, ["[+] .*total.*: .*scratch"]),
     ("expand_calls", LIBRARIES, MANY, ["[+] main.h: `relu` writes into memory given to it"]),
     ("replicate_small_kernels", cpu_pipeline(), ROW, [
