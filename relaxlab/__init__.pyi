@@ -73,6 +73,10 @@ from relaxlab.runtime.packed import register_func as register_func
 from relaxlab.runtime.simt import SimtError as SimtError
 from relaxlab.runtime.simt import SimtReport as SimtReport
 from relaxlab.runtime.simt import simt as simt
+from relaxlab.runtime.timing import Comparison as Comparison
+from relaxlab.runtime.timing import Timing as Timing
+from relaxlab.runtime.timing import compare as compare
+from relaxlab.runtime.timing import time as time
 from relaxlab.schedule.error import ScheduleError as ScheduleError
 from relaxlab.schedule.schedule import Schedule as Schedule
 from relaxlab.script import parse as parse

@@ -7,6 +7,7 @@ from typing import Any
 
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
+from relaxlab.ir.node import Attrs
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.modules import ModuleTable
 from relaxlab.lab.payload import Interner
@@ -14,21 +15,23 @@ from relaxlab.lab.pipeline import failure_state, pass_states, traced
 from relaxlab.lab.view import View
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.pipeline import default_pipeline
-from relaxlab.tracing import Trace
+from relaxlab.schedule.schedule import Schedule, replay
+from relaxlab.tracing import PassRecord, Trace
 
 
 def compare(
     program: Module | str | DiagnosticError,
-    a: Pipeline | Trace | None,
-    b: Pipeline | Trace | None,
+    a: Pipeline | Trace | Schedule | None,
+    b: Pipeline | Trace | Schedule | None,
     target: str | Target = "cpu",
     labels: tuple[str, str] = ("a", "b"),
 ) -> View:
-    """The passes of two pipelines side by side, and how their modules differ after each.
+    """The passes of two pipelines side by side, and how their modules differ after each; or the
+    steps of two schedules.
 
-    a, b: pipelines, which are run on `program` here, or traces made already; None: the default
-    pipeline for `target`. Passes are aligned by name. A pipeline that fails is shown as far as it
-    goes. Raises ValueError for an unknown target.
+    a, b: pipelines, which are run on `program` here, or traces made already, or schedules; None:
+    the default pipeline for `target`. Passes are aligned by name. A pipeline that fails is shown as
+    far as it goes. Raises ValueError for an unknown target.
     """
     default = default_pipeline(parse_target(target))
     interner = Interner()
@@ -38,6 +41,8 @@ def compare(
     sides: list[dict[str, Any]] = []
     texts: list[str] = []
     for label, given in zip(labels, (a, b), strict=True):
+        if isinstance(given, Schedule):
+            given = steps_of(given)
         trace, error = (
             (given, None) if isinstance(given, Trace) else traced(program, given or default)
         )
@@ -57,7 +62,22 @@ def compare(
         "lines": interner.lines,
         "notes": notes,
     }
-    return View("compare", "Two pipelines", state, "\n\n".join(dict.fromkeys(texts)))
+    schedules = isinstance(a, Schedule) and isinstance(b, Schedule)
+    title = "Two schedules" if schedules else "Two pipelines"
+    return View("compare", title, state, "\n\n".join(dict.fromkeys(texts)))
+
+
+def steps_of(sch: Schedule) -> Trace:
+    """The steps of a schedule that changed something, as a trace of passes."""
+    name = sch.name
+    funcs = [s.func for s in replay(sch.original, sch.trace)]
+    states = [Module.of({name: func}) for func in funcs]
+    records = [
+        PassRecord(step.name, Attrs(), before, after, 0.0, ())
+        for i, (step, before, after) in enumerate(zip(sch.trace, states, states[1:], strict=False))
+        if funcs[i + 1] is not funcs[i]
+    ]
+    return Trace(states[0], tuple(records))
 
 
 def aligned(a: list[dict[str, Any]], b: list[dict[str, Any]]) -> list[list[int]]:

@@ -20,12 +20,14 @@ from relaxlab.lab.payload import Interner
 from relaxlab.lab.pipeline import pipeline
 from relaxlab.lab.report import Diagnostics, Section, Table, report
 from relaxlab.lab.script import function_facts, script_state
+from relaxlab.lab.timings import timings
 from relaxlab.lab.view import View
 from relaxlab.passes.base import PassFailed, Pipeline
 from relaxlab.runtime.check import CheckReport
 from relaxlab.runtime.cuda import CudaExecutable
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.simt import SimtReport
+from relaxlab.runtime.timing import Comparison, Timing
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.script.printer import print_module
 from relaxlab.tracing import Trace
@@ -76,6 +78,11 @@ def _title(value: Node) -> str:
 
 def _count(n: int, what: str) -> str:
     return f"{n} {what}{'s' * (n != 1)}"
+
+
+@view_of.register
+def _(value: Timing | Comparison) -> View:
+    return timings(value)
 
 
 @view_of.register

@@ -8,7 +8,7 @@ Each explorer is a function of the file of its name, imported when it is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from relaxlab.passes.base import Pipeline
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.runtime.check_inputs import random_arguments
 from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.timing import Comparison, Timing
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.script import parse
 from relaxlab.tracing import Trace
@@ -71,12 +72,12 @@ class Explore:
     def compare(
         self,
         program: Module | str | DiagnosticError,
-        a: Pipeline | Trace | None,
-        b: Pipeline | Trace | None,
+        a: Pipeline | Trace | Schedule | None,
+        b: Pipeline | Trace | Schedule | None,
         target: str | Target = "cpu",
         labels: tuple[str, str] = ("a", "b"),
     ) -> View:
-        """Two pipelines side by side: `relaxlab.lab.compare`."""
+        """Two pipelines, or two schedules, side by side: `relaxlab.lab.compare`."""
         from relaxlab.lab.compare import compare
 
         return compare(program, a, b, target, labels)
@@ -132,6 +133,12 @@ class Explore:
         from relaxlab.lab.run import run
 
         return run(subject, name, *args, threads=threads, timed=timed)
+
+    def timings(self, results: Comparison | Timing | Mapping[str, Timing | float]) -> View:
+        """Times as bars on a logarithmic scale: `relaxlab.lab.timings`."""
+        from relaxlab.lab.timings import timings
+
+        return timings(results)
 
     def array(self, value: Any) -> View:
         """An array: statistics and values: `relaxlab.lab.array`."""

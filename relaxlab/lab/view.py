@@ -87,8 +87,16 @@ class View:
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write `page` to a file, whole or not at all. Raises OSError where that cannot be."""
+        """Write `page` to a file, whole or not at all.
+
+        Raises OSError where that cannot be, ValueError for a name that promises another format.
+        """
         target = Path(path)
+        if target.suffix not in ("", ".html", ".htm"):
+            raise ValueError(
+                f"a view is saved as HTML, which {target.name} does not say: "
+                f"name it {target.stem}.html"
+            )
         if not target.parent.is_dir():
             raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}")
         partial = target.with_name(f".{target.name}.partial")

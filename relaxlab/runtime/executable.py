@@ -152,7 +152,11 @@ class Executable(Displayed):
         return sorted({*super().__dir__(), *self._functions})
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Call `main`, or the only function that does not pack weights.
+        """Call `main`, or the only function. Raises what `chosen` raises."""
+        return self.chosen()(*args, **named)
+
+    def chosen(self) -> NativeFunction:
+        """The function `main`, or the only one that does not pack weights.
 
         Raises TypeError naming the functions where there are several.
         """
@@ -162,7 +166,7 @@ class Executable(Displayed):
                 f"the executable has several functions; call one of {', '.join(mine)}: "
                 f'exe["{mine[0]}"](...)'
             )
-        return self["main" if "main" in mine else mine[0]](*args, **named)
+        return self["main" if "main" in mine else mine[0]]
 
     def belongs_to(
         self, mod: Module, pipeline: Pipeline | None, entries: Mapping[str, PrimFunc]
@@ -380,6 +384,12 @@ class NativeFunction:
             )
             self._direct.bind(self._open, (), ())
             self.__call__ = self._direct.call
+
+    @property
+    def compiled_from(self) -> Module | None:
+        """The module that this function is of; None for a library that was loaded."""
+        source = self._exe.compiled_from
+        return None if source is None else source[0]
 
     def __repr__(self) -> str:
         params = ", ".join(f"{name}: {tree.text}" for name, tree in self.info.params)

@@ -72,9 +72,9 @@ class Schedule(Displayed):
     """A loop function being scheduled: `func` is what it is now, `original` what it was, `trace`
     the steps between, `refused` the step tried last if it was refused.
 
-    `Schedule(mod, name)` schedules a function of a module; the name may be left out where there is
-    one loop function. `mod` is the module with the function as it is now: the compiler takes what
-    was scheduled by hand as it is.
+    `Schedule(mod, name)` schedules the function `name` of a module; the name may be left out where
+    there is one loop function. `mod` is the module with the function as it is now: the compiler
+    takes what was scheduled by hand as it is.
 
     >>> sch = Schedule(func)                                     # doctest: +SKIP
     >>> i, j, k = sch.get_loops(sch.get_block("C"))              # doctest: +SKIP
@@ -85,7 +85,7 @@ class Schedule(Displayed):
     def __init__(self, program: PrimFunc | Module, name: str | None = None) -> None:
         """Raises TypeError for what is neither, KeyError for a module without such a function."""
         module, name, func = _chosen(program, name)
-        self._module, self._name_in_module = module, name
+        self._module, self.name = module, name
         self.original = func
         self.func: PrimFunc = tree.normalized(func)
         self.trace: list[Instruction] = []
@@ -98,7 +98,7 @@ class Schedule(Displayed):
     @property
     def mod(self) -> Module:
         """The module with the function as it is now, marked as scheduled."""
-        return self._module.with_functions({self._name_in_module: marked_as_scheduled(self.func)})
+        return self._module.with_functions({self.name: marked_as_scheduled(self.func)})
 
     # Looking
 
