@@ -34,24 +34,38 @@ def require_only_loops(primitive: str, place: BlockPlace, around: Iterable[Stmt]
             )  # fmt: skip
 
 
+def _require_fixed_domains(primitive: str, place: BlockPlace) -> None:
+    """The domains of the axes do not change with the loops around the block."""
+    loops = {loop.loop_var for loop in place.loops}
+    for iv in place.block.iter_vars:
+        if (vars_in(iv.dom.min) | vars_in(iv.dom.extent)) & loops:
+            raise ScheduleError(
+                primitive, describe_block(place.block),
+                f"the domains of the axes do not depend on loops; axis {iv.var.name} has "
+                f"{iv.dom.extent} values",
+                suggestion="give the axis its whole domain; the loops may still leave values out",
+            )  # fmt: skip
+
+
 _AROUND = {"IfThenElse": "a condition", "LetStmt": "the value of a variable", "While": "a `while`"}
 
 
 def restrictions(place: BlockPlace, an: Analyzer) -> list[PrimExpr]:
     """The conditions that leave instances of the block out: of its predicate, and the bounds of
-    loops whose extents depend on other loops (triangles)."""
+    loops whose extents depend on other loops (triangles), which `an` takes for granted."""
     found = beyond_domain(place.realize, an)
     loops = {loop.loop_var for loop in place.loops}
     for loop in place.loops:
         if (vars_in(loop.min) | vars_in(loop.extent)) & loops:
             found.append(expr.GE(loop.loop_var, loop.min))
             found.append(expr.LT(loop.loop_var, loop.min + loop.extent))
-    return [an.simplify(c) for c in found]
+    return found
 
 
 def require_unrestricted(primitive: str, place: BlockPlace) -> None:
     """Raise ScheduleError unless every instance of the block provably runs."""
     require_only_loops(primitive, place)
+    _require_fixed_domains(primitive, place)
     left = restrictions(place, analyzer_at(place))
     if left or not _reaches_domain(place, left):
         raise _leaves_out(primitive, place, left)
@@ -133,6 +147,7 @@ def predicate_of_axes(primitive: str, place: BlockPlace) -> list[PrimExpr]:
     Raises ScheduleError where a condition is about loops that no axis stands for.
     """
     require_only_loops(primitive, place)
+    _require_fixed_domains(primitive, place)
     an = analyzer_at(place)
     loops = {loop.loop_var for loop in place.loops}
     table: dict[Var, PrimExpr] = {}

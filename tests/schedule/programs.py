@@ -161,7 +161,7 @@ def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.
     return rng.integers(0, 8, shape).astype(dtype)
 
 
-def assert_well_formed(func: PrimFunc) -> None:
-    """The checker of loop functions finds nothing."""
-    found = check_loops("main", func)
+def assert_well_formed(func: PrimFunc, except_for: tuple[str, ...] = ()) -> None:
+    """The checker of loop functions finds nothing, except for some codes."""
+    found = [d for d in check_loops("main", func) if d.code not in except_for]
     assert not found, "\n".join(d.render() for d in found)

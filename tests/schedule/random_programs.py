@@ -139,6 +139,7 @@ def _reduction(w: _Writer) -> None:
     if len(a.shape) != 2:
         _pointwise(w)
         return
+    beside = w.matching(a.shape)
     out = w.new(a.shape[:1])
     index = "v0, v1"
     how = w.rng.choice(["all", "triangle", "where", "where"])
@@ -151,7 +152,7 @@ def _reduction(w: _Writer) -> None:
     if w.rng.random() < 0.3:
         value, init = f"T.max({out.name}[v0], {element})", "-1000000"
     else:
-        by = f" * {w.rng.choice(w.matching(a.shape))}" if w.rng.random() < 0.4 else ""
+        by = f" * {w.rng.choice(beside)}" if w.rng.random() < 0.4 else ""
         value = f"{out.name}[v0] + {element}{by}"
     w.block(out, value, a.shape, where=where, kinds="SR", init=init, triangular=how == "triangle")
 

@@ -95,6 +95,23 @@ def overlapping(A: T.Buffer((16, 4), "int32"), D: T.Buffer((12,), "int32")):
             D[vi] = C[vi] + C[vi + 3]
 
 
+@T.prim_func
+def sums_of_prefixes(A: T.Buffer((5, 5), "int32"), D: T.Buffer((5,), "int32")):
+    B = T.alloc_buffer((5,), "int32")
+    for i in range(5):
+        for k in range(i + 1):
+            with T.block("B"):
+                vi = T.axis.spatial(5, i)
+                vk = T.axis.reduce(5, k)
+                with T.init():
+                    B[vi] = 0
+                B[vi] = B[vi] + A[vi, vk]
+    for i in range(5):
+        with T.block("D"):
+            vi = T.axis.spatial(5, i)
+            D[vi] = B[vi] * 2
+
+
 def _loop(sch: Schedule, block: str, number: int = 0):
     return sch.get_loops(sch.get_block(block))[number]
 
@@ -184,6 +201,12 @@ def test_moves_keep_the_predicate(rng) -> None:
     sch = Schedule(triangle)
     sch.compute_at(sch.get_block("C"), _loop(sch, "D"))
     assert_same(triangle, sch.func, rng, [1])
+
+
+def test_a_triangle_of_loops_stays_one(rng) -> None:
+    sch = Schedule(sums_of_prefixes)
+    sch.compute_at(sch.get_block("B"), _loop(sch, "D"))
+    assert_same(sums_of_prefixes, sch.func, rng, [1])
 
 
 def test_split_covers_a_symbolic_extent_with_a_symbolic_factor(rng) -> None:
