@@ -31,14 +31,17 @@ from relaxlab.testing.mixed_operators import FLOATS, INTS, SMOOTH, Made, Operato
 
 def mixed_program(seed: int, length: int = 14) -> Module:
     """A module with a function `main` of about `length` calls."""
-    return _Program(seed).module(length)
+    return MixedProgram(seed).module(length)
 
 
-class _Program(Operators):
+class MixedProgram(Operators):
+    """A program that is being made; `extra` are parameters that makers added."""
+
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.n, self.m, self.k = (expr.Var(s) for s in "nmk")
         self.functions: dict[str, BaseFunc] = {}
+        self.extra: list[graph.Var] = []
         register_func("relaxlab.testing.scaled", _scaled, override=True)
         register_func("relaxlab.testing.doubled", _doubled, override=True)
 
@@ -74,6 +77,7 @@ class _Program(Operators):
         if rng.random() < 0.4:
             blocks.append(self.data_dependent())
         blocks.append(self.block(length - length // 2))
+        inputs += self.extra
         given = {*inputs, *weights, self.flag, self.pair}
         body = self.sequence(_merged(blocks), given)
         params = (*inputs, self.flag, self.pair, *weights)

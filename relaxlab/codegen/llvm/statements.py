@@ -160,6 +160,8 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     """This thread's contiguous share of the iterations."""
     b = s.builder
     start, extent = _agreed(s, team, loop.min), _agreed(s, team, loop.extent)
+    if isinstance(extent.const, int) and extent.const <= 0:
+        return
     extent = binary(b, expr.Max, extent, int_value(0))
     extent.index = True
     thread = Value("int64", team.thread, nonneg=True, index=True)
@@ -330,6 +332,8 @@ def _serial(
     start, extent = require_scalar(start, what, s), require_scalar(extent, what, s)
     count = extent.const
     if isinstance(count, int):
+        if count <= 0:
+            return  # what is proved of the body's indices there is anything
         unroll = loop.kind == "unrolled" and count <= MAX_UNROLL
         if count == 1 or unroll:
             for i in range(count):

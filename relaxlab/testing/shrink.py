@@ -1,0 +1,99 @@
+"""Making a failing program smaller: fewer results, and parameters in place of what was computed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from relaxlab.analysis.annotate import annotate
+from relaxlab.ir import graph
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import replace, walk
+from relaxlab.ir.substitute import substitute
+from relaxlab.passes.dead_code_elimination import dead_code_elimination
+from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.interpreter import interpret
+
+SECONDS = 240.0
+"""After so long, what has been reached is the result."""
+
+Args = tuple[Any, ...]
+Fails = Callable[[Module, Args], bool]
+
+
+def shrunk(mod: Module, args: Args, fails: Fails) -> tuple[Module, Args]:
+    """A smaller module and arguments for its `main` for which `fails` is still true."""
+    end = time.monotonic() + SECONDS
+    found = True
+    while found and time.monotonic() < end:
+        found = False
+        for candidate in _smaller(mod, args):
+            if time.monotonic() > end:
+                break
+            if candidate is not None and fails(*candidate):
+                mod, args = candidate
+                found = True
+                break
+    return mod, args
+
+
+def _smaller(mod: Module, args: Args) -> Iterator[tuple[Module, Args] | None]:
+    main = mod["main"]
+    assert isinstance(main, graph.Function) and isinstance(main.body, graph.SeqExpr)
+    result = main.body.body
+    if isinstance(result, graph.Tuple):
+        for field in result.fields:
+            yield _cleaned(mod, _returning(main, field), args)
+    bindings = [b for blk in main.body.blocks for b in blk.bindings]
+    for b in reversed(bindings):
+        if b.var is not result and isinstance(b.var, graph.Var):
+            yield _given(mod, main, b.var, args)
+    for i, p in enumerate(main.params):
+        if not any(n is p for n in walk(main.body)):
+            params = (*main.params[:i], *main.params[i + 1 :])
+            yield _cleaned(mod, replace(main, params=params), (*args[:i], *args[i + 1 :]))
+
+
+def _returning(main: graph.Function, value: graph.Expr) -> graph.Function:
+    assert isinstance(main.body, graph.SeqExpr)
+    plain: dict[graph.Var, graph.Expr] = {}
+    if isinstance(value, graph.DataflowVar):
+        plain[value] = graph.Var(value.name, value.ty)
+    body = substitute(replace(main.body, body=value), values=plain)
+    return replace(main, body=body, ret_ty=None)
+
+
+def _given(
+    mod: Module, main: graph.Function, var: graph.Var, args: Args
+) -> tuple[Module, Args] | None:
+    """`var` as a parameter that has the value it had."""
+    try:
+        shown = _cleaned(mod, _returning(main, var), args)
+        if shown is None:
+            return None
+        value = interpret(shown[0], "main", *args)
+    except ExecutionError:  # what only this value needs is not there: compute it as before
+        return None
+    param = graph.Var(var.name, var.ty)
+    assert isinstance(main.body, graph.SeqExpr)
+    blocks = tuple(
+        replace(blk, bindings=tuple(b for b in blk.bindings if b.var is not var))
+        for blk in main.body.blocks
+    )
+    body = replace(main.body, blocks=tuple(b for b in blocks if b.bindings))
+    body = substitute(body, values={var: param})
+    cut = replace(main, params=(*main.params, param), body=body)
+    return _cleaned(mod, cut, (*args, value))
+
+
+def _cleaned(mod: Module, main: graph.Function, args: Args) -> tuple[Module, Args] | None:
+    """The module with another `main`, without what nobody reads; None if it is no program."""
+    try:
+        made, problems = annotate(mod.with_functions({"main": main}))
+        if problems:
+            return None
+        return dead_code_elimination(made), args
+    except DiagnosticError:
+        return None
