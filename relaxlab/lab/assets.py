@@ -17,7 +17,9 @@ _STATIC = files("relaxlab.lab") / "static"
 _NAMED = re.compile(r'^import\s*\{([^}]*)\}\s*from\s*"\./([\w.]+)";?[ \t]*$', re.MULTILINE)
 _DEFAULT = re.compile(r'^import\s+(\w+)\s+from\s*"\./([\w.]+)";?[ \t]*$', re.MULTILINE)
 _EXPORT = re.compile(r"^export\s+((?:async\s+)?function\*?|const|let|class)\s+(\w+)", re.MULTILINE)
+_INDENT = re.compile(r"^[ \t\n]+", re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*(?:/\*\*.*?\*/|//[^\n]*)[ \t]*\n", re.MULTILINE | re.DOTALL)
+_REMARK = re.compile(r"[ \t]+// [^\n\"'`]*$", re.MULTILINE)
 
 
 @cache
@@ -27,21 +29,23 @@ def source(name: str) -> str:
 
 
 @cache
-def link(*kinds: str) -> str:
+def link(*kinds: str, addressed: bool = False) -> str:
     """One ES module of the views `kinds`: `views` maps each to `{render}`, the default export is
-    the first for a widget manager, `localModel` and `addressedModel` make models without a kernel.
+    the first for a widget manager, `localModel` makes a model without a kernel; for a page of
+    its own (`addressed`), `addressedModel` makes one that follows the page's address.
 
     Raises FileNotFoundError for a kind without a module."""
     order: list[str] = []
-    for name in (*(f"{kind}.js" for kind in kinds), "address.js"):
-        _visit(name, order)
+    for name in (*kinds, *(["address"] if addressed else [])):
+        _visit(f"{name}.js", order)
     views = ", ".join(f'"{kind}": $["{kind}.js"].default' for kind in kinds)
     return "\n".join(
         [
             "const $ = {};",
             *map(_scope, order),
             f"export const views = {{{views}}};",
-            'export const {localModel} = $["core.js"], {addressedModel} = $["address.js"];',
+            'export const {localModel} = $["core.js"];',
+            'export const {addressedModel} = $["address.js"];' if addressed else "",
             f'const hooks = Object.entries(views["{kinds[0]}"]);',
             "const hook = ([name, f]) => [name, (given) => f({...given, views})];",
             "export default Object.fromEntries(hooks.map(hook));",
@@ -50,9 +54,10 @@ def link(*kinds: str) -> str:
 
 
 @cache
-def compressed(*kinds: str) -> str:
+def compressed(*kinds: str, addressed: bool = False) -> str:
     """`link`, compressed (zlib), as base64 text."""
-    return base64.b64encode(zlib.compress(link(*kinds).encode(), 9)).decode("ascii")
+    code = link(*kinds, addressed=addressed).encode()
+    return base64.b64encode(zlib.compress(code, 9)).decode("ascii")
 
 
 def _visit(name: str, order: list[str]) -> None:
@@ -66,7 +71,7 @@ def _visit(name: str, order: list[str]) -> None:
 
 
 def _scope(name: str) -> str:
-    text = _COMMENT.sub("", source(name))
+    text = _INDENT.sub("", _REMARK.sub("", _COMMENT.sub("", source(name))))
     exported = [found[2] for found in _EXPORT.finditer(text)]
     text = _NAMED.sub(r'const {\1} = $["\2"];', text)
     text = _DEFAULT.sub(r'const \1 = $["\2"].default;', text)

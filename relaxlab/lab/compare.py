@@ -24,7 +24,7 @@ def compare(
     a: Pipeline | Trace | Schedule | None,
     b: Pipeline | Trace | Schedule | None,
     target: str | Target = "cpu",
-    labels: tuple[str, str] = ("a", "b"),
+    labels: tuple[str, str] = ("left", "right"),
 ) -> View:
     """The passes of two pipelines side by side, and how their modules differ after each; or the
     steps of two schedules.

@@ -18,7 +18,7 @@ from relaxlab.ir.node import Node
 from relaxlab.lab.loops import loops
 from relaxlab.lab.payload import Interner
 from relaxlab.lab.pipeline import pipeline
-from relaxlab.lab.report import Diagnostics, Section, Table, report
+from relaxlab.lab.report import Change, Diagnostics, Section, Table, report
 from relaxlab.lab.script import function_facts, script_state
 from relaxlab.lab.timings import timings
 from relaxlab.lab.view import View
@@ -147,8 +147,9 @@ def _(value: CudaExecutable) -> View:
 def _(value: CheckReport) -> View:
     sections: list[Section] = [str(value)]
     if value.finding is not None:
-        sections.append(value.finding.before)
-        sections += [value.finding.after] if value.finding.after is not None else []
+        before, after = value.finding.before, value.finding.after
+        labels = (f"before {value.finding.stage}", "after it")
+        sections.append(before if after is None else Change(before, after, labels))
     return report("check: agrees" if value.ok else "check: differs", *sections)
 
 

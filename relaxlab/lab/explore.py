@@ -75,7 +75,7 @@ class Explore:
         a: Pipeline | Trace | Schedule | None,
         b: Pipeline | Trace | Schedule | None,
         target: str | Target = "cpu",
-        labels: tuple[str, str] = ("a", "b"),
+        labels: tuple[str, str] = ("left", "right"),
     ) -> View:
         """Two pipelines, or two schedules, side by side: `relaxlab.lab.compare`."""
         from relaxlab.lab.compare import compare
@@ -120,6 +120,17 @@ class Explore:
         from relaxlab.lab.code import code
 
         return code(program, target, name)
+
+    def llvm(
+        self,
+        program: Program | PrimFunc | Schedule,
+        name: str | None = None,
+        target: str | Target = "cpu",
+    ) -> View:
+        """LLVM's own passes on a kernel, one after the other: `relaxlab.lab.llvm`."""
+        from relaxlab.lab.llvm import llvm
+
+        return llvm(program, name, target)
 
     def run(
         self,

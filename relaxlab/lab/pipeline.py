@@ -137,7 +137,8 @@ def pass_states(
         before, after = table.add(record.before), table.add(record.after)
         state: dict[str, Any] = {
             "name": record.name,
-            "options": options_text(record.options),
+            "about": about(record.name),
+            "options": options_text(record.name, record.options),
             "ms": round(record.seconds * 1e3, 3),
             "before": before,
             "after": after,
@@ -160,10 +161,26 @@ def _error_of(record: PassRecord, error: Exception | None) -> Exception:
     return error if isinstance(error, DiagnosticError) else ValueError(record.error)
 
 
-def options_text(options: Attrs) -> str:
-    """Options that are set, as they are written in a call."""
-    given = ((name, value) for name, value in options.items() if value not in (None, ()))
-    return ", ".join(f"{name}={value}" for name, value in given)
+def options_text(name: str, options: Attrs) -> str:
+    """Return the options of a pass that are not its default ones, as they are written in a call."""
+    usual = _registered(name)
+    given = [
+        f"{key}={_option_text(value)}"
+        for key, value in options.items()
+        if value not in (None, ()) and (usual is None or getattr(usual.options, key, None) != value)
+    ]
+    return ", ".join(given)
+
+
+def _option_text(value: object) -> str:
+    return f"{value.kind} {value.cpu}".rstrip() if isinstance(value, Target) else str(value)
+
+
+def about(name: str) -> str:
+    """Return the first sentence of a pass's docstring; "" for a pass that has none."""
+    found = _registered(name)
+    text = " ".join((found.function.__doc__ or "").split("\n\n")[0].split()) if found else ""
+    return text.split(". ")[0].rstrip(".") + "." if text else ""
 
 
 def _rewrite_states(
@@ -226,11 +243,19 @@ def _places(rewrites: Sequence[Rewrite], made: Iterable[Rewrite]) -> list[int]:
     return places
 
 
+def _registered(name: str) -> Pass | None:
+    try:
+        return find_pass(name)
+    except KeyError:  # a pass that was made without a name of its own
+        return None
+
+
 def _pass_of(record: PassRecord) -> Pass | None:
     """The pass that made a record, if it is registered under its name."""
+    found = _registered(record.name)
     try:
-        return find_pass(record.name).with_options(**record.options)
-    except (KeyError, TypeError):
+        return None if found is None else found.with_options(**record.options)
+    except TypeError:
         return None
 
 

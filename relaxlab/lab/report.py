@@ -30,7 +30,16 @@ class Diagnostics:
     found: tuple[Diagnostic, ...]
 
 
-Section: TypeAlias = str | Table | Diagnostics | Module
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A module before and after something, as one script in which the difference is marked."""
+
+    before: Module
+    after: Module
+    labels: tuple[str, str]
+
+
+Section: TypeAlias = str | Table | Diagnostics | Module | Change
 
 
 def report(title: str, *sections: Section) -> View:
@@ -82,6 +91,9 @@ def _state(section: Section, interner: Interner) -> dict[str, Any]:
             return {"heads": list(heads), "rows": [list(r) for r in rows]}
         case Diagnostics(found):
             return {"diagnostics": diagnostics_state(found)}
+        case Change(before, after, labels):
+            lines = [script_state(mod, interner)["lines"] for mod in (before, after)]
+            return {"before": lines[0], "after": lines[1], "labels": list(labels)}
         case _:
             return script_state(section, interner)
 
@@ -99,5 +111,8 @@ def _text(section: Section) -> str:
             return "\n".join(line.rstrip() for line in lines).strip("\n")
         case Diagnostics(found):
             return "\n\n".join(d.render() for d in found)
+        case Change(before, after, labels):
+            parts = zip(labels, (before, after), strict=True)
+            return "\n\n".join(f"# {label}\n{print_module(mod)}".rstrip() for label, mod in parts)
         case _:
             return print_module(section).rstrip("\n")

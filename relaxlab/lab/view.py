@@ -57,15 +57,17 @@ class View:
         """The modules that its page needs."""
         return (self.kind,)
 
-    def html(self, **data: str) -> str:
-        """A fragment for a notebook or a page, complete in itself. `data` become its `data-`
-        attributes, which the scripts read."""
-        more = "".join(f'data-{key}="{escape(value)}" ' for key, value in data.items())
+    def html(self, *, addressed: bool = False, live: str = "") -> str:
+        """A fragment for a notebook or a page, complete in itself. `addressed`: what is chosen in
+        it stands in the page's address. `live`: the name by which a live view finds it."""
+        marks = {"address": "true" if addressed else "", "live": live}
+        more = "".join(f'data-{key}="{escape(value)}" ' for key, value in marks.items() if value)
+        code = assets.compressed(*self.kinds, addressed=addressed)
         return (
             f'<div class="relaxlab-view" data-kind="{escape(self.kind)}" {more}'
             f'aria-label="{escape(self.title)}" role="region" data-lm-suppress-shortcuts="true">'
             f'<pre tabindex="0" style="{_PRE}">{escape(self.text)}</pre>'
-            f'<script type="application/x-relaxlab-code">{assets.compressed(*self.kinds)}</script>'
+            f'<script type="application/x-relaxlab-code">{code}</script>'
             f'<script type="application/x-relaxlab-state">{pack(self.state)}</script>'
             f"<script>{assets.source('host.js')}</script></div>"
         )
@@ -83,7 +85,7 @@ class View:
             "header{display:flex;gap:12px;align-items:baseline;margin:0 0 8px}"
             "h1{font-size:16px;margin:0;flex:1}main{--room:calc(100vh - 18em)}</style></head>"
             f"<body><header><h1>{escape(self.title)}</h1><span>{made}</span></header>"
-            f"<main>{self.html(address='true')}</main></body></html>\n"
+            f"<main>{self.html(addressed=True)}</main></body></html>\n"
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:

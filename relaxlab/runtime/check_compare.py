@@ -39,10 +39,17 @@ class Difference:
 
     def __str__(self) -> str:
         at = f"element {self.index} of {self.place}" if self.index else self.place
+        got, expected = _in_short(self.got, self.expected)
         return (
-            f"{at} is {self.got}, expected {self.expected}; {self.wrong} of {self.total} differ, "
+            f"{at} is {got}, expected {expected}; {self.wrong} of {self.total} differ, "
             f"by up to {self.worst:.3g} (tolerance {self.tolerance:.2g})"
         )
+
+
+def _in_short(got: object, expected: object) -> tuple[str, str]:
+    """Return two values with six digits, or with all where they would read the same."""
+    short = [f"{v:.6g}" if isinstance(v, float | np.floating) else str(v) for v in (got, expected)]
+    return (str(got), str(expected)) if short[0] == short[1] else (short[0], short[1])
 
 
 @dataclass(frozen=True, slots=True)

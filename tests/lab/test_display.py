@@ -11,8 +11,10 @@ import pytest
 import relaxlab as rl
 from relaxlab.ir.display import Displayed
 from relaxlab.lab.display import mimebundle, view_of
+from relaxlab.lab.report import Change, report
 from relaxlab.passes.base import PassFailed, Pipeline, find_pass
 from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.runtime.check_compare import Difference
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 
@@ -151,3 +153,21 @@ def test_importing_the_package_loads_no_view():
     code = "import sys, relaxlab; relaxlab.parse; print([m for m in sys.modules if '.lab' in m])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_a_change_is_one_script_with_what_differs(open_view):
+    after = rl.parse(Layer.script().replace("R.nn.relu(", "R.nn.silu("))
+    view = report("check: differs", Change(Layer, after, ("before fuse_ops", "after it")))
+    page = open_view(view)
+    assert page.locator("h4").inner_text() == "− before fuse_ops + after it"
+    gone, new = (page.locator(f".ln.{kind} .changed").all_inner_texts() for kind in ("del", "add"))
+    assert gone == ["R.nn.relu"] and new == ["R.nn.silu"]
+    assert "# before fuse_ops" in view.text and "R.nn.silu" in view.text
+
+
+def test_numbers_of_a_difference_are_short_unless_they_read_the_same():
+    def said(got, expected):
+        return str(Difference("the result", (0,), got, expected, 1e-3, 1e-6, 1, 4))
+
+    assert "is 0.333333, expected 0.5;" in said(np.float32(1 / 3), np.float32(0.5))
+    assert "is 1.0000001, expected 1.0;" in said(np.float32(1 + 1e-7), np.float32(1))

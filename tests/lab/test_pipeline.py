@@ -228,7 +228,7 @@ def test_passes_are_chosen_and_rewrites_stepped(open_view, view, scheme):
     listed = passes(page).all_inner_texts()
     assert len(listed) == sum(p["changed"] for p in view.state["passes"])
     passes(page).filter(has_text="fuse_ops").click()
-    assert page.get_by_role("heading").inner_text().startswith("fuse_ops")
+    assert page.get_by_role("heading", level=3).inner_text().startswith("fuse_ops")
     page.get_by_role("button", name="Next step").click()
     assert "This rewrite alone: +15 −2" in page.locator("p[role=status]").last.inner_text()
     assert page.locator(".ln.focus").inner_text().split()[:2] == ["10", "+"]
@@ -245,13 +245,13 @@ def test_passes_by_keyboard_search_and_layout(open_view, view):
     page = opened(open_view, view)
     passes(page).first.focus()
     page.keyboard.press("End")
-    assert page.get_by_role("heading").inner_text().startswith("plan_memory")
+    assert page.get_by_role("heading", level=3).inner_text().startswith("plan_memory")
     page.keyboard.press("k")
-    assert page.get_by_role("heading").inner_text().startswith("expand_calls")
+    assert page.get_by_role("heading", level=3).inner_text().startswith("expand_calls")
     page.get_by_label("unchanged, too").check()
     assert passes(page).count() == len(view.state["passes"])
     page.get_by_role("searchbox").fill("softmax")
-    assert page.get_by_role("heading").inner_text().startswith("legalize_ops")
+    assert page.get_by_role("heading", level=3).inner_text().startswith("legalize_ops")
     page.get_by_label("layout").select_option("side")
     page.wait_for_selector(".sides .script")
     page.get_by_label("layout").select_option("whole")
@@ -260,7 +260,7 @@ def test_passes_by_keyboard_search_and_layout(open_view, view):
 
 def test_a_failing_pass_and_errors_are_read_on_the_page(open_view):
     page = opened(open_view, pipeline(dense(), pipeline=cpu_pipeline().after("fuse_ops", raises)))
-    assert page.get_by_role("heading").inner_text().startswith("test_lab_raises")
+    assert page.get_by_role("heading", level=3).inner_text().startswith("test_lab_raises")
     assert f"{HOSTILE} cannot be done" in page.get_by_role("alert").inner_text()
     assert "The module before this pass" in page.locator("p[role=status]").last.inner_text()
     assert "cls.fused_matmul_add_relu(x, w, b)" in page.locator(".diff").inner_text()
@@ -274,7 +274,7 @@ def test_hostile_names_stay_text(open_view):
     rewrite = Rewrite(HOSTILE, f"main.y: {HOSTILE}", HOSTILE)
     record = PassRecord(HOSTILE, NO_ATTRS, mod, rl.trace(mod).result, 0.1, (rewrite,))
     page = opened(open_view, pipeline(Trace(mod, (record,))))
-    assert HOSTILE in page.get_by_role("heading").inner_text()
+    assert HOSTILE in page.get_by_role("heading", level=3).inner_text()
     page.get_by_role("button", name="Next step").click()
     assert HOSTILE in page.get_by_role("listbox", name="rewrites").inner_text()
     assert page.evaluate("window.bad") is None
@@ -284,10 +284,13 @@ def test_hostile_names_stay_text(open_view):
 def test_two_pipelines_in_a_browser(open_view, scheme):
     other = cpu_pipeline().without("fuse_ops")
     page = opened(open_view, compare(dense(), None, other, labels=("fused", "not")), scheme)
-    assert page.get_by_role("heading").inner_text() == "After plan_memory"
+    first = "After fuse_ops"
+    assert page.get_by_role("heading", level=3).inner_text() == first, "where they differ"
+    page.get_by_role("button", name="final modules").click()
+    assert page.get_by_role("heading", level=3).inner_text() == "After plan_memory"
     assert "from fused to not: +" in page.locator("p[role=status]").inner_text()
     page.get_by_role("button", name="first difference").click()
-    assert page.get_by_role("heading").inner_text() == "After fuse_ops"
+    assert page.get_by_role("heading", level=3).inner_text() == "After fuse_ops"
     passes(page).first.focus()
     page.keyboard.press("Home")
     assert page.locator("p[role=status]").inner_text() == "fused and not read the same"

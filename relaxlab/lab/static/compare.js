@@ -2,7 +2,7 @@
 
 import { failureFacts } from "./failure.js";
 import { field, h, listbox, mount, notes } from "./core.js";
-import { PASSES_STYLE, changesSentence, moduleDiff, modulesOf, passTime } from "./passes.js";
+import { PASSES_STYLE, breakable, changesSentence, moduleDiff, modulesOf, passTime } from "./passes.js";
 
 /** The modules of both sides after a row: those of the last pass that ran there. */
 export function modulesAt(state, row) {
@@ -26,7 +26,7 @@ function item(state, [i, j, same], longest) {
     title: same ? "the modules read the same" : "the modules differ",
     label: [
       h("span", { class: `status ${same ? "muted" : "bad"}` }, same ? "=" : "≠"),
-      h("span", { class: "grow" }, (passes[0] ?? passes[1]).name),
+      h("span", { class: "grow" }, breakable((passes[0] ?? passes[1]).name)),
       passes.map((p, k) => one(p, state.sides[k].label)),
     ],
   };
@@ -48,10 +48,10 @@ export default {
     const all = modulesOf(state);
     const labels = state.sides.map((s) => s.label);
     const longest = Math.max(0.001, ...state.sides.flatMap((s) => s.passes.map((p) => p.ms)));
-    const at = field(model, "row", Math.max(0, state.rows.length - 1));
+    const differing = state.rows.findIndex((r) => !r[2]);
+    const at = field(model, "row", differing >= 0 ? differing : Math.max(0, state.rows.length - 1));
     const layout = field(model, "layout", "unified");
     const list = listbox({ items: state.rows.map((r) => item(state, r, longest)), at, label: "passes" });
-    const first = state.rows.findIndex((r) => !r[2]);
     const title = h("h3", {});
     const said = h("p", { role: "status" });
     const body = h("div");
@@ -70,7 +70,7 @@ export default {
     };
     draw();
     const stops = [at.on(draw), layout.on(draw), list.stop];
-    const jump = h("button", { type: "button", disabled: first < 0, onclick: () => at.set(first) }, "first difference");
+    const jump = h("button", { type: "button", disabled: differing < 0, onclick: () => at.set(differing) }, "first difference");
     const last = h("button", { type: "button", onclick: () => at.set(state.rows.length - 1) }, "final modules");
     root.append(...failures(state), h("div", { class: "split pairs" },
       h("div", {}, h("div", { class: "row" }, jump, last),

@@ -285,58 +285,6 @@ export function tabs({ titles, at, label, panel }) {
   return all;
 }
 
-/**
- * A number and a slider for each symbol, over powers of two up to `max` (any number can be typed).
- * @param {string[]} symbols @param {ReturnType<typeof field>} values an object: symbol to number
- */
-export function symbolSliders(symbols, values, { max = 4096 } = {}) {
-  const top = Math.round(Math.log2(max));
-  const rows = symbols.map((name) => {
-    const put = (n) => values.set({ ...values.get(), [name]: Math.max(0, Math.round(n) || 0) });
-    const number = h("input", { type: "number", min: 0, "aria-label": `value of ${name}`, onchange: () => put(Number(number.value)) });
-    const slider = h("input", { type: "range", min: 0, max: top, step: 1, "aria-label": `${name}, powers of two`, oninput: () => put(2 ** Number(slider.value)) });
-    const show = () => {
-      number.value = values.get()[name];
-      slider.value = Math.log2(Math.max(1, values.get()[name]));
-    };
-    show();
-    return { show, row: h("label", {}, `${name} =`, number, slider) };
-  });
-  const bar = h("div", { class: "row symbols", role: "group", "aria-label": "values of symbols" }, rows.map((r) => r.row));
-  bar.stop = values.on(() => rows.forEach((r) => r.show()));
-  return bar;
-}
-
-const OPERATORS = {
-  "+": (a, b) => a + b, "-": (a, b) => a - b, "*": (a, b) => a * b,
-  "//": (a, b) => Math.floor(a / b), "%": (a, b) => a - b * Math.floor(a / b),
-  min: Math.min, max: Math.max,
-};
-
-/** The value of an expression that Python's `encode` wrote; null where it has no value here. */
-export function evaluate(expr, env) {
-  if (typeof expr === "number") return expr;
-  if (typeof expr === "string") return env[expr] ?? null;
-  if (expr === null || expr === undefined || expr[0] === "text") return null;
-  const [a, b] = [evaluate(expr[1], env), evaluate(expr[2], env)];
-  if (a === null || b === null || (b === 0 && (expr[0] === "//" || expr[0] === "%"))) return null;
-  return OPERATORS[expr[0]](a, b);
-}
-
-const LEVEL = { "+": 1, "-": 1, "//": 2, "%": 2, "*": 3 }; // a product looks tighter than it is in Python
-
-/** An encoded expression as text. */
-export function formatExpr(expr, level = 0) {
-  if (expr === null || expr === undefined) return "?";
-  if (!Array.isArray(expr)) return String(expr);
-  const [op, a, b] = expr;
-  if (op === "text") return a;
-  if (!(op in LEVEL)) return `${op}(${formatExpr(a)}, ${formatExpr(b)})`;
-  const sign = { "*": "·", "//": " // ", "%": " % ", "+": " + ", "-": " - " }[op];
-  const text = `${formatExpr(a, LEVEL[op])}${sign}${formatExpr(b, LEVEL[op] + (op === "+" || op === "*" ? 0 : 1))}`;
-  return LEVEL[op] < level ? `(${text})` : text;
-}
-
 function scaled(n, units, step) {
   let i = 0;
   while (Math.abs(n) >= step && i < units.length - 1) {
@@ -352,5 +300,8 @@ export const formatBytes = (n) => (n === null || n === undefined ? "?" : scaled(
 /** 1234567 -> "1.23 M"; below ten thousand as it is */
 export const formatCount = (n) => (n === null || n === undefined ? "?" : Math.abs(n) < 10000
   ? String(Number.isInteger(n) ? n : Number(n.toPrecision(3))) : scaled(n, ["", " k", " M", " G", " T", " P"], 1000));
+/** "1 pass", "2 passes" */
+export const plural = (n, one, many = `${one}s`) => `${formatCount(n)} ${n === 1 ? one : many}`;
 /** Seconds with a unit */
-export const formatSeconds = (s) => (s >= 1 ? `${s.toFixed(2)} s` : s >= 1e-3 ? `${(s * 1e3).toFixed(1)} ms` : `${(s * 1e6).toFixed(1)} µs`);
+export const formatSeconds = (s) => (s >= 1 ? `${s.toFixed(2)} s` : s >= 1e-3 ? `${(s * 1e3).toFixed(1)} ms`
+  : s >= 1e-6 || s === 0 ? `${(s * 1e6).toFixed(1)} µs` : `${(s * 1e9).toFixed(0)} ns`);

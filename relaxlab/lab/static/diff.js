@@ -105,6 +105,52 @@ function runs(pairs, n, m) {
   return found;
 }
 
+const MOST_PIECES = 3000; // of a run of changed lines, on both sides together
+
+/**
+ * Of the lines of changed runs, the numbers of the pieces that are on one side alone: what a line
+ * that was wrapped otherwise has in common with what it replaces is not among them. Runs that have little
+ * in common, or are very long, are left out.
+ * @param {ReturnType<typeof diffLines>} found @param {string[][]} a pieces by line @param {string[][]} b
+ * @returns {{a: Map<number, Set<number>>, b: Map<number, Set<number>>}} by line
+ */
+export function changedPieces(found, a, b) {
+  const changed = { a: new Map(), b: new Map() };
+  for (const run of found) {
+    if (run.kind === "same" || run.a0 === run.a1 || run.b0 === run.b1) continue;
+    const ids = new Map();
+    const flat = (lines, from, to) => {
+      const pieces = [];
+      for (let line = from; line < to; line++) {
+        lines[line].forEach((text, i) => { if (text.trim()) pieces.push({ line, i, id: ids.get(text) ?? ids.set(text, ids.size).size - 1 }); });
+      }
+      return pieces;
+    };
+    const [x, y] = [flat(a, run.a0, run.a1), flat(b, run.b0, run.b1)];
+    if (x.length + y.length > MOST_PIECES) continue;
+    const parts = diffLines(x.map((p) => p.id), y.map((p) => p.id));
+    const common = parts.reduce((n, p) => n + (p.kind === "same" ? p.a1 - p.a0 : 0), 0);
+    if (3 * common < Math.min(x.length, y.length)) continue;
+    for (const part of parts.filter((p) => p.kind !== "same")) {
+      for (const p of x.slice(part.a0, part.a1)) put(changed.a, p);
+      for (const p of y.slice(part.b0, part.b1)) put(changed.b, p);
+    }
+    fillUp(changed.a, run.a0, run.a1);
+    fillUp(changed.b, run.b0, run.b1);
+  }
+  return changed;
+}
+
+function put(map, { line, i }) {
+  if (!map.has(line)) map.set(line, new Set());
+  map.get(line).add(i);
+}
+
+/** Lines of a run in which nothing is new have an empty set: they only stand elsewhere. */
+function fillUp(map, from, to) {
+  for (let line = from; line < to; line++) if (!map.has(line)) map.set(line, new Set());
+}
+
 /** How many lines were added and removed. */
 export function countChanges(found) {
   let [added, removed] = [0, 0];

@@ -1,12 +1,12 @@
 // Fusion, decision by decision: the graph with its kinds, the groups so far, and their kernels.
 
-import { evaluate, field, formatBytes, h, notes, stepper, symbolSliders } from "./core.js";
+import { field, formatBytes, h, notes, plural, stepper } from "./core.js";
+import { evaluate, symbolSliders } from "./symbols.js";
 import { ofFunctions } from "./functions.js";
 import { firstValues, graphPane, nodeFacts, openedField, within } from "./graph.js";
 import { plainRows, scriptPane } from "./script.js";
 
 const SHORT = { elementwise: "ew", broadcast: "bc", injective: "inj", reduction: "red", out_ewise_fusible: "mac", opaque: "opq" };
-const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
 const letter = (k) => String.fromCharCode(65 + (k % 26)) + (k >= 26 ? Math.floor(k / 26) : "");
 
 /**
@@ -154,7 +154,7 @@ function functionView(graph, state, model) {
       list.append(...graph.steps.map((s, i) => h("li", {},
         h("button", { type: "button", class: "link", onclick: () => at.set(i + 1) }, `${s.applied ? "+" : "−"} ${s.subject}`), h("span", { class: "muted" }, s.reason))));
     }
-  } }, h("summary", {}, `All ${plural(graph.steps.length, "decision")}`), h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "all decisions" }, list));
+  } }, h("summary", {}, `${graph.steps.length === 1 ? "The" : "All"} ${plural(graph.steps.length, "decision")}`), h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "all decisions" }, list));
   const element = h("div", {}, notes(graph), graph.symbols.length > 0 && sliders, legend, bar,
     h("div", { class: "wide-left" }, pane.element, h("div", { class: "stack" }, decision, facts)), kernels,
     all);

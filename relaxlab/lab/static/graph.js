@@ -1,6 +1,7 @@
 // A dataflow graph as SVG: nodes that the keyboard reaches, groups that open in place.
 
-import { evaluate, field, formatBytes, formatCount, formatExpr, h, notes, svg, symbolSliders, table } from "./core.js";
+import { field, formatBytes, formatCount, h, notes, svg, table } from "./core.js";
+import { evaluate, formatExpr, symbolSliders } from "./symbols.js";
 import { finder } from "./find.js";
 import { ofFunctions } from "./functions.js";
 import { pictureButtons } from "./picture.js";

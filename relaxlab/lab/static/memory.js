@@ -1,6 +1,7 @@
 // Memory over time: where tensors lie in their storage, and what other ways would take.
 
-import { evaluate, field, formatBytes, formatExpr, h, svg, symbolSliders, table } from "./core.js";
+import { field, formatBytes, h, svg, table } from "./core.js";
+import { evaluate, formatExpr, symbolSliders } from "./symbols.js";
 import { ofFunctions } from "./functions.js";
 import { within } from "./graph.js";
 

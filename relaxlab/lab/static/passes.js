@@ -1,8 +1,8 @@
 // The passes of a trace and what they changed: what the pipeline and the comparison view share.
 
-import { fromDifferences, h } from "./core.js";
-import { countChanges, diffLines, pairedRows, unifiedRows } from "./diff.js";
-import { scriptPane } from "./script.js";
+import { fromDifferences, h, plural } from "./core.js";
+import { changedPieces, countChanges, diffLines, pairedRows, unifiedRows } from "./diff.js";
+import { scriptPane, tokens } from "./script.js";
 
 export const PASSES_STYLE = `
 .spread { justify-content: space-between; }
@@ -35,10 +35,19 @@ export function modulesOf(state) {
     if (!diffs.has(key)) diffs.set(key, diffLines(before < 0 ? [] : ids(before), after < 0 ? [] : ids(after)));
     return diffs.get(key);
   };
+  const textOf = (f) => (f < 0 ? [] : ids(f).map((i) => clipped(state.lines[i])));
+  const known = new Map();
+  /** The pieces of the changed lines of two functions that are on one side alone. */
+  const pieces = ({ before, after }) => {
+    const key = `${before},${after}`;
+    if (!known.has(key)) known.set(key, changedPieces(diff(before, after), ...[before, after].map((f) => textOf(f).map((text) => tokens(text).map((t) => t.text)))));
+    return known.get(key);
+  };
   const names = (m) => new Map(state.modules[m].map((f) => [state.functions[f][0], f]));
   return {
     ids,
     diff,
+    pieces,
     lines: (f) => (f < 0 ? [] : ids(f).map((i) => state.lines[i])),
     kind: (f) => state.functions[f][1],
     names,
@@ -86,25 +95,28 @@ const foldText = (count) => `··· ${count} unchanged lines ···`;
 function unified(all, pair, context, keep) {
   const [old, now] = [all.lines(pair.before), all.lines(pair.after)];
   const rows = unifiedRows(all.diff(pair.before, pair.after), context, keep);
+  const pieces = all.pieces(pair);
   return rows.map((r) => {
     if (r.kind === "fold") return { text: foldText(r.count), cls: "fold", fold: true, b: r.b };
     const text = clipped(r.kind === "del" ? old[r.a] : now[r.b]);
     const mark = { del: "−", add: "+", same: "" }[r.kind];
-    return { text, mark, cls: r.kind === "same" ? "" : r.kind, no: (r.b < 0 ? r.a : r.b) + 1, b: r.b };
+    const changed = r.kind === "del" ? pieces.a.get(r.a) : r.kind === "add" ? pieces.b.get(r.b) : undefined;
+    return { text, mark, changed, cls: r.kind === "same" ? "" : r.kind, no: (r.b < 0 ? r.a : r.b) + 1, b: r.b };
   });
 }
 
 function paired(all, pair, context, keep) {
   const [old, now] = [all.lines(pair.before), all.lines(pair.after)];
   const rows = pairedRows(all.diff(pair.before, pair.after), context, keep);
-  const side = (r, lines, i, mark, cls) => {
+  const pieces = all.pieces(pair);
+  const side = (r, lines, i, mark, cls, of) => {
     if (r.kind === "fold") return { text: foldText(r.count), cls: "fold", fold: true, b: r.b };
     if (i < 0) return { text: "", cls: "fold", b: r.b };
-    return { text: clipped(lines[i]), no: i + 1, b: r.b, mark: r.kind === "pair" ? mark : "", cls: r.kind === "pair" ? cls : "" };
+    return { text: clipped(lines[i]), no: i + 1, b: r.b, changed: r.kind === "pair" ? of.get(i) : undefined, mark: r.kind === "pair" ? mark : "", cls: r.kind === "pair" ? cls : "" };
   };
   return [
-    rows.map((r) => side(r, old, r.a, "−", "del")),
-    rows.map((r) => side(r, now, r.b, "+", "add")),
+    rows.map((r) => side(r, old, r.a, "−", "del", pieces.a)),
+    rows.map((r) => side(r, now, r.b, "+", "add", pieces.b)),
   ];
 }
 
@@ -193,8 +205,11 @@ export function changesSentence(pairs) {
   const changed = pairs.filter((p) => p.changed);
   if (changed.length === 0) return "no change";
   const sum = (key) => changed.reduce((n, p) => n + p[key], 0);
-  return `+${sum("added")} −${sum("removed")} lines in ${changed.length} of ${pairs.length} functions`;
+  return `+${sum("added")} −${sum("removed")} lines in ${changed.length} of ${plural(pairs.length, "function")}`;
 }
+
+/** A name that is broken after its underscores, where it has to be. */
+export const breakable = (name) => name.split("_").flatMap((part, i) => (i ? ["_", h("wbr"), part] : [part]));
 
 /** The times of passes as text and a bar relative to the longest. */
 export function passTime(ms, longest) {

@@ -1,8 +1,8 @@
 // The pipeline explorer: passes, what each changed, its single rewrites and why.
 
 import { failureFacts } from "./failure.js";
-import { field, fromDifferences, h, keyStep, listbox, mount, notes, stepper } from "./core.js";
-import { PASSES_STYLE, changesSentence, moduleDiff, modulesOf, passTime, subjectPlaces } from "./passes.js";
+import { field, fromDifferences, h, keyStep, listbox, mount, notes, plural, stepper } from "./core.js";
+import { PASSES_STYLE, breakable, changesSentence, moduleDiff, modulesOf, passTime, subjectPlaces } from "./passes.js";
 
 /** The rewrites of a pass, from columns of numbers. */
 export function rewritesOf(pass, lines) {
@@ -38,12 +38,12 @@ function passList(state, { at, rewrites, search, unchanged }) {
     const made = rewrites(i).filter((w) => w.made).length;
     const [sign, said, cls] = p.failure ? ["✗", "failed", "bad"] : p.changed ? ["●", "changed", "good"] : ["○", "no change", "muted"];
     return {
-      title: `${said}${made > 0 ? `, ${made} rewrites` : ""}${p.options ? `; ${p.options}` : ""}`,
+      title: `${said}${made > 0 ? `, ${plural(made, "rewrite")}` : ""}${p.about ? `: ${p.about}` : ""}`,
       label: [
         h("span", { class: `status ${cls}`, "aria-hidden": "true" }, sign),
-        h("span", { class: "grow" }, h("span", { class: "muted" }, `${i + 1} `), p.name,
+        h("span", { class: "grow" }, h("span", { class: "muted" }, `${i + 1} `), breakable(p.name),
           h("span", { class: "visually-hidden" }, `, ${said}`), h("span", { class: "muted" }, made > 0 ? ` ×${made}` : "")),
-        passTime(p.ms, longest),
+        p.ms !== null && passTime(p.ms, longest),
       ],
     };
   });
@@ -55,7 +55,7 @@ function passList(state, { at, rewrites, search, unchanged }) {
       || (search.get() === "" && i === at.get()));
     listed = kept.map((_, i) => i).filter((i) => kept[i]);
     list.options.forEach((o, i) => { o.hidden = !kept[i]; });
-    said.textContent = listed.length === kept.length ? `${kept.length} passes` : `${listed.length} of ${kept.length} passes`;
+    said.textContent = listed.length === kept.length ? plural(kept.length, "pass", "passes") : `${listed.length} of ${kept.length} passes`;
     if (!kept[at.get()] && listed.length > 0) at.set(listed[0]);
   };
   const box = h("input", { type: "search", placeholder: "find a pass or function", "aria-label": "find a pass, or what it rewrote",
@@ -109,7 +109,7 @@ const choiceOf = (label, choices, at) => {
 function rewriteBar(rewrites, kept, which, step) {
   if (rewrites.length === 0) return { elements: [], stop() {} };
   const made = rewrites.filter((r) => r.made).length;
-  const choice = choiceOf("which rewrites", [["all", `all ${rewrites.length} rewrites`], ["made", `${made} made`],
+  const choice = choiceOf("which rewrites", [["all", `${rewrites.length > 1 ? "all " : ""}${plural(rewrites.length, "rewrite")}`], ["made", `${made} made`],
     ["refused", `${rewrites.length - made} refused`]], which);
   const describe = (i) => {
     const w = rewrites[kept[i - 1]];
@@ -125,6 +125,7 @@ function rewriteBar(rewrites, kept, which, step) {
 function passDetail(state, all, fields) {
   const { at, step, which, layout, rewrites: decoded } = fields;
   const title = h("h3", {});
+  const told = h("p", { class: "muted" });
   const failure = h("div");
   const said = h("p", { role: "status" });
   const bars = h("div");
@@ -157,6 +158,8 @@ function passDetail(state, all, fields) {
     const rewrites = decoded(at.get());
     kept = rewrites.map((_, i) => i).filter((i) => which.get() === "all" || rewrites[i].made === (which.get() === "made"));
     title.replaceChildren(pass.name, h("span", { class: "muted mono small" }, pass.options ? ` (${pass.options})` : ""));
+    told.textContent = pass.about;
+    told.hidden = !pass.about;
     failure.replaceChildren(...(pass.failure ? [failureFacts(pass.failure)] : []));
     bar?.stop();
     bar = rewriteBar(rewrites, kept, which, step);
@@ -169,7 +172,7 @@ function passDetail(state, all, fields) {
     which.on(() => { step.set(0); drawPass(); bars.querySelector("select")?.focus(); }),
   ];
   return {
-    element: h("div", {}, h("div", { class: "row spread" }, title, view), failure, bars, said, body),
+    element: h("div", {}, h("div", { class: "row spread" }, title, view), told, failure, bars, said, body),
     stop: () => { for (const stop of stops) stop(); bar.stop(); diff.stop(); },
   };
 }

@@ -1,27 +1,29 @@
 // Texts, tables, scripts and diagnostics, one under the other.
 
 import { h, mount, notes, table } from "./core.js";
-import { plainRows, scriptPane } from "./script.js";
+import { changedPieces, diffLines, unifiedRows } from "./diff.js";
+import { diagnosticList } from "./failure.js";
+import { plainRows, scriptPane, tokens } from "./script.js";
 
-/** Errors of a program, each with its source and what is wrong marked in it. */
-export function diagnosticList(found) {
-  return h("div", { role: "list", "aria-label": "errors" }, found.map((d) => h("div", { class: "panel", role: "listitem", style: "margin-bottom:8px" },
-    h("p", {}, h("strong", { style: "color:var(--del)" }, `error[${d.code}]`), ": ", d.message),
-    d.places.map((place) => [
-      place.label && h("p", { class: "muted" }, place.label),
-      h("p", { class: "muted mono" }, place.at),
-      h("div", { class: "script scroll", tabindex: 0, role: "group", "aria-label": `source at ${place.at}` }, place.lines.map(([no, text]) => h("div", { class: "ln" },
-        h("span", { class: "no" }, String(no)),
-        h("span", { class: "mark" }, no === place.line ? "▸" : ""),
-        no === place.line ? h("span", {}, text.slice(0, place.from),
-          h("mark", { style: "background:var(--del-bg);color:var(--del);text-decoration:underline wavy" }, text.slice(place.from, place.to)),
-          text.slice(place.to)) : h("span", {}, text)))),
-    ]),
-    d.notes.map((text) => h("p", {}, h("strong", {}, "note: "), text)),
-    d.help && h("p", {}, h("strong", {}, "help: "), d.help))));
+/** Two scripts as one: lines that are gone, lines that are new, and in them the pieces that are. */
+function changeSection(part, lines) {
+  const found = diffLines(part.before, part.after);
+  const texts = [part.before, part.after].map((ids) => ids.map((i) => lines[i]));
+  const pieces = changedPieces(found, ...texts.map((all) => all.map((text) => tokens(text).map((t) => t.text))));
+  const rows = unifiedRows(found).map((r) => {
+    if (r.kind === "fold") return { text: `··· ${r.count} unchanged lines ···`, cls: "fold" };
+    const gone = r.kind === "del";
+    return {
+      text: gone ? texts[0][r.a] : texts[1][r.b], no: (gone ? r.a : r.b) + 1, mark: { del: "−", add: "+", same: "" }[r.kind],
+      cls: r.kind === "same" ? "" : r.kind, changed: (gone ? pieces.a.get(r.a) : r.kind === "add" ? pieces.b.get(r.b) : undefined),
+    };
+  });
+  return h("div", {}, h("h4", {}, h("span", { class: "refused" }, `− ${part.labels[0]}`), " ", h("span", { class: "made" }, `+ ${part.labels[1]}`)),
+    scriptPane({ rows, label: part.labels.join(", ") }).element);
 }
 
 function section(part, lines) {
+  if (part.before) return changeSection(part, lines);
   if (part.diagnostics) return diagnosticList(part.diagnostics);
   if (part.rows) return h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "table" }, table(part.heads, part.rows));
   if (part.lines) return scriptPane({ rows: plainRows(part.lines.map((i) => lines[i])) }).element;

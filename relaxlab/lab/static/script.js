@@ -163,7 +163,8 @@ const LINE = 18;
  * A click on a name lights all its uses: a symbol's everywhere, other names' in their function. A
  * click on a called function goes to its definition, one on a definition to the next call.
  * @param {{rows: {text: string, no?: any, mark?: string, cls?: string, title?: string, onclick?: () => void}[],
- *   height?: string, label?: string, facts?: Record<string, string>}} options
+ *   height?: string, label?: string, facts?: Record<string, string>}} options a row's `changed` are the
+ *   numbers of its tokens that are marked
  *   facts: more about functions, by name, for their tip
  */
 export function scriptPane({ rows, height = "32em", label = "script", facts = {} }) {
@@ -189,10 +190,10 @@ export function scriptPane({ rows, height = "32em", label = "script", facts = {}
   const matches = (name, i) => lit && lit.name === name && (!lit.scope || lit.scope === scopeAt(i));
 
   const row = (r, i) => {
-    const text = h("span", {}, tokens(r.text).map((t) => (t.kind === "plain" ? t.text : h("span", {
-      class: `t-${t.kind}${t.name && matches(t.name, i) ? " lit" : ""}`, "data-n": t.name,
+    const text = h("span", {}, tokens(r.text).map((t, k) => (t.kind === "plain" && !r.changed?.has(k) ? t.text : h("span", {
+      class: `t-${t.kind}${t.name && matches(t.name, i) ? " lit" : ""}${r.changed?.has(k) ? " changed" : ""}`, "data-n": t.name,
     }, t.text))));
-    return h("div", { class: `ln ${r.cls ?? ""}${linked.has(i) ? " linked" : ""}`, "data-i": i, title: r.title },
+    return h("div", { class: `ln ${r.cls ?? ""}${r.changed?.size === 0 ? " rewrapped" : ""}${linked.has(i) ? " linked" : ""}`, "data-i": i, title: r.title },
       h("span", { class: "no", "aria-hidden": "true" }, String(r.no ?? "")),
       h("span", { class: "mark" }, r.mark ?? ""), text);
   };

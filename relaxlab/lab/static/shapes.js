@@ -1,6 +1,7 @@
 // Shapes, binding by binding: rules, unifications, questions, losses; numbers follow the sliders.
 
-import { evaluate, field, formatBytes, formatCount, formatExpr, h, listbox, stepper, symbolSliders } from "./core.js";
+import { field, formatBytes, formatCount, h, listbox, stepper } from "./core.js";
+import { evaluate, formatExpr, symbolSliders } from "./symbols.js";
 import { finder, matching } from "./find.js";
 import { ofFunctions } from "./functions.js";
 import { within } from "./graph.js";

@@ -80,6 +80,9 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 .script .ln > .mark { flex: none; width: 1.4em; user-select: none; text-align: center; }
 .script .ln.add { background: var(--add-bg); } .script .ln.add > .mark { color: var(--add); }
 .script .ln.del { background: var(--del-bg); } .script .ln.del > .mark { color: var(--del); }
+.script .ln.rewrapped { background: var(--panel); }
+.script .add .changed { background: color-mix(in srgb, var(--add) 28%, transparent); border-radius: 2px; }
+.script .ln .changed { color: var(--fg); } .script .del .changed { background: color-mix(in srgb, var(--del) 28%, transparent); border-radius: 2px; }
 .script .ln.hot { background: var(--warn-bg); }
 .script .ln.linked { background: var(--accent-bg); }
 .script .ln.fold { color: var(--muted); background: var(--panel); }

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { evaluate, formatBytes, formatCount, formatExpr, keyStep, schemeOf } from "../../../relaxlab/lab/static/core.js";
+import { formatBytes, formatCount, keyStep, schemeOf } from "../../../relaxlab/lab/static/core.js";
+import { evaluate, formatExpr } from "../../../relaxlab/lab/static/symbols.js";
 
 test("expressions have the value that Python's have", () => {
   assert.equal(evaluate(["+", ["*", "n", 4], 1], { n: 3 }), 13);

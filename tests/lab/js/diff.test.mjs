@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { countChanges, diffLines, pairedRows, unifiedRows } from "../../../relaxlab/lab/static/diff.js";
+import { changedPieces, countChanges, diffLines, pairedRows, unifiedRows } from "../../../relaxlab/lab/static/diff.js";
 
 /** The runs cover both lists in order, and what they call the same is. */
 function assertIsDiff(a, b, found) {
@@ -89,4 +89,20 @@ test("a fold is never a single line", () => {
 test("paired rows put a line beside what replaces it", () => {
   const rows = pairedRows(diffLines([1, 2, 3], [1, 8, 9, 3]), 3);
   assert.deepEqual(rows.map((r) => [r.kind, r.a, r.b]), [["same", 0, 0], ["pair", 1, 1], ["pair", -1, 2], ["same", 2, 3]]);
+});
+
+test("within changed lines only the new pieces are marked, however the lines are wrapped", () => {
+  const pieces = (lines) => lines.map((line) => line.match(/\w+|\s+|./g));
+  const a = pieces(["def f(x, y):", "  return x"]);
+  const b = pieces(["def f(", "  x, y", ") -> int:", "  return x"]);
+  const found = changedPieces(diffLines([0, 1], [2, 3, 4, 1]), a, b);
+  assert.deepEqual([...found.a], [[0, new Set()]]);
+  assert.deepEqual([...found.b.keys()].sort(), [0, 1, 2]);
+  assert.deepEqual([found.b.get(0).size, found.b.get(1).size], [0, 0]);
+  assert.deepEqual([...found.b.get(2)].map((i) => b[2][i]).join(""), "->int");
+});
+
+test("lines that have little in common are not compared piece by piece", () => {
+  const found = changedPieces(diffLines([0], [1]), [["a", "b", "c", "d"]], [["e", "f", "g", "d", "h"]]);
+  assert.deepEqual([found.a.size, found.b.size], [0, 0]);
 });
