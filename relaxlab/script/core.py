@@ -16,7 +16,7 @@ from relaxlab.ir.module import BaseFunc
 from relaxlab.ir.span import Source, Span
 from relaxlab.script.known_types import KnownTypes
 from relaxlab.script.members import MEMBERS
-from relaxlab.script.values import POISON, Arg, Foreign, Hidden, Ref, TypeParam, Value
+from relaxlab.script.values import POISON, Arg, Foreign, Hidden, ModuleRef, Ref, TypeParam, Value
 
 
 class Failure(Exception):
@@ -185,7 +185,7 @@ class Context:
         return value
 
     def _fail_undefined(self, node: ast.Name) -> NoReturn:
-        names = sorted(self.visible() - {"I", "R", "T", "cls"})
+        names = sorted(self.visible())
         help = self.suggest(node.id, names)
         if help is None and self.in_shape:
             help = f"declare the symbol, `{node.id} = T.int64()`, or write it in a string"
@@ -212,8 +212,13 @@ class Context:
         )
 
     def visible(self) -> set[str]:
-        """All names of the enclosing scopes."""
-        return {name for frame in self.frames for name in frame if not name.startswith("_")}
+        """The names that the program defined in the enclosing scopes: not `R`, `cls`, `TypeVar`."""
+        return {
+            name
+            for frame in self.frames
+            for name, value in frame.items()
+            if not name.startswith("_") and not isinstance(value, Ref | ModuleRef)
+        }
 
     @staticmethod
     def suggest(name: str, candidates: Iterable[str]) -> str | None:

@@ -13,6 +13,7 @@ from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module
 from relaxlab.script import graph_calls, loop_calls
+from relaxlab.script.advice import as_operator, as_slice
 from relaxlab.script.convert import (
     constant_int,
     is_number,
@@ -90,7 +91,8 @@ def _name(cx: Context, node: ast.Name) -> Value:
     return cx.lookup(node)
 
 
-def _attribute(cx: Context, node: ast.Attribute) -> Value:
+def _attribute(cx: Context, node: ast.Attribute, call: ast.Call | None = None) -> Value:
+    """`base.attr`; `call` is what calls it, for the advice where a tensor has no methods."""
     base = evaluate(cx, node.value)
     match base:
         case Ref(namespace, path) if namespace != "builtins":
@@ -101,6 +103,14 @@ def _attribute(cx: Context, node: ast.Attribute) -> Value:
             return graph_calls.import_function(cx, base.get(node.attr), node.attr, node)
         case loops.Buffer() if node.attr in ("shape", "dtype", "name"):
             return getattr(base, node.attr)
+        case graph.Expr():
+            cx.fail(
+                node,
+                "E0104",
+                f"{describe(base)} has no attribute {node.attr!r}: tensors have no methods in the "
+                "script",
+                help=as_operator(node, call),
+            )
         case _:
             cx.fail(
                 node,
@@ -191,12 +201,14 @@ def _slice(
 
 def _tuple_item(cx: Context, base: graph.Expr, node: ast.Subscript) -> graph.Expr:
     ty = base.ty if isinstance(base, graph.Var) else None
-    if isinstance(ty, types.TensorType):
+    items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    sliced = any(isinstance(item, ast.Slice) for item in items)
+    if sliced or isinstance(ty, types.TensorType):
         cx.fail(
             node,
             "E0104",
-            f"{describe(base)} is a tensor; only tuples are indexed in graph functions",
-            help="use R.take or R.strided_slice",
+            f"{describe(base)} is no tuple: only tuples are indexed in graph functions",
+            help=as_slice(node.value, items),
         )
     index = evaluate(cx, node.slice)
     if not isinstance(index, int) or isinstance(index, bool) or index < 0:
@@ -487,18 +499,38 @@ def _shaped(cx: Context, path: str) -> Generator[None]:
         cx.in_shape = outer
 
 
+def _callee(cx: Context, node: ast.Call) -> Value:
+    """What a call calls, known to exist. Where it does not, its arguments are read all the same: a
+    program's errors are reported together."""
+    try:
+        if isinstance(node.func, ast.Attribute):
+            callee = _attribute(cx, node.func, node)
+        else:
+            callee = evaluate(cx, node.func)
+        match callee:
+            case Ref("T", path) if path != "index_map":
+                loop_calls.check_known(cx, path, node.func)
+            case Ref("R", path):
+                graph_calls.check_known(cx, path, node.func)
+            case _:
+                pass
+    except Failure as failure:
+        cx.report(failure.diagnostic)
+        arguments(cx, node, "")
+        raise Failure(None) from None
+    return callee
+
+
 def _call(cx: Context, node: ast.Call) -> Value:
-    callee = evaluate(cx, node.func)
+    callee = _callee(cx, node)
     match callee:
         case Ref("T", "index_map"):
             return _index_map(cx, node)
         case Ref("T", path):
-            loop_calls.check_known(cx, path, node.func)
             with _shaped(cx, path):
                 args = arguments(cx, node, f"T.{path}")
             return loop_calls.call(cx, path, args)
         case Ref("R", path):
-            graph_calls.check_known(cx, path, node.func)
             with _shaped(cx, path):
                 args = arguments(cx, node, f"R.{path}")
             return graph_calls.call(cx, path, args)
