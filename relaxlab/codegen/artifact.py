@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import UserError
 
@@ -26,8 +27,8 @@ class ArtifactError(UserError):
     """The bytes are not a whole, undamaged artifact."""
 
 
-@dataclass(frozen=True, slots=True)
-class TypeTree:
+@dataclass(frozen=True, slots=True, repr=False)
+class TypeTree(Brief):
     """A type as the caller sees it. kind: tensor, shape, scalar or tuple; `text` is the script's
     spelling, for messages; `ndim` counts the dimensions, `dims` has those that are constant (-1
     for the others) and is empty where the callee checks them."""
@@ -65,8 +66,8 @@ class TypeTree:
         return TypeTree(data["kind"], data["text"], data["dtype"], data["ndim"], fields, dims)
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionInfo:
+@dataclass(frozen=True, slots=True, repr=False)
+class FunctionInfo(Brief):
     """A callable function: its symbol, parameters (name, type) and result.
 
     written: numbers of the leaves, counted through all parameters, that must be writable.
@@ -110,8 +111,8 @@ Part: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...]]
 name is empty for weights that are returned as they are."""
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
+@dataclass(frozen=True, slots=True, repr=False)
+class Artifact(Brief):
     """A compiled program. `planned_bytes` per function, where its bounds make it a number.
 
     code: machine code to load into this process. bitcode: the same program as LLVM keeps it, from

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.span import Span
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic(Displayed):
+@dataclass(frozen=True, slots=True, repr=False)
+class Diagnostic(Displayed, Brief):
     """One problem. `code` (like `E0104`) has a documented example; `notes` say why."""
 
     code: str
@@ -23,6 +24,10 @@ class Diagnostic(Displayed):
     notes: tuple[str, ...] = ()
     suggestion: str | None = None
     related: tuple[tuple[str, Span], ...] = field(default=())
+
+    def __repr__(self) -> str:
+        where = f" at {self.span}" if self.span is not None else ""
+        return f"Diagnostic({self.code}{where}: {cut(self.message, 200)})"
 
     def render(self) -> str:
         """Plain text: the headline, the underlined source, then notes and suggestion."""

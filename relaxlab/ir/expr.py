@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
+from relaxlab.ir.brief import cut
 from relaxlab.ir.dtypes import element_of, is_float, is_int, lanes_of, with_lanes
 from relaxlab.ir.node import Atom, Node, binder, field_names, node, span_field
 from relaxlab.ir.span import Span
@@ -84,6 +85,12 @@ class PrimExpr(Node):
 
     def __str__(self) -> str:
         return format_expr(self)
+
+    def brief(self) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({cut(str(self))}: {self.dtype})"
 
 
 ExprLike: TypeAlias = "PrimExpr | int | float"

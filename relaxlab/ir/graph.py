@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.ir.display import script_of
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.node import NO_ATTRS, Atom, Attrs, Node, binder, node, span_field
+from relaxlab.ir.node import NO_ATTRS, Atom, Attrs, Node, binder, hint_field, node, span_field
 from relaxlab.ir.span import Span
 from relaxlab.ir.types import Type
 
@@ -228,4 +229,12 @@ class Function(Expr):
     is_pure: bool = True
     private: bool = False
     attrs: Attrs = NO_ATTRS
+    name_hint: str = hint_field(default="")
     span: Span | None = span_field(default=None)
+
+    def script(self, **options: Any) -> str:
+        """The function as a runnable script; see `relaxlab.script.printer.print_module`."""
+        return script_of(self, **options)
+
+    def __str__(self) -> str:
+        return self.script()

@@ -7,10 +7,11 @@ Buffers compare by identity.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from relaxlab.ir.display import script_of
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.node import NO_ATTRS, Atom, Attrs, Node, binder, node, span_field
+from relaxlab.ir.node import NO_ATTRS, Atom, Attrs, Node, binder, hint_field, node, span_field
 from relaxlab.ir.span import Span
 
 ForKind: TypeAlias = Literal["serial", "parallel", "vectorized", "unrolled", "thread_binding"]
@@ -230,7 +231,15 @@ class PrimFunc(Node):
     params: tuple[Buffer | Var, ...] = binder()
     body: Stmt
     attrs: Attrs = NO_ATTRS
+    name_hint: str = hint_field(default="")
     span: Span | None = span_field(default=None)
+
+    def script(self, **options: Any) -> str:
+        """The function as a runnable script; see `relaxlab.script.printer.print_module`."""
+        return script_of(self, **options)
+
+    def __str__(self) -> str:
+        return self.script()
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

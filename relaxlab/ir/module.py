@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 from relaxlab.ir.display import script_of
 from relaxlab.ir.graph import ExternFunc, Function
 from relaxlab.ir.loops import PrimFunc
-from relaxlab.ir.node import NO_ATTRS, Attrs, Node, node, span_field
+from relaxlab.ir.node import NO_ATTRS, Attrs, Node, hint_field, node, replace, span_field
 from relaxlab.ir.span import Span
 
 BaseFunc = Function | PrimFunc | ExternFunc
+
+_SHOWN = 12
+"""Functions that the `repr` of a module names."""
 
 
 @node
@@ -19,12 +22,34 @@ class Module(Node):
     """Named functions in definition order; immutable: the `with_` methods return new modules.
 
     >>> Module.of({})
-    Module(functions=(), attrs=Attrs())
+    Module()
     """
 
     functions: tuple[tuple[str, BaseFunc], ...]
     attrs: Attrs = NO_ATTRS
+    name_hint: str = hint_field(default="")
     span: Span | None = span_field(default=None)
+
+    def __post_init__(self) -> None:
+        for name, function in self.functions:
+            if isinstance(function, Function | PrimFunc):
+                if not function.name_hint:  # so that it has its name when it is taken out
+                    object.__setattr__(function, "name_hint", name)
+            elif not isinstance(function, ExternFunc):  # pyright: ignore[reportUnnecessaryIsInstance]
+                kind = type(function).__name__
+                raise TypeError(f"a module holds functions, and {name!r} is a {kind}")
+
+    def brief(self) -> str:
+        return f"{self.name_hint or 'Module'}({', '.join(self)})"
+
+    def __repr__(self) -> str:
+        kinds = {Function: "graph function", PrimFunc: "loop function", ExternFunc: "external"}
+        texts = [f"{name}: {kinds[type(f)]}" for name, f in self.functions[:_SHOWN]]
+        more = [f"… {len(self)} functions in all"] if len(self) > _SHOWN else []
+        return f"{self.name_hint or 'Module'}({', '.join([*texts, *more])})"
+
+    def __str__(self) -> str:
+        return self.script()
 
     @staticmethod
     def require(value: object) -> None:
@@ -90,12 +115,12 @@ class Module(Node):
         """A module with the functions in `updates` replaced in place, new ones appended."""
         if all(self.get(k) is f for k, f in updates.items()):
             return self
-        return Module(tuple({**dict(self.functions), **updates}.items()), self.attrs)
+        return replace(self, functions=tuple({**dict(self.functions), **updates}.items()))
 
     def without(self, *names: str) -> Module:
         """A module without the named functions."""
         kept = tuple((k, f) for k, f in self.functions if k not in names)
-        return self if len(kept) == len(self.functions) else Module(kept, self.attrs)
+        return self if len(kept) == len(self.functions) else replace(self, functions=kept)
 
     def fresh_name(self, hint: str) -> str:
         """`hint`, or `hint1`, `hint2`, … when it is taken."""

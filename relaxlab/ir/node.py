@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, cast, dataclass_transform
 
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.span import Span
 
 
-class Node(Displayed):
+class Node(Displayed, Brief):
     """Base of every IR node. Nodes compare by identity unless a subclass says otherwise."""
 
     __slots__ = ()
@@ -35,21 +36,33 @@ def span_field(*, default: None, kw_only: Literal[True] = True) -> Any:
     return dataclasses.field(default=default, repr=False, compare=False, kw_only=kw_only)
 
 
+def hint_field(*, default: str, kw_only: Literal[True] = True) -> Any:
+    """A `name_hint` field: how a definition was called. Never part of equality; printers use it."""
+    return dataclasses.field(
+        default=default, repr=False, compare=False, kw_only=kw_only, metadata={"hint": True}
+    )
+
+
 def binder(**kwargs: Any) -> Any:
     """A field whose variables or buffers are *defined* here (structural equality rebinds them)."""
     return dataclasses.field(metadata={"binder": True}, **kwargs)
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(span_field, binder, dataclasses.field))
+@dataclass_transform(
+    frozen_default=True, field_specifiers=(span_field, binder, hint_field, dataclasses.field)
+)
 def node(cls: type[T]) -> type[T]:
-    """Make `cls` a frozen, slotted dataclass that keeps the equality its base class defines."""
-    return dataclasses.dataclass(frozen=True, slots=True, eq=False)(cls)
+    """Make `cls` a frozen, slotted dataclass that keeps the equality and the text (`repr`) that its
+    base class defines."""
+    return dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
 
 
 @cache
 def field_names(cls: type) -> tuple[str, ...]:
-    """Names of the fields that carry meaning, in definition order: all but the span."""
-    return tuple(f.name for f in dataclasses.fields(cls) if f.name != "span")
+    """Names of the fields that carry meaning, in definition order: all but span and name hint."""
+    return tuple(
+        f.name for f in dataclasses.fields(cls) if f.name != "span" and not f.metadata.get("hint")
+    )
 
 
 @cache
@@ -113,6 +126,10 @@ class Atom(Node):
     """A node that stands for itself (a variable, a buffer): rewriting never looks inside it."""
 
     __slots__ = ()
+    name: str
+
+    def brief(self) -> str:
+        return self.name
 
 
 def children(n: Node) -> list[Node]:

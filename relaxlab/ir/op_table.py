@@ -14,6 +14,7 @@ from importlib import import_module
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.graph import Call
@@ -51,8 +52,8 @@ class Param:
     default: Any = REQUIRED
 
 
-@dataclass(frozen=True, slots=True)
-class OpRow:
+@dataclass(frozen=True, slots=True, repr=False)
+class OpRow(Brief):
     """Everything relaxlab knows about one operator.
 
     infer:      (call, types of call.args, module) -> result type; raises `TypeDeductionError`.
@@ -74,6 +75,9 @@ class OpRow:
     pure: bool = True
     doc: str = ""
     example: str = ""
+
+    def __repr__(self) -> str:
+        return f"OpRow({self.name}{op_signature(self)})"
 
 
 class TypeDeductionError(UserError):

@@ -9,12 +9,14 @@ import sys
 from dataclasses import dataclass, field, replace
 from functools import cache
 
+from relaxlab.ir.brief import Brief
+
 FLOAT_OPTIONS = ("contract", "reassociate")
 """What `Target` says about floating-point arithmetic."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+@dataclass(frozen=True, slots=True, repr=False)
+class Target(Brief):
     """A machine to generate code for: a CPU, or a GPU (kind `cuda`), whose `cpu` is then its
     architecture (`sm_90`) or empty for that of the GPU that is there.
 
@@ -34,6 +36,10 @@ class Target:
     features: frozenset[str] = field(default_factory=lambda: frozenset[str]())
     contract: bool = True
     reassociate: bool = True
+
+    def __repr__(self) -> str:
+        options = [f"{n}={'on' if getattr(self, n) else 'off'}" for n in FLOAT_OPTIONS]
+        return f"Target({', '.join([self.kind, self.cpu or self.triple or 'any', *options])})"
 
     def __post_init__(self) -> None:
         for name in FLOAT_OPTIONS:

@@ -6,6 +6,7 @@ rank -1 that nothing is.
 
 from __future__ import annotations
 
+from relaxlab.ir.brief import cut
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import Node, binder, node, span_field
 from relaxlab.ir.span import Span
@@ -18,6 +19,12 @@ class Type(Node):
 
     def __str__(self) -> str:
         return format_type(self)
+
+    def brief(self) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return cut(str(self), 200)
 
 
 @node

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
@@ -32,7 +33,7 @@ from relaxlab.script import parse
 from relaxlab.tracing import Trace
 
 
-class Explore:
+class Explore(Brief):
     """The explorers. Call it for a page with all that fit a program."""
 
     def __call__(

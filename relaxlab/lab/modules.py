@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from relaxlab.ir import graph, loops
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.lab.payload import Interner
 from relaxlab.script.printer import print_with_map
 
 
-class ModuleTable:
+class ModuleTable(Brief):
     """Distinct functions, and modules as lists of their numbers.
 
     A function is `[name, kind, line numbers]`, its kind `graph`, `loops` or `extern`. Numbers are

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from relaxlab.ir.brief import Brief
 from relaxlab.models.generate import (
     CHUNK,
     LoadTimes,
@@ -51,7 +52,7 @@ DEFAULT_PAGES = 512
 """Pages of a pool unless asked for others: 8192 positions."""
 
 
-class Request:
+class Request(Brief):
     """A prompt and what has been generated for it so far.
 
     Attributes: `prompt_ids`; `ids`, the tokens generated; `text`; `stopped`, None while it is under
@@ -110,7 +111,7 @@ class Request:
         return rest
 
 
-class BatchGenerator:
+class BatchGenerator(Brief):
     """A compiled model with its tokenizer, weights and a pool of pages; see `load`.
 
     Attributes: `tokenizer`; `max_context`, positions of a sequence; `max_sequences`, how many are

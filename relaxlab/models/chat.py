@@ -15,6 +15,7 @@ import jinja2
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import UserError
 from relaxlab.models.gguf import GGUF
 from relaxlab.models.tokenizer import Tokenizer
@@ -42,7 +43,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         raise SecurityError(f"'{operator}' of {type(left).__name__} and {type(right).__name__}")
 
 
-class ChatTemplate:
+class ChatTemplate(Brief):
     """A compiled chat template. Messages are mappings with the keys ``role`` and ``content``."""
 
     def __init__(self, source: str, tokenizer: Tokenizer) -> None:

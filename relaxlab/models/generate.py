@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import UserError
 from relaxlab.models.loader import Checkpoint, ModelError, open_model
 from relaxlab.models.programs import Request, program_for
@@ -103,7 +104,7 @@ class _Run:
         )
 
 
-class TextGenerator:
+class TextGenerator(Brief):
     """A compiled model with its tokenizer, KV cache and weights; see `load`.
 
     Attributes: `tokenizer`; `chat_template` (None if the model has none); `max_context`;

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import UserError
 from relaxlab.nn.paged_loops import PAGE
 
@@ -17,7 +18,7 @@ class PoolExhausted(UserError, RuntimeError):
     """The pool has fewer free pages than are needed. Nothing was taken from it."""
 
 
-class PageAllocator:
+class PageAllocator(Brief):
     """Hands out the pages 0 .. `total` - 1 of a pool. A page may have several owners, which then
     only read it; it is free again when all of them have released it."""
 
@@ -74,7 +75,7 @@ class PageAllocator:
             raise ValueError(f"page {wrong} is free: it was released before")
 
 
-class PagedSequence:
+class PagedSequence(Brief):
     """The pages of one sequence and how many positions of it they hold."""
 
     def __init__(self, allocator: PageAllocator) -> None:

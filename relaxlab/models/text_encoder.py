@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tokenizers
 
+from relaxlab.ir.brief import Brief
 from relaxlab.models.bert import (
     UNUSED,
     Bert,
@@ -55,7 +56,7 @@ class Tokens:
     mask: Array
 
 
-class BertEncoder:
+class BertEncoder(Brief):
     """A compiled encoder with its tokenizer and weights; see `from_pretrained`.
 
     Attributes: `config`; `tokenizer` (of the library tokenizers); `sentence`, how `encode` makes

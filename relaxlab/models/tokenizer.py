@@ -18,6 +18,7 @@ import numpy as np
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Pipeline
 
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import UserError
 from relaxlab.models.gguf import GGUF
 
@@ -121,7 +122,7 @@ def _tables(metadata: Mapping[str, Any]) -> _Tables:
     return _Tables(model, tokens, types.tolist(), ids, metadata)
 
 
-class Tokenizer:
+class Tokenizer(Brief):
     """Encoder and decoder of one model.
 
     Attributes: `vocab_size`; `bos_id`, `eos_id` (None if the model has none); `add_bos`, whether
@@ -208,7 +209,7 @@ class Tokenizer:
         return id
 
 
-class TokenStream:
+class TokenStream(Brief):
     """Decodes ids one at a time; `step` returns the text that is complete so far.
 
     A character split over tokens is held back until its last byte has come.

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import tokenizers
 
+from relaxlab.ir.brief import Brief
 from relaxlab.models.config import ConfigError
 from relaxlab.models.keys import keys_of_json
 from relaxlab.models.loader import ModelError
@@ -107,7 +108,7 @@ class Transcript:
     segments: list[Segment]
 
 
-class Transcriber:
+class Transcriber(Brief):
     """A compiled Whisper with its tokenizer and weights; see `from_pretrained`.
 
     Attributes: `config`, `rules`, `tokenizer` (of the library tokenizers), `executable`, whose

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module as IRModule
 from relaxlab.ir.node import Attrs
@@ -16,7 +17,7 @@ def _no_forward(self: Module, *_: Any) -> Any:
     raise NotImplementedError(f"{type(self).__name__} defines no forward")
 
 
-class Module:
+class Module(Brief):
     """Base of the modules, as in PyTorch: attributes that are `Parameter`s and `Module`s are
     found by name; calling a module calls `forward`, which emits calls on `Tensor`s."""
 

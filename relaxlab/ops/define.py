@@ -228,7 +228,7 @@ def _letter(count: int) -> str:
 # --- Building calls ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Builder:
     """Builds calls of one operator: `ops.add(x, y)` is `R.add(x, y)`.
 
@@ -238,6 +238,9 @@ class Builder:
     """
 
     row: OpRow
+
+    def __repr__(self) -> str:
+        return f"<builder of R.{self.row.name}{self.__signature__}>"
 
     @property
     def __signature__(self) -> inspect.Signature:

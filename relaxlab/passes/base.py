@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from inspect import signature
 from typing import Any
 
+from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import UserError
@@ -29,8 +30,8 @@ class NoOptions:
     """The options of a pass that has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+@dataclass(frozen=True, slots=True, repr=False)
+class Pass(Brief):
     """A named pass with its options (a frozen dataclass); call it on a module.
 
     needs: the passes that must have run before. ends: those that find nothing to do, or do harm,
@@ -42,6 +43,12 @@ class Pass:
     options: Any
     needs: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
+
+    def brief(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"Pass({cut(str(self), 200)})"
 
     def __call__(self, mod: Module) -> Module:
         return self.function(mod, self.options)
@@ -126,8 +133,8 @@ class PipelineError(UserError, ValueError):
     """The passes of a pipeline cannot do their work in this order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pipeline(Displayed):
+@dataclass(frozen=True, slots=True, repr=False)
+class Pipeline(Displayed, Brief):
     """Passes in order; print it to see them. `check` names what is verified after each pass that
     changed the module.
 
@@ -138,6 +145,10 @@ class Pipeline(Displayed):
 
     passes: tuple[Pass, ...]
     check: Callable[[Module], Iterable[Any]] | None = None
+
+    def __repr__(self) -> str:
+        names = cut(", ".join(p.name for p in self.passes), 200)
+        return f"Pipeline({len(self.passes)} passes: {names})"
 
     def __post_init__(self) -> None:
         for one in self.passes:

@@ -19,6 +19,7 @@ import numpy as np
 
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, loops, types
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.node import Node, rewrite
 from relaxlab.ir.substitute import symbols_in
 
@@ -300,8 +301,8 @@ Instr: TypeAlias = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class HostFunction:
+@dataclass(frozen=True, slots=True, repr=False)
+class HostFunction(Brief):
     """A graph function as instructions.
 
     `symbols` are all integers the function uses, parameters' first. `written` are the parameter
@@ -334,8 +335,8 @@ class HostFunction:
         return sum(evaluate(i.size, env) for i in self.storages())
 
 
-@dataclass(frozen=True, slots=True)
-class HostProgram:
+@dataclass(frozen=True, slots=True, repr=False)
+class HostProgram(Brief):
     """Host functions and the loop functions they call, by name."""
 
     functions: dict[str, HostFunction]

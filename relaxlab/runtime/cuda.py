@@ -18,6 +18,7 @@ from relaxlab.codegen.cuda.kernel import KernelSource
 from relaxlab.codegen.cuda.launch import DeviceKernel, Launch
 from relaxlab.codegen.cuda.program import CudaProgram
 from relaxlab.ir import expr
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import UserError
@@ -37,8 +38,8 @@ class NoGpu(UserError, RuntimeError):
     """A GPU program was called where it cannot run. The message says what is missing."""
 
 
-@dataclass
-class CudaExecutable(Displayed):
+@dataclass(repr=False)
+class CudaExecutable(Displayed, Brief):
     """A program compiled for a GPU.
 
     `exe["main"](x)` runs it: arguments are CuPy arrays, or anything else with dense data, which is
@@ -52,6 +53,9 @@ class CudaExecutable(Displayed):
     _compiled: dict[str, nvrtc.Compiled] = field(default_factory=dict[str, nvrtc.Compiled])
     _machine: VirtualMachine | None = None
     _folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __repr__(self) -> str:
+        return f"CudaExecutable({', '.join(self)}; {self.arch})"
 
     def __getitem__(self, name: str) -> CudaFunction:
         if name not in self.cuda.program.functions:
@@ -122,8 +126,8 @@ class CudaExecutable(Displayed):
         return self._machine
 
 
-@dataclass(frozen=True, slots=True)
-class CudaFunction:
+@dataclass(frozen=True, slots=True, repr=False)
+class CudaFunction(Brief):
     """A function of a GPU program."""
 
     exe: CudaExecutable

@@ -17,6 +17,7 @@ from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
 from relaxlab.codegen.llvm.jit import LoadedObject
 from relaxlab.codegen.llvm.python_call import STATE
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, TEAM_WORTH
+from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import Target
@@ -72,7 +73,7 @@ class Code(Protocol):
         ...
 
 
-class Executable(Displayed):
+class Executable(Displayed, Brief):
     """A compiled module. `exe["main"](*arrays)` runs a function on NumPy (or DLPack) arrays.
 
     `exe.main(*arrays)` is the same, and so is `exe(*arrays)` for `main` or the only function.
@@ -91,6 +92,11 @@ class Executable(Displayed):
     >>> import relaxlab as rl                                             # doctest: +SKIP
     >>> exe = rl.compile(mod); exe["main"](np.ones(4, "float32"))         # doctest: +SKIP
     """
+
+    def __repr__(self) -> str:
+        target = self.target.cpu or self.target.triple
+        names = cut(", ".join(self), 200)
+        return f"Executable({names}; {target}, threads: {self.threads})"
 
     def __init__(
         self,

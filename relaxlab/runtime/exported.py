@@ -12,6 +12,7 @@ from typing import Any
 
 from relaxlab.codegen.artifact import Artifact, ArtifactError, TypeTree
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arguments import leaves_of, word_to_scalar
 from relaxlab.runtime.executable import Executable
@@ -22,7 +23,7 @@ _ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 """The header of a 64-bit ELF file."""
 
 
-class LoadedLibrary:
+class LoadedLibrary(Brief):
     """A library in this process, with the functions of a program."""
 
     def __init__(self, path: Path) -> None:

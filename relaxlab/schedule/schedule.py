@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import brief
 from relaxlab.ir.expr import PrimExpr, Var, as_expr
@@ -68,7 +69,7 @@ def marked_as_scheduled(func: PrimFunc) -> PrimFunc:
     return replace(func, attrs=func.attrs.with_(**{IS_SCHEDULED: True}))
 
 
-class Schedule(Displayed):
+class Schedule(Displayed, Brief):
     """A loop function being scheduled: `func` is what it is now, `original` what it was, `trace`
     the steps between, `refused` the step tried last if it was refused.
 
@@ -81,6 +82,10 @@ class Schedule(Displayed):
     >>> io, ii = sch.split(i, factors=[None, 16])                # doctest: +SKIP
     >>> sch.parallel(io); sch.show()                             # doctest: +SKIP
     """
+
+    def __repr__(self) -> str:
+        steps = [step.name for step in self.trace if not step.name.startswith("get_")]
+        return f"Schedule({len(steps)} steps: {cut(', '.join(steps), 200)})"
 
     def __init__(self, program: PrimFunc | Module, name: str | None = None) -> None:
         """Raises TypeError for what is neither, KeyError for a module without such a function."""

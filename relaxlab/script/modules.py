@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from relaxlab.ir import graph, loops
 from relaxlab.ir.module import BaseFunc, Module
-from relaxlab.ir.node import NO_ATTRS, Attrs
+from relaxlab.ir.node import NO_ATTRS, Attrs, replace
 from relaxlab.script.convert import attribute_value
 from relaxlab.script.core import Context, Failure
 from relaxlab.script.definitions import decorator_of, node_header
@@ -21,10 +21,12 @@ def read_definition(cx: Context, node: ast.FunctionDef) -> BaseFunc:
     """A decorated function of either level."""
     deco = decorator_of(cx, node)
     if deco.kind == "prim_func":
-        return read_prim_func(cx, node, s_tir=deco.options.get("s_tir"))
+        loop_function = read_prim_func(cx, node, s_tir=deco.options.get("s_tir"))
+        return replace(loop_function, name_hint=node.name)
     if deco.kind == "function":
         pure = deco.options.get("pure") is not False
-        return read_function(cx, node, pure=pure, private=bool(deco.options.get("private")))
+        private = bool(deco.options.get("private"))
+        return replace(read_function(cx, node, pure=pure, private=private), name_hint=node.name)
     cx.fail(node_header(node), "E0124", f"{node.name!r} is a function, not a class")
 
 
@@ -54,7 +56,7 @@ def read_module(
     return (
         Module.of(functions, attrs)
         if node is None
-        else Module(tuple(functions.items()), attrs, span=cx.span(node))
+        else Module(tuple(functions.items()), attrs, name_hint=name, span=cx.span(node))
     )
 
 

@@ -32,12 +32,13 @@ def function(w: Writer, name: str, f: graph.Function, path: str, *, local: bool 
             ret = f" -> {annotation(w, f.ret_ty, path + '.ret_ty', quoted=True)}"
         _header(w, name, params, ret)
         with w.indented():
-            if f.attrs != NO_ATTRS:
-                w.line(f"R.func_attr({attribute(w, f.attrs, path + '.attrs')})")
+            attrs = w.shown(f.attrs)
+            if attrs != NO_ATTRS:
+                w.line(f"R.func_attr({attribute(w, attrs, path + '.attrs')})")
             for s in symbols:
                 w.line(f"{w.names.of(s, s.name)} = T.{s.dtype}()")
             if w.in_module and not local and _calls_module(f):
-                w.line("cls = Module")
+                w.line(f"cls = {w.module_name}")
             _sequence(w, f.body, path + ".body", None)
 
 

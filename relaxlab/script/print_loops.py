@@ -21,7 +21,8 @@ def prim_func(w: Writer, name: str, f: loops.PrimFunc, path: str) -> None:
     has_blocks = any(isinstance(n, loops.BlockRealize) for n in walk(f.body))
     rooted = root is not None or has_own_root(f.body)
     options = "(s_tir=True)" if rooted else "(s_tir=False)" if has_blocks else ""
-    w.typed_loops = any(map(_mixes_integers, walk(f.body)))
+    options = options if w.show_meta else ""
+    w.typed_loops = w.show_meta and any(map(_mixes_integers, walk(f.body)))
     with w.node(path):
         w.line(f"@T.prim_func{options}")
         with w.names.scope():
@@ -57,8 +58,9 @@ def _param(
 def _prologue(
     w: Writer, f: loops.PrimFunc, matched: list[tuple[str, loops.Buffer, str]], path: str
 ) -> None:
-    if f.attrs:
-        w.line(f"T.func_attr({attribute(w, f.attrs, path + '.attrs')})")
+    attrs = w.shown(f.attrs)
+    if attrs:
+        w.line(f"T.func_attr({attribute(w, attrs, path + '.attrs')})")
     for symbol in free_symbols(f):
         w.line(f"{w.names.declare(symbol, symbol.name)} = T.{symbol.dtype}()")
     for handle, buffer, path in matched:
@@ -240,10 +242,8 @@ def _block(w: Writer, s: loops.BlockRealize, path: str) -> None:
         _axes(w, s, path)
         if s.predicate != TRUE:
             w.line(f"T.where({scalar(w, s.predicate, path + '.predicate')})")
-        reads = [region(w, r, f"{inner}.reads[{i}]") for i, r in enumerate(b.reads)]
-        w.line(f"T.reads({', '.join(reads)})")
-        writes = [region(w, r, f"{inner}.writes[{i}]") for i, r in enumerate(b.writes)]
-        w.line(f"T.writes({', '.join(writes)})")
+        if w.show_meta:
+            _regions(w, b, inner)
         if b.annotations != NO_ATTRS:
             w.line(f"T.sblock_attr({attribute(w, b.annotations, inner + '.annotations')})")
         _allocations(w, b, inner)
@@ -258,6 +258,13 @@ def _block(w: Writer, s: loops.BlockRealize, path: str) -> None:
             with w.indented():
                 statement(w, b.init, inner + ".init")
         statement(w, b.body, inner + ".body")
+
+
+def _regions(w: Writer, b: loops.Block, path: str) -> None:
+    reads = [region(w, r, f"{path}.reads[{i}]") for i, r in enumerate(b.reads)]
+    w.line(f"T.reads({', '.join(reads)})")
+    writes = [region(w, r, f"{path}.writes[{i}]") for i, r in enumerate(b.writes)]
+    w.line(f"T.writes({', '.join(writes)})")
 
 
 def _axes(w: Writer, s: loops.BlockRealize, path: str) -> None:

@@ -11,7 +11,7 @@ from relaxlab.ir.node import NO_ATTRS, Node
 from relaxlab.ir.span import Span
 from relaxlab.ir.types import Type
 from relaxlab.script import print_graph, print_loops
-from relaxlab.script.names import is_name
+from relaxlab.script.names import RESERVED, is_name
 from relaxlab.script.print_expr import region, scalar
 from relaxlab.script.print_types import annotation, attribute
 from relaxlab.script.writer import Writer, string
@@ -19,23 +19,25 @@ from relaxlab.script.writer import Writer, string
 HEADER = "from relaxlab.script import ir as I, relax as R, tir as T"
 
 
-def print_module(root: Node, *, types: bool = True) -> str:
+def print_module(root: Node, *, types: bool = True, show_meta: bool = True) -> str:
     """`root` as script text: a runnable script for a module or a function (with the header line),
     otherwise the text of that node alone. `types=False` leaves out the annotations of variables
-    bound in graph functions: shorter to read, and deduced again after parsing.
+    bound in graph functions: shorter to read, and deduced again after parsing. `show_meta=False`
+    leaves out what the compiler notes for itself: regions of blocks, options of root blocks, and
+    attributes such as `op_pattern`. The text without it still parses, to a module without them.
 
     Raises ValueError for a function whose name is not a Python name, and TypeError for a node the
     script has no spelling for.
     """
-    return _print(root, Writer(types=types))[0]
+    return _print(root, Writer(types=types, show_meta=show_meta))[0]
 
 
-def print_with_map(root: Node) -> tuple[str, dict[str, Span]]:
-    """The text, and where each node's text is in it.
+def print_with_map(root: Node, *, show_meta: bool = True) -> tuple[str, dict[str, Span]]:
+    """The text, and where each node's text is in it; `show_meta` as for `print_module`.
 
     Keys are paths as `relaxlab.ir.equal` reports them: `['main'].body.blocks[0].bindings[1]`.
     """
-    return _print(root, Writer(mapping=True))
+    return _print(root, Writer(mapping=True, show_meta=show_meta))
 
 
 def _print(root: Node, w: Writer) -> tuple[str, dict[str, Span]]:
@@ -50,7 +52,7 @@ def _print(root: Node, w: Writer) -> tuple[str, dict[str, Span]]:
             w.line(HEADER)
             w.line()
             w.line()
-            _function(w, "main", root, "")
+            _function(w, root.name_hint if is_name(root.name_hint) else "main", root, "")
         case expr.PrimExpr():
             w.line(scalar(w, root))
         case Type():
@@ -69,9 +71,12 @@ def _print(root: Node, w: Writer) -> tuple[str, dict[str, Span]]:
 
 
 def _module(w: Writer, mod: Module) -> None:
+    if is_name(mod.name_hint) and mod.name_hint not in RESERVED:
+        w.module_name = mod.name_hint
+        w.names.fresh(w.module_name)
     with w.node(""):
         w.line("@I.ir_module")
-        w.line("class Module:")
+        w.line(f"class {w.module_name}:")
         with w.indented():
             if mod.attrs != NO_ATTRS:
                 w.line(f"I.module_attrs({attribute(w, mod.attrs, '.attrs')})")

@@ -12,11 +12,16 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.node import Attrs
 from relaxlab.ir.span import Source, Span
 from relaxlab.script.names import Names
 
 _OPEN, _SEP, _CLOSE = "\x01", "\x02", "\x03"
 _TOKEN = re.compile(f"{_OPEN}(\\d+){_SEP}|{_CLOSE}|\n")
+
+
+_MEANING = ("tir_var_upper_bound", "force_pure")
+"""Attributes that say what a function may be called with, and that its effects are its own."""
 
 
 def string(text: str) -> str:
@@ -33,12 +38,16 @@ def plain(text: str) -> str:
 class Writer:
     """Lines of script text."""
 
-    def __init__(self, *, mapping: bool = False, types: bool = True) -> None:
+    def __init__(
+        self, *, mapping: bool = False, types: bool = True, show_meta: bool = True
+    ) -> None:
         self.names = Names()
         self.loops: dict[Var, tuple[PrimExpr, PrimExpr]] = {}  # the ranges of enclosing loops
         self.typed_loops = False  # whether the ends of loops say that they are int64
         self.in_module = True
+        self.module_name = "Module"
         self.types = types
+        self.show_meta = show_meta
         self._mapping = mapping
         self._paths: list[str] = []
         self._lines: list[str] = []
@@ -75,6 +84,13 @@ class Writer:
         with self.names.scope():
             yield
         self._depth -= 1
+
+    def shown(self, attrs: Attrs) -> Attrs:
+        """The attributes of a function to write: all of them, or without `show_meta` those that
+        the program means something else without."""
+        if self.show_meta:
+            return attrs
+        return Attrs({k: v for k, v in attrs.items() if k in _MEANING})
 
     def before(self, text: str) -> None:
         """A line to write ahead of the next one (a declaration its expressions need)."""

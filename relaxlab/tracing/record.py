@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import NO_ATTRS, Attrs
@@ -28,8 +29,8 @@ class Rewrite:
     about: Attrs = NO_ATTRS
 
 
-@dataclass(frozen=True, slots=True)
-class PassRecord:
+@dataclass(frozen=True, slots=True, repr=False)
+class PassRecord(Brief):
     """One pass run. `after is before` when it changed nothing; `error` when it failed."""
 
     name: str
@@ -40,18 +41,27 @@ class PassRecord:
     rewrites: tuple[Rewrite, ...] = ()
     error: str | None = None
 
+    def __repr__(self) -> str:
+        what = self.error or ("changed" if self.changed else "no change")
+        return f"PassRecord({self.name}: {cut(what)}, {self.seconds * 1e3:.1f} ms)"
+
     @property
     def changed(self) -> bool:
         """Whether the pass returned a new module."""
         return self.after is not self.before
 
 
-@dataclass(frozen=True, slots=True)
-class Trace(Displayed):
+@dataclass(frozen=True, slots=True, repr=False)
+class Trace(Displayed, Brief):
     """The passes a module went through, in order."""
 
     module: Module
     passes: tuple[PassRecord, ...] = ()
+
+    def __repr__(self) -> str:
+        changed = sum(r.changed for r in self.passes)
+        seconds = sum(r.seconds for r in self.passes)
+        return f"Trace({len(self.passes)} passes, {changed} changed the module, {seconds:.2f} s)"
 
     @property
     def result(self) -> Module:

@@ -10,6 +10,8 @@ import pathlib
 import sys
 import tempfile
 
+import tvm
+
 
 def answer(name: str, text: str, folder: pathlib.Path) -> tuple[str | None, str | None]:
     path = folder / f"{name}.py"
@@ -22,7 +24,7 @@ def answer(name: str, text: str, folder: pathlib.Path) -> tuple[str | None, str 
         spec.loader.exec_module(module)
     except Exception as error:  # whatever TVM raises is the answer
         return f"{type(error).__name__}: {error}", None
-    made = getattr(module, "Module", None)
+    made = next((v for v in vars(module).values() if isinstance(v, tvm.IRModule)), None)
     return None, None if made is None else made.script()
 
 

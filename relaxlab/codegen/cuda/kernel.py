@@ -13,6 +13,7 @@ from relaxlab.codegen.cuda.thread_loops import is_sync
 from relaxlab.codegen.cuda.vectors import ACCESS_BYTES, VectorLoop, vector_loop
 from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.ir import expr, loops
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import IntImm, Var, const
 from relaxlab.ir.loops import Buffer, BufferStore, For, Range, Stmt
@@ -23,8 +24,8 @@ SHARED_BYTES = 48 * 1024
 """Shared memory of a block that every GPU has."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelSource:
+@dataclass(frozen=True, slots=True, repr=False)
+class KernelSource(Brief):
     """A CUDA function. `failures` are what it can report at run time: it then takes one more
     pointer, `int* failed`, to a zero that the number (from 1) of a failure replaces. `spans` says
     for each line of `code` where the statement is from that it was written for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.expr import IntImm, PrimExpr, Var
 from relaxlab.ir.loops import Buffer, Stmt
 
@@ -49,8 +50,8 @@ class Launch:
         return x, y, z
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceKernel:
+@dataclass(frozen=True, slots=True, repr=False)
+class DeviceKernel(Brief):
     """A loop function as launches, made one after the other on one stream.
 
     `buffers` are its parameters, `workspace` main memory that it allocates itself (empty after

@@ -8,12 +8,13 @@ from relaxlab.codegen.cuda.kernel import KernelSource, emit_kernel
 from relaxlab.codegen.cuda.launch import DeviceKernel
 from relaxlab.codegen.cuda.lower import lower_launches, sizes_of
 from relaxlab.codegen.cuda.prelude import prelude
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.passes import host
 
 
-@dataclass(frozen=True, slots=True)
-class CudaProgram:
+@dataclass(frozen=True, slots=True, repr=False)
+class CudaProgram(Brief):
     """A program for a GPU: host functions, which a virtual machine runs, and per loop function its
     launches and their CUDA functions. `source` is all of them as one file."""
 

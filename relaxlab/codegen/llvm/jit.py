@@ -10,6 +10,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from relaxlab.codegen.llvm.builder import YES, CodegenError
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.target import Target
 
 _ready = False
@@ -138,7 +139,7 @@ def _undefined(code: llvm.ObjectFileRef) -> set[str]:
     return {names[int(i) :].split(b"\0", 1)[0].decode() for i in starts}
 
 
-class LoadedObject:
+class LoadedObject(Brief):
     """Machine code mapped into this process; lives as long as this value does.
 
     Raises ImportError when the code calls a function that no library loaded into this process has:

@@ -19,6 +19,7 @@ from typing import TypeAlias
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.subtype import Verdict, check_subtype
 from relaxlab.ir import expr, graph, types
+from relaxlab.ir.brief import cut
 from relaxlab.ir.node import node
 from relaxlab.ir.op_table import find_op
 from relaxlab.passes.bindings import same_dims
@@ -57,6 +58,9 @@ class Pattern(Link):
 
     def __str__(self) -> str:
         return _text(self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({cut(str(self), 200)})"
 
     def __call__(self, *args: Pattern | EllipsisType) -> CallPattern:
         """A call of what this pattern matches; `...` stands for any (further) arguments."""
