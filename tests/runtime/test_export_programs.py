@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.ir.target import Target
 from relaxlab.models.config import DecoderConfig
 from relaxlab.models.decoder import Decoder
 from relaxlab.models.generate import TextGenerator
@@ -224,6 +226,52 @@ def test_sanitizers_find_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "argument `x` of `several` has 2 dimensions (2, 2), expected " \
         "R.Tensor((n,), 'float32')\n"  # fmt: skip
+
+
+WATCHED = """
+@R.function
+def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")):
+    with R.dataflow():
+        a = R.matmul(x, w)
+        b = R.nn.softmax(a)
+        parts = R.split(b, 3, axis=0)
+        c = R.exp(parts[0])
+        d = R.permute_dims(R.add(a, R.flip(x, axis=1)))
+        e = R.mean(d, axis=0)
+        f = R.cumsum(R.concat((x, b), axis=0), axis=0)
+        g = R.std(R.matmul(d, x), axis=1)
+        R.output(c, e, f, g)
+    return c, e, f, g
+"""
+
+
+def watched(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Run the program of `sizes.c` under valgrind; threads that wait when it ends are no leak."""
+    program = compile_c(SOURCES / "sizes.c", folder / "model.so", *STRICT, *flags)
+    leaks = ["--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]
+    command = ["valgrind", "-q", "--error-exitcode=9", *leaks, str(program)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+@pytest.mark.skipif("avx2" not in Target.host().features, reason="the target has AVX2")
+def test_valgrind_finds_nothing(tmp_path: Path) -> None:
+    """Every access of the machine code, on memory of the exact size; valgrind knows no AVX-512."""
+    v3 = "avx avx2 bmi bmi2 f16c fma lzcnt movbe popcnt sse sse2 sse3 sse4.1 sse4.2 ssse3".split()
+    target = Target("cpu", Target.host().triple, "x86-64-v3", frozenset(v3))
+    exe = rl.compile(rl.parse(WATCHED), target, use_cache=False)
+    exe.export(tmp_path / "model.so")
+    done = watched(tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    short = watched(tmp_path, "-DMISSING=1")
+    assert short.returncode == 9 and "Invalid read" in short.stderr
+    w = (np.arange(64) % 5 - 2).astype("float32").reshape(8, 8)
+    for line in done.stdout.splitlines():
+        n, *sums = line.split()
+        x = (np.arange(int(n) * 8) % 7 - 3).astype("float32").reshape(-1, 8)
+        got = [float(np.sum(r, dtype="float64")) for r in exe["main"](x, w)]
+        np.testing.assert_allclose([float(s) for s in sums], got, atol=2e-3, rtol=1e-4)
+    assert len(done.stdout.splitlines()) == 8
 
 
 def test_the_page(tmp_path: Path) -> None:
