@@ -256,7 +256,7 @@ class Builder:
                 values += [as_value(v, dtype) for v in bound.get(p.name[1:], ())]
                 continue
             item = bound.get(p.name, p.default)
-            if item is None:
+            if item is None and (p.kind == "value" or p.default is None):
                 continue
             if p.kind == "attr":
                 attrs[p.name] = _plain(item)

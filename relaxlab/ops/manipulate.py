@@ -34,8 +34,10 @@ from relaxlab.ops.shapes import (
     impossible,
     product,
     prove_equal,
+    require_count,
     show,
     simplify,
+    with_copied_extents,
 )
 
 Array = np.ndarray[Any, Any]
@@ -58,7 +60,7 @@ def _reshape_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, shape = tensor_arg(call, tys, 0), shape_arg(call, tys, 1)
     if shape.values is None:
         return TensorType(None, x.dtype, shape.ndim)
-    dims = shape.values
+    dims = shape.values if x.shape is None else with_copied_extents(x.shape, shape.values)
     holes = [i for i, d in enumerate(dims) if d == MINUS_ONE]
     if len(holes) > 1:
         raise fail(call, f"shape {show(dims)} has more than one -1")
@@ -151,7 +153,7 @@ define(
     params("x shape"),
     _reshape_infer,
     emit=_reshape_emit,
-    reference=lambda x, shape: x.reshape(shape),
+    reference=lambda x, shape: x.reshape(with_copied_extents(x.shape, shape)),
 )
 
 
@@ -383,7 +385,9 @@ def _concat_infer(call: graph.Call, tys: TypesOf) -> Type:
     dtype, ndim = common_dtype(call, *fields), _common_ndim(call, fields)
     if ndim < 0:
         return TensorType(None, dtype)
-    axis = normal_axis(call, _concat_axis(call), ndim)
+    if attr(call, "axis") is None and ndim != 1:
+        raise fail(call, f"axis must be given for tensors with {ndim} dimensions")
+    axis = normal_axis(call, attr(call, "axis") or 0, ndim)
     shapes = [f.shape for f in fields if f.shape is not None]
     if len(shapes) < len(fields):
         return TensorType(None, dtype, ndim)
@@ -395,14 +399,9 @@ def _concat_infer(call: graph.Call, tys: TypesOf) -> Type:
     return TensorType(tuple(dims), dtype)
 
 
-def _concat_axis(call: graph.Call) -> int:
-    axis = attr(call, "axis")
-    return 0 if axis is None else axis
-
-
 def _concat_emit(call: graph.Call, out: TensorType, xs: tuple[te.Tensor, ...]) -> te.Tensor:
     assert out.shape is not None
-    axis = normal_axis(call, _concat_axis(call), len(out.shape))
+    axis = normal_axis(call, attr(call, "axis") or 0, len(out.shape))
 
     def element(*i: PrimExpr) -> PrimExpr:
         ends = list(itertools.accumulate(x.shape[axis] for x in xs))
@@ -488,9 +487,9 @@ def _split_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
     where = attr(call, "indices_or_sections")
     count = where if isinstance(where, int) else len(where) + 1
+    axis = normal_axis(call, attr(call, "axis"), x.ndim) if x.ndim >= 0 else 0
     if x.shape is None:
         return TupleType((TensorType(None, x.dtype, x.ndim),) * count)
-    axis = normal_axis(call, attr(call, "axis"), x.ndim)
     lengths = [n for _, n in _split_bounds(call, x.shape[axis])]
     return TupleType(
         tuple(TensorType((*x.shape[:axis], n, *x.shape[axis + 1 :]), x.dtype) for n in lengths)
@@ -568,12 +567,13 @@ define(
 
 def _repeat_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, repeats, axis = tensor_arg(call, tys, 0), attr(call, "repeats"), attr(call, "axis")
+    repeats = require_count(call, "repeats", repeats)
     if axis is None:
         known = None if x.shape is None else (product(x.shape) * repeats,)
         return TensorType(known, x.dtype, 1)
+    axis = axis if x.ndim < 0 else normal_axis(call, axis, x.ndim)
     if x.shape is None:
         return TensorType(None, x.dtype, x.ndim)
-    axis = normal_axis(call, axis, x.ndim)
     return TensorType((*x.shape[:axis], x.shape[axis] * repeats, *x.shape[axis + 1 :]), x.dtype)
 
 

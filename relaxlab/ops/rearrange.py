@@ -40,8 +40,8 @@ Array = np.ndarray[Any, Any]
 
 def _batch_flatten_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
-    if x.ndim == 0:
-        raise fail(call, "data must have at least one dimension")
+    if x.ndim in (0, 1):
+        raise fail(call, f"data must have at least two dimensions, is {x}")
     if x.shape is None:
         return TensorType(None, x.dtype, 2)
     return TensorType((x.shape[0], product(x.shape[1:])), x.dtype)

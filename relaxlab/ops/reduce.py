@@ -39,7 +39,7 @@ def reduced_type(call: graph.Call, x: TensorType, axes: Any, dtype: str | None) 
     """The type after reducing over `axes`, with the call's `keepdims`."""
     keep = bool(attr(call, "keepdims"))
     if x.ndim < 0:
-        return TensorType(None, dtype, 0 if axes is None and not keep else -1)
+        return TensorType(() if axes is None and not keep else None, dtype)
     gone = normal_axes(call, axes, x.ndim)
     ndim = x.ndim if keep else x.ndim - len(gone)
     if x.shape is None:

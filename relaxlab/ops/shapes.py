@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph
@@ -77,6 +78,31 @@ def require_equal(call: graph.Call, a: PrimExpr, b: PrimExpr, what: str) -> None
     they never are; what depends on the symbols is checked at run time."""
     if differ(call, a, b, what):
         raise fail(call, f"{what} must be equal, {a} and {b}")
+
+
+def with_copied_extents(old: Sequence[Any], new: Sequence[Any]) -> tuple[Any, ...]:
+    """The new shape of a reshaped tensor, where 0 stands for the old extent at that place, as in
+    Relax; but 0 is 0 where the tensor has no elements and such extents would say that it has.
+    Extents are expressions or numbers."""
+    if not any(d in (0, expr.const(0)) for d in new):
+        return tuple(new)
+    copied = tuple(
+        old[i] if d in (0, expr.const(0)) and i < len(old) else d for i, d in enumerate(new)
+    )
+    counts = [product([expr.as_expr(d) for d in dims]) for dims in (old, copied)]
+    inferred = any(d in (-1, expr.const(-1)) for d in new)
+    return copied if inferred or prove_equal(*counts) is not False else tuple(new)
+
+
+def require_count(call: graph.Call, name: str, value: object) -> PrimExpr:
+    """An attribute that counts: an integer, at least 0 where it is known."""
+    whole = isinstance(value, int) or (isinstance(value, PrimExpr) and value.dtype == "int64")
+    if not whole or isinstance(value, bool):
+        raise fail(call, f"{name} must be an integer, is {value}")
+    count = expr.as_expr(value)  # type: ignore[arg-type]
+    if impossible(call, expr.GE(count, expr.const(0)), f"{name} is negative"):
+        raise fail(call, f"{name} must be at least 0, is {value}")
+    return count
 
 
 def simplify(dim: PrimExpr) -> PrimExpr:

@@ -56,12 +56,17 @@ def call(cx: Context, path: str, c: Arguments) -> Value:
 
 def _operator(cx: Context, row: OpRow, c: Arguments) -> graph.Call:
     ty_args = types_of(cx, c.kwargs.pop("ty_args", c.kwargs.pop("sinfo_args", None)))
-    bound = c.bind({p.name: p.default is not REQUIRED for p in row.params})
-    given = [a.value for a in bound.values() if a is not None]
+    several = _taken_by_star(row, c)
+    fixed = [p for p in row.params if not p.name.startswith("*")]
+    bound = c.bind({p.name: p.default is not REQUIRED for p in fixed})
+    given = [a.value for a in (*bound.values(), *several) if a is not None]
     dtype = _dtype_among(cx, given) if any(map(_needs_dtype, given)) else None
     values: list[graph.Expr] = []
     attrs: dict[str, Any] = {}
     for p in row.params:
+        if p.name.startswith("*"):
+            values += [value_of(cx, a, dtype) for a in several]
+            continue
         given = bound[p.name]
         if p.kind == "value":
             if given is not None and given.value is not None:
@@ -71,10 +76,17 @@ def _operator(cx: Context, row: OpRow, c: Arguments) -> graph.Call:
                 values.append(empty if shape else value_of(cx, given, dtype))
         else:
             item = p.default if given is None else _attr(cx, given)
-            if item is not None:
+            if item is not None or p.default is not None:
                 attrs[p.name] = item
     span = cx.span(c.node)
     return graph.Call(graph.Op(row.name), tuple(values), Attrs(attrs), ty_args, span=span)
+
+
+def _taken_by_star(row: OpRow, c: Arguments) -> list[Arg]:
+    """The positional arguments that a parameter like `*values` takes; `c` keeps the others."""
+    at = next((i for i, p in enumerate(row.params) if p.name.startswith("*")), len(c.args))
+    taken, c.args = c.args[at:], c.args[:at]
+    return taken
 
 
 def _no_gap(p: Param, row: OpRow, values: list[graph.Expr], c: Arguments) -> None:

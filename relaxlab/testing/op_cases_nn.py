@@ -22,7 +22,6 @@ def activations() -> list[OpCase]:
         OpCase("nn.dropout", (T("n", 3, dtype="float16"),), {"rate": 0.2}),
         OpCase("nn.batch_flatten", (T("n", 2, 3),)),
         OpCase("nn.batch_flatten", (T(2, "n", 3),)),
-        OpCase("nn.batch_flatten", (T("n"),)),
     ]
     for mode in ("reflect", "replicate", "circular"):
         widths = {"pad_width": (0, 0, 2, 1), "pad_mode": mode}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import relaxlab as rl
 from relaxlab.codegen.hoist_guards import hoist_guards
 from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.codegen.lower_blocks import lower_blocks
@@ -513,3 +514,14 @@ def k(a: T.handle, C: T.Buffer((4, 4), "float32")):
         compiled(text.format(declared))
     dense = compiled(text.format("strides=(4, 1), elem_offset=0"))
     dense.agree("k", [np.arange(16, dtype="float32").reshape(4, 4), np.zeros((4, 4), "float32")])
+
+
+def test_nothing_is_stored_into_an_empty_buffer() -> None:
+    mod = rl.parse(
+        '@R.function\ndef main(x: R.Tensor((1, 5, 5), "float16"), w: R.Tensor((4,), "float16")):\n'
+        "    with R.dataflow():\n"
+        "        a = R.strided_slice(x, axes=[0, 1], begin=[1, 0], end=[1, 5], strides=[1, 2])\n"
+        '        y = R.einsum((a, w), "abc,g->ag")\n        R.output(y)\n    return y\n'
+    )
+    args = np.ones((1, 5, 5), "float16"), np.ones(4, "float16")
+    assert rl.compile(mod)["main"](*args).shape == (0, 4)

@@ -180,3 +180,18 @@ def test_erf_ends_in_one() -> None:
     ended = np.abs(x) >= 3.92
     np.testing.assert_array_equal(got[ended], exact[ended].astype("float32"))
     assert set(got[ended].tolist()) == {1.0, -1.0}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("call", ["power(NUMBER, x)", "power(x, NUMBER)", "atan2(NUMBER, x)",
+                                  "atan2(x, NUMBER)", "power(column, x)"])  # fmt: skip
+def test_one_number_beside_a_vector(call: str, dtype: str) -> None:
+    call = call.replace("NUMBER", f'R.const(1.5, "{dtype}")')
+    mod = rl.parse(
+        f"@R.function\ndef main(x: R.Tensor((4, 64), {dtype!r}), column: R.Tensor((4, 1), "
+        f"{dtype!r})):\n    y = R.{call}\n    return y\n"
+    )
+    x = np.linspace(0.25, 2, 256).reshape(4, 64).astype(dtype)
+    got = rl.compile(mod)["main"](x, x[:, :1].copy())
+    tolerance = 2e-3 if dtype == "float16" else 1e-5
+    np.testing.assert_allclose(got, rl.interpret(mod, "main", x, x[:, :1].copy()), tolerance)

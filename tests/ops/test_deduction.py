@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import relaxlab as rl
 from relaxlab import ops
 from relaxlab.ir import expr, graph, types
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.op_table import TypeDeductionError, infer_with_conditions, op_row
 from relaxlab.ir.types import ShapeType, TensorType, TupleType, Type
 from relaxlab.ops import te
+from relaxlab.passes.normalize import normalize
 
 N, M = expr.Var("n"), expr.Var("m")
 
@@ -71,7 +76,7 @@ def _name(value: object) -> str:
         (ops.squeeze(tensor(N, 1)), "R.Tensor(dtype='float32')"),
         (ops.concat((tensor(N, 3), tensor(M, 3))), "R.Tensor((n + m, 3), 'float32')"),
         (ops.sum(coarse(3), axis=1), "R.Tensor(dtype='float32', ndim=2)"),
-        (ops.sum(coarse()), "R.Tensor(dtype='float32', ndim=0)"),
+        (ops.sum(coarse()), "R.Tensor((), 'float32')"),
         (ops.argmax(tensor(N, 7), axis=-1), "R.Tensor((n,), 'int64')"),
         (ops.shape_of(tensor(N, 4)), "R.Shape([n, 4])"),
         (ops.shape_of(coarse(2)), "R.Shape(ndim=2)"),
@@ -223,3 +228,59 @@ def test_packed_calls_state_their_type() -> None:
     call = ops.call_pure_packed(graph.ExternFunc("f"), tensor(N))
     with pytest.raises(TypeDeductionError, match="output type is missing"):
         infer(call)
+
+
+def known(call: str, params: str = 'x: R.Tensor(("n", 4, 6), "float32")') -> str:
+    """The type of a call in a function of these parameters."""
+    text = f"@R.function\ndef main({params}):\n    y = {call}\n    return y\n"
+    return str(normalize(rl.parse(text))["main"].ret_ty)
+
+
+def test_zero_copies_an_extent() -> None:
+    assert known("R.reshape(x, (0, 24))") == "R.Tensor((n, 24), 'float32')"
+    assert known("R.reshape(x, (0, 0, 2, 3))") == "R.Tensor((n, 4, 2, 3), 'float32')"
+    assert known("R.reshape(x, (0, -1))") == "R.Tensor((n, 24), 'float32')"
+    assert known("R.reshape(x, (0,))", 'x: R.Tensor((3, 0), "int8")') == "R.Tensor((0,), 'int8')"
+    mod = rl.parse(
+        '@R.function\ndef main(x: R.Tensor(("n", 4), "float32")):\n'
+        "    return R.exp(R.reshape(x, (0, 2, 2)))\n"
+    )
+    for n in (0, 3):
+        x = np.ones((n, 4), "float32")
+        assert rl.compile(mod)["main"](x).shape == rl.interpret(mod, "main", x).shape == (n, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("R.concat((x, x), axis=None)", "axis must be given for tensors with 3 dimensions"),
+        ("R.repeat(x, 1.5)", "repeats must be an integer, is 1.5"),
+        ("R.repeat(x, -1)", "repeats must be at least 0"),
+        ("R.repeat(u, 2, axis=2)", "axis 2 is out of range"),
+        ("R.split(u, 2, axis=2)", "axis 2 is out of range"),
+        ("R.nn.batch_flatten(v)", "data must have at least two dimensions"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(call: str, message: str) -> None:
+    params = (
+        'x: R.Tensor(("n", 4, 6), "float32"), u: R.Tensor(dtype="float32", ndim=2), '
+        'v: R.Tensor(("n",), "float32")'
+    )
+    with pytest.raises(DiagnosticError, match=message):
+        known(call, params)
+
+
+def test_a_reduction_of_everything_has_a_known_shape() -> None:
+    assert known("R.sum(x)", 'x: R.Tensor(dtype="float32")') == "R.Tensor((), 'float32')"
+    assert known("R.concat((x, x), axis=None)", 'x: R.Tensor((3,), "int8")') == (
+        "R.Tensor((6,), 'int8')"
+    )
+
+
+def test_several_values_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    text = '@R.function(pure=False)\ndef main(x: R.Tensor((), "int64")):\n'
+    mod = rl.parse(text + "    _ = R.print(x, x)\n    a = R.print(x, x, format='{} and {}')\n"
+                   "    return x\n")  # fmt: skip
+    rl.interpret(mod, "main", np.array(3))
+    assert capsys.readouterr().out == "3 3\n3 and 3\n"
+    assert_structural_equal(mod, rl.parse(mod.script()))

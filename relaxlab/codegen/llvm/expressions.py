@@ -233,8 +233,7 @@ def _call(s: Scope, e: expr.Call) -> Value:
 def _float_call(b: Builder, op: str, args: list[Value]) -> Value:
     dtype, base = args[0].dtype, element_of(args[0].dtype)
     if base in ("float16", "bfloat16"):
-        wide = _float_call(b, op, [cast(b, a, "float32") for a in args])
-        return cast(b, wide, dtype)
+        return cast(b, _float_call(b, op, [cast(b, a, "float32") for a in args]), base)
     if op in _LLVM_FLOAT:
         pairs = [(a.ty, b.materialise(a)) for a in args]
         name = f"llvm.{_LLVM_FLOAT[op]}.{mangle(dtype)}"

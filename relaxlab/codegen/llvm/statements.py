@@ -230,6 +230,8 @@ def _emit_stmt(s: Scope, stmt: loops.Stmt) -> None:
         case loops.SeqStmt(stmts):
             for part in stmts:
                 emit_stmt(s, part)
+        case loops.BufferStore(buffer) if expr.const(0) in buffer.shape:
+            pass  # never reached: there is no element to store into
         case loops.BufferStore(buffer, value, indices):
             memory = memory_of(s, buffer)
             stored = emit_expr(s, value)

@@ -19,7 +19,8 @@ from relaxlab.ir.dtypes import element_of, with_lanes
 
 def per_lane(b: Builder, symbol: str, args: list[Value]) -> Value:
     """A scalar C function on each lane."""
-    dtype, lanes = args[0].dtype, args[0].lanes
+    lanes = max(a.lanes for a in args)
+    dtype = with_lanes(element_of(args[0].dtype), lanes)
     elem = llvm_type(element_of(dtype))
     args = [b.widen(a, lanes) for a in args]
     if lanes == 1:
