@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
+from importlib import import_module
 
 from relaxlab.cli.generate import load, show_text
 from relaxlab.cli.options import sampler_of
@@ -11,7 +13,7 @@ from relaxlab.models.generate import PromptError, TextGenerator
 from relaxlab.models.loader import ModelError
 from relaxlab.models.sampling import Sampler
 
-HELP = "/reset starts anew, /quit or Ctrl-D leaves, Ctrl-C stops an answer"
+HELP = "/reset starts anew, /help says this, /quit or Ctrl-D leaves, Ctrl-C stops an answer"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -23,12 +25,19 @@ def run(options: argparse.Namespace) -> int:
     first = [{"role": "system", "content": options.system}] if options.system else []
     messages = list(first)
     if sys.stdin.isatty():
+        with suppress(ImportError):  # Windows has none: lines cannot be edited there
+            import_module("readline")  # arrow keys and a history for `input`
         print(HELP, file=sys.stderr)
     while (line := _question()) is not None:
         if line == "/quit":
             break
         if line == "/reset":
             messages = list(first)
+            print("a new conversation", file=sys.stderr)
+        elif line == "/help":
+            print(HELP, file=sys.stderr)
+        elif line.startswith("/") and line[1:].isalpha():
+            print(f"there is no command {line}; {HELP}", file=sys.stderr)
         elif line:
             _answer(generator, messages, line, sampler, options.max_new_tokens)
     return 0

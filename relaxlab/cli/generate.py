@@ -55,6 +55,12 @@ def _open(options: argparse.Namespace, prompts: Sequence[str], progress: Progres
     or loaded."""
     progress(f"opening {options.model}")
     checkpoint = open_model(options.model)
+    if checkpoint.chat is None and prompts and not options.raw:
+        print(
+            f"relaxlab: {options.model} has no chat template: it continues the prompt as it stands "
+            "(--raw asks for that)",
+            file=sys.stderr,
+        )
     context = context_of(checkpoint, options.max_context)
     for prompt in prompts:
         encode_prompt(checkpoint, context, prompt, options.raw)
@@ -112,6 +118,7 @@ def report(generator: TextGenerator, answer: Generation) -> dict[str, object]:
         "prompt_ids": answer.prompt_ids,
         "ids": answer.ids,
         "text": answer.text,
+        "stopped": answer.stopped,
         "load_s": generator.times.load_s,
         "compile_s": generator.times.compile_s,
         "prefill_tok_s": answer.prefill_tok_s,
@@ -128,6 +135,8 @@ def show_speed(generator: TextGenerator, answer: Generation) -> None:
     speeds = [f"read {answer.prefilled} tokens at {answer.prefill_tok_s:.0f}/s"]
     if answer.decode_tok_s is not None:
         speeds.append(f"wrote {len(answer.ids)} at {answer.decode_tok_s:.0f}/s")
+    if answer.stopped == "context":
+        speeds.append(f"the context of {generator.max_context} tokens is full")
     times = generator.times
     speeds.append(f"compiled in {times.compile_s:.1f} s, loaded in {times.load_s:.1f} s")
     print(f"[{'; '.join(speeds)}; {peak_rss_mb():.0f} MB]", file=sys.stderr)

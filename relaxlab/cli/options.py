@@ -26,6 +26,8 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND")
     _generate(_command(commands, "generate", "continue a prompt with a language model"))
     _chat(_command(commands, "chat", "talk with a language model"))
+    _embed(_command(commands, "embed", "make vectors of texts with an encoder"))
+    _transcribe(_command(commands, "transcribe", "write down what is said in sound files"))
     _demo(_command(commands, "demo", "compile a model and let it answer a question"))
     _show(_command(commands, "show", "print a script, its types, and what the passes do to it"))
     _check(_command(commands, "check", "compare what a script computes before and after each pass"))
@@ -69,6 +71,26 @@ def _chat(parser: argparse.ArgumentParser) -> None:
     _sampling(parser)
 
 
+def _embed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("texts", nargs="+", metavar="TEXT", help="- reads lines of standard input")
+    parser.add_argument("--model", required=True, help="a Hugging Face folder or a GGUF file")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE.npy",
+        help="write one array, float32 (texts, width), instead of printing a JSON list per text",
+    )  # fmt: skip
+    _machine(parser)
+
+
+def _transcribe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE", help="WAV, FLAC, MP3, Ogg, …")
+    parser.add_argument("--model", required=True, help="a Hugging Face folder with a Whisper model")
+    parser.add_argument("--language", metavar="CODE", help="such as en; default: found out")
+    parser.add_argument("--translate", action="store_true", help="write English")
+    parser.add_argument("--timestamps", action="store_true", help="print times of segments")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per file")
+    _machine(parser)
+
+
 def _demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tiny", action="store_true", help="the small model inside the package")
     parser.add_argument("prompt", nargs="?", help="the question")
@@ -110,7 +132,6 @@ def _model(parser: argparse.ArgumentParser) -> None:
         "--model", default="smollm2-135m", metavar="MODEL",
         help="smollm2-135m (default), tiny, a GGUF file, or a folder with config.json",
     )  # fmt: skip
-    parser.add_argument("--threads", type=_positive, metavar="K", help="default: all cores")
     parser.add_argument(
         "--activations", choices=("float32", "q8", "q16"), default="float32",
         help="q8, q16: quantised to 8 or 15 bits, for integer products; with q8, prompts are read "
@@ -124,6 +145,11 @@ def _model(parser: argparse.ArgumentParser) -> None:
         "--max-context", type=_positive, metavar="N",
         help="positions kept; default: the model's own, 4096 at most",
     )  # fmt: skip
+    _machine(parser)
+
+
+def _machine(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--threads", type=_positive, metavar="K", help="default: all cores")
     parser.add_argument("--no-cache", action="store_true", help="compile anew, keep nothing")
 
 

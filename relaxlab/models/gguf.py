@@ -95,6 +95,13 @@ _SCALARS: Mapping[int, np.dtype[Any]] = {
     4: np.dtype("<u4"), 5: np.dtype("<i4"), 6: np.dtype("<f4"), 7: np.dtype("?"),
     10: np.dtype("<u8"), 11: np.dtype("<i8"), 12: np.dtype("<f8"),
 }  # fmt: skip
+_OTHER_FORMATS = {
+    9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS",
+    19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16",
+    26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
+    40: "NVFP4", 41: "Q1_0",
+}  # fmt: skip
+"""Names of GGML's types that are not supported, for the message that refuses them."""
 _TYPE_OF_DTYPE = {dtype: type_id for type_id, dtype in _SCALARS.items()}
 _STRING, _ARRAY = 8, 9
 _U64 = struct.Struct("<Q")
@@ -289,7 +296,9 @@ def _read_tensor_info(cursor: _Cursor, name: str) -> _TensorInfo:
     if type_id not in FORMAT_BY_ID:
         supported = ", ".join(FORMAT_BY_NAME)
         raise cursor.error(
-            f"unknown quantisation type {type_id}; supported are {supported}", type_at
+            f"{_OTHER_FORMATS.get(type_id, f'quantisation type {type_id}')} is not supported; "
+            f"supported are {supported}",
+            type_at,
         )
     format = FORMAT_BY_ID[type_id]
     try:

@@ -21,14 +21,26 @@ FRAME = 400
 """Samples of a frame."""
 
 
+def samples_of(recording: Any, what: str) -> Array:
+    """A recording, one number per sample, as an array. ValueError for what are no samples."""
+    array = np.asarray(recording)
+    if array.ndim != 1 or array.dtype.kind != "f":
+        raise ValueError(
+            f"{what} must be a one-dimensional array of floats from -1 to 1, is {array.dtype} "
+            f"{array.shape}; divide whole numbers by their largest, average channels"
+        )
+    wrong = np.flatnonzero(~np.isfinite(array))
+    if wrong.size:
+        raise ValueError(f"{what} has samples that are not finite, the first at {wrong[0]}")
+    return array
+
+
 def log_mel(audio: Array, bands: int, samples: int | None = None) -> Array:
     """audio float (n,) at `RATE` samples per second -> float32 (bands, n // HOP).
 
     With `samples`, the audio is first cut to that many, or filled up with silence. ValueError for
-    audio that is not one channel, or shorter than half a frame. Sums are float64.
+    audio shorter than half a frame. Sums are float64.
     """
-    if audio.ndim != 1 or audio.dtype.kind != "f":
-        raise ValueError(f"audio must be floats of one channel, is {audio.dtype} {audio.shape}")
     signal = np.asarray(audio[:samples], np.float64)
     if samples is not None:
         signal = np.pad(signal, (0, samples - len(signal)))

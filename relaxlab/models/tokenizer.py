@@ -30,7 +30,7 @@ class TokenizerError(UserError, ValueError):
 # Token types of `tokenizer.ggml.token_type`.
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 
-# The published splitting patterns of GPT-2, of Llama 3 and of Qwen2.
+# The published splitting patterns of GPT-2, Llama 3, Qwen2, GPT-4o and Mistral's Tekken.
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
 _WORDS_THEN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s"
@@ -38,6 +38,14 @@ _WORDS_THEN = (
 )
 _LLAMA3 = _WORDS_THEN % r"\p{N}{1,3}"
 _QWEN2 = _WORDS_THEN % r"\p{N}"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_BY_CASE = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+%s|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*%s|%s"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_GPT4O = _BY_CASE % (_CONTRACTIONS, _CONTRACTIONS, r"\p{N}{1,3}")
+_TEKKEN = _BY_CASE % ("", "", r"\p{N}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +59,19 @@ class _PreTokenizer:
 
 
 _DIGITS_THEN_GPT2 = _PreTokenizer((r"\p{N}", _GPT2))
+_LLAMA_BPE = _PreTokenizer((_LLAMA3,), whole_words=True, add_bos=True)
 _PRE_TOKENIZERS: Mapping[str, _PreTokenizer] = {
     "default": _PreTokenizer((r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]")),
     "gpt-2": _PreTokenizer((_GPT2,)),
-    "llama-bpe": _PreTokenizer((_LLAMA3,), whole_words=True, add_bos=True),
+    "phi-2": _PreTokenizer((_GPT2,)),
+    "llama-bpe": _LLAMA_BPE,
+    "llama3": _LLAMA_BPE,
+    "llama-v3": _LLAMA_BPE,
+    "falcon3": _LLAMA_BPE,
     "qwen2": _PreTokenizer((_QWEN2,), nfc=True),
+    "deepseek-r1-qwen": _PreTokenizer((_QWEN2,)),
+    "gpt-4o": _PreTokenizer((_GPT4O,)),
+    "tekken": _PreTokenizer((_TEKKEN,), whole_words=True, add_bos=True),
     "smollm": _DIGITS_THEN_GPT2,
     "starcoder": _DIGITS_THEN_GPT2,
     "refact": _DIGITS_THEN_GPT2,

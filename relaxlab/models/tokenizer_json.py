@@ -25,7 +25,8 @@ _SPACE = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
 
 def read_tokenizer_json(folder: Path) -> tuple[Tokenizer, str | None]:
     """The tokenizer and the chat template (None: no chat model) of a folder with `tokenizer.json`
-    and `tokenizer_config.json`.
+    and `tokenizer_config.json`. The template is in `chat_template.jinja` or among the tokenizer's
+    settings; of several with names, the one called ``default``, or the only one.
 
     Byte-level BPE in the splittings that GGUF files name, and SentencePiece BPE, are supported.
     TokenizerError names what is not, or what is wrong.
@@ -34,13 +35,25 @@ def read_tokenizer_json(folder: Path) -> tuple[Tokenizer, str | None]:
     content = _read_json(file)
     config = _read_json(folder / "tokenizer_config.json")
     try:
-        metadata = _metadata(content, config)
-        template = config.get("chat_template")
-        return Tokenizer(metadata), template if isinstance(template, str) else None
+        return Tokenizer(_metadata(content, config)), _template(folder, config)
     except TokenizerError as error:
         raise TokenizerError(f"{file}: {error}") from None
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise TokenizerError(f"{file}: not laid out as expected: {error!r}") from None
+
+
+def _template(folder: Path, config: Mapping[str, Any]) -> str | None:
+    file = folder / "chat_template.jinja"
+    if file.exists():
+        return file.read_text(encoding="utf-8")
+    found = config.get("chat_template")
+    if found is None or isinstance(found, str):
+        return found
+    named = {entry["name"]: entry["template"] for entry in found}
+    chosen = named.get("default", next(iter(named.values())) if len(named) == 1 else None)
+    if not isinstance(chosen, str):
+        raise TokenizerError(f"of the chat templates {', '.join(named)} none is the default")
+    return chosen
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -84,7 +97,7 @@ def _metadata(content: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str
         found["token_type"] = [_kind(tokens[i], k, unknown) for i, k in enumerate(kinds)]
         found |= {} if unknown is None else {"unknown_token_id": ids[unknown]}
     else:
-        found |= {"model": "gpt2", "pre": _pre_tokenizer(content["pre_tokenizer"])}
+        found |= {"model": "gpt2", "pre": _pre_tokenizer(content)}
     for key in ("bos_token", "eos_token"):
         token = config.get(key)
         token = token.get("content") if isinstance(token, dict) else token
@@ -93,8 +106,10 @@ def _metadata(content: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str
     return {f"tokenizer.ggml.{key}": value for key, value in found.items()}
 
 
-def _pre_tokenizer(description: Mapping[str, Any]) -> str:
-    """The name of the splitting that has these patterns."""
+def _pre_tokenizer(content: Mapping[str, Any]) -> str:
+    """The name of the splitting that has these patterns, and if several have, of the one that also
+    normalises and takes whole words as this does."""
+    description = content["pre_tokenizer"]
     steps = description["pretokenizers"] if description["type"] == "Sequence" else [description]
     patterns: list[str] = []
     for step in steps:
@@ -107,9 +122,11 @@ def _pre_tokenizer(description: Mapping[str, Any]) -> str:
                 patterns += [_GPT2] if step.get("use_regex", True) else []
             case _:
                 raise TokenizerError(f"the pre-tokenizer {step} is not supported")
-    for name, known in _PRE_TOKENIZERS.items():
-        if known.patterns == tuple(patterns):
-            return name
+    fitting = {n: p for n, p in _PRE_TOKENIZERS.items() if p.patterns == tuple(patterns)}
+    how = '"NFC"' in json.dumps(content.get("normalizer")), content["model"].get("ignore_merges")
+    exact = [n for n, p in fitting.items() if (p.nfc, p.whole_words) == (how[0], bool(how[1]))]
+    for name in (*exact, *fitting):
+        return name
     raise TokenizerError(f"the splitting patterns {patterns} are not supported")
 
 

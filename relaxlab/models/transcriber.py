@@ -22,7 +22,7 @@ from relaxlab.ir.brief import Brief
 from relaxlab.models.config import ConfigError
 from relaxlab.models.keys import keys_of_json
 from relaxlab.models.loader import ModelError
-from relaxlab.models.mel import HOP, RATE, log_mel
+from relaxlab.models.mel import HOP, RATE, log_mel, samples_of
 from relaxlab.models.named_layers import NamedLayers, Tensors, tensors_of_folder
 from relaxlab.models.tokenizer import TokenizerError
 from relaxlab.models.weights import prepared
@@ -158,16 +158,19 @@ class Transcriber(Brief):
         samples per second. They are filled up with silence to the model's window (30 s), which it
         was trained on, or with `pad=False` to the longest recording. ValueError for recordings
         longer than the window."""
-        if not audio:
+        if isinstance(audio, np.ndarray) and audio.ndim == 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError("this is one recording; give a list of them: transcribe([audio])")
+        if not len(audio):
             raise ValueError("there is no audio; give at least one recording")
-        window, longest = self.config.max_frames * HOP, max(len(a) for a in audio)
+        recordings = [samples_of(a, f"recording {i}") for i, a in enumerate(audio)]
+        window, longest = self.config.max_frames * HOP, max(len(a) for a in recordings)
         if longest > window:
             raise ValueError(
                 f"a recording of {longest / RATE:.1f} s does not fit into the model's window of "
                 f"{window / RATE:.1f} s; cut it into pieces"
             )
         samples = window if pad else max(-(-longest // HOP) * HOP, HOP)
-        return np.stack([log_mel(a, self.config.mel_bands, samples) for a in audio])
+        return np.stack([log_mel(a, self.config.mel_bands, samples) for a in recordings])
 
     def transcribe(
         self,

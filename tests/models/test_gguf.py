@@ -184,7 +184,7 @@ BAD_FILES = {
     "empty shape": (file_of([], [info("t", [4, 0], 0, 0)], DATA), r"'t': has the empty shape"),
     "format": (
         file_of([], [info("t", [4], 77, 0)], DATA),
-        "tensor 't': unknown quantisation type 77; supported are F32, F16, BF16, Q8_0",
+        "tensor 't': quantisation type 77 is not supported; supported are F32, F16, BF16, Q8_0",
     ),
     "blocks": (file_of([], [info("t", [33], 3, 0)], DATA), "'t': Q4_1 stores blocks of 32"),
     "beyond": (

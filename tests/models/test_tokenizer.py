@@ -6,10 +6,10 @@ import random
 
 import numpy as np
 import pytest
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Pipeline
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from relaxlab.models.tokenizer import Tokenizer, TokenizerError
+from relaxlab.models.tokenizer import _PRE_TOKENIZERS, Tokenizer, TokenizerError
 from relaxlab.models.tokenizer_json import read_tokenizer_json
 
 SAMPLES = [
@@ -140,6 +140,12 @@ def pieces(pre: str, text: str, **more) -> list[str]:
         ("gpt-2", "(ab", ["(", "ab"]),
         ("llama-bpe", "x'Sx", ["x", "'S", "x"]),
         ("gpt-2", "ab1", ["ab", "1"]),
+        ("phi-2", "abc abc", ["abc", "Ġabc"]),
+        ("llama3", "1234", ["123", "4"]),
+        ("falcon3", "(ab", ["(ab"]),
+        ("deepseek-r1-qwen", "1234", ["1", "2", "3", "4"]),
+        ("gpt-4o", "1234 abcABC", ["123", "4", "Ġabc", "A", "B", "C"]),
+        ("tekken", "1234 abc", ["1", "2", "3", "4", "Ġabc"]),
     ],
 )
 def test_pre_tokenizers_cut_where_they_should(pre, text, expected):
@@ -311,3 +317,48 @@ def test_sentencepiece_that_is_not_supported(tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(TokenizerError, match="only BPE is supported, not Unigram"):
         read_tokenizer_json(tmp_path)
+
+
+@pytest.mark.parametrize("text", [
+    "parseHTMLToJSON isn't WE'RE 12345 a/b//\n  x\u0301y", "ÀÉÎabc ǅ ª straße", " \n\n  end ",
+])
+def test_patterns_by_case_are_those_of_the_published_tokenizers(text):
+    """GPT-4o's, which OpenAI publishes with tiktoken, and Tekken's, written out."""
+    upper, lower = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+    rest = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    begin, suffix = r"[^\r\n\p{L}\p{N}]?", "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    for name, end, digits in (("gpt-4o", suffix, r"\p{N}{1,3}"), ("tekken", "", r"\p{N}")):
+        words = f"{begin}{upper}*{lower}+{end}|{begin}{upper}+{lower}*{end}"
+        split = pre_tokenizers.Split(Regex(f"{words}|{digits}{rest}"), "isolated")
+        want = [piece for piece, _ in split.pre_tokenize_str(text)]
+        (pattern,) = _PRE_TOKENIZERS[name].patterns
+        mine = pre_tokenizers.Split(Regex(pattern), "isolated").pre_tokenize_str(text)
+        assert [piece for piece, _ in mine] == want and "".join(want) == text
+
+
+def write_folder(folder, **config):
+    """A byte-level tokenizer as Hugging Face stores it, with settings."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    content = {
+        "model": {"type": "BPE", "vocab": {c: i for i, c in enumerate(alphabet)}, "merges": []},
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+def test_where_chat_templates_are(tmp_path):
+    write_folder(tmp_path)
+    assert read_tokenizer_json(tmp_path)[1] is None
+    write_folder(tmp_path, chat_template="text")
+    assert read_tokenizer_json(tmp_path)[1] == "text"
+    named = [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]
+    write_folder(tmp_path, chat_template=named)
+    assert read_tokenizer_json(tmp_path)[1] == "d"
+    write_folder(tmp_path, chat_template=named[:1])
+    assert read_tokenizer_json(tmp_path)[1] == "t"
+    write_folder(tmp_path, chat_template=[named[0], {"name": "rag", "template": "r"}])
+    with pytest.raises(TokenizerError, match="templates tool_use, rag none is the default"):
+        read_tokenizer_json(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text("file")
+    assert read_tokenizer_json(tmp_path)[1] == "file"

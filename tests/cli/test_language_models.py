@@ -1,0 +1,32 @@
+"""`relaxlab chat` and `generate`: commands of a conversation, models without a template."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from relaxlab.cli import main
+from tests.models.test_decoder import write_folder
+
+
+def test_chat_has_commands(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("/help\n/rest\n/reset\n"))
+    assert main(["chat", "--model", "tiny"]) == 0
+    out, err = capsys.readouterr()
+    assert not out and "/reset starts anew" in err
+    assert "there is no command /rest" in err and "a new conversation" in err
+
+
+def test_a_model_without_a_template_says_that_it_continues_the_prompt(capsys, tmp_path, rng):
+    write_folder(tmp_path, rng)
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    del settings["chat_template"]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    command = ["generate", "--model", str(tmp_path), "--prompt", "a", "--max-new-tokens", "2"]
+    capsys.readouterr()  # the seed
+    assert main([*command, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert "has no chat template: it continues the prompt as it stands" in err
+    assert json.loads(out)["stopped"] in ("stop", "length")
+    assert main([*command, "--raw"]) == 0
+    assert "template" not in capsys.readouterr().err
