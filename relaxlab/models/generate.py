@@ -168,9 +168,9 @@ class TextGenerator(Brief):
             report(f"opening {model}")
             checkpoint = open_model(model)
         context = context_of(checkpoint, max_context)
-        config = checkpoint.config
-        rows = min(CHUNK, context)
-        request = Request.of(activations, kv_dtype, context, rows)
+        config, capacity = checkpoint.config, capacity_of(checkpoint, context)
+        rows = min(CHUNK, capacity)
+        request = Request.of(activations, kv_dtype, capacity, rows)
         opened = time.perf_counter()
         report(f"compiling {config.num_layers} layers")
         program = program_for(
@@ -179,7 +179,7 @@ class TextGenerator(Brief):
         executable = program.executable
         compiled = time.perf_counter()
         report("reading the weights")
-        tables = rotary_tables(config, context + rows, context)
+        tables = rotary_tables(config, capacity + rows, context)
         weights = loaded(executable, program.sources, checkpoint.read, tables)
         cache = zeros(program.cache_shapes("prefill", 2, config.num_layers), request.kv_dtype)
         end = time.perf_counter()
@@ -337,6 +337,16 @@ def context_of(checkpoint: Checkpoint, asked: int | None) -> int:
             f"{checkpoint.path}: max_context must lie in 1..{longest}, the model's own, is {asked}"
         )
     return asked
+
+
+def capacity_of(checkpoint: Checkpoint, context: int) -> int:
+    """The positions that the program for a context has room for: the default's, or twice that as
+    often as need be, and at most the model's own. So contexts share programs; what is beyond the
+    one asked for is never written to and takes no memory."""
+    capacity = DEFAULT_CONTEXT
+    while capacity < context:
+        capacity *= 2
+    return min(capacity, checkpoint.config.context_length)
 
 
 def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

@@ -23,7 +23,7 @@ from relaxlab.models.families import (
     family_of_gguf,
     family_of_json,
 )
-from relaxlab.models.gguf import GGUF, read_gguf
+from relaxlab.models.gguf import GGUFTensor, read_gguf
 from relaxlab.models.keys import keys_of_json
 from relaxlab.models.safetensors import read_safetensors
 from relaxlab.models.tokenizer import Tokenizer
@@ -114,12 +114,15 @@ def _open_file(path: Path) -> Checkpoint:
     chat = ChatTemplate.from_gguf(gguf, tokenizer) if has_template else None
     places = family_of_gguf(gguf).gguf_places(config, gguf)
     formats = {ours: gguf.tensor(place.tensor).format.name for ours, place in places.items()}
-    return Checkpoint(path, config, tokenizer, chat, formats, lambda n: _fields(gguf, places[n]))
+    # Not `gguf` itself: its metadata, with the merges of the vocabulary, may go.
+    tensors = {ours: gguf.tensor(place.tensor) for ours, place in places.items()}
+    return Checkpoint(
+        path, config, tokenizer, chat, formats, lambda n: _fields(tensors[n], places[n])
+    )
 
 
-def _fields(gguf: GGUF, place: Place) -> dict[str, Array]:
+def _fields(tensor: GGUFTensor, place: Place) -> dict[str, Array]:
     """The stored fields and blocks of a weight, as views; of a vector, float32."""
-    tensor = gguf.tensor(place.tensor)
     if len(tensor.shape) == 1:
         return {"data": tensor.dequantise()[place.first : place.end]}
     found = tensor.format.views(tensor.raw, tensor.shape)

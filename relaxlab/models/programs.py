@@ -27,9 +27,10 @@ ACTIVATIONS = ("float32", "q8", "q16")
 class Request:
     """What a program is for.
 
-    activations, kv_dtype: see `TextGenerator.load`. context: positions of a sequence at most. rows:
-    new positions of a call at most. sequences: None for one sequence, else how many a call may have
-    at most, each with its keys and values in pages.
+    activations, kv_dtype: see `TextGenerator.load`. context: positions of a sequence at most, in
+    all contexts that share the program (see `generate.capacity_of`). rows: new positions of a call
+    at most. sequences: None for one sequence, else how many a call may have at most, each with its
+    keys and values in pages.
     """
 
     activations: str

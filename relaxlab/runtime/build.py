@@ -108,10 +108,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
         return CudaExecutable(generate_cuda(lower_shapes(passes.run(mod).result)), chosen)
 
     def build() -> Artifact:
-        result = passes.run(mod).result
-        lowered = lower_shapes(result)
-        artifact = compile_program(lowered, chosen, _bounds(mod), checks=checks == "all")
-        return replace(artifact, parts=_parts(result))
+        return _artifact(mod, passes, chosen, checks == "all")
 
     key = None
     if pipeline is None and use_cache and _has_only_our_operators(mod):
@@ -136,6 +133,12 @@ def trace(
 ) -> Trace:
     """Run the passes and return the trace: every module in between, and why."""
     return pipeline_for(parse_target(target), pipeline).run(as_module(program))
+
+
+def _artifact(mod: Module, passes: Pipeline, target: Target, checks: bool) -> Artifact:
+    result = passes.run(mod).result
+    artifact = compile_program(lower_shapes(result), target, _bounds(mod), checks=checks)
+    return replace(artifact, parts=_parts(result))
 
 
 def _has_only_our_operators(mod: Module) -> bool:

@@ -109,7 +109,8 @@ def _spans(arrays: Iterable[Array]) -> list[tuple[int, int]]:
 def _collapse(start: int, size: int) -> None:
     if sys.platform.startswith("linux"):
         madvise = ctypes.CDLL(None).madvise
-        madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), MADV_COLLAPSE)
+        for advice in (mmap.MADV_HUGEPAGE, MADV_COLLAPSE):  # what is forbidden is not collapsed
+            madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), advice)
 
 
 def region(size: int, large: bool = True) -> Array:
