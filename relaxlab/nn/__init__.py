@@ -5,15 +5,20 @@
             self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
 
         def main(self, x):
-            return self.down(self.up(x).op("nn.relu"))
+            return self.down(self.up(x).relu())
 
-    mod, names = MLP().export({"main": {"x": nn.spec.Tensor(("n", 8))}})
+    model = MLP()
+    mod, names = model.export({"main": {"x": nn.spec.Tensor(("n", 8))}})
+    exe = rl.compile(mod).load(model.state_dict())
+    y = exe(x)
 
-`names` lists the weights, which `main` takes after `x`.
+`names` lists the weights, which `main` takes after `x`; `load` gives them once. `state_dict` has
+initial values, or those that `load_state_dict` was given: names and layouts are PyTorch's.
 """
 
 from relaxlab.nn import spec
 from relaxlab.nn.attention import Attention, Cache, HeadNorm, Heads, KVCache, RotaryEmbedding
+from relaxlab.nn.basic import GELU, Conv2d, ReLU, Sequential, SiLU
 from relaxlab.nn.bidirectional import CrossAttention, SelfAttention
 from relaxlab.nn.builder import FunctionBuilder, ModuleBuilder, Parameter, Tensor
 from relaxlab.nn.layers import (
@@ -41,10 +46,12 @@ __all__ = [
     "MLP",
     "Activation",
     "Activations",
+    "GELU",
     "Attention",
     "BlockEmbedding",
     "Cache",
     "Conv1d",
+    "Conv2d",
     "CrossAttention",
     "Embedding",
     "FunctionBuilder",
@@ -62,9 +69,12 @@ __all__ = [
     "PositionEmbedding",
     "Precision",
     "RMSNorm",
+    "ReLU",
     "RotaryEmbedding",
     "Scores",
     "SelfAttention",
+    "Sequential",
+    "SiLU",
     "Tensor",
     "Weight",
     "spec",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
 
 import relaxlab.ops  # noqa: F401  the rows of the operators
 from relaxlab.analysis.arith import Analyzer
@@ -14,8 +17,10 @@ from relaxlab.ir.equal import structural_key
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import NO_ATTRS, Attrs
+from relaxlab.ir.op_table import find_op
 from relaxlab.ir.substitute import substitute
-from relaxlab.nn import spec
+from relaxlab.nn import slicing, spec
+from relaxlab.nn.initial import Initialiser
 from relaxlab.ops.define import builder as operator
 
 
@@ -53,12 +58,17 @@ class ModuleBuilder:
         return name
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Parameter:
-    """A weight: its shape (ints, or names of symbols) and dtype. The values come at run time."""
+    """A weight: its shape (ints, or names of symbols), dtype, and how its first values are drawn.
+
+    The values come at run time; `value` is what `load_state_dict` gave.
+    """
 
     shape: tuple[spec.Dim, ...]
     dtype: str = "float32"
+    initial: Initialiser | None = field(default=None, repr=False)
+    value: np.ndarray[Any, Any] | None = field(default=None, repr=False)
 
 
 class FunctionBuilder:
@@ -182,12 +192,20 @@ def _output_types(
     )
 
 
+Operand: TypeAlias = "Tensor | float | np.ndarray[Any, Any]"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
-    """A tensor value of the function being built. Operators on it emit calls there."""
+    """A tensor value of the function being built. Operators on it emit calls there.
+
+    Each operator of the table is a method: `x.exp()`, `x.sum(axis=0)`, `x.relu()` (those of
+    `R.nn` without the prefix). `x[1:, None]` slices, `x @ y` multiplies matrices.
+    """
 
     builder: FunctionBuilder
     var: graph.Var
+    __array_ufunc__: ClassVar[None] = None  # `array + x` is ours, not NumPy's element by element
 
     @property
     def type(self) -> types.TensorType:
@@ -213,11 +231,51 @@ class Tensor:
         call = operator(name)(self.var, *values, **attrs)
         return self.builder.emit(call, name.rpartition(".")[2])
 
-    def __add__(self, other: Tensor) -> Tensor:
+    def __getattr__(self, name: str) -> Callable[..., Tensor]:
+        if not name.startswith("_"):
+            for full in (name, f"nn.{name}"):
+                if find_op(full) is not None:
+                    return partial(self.op, full)
+        raise AttributeError(f"a tensor has no attribute or operator {name!r}")
+
+    def __getitem__(self, key: Any) -> Tensor:
+        return slicing.item(self, key)
+
+    def _reversed(self, name: str, other: Any) -> Tensor:
+        return self.builder.emit(operator(name)(other, self.var), name)
+
+    def __add__(self, other: Operand) -> Tensor:
         return self.op("add", other)
 
-    def __mul__(self, other: Tensor | float) -> Tensor:
+    def __radd__(self, other: Operand) -> Tensor:
+        return self._reversed("add", other)
+
+    def __sub__(self, other: Operand) -> Tensor:
+        return self.op("subtract", other)
+
+    def __rsub__(self, other: Operand) -> Tensor:
+        return self._reversed("subtract", other)
+
+    def __mul__(self, other: Operand) -> Tensor:
         return self.op("multiply", other)
+
+    def __rmul__(self, other: Operand) -> Tensor:
+        return self._reversed("multiply", other)
+
+    def __truediv__(self, other: Operand) -> Tensor:
+        return self.op("divide", other)
+
+    def __rtruediv__(self, other: Operand) -> Tensor:
+        return self._reversed("divide", other)
+
+    def __pow__(self, other: Operand) -> Tensor:
+        return self.op("power", other)
+
+    def __matmul__(self, other: Tensor) -> Tensor:
+        return self.op("matmul", other)
+
+    def __neg__(self) -> Tensor:
+        return self.op("negative")
 
     def reshape(self, *dims: expr.ExprLike) -> Tensor:
         """The same elements under another shape."""

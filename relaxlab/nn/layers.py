@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from relaxlab.ir import expr
 from relaxlab.nn import loop_functions, quantized
 from relaxlab.nn.builder import FunctionBuilder, Parameter, Tensor
+from relaxlab.nn.initial import Initialiser, normal, ones, uniform_fan_in, zeros
 from relaxlab.nn.module import Module, ModuleList
 
 Activations: TypeAlias = Literal["float32", "bfloat16", "q8", "q16"]
@@ -28,11 +29,14 @@ class Weight(Module):
     """A matrix (rows, cols) in a storage format: plain (`F32`, `F16`, `BF16`), or one of
     `quantized.FORMATS`, whose fields are one parameter each."""
 
-    def __init__(self, rows: int, cols: int, format: str) -> None:
-        """ValueError for an unknown format, or columns that do not fill its blocks."""
+    def __init__(
+        self, rows: int, cols: int, format: str, initial: Initialiser | None = None
+    ) -> None:
+        """`initial` draws the values of a plain matrix. ValueError for an unknown format, or
+        columns that do not fill its blocks."""
         self.rows, self.cols, self.format = rows, cols, format
         if format in PLAIN_DTYPES:
-            self.data = Parameter((rows, cols), PLAIN_DTYPES[format])
+            self.data = Parameter((rows, cols), PLAIN_DTYPES[format], initial)
             return
         if format not in quantized.FORMATS:
             known = ", ".join([*PLAIN_DTYPES, *quantized.FORMATS])
@@ -115,8 +119,9 @@ class Linear(Module):
         bias: bool = False,
     ) -> None:
         """`weight` shares the matrix of another layer."""
-        self.weight = weight or Weight(out_features, in_features, format)
-        self.bias = Parameter((out_features,)) if bias else None
+        initial = uniform_fan_in(max(1, in_features))
+        self.weight = weight or Weight(out_features, in_features, format, initial)
+        self.bias = Parameter((out_features,), initial=initial) if bias else None
         self.precision = precision
 
     def forward(self, x: Tensor) -> Tensor:
@@ -205,7 +210,7 @@ class Embedding(Module):
     """Rows of a matrix (count, features) by id, as float32."""
 
     def __init__(self, count: int, features: int, *, format: str = "F32") -> None:
-        self.weight = Weight(count, features, format)
+        self.weight = Weight(count, features, format, normal)
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.weight.take(ids)
@@ -232,7 +237,7 @@ class RMSNorm(Module):
     """x / sqrt(mean(x^2) + eps) * weight over the last axis."""
 
     def __init__(self, features: int, eps: float = 1e-5) -> None:
-        self.weight, self.eps = Parameter((features,)), eps
+        self.weight, self.eps = Parameter((features,), initial=ones), eps
 
     def forward(self, x: Tensor) -> Tensor:
         return x.op("nn.rms_norm", x.builder.weight(self.weight), axes=-1, epsilon=self.eps)
@@ -242,7 +247,8 @@ class LayerNorm(Module):
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last axis."""
 
     def __init__(self, features: int, eps: float = 1e-5) -> None:
-        self.weight, self.bias, self.eps = Parameter((features,)), Parameter((features,)), eps
+        self.weight, self.eps = Parameter((features,), initial=ones), eps
+        self.bias = Parameter((features,), initial=zeros)
 
     def forward(self, x: Tensor) -> Tensor:
         weight, bias = x.builder.weight(self.weight), x.builder.weight(self.bias)
@@ -259,7 +265,9 @@ class Conv1d(Module):
     def __init__(
         self, inputs: int, outputs: int, kernel: int, *, stride: int = 1, padding: int = 0
     ) -> None:
-        self.weight, self.bias = Parameter((outputs, inputs, kernel)), Parameter((outputs,))
+        initial = uniform_fan_in(inputs * kernel)
+        self.weight = Parameter((outputs, inputs, kernel), initial=initial)
+        self.bias = Parameter((outputs,), initial=initial)
         self.stride, self.padding = stride, padding
 
     def forward(self, x: Tensor) -> Tensor:

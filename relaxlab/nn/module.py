@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from relaxlab.ir.brief import Brief
+from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module as IRModule
 from relaxlab.ir.node import Attrs
 from relaxlab.nn import spec
 from relaxlab.nn.builder import FunctionBuilder, ModuleBuilder, Parameter, Tensor
+from relaxlab.runtime.weights import parameter_name
 
 
 def _no_forward(self: Module, *_: Any) -> Any:
@@ -42,6 +46,38 @@ class Module(Brief):
                     found.setdefault(value, f"{prefix}.{name}" if prefix else name)
         return {name: parameter for parameter, name in found.items()}
 
+    def state_dict(self, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+        """The values of all parameters by the names that PyTorch gives them: what
+        `load_state_dict` gave, and initial values drawn with `seed` for the others.
+
+        `Executable.load` takes it. Raises ValueError for a parameter that has neither.
+        """
+        found: dict[str, np.ndarray[Any, Any]] = {}
+        for number, (name, parameter) in enumerate(self.named_parameters().items()):
+            value = parameter.value
+            if value is None:
+                value = _drawn(name, parameter, np.random.default_rng((seed, number)))
+            found[_public(name)] = value
+        return found
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Give the parameters values: arrays (or tensors of PyTorch) under its names, in its
+        layouts, converted to the parameters' dtypes.
+
+        Raises KeyError for names that are missing or unknown, ValueError for another shape; then
+        nothing was changed.
+        """
+        mine = {_public(name): p for name, p in self.named_parameters().items()}
+        given = {_public(name): value for name, value in state.items()}
+        for names, problem in ((mine.keys() - given.keys(), "misses"),
+                               (given.keys() - mine.keys(), "has the unknown")):  # fmt: skip
+            if names:
+                first = min(names)
+                raise KeyError(f"the state {problem} {first!r} ({len(names)} in all)")
+        values = {name: _as_value(name, given[name], p) for name, p in mine.items()}
+        for name, parameter in mine.items():
+            parameter.value = values[name]
+
     def export(
         self,
         methods: Mapping[str, Mapping[str, spec.Spec]],
@@ -65,10 +101,36 @@ class Module(Brief):
             if known:
                 attrs["tir_var_upper_bound"] = Attrs(known)
             for path, weight in weights.items():
-                function.weight_param(path.replace(".", "_"), weight)
+                function.weight_param(parameter_name(path), weight)
             result = getattr(self, name)(*inputs)
             module.add_graph_function(name, function.finish(result, Attrs(attrs)))
         return module.module(), list(weights)
+
+
+def _public(name: str) -> str:
+    """PyTorch's name: a plain matrix is a parameter there and not a module with `data`."""
+    return name.removesuffix(".data")
+
+
+def _drawn(name: str, parameter: Parameter, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    shape = tuple(d for d in parameter.shape if isinstance(d, int))
+    if parameter.initial is None or len(shape) < len(parameter.shape):
+        why = "its format has none" if parameter.initial is None else "its shape has symbols"
+        raise ValueError(f"{name!r} has no initial values ({why}): use load_state_dict")
+    return parameter.initial(rng, shape).astype(numpy_dtype(parameter.dtype))
+
+
+def _as_value(name: str, value: Any, parameter: Parameter) -> np.ndarray[Any, Any]:
+    if hasattr(value, "detach"):  # PyTorch's tensors refuse to be viewed while they may be trained
+        value = value.detach().cpu()
+    array = np.asarray(value)
+    fits = len(array.shape) == len(parameter.shape) and all(
+        not isinstance(d, int) or d == size
+        for d, size in zip(parameter.shape, array.shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"{name!r} has the shape {array.shape}, expected {parameter.shape}")
+    return np.array(array, numpy_dtype(parameter.dtype))
 
 
 def _declare(

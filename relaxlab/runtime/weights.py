@@ -36,6 +36,13 @@ def weights_of(mod: Module, name: str) -> tuple[graph.Var, ...]:
     return func.params[func.attrs["num_input"] :]
 
 
+def parameter_name(path: str) -> str:
+    """The name of the parameter for a weight with this dotted path; an identifier where the path
+    is made of identifiers and numbers."""
+    name = path.replace(".", "_")
+    return f"_{name}" if name[:1].isdigit() else name
+
+
 class Transform:
     """The function of an executable that packs weights; it remembers what it returned."""
 
@@ -127,7 +134,7 @@ def bind_weights(
             packed[key] = one.packed(_in_order(name, one.names, params, used))
         exe[name].bind(*packed[key])
     if isinstance(params, Mapping):
-        unknown = [n for n in params if n.replace(".", "_") not in used]
+        unknown = [n for n in params if not used & _parameter_names(n)]
         if unknown:
             raise ArgumentError(
                 f"no function has a weight {unknown[0]!r} ({len(unknown)} in all); the weights "
@@ -146,7 +153,7 @@ def _in_order(
                 f"`{function}` has {len(names)} weights ({', '.join(names)}), got {len(params)}"
             )
         return list(params)
-    by_name = {key.replace(".", "_"): value for key, value in params.items()}
+    by_name = {name: value for key, value in params.items() for name in _parameter_names(key)}
     missing = [n for n in names if n not in by_name]
     if missing:
         raise ArgumentError(
@@ -155,3 +162,10 @@ def _in_order(
         )
     used.update(names)
     return [by_name[n] for n in names]
+
+
+def _parameter_names(key: str) -> set[str]:
+    """The names of the parameter that a key of a mapping may mean: a plain matrix is a module with
+    `data` of its own in `nn`, and nothing but a name in PyTorch."""
+    name = parameter_name(key)
+    return {name, f"{name}_data"}
