@@ -29,6 +29,8 @@ from relaxlab.testing.table_programs import TableProgram
 
 TRIES = 5
 """Draws of arguments per program, until the interpreter accepts one."""
+CHUNK = 50
+"""Programs between two lines about the rate."""
 LENGTH = 1024
 """Terms of the longest sums in these programs, for the tolerance."""
 
@@ -152,15 +154,20 @@ def main() -> int:
     seed = options.seed
     if seed is None:
         seed = int(np.random.default_rng().integers(1 << 31))
-    print(f"programs {seed} to {seed + options.programs - 1}", flush=True)
-    start = time.perf_counter()
-    seeds = range(seed, seed + options.programs)
-    show = lambda failure: print(failure, flush=True)  # noqa: E731
-    failed, unusable = run_programs(seeds, show, shrink=not options.no_shrink)
-    took = time.perf_counter() - start
-    print(f"{options.programs} programs in {took:.0f} s ({options.programs / took:.2f} a second): "
-          f"{failed} failed, {unusable} accepted no arguments")  # fmt: skip
+    start, end = time.perf_counter(), seed + options.programs
+    failed = unusable = 0
+    for first in range(seed, end, CHUNK):
+        seeds = range(first, min(first + CHUNK, end))
+        counts = run_programs(seeds, _show, shrink=not options.no_shrink)
+        failed, unusable = failed + counts[0], unusable + counts[1]
+        done, took = seeds.stop - seed, time.perf_counter() - start
+        print(f"programs {seed} to {seeds.stop - 1}: {done / took:.2f} a second, {failed} failed, "
+              f"{unusable} accepted no arguments", flush=True)  # fmt: skip
     return 1 if failed else 0
+
+
+def _show(failure: Failure) -> None:
+    print(failure, flush=True)
 
 
 if __name__ == "__main__":

@@ -166,3 +166,21 @@ def test_kinds_of_checks() -> None:
         rl.compile(module(GATHER), checks="some")  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="debug builds are for CPUs"):
         rl.compile(module(GATHER), "cuda:sm_90", checks="all")
+
+
+def test_indices_that_were_joined_are_inside(rng) -> None:
+    text = """
+@R.function
+def main(x: R.Tensor((1, 3, 3, 1), "float32"), y: R.Tensor((2, 2, "n"), "float32")):
+    n = T.int64()
+    with R.dataflow():
+        a = R.tanh(x)
+        b = R.nn.log_softmax(y, axis=-1)
+        R.output(a, b)
+    return a, b
+"""
+    mod = rl.parse(text)
+    exe = rl.compile(mod, use_cache=False, checks="all")
+    args = [rng.random(s).astype("float32") for s in ((1, 3, 3, 1), (2, 2, 9))]
+    for got, want in zip(exe["main"](*args), rl.interpret(mod, "main", *args), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)

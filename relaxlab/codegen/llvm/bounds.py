@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -21,14 +20,14 @@ from relaxlab.schedule.tile_intrinsics import TILE_SCOPE
 def check_bounds(s: Scope, buffer: loops.Buffer, indices: Sequence[Value]) -> None:
     """Leave the thread's work, with a report, where an index that is used is outside its extent.
 
-    What `join_indices` made, `A[0, f]`, stays inside the whole array.
+    What `join_indices` made, `A[0, f]`, stays inside the dimensions of the zeros and its own.
     """
     if buffer.scope == TILE_SCOPE:
         return
-    joined = len(indices) > 1 and all(i.const == 0 for i in indices[:-1])
+    extent: expr.PrimExpr = expr.const(1)
     for d, (index, dim) in enumerate(zip(indices, buffer.shape, strict=True)):
-        whole = joined and d == len(indices) - 1
-        extent = math.prod(buffer.shape, start=expr.const(1)) if whole else dim
+        zero_before = d > 0 and indices[d - 1].const == 0
+        extent = extent * dim if zero_before else dim
         _check_index(s, cast(s.builder, index, "int64"), extent, f"dimension {d} of {buffer.name}")
 
 
