@@ -27,12 +27,24 @@ def array_view(value: Any) -> View:
     numbers = corner.reshape(-1).astype(np.float64)
     finite = numbers[np.isfinite(numbers)]
     low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
-    share = (numbers - low) / (high - low if high > low else 1.0)
-    heat = np.nan_to_num(share, nan=0, posinf=1, neginf=0)
+    signed = bool(low < 0 < high)
     state["corner"] = {
         "shape": list(corner.shape),
         "text": [number_text(v) for v in corner.reshape(-1)],
-        "heat": [round(100 * float(h)) for h in heat],
+        "heat": _heat(numbers, low, high, signed=signed),
     }
     text = f"{state['dtype']} array of shape {array.shape}\n{array}"
     return View("array", f"array {array.shape}", state, text)
+
+
+def _heat(numbers: Any, low: float, high: float, *, signed: bool) -> list[int]:
+    """Return a colour for each number: from 0 for the smallest to 100 for the largest; of numbers
+    of both signs from -100 to 100, with 0 at zero."""
+    if signed:
+        share = numbers / max(-low, high)
+        lowest = -1.0
+    else:
+        share = (numbers - low) / (high - low if high > low else 1.0)
+        lowest = 0.0
+    clean = np.nan_to_num(share, nan=0, posinf=1, neginf=lowest)
+    return [round(100 * float(h)) for h in clean]

@@ -29,6 +29,7 @@ def test_statistics_and_a_corner(scheme, open_view, audit, rng):
     (np.zeros((0, 3), "int8"), []),
     (np.array([np.nan, np.inf, -np.inf, 1.0, 3.0]), [0, 100, 0, 0, 100]),
     (np.array([True, False]), [100, 0]),
+    (np.array([-2.0, 0.0, 1.0, -np.inf]), [-100, 0, 50, -100]),  # both signs: 0 is in the middle
 ])  # fmt: skip
 def test_odd_values_have_a_colour(value, heat):
     assert array_view(value).state["corner"]["heat"] == heat

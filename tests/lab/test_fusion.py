@@ -119,6 +119,9 @@ def test_stepping(network, open_view, scheme):
     page.get_by_role("button", name="Next step").click()
     text = page.inner_text(".root")
     assert "add applied to each result of matmul" in text
+    assert "fused_matmul_add_gelu, of which 2 of 3 calls are together" in text
+    calls = page.get_by_role("region", name="2 calls at this step").inner_text()
+    assert "def matmul(" in calls and "def add(" in calls and "def gelu(" not in calls
     assert "8 KiB of intermediates need not be stored: 1 value in 1 group" in text
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
@@ -130,6 +133,8 @@ def test_stepping(network, open_view, scheme):
     assert "32 KiB of intermediates" in page.inner_text(".root")
     page.get_by_role("button", name="Step back").click()
     assert "add, gelu applied to each result of matmul" in page.inner_text(".root")
+    assert page.get_by_role("tab", name="3 calls at this step").count() == 1
+    page.get_by_role("tab", name="Merged loops, in the end").click()
     assert "def fused_matmul_add_gelu(" in page.inner_text(".root")
     assert page.locator("g.node .tag", has_text=re.compile("· A$")).count() == 3
 

@@ -76,8 +76,9 @@ def _print_changes(given: dict[str, Any]) -> None:
     printed = ("--print-changed=quiet", "--print-module-scope")
     for option in (*printed, f"--filter-print-funcs={given['symbol']}"):
         llvm.set_option("", option)
-    fields = given["target"]
-    jit.optimise(given["text"], Target(**{**fields, "features": frozenset(fields["features"])}))
+    fields: dict[str, Any] = given["target"]
+    fields["features"] = frozenset(fields["features"])
+    jit.optimise(given["text"], Target(**fields))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ export default {
     const state = model.get("state");
     const { corner } = state;
     const grid = bufferGrid({ name: "values", shape: corner.shape, dtype: state.dtype, scope: "global" },
-      (cell) => ({ text: corner.text[cell], cls: "heat", weight: 0.45 * corner.heat[cell] }));
+      (cell) => ({ text: corner.text[cell], cls: corner.heat[cell] < 0 ? "heat cold" : "heat", weight: 0.45 * Math.abs(corner.heat[cell]) }));
     grid.show();
     root.append(h("style", {}, GRID_CSS + VALUE_CSS), h("div", { class: "row", style: "align-items:flex-start;gap:20px" },
       h("div", {}, valueDetails(`array ${shapeText(state)}`, null, { ...state, values: null }, [])),

@@ -1,6 +1,6 @@
 // Fusion, decision by decision: the graph with its kinds, the groups so far, and their kernels.
 
-import { field, formatBytes, h, notes, plural, stepper } from "./core.js";
+import { field, formatBytes, h, notes, plural, stepper, tabs } from "./core.js";
 import { evaluate, symbolSliders } from "./symbols.js";
 import { ofFunctions } from "./functions.js";
 import { firstValues, graphPane, nodeFacts, openedField, within } from "./graph.js";
@@ -44,6 +44,39 @@ export function bytesOf(graph, nodes, env) {
   return total;
 }
 
+/** The kernel of a group: its calls as far as they are together, and what all decisions make of it. */
+function kernelPanel(graph, state, tab) {
+  const element = h("div", {});
+  let [strip, panes, shown] = [null, [], ""];
+  const stop = () => {
+    strip?.stop();
+    panes.forEach((p) => p.stop());
+    panes = [];
+  };
+  const show = (group, members) => {
+    const key = group ? `${graph.made.indexOf(group)}:${members.join()}` : "";
+    if (key === shown && key) return;
+    shown = key;
+    stop();
+    if (!group) {
+      element.replaceChildren(h("p", { class: "muted" }, "Choose a call of a group to see its kernel before and after."));
+      return;
+    }
+    const names = [...new Set(members.map((m) => graph.nodes[m].label))].filter((name) => name in graph.parts);
+    const parts = names.flatMap((name) => [...graph.parts[name].map((i) => state.lines[i]), ""]).slice(0, -1);
+    const script = (ids) => (ids.length ? ids.map((i) => state.lines[i]) : ["# not made"]);
+    const pages = [[`${plural(members.length, "call")} at this step`, parts], ["Grouped, in the end", script(group.grouped)], ["Merged loops, in the end", script(group.merged)]];
+    strip = tabs({ titles: pages.map(([title]) => title), at: tab, label: "kernel", panel(i) {
+      const pane = scriptPane({ rows: plainRows(pages[i][1]), height: "26em", label: pages[i][0] });
+      panes.push(pane);
+      return pane.element;
+    } });
+    const so = members.length < group.members.length ? `, of which ${members.length} of ${group.members.length} calls are together` : "";
+    element.replaceChildren(h("h4", {}, "Kernel ", h("span", { class: "mono" }, group.name ?? "?"), so), strip);
+  };
+  return { element, show, stop };
+}
+
 function functionView(graph, state, model) {
   const key = graph.name;
   const at = within(field(model, `step ${key}`, 0), graph.steps.length + 1);
@@ -73,7 +106,6 @@ function functionView(graph, state, model) {
   const bar = stepper({ count, at, describe: says, label: "decisions" });
   const decision = h("div", { class: "panel" });
   const facts = h("div", { class: "panel" });
-  const kernels = h("div", {});
   const saved = h("p", {});
   const showSaved = () => {
     const gone = unstored(now.members);
@@ -105,33 +137,11 @@ function functionView(graph, state, model) {
       kind ? h("p", { class: "muted" }, `${SHORT[kind] ?? kind}: ${state.kinds[kind] ?? ""}`) : "",
       g === undefined ? "" : h("p", {}, h("span", { class: "swatch", style: `background:var(--group-${g % 10})` }, letter(g)), ` group of ${now.members.get(g).length} calls`));
   };
-  const lines = (ids) => plainRows(ids.map((i) => state.lines[i]));
-  let panes = [];
-  let shownGroup = null;
+  const kernel = kernelPanel(graph, state, field(model, "kernel tab", 0));
   const showKernels = () => {
     const s = current();
     const v = s?.members.length > 1 && s.applied ? s.source : chosen.get();
-    const group = graph.made.find((m) => m.members.includes(v)) ?? null;
-    if (group === shownGroup && group) return;
-    shownGroup = group;
-    panes.forEach((p) => p.stop());
-    panes = [];
-    if (!group) {
-      kernels.replaceChildren(h("p", { class: "muted" }, "Choose a call of a group to see its kernel before and after."));
-      return;
-    }
-    const column = (title, ids) => {
-      const p = scriptPane({ rows: ids.length ? lines(ids) : plainRows(["# not made"]), height: "22em", label: title });
-      panes.push(p);
-      return h("div", { class: "grow" }, h("h4", {}, title), p.element);
-    };
-    const before = [...new Set(group.parts)].flatMap((name) => [...graph.parts[name], null]).slice(0, -1)
-      .map((i) => (i === null ? "" : state.lines[i]));
-    const parts = scriptPane({ rows: plainRows(before), height: "22em", label: "loop functions before" });
-    panes.push(parts);
-    kernels.replaceChildren(h("h4", {}, "Kernel ", h("span", { class: "mono" }, group.name ?? "?")),
-      h("div", { class: "thirds" }, h("div", { class: "grow" }, h("h4", {}, `Before: ${group.parts.length} calls`), parts.element),
-        column("Grouped", group.grouped), column("Merged loop body", group.merged)));
+    kernel.show(graph.made.find((m) => m.members.includes(v)) ?? null, now.members.get(now.of.get(v)) ?? [v]);
   };
   const show = () => {
     now = groupsAfter(graph.steps, at.get());
@@ -156,9 +166,9 @@ function functionView(graph, state, model) {
     }
   } }, h("summary", {}, `${graph.steps.length === 1 ? "The" : "All"} ${plural(graph.steps.length, "decision")}`), h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "all decisions" }, list));
   const element = h("div", {}, notes(graph), graph.symbols.length > 0 && sliders, legend, bar,
-    h("div", { class: "wide-left" }, pane.element, h("div", { class: "stack" }, decision, facts)), kernels,
+    h("div", { class: "wide-left" }, pane.element, h("div", { class: "stack" }, decision, facts)), kernel.element,
     all);
-  return { element, stop: () => { stops.forEach((s) => s()); panes.forEach((p) => p.stop()); } };
+  return { element, stop: () => { stops.forEach((s) => s()); kernel.stop(); } };
 }
 
 export default ofFunctions((graph, model, state) => functionView(graph, state, model));

@@ -13,6 +13,7 @@ export const GRID_CSS = `
 .grid td { border: 1px solid var(--line); padding: 1px 3px; min-width: 22px; height: 19px; text-align: center; border-radius: 2px; background: var(--bg); white-space: nowrap; }
 .grid td.trail { background: color-mix(in srgb, var(--accent-bg) var(--w, 50%), var(--bg)); }
 .grid td.heat { background: color-mix(in srgb, var(--accent) var(--w, 0%), var(--bg)); }
+.grid td.heat.cold { background: color-mix(in srgb, var(--del) var(--w, 0%), var(--bg)); }
 .grid td.heat.deep { color: var(--bg); }
 .grid td.read { background: var(--accent-bg); outline: 2px dashed var(--accent); outline-offset: -1px; font-weight: 600; }
 .grid td.write { background: var(--add-bg); outline: 2px solid var(--add); outline-offset: -1px; font-weight: 600; }

@@ -198,7 +198,7 @@ function functionView(fn, model) {
     usageChart(fn, [flat(size), live, pool, flat(own)], apart.get()));
     const peak = Math.max(0, ...live);
     sums.replaceChildren(...past.map(([s, b]) => h("p", { class: "note" }, `${s} = ${env[s]} is above its upper bound ${b}: the program would refuse it.`)),
-      table(["way", "bytes", "of the plan"], [["planned", size], ["needed at once, at most", peak], ["run-time pool", pool.at(-1) ?? 0], ["every tensor its own", own]]
+      table(["allocation", "bytes", "relative to the plan"], [["planned", size], ["needed at once, at most", peak], ["run-time pool", pool.at(-1) ?? 0], ["every tensor its own", own]]
         .map(([text, n]) => [text, h("span", { class: "nowrap" }, formatBytes(n)), size ? `${(n / size).toFixed(2)} ×` : "–"])));
     showFacts();
     showWords();

@@ -171,7 +171,7 @@ function timelinePanel(profile, model) {
   const element = h("div", {},
     h("p", {}, `The fastest of ${profile.runs.length} runs took ${formatSeconds(total)} (median ${formatSeconds(sorted[Math.floor(sorted.length / 2)])}) with ${profile.threads} thread${profile.threads === 1 ? "" : "s"}; `,
       `${formatSeconds(inside)} of it in ${profile.calls.length} calls, ${formatSeconds(Math.max(0, total - inside))} around them.`),
-    bar, said, h("label", {}, "zoom", slider), holder, scroller("kernels", table(["kernel", "calls", "together", "part", "computes", "moves"], rows)));
+    bar, said, h("label", {}, "zoom", slider), holder, scroller("kernels", table(["kernel", "calls", "total", "share", "FLOP/s", "bytes/s"], rows)));
   return { element, stop: () => { stops.forEach((s) => s()); bar.stop?.(); } };
 }
 
@@ -179,7 +179,7 @@ function roofPanel(profile) {
   const { limits } = profile;
   const kernels = byKernel(profile).map((k) => ({ ...k, at: standing(k, limits) })).filter((k) => k.at);
   const drawn = kernels.filter((k) => k.flops > 0 && k.at.intensity);
-  const [width, high] = [640, 330];
+  const [width, high] = [900, 360];
   const ridge = limits.flops / limits.memory;
   const [x0, x1] = decades([...drawn.map((k) => k.at.intensity), ridge / 10, ridge * 10]);
   const [y0, y1] = decades([...drawn.map((k) => k.at.rate), limits.flops, roof(10 ** x0, limits)]);
@@ -202,22 +202,25 @@ function roofPanel(profile) {
     const near = labels.find(([a, l]) => Math.abs(a - at) < 11 && Math.abs(l - left) < 16);
     if (near) {
       near[1] = Math.max(near[1], left);
-      near[2] += `, ${i + 1}`;
-    } else labels.push([at, left, String(i + 1)]);
+      near[2] += `, ${i + 1} ${k.name}`;
+    } else labels.push([at, left, `${i + 1} ${k.name}`]);
   });
   const figure = svg("svg", { class: "roof", viewBox: `0 0 ${width} ${high}`, width, role: "img", "aria-label": `roofline: ${drawn.map((k) => `${k.name} at ${flopsText(k.at.rate)}`).join(", ")}` },
     grid, svg("path", { class: "cache", d: line(limits.cache) }), svg("path", { class: "top", d: line(limits.memory) }),
     svg("text", { x: 62, y: 10 }, "FLOP/s"), svg("text", { x: width - 14, y: high - 4, "text-anchor": "end" }, "FLOPs per byte of the kernel's arguments"),
     drawn.map((k) => [
       svg("circle", { cx: x(k.at.intensity), cy: y(k.at.rate), r: 4 + 8 * Math.sqrt(k.seconds / top) }, svg("title", {}, `${k.name}: ${flopsText(k.at.rate)}`)),
-    ]), labels.map(([at, left, text]) => svg("text", { x: left, y: at }, text)));
+    ]), labels.map(([at, left, text]) => {
+      const right = left > 0.65 * width; // there is more room on the other side
+      return svg("text", { x: right ? left - 26 : left, y: at, "text-anchor": right ? "end" : "start" }, text);
+    }));
   const rows = kernels.map((k) => [
     drawn.includes(k) ? String(drawn.indexOf(k) + 1) : "", k.name, k.at.intensity === null ? "" : formatCount(k.at.intensity), `${flopsText(k.at.rate)}`, `${formatBytes(k.at.bandwidth)}/s`, k.at.bound, `${formatCount(Number((100 * k.at.part).toPrecision(2)))} %`,
   ]);
   return h("div", {},
     h("p", {}, `Measured on this machine with ${profile.threads} thread${profile.threads === 1 ? "" : "s"}: ${flopsText(limits.flops)} of fused multiply-adds, ${formatBytes(limits.memory)}/s from main memory (line), ${formatBytes(limits.cache)}/s from caches (dashed).`),
     h("p", { class: "muted" }, "The size of a point is the kernel's part of the time. Bytes are those of distinct elements of its arguments: what lies in a cache comes faster than main memory allows, and may stand above the line. Kernels whose bytes are at most ", formatBytes(limits.cache_bytes), " a call are held against the caches."),
-    figure, scroller("kernels under the roof", table(["", "kernel", "FLOPs per byte", "computes", "moves", "bound by", "of its roof"], rows)));
+    figure, scroller("kernels under the roof", table(["", "kernel", "FLOPs per byte", "FLOP/s", "bytes/s", "bound by", "share of its roof"], rows)));
 }
 
 function resultPanel(run) {

@@ -98,8 +98,6 @@ svg { display: block; max-width: 100%; }
 svg text { font: 11px var(--sans); fill: var(--fg); }
 .wide-left { display: grid; gap: 10px; grid-template-columns: minmax(0, 1fr) minmax(220px, 300px); }
 @container (max-width: 760px) { .wide-left { grid-template-columns: minmax(0, 1fr); } }
-.thirds { display: grid; gap: 10px; grid-template-columns: repeat(3, minmax(0, 1fr)); }
-@container (max-width: 760px) { .thirds { grid-template-columns: minmax(0, 1fr); } }
 .made { color: var(--add); } .refused { color: var(--del); }
 .decisions li { padding: 1px 4px; display: flex; gap: 8px; }
 .open { color: var(--warn); }

@@ -1,6 +1,6 @@
 // What the threads of a launch touch: which thread which element, one access after the other.
 
-import { formatBytes, h, position, scroller, stepper, table } from "./core.js";
+import { formatBytes, h, plural, position, scroller, stepper, table } from "./core.js";
 import { placeText, rangesText } from "./accesses.js";
 import { bufferGrid } from "./grid.js";
 
@@ -97,7 +97,7 @@ function launchPanel(launch, model, key) {
       });
       const warps = new Set(access.threads.map((t) => Math.floor(t / WARP))).size;
       said.replaceChildren(h("div", {}, h("strong", {}, describe(i))), h("div", {}, site.text),
-        h("div", {}, `threads ${rangesText([...new Set(access.threads)])} in ${warps} warp${warps === 1 ? "" : "s"}: ${costText(access, site.unit)}`));
+        h("div", {}, `threads ${rangesText([...new Set(access.threads)])} in ${plural(warps, "warp")}: ${costText(access, site.unit)}`));
     };
     stops = [at.on(draw), bar.stop];
     draw();
@@ -113,7 +113,7 @@ function launchPanel(launch, model, key) {
   const memory = launch.shared.map((b) => `${b.name} (${b.shape.join(", ")}) ${b.dtype}, ${formatBytes(b.bytes)}`).join("; ");
   const element = h("div", {},
     h("p", {}, h("strong", {}, launch.name), ` · grid (${launch.grid.join(", ")}) · block (${launch.threads.join(", ")})`,
-      launch.barriers ? ` · ${launch.barriers} barriers` : ""),
+      launch.barriers ? ` · ${plural(launch.barriers, "barrier")}` : ""),
     h("p", {}, total ? `Shared memory: ${formatBytes(total)} a block: ${memory}` : "No shared memory."),
     launch.cut ? h("p", { class: "note" }, `${launch.cut} accesses more are not shown.`) : "",
     h("div", { class: "row" }, chosen, h("span", { class: "muted" }, "Cells show the number of the thread; dashed: loads now, solid: stores now, pale: before.")),
