@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from importlib import import_module as _import_module
+from os import environ as _environ
 from typing import Any as _Any
 
 from relaxlab.ir.display import register_display as _register_display
@@ -70,3 +71,7 @@ def __getattr__(name: str) -> _Any:
 
 def __dir__() -> list[str]:
     return sorted([*_HOME, "__version__", "load_ipython_extension", "unload_ipython_extension"])
+
+
+if _environ.get("RELAXLAB_TRACE"):
+    _import_module("relaxlab.lab.record").record_process(_environ["RELAXLAB_TRACE"])

@@ -1,4 +1,5 @@
-"""`%load_ext relaxlab`: arrays show themselves, too, which they do not know how to do alone."""
+"""`%load_ext relaxlab`: arrays show themselves, which they do not know how to do alone, and
+`%%relaxlab` shows what a cell compiles."""
 
 from __future__ import annotations
 
@@ -7,17 +8,40 @@ from typing import Any
 import numpy as np
 
 from relaxlab.lab.array import array_view
+from relaxlab.lab.record import Recorder
+from relaxlab.lab.view import Page
 from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.observe import observing
 
 
 def load(shell: Any) -> None:
-    """Show arrays as views in an IPython shell."""
+    """Show arrays as views in an IPython shell, and define the cell magic."""
     shell.display_formatter.formatters["text/html"].for_type(np.ndarray, array_html)
+
+    def magic(line: str, cell: str) -> Page | None:
+        return run_recorded(shell, line, cell)
+
+    shell.register_magic_function(magic, "cell", "relaxlab")
 
 
 def unload(shell: Any) -> None:
-    """Show arrays as NumPy does."""
+    """Show arrays as NumPy does; the magic is gone."""
     shell.display_formatter.formatters["text/html"].pop(np.ndarray, None)
+    shell.magics_manager.magics["cell"].pop("relaxlab", None)
+
+
+def run_recorded(shell: Any, line: str, cell: str) -> Page | None:
+    """`%%relaxlab [PAGE.html]`: run the cell and return a page of all that it compiled, which is
+    also written to the file if one is named."""
+    recorder = Recorder()
+    with observing(recorder):
+        shell.run_cell(cell)
+    page = recorder.page()
+    if page is None:
+        print("the cell compiled nothing")
+    elif line.strip():
+        page.save(line.strip())
+    return page
 
 
 def array_html(array: np.ndarray[Any, Any]) -> str | None:

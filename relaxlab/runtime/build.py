@@ -23,6 +23,7 @@ from relaxlab.passes.pipeline import pipeline_for
 from relaxlab.runtime.cache import artifact_key, cached
 from relaxlab.runtime.cuda import CudaExecutable
 from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.observe import tell
 from relaxlab.runtime.programs import Program, as_module, with_entries
 from relaxlab.tracing import Trace
 
@@ -97,6 +98,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
         raise ValueError(f"checks is {checks!r}; it is 'default' or 'all'")
     chosen = parse_target(target)
     passes = pipeline_for(chosen, pipeline)
+    tell(mod, chosen, pipeline)
     if chosen.kind == "cuda":
         if threads is not None:
             raise ValueError("threads are of CPUs; a GPU's are chosen by the kernels' schedules")

@@ -1,0 +1,100 @@
+"""Pages of all that a process or a cell compiles."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from relaxlab.lab.record import Recorder
+from relaxlab.lab.view import Page
+from relaxlab.runtime.observe import observing
+
+PROGRAM = '''\
+import numpy as np
+import relaxlab as rl
+from relaxlab.script import ir as I, relax as R
+
+@I.ir_module
+class First:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        y = R.exp(x)
+        return y
+
+for _ in range(2):
+    exe = rl.compile(First)
+second = rl.compile(rl.parse("""
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    y = R.tanh(x)
+    return y
+"""))
+print(exe(np.zeros(4, "float32")))
+'''
+
+
+def run(file: Path, trace: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "RELAXLAB_TRACE": trace, "RELAXLAB_CACHE": str(file.parent / "cache")}
+    return subprocess.run(
+        [sys.executable, str(file)], capture_output=True, text=True, check=True, env=env
+    )
+
+
+def test_a_process_writes_a_page(tmp_path: Path) -> None:
+    """Also where all came from the cache."""
+    file, page = tmp_path / "program.py", tmp_path / "page.html"
+    file.write_text(PROGRAM)
+    for _ in range(2):
+        done = run(file, str(page))
+        assert done.stdout == "[1. 1. 1. 1.]\n"
+        assert done.stderr == f"RELAXLAB_TRACE: 2 programs in {page}\n"
+        text = page.read_text("utf-8")
+        page.unlink()
+        assert "program.py, line 13" in text and "program.py, line 14" in text
+        assert "legalize_ops" in text
+
+
+def test_what_a_process_says_without_a_page(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text("import relaxlab")
+    assert run(file, str(tmp_path / "page.html")).stderr == "RELAXLAB_TRACE: nothing was compiled\n"
+    file.write_text(PROGRAM)
+    assert "there is no folder" in run(file, str(tmp_path / "no" / "page.html")).stderr
+
+
+def test_a_recorder_hears_of_compilations_in_its_body() -> None:
+    import relaxlab as rl
+
+    mod = rl.parse("@R.function\ndef main(x: R.Tensor((4,), 'float32')):\n    return x")
+    recorder = Recorder()
+    with observing(recorder):
+        rl.compile(mod)
+    rl.compile(mod)
+    ((place, *_),) = recorder.programs
+    assert place.startswith("test_record.py, line ")
+    page = recorder.page()
+    assert page is not None and page.state["tabs"][0]["title"] == place
+
+
+def test_the_magic_shows_what_a_cell_compiles(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell.instance()
+    try:
+        shell.extension_manager.load_extension("relaxlab")
+        file = tmp_path / "page.html"
+        page = shell.run_cell_magic("relaxlab", str(file), PROGRAM)
+        assert isinstance(page, Page) and len(page.state["tabs"]) == 2
+        assert "legalize_ops" in file.read_text("utf-8")
+        assert shell.run_cell_magic("relaxlab", "", "1 + 1") is None
+        assert "the cell compiled nothing" in capsys.readouterr().out
+        shell.extension_manager.unload_extension("relaxlab")
+        assert "relaxlab" not in shell.magics_manager.magics["cell"]
+    finally:
+        InteractiveShell.clear_instance()
