@@ -24,7 +24,9 @@ def __getattr__(name: str) -> Builder:
 def _tensor(call: graph.Call, tys: TypesOf, shape_at: int) -> Type:
     shape = tys[shape_at] if shape_at < len(tys) else None
     dtype = call.args[shape_at + 1] if shape_at + 1 < len(call.args) else None
-    if not isinstance(shape, types.ShapeType) or not isinstance(dtype, graph.DataTypeImm):
+    if not isinstance(shape, types.ShapeType) or not isinstance(
+        dtype, graph.DataTypeImm | graph.StringImm
+    ):
         raise fail(call, "takes a shape and a data type")
     return TensorType(shape.values, dtype.value, shape.ndim)
 

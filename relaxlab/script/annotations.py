@@ -22,6 +22,11 @@ def dimension(cx: Context, arg: Arg) -> PrimExpr:
     dim = scalar_of(cx, value, arg.node)
     if not dim.dtype.startswith(("int", "uint")):
         cx.fail(arg.node, "E0106", f"a dimension must be an integer, not {dim.dtype}")
+    if isinstance(dim, expr.IntImm):
+        return expr.const(dim.value)
+    if dim.dtype != "int64":
+        help = "declare symbols of shapes as `n = T.int64()`"
+        cx.fail(arg.node, "E0106", f"a dimension must be int64, {dim} is {dim.dtype}", help=help)
     return dim
 
 

@@ -284,3 +284,9 @@ def test_several_values_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     rl.interpret(mod, "main", np.array(3))
     assert capsys.readouterr().out == "3 3\n3 and 3\n"
     assert_structural_equal(mod, rl.parse(mod.script()))
+
+
+def test_a_data_type_may_be_a_string() -> None:
+    call = 'R.builtin.alloc_tensor(R.shape([4]), "float16", R.prim_value(0))'
+    mod = normalize(rl.parse(f"@R.function(pure=False)\ndef main():\n    return {call}\n"))
+    assert str(mod["main"].ret_ty) == "R.Tensor((4,), 'float16')"

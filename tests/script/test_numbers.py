@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import relaxlab as rl
+from relaxlab.ir.diagnostics import DiagnosticError
 
 PROGRAM = """
 from relaxlab.script import relax as R, tir as T
@@ -55,3 +56,20 @@ def test_numbers_take_the_dtype_of_the_tensor_beside_them(name: str) -> None:
 def test_an_empty_tuple_is_the_shape_of_a_scalar(call: str) -> None:
     mod = rl.parse(PROGRAM.replace("BODY", f"    y = {call}"))
     assert str(rl.trace(mod).result["main"].ret_ty) == "R.Tensor((), 'float16')"
+
+
+def test_symbols_of_shapes_are_int64() -> None:
+    loops = """
+@T.prim_func
+def f(a: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n,), "float32")
+    for i in range(n):
+        A[i] = T.float32(0)
+"""
+    cast = PROGRAM.replace(
+        "BODY", '    m = T.int32()\n    y = R.match_cast(R.unique(x), R.Tensor((m,), "float16"))'
+    )
+    for text, symbol in ((loops, "n"), (cast, "m")):
+        with pytest.raises(DiagnosticError, match=f"a dimension must be int64, {symbol} is int32"):
+            rl.parse(text)
