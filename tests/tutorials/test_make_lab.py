@@ -1,15 +1,15 @@
-"""`make lab`: JupyterLab opens the Python files as notebooks, and a lesson works in it."""
+"""`make lab`: JupyterLab opens a copy of the course, and a lesson works in it."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from relaxlab.lab.course import progress_of, write_course
 from tests.lab.lab_server import jupyterlab, run_all
 from tests.test_repo import ROOT
 
@@ -21,7 +21,7 @@ def test_the_makefile_uses_these_settings_and_a_lesson_that_is_there() -> None:
     (folder,) = re.findall(r"JUPYTER_CONFIG_PATH=\$\(CURDIR\)/(\S+)", text)
     assert ROOT / folder == SETTINGS.parents[1]
     (lesson,) = re.findall(r"^FIRST_LESSON := (\S+)$", text, re.M)
-    assert (ROOT / "tutorials" / lesson).exists()
+    assert (ROOT / "tutorials" / lesson).with_suffix(".py").exists()
     viewers = json.loads(SETTINGS.read_text())["@jupyterlab/docmanager-extension:plugin"]
     assert viewers["defaultViewers"]["python"] == "Jupytext Notebook"
 
@@ -29,18 +29,16 @@ def test_the_makefile_uses_these_settings_and_a_lesson_that_is_there() -> None:
 def test_a_lesson_in_jupyterlab(
     tmp_path: Path, open_page: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It opens as a notebook with folded solutions; run, it shows explorers and hints; a right
-    answer is told so."""
+    """It opens with folded solutions; run, it shows explorers and hints; a right answer is told so,
+    and is counted once the notebook is saved."""
     books = tmp_path / "books"
-    shutil.copytree(
-        ROOT / "tutorials", books / "tutorials", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    list(write_course(books))
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(SETTINGS.parents[1]))
     with jupyterlab(books) as url:
-        page = open_page(f"{url}lab/tree/tutorials/01_tensors_to_loops.py?reset", strict=False)
+        page = open_page(f"{url}lab/tree/01_tensors_to_loops.ipynb?reset", strict=False)
         page.wait_for_selector(".jp-Notebook", timeout=60000)
         run_all(page)
-        assert page.locator(".jp-InputPlaceholder").count() == 4, "folded solutions"
+        assert page.locator("details:not([open]) summary", has_text="Solution").count() == 4
         views = page.locator(".relaxlab-view")
         for i in range(views.count()):
             views.nth(i).scroll_into_view_if_needed()
@@ -55,3 +53,9 @@ def test_a_lesson_in_jupyterlab(
         page.keyboard.type(" * s[vi]")
         page.keyboard.press("Shift+Enter")
         cell.locator("pre", has_text="✓ every row is multiplied").wait_for()
+        page.keyboard.press("Control+s")
+        for _ in range(100):
+            if progress_of(books)[0].solved:
+                break
+            page.wait_for_timeout(100)
+    assert [(p.solved, p.exercises) for p in progress_of(books)][0] == (1, 4)

@@ -1,0 +1,118 @@
+"""The course and the labs as notebooks of one's own.
+
+Their sources are Python files (jupytext's percent format), which keep no outputs. A copy as
+``.ipynb`` keeps what its reader ran and wrote, and leaves the package and the checkout alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+FOLDERS = {"tutorials": ".", "notebooks": "labs"}
+"""Where the lessons and the labs come from, and where they go."""
+EXERCISES = "exercises"
+"""The package of checks, which lessons import from beside them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file of the course. `kept` if there was one already, which is left as it is."""
+
+    path: Path
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How many exercises of a lesson its checks called right."""
+
+    lesson: str
+    solved: int
+    exercises: int
+
+
+def source_folder() -> Path:
+    """The folder with the lessons: inside an installed package, or the checkout."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "course", package.parent):
+        if (folder / "tutorials").is_dir():
+            return folder
+    raise FileNotFoundError("this installation of relaxlab came without its course")
+
+
+def write_course(folder: Path, *, solutions: bool = True) -> Iterator[Written]:
+    """Write the notebooks that `folder` lacks, and the checks of their exercises.
+
+    solutions: below each exercise, folded; without, they are left out. Raises ImportError without
+    jupytext, OSError where the folder cannot be written to.
+    """
+    source = source_folder()
+    for origin, target in FOLDERS.items():
+        for path in sorted((source / origin).glob("[0-9]*.py")):
+            goal = folder / target / f"{path.stem}.ipynb"
+            kept = goal.exists()
+            if not kept:
+                goal.parent.mkdir(parents=True, exist_ok=True)
+                goal.write_text(_notebook(path, solutions), "utf-8")
+            yield Written(goal, kept)
+    checks = source / "tutorials" / EXERCISES
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(checks, folder / EXERCISES, ignore=ignore, dirs_exist_ok=True)
+
+
+def progress_of(folder: Path) -> list[Progress]:
+    """The exercises of each lesson in a folder that `write_course` wrote to, as their outputs were
+    saved. FileNotFoundError where there are none."""
+    found: list[Progress] = []
+    for path in sorted(folder.glob("[0-9]*.ipynb")):
+        cells = json.loads(path.read_text("utf-8"))["cells"]
+        exercises = [c for c in cells if "exercise" in c["metadata"].get("tags", ())]
+        if exercises:
+            solved = sum(any(map(_is_right, c.get("outputs", ()))) for c in exercises)
+            found.append(Progress(path.stem, solved, len(exercises)))
+    if not found:
+        raise FileNotFoundError(
+            f"there are no lessons in '{folder}'; `relaxlab course {folder}` writes them"
+        )
+    return found
+
+
+def _is_right(output: dict[str, Any]) -> bool:
+    """True for the output of a check that found the answer right."""
+    text = output.get("data", {}).get("text/plain", "")
+    return ("".join(text) if isinstance(text, list) else text).startswith("✓")
+
+
+def _notebook(path: Path, solutions: bool) -> str:
+    try:
+        jupytext: Any = import_module("jupytext")
+    except ImportError:
+        raise ImportError("the course takes JupyterLab: pip install 'relaxlab[lab]'") from None
+    notebook = jupytext.read(path)
+    cells: list[Any] = []
+    for cell in notebook.cells:
+        if "solution" in cell.metadata.get("tags", ()):
+            if not solutions:
+                continue
+            cell = _folded(cell)
+        if cell.cell_type == "markdown":
+            cell.source = re.sub(r"\]\((\d\d_\w+)\.py\)", r"](\1.ipynb)", cell.source)
+        cells.append(cell)
+    notebook.cells = cells
+    notebook.metadata.pop("jupytext", None)
+    return jupytext.writes(notebook, fmt="ipynb")
+
+
+def _folded(cell: Any) -> Any:
+    """A solution as text under a line that unfolds it: it is not run with everything else, where it
+    would print that the exercise is solved."""
+    nbformat: Any = import_module("nbformat")
+    text = f"<details><summary>Solution</summary>\n\n```python\n{cell.source}\n```\n\n</details>"
+    return nbformat.v4.new_markdown_cell(text, metadata={"tags": ["solution"]})
