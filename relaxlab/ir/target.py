@@ -85,7 +85,13 @@ class Target(Brief):
     def cuda(arch: str = "") -> Target:
         """A GPU of architecture `arch`, such as `sm_80`. Raises ValueError for anything else."""
         if arch and not re.fullmatch(r"sm_\d+a?", arch):
-            raise ValueError(f"{arch!r} is no architecture of CUDA; write for example 'sm_80'")
+            hint = "write for example 'cuda:sm_80'"
+            if arch.isdecimal():
+                hint = (
+                    "a target names an architecture, not a device: write 'cuda' for the GPU that "
+                    "is there (CUDA_VISIBLE_DEVICES chooses it), or for example 'cuda:sm_80'"
+                )
+            raise ValueError(f"{arch!r} is no architecture of CUDA; {hint}")
         return Target("cuda", "nvptx64-nvidia-cuda", arch)
 
 
@@ -128,9 +134,22 @@ def parse_target(target: str | Target) -> Target:
     elif machine == "cpu":
         chosen = Target.host()
     else:
-        known = "'cpu', 'cuda', 'cuda:sm_80' and its like"
-        raise ValueError(f"unknown target {machine!r}; known: {known}")
+        known = "known: 'cpu', 'cuda', 'cuda:sm_80' and its like"
+        meant = _MEANT.get(machine.lower(), "")
+        raise ValueError(f"unknown target {machine!r}; {meant and f'{meant}; '}{known}")
     return replace(chosen, **dict(_option(text, target) for text in options))
+
+
+_CPU = "relaxlab compiles for CPUs through LLVM: write 'cpu'"
+_NONE = "relaxlab has no code generator for it"
+_MEANT = {
+    "gpu": "relaxlab's GPUs are NVIDIA's: write 'cuda'", "nvidia": "write 'cuda'",
+    "llvm": _CPU, "x86": _CPU, "x86_64": _CPU, "arm": _CPU, "aarch64": _CPU, "host": _CPU,
+    "c": "write 'cpu', and Executable.export makes a library with a C interface",
+    "metal": _NONE, "vulkan": _NONE, "webgpu": _NONE, "opencl": _NONE, "rocm": _NONE,
+    "hip": _NONE,
+}  # fmt: skip
+"""What people write who know other compilers, and what to write here."""
 
 
 def _option(text: str, target: str) -> tuple[str, bool]:

@@ -183,5 +183,13 @@ def test_targets() -> None:
     assert parse_target("cuda:sm_90").cpu == "sm_90"
     with pytest.raises(ValueError, match="'ampere' is no architecture of CUDA"):
         parse_target("cuda:ampere")
-    with pytest.raises(ValueError, match="unknown target 'gpu'; known: 'cpu', 'cuda'"):
-        parse_target("gpu")
+    for text, message in (
+        ("cuda:0", "not a device: write 'cuda' for the GPU that is there"),
+        ("gpu", "unknown target 'gpu'; .*: write 'cuda'; known: 'cpu', 'cuda'"),
+        ("llvm", "unknown target 'llvm'; .* through LLVM: write 'cpu'; known: "),
+        ("c", "Executable.export makes a library with a C interface"),
+        ("metal", "unknown target 'metal'; relaxlab has no code generator for it; known: "),
+        ("abacus", "unknown target 'abacus'; known: 'cpu'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            parse_target(text)
