@@ -90,7 +90,7 @@ c
 # The loops say in which order elements are visited. The block says what an element is. Later
 # lessons change the loops and leave the block alone. That is most of what makes programs fast.
 #
-# A module at the end of a cell shows itself. `T.reads` and `T.writes` were found out from the
+# A module at the end of a cell shows itself. relaxlab inferred `T.reads` and `T.writes` from the
 # block's body. Click on a name to light up all of its uses.
 
 # %%
@@ -122,7 +122,7 @@ print(sums, a.sum(axis=1))
 # Two things are new.
 #
 # - `vk` is a **reduce axis** (the `R` in `"SR"`): all its values go into the same element. They
-#   cannot run at the same time without further thought.
+#   cannot simply run in parallel.
 # - `T.init()` says what is stored before the first value is added. Without it the sum would start
 #   from whatever was in memory.
 #
@@ -259,7 +259,7 @@ lesson1.column_sums(ColumnSumsSolution)
 
 # %% [markdown]
 # **1.3** The program below sums two neighbours. Make it sum three: `A[i] + A[i + 1] + A[i + 2]`.
-# `A` keeps its 9 elements. How many elements has `B` then?
+# `A` keeps its 9 elements. How many elements does `B` have then?
 
 # %% tags=["exercise"]
 @I.ir_module
@@ -290,8 +290,8 @@ lesson1.moving_sum(MovingSumSolution)
 # %% [markdown]
 # **1.4** In a matrix product, replace the sum by a maximum and the product by a sum: `C[i, j]` is
 # the largest of `A[i, k] + B[k, j]` over all `k`. (With distances in `A` and `B` this is the
-# longest way in two steps.) `T.max(x, y)` is the larger of two numbers, and
-# `T.min_value("float32")` the smallest number there is.
+# longest path of two steps.) `T.max(x, y)` is the larger of two numbers, and
+# `T.min_value("float32")` the most negative float32.
 
 # %% tags=["exercise"]
 @I.ir_module

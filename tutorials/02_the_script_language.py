@@ -248,8 +248,8 @@ class LeakyReluSolution:
 lesson2.leaky_relu(LeakyReluSolution)
 
 # %% [markdown]
-# **2.3** A picture is stored as bytes (`uint8`, 0 to 255). Make numbers from 0 to 1 of it. Convert
-# before you divide: what would the largest byte divided by 255 be in integers?
+# **2.3** A picture is stored as bytes (`uint8`, 0 to 255). Turn the bytes into numbers
+# from 0 to 1. Convert before you divide: what would the largest byte divided by 255 be in integers?
 
 # %% tags=["exercise"]
 @I.ir_module

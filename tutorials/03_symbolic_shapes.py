@@ -8,8 +8,8 @@
 # %% [markdown]
 # # 3. Symbolic shapes
 #
-# A sentence has as many words as it has. A model must run for any number of them, and compiling
-# takes longer than running. So a program is compiled once, for all sizes.
+# Sentences come in all lengths. A model must run for any number of words, and compiling takes
+# longer than running. So a program is compiled once, for all sizes.
 #
 # After this lesson you can
 #
@@ -31,7 +31,10 @@ from exercises import lesson3
 # %% [markdown]
 # ## A loop function for every n
 #
-# In lesson 1 all shapes were numbers. Here one of them is a name.
+# In lesson 1 all shapes were numbers. Here one of them is a name, which is bound when the
+# function is called: `T.match_buffer` gives a buffer to a parameter (`T.handle`) and names its
+# sizes. Later in this lesson you also meet *graph functions* (`R.function`): functions of whole
+# tensors, which call loop functions like this one. Lesson 4 is about them.
 
 # %%
 @I.ir_module
@@ -154,7 +157,7 @@ except rl.CheckFailed as error:
     print(error)
 
 # %% [markdown]
-# In between is where most compilers guess. Here "unknown" is never taken for "yes".
+# Between "yes" and "no" most compilers guess. Here "unknown" is never taken for "yes".
 #
 # ## When a shape is lost
 #

@@ -165,7 +165,7 @@ rl.compile(Sorted)["main"](x).round(2)
 
 # %% [markdown]
 # One graph function can mix all three: operators, your loops, a library. That is the point of
-# having both levels in one module. Nothing has to be compiled apart and glued together.
+# having both levels in one module. Nothing has to be compiled separately and linked by hand.
 #
 # ## Exercises
 #

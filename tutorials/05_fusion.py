@@ -99,7 +99,7 @@ print(f"one kernel     {milliseconds(lambda: with_fusion['main'](x)):6.2f} ms")
 
 # %% [markdown]
 # The numbers are those of the machine that ran this page. The arithmetic is the same in all three.
-# What differs is how many bytes travel. `x` has 2048 * 1024 numbers of 4 bytes, 8 MB. Four kernels
+# What differs is the memory traffic. `x` has 2048 * 1024 numbers of 4 bytes, 8 MB. Four kernels
 # read and write 8 MB each: 64 MB. One kernel reads `x` and writes the result: 16 MB.
 #
 # ## Who may be merged with whom
@@ -168,9 +168,10 @@ for name, func in Kinds.loop_functions().items():
 # | `OUT_EWISE_FUSIBLE` | many elements, each used often: a product | the same |
 # | `OPAQUE` | something the compiler cannot see through | with nothing |
 #
-# A kernel keeps the loops of one reduction or product (but for sums of few products whose rows a
-# norm or a softmax reads). So a product takes its bias and its activation along. This is the most
-# useful fusion of all.
+# A kernel contains at most one reduction or product, so a product takes its bias and its
+# activation along. This is the most useful fusion of all. (There is one exception: where each
+# sum has only a few terms and a norm or a softmax reads whole rows of the result, both stay in
+# one kernel.)
 
 # %%
 @I.ir_module
@@ -329,9 +330,9 @@ class SoftmaxSolution:
 lesson5.softmax(SoftmaxSolution)
 
 # %% [markdown]
-# **5.4** How many bytes no longer travel when `Chain` (at the top) is one kernel instead of four?
-# Write a function of `n`. `x` has `n` rows of 1024 numbers. Think of who writes an intermediate
-# result, and who reads it.
+# **5.4** How many bytes of memory traffic are saved when `Chain` (at the top) is one kernel
+# instead of four? Write a function of `n`. `x` has `n` rows of 1024 numbers. Think of who
+# writes an intermediate result, and who reads it.
 
 # %% tags=["exercise"]
 def bytes_saved(n):
@@ -351,7 +352,7 @@ lesson5.bytes_saved(bytes_saved_solution)
 # %% [markdown]
 # ## What to remember
 #
-# - Fusion saves travel, not arithmetic.
+# - Fusion saves memory traffic, not arithmetic.
 # - Loop functions are sorted into pattern kinds by analysis, so your own fuse like everybody's.
 # - Every decision is in the trace, with its reason, refusals included.
 #

@@ -46,7 +46,7 @@ class Four:
 
 
 # %% [markdown]
-# At the graph level nobody speaks of memory: `a` is simply a value. Near the end of the compiler
+# At the graph level nobody speaks of memory: `a` is simply a value. Near the end of the pipeline
 # this changes. The pass `expand_calls` takes every `call_tir` apart, into an allocation and a call
 # that writes into it. Here is `main` before and after.
 
@@ -167,7 +167,7 @@ arena_of(Bounded)
 
 # %% [markdown]
 # The plan now has the size of the largest allowed input, always. A longer one is refused, as it
-# should:
+# should be:
 
 # %%
 try:
@@ -178,8 +178,8 @@ except rl.CheckFailed as error:
 # %% [markdown]
 # ## Exercises
 #
-# **6.1** A chain of *five* products like the four above. How many bytes has its arena, for `n` rows
-# of 64 numbers? (The result belongs to the caller.)
+# **6.1** A chain of *five* products like the four above. How many bytes does its arena have,
+# for `n` rows of 64 numbers? (The result belongs to the caller.)
 
 # %% tags=["exercise"]
 def arena_of_five(n):
@@ -284,7 +284,7 @@ lesson6.translator(TranslatorSolution)
 # %% [markdown]
 # ## What to remember
 #
-# - Graph functions have values. Near the end, values get memory.
+# - Graph functions have values. Near the end of the pipeline, values get memory.
 # - Two results may share a place if one is dead before the other is born, and if their sizes can be
 #   compared.
 # - The order of a program and what you know about its symbols decide how much memory it takes.

@@ -103,8 +103,9 @@ measure("NumPy", lambda: a @ b)
 #
 # ## Step 1: walk through memory in order
 #
-# A processor never fetches a single number. It fetches 64 bytes, a *cache line*, and keeps it in
-# the cache for a while. Whoever uses all 16 numbers of a line pays once for all of them.
+# A processor never fetches a single number from memory. It fetches 64 bytes, a *cache line*,
+# and keeps it in the cache for a while. Whoever uses all 16 numbers of a line pays once for all
+# of them.
 #
 # In the program as written the innermost loop is `k`. It reads `B[k, j]`, then `B[k + 1, j]`: 512
 # numbers further on. Every read fetches a line, takes 4 bytes of it, and goes on. If `j` is the
@@ -161,7 +162,7 @@ except rl.ScheduleError as error:
 # ## Step 3: keep sums in registers
 #
 # Look at what the inner loop does now: load a vector of `C`, add to it, store it. And again for the
-# next `k`. The fastest memory are the registers, but there are few of them: 16 or 32. A small
+# next `k`. The fastest memory is the registers, but there are few of them: 16 or 32. A small
 # *tile* of `C` fits: 8 rows of 2 vectors. So we make the tile's loops the innermost ones, keep its
 # sums in registers for all `k`, and write them out once.
 
@@ -277,9 +278,8 @@ class AddBias:
 
 
 # %% [markdown]
-# **7.1** Give `add_bias` vectors of 8 numbers, and share its rows out to threads. 100 is no
-# multiple of
-# 8. Look at what `split` does about it: `sch.func` shows the loops.
+# **7.1** Give `add_bias` vectors of 8 numbers, and split its rows among the threads. 100 is
+# no multiple of 8. Look at what `split` does about it: `sch.func` shows the loops.
 
 # %% tags=["exercise"]
 def fast_bias(sch):

@@ -113,8 +113,9 @@ rl.explore.code(Affine.with_functions({"affine": sch.func}))
 # %% [markdown]
 # ## What is around the kernels
 #
-# A compiled program is more than kernels. Somebody has to read the sizes, get the memory, and call
-# the kernels in order. This part is called the **host program**. It has few kinds of instructions.
+# A compiled program is more than kernels. Somebody has to read the sizes, get the memory, and
+# call the kernels in order. This part is called the **host program**. It needs only a few kinds
+# of instructions.
 
 # %%
 @I.ir_module

@@ -92,8 +92,9 @@ rl.Module.of({"decode": module["decode"]})
 #   (lesson 6).
 # - `R.linear` and `R.nn.rms_norm` are operators. `rotary`, `append_kv`, `cached_attention` are loop
 #   functions, called across the levels by `R.call_tir` (lesson 4).
-# - The weights are stored in 4 or 8 bits. `decode_Q4_1` and its kin make float32 of them. It looks
-#   as if the whole matrix was unpacked first. Look at what becomes of it:
+# - The weights are stored in 4 or 8 bits. `decode_Q4_1` and the functions for the other formats
+#   turn them into float32. It looks as if the whole matrix was unpacked first. Look at what
+#   becomes of it:
 
 # %%
 trace = rl.trace(module)
