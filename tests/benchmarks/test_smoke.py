@@ -53,7 +53,6 @@ def test_a_quick_run_of_batches(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert all(t["decode_tok_s"] > 0 < t["prefill_tok_s"] for (t,) in turns.values())
 
 
-@pytest.mark.slow
 def test_a_quick_run_of_whole_processes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
