@@ -66,12 +66,14 @@ def _(value: Node) -> View:
 def _title(value: Node) -> str:
     match value:
         case Module():
-            graphs = _count(len(value.graph_functions()), "graph function")
-            return f"module of {graphs} and {_count(len(value.loop_functions()), 'loop function')}"
+            graphs, kernels = len(value.graph_functions()), len(value.loop_functions())
+            counts = ((graphs, "graph function"), (kernels, "loop function"))
+            held = " and ".join(_count(n, what) for n, what in counts if n) or "no functions"
+            return f"{value.name_hint or 'Module'}: {held}"
         case Function():
-            return "graph function"
+            return f"graph function {value.name_hint}".rstrip()
         case PrimFunc():
-            return "loop function"
+            return f"loop function {value.name_hint}".rstrip()
         case _:
             return type(value).__name__
 

@@ -57,7 +57,8 @@ class Explore(Brief):
         trace, error = traced(program, passes)  # once for all that need no more
         compiled = program if trace is None or error is not None else trace
         of = {name: compiled if name in OF_TRACES else program for name in chosen}
-        return Page.of("relaxlab", [_attempt(name, of[name], target) for name in chosen])
+        title = (trace.module.name_hint if trace is not None else "") or "relaxlab"
+        return Page.of(title, [_attempt(name, of[name], target) for name in chosen])
 
     def pipeline(
         self,

@@ -35,6 +35,9 @@ ALL_ACCESSES = 40_000
 """That can be stepped through in the runs of all steps of a schedule together: each is three bytes
 or so of the page."""
 FEWEST_ACCESSES = 500
+LARGE = (256,)
+"""Sizes at which the function that computes most is chosen: at small ones, what a schedule computes
+for the rest of a tile would decide."""
 COUNTED_ACCESSES = 150_000
 """That are counted in one run: some seconds of the interpreter. The runs of all steps of a schedule
 may have twice as many together."""
@@ -122,7 +125,7 @@ def loops_of_program(program: Program, target: str | Target = "cpu") -> View:
     found = trace.result.loop_functions() if trace is not None and failure is None else {}
     if trace is None or not found:
         return pipeline(program, chosen)
-    name = max(found, key=lambda k: _flops(found[k], Sizes.of(found[k], {})) or 0)
+    name = max(found, key=lambda k: _flops(found[k], Sizes.of(found[k], {}, LARGE)) or 0)
     view = loops(trace.result, name)
     if len(found) == 1:
         return view
@@ -153,7 +156,7 @@ def _versions(
 
 
 def _name(func: PrimFunc, name: str | None) -> str:
-    return name or str(func.attrs.get("global_symbol", "loop function"))
+    return name or str(func.attrs.get("global_symbol", func.name_hint or "loop function"))
 
 
 def _missing(name: str | None, found: Mapping[str, PrimFunc]) -> str:

@@ -27,7 +27,7 @@ export default {
       if (f) pane.scrollTo(f.start);
     };
     root.append(...notes(state), h("div", { class: "row", style: "margin-bottom:6px" },
-      h("h3", { class: "grow", style: "margin:0" }, state.title), chosen, find), pane.element);
+      h("h3", { class: "grow", style: "margin:0" }, state.title), functions.length > 1 && chosen, find), pane.element);
     go();
     const stop = at.on(go);
     return () => {
