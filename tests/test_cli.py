@@ -103,6 +103,23 @@ def test_several_prompts_are_answered_together(capsys):
     assert all(a["stopped"] == "stop" and a["prompt_ids"] and a["ids"] for a in found["answers"])
 
 
+def test_generate_profiles(capsys):
+    assert main([*TINY, "--prompt", "What is 3 + 4?", "--profile"]) == 0
+    out, err = capsys.readouterr()
+    assert err == "" and "3 + 4 = 7" not in out
+    prefill, decode = out.strip().split("\n\n")
+    for part, title in ((prefill, "prefill, "), (decode, "decode, one token after ")):
+        head, columns, *rows = part.splitlines()
+        assert head.startswith(title) and columns.split() == ["kernel", "calls", "ms", "share"]
+        assert rows[-1].startswith("between kernels")
+        times = [float(row.split()[-2]) for row in rows]
+        total = float(head.rpartition(": ")[2].removesuffix(" ms"))
+        assert sum(times) == pytest.approx(total, rel=0.05, abs=0.02)
+        assert times[:-1] == sorted(times[:-1], reverse=True)
+    two = fails(capsys, *TINY, "--prompt", "a", "--prompt", "b", "--profile")
+    assert "--profile takes one --prompt" in two
+
+
 def test_generate_reads_standard_input(capsys, monkeypatch):
     import io
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from relaxlab.cli.options import sampler_of
+from relaxlab.cli.options import UsageError, sampler_of
 from relaxlab.cli.progress import Progress
 from relaxlab.models.generate import (
     Generation,
@@ -25,9 +25,14 @@ def run(options: argparse.Namespace) -> int:
     sampler = sampler_of(options)
     prompts = [sys.stdin.read() if p == "-" else p for p in options.prompts]
     if len(prompts) > 1:
+        if options.profile:
+            raise UsageError("--profile takes one --prompt")
         return _run_batch(options, prompts)
     (prompt,) = prompts
     generator = load(options, prompts)
+    if options.profile:
+        print(generator.profile(prompt, raw=options.raw))
+        return 0
     answer = generator.generate(
         prompt,
         max_new_tokens=options.max_new_tokens,

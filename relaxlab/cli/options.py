@@ -62,7 +62,12 @@ def _generate(parser: argparse.ArgumentParser) -> None:
         help="- reads standard input; several --prompt are answered together, as one batch",
     )  # fmt: skip
     parser.add_argument("--raw", action="store_true", help="continue the text: no chat template")
-    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    form.add_argument(
+        "--profile", action="store_true",
+        help="print how long each kernel takes for the prompt and for one token, and no answer",
+    )  # fmt: skip
     _sampling(parser)
 
 

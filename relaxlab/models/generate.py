@@ -32,6 +32,7 @@ from relaxlab.runtime.large_pages import MOST_AT_ONCE, Promotion, zeros
 
 if TYPE_CHECKING:
     from relaxlab.models.chat import Message
+    from relaxlab.models.profile import ModelProfile
     from relaxlab.passes.base import Pipeline
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -289,6 +290,14 @@ class TextGenerator(Brief):
             run.steps += 1
         if rest := text.finish():
             yield rest
+
+    def profile(self, prompt: Prompt, *, raw: bool = False) -> ModelProfile:
+        """Where the time goes: the kernels of reading a prompt and of writing one token, by the
+        time they take; print it. The program is compiled once more, with marks around its kernels.
+        Raises PromptError as `encode` does."""
+        from relaxlab.models.profile import profile_model
+
+        return profile_model(self, prompt, raw=raw)
 
     def reset(self) -> None:
         """Forget the cached positions."""
