@@ -386,7 +386,10 @@ def _const(cx: Context, c: Arguments) -> graph.Constant:
     if _shape_of(given) is None:
         cx.fail(value.node, "E0122", "the nested lists do not have one shape")
     if name is None:
-        name = {"b": "bool", "i": "int64"}.get(np.array(given).dtype.kind, "float32")
+        plain = np.array(given)
+        name = {"b": "bool", "i": "int32"}.get(plain.dtype.kind, "float32")  # as in Relax
+        if name == "int32" and np.any(plain != plain.astype(np.int32)):
+            name = "int64"
     data = _array(cx, given, name, value.node)
     data.setflags(write=False)
     return graph.Constant(data, span=cx.span(c.node))

@@ -73,3 +73,13 @@ def f(a: T.handle):
     for text, symbol in ((loops, "n"), (cast, "m")):
         with pytest.raises(DiagnosticError, match=f"a dimension must be int64, {symbol} is int32"):
             rl.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype"),
+    [("1", "int32"), ("[1, -2]", "int32"), ("3000000000", "int64"), ("1.5", "float32"),
+     ("True", "bool"), ("1, 'int64'", "int64")],
+)  # fmt: skip
+def test_constants_have_the_dtypes_of_relax(number: str, dtype: str) -> None:
+    mod = rl.parse(PROGRAM.replace("BODY", f"    y = R.const({number})"))
+    assert str(rl.trace(mod).result["main"].ret_ty).endswith(f"'{dtype}')")
