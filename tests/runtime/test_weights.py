@@ -108,3 +108,13 @@ def main(x: R.Tensor((4,), "float32")):
 """)
     with pytest.raises(ArgumentError, match="no function of this executable declares weights"):
         rl.compile(mod).load({})
+
+
+def test_what_packs_weights_is_not_the_function_meant(rng: np.random.Generator) -> None:
+    exe, names = compiled(48, "half")
+    assert any("transform_params" in name for name in exe)
+    weights = {n: w for n, w in drawn(rng, ["up.weight.data", "down.weight.data"], 48).items()}
+    x = rng.normal(size=(2, 32)).astype("float32")
+    got = exe(x, *weights.values())
+    np.testing.assert_allclose(got, x @ weights["up.weight.data"].T, rtol=1e-4, atol=1e-4)
+    assert names == list(weights)
