@@ -563,7 +563,7 @@ class HostEmitter:
         b = self.b
         condition = self.regs[i.condition]
         if condition.scalar is not None:
-            test = condition.scalar.text
+            test = b.materialise(condition.scalar)
         else:
             byte = b.emit(f"load i8, ptr {condition.address}, align 1")
             test = b.emit(f"icmp ne i8 {byte}, 0")
