@@ -4,16 +4,18 @@ After a split that does not divide, every statement of a tile is guarded by `i*8
 what a partial reduction adds. Where the largest inner index passes, all do: the tile's loop body
 becomes `if i*8 + 7 < n: unguarded copy, else: guarded copy`, so full tiles run without branches and
 full vectors without masks (TVM's loop partitioning, kept within the loop so that parallel loops
-stay one loop).
+stay one loop). An unrolled loop whose iterations are still guarded becomes one that ends where the
+guard fails: the last part of a sum takes as long as it is, and is short machine code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.expr import IntImm, PrimExpr, Var, all_of
-from relaxlab.ir.loops import BufferLoad, For, IfThenElse, LetStmt, Stmt
+from relaxlab.ir.loops import BufferLoad, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
 from relaxlab.ir.node import Node, children, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 
@@ -21,27 +23,45 @@ TRUE = IntImm(1, "bool")
 
 
 def hoist_guards(stmt: Stmt) -> Stmt:
-    """Apply to every serial or parallel loop of a block-free statement."""
+    """Apply to every serial or parallel loop of a block-free statement, innermost loops first: what
+    is tested there needs no copy farther out."""
+    tested: set[PrimExpr] = set()
 
     def visit(n: Node) -> Node:
         n = map_children(n, visit)
         if isinstance(n, For) and n.kind in ("serial", "parallel"):
-            return _partition(n)
-        return n
+            n = _partition(n, tested)
+        return _tested_before(n) if isinstance(n, For) and n.kind != "parallel" else n
 
-    return visit(stmt)  # type: ignore[return-value]
+    return _ending_early(visit(stmt))  # type: ignore[arg-type]
 
 
-def _partition(loop: For) -> For:
+def _tested_before(loop: For) -> Stmt:
+    """`for: if c: …` as `if c: for: …`, where `c` is the same for all iterations."""
+    match loop.body:
+        case IfThenElse(condition, then, None):
+            fixed = _Fixed(loop)
+            outside = [c for c in _conjuncts(condition) if fixed(c)]
+            rest = all_of([c for c in _conjuncts(condition) if c not in outside])
+        case _:
+            return loop
+    if not outside:
+        return loop
+    body = then if rest == TRUE else replace(loop.body, condition=rest)
+    return IfThenElse(all_of(outside), replace(loop, body=body), None)
+
+
+def _partition(loop: For, tested: set[PrimExpr]) -> For:
     guards: dict[PrimExpr, PrimExpr] = {}
     fixed = _Fixed(loop.body)
     for condition, inner in _conditions(loop.body, {}):
         for part in _conjuncts(condition):
             whole = _largest(part, loop.loop_var, inner)
-            if whole is not None and fixed(whole):
+            if whole is not None and part not in tested and fixed(whole):
                 guards[part] = whole
     if not guards:
         return loop
+    tested.update(guards)
 
     def unguarded(condition: PrimExpr) -> PrimExpr:
         return all_of([c for c in _conjuncts(condition) if c not in guards])
@@ -60,6 +80,51 @@ def _partition(loop: For) -> For:
     full = rewrite(loop.body, drop)
     test = all_of(list(dict.fromkeys(guards.values())))
     return replace(loop, body=IfThenElse(test, full, loop.body))
+
+
+def _ending_early(stmt: Stmt) -> Stmt:
+    """Unrolled loops all of whose iterations are guarded end where the guard fails. Those that go
+    through private memory stay unrolled: at known places it is registers, and rows of a tile share
+    what they load."""
+
+    def visit(n: Node) -> Node | None:
+        if not isinstance(n, For) or n.kind != "unrolled" or _is_place(n.loop_var, n.body):
+            return None
+        for condition, _ in _conditions(n.body, {}):
+            for guard in _conjuncts(condition):
+                extent = _steps(n, guard)
+                if extent is not None and _guards_all(guard, n.body):
+                    return replace(n, kind="serial", extent=extent)
+        return None
+
+    return rewrite(stmt, visit)
+
+
+def _steps(loop: For, guard: PrimExpr) -> PrimExpr | None:
+    """After how many iterations the guard fails for good; None where that is not known before."""
+    if not isinstance(guard, expr.LT) or loop.loop_var not in symbols_in(guard.a):
+        return None
+    first = substitute(guard.a, {loop.loop_var: loop.min})
+    extent = expr.Max(expr.Min(loop.extent, guard.b - first), expr.const(0))
+    rises = Analyzer().prove_equal(guard.a, first + (loop.loop_var - loop.min))
+    return extent if rises and _Fixed(loop.body)(extent) else None
+
+
+def _is_place(var: Var, body: Stmt) -> bool:
+    """Whether the variable is in an index of private memory."""
+    accesses = (n for n in walk(body) if isinstance(n, BufferLoad | BufferStore))
+    return any(n.buffer.scope == "local" and var in symbols_in(n.indices) for n in accesses)
+
+
+def _guards_all(guard: PrimExpr, n: Node) -> bool:
+    """Whether nothing is done where the guard fails."""
+    match n:
+        case IfThenElse(condition, then, None):
+            return guard in _conjuncts(condition) or _guards_all(guard, then)
+        case For() | SeqStmt():
+            return all(_guards_all(guard, c) for c in children(n) if isinstance(c, Stmt))
+        case _:
+            return False
 
 
 class _Fixed:

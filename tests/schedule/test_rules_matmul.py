@@ -137,3 +137,41 @@ def test_a_single_row_shares_the_depth(body: str) -> None:
                 results.append(got)
     for other in results[1:]:
         np.testing.assert_array_equal(results[0], other)
+
+
+SYMBOLIC = """
+    def main(x: R.Tensor((N, K), "float32"), w: R.Tensor((K, M), "float32")):
+        with R.dataflow():
+            y = R.add(R.matmul(x, w), R.const(1.0, "float32"))
+            R.output(y)
+        return y
+"""
+SYMBOLIC_TRANSPOSED = """
+    def main(x: R.Tensor((N, K), "float32"), w: R.Tensor((M, K), "float32")):
+        with R.dataflow():
+            y = R.add(R.linear(x, w), R.const(1.0, "float32"))
+            R.output(y)
+        return y
+"""
+SIZES = (
+    (0, 3, 4), (3, 0, 4), (3, 4, 0), (1, 1, 1), (1, 130, 70), (5, 7, 9), (16, 33, 520),
+    (7, 300, 15), (20, 8, 17), (19, 2100, 64), (23, 37, 65), (40, 64, 130), (13, 9000, 50),
+)  # fmt: skip
+"""Rows, depth, columns: empty, single, narrow, tails of panels, deeper than panels on the stack."""
+
+
+@pytest.mark.parametrize("symbols", ["m", "k", "n m", "k m", "n k m"])
+@pytest.mark.parametrize("body", [SYMBOLIC, SYMBOLIC_TRANSPOSED], ids=["plain", "transposed"])
+def test_symbols_in_all_places(body: str, symbols: str) -> None:
+    fixed = {"n": 23, "k": 37, "m": 65}
+    dims = {name: f'"{name}"' if name in symbols else str(size) for name, size in fixed.items()}
+    mod = rl.parse(re.sub(r"\b[NKM]\b", lambda name: dims[name[0].lower()], HEAD + body))
+    reasons = [r.reason for p in rl.trace(mod).passes for r in p.rewrites]
+    assert "scheduled by the rule matmul" in reasons
+    exe = rl.compile(mod, threads=2, use_cache=False)
+    for sizes in SIZES:
+        given = zip(fixed.items(), sizes, strict=True)
+        n, k, m = (size if name in symbols else known for (name, known), size in given)
+        x, w = draw(1, n, k), draw(2, *((m, k) if body is SYMBOLIC_TRANSPOSED else (k, m)))
+        want = x.astype("float64") @ (w.T if body is SYMBOLIC_TRANSPOSED else w) + 1
+        np.testing.assert_allclose(exe["main"](x, w), want, rtol=1e-4, atol=1e-3)

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from relaxlab.ir import loops
-from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.expr import PrimExpr, const
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
-from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.node import replace, walk
+from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
@@ -32,7 +33,7 @@ from relaxlab.schedule.rules.base import (
 )
 from relaxlab.schedule.rules.rows import apply as rows_apply
 from relaxlab.schedule.rules.versions import guarded_versions
-from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles
+from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles, compute_whole_vectors
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 GROUP = 32
@@ -53,6 +54,9 @@ AHEAD = 16
 """Steps of the reduction ahead of which a single row's weights are prefetched."""
 STEPS = 4
 """Steps of the reduction that are unrolled."""
+NARROW = (1, 2, 4)
+"""Vectors of columns up to which a symbolic number of columns has versions of its own: 30 columns
+took 1.8 times as long in a panel of four vectors as in one of two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +72,78 @@ class _Parts:
     contiguous: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Most:
+    """Upper bounds of the three extents in one version; None where there is none."""
+
+    rows: int | None = None
+    columns: int | None = None
+    depth: int | None = None
+
+
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
-    """Fits one float32 multiply-accumulate with a row axis and a vectorisable column axis."""
+    """Fits one float32 multiply-accumulate with a row axis and a vectorisable column axis. Each of
+    the extents may be a symbol."""
     parts = _find(_inlined(func).func)
     if parts is None:
         return None
     block = next(b for b in blocks_of(func) if b.name == parts.product)
     rows = block.iter_vars[parts.row].dom.extent
     if parts.copied is None:
-        return guarded_versions(func, rows, [1], lambda f, most: _schedule(f, target, most))
+        return guarded_versions(
+            func, rows, [1], lambda f, most: _schedule(f, target, _Most(rows=most))
+        )
     if parts.contiguous:
-        return guarded_versions(func, rows, [1, FEW], lambda f, most: _schedule(f, target, most))
+        return guarded_versions(
+            func, rows, [1, FEW],
+            lambda f, most: _schedule(f, target, _Most(rows=most)) if most else _many(f, target),
+        )  # fmt: skip
     depth = constant(block.iter_vars[-1].dom.extent)
-    if depth is None or depth * target.vector_bits // 8 > PANEL_BYTES:
+    if depth is not None and depth * target.vector_bits // 8 > PANEL_BYTES:
         return None
     return guarded_versions(
         func, rows, [DOTS],
-        lambda f, most: (rows_apply(f, target) if most else None) or _schedule(f, target, None),
+        lambda f, most: (rows_apply(f, target) if most else None) or _many(f, target),
     )  # fmt: skip
+
+
+def _many(func: PrimFunc, target: Target) -> PrimFunc:
+    """Versions for many rows by a matrix that is copied: for few columns, which are read in place,
+    so that threads can share the rows; for panels that fit a thread's stack; for deeper ones. Where
+    columns and depth are constants there is one."""
+    parts = _product_of(_inlined(func).func)
+    block = next(b for b in blocks_of(func) if b.name == parts.product)
+    columns, depth = block.iter_vars[parts.col].dom.extent, block.iter_vars[-1].dom.extent
+    lanes = target.lanes("float32")
+    fits = PANEL_BYTES // (4 * lanes * _vectors(constant(columns), None, lanes))
+
+    def deeper(func: PrimFunc) -> PrimFunc:
+        rows = None if parts.contiguous else rows_apply(func, target)
+        return rows or _schedule(func, target, _Most())
+
+    def by_depth(func: PrimFunc) -> PrimFunc:
+        if constant(depth) is not None:
+            return _schedule(func, target, _Most())
+        return guarded_versions(
+            func, depth, [fits],
+            lambda f, most: _schedule(f, target, _Most(depth=most)) if most else deeper(f),
+        )  # fmt: skip
+
+    known = constant(columns) is not None and constant(depth) is not None
+    if known or not parts.contiguous:
+        return by_depth(func)
+    return guarded_versions(
+        func, columns, [n * lanes for n in NARROW],
+        lambda f, most: _schedule(f, target, _Most(columns=most)) if most else by_depth(f),
+    )  # fmt: skip
+
+
+def _product_of(func: PrimFunc) -> _Parts:
+    """The parts of what is known to be a product. Raises ScheduleError if a version is none."""
+    parts = _find(func)
+    if parts is None:
+        raise ScheduleError("matmul", "kernel", "the version is still a matrix product")
+    return parts
 
 
 def _inlined(func: PrimFunc) -> Schedule:
@@ -123,8 +181,6 @@ def _find(func: PrimFunc) -> _Parts | None:
     row_var, col_var = product.iter_vars[row].var, product.iter_vars[col].var
     if row_var in symbols_in(right.indices) or col_var in symbols_in(left.indices):
         return None
-    if constant(product.iter_vars[col].dom.extent) is None:
-        return None
     decode = next((b for b in blocks if b.writes[0].buffer is right.buffer), None)
     contiguous = right.indices[-1] == col_var
     transposed = right.indices[-2:] == (col_var, product.iter_vars[-1].var)
@@ -138,28 +194,28 @@ def _is_weight(func: PrimFunc, buffer: Buffer) -> bool:
     return any(func.params[i] is buffer for i in weight_params(func))
 
 
-def _schedule(func: PrimFunc, target: Target, most: int | None) -> PrimFunc:
+def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
     sch = _inlined(func)
-    parts = _find(sch.func)
-    if parts is None:
-        raise ScheduleError("matmul", "kernel", "the version is still a matrix product")
+    parts = _product_of(sch.func)
     lanes = target.lanes("float32")
     product = sch.get_block(parts.product)
     block = found_block(sch, product)
-    width = constant(block.iter_vars[parts.col].dom.extent) or 0
-    depth = constant(block.iter_vars[-1].dom.extent)
-    if parts.copied is not None and most is not None:
-        divides = depth is not None and depth % (SHARES * AT_ONCE) == 0 and width % lanes == 0
-        if most == 1 and divides and parts.row == 0 and not _is_small(parts, depth, width):
+    width = constant(block.iter_vars[parts.col].dom.extent)
+    extent = block.iter_vars[-1].dom.extent
+    depth = constant(extent)
+    if parts.copied is not None and most.rows is not None:
+        divides = not ((depth or 1) % (SHARES * AT_ONCE) or (width or 1) % lanes)
+        if most.rows == 1 and divides and parts.row == 0 and not _is_small(parts, depth, width):
             return _share_depth(sch, parts, lanes)
-        return _sweep(sch, parts, width, lanes, most)
-    single = most == 1
-    in_place = not single and _is_small(parts, depth, width)
+        return _sweep(sch, parts, width, lanes, most.rows)
+    single = most.rows == 1
+    in_place = not single and (most.columns is not None or _is_small(parts, depth, width))
     keeps_panel = not single and not in_place and bool(parts.decode or parts.copied)
-    vectors = _vectors(width, depth if keeps_panel else None, lanes)
+    room = most.depth or depth
+    vectors = _vectors(width or most.columns, room if keeps_panel else None, lanes)
     rows = 1 if single else (24 if target.vector_registers == 32 else 12) // max(vectors, 2)
     store = separate_store(sch, parts.product)
-    copy = None if in_place else _copy(sch, parts, product, depth, vectors * lanes)
+    copy = None if in_place else _copy(sch, parts, product, room, vectors * lanes)
     decode = sch.get_block(parts.decode) if parts.decode else None
     widest = _vectors(width, None, lanes) * lanes
     blocks = [product, *([decode] if decode else [])]
@@ -193,19 +249,37 @@ def _schedule(func: PrimFunc, target: Target, most: int | None) -> PrimFunc:
     for one in (init, product, store):
         _vectors_of(sch, one, lanes, rows > 1)
     sch.parallel(sch.fuse(*outer, first) if outer else first)
-    return compute_whole_tiles(compact_buffers(sch.func))
+    whole = compute_whole_tiles(compact_buffers(sch.func))
+    return _with_room(compute_whole_vectors(whole), extent, most.depth)
 
 
-def _is_small(parts: _Parts, depth: int | None, width: int) -> bool:
-    """Whether the matrix stays in the caches while whole rows of results are written."""
+def _with_room(func: PrimFunc, extent: PrimExpr, most: int | None) -> PrimFunc:
+    """Private buffers one of whose dimensions is `extent` have room for its bound, if it has one:
+    a thread's stack needs to be told a number."""
+    if most is None:
+        return func
+    private = [b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers]
+    wider = {
+        b: replace(b, shape=tuple(const(most) if dim == extent else dim for dim in b.shape))
+        for b in private
+        if b.scope == "local"
+    }
+    return replace(func, body=substitute(func.body, buffers=wider))
+
+
+def _is_small(parts: _Parts, depth: int | None, width: int | None) -> bool:
+    """Whether the matrix is known to stay in the caches while whole rows of results are written."""
     as_it_is = parts.decode is None and (parts.copied is None or parts.contiguous)
-    return as_it_is and depth is not None and depth * width * 4 <= SMALL_BYTES
+    if depth is None or width is None:
+        return False
+    return as_it_is and depth * width * 4 <= SMALL_BYTES
 
 
-def _vectors(width: int, depth: int | None, lanes: int) -> int:
+def _vectors(width: int | None, depth: int | None, lanes: int) -> int:
     """Vectors per panel: the most that divide the width and, where `depth` rows of a panel are
-    kept, that make it small enough to be kept."""
-    dividing = [n for n in (4, 3, 2) if width % (n * lanes) == 0] or [1]
+    kept, that make it small enough to be kept. Of a symbolic width only the last panel has parts
+    that are masked, however many vectors it has."""
+    dividing = [n for n in (4, 3, 2) if (width or 0) % (n * lanes) == 0] or [1]
     small = (n for n in (*dividing, 1) if (depth or 0) * n * lanes * 4 <= PANEL_BYTES)
     return next(small, dividing[0])
 
@@ -230,7 +304,7 @@ def _swapped(*at: PrimExpr) -> tuple[PrimExpr, ...]:
     return (*at[:-2], at[-1], at[-2])
 
 
-def _sweep(sch: Schedule, parts: _Parts, width: int, lanes: int, rows: int) -> PrimFunc:
+def _sweep(sch: Schedule, parts: _Parts, width: int | None, lanes: int, rows: int) -> PrimFunc:
     """Few rows: the matrix is read once, several of its rows at a time, each for many columns in
     a row; the sums stay in the first-level cache. Two vectors at once share what is read of the
     rows, else reading takes longer than multiplying."""
@@ -239,7 +313,8 @@ def _sweep(sch: Schedule, parts: _Parts, width: int, lanes: int, rows: int) -> P
     nest = sch.get_loops(product)
     row, col, k = nest[parts.row], nest[parts.col], nest[-1]
     outer = nest[: parts.row]
-    columns = next((n for n in (32, 16, 8, 4, 2) if width % (n * lanes) == 0), 1) * lanes
+    dividing = (n for n in (32, 16, 8, 4, 2) if (width or 0) % (n * lanes) == 0)
+    columns = next(dividing, 1) * lanes
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, columns])
     pair, vector, lane = sch.split(col, factors=[None, 2 if columns > lanes else 1, lanes])
@@ -253,7 +328,7 @@ def _sweep(sch: Schedule, parts: _Parts, width: int, lanes: int, rows: int) -> P
     for one in (init, store):
         split_vector(sch, sch.get_loops(one)[-1], lanes, unroll=False)
     sch.parallel(sch.fuse(*outer, panel) if outer else panel)
-    return compact_buffers(sch.func)
+    return compute_whole_vectors(compact_buffers(sch.func))
 
 
 def _share_depth(sch: Schedule, parts: _Parts, lanes: int) -> PrimFunc:

@@ -38,10 +38,12 @@ def guarded_versions(
     if isinstance(rows, IntImm):
         return version(func, next((b for b in bounds if rows.value <= b), None))
     general = version(func, None)
-    if func.attrs.get(ONE_VERSION) or (1 in bounds and not isinstance(rows, Var)):
+    if func.attrs.get(ONE_VERSION):
         return general
     body: loops.Stmt = general.body
     for bound in reversed(bounds):
+        if bound == 1 and not isinstance(rows, Var):  # nothing could be replaced by it
+            continue
         one = bound == 1
         single = substitute(func, {rows: const(1)}) if one and isinstance(rows, Var) else func
         fixed = version(single, bound)

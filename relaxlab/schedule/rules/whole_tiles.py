@@ -4,7 +4,8 @@ After a split that does not divide, every statement of the last tile is guarded 
 `tile*6 + row < n`: branches in the innermost loops, and sums that cannot stay in registers. What
 is private to the thread needs no guard: rows that do not exist are computed from the last one
 that does, and not stored (Halide's tail strategies `ShiftInwards` and `RoundUp` make the same
-trade).
+trade). Columns that do not exist are computed from zeros: a vector of them is one masked load,
+where the last existing one would be a gather.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from relaxlab.ir.loops import (
     BufferRegion,
     BufferStore,
     For,
+    IterVar,
     PrimFunc,
 )
 from relaxlab.ir.node import Node, children, replace, rewrite, walk
@@ -74,6 +76,101 @@ def compute_whole_tiles(func: PrimFunc) -> PrimFunc:
         return replace(n, predicate=rest, block=_clamped(n.block, guarded))
 
     return replace(func, body=rewrite(func.body, whole))
+
+
+@as_step
+def compute_whole_vectors(func: PrimFunc) -> PrimFunc:
+    """Blocks that fill memory of their thread alone, a vector at a time, lose their guards on the
+    axis of the vectors. What they read elsewhere is zero beyond its end: loads are masked, the
+    arithmetic is not, and a tile of sums stays in registers."""
+    found = {
+        realize.block: guarded
+        for realize, loops in _leaves(func.body, {})
+        if all(w.buffer.scope == "local" for w in realize.block.writes)
+        and (guarded := _guarded_vectors(realize, loops)) is not None
+    }
+
+    def whole(n: Node) -> Node | None:
+        if not isinstance(n, BlockRealize) or n.block not in found:
+            return None
+        guarded, begins = found[n.block]
+        parts = [begins if c == guarded.guard else c for c in _conjuncts(n.predicate)]
+        return replace(n, predicate=all_of(parts), block=_padded(n.block, guarded))
+
+    return replace(func, body=rewrite(func.body, whole)) if found else func
+
+
+def _guarded_vectors(
+    realize: BlockRealize, loops: Mapping[Var, For]
+) -> tuple[_Guarded, PrimExpr] | None:
+    """The guard that compares the value of a spatial axis, whose neighbours are lanes, with the
+    axis's extent, where private memory has room for the whole tile. `tile` is the first of its
+    columns, `size` how many there are. Also the condition that remains where a loop goes through
+    the tile: that the vectors made at once begin before the end."""
+    values = dict(zip(realize.iter_values, realize.block.iter_vars, strict=True))
+    for guard in _conjuncts(realize.predicate):
+        if not isinstance(guard, expr.LT) or guard.a not in values:
+            continue
+        axis = values[guard.a]
+        inner = {
+            v: loops[v]
+            for v in symbols_in(guard.a)
+            if v in loops and constant(loops[v].extent) is not None
+        }
+        lanes = any(loop.kind == "vectorized" for loop in inner.values())
+        if axis.kind != "spatial" or axis.dom.extent != guard.b or not lanes:
+            continue
+        tile = substitute(guard.a, {v: loop.min for v, loop in inner.items()})
+        last = substitute(guard.a, {v: loop.min + loop.extent - 1 for v, loop in inner.items()})
+        size = constant(Analyzer().simplify(last - tile + 1))
+        if size is not None and _has_room(realize.block, axis.var, guard.a, inner):
+            at_once = {v: f.min for v, f in inner.items() if f.kind in ("vectorized", "unrolled")}
+            begins = expr.LT(substitute(guard.a, at_once), guard.b)
+            looped = len(at_once) < len(inner)
+            found = _Guarded(guard, axis.var, axis.dom.extent, tile, size)
+            return found, begins if looped else expr.const(True)
+    return None
+
+
+def _has_room(block: Block, axis: Var, value: PrimExpr, inner: Mapping[Var, For]) -> bool:
+    """Whether private buffers have room for all values of the axis in a tile."""
+    an = Analyzer()
+    for v, loop in inner.items():
+        an.bind(v, loop.min, loop.min + loop.extent - 1)
+    for buffer, indices in _accesses(block):
+        if buffer.scope != "local":
+            continue
+        for index, room in zip(indices, buffer.shape, strict=True):
+            at = substitute(index, {axis: value})
+            inside = an.prove(expr.LE(expr.const(0), at)) and an.prove(expr.LT(at, room))
+            if axis in symbols_in(index) and not inside:
+                return False
+    return True
+
+
+def _padded(block: Block, guarded: _Guarded) -> Block:
+    """The block for columns past the end, too: in memory that is shared it reads zeros there."""
+
+    def pad(n: Node) -> Node | None:
+        match n:
+            case BufferLoad(buffer, indices) if (
+                buffer.scope != "local" and guarded.axis in symbols_in(indices)
+            ):
+                inside = expr.LT(guarded.axis, guarded.extent)
+                return expr.Call(n.dtype, "if_then_else", (inside, n, expr.const(0, buffer.dtype)))
+            case _:
+                return None
+
+    return replace(rewrite(block, pad), iter_vars=_longer(block, guarded))
+
+
+def _longer(block: Block, guarded: _Guarded) -> tuple[IterVar, ...]:
+    """The axes, that of the tiles as long as whole tiles may reach."""
+    return tuple(
+        replace(it, dom=replace(it.dom, extent=guarded.extent + (guarded.size - 1)))
+        if it.var == guarded.axis else it
+        for it in block.iter_vars
+    )  # fmt: skip
 
 
 def _leaves(n: Node, loops: Mapping[Var, For]) -> Iterator[tuple[BlockRealize, Mapping[Var, For]]]:
@@ -154,9 +251,4 @@ def _clamped(block: Block, guarded: _Guarded) -> Block:
             case _:
                 return None
 
-    axes = tuple(
-        replace(it, dom=replace(it.dom, extent=guarded.extent + (guarded.size - 1)))
-        if it.var == guarded.axis else it
-        for it in block.iter_vars
-    )  # fmt: skip
-    return replace(rewrite(block, clamp), iter_vars=axes)
+    return replace(rewrite(block, clamp), iter_vars=_longer(block, guarded))
