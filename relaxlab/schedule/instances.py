@@ -16,7 +16,7 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_box import beyond_domain, exact_box
-from relaxlab.schedule.ranges import Span, analyzer_at, covers
+from relaxlab.schedule.ranges import ONE, Span, analyzer_at, covers
 from relaxlab.schedule.tree import BlockPlace, describe_block, find_block, vars_in, walk_stmts
 
 
@@ -89,14 +89,20 @@ def _leaves_out(primitive: str, place: BlockPlace, left: list[PrimExpr]) -> Sche
 
 
 def _unwritten(place: BlockPlace, an: Analyzer) -> list[PrimExpr]:
-    """The conditions that leave elements of the block's result unwritten."""
+    """The conditions that leave elements of the block's result unwritten. Reduce axes have values:
+    the result of a reduction over nothing is initialised apart."""
     start = _first_of_reduction(place)
     unwritten: list[PrimExpr] = []
-    for c in restrictions(place, an):
-        at_start = an.simplify(substitute(c, start))
-        of_reduction = bool(vars_in(c) & start.keys())
-        if not (of_reduction and an.prove(at_start)):
-            unwritten.append(at_start)
+    conditions = restrictions(place, an)
+    with an.scope():
+        for iv in place.block.iter_vars:
+            if iv.kind == "reduce":
+                an.assume(expr.GE(iv.dom.extent, ONE))
+        for c in conditions:
+            at_start = an.simplify(substitute(c, start))
+            of_reduction = bool(vars_in(c) & start.keys())
+            if not (of_reduction and an.prove(at_start)):
+                unwritten.append(at_start)
     return unwritten
 
 
