@@ -147,11 +147,9 @@ class _Recorder:
         step: dict[str, Any] = {"frame": activation.number, "row": self.row_of[id(instr)]}
         self.steps.append(step)
         cost = self._cost(frame, instr)
-        done = self.machine.step()
+        self.machine.step()
         if isinstance(instr, host.CallKernel | host.CallPacked):
             self.calls.append((instr.function, cost))
-        if done is not None:
-            step["us"] = round(done.seconds * 1e6, 1)
         self.settle(_written(self.machine.program, instr, frame))
         step["changes"], self.changes = self.changes, []
         step["symbols"], self.symbols = self.symbols, []
