@@ -5,7 +5,7 @@ from __future__ import annotations
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, PrimFunc
-from relaxlab.ir.node import replace, walk
+from relaxlab.ir.node import Node, children, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_box import exact_box
@@ -28,6 +28,10 @@ from relaxlab.schedule.scope import (
 )
 from relaxlab.schedule.tree import BlockPlace, describe_block, find_block, realizes_under
 
+REPEATED = 64
+"""Nodes of the largest expression that is repeated where it is read several times. LLVM finds what
+small ones have in common; bound to a variable, they would be harder to match for rules."""
+
 
 def compute_inline(func: PrimFunc, name: str) -> PrimFunc:
     """Compute the block's value where it is read, and drop the block and its buffer."""
@@ -48,7 +52,39 @@ def compute_inline(func: PrimFunc, name: str) -> PrimFunc:
         return substitute(value, {var: load.indices[d] for var, d in axes.items()})
 
     removed = without_alloc(place.replaced(None), buffer)
-    return replace(removed, body=replace_loads(removed.body, buffer, at))
+    body = removed.body
+    if sum(1 for _ in walk(value)) > REPEATED:
+        body = rewrite(body, lambda n: _loading_once(n, buffer))
+    return replace(removed, body=replace_loads(body, buffer, at))
+
+
+def _loading_once(n: Node, buffer: Buffer) -> Node | None:
+    """A store that reads an element of `buffer` several times, reading it once: a chain of blocks
+    each of which reads the one before twice stays as long as it is, instead of doubling with each
+    block that is inlined."""
+    if not isinstance(n, BufferStore):
+        return None
+    nodes = list(walk(n.value))
+    loads = [m for m in nodes if isinstance(m, BufferLoad)]
+    places = {i for load in loads for index in load.indices for i in walk(index)}
+    value = n.value
+    for load in dict.fromkeys(m for m in loads if m.buffer is buffer and m not in places):
+        if nodes.count(load) > 1:
+            value = _bound(value, load)
+    return None if value is n.value else replace(n, value=value)
+
+
+def _bound(e: PrimExpr, load: BufferLoad) -> PrimExpr:
+    """`e` with the load bound to a variable where all that reads it is inside, but not around a
+    choice of which only one side reads it: the element need not exist for the other."""
+    inside = [c for c in children(e) if any(n == load for n in walk(c))]
+    chooses = isinstance(e, expr.Call) and e.op == "if_then_else" and e.args[0] not in inside
+    if len(inside) > 1 and not chooses:
+        var = Var(load.buffer.name, load.dtype)
+        return expr.Let(var, load, rewrite(e, lambda n: var if n == load else None))
+    return map_children(
+        e, lambda c: _bound(c, load) if isinstance(c, PrimExpr) and c in inside else c
+    )
 
 
 def _single_store(primitive: str, place: BlockPlace) -> BufferStore:

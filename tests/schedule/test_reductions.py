@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from tests.schedule.reduction_programs import OVER_AXES, OVER_ONE, arrays, axis_subsets, program
+from tests.schedule.reduction_programs import (
+    NAMES,
+    OVER_AXES,
+    OVER_ONE,
+    arrays,
+    axis_subsets,
+    program,
+)
 
 SIZES = (0, 1, 2, 3, 7, 16, 17, 33, 64, 65, 100, 257)
 
@@ -55,3 +62,55 @@ def test_any_axes_with_any_symbols(call, rng):
             shape = tuple(new[d] if d in symbols else n for d, n in enumerate(shape))
             if "arg" in call and shape[axes[0]] == 0:
                 break
+
+
+ROUNDING = float(np.finfo(np.float32).eps) / 2
+LONG = {
+    "sum": "R.sum(x, axis={axis})",
+    "mean": "R.mean(x, axis={axis})",
+    "variance": "R.variance(x, axis={axis})",
+    "std": "R.std(x, axis={axis})",
+    "cumsum": "R.cumsum(x, axis={axis})",
+    "logsumexp": "R.subtract(x, R.nn.log_softmax(x, axis={axis}))",
+}
+EXACT = {
+    "sum": np.sum, "mean": np.mean, "variance": np.var, "std": np.std, "cumsum": np.cumsum,
+    "logsumexp": lambda x, axis: np.log(np.exp(x).sum(axis, keepdims=True)) + 0 * x,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(1_500_000,), (3, 500_001), (500_001, 3), (70_001, 20)])
+@pytest.mark.parametrize("name", LONG)
+def test_long_sums_are_as_precise_as_pairwise_ones(name, shape, rng):
+    """A running float32 sum of so many positive numbers is off by hundreds of roundings."""
+    x = rng.random(shape, "float32")
+    for axis in range(len(shape)):
+        dims = ", ".join(f'"{n}"' for n in NAMES[: len(shape)])
+        mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor(({dims},), "float32")):
+    with R.dataflow():
+        y = {LONG[name].format(axis=axis)}
+        R.output(y)
+    return y
+""")
+        want = EXACT[name](x.astype("float64"), axis=axis)
+        error = np.abs(np.asarray(rl.compile(mod)["main"](x)) / want - 1).max()
+        assert error < (64 if name == "cumsum" else 24) * ROUNDING  # the worst of all elements
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_the_variance_of_equal_values_is_zero(axis, rng):
+    mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32")):
+    with R.dataflow():
+        y = R.std(x, axis={axis})
+        R.output(y)
+    return y
+""")
+    exe = rl.compile(mod)
+    x = np.full((300, 600), rng.random(), "float32")
+    np.testing.assert_array_equal(exe["main"](x), np.zeros_like(x.std(axis=axis)))
+    far = (1e4 + rng.random((300, 600)) / 8).astype("float32")  # a few digits above the rounding
+    np.testing.assert_allclose(exe["main"](far), far.astype("float64").std(axis=axis), 1e-4)

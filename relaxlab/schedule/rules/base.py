@@ -14,11 +14,15 @@ from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule import intrinsics, tile_intrinsics
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.inline import REPEATED
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.tracing import decide, note
 from relaxlab.tracing.limit import Stopped
 
 Rule = Callable[[PrimFunc, Target], PrimFunc | None]
+LARGEST = 512
+"""Nodes of an expression that is inlined at most: twice as many would be too deep for recursive
+functions over expressions, and a round trip through memory each hundred operations costs little."""
 STACK_BYTES = 1 << 20
 """Private buffers of a kernel together; threads have some megabytes."""
 
@@ -41,14 +45,25 @@ def is_scheduled(func: PrimFunc) -> bool:
 
 
 def inline_producers(sch: Schedule, keep: Sequence[str] = ()) -> None:
-    """Inline every elementwise producer into its consumers, where the schedule allows it."""
+    """Inline every elementwise producer into its consumers, where the schedule allows it and the
+    expressions stay of a size that is compiled in no time."""
     for block in blocks_of(sch.func)[:-1]:
-        if block.name in keep or not is_spatial(block):
+        if block.name in keep or not is_spatial(block) or _is_too_large(sch, block):
             continue
         try:
             sch.compute_inline(sch.get_block(block.name))
         except ScheduleError:
             continue
+
+
+def _is_too_large(sch: Schedule, block: Block) -> bool:
+    """Whether a block has grown, by what was inlined into it, too large to be inlined itself."""
+    size = sum(1 for _ in walk(found_block(sch, sch.get_block(block.name)).body))
+    if size <= REPEATED:
+        return False
+    made = block.writes[0].buffer
+    readers = sum(any(r.buffer is made for r in b.reads) for b in blocks_of(sch.func))
+    return readers > 1 or size > LARGEST
 
 
 def separate_store(sch: Schedule, product: str) -> BlockRV:

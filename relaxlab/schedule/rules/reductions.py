@@ -64,11 +64,13 @@ def reduce_down_columns(sch: Schedule, rv: BlockRV, reduce: list[LoopRV]) -> Non
     rows stream."""
     reduce = fuse_neighbours(sch, rv, reduce)
     sch.reorder(*reduce, block_loops(sch, rv)[0][-1])
-    parts, inner = [rv], _in_blocks(sch, rv, reduce, 1)
-    if inner is not None:
-        spatial, reduce = block_loops(sch, inner)
-        sch.reorder(*reduce, spatial[-1])
-        parts.append(inner)
+    parts = [rv]
+    for terms in (BLOCK * BLOCK, BLOCK):  # a column has one partial result, not one per lane
+        inner = _in_blocks(sch, parts[-1], reduce, 1, terms)
+        if inner is not None:
+            spatial, reduce = block_loops(sch, inner)
+            sch.reorder(*reduce, spatial[-1])
+            parts.append(inner)
     for part in parts:
         _, reduce = block_loops(sch, part)
         for one in (sch.decompose_reduction(part, reduce[0]), part):
@@ -76,21 +78,21 @@ def reduce_down_columns(sch: Schedule, rv: BlockRV, reduce: list[LoopRV]) -> Non
 
 
 def split_off_blocks(
-    sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int
+    sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int, terms: int = BLOCK
 ) -> tuple[BlockRV, int] | None:
-    """Split off the sums of blocks of `BLOCK` terms for each of `lanes` partial results; returns
+    """Split off the sums of blocks of so many terms for each of `lanes` partial results; returns
     their block and how many loops are around the one over blocks. None where one block has all
     terms."""
     inside = 1
     for at in reversed(range(len(reduce))):
         most, step = _upper_bound(sch, reduce[at]), lanes if at == len(reduce) - 1 else 1
         count = None if most is None else -(-most // step)
-        if count is None or inside * count > BLOCK:
+        if count is None or inside * count > terms:
             break
         inside *= count
     else:
         return None
-    size = max(1, BLOCK // inside) * (lanes if at == len(reduce) - 1 else 1)
+    size = max(1, terms // inside) * (lanes if at == len(reduce) - 1 else 1)
     outer, _ = sch.split(reduce[at], factors=[None, size])
     around = [*reduce[:at], outer]
     number = sch.fuse(*around) if len(around) > 1 else outer
@@ -99,14 +101,14 @@ def split_off_blocks(
 
 
 def _in_blocks(
-    sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int
+    sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int, terms: int = BLOCK
 ) -> BlockRV | None:
     """Sum in blocks, each added to `rv` as soon as it is made; returns what makes one. None where
     the order of terms changes nothing or is kept, or one block has all."""
     block = found_block(sch, rv)
     if not depends_on_order(block) or keeps_order(sch.func, block):
         return None
-    found = split_off_blocks(sch, rv, reduce, lanes)
+    found = split_off_blocks(sch, rv, reduce, lanes, terms)
     if found is None:
         return None
     inner, depth = found
