@@ -99,6 +99,17 @@ def main(x: R.Tensor(({dims},), "float32")):
         assert error < (64 if name == "cumsum" else 24) * ROUNDING  # the worst of all elements
 
 
+@pytest.mark.parametrize("name", ["sum", "mean", "variance", "std"])
+def test_long_sums_over_several_axes_are_precise(name, rng):
+    x = rng.random((9, 200, 511), "float32")
+    for axes in axis_subsets(3):
+        mod = program(LONG[name].format(axis=list(axes)), x.shape, axes, (0, 1, 2), False)
+        w = np.ones([x.shape[d] for d in axes], "float32")
+        want = EXACT[name](x.astype("float64"), axis=axes)
+        error = np.abs(np.asarray(rl.compile(mod)["main"](x, w)) / want - 1).max()
+        assert error < 24 * ROUNDING
+
+
 @pytest.mark.parametrize("axis", [None, 0, 1])
 def test_the_variance_of_equal_values_is_zero(axis, rng):
     mod = rl.parse(f"""

@@ -40,7 +40,6 @@ from relaxlab.schedule.rules.reductions import (
     reduce_down_columns,
     split_off_blocks,
 )
-from relaxlab.schedule.rules.rows import read_more_than_once
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.tree import describe_block, realizes_under
 
@@ -53,7 +52,7 @@ LONG = 1 << 14
 def apply(func: PrimFunc, target: Target) -> PrimFunc:
     """Schedule what can be, leave what cannot."""
     sch = Schedule(func)
-    inline_producers(sch, keep=read_more_than_once(func))
+    inline_producers(sch)  # to compute again costs less than a way through main memory
     func = sch.func
     tried: set[Var] = set()
     for block in blocks_of(func):
