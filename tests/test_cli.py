@@ -73,8 +73,8 @@ def test_generate_json_prints_one_object(capsys):
     found = json.loads(out)
     assert err == "" and out.count("\n") == 1
     assert set(found) == {
-        "prompt_ids", "ids", "text", "load_s", "compile_s", "prefill_tok_s", "decode_tok_s",
-        "planned_bytes", "peak_rss_mb",
+        "prompt_ids", "ids", "text", "stopped", "load_s", "compile_s", "prefill_tok_s",
+        "decode_tok_s", "planned_bytes", "peak_rss_mb",
     }  # fmt: skip
     assert found["text"] == "3 + 4 = 7."
     assert all(isinstance(i, int) for i in found["prompt_ids"] + found["ids"])
@@ -228,7 +228,7 @@ def test_texts_that_are_not_utf_8(capsys, script):
 
 
 @pytest.mark.parametrize(
-    "argv", [(), ("bake",), ("generate",), ("generate", "--prompt", "a", "--threads", "0")]
+    "argv", [("bake",), ("generate",), ("generate", "--prompt", "a", "--threads", "0")]
 )
 def test_wrong_usage(capsys, argv):
     with pytest.raises(SystemExit) as caught:

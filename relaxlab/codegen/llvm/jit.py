@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -20,7 +22,8 @@ _PROCESS = ctypes.CDLL(None)
 def _free_llvm_lock() -> None:
     """llvmlite lets one thread at a time into LLVM. In a child process after `fork` the thread that
     was inside does not exist, and its lock would never be released."""
-    lock = llvm.ffi.lib._lock._lock
+    ffi: Any = import_module("llvmlite.binding.ffi")
+    lock = ffi.lib._lock._lock
     if not lock._is_owned():
         lock._at_fork_reinit()
 
