@@ -175,3 +175,14 @@ def test_symbols_in_all_places(body: str, symbols: str) -> None:
         x, w = draw(1, n, k), draw(2, *((m, k) if body is SYMBOLIC_TRANSPOSED else (k, m)))
         want = x.astype("float64") @ (w.T if body is SYMBOLIC_TRANSPOSED else w) + 1
         np.testing.assert_allclose(exe["main"](x, w), want, rtol=1e-4, atol=1e-3)
+
+
+def test_squares_of_any_size() -> None:
+    square = PLAIN.replace('("m", K)', '("m", "m")').replace("(K, N)", '("m", "m")')
+    mod = rl.parse(HEAD + square)
+    reasons = [r.reason for p in rl.trace(mod).passes for r in p.rewrites]
+    assert "scheduled by the rule matmul" in reasons
+    exe = rl.compile(mod, threads=2, use_cache=False)
+    for m in (0, 1, 2, 15, 17, 65, 130):
+        x, w = draw(1, m, m), draw(2, m, m)
+        np.testing.assert_allclose(exe["main"](x, w), x @ w, rtol=1e-4, atol=1e-4)

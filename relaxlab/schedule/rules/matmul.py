@@ -94,8 +94,10 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
             func, rows, [1], lambda f, most: _schedule(f, target, _Most(rows=most))
         )
     if parts.contiguous:
+        # A single row of a square result is one number, no vector of columns.
+        single = [] if rows == block.iter_vars[parts.col].dom.extent else [1]
         return guarded_versions(
-            func, rows, [1, FEW],
+            func, rows, [*single, FEW],
             lambda f, most: _schedule(f, target, _Most(rows=most)) if most else _many(f, target),
         )  # fmt: skip
     depth = constant(block.iter_vars[-1].dom.extent)
