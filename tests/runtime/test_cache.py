@@ -336,7 +336,7 @@ def pause():
 
 if stage == "compile":
     whole = build.compile_program
-    build.compile_program = lambda *a: (pause(), whole(*a))[1]
+    build.compile_program = lambda *a, **k: (pause(), whole(*a, **k))[1]
 if stage == "write":
     whole = cache.os.replace
     cache.os.replace = lambda *a: (pause(), whole(*a))[1]
