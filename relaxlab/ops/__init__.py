@@ -9,6 +9,7 @@ from __future__ import annotations
 from relaxlab.ir.op_table import op_names
 from relaxlab.ops import (  # noqa: F401
     attention,
+    attention_var_len,
     calls,
     conv,
     create,

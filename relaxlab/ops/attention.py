@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,8 @@ MASKS = (None, "TopLeft", "BottomRight")
 # --- attention --------------------------------------------------------------------------------
 
 
-def _attention_infer(call: graph.Call, tys: TypesOf) -> Type:
+def attention_infer(call: graph.Call, tys: TypesOf) -> Type:
+    """The type of the result: (batch, query length, heads, head_dim of the values)."""
     q, k, v = (tensor_arg(call, tys, i) for i in range(3))
     dtype = common_dtype(call, q, k, v)
     require_dtype(call, q, is_float, "floating point")
@@ -101,7 +101,8 @@ def _check_bias(call: graph.Call, tys: TypesOf, q: TensorType, k: TensorType) ->
         )
 
 
-def _scale(call: graph.Call, head_dim: PrimExpr) -> PrimExpr:
+def scale_of(call: graph.Call, head_dim: PrimExpr) -> PrimExpr:
+    """The factor of the scores, float32: the attribute `scale`, or 1 / sqrt(head_dim)."""
     scale = attr(call, "scale")
     if scale is not None:
         return expr.const(float(scale), "float32")
@@ -132,30 +133,15 @@ def _attention_emit(
     v: te.Tensor,
     bias: te.Tensor | None = None,
 ) -> te.Tensor:
-    shift = k.shape[1] - q.shape[1]
-
-    def seen(i: PrimExpr, j: PrimExpr) -> PrimExpr:
-        return visible(attr(call, "causal_mask"), attr(call, "window_size"), i, j, shift)
-
-    return _attention_compute(call, q, k, v, bias, seen)
-
-
-def _attention_compute(
-    call: graph.Call,
-    q: te.Tensor,
-    k: te.Tensor,
-    v: te.Tensor,
-    bias: te.Tensor | None,
-    is_seen: Callable[[PrimExpr, PrimExpr], PrimExpr],
-) -> te.Tensor:
-    """softmax(q k^T * scale + bias) v, where query `i` sees the keys `j` with `is_seen(i, j)`."""
+    """softmax(q k^T * scale + bias) v over the keys that a query sees."""
     batch, rows, heads, depth = q.shape
     length = k.shape[1]
+    mask, window, shift = attr(call, "causal_mask"), attr(call, "window_size"), length - rows
     group = divide_exactly((heads,), k.shape[2:3])
     assert group is not None
     shape = (batch, heads, rows, length)
     d, accumulator = te.reduce_axis(depth, "d"), "float64" if q.dtype == "float64" else "float32"
-    factor = scalar.cast(_scale(call, depth), accumulator)
+    factor = scalar.cast(scale_of(call, depth), accumulator)
 
     def dot(b: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> te.Reduce:
         product = expr.Mul(scalar.wide(q[b, i, h, d.var]), scalar.wide(k[b, j, h // group, d.var]))
@@ -168,7 +154,7 @@ def _attention_compute(
         if bias is not None:
             at = broadcast_index((b, h, i, j), bias.shape, shape)
             value = expr.Add(value, scalar.wide(bias[at]))
-        seen = is_seen(i, j)
+        seen = visible(mask, window, i, j, shift)
         if seen == te.TRUE:
             return value
         return expr.Select(seen, value, te.lowest(accumulator))
@@ -216,7 +202,7 @@ def _softmax_parts(scores: te.Tensor, dtype: str) -> tuple[te.Tensor, te.Tensor]
     return weights, total
 
 
-def _attention(
+def attention_reference(
     query: Array,
     key: Array,
     value: Array,
@@ -225,6 +211,7 @@ def _attention(
     causal_mask: str | None = None,
     window_size: int | None = None,
 ) -> Array:
+    """Attention by NumPy, in the dtype of the queries; float32 within for half precision."""
     wide = np.float64 if query.dtype == np.float64 else np.float32
     q, k, v = (x.astype(wide).transpose(0, 2, 1, 3) for x in (query, key, value))
     group = q.shape[1] // k.shape[1]
@@ -250,115 +237,16 @@ def _attention(
 define(
     "nn.attention",
     params("query key value bias?", scale=None, causal_mask=None, window_size=None),
-    _attention_infer,
+    attention_infer,
     emit=_attention_emit,
-    reference=_attention,
+    reference=attention_reference,
 )
 define(
     "nn.attention_bias",
     params("query key value bias", scale=None, causal_mask=None, window_size=None),
-    _attention_infer,
+    attention_infer,
     emit=_attention_emit,
-    reference=_attention,
-)
-
-
-# --- attention_var_len ------------------------------------------------------------------------
-
-
-def _var_len_infer(call: graph.Call, tys: TypesOf) -> Type:
-    """The sequences lie one after the other: the batch size of the tensors is 1."""
-    starts = [tensor_arg(call, tys, i) for i in range(3, len(tys))]
-    for i, t in enumerate(starts, 3):
-        require_dtype(call, t, is_int, "integer", i)
-        wanted = 1 - (i % 2 == 0)  # seqstart, then max_seqlen
-        if t.ndim not in (-1, wanted):
-            raise fail(call, f"argument {i} must have {wanted} dimensions, is {t}")
-    if len(starts) > 2 and starts[0].shape and starts[2].shape:
-        counts = (starts[0].shape[0], starts[2].shape[0])
-        if differ(call, *counts, "the numbers of sequences of queries and keys"):
-            raise fail(call, f"seqstart_q has {counts[0]} entries, seqstart_k {counts[1]}")
-    if starts[0].shape is not None:
-        claim = "seqstart_q must have the start of a sequence and its end"
-        if impossible(call, expr.GE(starts[0].shape[0], expr.const(2)), claim):
-            raise fail(call, claim)
-    result = _attention_infer(call, tys[:3])
-    q = tensor_arg(call, tys, 0)
-    if q.shape is not None and differ(call, q.shape[0], ONE, "the batch size and 1"):
-        raise fail(call, f"queries must be (1, total length, heads, head_dim), is {q}")
-    return result
-
-
-def _var_len_emit(
-    call: graph.Call,
-    out: TensorType,
-    q: te.Tensor,
-    k: te.Tensor,
-    v: te.Tensor,
-    seqstart_q: te.Tensor,
-    max_seqlen_q: te.Tensor,
-    seqstart_k: te.Tensor | None = None,
-    max_seqlen_k: te.Tensor | None = None,
-) -> te.Tensor:
-    """Attention over all keys, of which a query sees those of its own sequence."""
-    starts_k = seqstart_q if seqstart_k is None else seqstart_k
-    batch = seqstart_q.shape[0] - 1
-    r = te.reduce_axis(batch, "r")
-
-    def ended(i: PrimExpr) -> te.Reduce:
-        past = expr.LE(scalar.cast(seqstart_q[r.var + 1], "int64"), i)
-        return te.te_sum(expr.Select(past, ONE, te.ZERO), r)
-
-    owner = te.compute((q.shape[1],), ended, "T_sequence")
-
-    def at(starts: te.Tensor, sequence: PrimExpr) -> PrimExpr:
-        return scalar.cast(starts[sequence], "int64")
-
-    def seen(i: PrimExpr, j: PrimExpr) -> PrimExpr:
-        sequence = expr.binary(expr.Min, owner[i], batch - 1)
-        (first_q, end_q), (first_k, end_k) = (
-            (at(t, sequence), at(t, sequence + 1)) for t in (seqstart_q, starts_k)
-        )
-        shift = (end_k - first_k) - (end_q - first_q)
-        mask, window = attr(call, "causal_mask"), attr(call, "window_size")
-        inside = [expr.GE(j, first_k), expr.LT(j, end_k), expr.GE(i, first_q), expr.LT(i, end_q)]
-        return expr.all_of([*inside, visible(mask, window, i - first_q, j - first_k, shift)])
-
-    return _attention_compute(call, q, k, v, None, seen)
-
-
-def _var_len(
-    queries: Array,
-    keys: Array,
-    values: Array,
-    seqstart_q: Array,
-    max_seqlen_q: Array,
-    seqstart_k: Array | None = None,
-    max_seqlen_k: Array | None = None,
-    **attrs: Any,
-) -> Array:
-    starts = seqstart_q, seqstart_q if seqstart_k is None else seqstart_k
-    result = np.zeros((*queries.shape[:3], values.shape[3]), queries.dtype)
-    bounds = [list(zip(s[:-1], s[1:], strict=True)) for s in starts]
-    for (a, b), (c, d) in zip(*bounds, strict=True):
-        part = _attention(queries[:, a:b], keys[:, c:d], values[:, c:d], **attrs)
-        result[:, a:b] = part
-    return result
-
-
-# queries: (1, total length, heads, head_dim); sequence s has the positions from seqstart[s] to
-# seqstart[s + 1]. The longest lengths are not needed here.
-define(
-    "nn.attention_var_len",
-    params(
-        "queries keys values seqstart_q max_seqlen_q seqstart_k? max_seqlen_k?",
-        scale=None,
-        causal_mask=None,
-        window_size=None,
-    ),
-    _var_len_infer,
-    emit=_var_len_emit,
-    reference=_var_len,
+    reference=attention_reference,
 )
 
 

@@ -172,6 +172,30 @@ def _ragged() -> list[OpCase]:
             {"scale": 0.7},
             nine,
         ),
+        # Whole vectors of features and a rest; queries before and after all sequences; offsets that
+        # are past the last key; a query without keys, and one alone; any number of sequences.
+        OpCase(
+            op,
+            (
+                *(T(1, "n", 4, 35), T(1, "m", 2, 35), T(1, "m", 2, 16)),
+                *(T("s", dtype="int32", values=(1, 1, 5, 6, 8)), longest),
+                *(T("s", dtype="int64", values=(0, 2, 2, 5, 40)), longest),
+            ),
+            {},
+            ({"n": 9, "m": 7, "s": 5},),
+        ),
+        OpCase(
+            op,
+            (*(T(1, "n", 3, "d") for _ in range(3)), starts(0, 4, 9), longest),
+            {"causal_mask": "BottomRight"},
+            ({"n": 9, "d": 37}, {"n": 9, "d": 5}),
+        ),
+        OpCase(
+            op,
+            (*(T(1, "n", 2, 17, dtype="float64") for _ in range(3)), starts(0, 1), longest),
+            {"window_size": 1},
+            ({"n": 1},),
+        ),
     ]
 
 

@@ -131,6 +131,15 @@ NN: list[Row] = [
     ("nn.attention_bias", (T(2, "n", 3, 4), T(2, "m", 3, 4), T(2, "m", 3, 6), T(2, 3, "n", "m")),
      {}, "F.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (a, b, c)), d)"
      ".transpose(1, 2)"),
+    *(("nn.attention_var_len", (T(1, 9, 4, 20), T(1, 11, 2, 20), T(1, 11, 2, 18),
+       T(4, dtype="int32", values=(0, 3, 4, 9)), T(dtype="int32", low=5, high=5),
+       T(4, dtype="int32", values=(0, 2, 3, 11)), T(dtype="int32", low=8, high=8)),
+       {"causal_mask": "TopLeft" if causal else None},
+       "torch.cat([F.scaled_dot_product_attention(a[:, p:q].transpose(1, 2), "
+       "*(t[:, r:s].transpose(1, 2).repeat_interleave(2, 1) for t in (b, c)), "
+       f"is_causal={causal}).transpose(1, 2) "
+       "for p, q, r, s in ((0, 3, 0, 2), (3, 4, 2, 3), (4, 9, 3, 11))], 1)")
+      for causal in (False, True)),
 ]  # fmt: skip
 INDEXING: list[Row] = [
     ("gather_nd", (T(5, 4, "n"), index("m", 2, high=3)), {}, "a[b[:, 0], b[:, 1]]"),

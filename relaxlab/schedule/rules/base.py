@@ -39,9 +39,11 @@ def is_spatial(block: Block) -> bool:
 
 
 def is_scheduled(func: PrimFunc) -> bool:
-    """Whether somebody scheduled the function already: some loop is not plain serial."""
-    loops_ = (n for n in walk(func.body) if isinstance(n, For))
-    return any(n.kind != "serial" or n.annotations for n in loops_)
+    """Whether somebody scheduled the function already: some loop is not plain serial. Loops within
+    a leaf block do not count: hand-written statements say themselves what is a vector."""
+    within = {id(n) for b in blocks_of(func) for n in walk(b.body) if isinstance(n, For)}
+    around = (n for n in walk(func.body) if isinstance(n, For) and id(n) not in within)
+    return any(n.kind != "serial" or n.annotations for n in around)
 
 
 def inline_producers(sch: Schedule, keep: Sequence[str] = ()) -> None:
