@@ -134,7 +134,7 @@ def test_overlapping_storage(monkeypatch):
     from relaxlab.passes import plan_memory
 
     right = plan_memory.pack
-    monkeypatch.setattr(plan_memory, "pack", lambda b: ([0] * len(b), right(b)[1]))
+    monkeypatch.setattr(plan_memory, "pack", lambda b, e: ([0] * len(b), right(b, e)[1]))
     mod = parse(
         X, "a = R.sum(x, axis=-1)", "b = R.max(y, axis=-1)", "c = R.nn.softmax(a)",
         "d = R.nn.softmax(b)", "e = R.add(R.sum(c), R.sum(d))", result="e",
