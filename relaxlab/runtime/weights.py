@@ -6,7 +6,6 @@ calls that function for those who pass the weights of the program that they wrot
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -17,11 +16,6 @@ from relaxlab.runtime.arguments import ArgumentError
 
 if TYPE_CHECKING:
     from relaxlab.runtime.executable import Executable, NativeFunction
-
-REMEMBERED = 16
-"""Results of one transformation that are recognised when they are passed to a call. They are held
-weakly; more than some at a time would be copies of all weights of a model."""
-
 
 def transform_names(name: str) -> tuple[str, str]:
     """What `lift_transform_params` calls the function that it makes for function `name`."""
@@ -44,27 +38,30 @@ def parameter_name(path: str) -> str:
 
 
 class Transform:
-    """The function of an executable that packs weights; it remembers what it returned."""
+    """The function of an executable that packs weights. Its results are recognised for as long as
+    their arrays live: packed weights may have the types of the others, and would be packed again.
+    """
 
     def __init__(self, function: NativeFunction) -> None:
         self.names = tuple(n for n, _ in function.info.params)
         self.count = len(function.info.result.fields)
-        self._plain = function.__call__
-        self._results: deque[tuple[Any, ...]] = deque(maxlen=REMEMBERED)
+        self.pack = function.__call__
+        self._results: dict[tuple[int, ...], tuple[ref[Any], ...]] = {}
         function.__call__ = self
 
     def __call__(self, *args: Any) -> Any:
-        result = self._plain(*args)
-        self._results.append(tuple(map(ref, result)))
+        result = self.pack(*args)
+        key, results = tuple(map(id, result)), self._results
+
+        def forget(_: ref[Any]) -> None:
+            results.pop(key, None)
+
+        results[key] = tuple(ref(value, forget) for value in result)
         return result
 
     def returned(self, values: Sequence[Any]) -> bool:
-        """Whether these very arrays are one of the last results."""
-        return any(
-            len(result) == len(values)
-            and all(known() is value for known, value in zip(result, values, strict=True))
-            for result in self._results
-        )
+        """Return whether these very arrays are one result."""
+        return tuple(map(id, values)) in self._results
 
 
 class Weights:
@@ -95,7 +92,7 @@ class Weights:
             return args
         if self._transform.returned(weights):
             return args
-        return (*inputs, *self.packed(weights))
+        return (*inputs, *self._transform.pack(tuple(weights)))  # which nobody else gets to see
 
 
 def find_weights(exe: Executable, mod: Module) -> dict[str, Weights]:

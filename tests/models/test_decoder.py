@@ -147,6 +147,9 @@ def test_projections_of_mixed_formats_are_not_merged(checkpoint, rng):
         tensors[name] = GGUFTensor.quantised(name, values, kind)
     formats = {name: t.format.name for name, t in tensors.items()}
     fields = {name: t.fields() for name, t in tensors.items()}
+    embedding = tensors["token_embd.weight"]
+    whole = embedding.format.blocks(embedding.raw, embedding.shape)
+    fields["token_embd.weight"] |= {"blocks": whole}  # which are looked up as a file has them
     mixed = replace(checkpoint, config=config, formats=formats, read=fields.__getitem__)
     run = Runner(mixed)
     assert run.model.blocks[0].attention.qkv.groups == [["q", "k"], ["v"]]

@@ -86,6 +86,18 @@ def test_weights_of_a_call_are_those_of_the_program(
     np.testing.assert_allclose(exe["main"](x, *packed), got)
 
 
+def test_packed_weights_are_recognised_while_they_live(rng: np.random.Generator) -> None:
+    """However many others were packed since; those of square matrices look like the others."""
+    exe, names = compiled(32, "main")
+    drawn_weights = [drawn(rng, names, 32) for _ in range(40)]
+    packed = [exe["main_transform_params"](tuple(w.values())) for w in drawn_weights]
+    x = rng.normal(size=(3, 32)).astype("float32")
+    for weights, held in zip(drawn_weights, packed, strict=True):
+        for given in (weights.values(), held, weights.values()):
+            got = exe["main"](x, *given)
+            np.testing.assert_allclose(got, expected(x, weights), rtol=1e-4, atol=1e-3)
+
+
 def test_weights_that_do_not_fit_are_named(rng: np.random.Generator) -> None:
     exe, names = compiled(48, "main")
     weights = drawn(rng, names, 48)
