@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.analysis.index_map import NotAnIterMap, detect_iter_map
-from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferRegion, For, Range
+from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferRegion, For, LetStmt
+from relaxlab.schedule.determined import determines
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_box import box_written
 from relaxlab.schedule.ranges import (
@@ -15,6 +15,7 @@ from relaxlab.schedule.ranges import (
     analyzer_at,
     bind_stmt,
     covers_inside,
+    loop_env,
     spans_under,
 )
 from relaxlab.schedule.scope import read, written
@@ -23,7 +24,6 @@ from relaxlab.schedule.tree import (
     describe_loop,
     path_to,
     realizes_under,
-    vars_in,
     walk_stmts,
 )
 
@@ -109,16 +109,12 @@ def _different_elements(place: LoopPlace, realize: BlockRealize, an: Analyzer) -
     assert path is not None
     pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
     values = [value for iv, value in pairs if iv.kind == "spatial"]
-    used = {v for value in values for v in vars_in(value)} | {place.loop.loop_var}
-    ranges = {
-        s.loop_var: Range(s.min, s.extent)
-        for s in path
-        if isinstance(s, For) and s.loop_var in used
-    }
-    try:
-        return detect_iter_map(values, ranges, realize.predicate, an).injective
-    except NotAnIterMap:
-        return False
+    bound = {s.var: None for s in path if isinstance(s, LetStmt)}
+    with an.scope():
+        for s in path[:-1]:
+            bind_stmt(an, s)
+        env = loop_env([s for s in path if isinstance(s, For)], an, bound)
+        return determines(values, place.loop.loop_var, env, an)
 
 
 def _require_no_exchange(primitive: str, place: LoopPlace, blocks: list[BlockRealize]) -> None:

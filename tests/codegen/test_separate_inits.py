@@ -88,6 +88,19 @@ def tiles(sch: Schedule) -> None:
     sch.vectorize(ji)
 
 
+def rows_as_lanes(sch: Schedule) -> None:
+    i, *_ = sch.get_loops(sch.get_block("C"))
+    sch.vectorize(sch.split(i, [None, 4])[1])
+
+
+def fused_tiles(sch: Schedule) -> None:
+    i, j, _ = sch.get_loops(sch.get_block("C"))
+    (io, ii), (jo, ji) = (sch.split(x, [None, f]) for x, f in ((i, 4), (j, 8)))
+    sch.reorder(io, jo, ii, ji)
+    sch.parallel(sch.fuse(io, jo))
+    sch.vectorize(ji)
+
+
 def accumulate_privately(sch: Schedule) -> None:
     block = sch.get_block("C")
     store = sch.cache_write(block, 0, "local")
@@ -103,7 +116,10 @@ def blocks_of_blocks(sch: Schedule) -> None:
     sch.blockize(ii)
 
 
-SCHEDULES = [plain, reduction_outside, between, tiles, accumulate_privately, blocks_of_blocks]
+SCHEDULES = [
+    plain, reduction_outside, between, tiles, rows_as_lanes, fused_tiles, accumulate_privately,
+    blocks_of_blocks,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

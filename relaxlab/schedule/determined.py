@@ -1,0 +1,108 @@
+"""Which loops the values of expressions determine: equal values mean the same iteration.
+
+`i*4 + j` with j in [0, 4) determines both i and j, as digits of one number; `f // n` and `f % n`
+together determine f. A condition that leaves iterations out cannot make two of them equal, so none
+is needed for the proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr
+from relaxlab.ir.dtypes import bits_of, is_int
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.schedule.ranges import Env, Span, by_data, span_of
+from relaxlab.schedule.tree import vars_in
+
+Facts = Mapping[PrimExpr, None]
+"""Expressions of equal value in the two iterations that are compared, in the order found."""
+
+
+def determines(values: Iterable[PrimExpr], var: Var, env: Env, an: Analyzer) -> bool:
+    """Return True if two iterations in which `values` are the same provably have the same `var`.
+
+    `env` holds the spans of all variables that may differ between the iterations. All others are
+    taken to be the same in both.
+    """
+    facts: dict[PrimExpr, None] = dict.fromkeys(map(an.simplify, values))
+    while var not in facts:
+        varying = {v: span for v, span in env.items() if v not in facts}
+        found = [x for e in facts for x in _addends(e, varying, an)]
+        found += _dividends(facts, varying, an)
+        new = dict.fromkeys(x for x in found if x not in facts)
+        if not new:
+            return False
+        facts |= new
+    return True
+
+
+def _addends(e: PrimExpr, env: Env, an: Analyzer) -> Iterator[PrimExpr]:
+    """The parts of a sum `x*c + rest` that its value determines: rest varies by less than c."""
+    if isinstance(e, expr.Cast):
+        if _keeps_value(e):
+            yield e.value
+        return
+    factors: dict[PrimExpr, PrimExpr] = {}
+    for x, factor in _terms(e, expr.const(1, e.dtype), env):
+        factors[x] = factors[x] + factor if x in factors else factor
+    zero = expr.const(0, e.dtype)
+    for x, factor in factors.items():
+        rest = zero
+        for other, scale in factors.items():
+            if other is not x:
+                rest = rest + other * scale
+        rest = an.simplify(rest)
+        span = None if by_data(rest) else span_of(rest, env, an)
+        if span is not None and _varies_less(span, factor, an):
+            yield x
+            yield rest
+
+
+def _keeps_value(e: expr.Cast) -> bool:
+    return is_int(e.value.dtype) and is_int(e.to) and bits_of(e.value.dtype) <= bits_of(e.to)
+
+
+def _varies_less(span: Span, factor: PrimExpr, an: Analyzer) -> bool:
+    width = an.simplify(span.hi - span.lo)
+    return bool(an.prove(expr.LT(width, factor)) or an.prove(expr.LT(factor, 0 - width)))
+
+
+def _terms(e: PrimExpr, factor: PrimExpr, env: Env) -> Iterator[tuple[PrimExpr, PrimExpr]]:
+    """The terms of a sum that vary, with their factors."""
+    if _fixed(e, env):
+        return
+    match e:
+        case expr.Add(a, b):
+            yield from _terms(a, factor, env)
+            yield from _terms(b, factor, env)
+        case expr.Sub(a, b):
+            yield from _terms(a, factor, env)
+            yield from _terms(b, 0 - factor, env)
+        case expr.Mul(a, b) if _fixed(b, env):
+            yield from _terms(a, factor * b, env)
+        case expr.Mul(a, b) if _fixed(a, env):
+            yield from _terms(b, factor * a, env)
+        case _:
+            yield e, factor
+
+
+def _fixed(e: PrimExpr, env: Env) -> bool:
+    return not vars_in(e) & env.keys() and not by_data(e)
+
+
+def _dividends(facts: Facts, env: Env, an: Analyzer) -> Iterator[PrimExpr]:
+    """The `x // l` for which both `x // (l*n)` and `x // l % n` are known; x itself where l = 1."""
+    for digit in facts:
+        if not isinstance(digit, expr.FloorMod) or not _fixed(digit.b, env):
+            continue
+        whole = digit.a
+        x, step = whole, digit.b
+        # Dividing by l and then by n is dividing by l*n unless n is negative.
+        nonnegative = expr.GE(digit.b, expr.const(0, digit.dtype))
+        if isinstance(whole, expr.FloorDiv) and an.prove(nonnegative):
+            x, step = whole.a, whole.b * digit.b
+        for e in facts:
+            if isinstance(e, expr.FloorDiv) and e.a == x and an.prove_equal(e.b, step):
+                yield whole
