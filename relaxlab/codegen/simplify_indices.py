@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from relaxlab.analysis.arith import Analyzer
+from relaxlab.codegen.llvm.builder import LARGEST_SIZE
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import BufferLoad, BufferStore, For, IfThenElse, Range, Stmt
@@ -73,17 +74,41 @@ class _Simplifier:
         """An expression with the indices inside it simplified."""
         if isinstance(n, BufferLoad):
             return replace(n, indices=tuple(self.index(i) for i in n.indices))
-        if isinstance(n, PrimExpr) and _is_place(n):
+        if isinstance(n, PrimExpr) and _is_place(n, self.an):
             return self.an.simplify(n)  # type: ignore[return-value]
         return map_children(n, self.loads)
 
 
-def _is_place(e: PrimExpr) -> bool:
+def _is_place(e: PrimExpr, an: Analyzer) -> bool:
     """Whether a value says where an element is, with divisions that fused loops left in it (an
-    arg-reduction's `f // m * m + f % m`)."""
+    arg-reduction's `f // m * m + f % m`). Not so where it may wrap, as hashes of loop variables do:
+    the analyzer's integers do not."""
     if e.dtype != "int64" or not isinstance(e, expr.Add | expr.FloorDiv | expr.FloorMod):
         return False
-    nodes = list(walk(e))
-    kinds = (Var, expr.IntImm, expr.Add, expr.Sub, expr.Mul, expr.FloorDiv, expr.FloorMod)
-    divides = any(isinstance(n, expr.FloorDiv | expr.FloorMod) for n in nodes)
-    return divides and all(isinstance(n, kinds) for n in nodes)
+    divides = any(isinstance(n, expr.FloorDiv | expr.FloorMod) for n in walk(e))
+    return divides and _largest(e, an) is not None
+
+
+def _largest(e: PrimExpr, an: Analyzer) -> int | None:
+    """An upper bound of an index expression's magnitude, as a factor of the variables that have
+    none, which are sizes and places. None where a part of it is beyond `LARGEST_SIZE` or is no
+    arithmetic of indices."""
+    match e:
+        case Var():
+            low, high = an.bounds_of(e)
+            largest = 1 if low is None or high is None else max(abs(low), abs(high), 1)
+        case expr.IntImm(value):
+            largest = max(abs(value), 1)
+        case expr.Add(a, b) | expr.Sub(a, b) | expr.Mul(a, b) | expr.FloorMod(a, b):
+            x, y = _largest(a, an), _largest(b, an)
+            if x is None or y is None:
+                return None
+            largest = x * y if isinstance(e, expr.Mul) else x + y
+        case expr.FloorDiv(a, b):
+            x, y = _largest(a, an), _largest(b, an)
+            if x is None or y is None:
+                return None
+            largest = -(-x // y) if isinstance(b, expr.IntImm) else x
+        case _:
+            return None
+    return largest if largest <= LARGEST_SIZE else None

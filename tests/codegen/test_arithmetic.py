@@ -207,6 +207,9 @@ HASHES: dict[str, Callable[[PrimExpr], PrimExpr]] = {
     "divided": lambda i: (i * (1 << 62)) // (1 << 62),
     "sum": lambda i: (i + ((1 << 63) - 9)) // 5,
     "two factors": lambda i: (i * (1 << 40) * 3000000000) // 7,
+    "small factors": lambda i: (i * 1640531527 * 1640531527) // 1640531527,
+    "small steps": lambda i: ((i * 1640531527 + 1) * 1640531527) // 1640531527,
+    "powers": lambda i: ((i + 1000) * (i + 1000) * (i + 1000) * (1 << 31) * (i + 1)) // (i + 1000),
 }
 
 

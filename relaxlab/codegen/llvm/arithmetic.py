@@ -185,9 +185,12 @@ def _make_index(base: Value, offsets: tuple[int, ...]) -> Value:
         offsets = tuple(o + base.const for o in offsets)
         base = int_value(0)
     offsets = tuple(_wrap(o, "int64") for o in offsets)
-    index = base.index and max(map(abs, offsets)) <= LARGEST_SIZE
+    largest = base.largest + max(map(abs, offsets))
+    index = base.index and largest <= LARGEST_SIZE
     nonneg = base.nonneg and min(offsets) >= 0 and (index or base.const == 0)
-    return Value(dtype, None, base=base, offsets=offsets, nonneg=nonneg, index=index)
+    return Value(
+        dtype, None, base=base, offsets=offsets, nonneg=nonneg, index=index, largest=largest
+    )
 
 
 def index_vector(base: Value, lanes: int, stride: int = 1) -> Value:
@@ -232,7 +235,8 @@ def _float(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
 def _integer(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
     xt, yt = b.materialise(x), b.materialise(y)
     both = x.nonneg and y.nonneg
-    index = x.index and y.index
+    largest = _largest(cls, x, y)
+    index = x.index and y.index and largest <= LARGEST_SIZE
     unsigned = is_uint(x.dtype) or element_of(x.dtype) == "bool"
     if cls in (expr.ShiftLeft, expr.ShiftRight):
         return _shift(b, cls, x, y, unsigned)
@@ -247,18 +251,30 @@ def _integer(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
         nonneg = both and (cls is expr.BitAnd or (index and cls in (expr.Add, expr.Mul)))
         if not index or multiple > 1 << 40:
             multiple = 1
-        return Value(x.dtype, text, multiple=multiple, nonneg=nonneg, index=index)
+        return Value(x.dtype, text, multiple=multiple, nonneg=nonneg, index=index, largest=largest)
     if cls in (expr.Min, expr.Max):
         name = ("u" if unsigned else "s") + ("min" if cls is expr.Min else "max")
         text = b.call(f"llvm.{name}.{mangle(x.dtype)}", x.ty, [(x.ty, xt), (x.ty, yt)])
         nonneg = both or (cls is expr.Max and (x.nonneg or y.nonneg))
-        return Value(x.dtype, text, nonneg=nonneg, index=index)
+        return Value(x.dtype, text, nonneg=nonneg, index=index, largest=largest)
     if cls in (expr.Div, expr.Mod):
         op = ("u" if unsigned else "s") + ("div" if cls is expr.Div else "rem")
-        return Value(x.dtype, b.emit(f"{op} {x.ty} {xt}, {yt}"), nonneg=both, index=index)
+        text = b.emit(f"{op} {x.ty} {xt}, {yt}")
+        return Value(x.dtype, text, nonneg=both, index=index, largest=largest)
     result = _floor(b, cls, x, y, unsigned or both)
-    result.index = index
+    result.index, result.largest = index, largest
     return result
+
+
+def _largest(cls: type[Any], x: Value, y: Value) -> int:
+    """`Value.largest` of an operation on indices."""
+    if cls is expr.Mul:
+        return x.largest * y.largest
+    if cls in (expr.Add, expr.Sub):
+        return x.largest + y.largest
+    if cls in (expr.Div, expr.FloorDiv):
+        return -(-x.largest // abs(int(y.const))) if y.const else x.largest
+    return max(x.largest, y.largest)
 
 
 _ARITH = (expr.Add, expr.Sub, expr.Mul)
@@ -361,7 +377,8 @@ def cast(b: Builder, v: Value, to: str) -> Value:
     if op is not None:
         text = b.emit(f"{op} {v.ty} {text} to {llvm_type(to)}")
     keeps = is_int(dest) and bits_of(dest) > bits_of(source) and not is_float(source)
-    return Value(to, text, nonneg=keeps and v.nonneg, index=keeps and v.index)
+    index = keeps and v.index
+    return Value(to, text, nonneg=keeps and v.nonneg, index=index, largest=v.largest)
 
 
 def _cast_const(v: Value, dest: str) -> Value | None:

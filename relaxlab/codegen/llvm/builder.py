@@ -52,6 +52,7 @@ class Value:
     multiple: a number that is known to divide it.  nonneg: known not to be negative.
     index: made of sizes, loop variables and small constants alone, so that arithmetic on it does
     not overflow; data may, and so may what hashes a loop variable.
+    largest: of an index, an upper bound of its magnitude as a factor of sizes and loop variables.
     """
 
     dtype: str
@@ -63,6 +64,7 @@ class Value:
     multiple: int = 1
     nonneg: bool = False
     index: bool = False
+    largest: int = 1
 
     @property
     def lanes(self) -> int:
@@ -74,7 +76,8 @@ class Value:
 
 
 LARGEST_SIZE = 1 << 31
-"""Constants up to here are taken for sizes; what a larger one is multiplied by may overflow."""
+"""Constants up to here, and sums and products of them, are taken for sizes; what a larger one is
+multiplied by may overflow."""
 
 
 def int_value(value: int, dtype: str = "int64") -> Value:
@@ -86,7 +89,10 @@ def int_value(value: int, dtype: str = "int64") -> Value:
     signed = (value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
     kept = value % (1 << bits) if is_uint(dtype) else signed
     index = abs(kept) <= LARGEST_SIZE
-    return Value(dtype, str(signed), kept, multiple=abs(kept), nonneg=kept >= 0, index=index)
+    return Value(
+        dtype, str(signed), kept, multiple=abs(kept), nonneg=kept >= 0, index=index,
+        largest=max(abs(kept), 1),
+    )  # fmt: skip
 
 
 def float_value(value: float, dtype: str) -> Value:
@@ -241,8 +247,10 @@ class Builder:
         if v.dtype == "int64":
             base, offset = (int_value(0), v.const) if isinstance(v.const, int) else (v, 0)
             dtype, offsets = with_lanes("int64", lanes), (offset,) * lanes
-            nonneg = v.nonneg
-            return Value(dtype, None, base=base, offsets=offsets, nonneg=nonneg, index=v.index)
+            return Value(
+                dtype, None, base=base, offsets=offsets, nonneg=v.nonneg, index=v.index,
+                largest=v.largest,
+            )  # fmt: skip
         text = self.splat_text(v.text or "", llvm_type(v.dtype), lanes)
         return Value(with_lanes(v.dtype, lanes), text, splat=v.const)
 

@@ -171,7 +171,7 @@ def _divide(s: Scope, cls: type[expr.BinaryOp], x: Value, y: Value, checked: boo
         negative = binary(b, expr.EQ, y, int_value(-1, elem))
     unsafe = zero if negative is None else binary(b, expr.Or, zero, negative)
     divisor = _select(b, unsafe, int_value(1, elem), y)
-    divisor.nonneg, divisor.index = y.nonneg, y.index
+    divisor.nonneg, divisor.index, divisor.largest = y.nonneg, y.index, y.largest
     result = binary(b, cls, x, divisor)
     if negative is None or cls in (expr.Mod, expr.FloorMod):
         return result
@@ -202,7 +202,9 @@ def _select(b: Builder, c: Value, x: Value, y: Value) -> Value:
         c = b.widen(c, lanes)
     text = f"select {c.ty} {b.materialise(c)}, {x.ty} {b.materialise(x)}, "
     chosen = b.emit(text + f"{y.ty} {b.materialise(y)}")
-    return Value(x.dtype, chosen, nonneg=x.nonneg and y.nonneg, index=x.index and y.index)
+    nonneg, index = x.nonneg and y.nonneg, x.index and y.index
+    largest = max(x.largest, y.largest)
+    return Value(x.dtype, chosen, nonneg=nonneg, index=index, largest=largest)
 
 
 # -- intrinsics ----------------------------------------------------------------------------------
