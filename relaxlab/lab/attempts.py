@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.lab.pipeline import failure_state, traced
 from relaxlab.passes.base import Pass, PassFailed, Pipeline
@@ -36,6 +37,14 @@ def attempted(program: Program, passes: Pipeline) -> tuple[Trace | None, dict[st
         return trace, None
     failing = trace.passes[-1].name if trace is not None and trace.passes else None
     return trace, failure_of(error, failing)
+
+
+def unscheduled_functions(trace: Trace) -> dict[str, PrimFunc]:
+    """The loop functions before the first pass that schedules them."""
+    for one in trace.passes:
+        if one.name == "schedule_kernels":
+            return one.before.loop_functions()
+    return {}
 
 
 def failure_of(error: Exception, failing: str | None = None) -> dict[str, Any]:

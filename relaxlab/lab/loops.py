@@ -12,7 +12,7 @@ from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target, parse_target
-from relaxlab.lab.attempts import Program, attempted
+from relaxlab.lab.attempts import Program, attempted, unscheduled_functions
 from relaxlab.lab.loop_costs import costs_state
 from relaxlab.lab.loop_run import SMALL, SMALL_BOUND, Sizes, record, run_state
 from relaxlab.lab.loop_threads import is_bound, threads_state
@@ -36,8 +36,7 @@ ALL_ACCESSES = 40_000
 or so of the page."""
 FEWEST_ACCESSES = 500
 LARGE = (256,)
-"""Sizes at which the function that computes most is chosen: at small ones, what a schedule computes
-for the rest of a tile would decide."""
+"""Sizes at which the function that computes most is chosen."""
 COUNTED_ACCESSES = 150_000
 """That are counted in one run: some seconds of the interpreter. The runs of all steps of a schedule
 may have twice as many together."""
@@ -125,7 +124,9 @@ def loops_of_program(program: Program, target: str | Target = "cpu") -> View:
     found = trace.result.loop_functions() if trace is not None and failure is None else {}
     if trace is None or not found:
         return pipeline(program, chosen)
-    name = max(found, key=lambda k: _flops(found[k], Sizes.of(found[k], {}, LARGE)) or 0)
+    plain = unscheduled_functions(trace)  # a schedule computes more, for the rest of a tile
+    compared = {k: plain.get(k, f) for k, f in found.items()}
+    name = max(found, key=lambda k: _flops(compared[k], Sizes.of(compared[k], {}, LARGE)) or 0)
     view = loops(trace.result, name)
     if len(found) == 1:
         return view

@@ -11,9 +11,9 @@ from typing import Any
 
 from relaxlab.codegen.llvm.closures import UnsupportedHost
 from relaxlab.codegen.llvm.expressions import CodegenError
-from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target, parse_target
+from relaxlab.lab.attempts import unscheduled_functions
 from relaxlab.lab.pipeline import pipeline
 from relaxlab.lab.run_steps import MOST_STEPS, RunRecord, record_run
 from relaxlab.lab.view import Control, View
@@ -24,7 +24,6 @@ from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.limits import measure_limits
 from relaxlab.runtime.native_kernels import NativeKernels
 from relaxlab.runtime.profile import Profile, copies_where_updated, profile
-from relaxlab.tracing import Trace
 
 
 class RunView(View):
@@ -100,7 +99,7 @@ def run(
     own = list(args)
     if name in program.functions and len(args) == len(program.functions[name].params):
         own = copies_where_updated(program.functions[name], args)
-    record = record_run(program, name, own, native, _plain(trace))
+    record = record_run(program, name, own, native, unscheduled_functions(trace))
     if record.cut:
         notes.append(f"The first {MOST_STEPS:,} instructions are shown; the run goes on.")
     made = _profiled(program, target, name, args, threads, record, notes) if timed else None
@@ -116,14 +115,6 @@ def run(
     controls = (Control("threads", "number", made.threads),) if made else ()
     text, remade = _text(state), again if controls else None
     return RunView("run", f"Run of {name}", state, text, controls, remade)
-
-
-def _plain(trace: Trace) -> dict[str, PrimFunc]:
-    """The loop functions before the first pass that schedules them."""
-    for one in trace.passes:
-        if one.name == "schedule_kernels":
-            return one.before.loop_functions()
-    return {}
 
 
 def _native(program: host.HostProgram, target: Target, notes: list[str]) -> NativeKernels | None:
