@@ -125,3 +125,21 @@ def main(x: R.Tensor(("n", "m"), "float32")):
     np.testing.assert_array_equal(exe["main"](x), np.zeros_like(x.std(axis=axis)))
     far = (1e4 + rng.random((300, 600)) / 8).astype("float32")  # a few digits above the rounding
     np.testing.assert_allclose(exe["main"](far), far.astype("float64").std(axis=axis), 1e-4)
+
+
+@pytest.mark.parametrize("bound", [40, 300, 70_000])
+@pytest.mark.parametrize("axis", [1, 2])
+def test_reductions_over_bounded_symbols_are_scheduled_by_rules(axis, bound, rng):
+    """A loop of which the bound says that it runs once is not split off."""
+    shape = '("b", "n", 48)' if axis == 1 else '("b", 48, "n")'
+    mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor({shape}, "float32")):
+    R.func_attr({{"tir_var_upper_bound": {{"n": {bound}}}}})
+    return R.sum(x, axis={axis})
+""")
+    notes = [w for r in rl.trace(mod).passes for w in r.rewrites if r.name == "schedule_kernels"]
+    assert notes and not any("fallback" in w.reason for w in notes if w.applied), notes
+    x = rng.standard_normal((1, bound, 48) if axis == 1 else (1, 48, bound)).astype("float32")
+    want = x.sum(axis, dtype="float64")
+    np.testing.assert_allclose(rl.compile(mod)["main"](x), want, 1e-4, 1e-2)

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.expr import Var
-from relaxlab.ir.loops import Block, BufferLoad, BufferStore, IterVar
+from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, IterVar
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.intrinsics import FOLDED
 from relaxlab.schedule.order import depends_on_order, keeps_order
+from relaxlab.schedule.ranges import analyzer_at
 from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.rules.base import (
     block_loops,
@@ -31,6 +31,7 @@ from relaxlab.schedule.rules.base import (
     output_dtype,
 )
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
+from relaxlab.schedule.tree import find_loop
 
 BLOCK = 256
 """Terms that are added to one partial result before it goes to the next level. Rounding errors of
@@ -225,5 +226,8 @@ def partial_lanes(sch: Schedule, rv: BlockRV, loop: LoopRV, target: Target) -> i
 
 
 def _upper_bound(sch: Schedule, loop: LoopRV) -> int | None:
-    extent = extent_of(sch, loop)
-    return Analyzer.for_shapes(extent).upper_bound(extent)
+    """The largest extent of a loop by what primitives know, too: a loop of which they know that it
+    runs once cannot be factored."""
+    found = sch.get(loop)
+    assert isinstance(found, For)
+    return analyzer_at(find_loop(sch.func, found.loop_var)).upper_bound(found.extent)
