@@ -34,7 +34,6 @@ from relaxlab.models.loader import ModelError
 from relaxlab.models.named_layers import NamedLayers, Tensors, is_matrix, tensors_of_folder
 from relaxlab.models.sentence import SentenceConfig, dense_tensor, sentence_config
 from relaxlab.models.tokenizer import TokenizerError
-from relaxlab.models.weights import prepared
 from relaxlab.runtime.build import compile
 from relaxlab.runtime.executable import Executable
 
@@ -69,11 +68,10 @@ class BertEncoder(Brief):
         tokenizer: tokenizers.Tokenizer,
         sentence: SentenceConfig,
         executable: Executable,
-        weights: Sequence[Array],
     ) -> None:
-        """`weights`: as the functions of `executable` take them."""
+        """`executable`: with its weights bound."""
         self.config, self.tokenizer, self.sentence = config, tokenizer, sentence
-        self.executable, self._weights = executable, list(weights)
+        self.executable = executable
 
     @staticmethod
     def from_pretrained(
@@ -105,8 +103,8 @@ class BertEncoder(Brief):
         make.require_all_used(tensors, UNUSED)
         module, names = bert.build()
         executable = compile(module, threads=threads, use_cache=use_cache)
-        weights = prepared(executable, make.arrays(bert, names, tensors))
-        return BertEncoder(config, tokenizer, sentence, executable, weights)
+        executable.load(make.arrays(bert, names, tensors))
+        return BertEncoder(config, tokenizer, sentence, executable)
 
     def tokenize(self, texts: Sequence[Text]) -> Tokens:
         """The texts as the model reads them; each is cut to the longest that it can read."""
@@ -183,7 +181,7 @@ class BertEncoder(Brief):
     def _run(self, function: str, *inputs: Array) -> Array:
         if function not in self.executable:
             raise ModelError(f"the model has no head for '{function}'")
-        return self.executable[function](*inputs, *self._weights)
+        return self.executable[function](*inputs)
 
 
 _Opened: TypeAlias = "tuple[BertConfig, tokenizers.Tokenizer, SentenceConfig, Tensors]"

@@ -25,7 +25,6 @@ from relaxlab.models.loader import ModelError
 from relaxlab.models.mel import HOP, RATE, log_mel, samples_of
 from relaxlab.models.named_layers import NamedLayers, Tensors, tensors_of_folder
 from relaxlab.models.tokenizer import TokenizerError
-from relaxlab.models.weights import prepared
 from relaxlab.models.whisper import Whisper, WhisperConfig, config_from_json, tensor_name
 from relaxlab.runtime.build import compile
 from relaxlab.runtime.executable import Executable
@@ -121,12 +120,11 @@ class Transcriber(Brief):
         rules: Rules,
         tokenizer: tokenizers.Tokenizer,
         executable: Executable,
-        weights: Sequence[Array],
     ) -> None:
-        """`weights`: as the functions of `executable` take them."""
+        """`executable`: with its weights bound."""
         self.config: WhisperConfig = whisper.config
         self.rules, self.tokenizer, self.executable = rules, tokenizer, executable
-        self._cache_shapes, self._weights = whisper.cache_shapes(), list(weights)
+        self._cache_shapes = whisper.cache_shapes()
 
     @staticmethod
     def from_pretrained(
@@ -150,8 +148,8 @@ class Transcriber(Brief):
         whisper = Whisper(config, make)
         module, names = whisper.build()
         executable = compile(module, threads=threads, use_cache=use_cache)
-        weights = prepared(executable, make.arrays(whisper, names, tensors))
-        return Transcriber(whisper, rules, tokenizer, executable, weights)
+        executable.load(make.arrays(whisper, names, tensors))
+        return Transcriber(whisper, rules, tokenizer, executable)
 
     def features(self, audio: Sequence[Array], *, pad: bool = True) -> Array:
         """Log-mel frames, float32 (len(audio), mel_bands, frames), of recordings with `RATE`
@@ -196,7 +194,7 @@ class Transcriber(Brief):
 
     def encode(self, features: Array) -> list[Array]:
         """What the decoder remembers of log-mel frames (b, mel_bands, f)."""
-        return list(self.executable["encode"](np.ascontiguousarray(features), *self._weights))
+        return list(self.executable["encode"](np.ascontiguousarray(features)))
 
     def generate(
         self,
@@ -239,7 +237,7 @@ class Transcriber(Brief):
     ) -> Array:
         """Logits (b, vocab_size) of what follows ids (b, s), which are appended to the cache."""
         function = self.executable["decode" if ids.shape[1] == 1 else "prefill"]
-        return function(ids.astype(np.int32), (past,), *cache, *memory, *self._weights)
+        return function(ids.astype(np.int32), (past,), *cache, *memory)
 
     def _prompts(
         self, memory: Sequence[Array], language: str | None, task: Task, timestamps: bool

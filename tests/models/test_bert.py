@@ -78,7 +78,7 @@ def test_as_transformers(folder, model):
         elif head == "lm":
             assert_close(encoder.word_logits(tokens), case["logits"])
         else:
-            logits = encoder.executable["class_logits"](hidden, *encoder._weights)
+            logits = encoder.executable["class_logits"](hidden)
             assert_close(logits, case["logits"])
 
 
@@ -118,7 +118,7 @@ def test_classes(encoder):
     assert list(first) == ["LABEL_0", "LABEL_1", "LABEL_2"]
     assert abs(sum(first.values()) - 1) < 1e-6
     tokens = encoder.tokenize([("a cat", "sat")])
-    logits = encoder.executable["class_logits"](encoder.hidden(tokens), *encoder._weights)[0]
+    logits = encoder.executable["class_logits"](encoder.hidden(tokens))[0]
     assert np.argmax(logits) == np.argmax(list(first.values()))
 
 
