@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir import loops
 from relaxlab.ir.node import walk
 from relaxlab.schedule.rules.base import constant
@@ -160,21 +161,39 @@ SIZES = (
 """Rows, depth, columns: empty, single, narrow, tails of panels, deeper than panels on the stack."""
 
 
-@pytest.mark.parametrize("symbols", ["m", "k", "n m", "k m", "n k m"])
+SYMBOLS = ("m", "k", "n m", "k m", "n k m")
+FIXED = {"n": 23, "k": 37, "m": 65}
+
+
+def symbolic(body: str, symbols: str) -> rl.Module:
+    """A product whose extents are `symbols` and, for the others, the sizes in `FIXED`."""
+    dims = {name: f'"{name}"' if name in symbols else str(size) for name, size in FIXED.items()}
+    return rl.parse(re.sub(r"\b[NKM]\b", lambda name: dims[name[0].lower()], HEAD + body))
+
+
+@pytest.mark.parametrize("symbols", SYMBOLS)
 @pytest.mark.parametrize("body", [SYMBOLIC, SYMBOLIC_TRANSPOSED], ids=["plain", "transposed"])
 def test_symbols_in_all_places(body: str, symbols: str) -> None:
-    fixed = {"n": 23, "k": 37, "m": 65}
-    dims = {name: f'"{name}"' if name in symbols else str(size) for name, size in fixed.items()}
-    mod = rl.parse(re.sub(r"\b[NKM]\b", lambda name: dims[name[0].lower()], HEAD + body))
+    mod = symbolic(body, symbols)
     reasons = [r.reason for p in rl.trace(mod).passes for r in p.rewrites]
     assert "scheduled by the rule matmul" in reasons
     exe = rl.compile(mod, threads=2, use_cache=False)
     for sizes in SIZES:
-        given = zip(fixed.items(), sizes, strict=True)
+        given = zip(FIXED.items(), sizes, strict=True)
         n, k, m = (size if name in symbols else known for (name, known), size in given)
         x, w = draw(1, n, k), draw(2, *((m, k) if body is SYMBOLIC_TRANSPOSED else (k, m)))
         want = x.astype("float64") @ (w.T if body is SYMBOLIC_TRANSPOSED else w) + 1
         np.testing.assert_allclose(exe["main"](x, w), want, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("symbols", ["", *SYMBOLS])
+@pytest.mark.parametrize("body", [SYMBOLIC, SYMBOLIC_TRANSPOSED], ids=["plain", "transposed"])
+def test_all_versions_are_well_formed(body: str, symbols: str) -> None:
+    """In a version guarded by `m <= 32` the axes are no longer than the loops, too."""
+    passes = rl.trace(symbolic(body, symbols)).passes
+    by_rule = "scheduled by the rule matmul"
+    (scheduled,) = (p for p in passes if by_rule in [r.reason for r in p.rewrites])
+    assert [d.render() for d in check_well_formed(scheduled.after)] == []
 
 
 def test_squares_of_any_size() -> None:

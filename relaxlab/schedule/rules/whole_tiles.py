@@ -35,8 +35,8 @@ from relaxlab.tracing.limit import as_step
 
 @dataclass(frozen=True, slots=True)
 class _Guarded:
-    """A block under the guard `row < extent`, where `row` is the value of an axis: `tile` and a
-    loop of `size` rows."""
+    """A block under the guard `row < extent`, where `row` is the value of an axis: `tile`, a
+    multiple of `size`, and loops over `size` rows."""
 
     guard: expr.LT
     axis: Var
@@ -104,9 +104,9 @@ def _guarded_vectors(
     realize: BlockRealize, loops: Mapping[Var, For]
 ) -> tuple[_Guarded, PrimExpr] | None:
     """The guard that compares the value of a spatial axis, whose neighbours are lanes, with the
-    axis's extent, where private memory has room for the whole tile. `tile` is the first of its
-    columns, `size` how many there are. Also the condition that remains where a loop goes through
-    the tile: that the vectors made at once begin before the end."""
+    axis's extent, where private memory has room for all columns of the loops. `tile` is the first
+    column of the vectors made at once, `size` their number of columns. Also the condition that
+    remains where a loop goes through several such tiles: that they begin before the end."""
     values = dict(zip(realize.iter_values, realize.block.iter_vars, strict=True))
     for guard in _conjuncts(realize.predicate):
         if not isinstance(guard, expr.LT) or guard.a not in values:
@@ -120,16 +120,23 @@ def _guarded_vectors(
         lanes = any(loop.kind == "vectorized" for loop in inner.values())
         if axis.kind != "spatial" or axis.dom.extent != guard.b or not lanes:
             continue
-        tile = substitute(guard.a, {v: loop.min for v, loop in inner.items()})
-        last = substitute(guard.a, {v: loop.min + loop.extent - 1 for v, loop in inner.items()})
+        at_once = {v: f for v, f in inner.items() if f.kind in ("vectorized", "unrolled")}
+        tile = substitute(guard.a, {v: f.min for v, f in at_once.items()})
+        last = substitute(guard.a, {v: f.min + f.extent - 1 for v, f in at_once.items()})
         size = constant(Analyzer().simplify(last - tile + 1))
-        if size is not None and _has_room(realize.block, axis.var, guard.a, inner):
-            at_once = {v: f.min for v, f in inner.items() if f.kind in ("vectorized", "unrolled")}
-            begins = expr.LT(substitute(guard.a, at_once), guard.b)
+        if size is None or not _is_multiple(tile, size):
+            continue
+        if _has_room(realize.block, axis.var, guard.a, inner):
             looped = len(at_once) < len(inner)
             found = _Guarded(guard, axis.var, axis.dom.extent, tile, size)
-            return found, begins if looped else expr.const(True)
+            return found, expr.LT(tile, guard.b) if looped else expr.const(True)
     return None
+
+
+def _is_multiple(tile: PrimExpr, size: int) -> bool:
+    """Whether tiles of `size` elements begin at multiples of it, so that they do not overlap and
+    the last one ends where the extent is rounded up to a multiple."""
+    return Analyzer().prove_equal(expr.FloorMod(tile, expr.const(size, tile.dtype)), 0) is True
 
 
 def _has_room(block: Block, axis: Var, value: PrimExpr, inner: Mapping[Var, For]) -> bool:
@@ -165,9 +172,12 @@ def _padded(block: Block, guarded: _Guarded) -> Block:
 
 
 def _longer(block: Block, guarded: _Guarded) -> tuple[IterVar, ...]:
-    """The axes, that of the tiles as long as whole tiles may reach."""
+    """The axes, that of the tiles as long as whole tiles reach: exactly so, as an axis goes
+    through all of its values."""
+    size = guarded.size
+    whole = Analyzer().simplify((guarded.extent + (size - 1)) // size * size)
     return tuple(
-        replace(it, dom=replace(it.dom, extent=guarded.extent + (guarded.size - 1)))
+        replace(it, dom=replace(it.dom, extent=whole))
         if it.var == guarded.axis else it
         for it in block.iter_vars
     )  # fmt: skip
@@ -205,7 +215,7 @@ def _guarded(realize: BlockRealize, loops: Mapping[Var, For]) -> _Guarded | None
             tile = substitute(guard.a, {row: expr.const(0)})
             if size is None or loops[row].kind == "vectorized":
                 continue
-            if Analyzer().prove_equal(guard.a, tile + row):
+            if Analyzer().prove_equal(guard.a, tile + row) and _is_multiple(tile, size):
                 found.append(_Guarded(guard, axis.var, axis.dom.extent, tile, size))
     return found[0] if len(found) == 1 else None
 
