@@ -63,7 +63,7 @@ _FAILED = _Failed()
 
 
 def is_failed(ty: Type | None) -> bool:
-    """Whether a type stands for a deduction that failed."""
+    """True if a type stands for a deduction that failed."""
     return isinstance(ty, _Failed)
 
 

@@ -404,7 +404,7 @@ class _Collector:
                 return dtypes.lanes_of(e.dtype) if isinstance(e, ARITHMETIC) else 0
 
     def is_data(self, e: PrimExpr) -> bool:
-        """Whether a value comes from memory or is a fraction: not an index."""
+        """True if a value comes from memory or is a fraction: not an index."""
         if dtypes.is_float(e.dtype):
             return True
         return any(

@@ -1,4 +1,4 @@
-"""Whether the arguments of a `call_tir` fit the buffers that the loop function declares.
+"""True if the arguments of a `call_tir` fit the buffers that the loop function declares.
 
 A kernel trusts its shapes, so what is not proved must be checked before it runs.
 """

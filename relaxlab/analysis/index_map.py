@@ -73,7 +73,7 @@ class IterMap:
 
     @property
     def bijective(self) -> bool:
-        """Whether the indices go through the box of `extents`, each point exactly once."""
+        """True if the indices go through the box of `extents`, each point exactly once."""
         return self.injective and not self.padded
 
 
@@ -264,7 +264,7 @@ class _Detector:
         return injective, padded
 
     def tiles(self, mark: Mark, parts: list[Split]) -> tuple[bool, expr.PrimExpr | None]:
-        """Whether the splits of a mark use it up; how far they reach where that is beyond it."""
+        """True if the splits of a mark use it up; how far they reach where that is beyond it."""
         rest = list(parts)
         reach: expr.PrimExpr = ONE
         complete = True

@@ -336,7 +336,7 @@ class _Checker:
         )
 
     def diagonal(self, s: loops.BlockRealize) -> bool:
-        """Whether two axes are bound to the same expression."""
+        """True if two axes are bound to the same expression."""
         pairs = list(zip(s.block.iter_vars, s.iter_values, strict=True))
         for k, (iv, value) in enumerate(pairs):
             for other, same in pairs[:k]:
@@ -518,7 +518,7 @@ def _zero(like: expr.PrimExpr) -> expr.PrimExpr:
 
 
 def _once_each(e: expr.PrimExpr) -> bool:
-    """Whether each variable occurs once, so that interval arithmetic finds attained bounds."""
+    """True if each variable occurs once, so that interval arithmetic finds attained bounds."""
     names = [n for n in walk(e) if isinstance(n, expr.Var)]
     inexact = (expr.FloorMod, expr.Select, expr.Call, loops.BufferLoad)
     return len(names) == len(set(names)) and not any(isinstance(n, inexact) for n in walk(e))

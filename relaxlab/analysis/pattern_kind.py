@@ -164,14 +164,14 @@ def _is_pure(call: expr.Call) -> bool:
 
 
 def _is_reduced(site: _Site, indices: Indices, written: Indices) -> bool:
-    """Whether an index runs over an axis that the write does not."""
+    """True if an index runs over an axis that the write does not."""
     kept = set(symbols_in(written))
     axes = {a.var for a in site.axes if a.kind == "reduce" or a.kind == "opaque"}
     return any(v in axes and v not in kept for v in symbols_in(indices))
 
 
 def _updates(site: _Site) -> bool:
-    """Whether the site reads its own output: it accumulates."""
+    """True if the site reads its own output: it accumulates."""
     return any(
         isinstance(n, BufferLoad) and n.buffer in site.outputs
         for s in site.stores
@@ -264,7 +264,7 @@ def _spatial_kind(
 def _reads_all(
     load: BufferLoad, kind: PatternKind, site: _Site, written: Indices, an: Analyzer
 ) -> bool:
-    """Whether the dimensions read have the extents of those written, so that nothing is cut."""
+    """True if the dimensions read have the extents of those written, so that nothing is cut."""
     out = site.stores[0].buffer
     extents = dict(zip(written, out.shape, strict=True))
     return all(

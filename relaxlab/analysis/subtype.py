@@ -34,14 +34,14 @@ class Verdict(IntEnum):
 
 
 def equal_dims(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> bool | None:
-    """Whether two dimensions are equal: always, never, or unknown."""
+    """True if two dimensions are equal: always, never, or unknown."""
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         return a.value == b.value
     return True if a == b else analyzer.prove_equal(a, b)
 
 
 def check_subtype(actual: Type, expected: Type, analyzer: Analyzer) -> Verdict:
-    """Whether a value of type `actual` is a value of type `expected`.
+    """True if a value of type `actual` is a value of type `expected`.
 
     `Object` accepts everything; a value of type `Object` needs a check. Dimensions are compared
     with `analyzer`, whose facts about symbols are used.

@@ -46,7 +46,7 @@ def check_graphs(mod: Module) -> list[Diagnostic]:
 
 
 def is_pure_call(call: graph.Call, mod: Module) -> bool:
-    """Whether a call has no effect besides its result, as far as types are known."""
+    """True if a call has no effect besides its result, as far as types are known."""
     match call.op:
         case graph.Op(name):
             row = find_op(name)

@@ -42,7 +42,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _is_expected(error: Exception) -> bool:
-    """Whether the message is for who runs the command. The classes of our own are all raised on
+    """True if the message is for who runs the command. The classes of our own are all raised on
     purpose and say what to do; of the others, only a missing file or package, too little memory
     or a text that is not UTF-8 are not bugs."""
     ours = type(error).__module__.partition(".")[0] == "relaxlab"

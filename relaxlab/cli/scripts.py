@@ -88,7 +88,7 @@ def _names(path: Path, found: list[Definition]) -> str:
 
 
 def _is_used_by_programs(stmt: ast.stmt) -> bool:
-    """Whether a program may use what the statement defines: names of the language and numbers."""
+    """True if a program may use what the statement defines: names of the language and numbers."""
     match stmt:
         case ast.Import() | ast.ImportFrom():
             return True

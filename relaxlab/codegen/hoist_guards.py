@@ -111,13 +111,13 @@ def _steps(loop: For, guard: PrimExpr) -> PrimExpr | None:
 
 
 def _is_place(var: Var, body: Stmt) -> bool:
-    """Whether the variable is in an index of private memory."""
+    """True if the variable is in an index of private memory."""
     accesses = (n for n in walk(body) if isinstance(n, BufferLoad | BufferStore))
     return any(n.buffer.scope == "local" and var in symbols_in(n.indices) for n in accesses)
 
 
 def _guards_all(guard: PrimExpr, n: Node) -> bool:
-    """Whether nothing is done where the guard fails."""
+    """True if nothing is done where the guard fails."""
     match n:
         case IfThenElse(condition, then, None):
             return guard in _conjuncts(condition) or _guards_all(guard, then)
@@ -128,7 +128,7 @@ def _guards_all(guard: PrimExpr, n: Node) -> bool:
 
 
 class _Fixed:
-    """Whether an expression means the same before the body of a loop as anywhere inside."""
+    """True if an expression means the same before the body of a loop as anywhere inside."""
 
     def __init__(self, body: Stmt) -> None:
         nodes = list(walk(body))
@@ -182,7 +182,7 @@ def _largest(cond: PrimExpr, var: Var, inner: dict[Var, For]) -> PrimExpr | None
 
 
 def _rises(e: PrimExpr, v: Var) -> bool:
-    """Whether `e` never falls as `v` grows, by its form."""
+    """True if `e` never falls as `v` grows, by its form."""
     match e:
         case expr.Var() | IntImm():
             return True

@@ -30,7 +30,7 @@ def positive_factors(extent: PrimExpr) -> set[PrimExpr]:
 
 
 def is_positive(e: PrimExpr, positive: Set[PrimExpr], sizes: Set[Var]) -> bool:
-    """Whether `e` is provably above zero, where `positive` are and `sizes` are not negative."""
+    """True if `e` is provably above zero, where `positive` are and `sizes` are not negative."""
     if e in positive:
         return True
     match e:
@@ -56,7 +56,7 @@ def is_positive(e: PrimExpr, positive: Set[PrimExpr], sizes: Set[Var]) -> bool:
 
 
 def _divides(e: PrimExpr, product: PrimExpr) -> bool:
-    """Whether `e` is a factor of a product that was multiplied out, as (h - 1) of h * w - w."""
+    """True if `e` is a factor of a product that was multiplied out, as (h - 1) of h * w - w."""
     if not isinstance(product, expr.Add | expr.Sub) or product == e:
         return False
     analyzer = Analyzer.for_shapes(e, product)
@@ -64,7 +64,7 @@ def _divides(e: PrimExpr, product: PrimExpr) -> bool:
 
 
 def is_size(e: PrimExpr, positive: Set[PrimExpr], sizes: Set[Var]) -> bool:
-    """Whether `e` is provably not negative."""
+    """True if `e` is provably not negative."""
     match e:
         case Var():
             return e in positive or e in sizes

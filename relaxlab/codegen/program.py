@@ -182,7 +182,7 @@ def _called_kernels(program: host.HostProgram) -> set[str]:
 
 
 def _runs_kernels(program: host.HostProgram, function: host.HostFunction) -> bool:
-    """Whether a call reaches a kernel or BLAS: only then is a team of threads worth starting."""
+    """True if a call reaches a kernel or BLAS: only then is a team of threads worth starting."""
     seen: set[str] = set()
     work = [function]
     while work:

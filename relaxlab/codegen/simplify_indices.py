@@ -80,7 +80,7 @@ class _Simplifier:
 
 
 def _is_place(e: PrimExpr, an: Analyzer) -> bool:
-    """Whether a value says where an element is, with divisions that fused loops left in it (an
+    """True if a value says where an element is, with divisions that fused loops left in it (an
     arg-reduction's `f // m * m + f % m`). Not so where it may wrap, as hashes of loop variables do:
     the analyzer's integers do not."""
     if e.dtype != "int64" or not isinstance(e, expr.Add | expr.FloorDiv | expr.FloorMod):

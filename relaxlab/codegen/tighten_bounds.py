@@ -82,7 +82,7 @@ def _largest(ends: list[PrimExpr]) -> PrimExpr:
 
 
 def _is_identity(op: type[expr.BinaryOp], value: PrimExpr) -> bool:
-    """Whether `X op value` is X. Integers' smallest and largest values are left out: maxima and
+    """True if `X op value` is X. Integers' smallest and largest values are left out: maxima and
     minima of integers lose little by their tails."""
     match value:
         case IntImm(number) | FloatImm(number):

@@ -147,7 +147,7 @@ def _access(indices: tuple[PrimExpr, ...], values: Values, lane: Var | None) -> 
 
 
 def _moves_with(index: PrimExpr, lane: Var) -> bool:
-    """Whether each lane has another row; a quotient stays the same for many."""
+    """True if each lane has another row; a quotient stays the same for many."""
     if isinstance(index, expr.FloorDiv | expr.FloorMod):
         return False
     return index == lane or any(

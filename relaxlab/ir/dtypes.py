@@ -12,7 +12,7 @@ _SCALAR = re.compile(
 
 
 def is_dtype(text: str) -> bool:
-    """Whether `text` names a data type, vector types such as `float32x16` included."""
+    """True if `text` names a data type, vector types such as `float32x16` included."""
     return _SCALAR.fullmatch(text) is not None
 
 
@@ -56,17 +56,17 @@ def bytes_of(dtype: str) -> int:
 
 
 def is_float(dtype: str) -> bool:
-    """Whether the elements are floating point."""
+    """True if the elements are floating point."""
     return element_of(dtype).startswith(("float", "bfloat"))
 
 
 def is_uint(dtype: str) -> bool:
-    """Whether the elements are unsigned integers."""
+    """True if the elements are unsigned integers."""
     return element_of(dtype).startswith("uint")
 
 
 def is_int(dtype: str) -> bool:
-    """Whether the elements are integers, signed or not (bool is not)."""
+    """True if the elements are integers, signed or not (bool is not)."""
     return element_of(dtype).startswith(("int", "uint"))
 
 

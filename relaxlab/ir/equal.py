@@ -38,7 +38,7 @@ class StructuralMismatch(UserError, AssertionError):
 
 
 def structural_equal(a: Any, b: Any, *, map_free_vars: bool = False) -> bool:
-    """Whether `a` and `b` are the same program up to bound names."""
+    """True if `a` and `b` are the same program up to bound names."""
     return _Matcher(map_free_vars).difference(a, b, "") is None
 
 
@@ -133,7 +133,7 @@ class _Matcher:
         return self._declarations(a, b, path) if self._fresh(a, b) else None
 
     def _fresh(self, a: Atom, b: Atom) -> bool:
-        """Whether this pair's declarations were not compared yet."""
+        """True if this pair's declarations were not compared yet."""
         key = (id(a), id(b))
         if key in self.compared:
             return False

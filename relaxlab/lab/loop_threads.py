@@ -29,7 +29,7 @@ MOST_TOUCHES = 60_000
 
 
 def is_bound(func: loops.PrimFunc) -> bool:
-    """Whether some loop is bound to blocks or threads."""
+    """True if some loop is bound to blocks or threads."""
     return any(isinstance(s, loops.For) and s.thread is not None for s in walk_stmts(func.body))
 
 

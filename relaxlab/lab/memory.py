@@ -187,7 +187,7 @@ def _why(p: Placement, arena: Arena, bounds: Mapping[str, int]) -> str:
 
 
 def symbols_bounded(ty: types.Type | None, bounds: Mapping[str, int]) -> bool:
-    """Whether all symbols of a type have upper bounds."""
+    """True if all symbols of a type have upper bounds."""
     return all(s.name in bounds for s in symbols_in(ty))
 
 

@@ -66,7 +66,7 @@ def tensor_state(array: Array) -> dict[str, Any]:
 
 
 def _is_fresh(array: Array) -> bool:
-    """Whether every byte is what memory is filled with before anybody writes."""
+    """True if every byte is what memory is filled with before anybody writes."""
     data = array.reshape(-1)[: SAMPLE // 8]
     if not data.size:
         return False

@@ -80,7 +80,7 @@ class Keys:
         return None if self._get(key) is None else self.number(key)
 
     def flag(self, key: str, tensor: str | None = None, default: bool = False) -> bool:
-        """Whether a feature is there: the key is true; a GGUF file has the tensor that goes with
+        """True if a feature is there: the key is true; a GGUF file has the tensor that goes with
         it (None: no GGUF file has the feature)."""
         if self.gguf is not None:
             return tensor in self.gguf.tensors
@@ -144,7 +144,7 @@ class Keys:
         return Keys(f"{self.where}, {key}", found)
 
     def has(self, key: str) -> bool:
-        """Whether the file says anything about a key."""
+        """True if the file says anything about a key."""
         name = self._name(key)
         return name is not None and name in self.values
 

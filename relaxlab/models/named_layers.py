@@ -121,7 +121,7 @@ class NamedLayers:
 
 
 def is_matrix(name: str, shape: Sequence[int]) -> bool:
-    """Whether a layer takes the tensor in the format that it is stored in."""
+    """True if a layer takes the tensor in the format that it is stored in."""
     return len(shape) == 2 and "position" not in name
 
 

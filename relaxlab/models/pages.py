@@ -66,7 +66,7 @@ class PageAllocator(Brief):
         return sum(self._owners[page] == 1 for page in pages)
 
     def is_shared(self, page: int) -> bool:
-        """Whether the page has several owners."""
+        """True if the page has several owners."""
         return self._owners[page] > 1
 
     def _check(self, pages: Sequence[int]) -> None:
@@ -123,7 +123,7 @@ class PagedSequence(Brief):
         self.truncate(0)
 
     def _must_copy(self, rows: int) -> bool:
-        """Whether the next position falls into a page that others read."""
+        """True if the next position falls into a page that others read."""
         return rows > 0 and self.length % PAGE > 0 and self._allocator.is_shared(self.pages[-1])
 
 

@@ -138,7 +138,7 @@ def _kind(token: str, kind: int, unknown: str | None) -> int:
 
 
 def _spaces(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Whether SentencePiece puts a space, which it writes as an underline, before the text; and
+    """True if SentencePiece puts a space, which it writes as an underline, before the text; and
     by which of Metaspace's rules, where it is that which does it."""
     normalizer: Any = content.get("normalizer")
     steps = normalizer["normalizers"] if (normalizer or {}).get("type") == "Sequence" else None
@@ -162,7 +162,7 @@ def _spaces(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _adds_bos(content: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
-    """Whether encoding puts the first token in front: the post-processor's template says so."""
+    """True if encoding puts the first token in front: the post-processor's template says so."""
     bos = config.get("bos_token")
     bos = bos.get("content") if isinstance(bos, dict) else bos
     return bos is not None and f'"{bos}"' in json.dumps(

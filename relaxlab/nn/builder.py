@@ -92,7 +92,7 @@ class FunctionBuilder:
         return self._symbols.setdefault(name, expr.Var(name))
 
     def has_symbol(self, name: str) -> bool:
-        """Whether the function mentions a symbol of that name."""
+        """True if the function mentions a symbol of that name."""
         return name in self._symbols
 
     def most(self, dim: PrimExpr) -> int | None:

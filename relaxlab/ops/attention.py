@@ -114,7 +114,7 @@ def scale_of(call: graph.Call, head_dim: PrimExpr) -> PrimExpr:
 def visible(
     mask: str | None, window: int | None, i: PrimExpr, j: PrimExpr, shift: PrimExpr
 ) -> PrimExpr:
-    """Whether query position `i` sees key position `j`. "BottomRight" aligns the last query with
+    """True if query position `i` sees key position `j`. "BottomRight" aligns the last query with
     the last key (`shift` = key length - query length), "TopLeft" the first with the first."""
     at = i + shift if mask == "BottomRight" else i
     seen: PrimExpr = expr.const(True)

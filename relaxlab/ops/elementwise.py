@@ -389,7 +389,7 @@ def _masked_fill_infer(call: graph.Call, tys: TypesOf) -> Type:
 
 
 def _holds(dtype: str, value: float) -> bool:
-    """Whether a value may fill a tensor: floats are rounded, integers must be exact."""
+    """True if a value may fill a tensor: floats are rounded, integers must be exact."""
     if is_float(dtype):
         return True
     low, high = te.lowest(dtype), te.highest(dtype)

@@ -159,7 +159,7 @@ class Window:
 
     @property
     def padded(self) -> bool:
-        """Whether places outside of the input may be read."""
+        """True if places outside of the input may be read."""
         return bool(self.before or self.after)
 
 

@@ -109,7 +109,7 @@ def _pooled_type(call: graph.Call, x: TensorType, dims: int) -> TensorType:
 def _inside(
     call: graph.Call, places: list[PrimExpr], extents: list[PrimExpr], windows: tuple[Window, ...]
 ) -> PrimExpr:
-    """Whether a place read by a window lies in the tensor."""
+    """True if a place read by a window lies in the tensor."""
     conditions: list[PrimExpr] = []
     for at, e, w in zip(places, extents, windows, strict=True):
         conditions += [expr.GE(at, te.ZERO)] if w.before else []

@@ -49,7 +49,7 @@ def clamp(value: PrimExpr, low: ExprLike, high: ExprLike) -> PrimExpr:
 
 
 def isnan(value: PrimExpr) -> PrimExpr:
-    """Whether a float is NaN."""
+    """True if a float is NaN."""
     return expr.Call("bool", "isnan", (value,))
 
 

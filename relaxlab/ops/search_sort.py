@@ -43,7 +43,7 @@ FEW = 64
 
 
 def _precedes(a: PrimExpr, b: PrimExpr, descending: bool) -> PrimExpr:
-    """Whether `a` must come before `b`; NaN counts as the largest, as in NumPy."""
+    """True if `a` must come before `b`; NaN counts as the largest, as in NumPy."""
     a, b = scalar.wide(a), scalar.wide(b)
     if descending:
         a, b = b, a

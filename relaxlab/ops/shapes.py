@@ -19,7 +19,7 @@ ONE = expr.const(1)
 
 
 def prove_equal(a: PrimExpr, b: PrimExpr) -> bool | None:
-    """Whether two dimensions are equal; None when it depends on the symbols."""
+    """True if two dimensions are equal; None when it depends on the symbols."""
     if a == b:
         return True
     if isinstance(a, expr.IntImm) and isinstance(b, expr.IntImm):
@@ -31,7 +31,7 @@ def prove_equal(a: PrimExpr, b: PrimExpr) -> bool | None:
 
 
 def prove(condition: PrimExpr) -> bool | None:
-    """Whether a condition on dimensions holds for all values of their symbols."""
+    """True if a condition on dimensions holds for all values of their symbols."""
     answer = Analyzer.for_shapes((condition,)).prove(condition)
     if recording_facts():
         state(Asked(condition, answer))
@@ -39,7 +39,7 @@ def prove(condition: PrimExpr) -> bool | None:
 
 
 def impossible(call: graph.Call, condition: PrimExpr, claim: str) -> bool:
-    """Whether a condition that the call needs never holds. Where that depends on the symbols, it
+    """True if a condition that the call needs never holds. Where that depends on the symbols, it
     is checked at run time, and `claim` says what is wrong when it does not hold."""
     truth = prove(condition)
     if truth is None:
@@ -48,7 +48,7 @@ def impossible(call: graph.Call, condition: PrimExpr, claim: str) -> bool:
 
 
 def differ(call: graph.Call, a: PrimExpr, b: PrimExpr, what: str) -> bool:
-    """Whether two dimensions that must be equal never are; see `impossible`."""
+    """True if two dimensions that must be equal never are; see `impossible`."""
     equal = prove_equal(a, b)
     if equal is None:
         require(expr.EQ(a, b), f"{op_name(call)}: {what} must be equal, {a} and {b}")

@@ -159,14 +159,14 @@ def known_shape(ty: types.Type | None) -> tuple[expr.PrimExpr, ...] | None:
 
 
 def same_shape(a: types.Type | None, b: types.Type | None) -> bool:
-    """Whether two tensor types provably have the same dimensions."""
+    """True if two tensor types provably have the same dimensions."""
     if not isinstance(a, types.TensorType) or not isinstance(b, types.TensorType):
         return False
     return a.shape is not None and b.shape is not None and same_dims(a.shape, b.shape)
 
 
 def same_dims(given: tuple[expr.PrimExpr, ...], wanted: Sequence[expr.PrimExpr | None]) -> bool:
-    """Whether dimensions provably equal the wanted ones (None: any)."""
+    """True if dimensions provably equal the wanted ones (None: any)."""
     if len(given) != len(wanted):
         return False
     analyzer = Analyzer.for_shapes(given, tuple(w for w in wanted if w is not None))

@@ -81,7 +81,7 @@ def _once(name: str, fn: graph.Function) -> graph.Function:
 
 
 def _take(name: str, var: graph.Var, source: graph.Expr) -> bool:
-    """Whether `source` is to stand for `var`."""
+    """True if `source` is to stand for `var`."""
     return decide("canonicalize", f"{name}.{var.name}", f"is {_name_of(source)}")
 
 
@@ -140,7 +140,7 @@ def _whole_tuple(fields: tuple[graph.Expr, ...], aliases: _Aliases) -> graph.Exp
 
 
 def _proved(value: graph.Expr, claim: types.Type) -> bool:
-    """Whether the value's type already says everything that `claim` does."""
+    """True if the value's type already says everything that `claim` does."""
     actual = getattr(value, "ty", None)
     if not isinstance(actual, types.TensorType | types.ShapeType | types.PrimType):
         return False

@@ -159,7 +159,7 @@ class _Rewrite:
 
 
 def _is_small(e: graph.Expr) -> bool:
-    """Whether converting costs next to nothing: at most one dimension is not 1 (a bias)."""
+    """True if converting costs next to nothing: at most one dimension is not 1 (a bias)."""
     ty = leaf_type(e)
     if not isinstance(ty, types.TensorType):
         return True  # a scalar

@@ -234,7 +234,7 @@ def base_of(cell: Cell) -> graph.Expr:
 
 
 def overlaps(cell: Cell, others: Iterable[Cell]) -> bool:
-    """Whether a cell is, contains or is part of one of the others."""
+    """True if a cell is, contains or is part of one of the others."""
     return any(_inside(cell, o) or _inside(o, cell) for o in others)
 
 
@@ -331,13 +331,13 @@ def _depth(ty: types.Type | None, path: list[int]) -> int:
 
 
 def _values_overwrite(mod: Module) -> bool:
-    """Whether a call of a function value may overwrite its arguments."""
+    """True if a call of a function value may overwrite its arguments."""
     summary = summary_of(mod)
     return any(summary.overwriting[name] for name in summary.values)
 
 
 def is_pure(value: graph.Expr, mod: Module) -> bool:
-    """Whether evaluating `value` has no effect, so that it may be dropped. (A function that
+    """True if evaluating `value` has no effect, so that it may be dropped. (A function that
     overwrites its arguments has one, though it may be declared pure.)"""
     match value:
         case graph.Call(graph.Op("call_tir_inplace" | "call_inplace_packed")):

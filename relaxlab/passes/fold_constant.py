@@ -97,7 +97,7 @@ def _value(e: graph.Expr) -> Any:
 
 
 def _numbers(args: tuple[graph.Expr, ...]) -> bool:
-    """Whether some argument is a scalar, which as a Python number has no dtype of its own."""
+    """True if some argument is a scalar, which as a Python number has no dtype of its own."""
     return any(isinstance(a, graph.PrimValue) for a in args)
 
 

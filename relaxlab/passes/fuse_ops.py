@@ -131,7 +131,7 @@ class _Block:
         return f"{self.name}.{c.var.name}{kernel}"
 
     def escapes(self, c: Call) -> bool:
-        """Whether the value is used outside the block."""
+        """True if the value is used outside the block."""
         return self.reads[c.var] != self.uses[c.var]
 
     # --- Cheap decodes with several readers ---------------------------------------------------
@@ -218,7 +218,7 @@ class _Block:
         return self.fuser.verdicts[key]
 
     def _overwritten(self, c: Call, until: int) -> bool:
-        """Whether something `c` reads is overwritten between it and position `until`."""
+        """True if something `c` reads is overwritten between it and position `until`."""
         later = [cells for at, cells in self.writes if c.index < at < until]
         return bool(later) and any(
             overlaps(cell, cells) for cell in self.aliases.read(c.binding.value) for cells in later

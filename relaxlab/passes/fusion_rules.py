@@ -74,7 +74,7 @@ def facts_of(func: loops.PrimFunc) -> Facts:
 
 
 def _is_gather(blocks: list[loops.Block]) -> bool:
-    """Whether each element is made from single elements of the inputs, wherever they lie."""
+    """True if each element is made from single elements of the inputs, wherever they lie."""
     if len(blocks) != 1 or any(v.kind != "spatial" for v in blocks[0].iter_vars):
         return False
     store = blocks[0].body
@@ -294,7 +294,7 @@ class _Kernel:
         return list(seen)
 
     def shrinks(self, u: Call, chain: list[Call]) -> bool:
-        """Whether computing `u` where it is read saves traffic: it only moves elements, or it is
+        """True if computing `u` where it is read saves traffic: it only moves elements, or it is
         made from provably fewer bytes than it has."""
         if all(c.facts is not None and c.facts.moves for c in chain):
             return True

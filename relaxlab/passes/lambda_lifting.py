@@ -214,7 +214,7 @@ def _free_vars(fn: graph.Function) -> list[graph.Var]:
 
 
 def _used_as_value(var: graph.Var, seq: graph.SeqExpr) -> bool:
-    """Whether a function is used other than by calling it."""
+    """True if a function is used other than by calling it."""
     uses = sum(n is var for n in walk(seq))
     calls = 0
     for n in walk(seq):

@@ -204,10 +204,10 @@ def _results(value: graph.If) -> tuple[graph.Expr, graph.Expr]:
 
 
 def is_allocation(value: graph.Expr) -> bool:
-    """Whether the expression makes a tensor's memory."""
+    """True if the expression makes a tensor's memory."""
     return isinstance(value, graph.Call) and value.op == graph.Op("builtin.alloc_tensor")
 
 
 def is_per_thread(value: graph.Expr) -> bool:
-    """Whether it makes memory of which every thread has a copy."""
+    """True if it makes memory of which every thread has a copy."""
     return isinstance(value, graph.Call) and value.args[-1] == PER_THREAD

@@ -513,7 +513,7 @@ def _fields(e: graph.Expr) -> tuple[graph.Expr, ...]:
 
 
 def _says_nothing_new(known: types.Type, claim: types.Type) -> bool:
-    """Whether every value of type `known` obviously is of type `claim`."""
+    """True if every value of type `known` obviously is of type `claim`."""
     match known, claim:
         case _, types.ObjectType() | types.FuncType():
             return True

@@ -37,7 +37,7 @@ class Symbols:
         self.bound.append(s)
 
     def knows(self, e: expr.PrimExpr) -> bool:
-        """Whether every symbol of `e` is known."""
+        """True if every symbol of `e` is known."""
         return all(s in self.origin for s in symbols_in(e))
 
     def why(self, e: expr.PrimExpr) -> str:

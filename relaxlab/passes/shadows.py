@@ -32,7 +32,7 @@ class Shadows:
     new: list[graph.Binding] = field(default_factory=list[graph.Binding])
 
     def has(self, e: graph.Expr) -> bool:
-        """Whether a value has a shadow already."""
+        """True if a value has a shadow already."""
         return isinstance(e, graph.Var) and e in self.known
 
     def of(self, e: graph.Expr, ty: types.TensorType) -> graph.Expr:

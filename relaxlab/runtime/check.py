@@ -91,7 +91,7 @@ class CheckReport(Displayed):
 
     @property
     def ok(self) -> bool:
-        """Whether everything compared agrees."""
+        """True if everything compared agrees."""
         return self.finding is None
 
     def __str__(self) -> str:
@@ -402,7 +402,7 @@ def _values(args: tuple[Any, ...], fn: graph.Function) -> tuple[Any, ...]:
 
 
 def _renewed(start: Module, after: Module, name: str) -> bool:
-    """Whether the function takes other arguments now, which its old ones do not tell."""
+    """True if the function takes other arguments now, which its old ones do not tell."""
     old, new = start.get(name), after.get(name)
     if not isinstance(old, graph.Function) or not isinstance(new, graph.Function):
         return False

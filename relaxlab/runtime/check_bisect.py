@@ -11,7 +11,7 @@ from relaxlab.tracing import Rewrite, first_rewrites
 from relaxlab.tracing.limit import first_steps
 
 Wrong = Callable[[Callable[[], Module]], bool]
-"""Whether a module, made by the call, is wrong; also when making or running it fails."""
+"""True if a module, made by the call, is wrong; also when making or running it fails."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ def _machine(vm: VirtualMachine) -> Runner:
 
 
 def same_parameters(a: graph.Function, b: graph.Function) -> bool:
-    """Whether two functions take the same arguments."""
+    """True if two functions take the same arguments."""
     one, other = (types.TupleType(tuple(p.ty or types.ObjectType() for p in f.params))
                   for f in (a, b))  # fmt: skip
     return len(a.params) == len(b.params) and structural_equal(one, other, map_free_vars=True)

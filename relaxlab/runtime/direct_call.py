@@ -226,7 +226,7 @@ def _numpy_functions() -> dict[str, int]:
 
 @cache
 def is_supported() -> bool:
-    """Whether this interpreter and NumPy look as the emitted code expects: CPython with its lock,
+    """True if this interpreter and NumPy look as the emitted code expects: CPython with its lock,
     NumPy's C interface 2, and arrays laid out as that says."""
     if sys.implementation.name != "cpython" or "t" in getattr(sys, "abiflags", ""):
         return False

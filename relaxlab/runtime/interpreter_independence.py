@@ -112,7 +112,7 @@ class _Body:
         return True
 
     def depends(self, e: expr.PrimExpr) -> bool:
-        """Whether `e` may differ between iterations of the loop."""
+        """True if `e` may differ between iterations of the loop."""
         return any(
             isinstance(n, loops.BufferLoad) or n is self.var or n in self.varying for n in walk(e)
         )
@@ -189,7 +189,7 @@ class _Body:
         yield from zip(*self.accesses[buffer], strict=True)
 
     def tells_iteration(self, forms: tuple[Linear | None, ...]) -> bool:
-        """Whether an index of these forms determines the loop variable: all are
+        """True if an index of these forms determines the loop variable: all are
         `a * var + r + fixed` with the same `a` and `fixed`, and `0 <= r < |a|`."""
         seen: set[tuple[int, int, frozenset[tuple[expr.PrimExpr, int]]]] = set()
         for form in forms:
@@ -206,7 +206,7 @@ class _Body:
 
 
 def is_independent(loop: loops.For, aliases: Mapping[loops.Buffer, loops.Buffer]) -> bool:
-    """Whether all iterations of `loop` may run at once.
+    """True if all iterations of `loop` may run at once.
 
     `aliases` maps each view in sight to the buffer whose memory it shows; different parameters
     of a function are taken to be different memory, which the caller ensures.

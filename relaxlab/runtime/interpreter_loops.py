@@ -265,7 +265,7 @@ class _Writer:
     # Expressions
 
     def is_array(self, e: expr.PrimExpr, scope: _Scope) -> bool:
-        """Whether the value differs between the points that run at once."""
+        """True if the value differs between the points that run at once."""
         return bool(scope.axes) and any(
             scope.names.get(n) in scope.axes
             if isinstance(n, expr.Var)
@@ -407,7 +407,7 @@ class Arrival:
 
 
 def acts(s: loops.Stmt) -> bool:
-    """Whether a statement does something itself: it stores, calls, or reads memory to decide."""
+    """True if a statement does something itself: it stores, calls, or reads memory to decide."""
     match s:
         case loops.BufferStore() | loops.AssertStmt():
             return True

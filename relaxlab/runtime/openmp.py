@@ -39,7 +39,7 @@ _loaded_by: list[int] = []
 
 
 def threads_are_lost() -> bool:
-    """Whether this process was forked from one that uses libgomp, which waits forever for threads
+    """True if this process was forked from one that uses libgomp, which waits forever for threads
     that only the parent has. (The other runtimes start new ones.)"""
     return "gomp" in Path(load_openmp()).name and os.getpid() not in _loaded_by
 

@@ -97,7 +97,7 @@ class Kernel:
         return self.constants[key]
 
     def is_independent(self, loop: loops.For) -> bool:
-        """Whether the iterations of a loop may run at once: statement by statement instead of one
+        """True if the iterations of a loop may run at once: statement by statement instead of one
         iteration after the other."""
         key = id(loop)
         if key not in self.independent:
@@ -105,7 +105,7 @@ class Kernel:
         return self.independent[key]
 
     def _only_stores(self, body: loops.Stmt) -> bool:
-        """Whether `body` is one store, under conditions perhaps, that reads nothing it stores."""
+        """True if `body` is one store, under conditions perhaps, that reads nothing it stores."""
         stores = [n for n in walk(body) if isinstance(n, BufferStore)]
         plain = all(
             isinstance(n, BufferStore | IfThenElse | SeqStmt)

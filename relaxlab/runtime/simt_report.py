@@ -153,7 +153,7 @@ class SimtReport(Displayed):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was wrong."""
+        """True if nothing was wrong."""
         return not self.problems
 
     def check(self) -> SimtReport:

@@ -77,7 +77,7 @@ class Weights:
 
     @property
     def are_packed(self) -> bool:
-        """Whether the machine code takes others than the program does."""
+        """True if the machine code takes others than the program does."""
         return self._transform is not None
 
     def packed(self, weights: Sequence[Any]) -> tuple[Any, ...]:

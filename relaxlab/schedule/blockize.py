@@ -139,7 +139,7 @@ def _axis(iv: IterVar, value: PrimExpr, place: LoopPlace, inner: list[For], an: 
 
 
 def _stays_inside(a: _Axis, an: Analyzer) -> bool:
-    """Whether the loops never take the outer axis beyond its last value."""
+    """True if the loops never take the outer axis beyond its last value."""
     assert a.outer is not None
     if a.inner is None:
         return True  # the old predicate keeps the axis inside

@@ -221,7 +221,7 @@ def _filled_first(
     shape: tuple[PrimExpr, ...],
     an: Analyzer,
 ) -> bool:
-    """Whether each read finds what an earlier write of the same iteration left there."""
+    """True if each read finds what an earlier write of the same iteration left there."""
     writers = [(a, exact_box(a.bounds, a.path[site + 1 :], an)) for a in found if a.write]
     return all(
         any(
@@ -239,7 +239,7 @@ def _filled_first(
 
 
 def _unconditional(writer: Access, reader: Access, site: int) -> bool:
-    """Whether the write happens wherever the read does: no condition around it alone."""
+    """True if the write happens wherever the read does: no condition around it alone."""
     conditions = [s for s in writer.path[site + 1 :] if isinstance(s, IfThenElse)]
     return all(c in reader.path for c in conditions)
 

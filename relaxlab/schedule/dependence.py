@@ -69,7 +69,7 @@ def _order_fault(block: Block) -> str | None:
 
 
 def same_region(a: BufferRegion, b: BufferRegion) -> bool:
-    """Whether two regions are the same box, expression by expression."""
+    """True if two regions are the same box, expression by expression."""
     pairs = zip(a.region, b.region, strict=True)
     return a.buffer is b.buffer and all(x.min == y.min and x.extent == y.extent for x, y in pairs)
 
@@ -104,7 +104,7 @@ def _accumulates(block: Block, buffer: Buffer) -> bool:
 
 
 def _different_elements(place: LoopPlace, realize: BlockRealize, an: Analyzer) -> bool:
-    """Whether no two iterations of the loop run the block for the same spatial axes."""
+    """True if no two iterations of the loop run the block for the same spatial axes."""
     path = path_to(place.loop, lambda s: s is realize)
     assert path is not None
     pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
@@ -145,7 +145,7 @@ def _made_before(
     place: LoopPlace,
     an: Analyzer,
 ) -> bool:
-    """Whether one of the writers makes all that the reader needs in one iteration."""
+    """True if one of the writers makes all that the reader needs in one iteration."""
     made = [
         box
         for r in writers

@@ -56,7 +56,7 @@ class _Trials:
     made: int = 0
 
     def apply(self, order: Sequence[int]) -> bool:
-        """Whether the steps apply in that order."""
+        """True if the steps apply in that order."""
         if self.made >= MOST_TRIALS:
             return False
         self.made += 1

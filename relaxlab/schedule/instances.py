@@ -130,7 +130,7 @@ def _first_of_reduction(place: BlockPlace) -> dict[Var, PrimExpr]:
 
 
 def _reaches_domain(place: BlockPlace, conditions: list[PrimExpr]) -> bool:
-    """Whether the loops take the spatial axes through their domains, under these conditions.
+    """True if the loops take the spatial axes through their domains, under these conditions.
 
     Where there is no condition and the bindings are not understood, a well-formed function is
     trusted to do so.
@@ -176,7 +176,7 @@ def predicate_of_axes(primitive: str, place: BlockPlace) -> list[PrimExpr]:
 def reaches_all(
     loops: Iterable[For], realize: BlockRealize, axes: Iterable[Var], an: Analyzer
 ) -> bool:
-    """Whether the loops, with the block inside, take the axes through all combinations of the
+    """True if the loops, with the block inside, take the axes through all combinations of the
     values of their domains."""
     wanted = set(axes)
     domains = [iv for iv in realize.block.iter_vars if iv.var in wanted]

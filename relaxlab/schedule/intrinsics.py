@@ -173,5 +173,5 @@ def dot4_lanes(target: Target) -> int | None:
 
 
 def has_dot2(target: Target) -> bool:
-    """Whether the target has `dot2_bf16_16`."""
+    """True if the target has `dot2_bf16_16`."""
     return target.features >= _DOT2

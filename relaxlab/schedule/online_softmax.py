@@ -315,7 +315,7 @@ def _guarded_product(found: Attention) -> Block:
 
 
 def _is_blocked(load: BufferLoad, position: Var) -> bool:
-    """Whether positions index the load in blocks of a constant size, all of which are there."""
+    """True if positions index the load in blocks of a constant size, all of which are there."""
     sizes: set[PrimExpr] = set()
     for index, dim in zip(load.indices, load.buffer.shape, strict=True):
         match index:

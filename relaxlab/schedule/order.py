@@ -18,14 +18,14 @@ KEEP_ORDER = "keep_order"
 
 
 def depends_on_order(block: Block) -> bool:
-    """Whether what the block accumulates, if it does, depends on the order of its iterations."""
+    """True if what the block accumulates, if it does, depends on the order of its iterations."""
     if isinstance(block.body, BufferStore) and isinstance(block.body.value, expr.Max | expr.Min):
         return False
     return any(is_float(region.buffer.dtype) for region in block.writes)
 
 
 def keeps_order(func: PrimFunc, block: Block) -> bool:
-    """Whether the block is a reduction whose order must not change."""
+    """True if the block is a reduction whose order must not change."""
     reduces = any(it.kind != "spatial" for it in block.iter_vars)
     return bool(func.attrs.get(KEEP_ORDER)) and reduces and depends_on_order(block)
 

@@ -142,7 +142,7 @@ def _require_einsum(block: Block, padded: Extents, an: Analyzer) -> None:
 
 
 def _vanishes(store: BufferStore, axis: Var) -> bool:
-    """Whether the value added is 0 where the operands that depend on `axis` are."""
+    """True if the value added is 0 where the operands that depend on `axis` are."""
     accumulator = BufferLoad(store.buffer, store.indices)
     match store.value:
         case expr.Add(a, b) if a == accumulator:

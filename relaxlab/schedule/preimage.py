@@ -59,7 +59,7 @@ def size_over_axes(extent: PrimExpr, block: Block, an: Analyzer) -> PrimExpr | N
 
 
 def _aligned(span: Span, size: PrimExpr, an: Analyzer) -> bool:
-    """Whether the span is a run of whole pieces of `size`."""
+    """True if the span is a run of whole pieces of `size`."""
     return bool(an.prove_equal(span.lo % size, ZERO) and an.prove_equal((span.hi + 1) % size, ZERO))
 
 

@@ -133,7 +133,7 @@ def relaxed_region(
 
 
 def by_data(n: Node) -> bool:
-    """Whether an index or a range depends on loaded values."""
+    """True if an index or a range depends on loaded values."""
     return any(isinstance(x, BufferLoad) for x in walk(n))
 
 
@@ -158,12 +158,12 @@ def _extreme(
 
 
 def covers(outer: Span, inner: Span, an: Analyzer) -> bool:
-    """Whether `inner` provably lies within `outer`."""
+    """True if `inner` provably lies within `outer`."""
     return bool(an.prove(expr.LE(outer.lo, inner.lo)) and an.prove(expr.GE(outer.hi, inner.hi)))
 
 
 def covers_inside(outer: Span, inner: Span, dim: PrimExpr, an: Analyzer) -> bool:
-    """Whether what lies in `inner` and in a dimension of `dim` elements lies within `outer`."""
+    """True if what lies in `inner` and in a dimension of `dim` elements lies within `outer`."""
     below = an.prove(expr.LE(outer.lo, inner.lo)) or an.prove(expr.LE(outer.lo, ZERO))
     return bool(
         below and (an.prove(expr.GE(outer.hi, inner.hi)) or an.prove(expr.GE(outer.hi, dim - 1)))

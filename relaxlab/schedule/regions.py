@@ -36,7 +36,7 @@ def refreshed(block: Block) -> Block:
 
 
 def mentions(block: Block, buffer: Buffer) -> bool:
-    """Whether the block declares to touch the buffer."""
+    """True if the block declares to touch the buffer."""
     return any(r.buffer is buffer for r in (*block.reads, *block.writes))
 
 

@@ -45,14 +45,14 @@ def consumers_of(block: Block, scope: Block) -> list[BlockRealize]:
 
 
 def is_sole_writer(block: Block, scope: Block) -> bool:
-    """Whether no other block of the scope writes what `block` writes."""
+    """True if no other block of the scope writes what `block` writes."""
     mine = set(written(block))
     others = [r.block for r in realizes_under(scope.body) if r.block is not block]
     return not any(mine & set(written(b)) for b in others)
 
 
 def is_complete(block: Block, scope: Block) -> bool:
-    """Whether `block` alone computes its outputs, every instance independent of the others."""
+    """True if `block` alone computes its outputs, every instance independent of the others."""
     return (
         block.init is None
         and all(iv.kind == "spatial" for iv in block.iter_vars)
@@ -62,7 +62,7 @@ def is_complete(block: Block, scope: Block) -> bool:
 
 
 def is_reduction(block: Block, scope: Block) -> bool:
-    """Whether `block` alone computes its outputs by accumulating over its reduce axes."""
+    """True if `block` alone computes its outputs by accumulating over its reduce axes."""
     reduce_vars = {iv.var for iv in block.iter_vars if iv.kind == "reduce"}
     return (
         block.init is not None
@@ -127,5 +127,5 @@ def axes_bound_to(var: Var, under: Stmt) -> list[tuple[BlockRealize, IterVar]]:
 
 
 def is_output(buffer: Buffer, func: PrimFunc) -> bool:
-    """Whether the buffer belongs to the caller (a parameter)."""
+    """True if the buffer belongs to the caller (a parameter)."""
     return any(p is buffer for p in func.params)

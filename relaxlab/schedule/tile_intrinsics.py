@@ -33,7 +33,7 @@ _QUARTERS = tuple((row, col) for row in (0, 1) for col in (0, 1))
 
 
 def has_tiles(target: Target) -> bool:
-    """Whether the target has bfloat16 matrix tiles."""
+    """True if the target has bfloat16 matrix tiles."""
     return target.features >= FEATURES
 
 

@@ -60,17 +60,17 @@ def default_dtype(value: Any) -> str:
 
 
 def is_number(value: Value) -> bool:
-    """Whether `value` is a Python number (booleans included)."""
+    """True if `value` is a Python number (booleans included)."""
     return isinstance(value, bool | int | float)
 
 
 def is_dimension(value: Value) -> bool:
-    """Whether a value may stand in a shape: an integer or a scalar expression."""
+    """True if a value may stand in a shape: an integer or a scalar expression."""
     return isinstance(value, PrimExpr) or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def is_symbolic(value: Value) -> bool:
-    """Whether a value may stand in a shape, scalar parameters of graph functions included."""
+    """True if a value may stand in a shape, scalar parameters of graph functions included."""
     match value:
         case graph.Var(_, types.PrimType(_, known)):
             return known is not None

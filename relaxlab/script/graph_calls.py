@@ -109,7 +109,7 @@ def _attr(cx: Context, arg: Arg) -> Any:
 
 
 def _needs_dtype(value: Value) -> bool:
-    """Whether a bare number is among the values of an argument."""
+    """True if a bare number is among the values of an argument."""
     if is_sequence(value):
         return any(_needs_dtype(v) for v in value)
     return is_number(value)

@@ -401,7 +401,7 @@ class GraphReader:
 
 
 def _returns(stmt: ast.stmt) -> bool:
-    """Whether the function ends here: a return, or an `if` whose branches return."""
+    """True if the function ends here: a return, or an `if` whose branches return."""
     if isinstance(stmt, ast.If):
         return bool(stmt.orelse) and _returns(stmt.body[-1]) and _returns(stmt.orelse[-1])
     return isinstance(stmt, ast.Return)

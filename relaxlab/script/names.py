@@ -13,7 +13,7 @@ RESERVED = frozenset({"I", "R", "T", "cls", "Module", "range"})
 
 
 def is_name(text: str) -> bool:
-    """Whether `text` can be written as a name of the script."""
+    """True if `text` can be written as a name of the script."""
     return text.isidentifier() and not keyword.iskeyword(text)
 
 

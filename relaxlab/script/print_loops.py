@@ -192,7 +192,7 @@ def _end(w: Writer, text: str) -> str:
 
 
 def _mixes_integers(n: Node) -> bool:
-    """Whether `n` needs integers of one dtype in TVM, which elsewhere widens them itself."""
+    """True if `n` needs integers of one dtype in TVM, which elsewhere widens them itself."""
     match n:
         case expr.CmpOp(a, b):
             literal = isinstance(a, IntImm) or isinstance(b, IntImm)
@@ -290,7 +290,7 @@ def _axes(w: Writer, s: loops.BlockRealize, path: str) -> None:
 
 
 def _remaps(w: Writer, axis: loops.IterVar, value: PrimExpr) -> bool:
-    """Whether the axis is just a loop: same range, bound to its variable."""
+    """True if the axis is just a loop: same range, bound to its variable."""
     if axis.kind not in ("spatial", "reduce") or not isinstance(value, expr.Var):
         return False
     return w.loops.get(value) == (axis.dom.min, axis.dom.extent)

@@ -9,7 +9,7 @@ TRUE = IntImm(1, "bool")
 
 
 def has_own_root(body: loops.Stmt) -> bool:
-    """Whether the root block is written: `body` is one, or chooses between bodies with one."""
+    """True if the root block is written: `body` is one, or chooses between bodies with one."""
     match body:
         case loops.BlockRealize((), _, loops.Block("root", ())):
             return True

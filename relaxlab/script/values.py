@@ -133,17 +133,17 @@ class Arg:
 
 
 def is_sequence(value: Value) -> TypeGuard[tuple[Any, ...] | list[Any]]:
-    """Whether `value` is a tuple or a list."""
+    """True if `value` is a tuple or a list."""
     return isinstance(value, tuple | list)
 
 
 def is_array(value: Value) -> TypeGuard[np.ndarray[Any, Any]]:
-    """Whether `value` is a NumPy array."""
+    """True if `value` is a NumPy array."""
     return isinstance(value, np.ndarray)
 
 
 def is_dict(value: Value) -> TypeGuard[dict[Any, Any]]:
-    """Whether `value` is a dictionary."""
+    """True if `value` is a dictionary."""
     return isinstance(value, dict)
 
 

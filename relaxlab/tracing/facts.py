@@ -94,7 +94,7 @@ def facts() -> Iterator[list[Fact]]:
 
 
 def recording_facts() -> bool:
-    """Whether anybody wants facts."""
+    """True if anybody wants facts."""
     return _FACTS.get() is not None
 
 

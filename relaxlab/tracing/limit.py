@@ -42,7 +42,7 @@ def first_rewrites(count: int | None) -> Iterator[Rewrites]:
 
 
 def decide(rule: str, subject: str, reason: str, **about: Any) -> bool:
-    """Whether to make a rewrite that the running pass could leave out; records it as `note` does.
+    """True if to make a rewrite that the running pass could leave out; records it as `note` does.
 
     The answer is yes unless `first_rewrites` allows no more. A pass asks right before each rewrite
     that stands for itself: it must give a valid module whichever of them are left out.

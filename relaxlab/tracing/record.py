@@ -47,7 +47,7 @@ class PassRecord(Brief):
 
     @property
     def changed(self) -> bool:
-        """Whether the pass returned a new module."""
+        """True if the pass returned a new module."""
         return self.after is not self.before
 
 

@@ -117,7 +117,7 @@ class Analyzer:
         return conditions.prove(self._ctx, condition)
 
     def prove_equal(self, a: expr.ExprLike, b: expr.ExprLike) -> bool | None:
-        """Whether two integer expressions are always equal (True) or never (False)."""
+        """True if two integer expressions are always equal (True) or never (False)."""
         if isinstance(a, int) and isinstance(b, int):
             return a == b
         a = expr.as_expr(a, b.dtype if isinstance(b, expr.PrimExpr) else None)
@@ -142,5 +142,5 @@ def simplify(e: expr.PrimExpr) -> expr.PrimExpr:
 
 
 def prove_equal(a: expr.ExprLike, b: expr.ExprLike) -> bool | None:
-    """Whether `a` and `b` are equal for all values of their variables."""
+    """True if `a` and `b` are equal for all values of their variables."""
     return Analyzer().prove_equal(a, b)

@@ -75,7 +75,7 @@ def _difference(ctx: Context, a: expr.PrimExpr, b: expr.PrimExpr) -> Poly:
 
 
 def decide_comparison(ctx: Context, cls: type, d: Poly) -> bool | None:
-    """Whether `a cls b` holds, given d = b - a."""
+    """True if `a cls b` holds, given d = b - a."""
     if cls in (expr.EQ, expr.NE):
         equal = _is_zero(ctx, d)
         return equal if equal is None or cls is expr.EQ else not equal

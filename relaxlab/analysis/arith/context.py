@@ -220,10 +220,10 @@ class Context:
         return bounds
 
     def nonneg_term(self, m: tuple[int, ...]) -> bool:
-        """Whether constant bounds show a monomial to be at least zero."""
+        """True if constant bounds show a monomial to be at least zero."""
         return not m or self.interval_of_term(m, 1)[0] >= 0
 
 
 def finite(x: float) -> bool:
-    """Whether an interval's end is a number."""
+    """True if an interval's end is a number."""
     return -inf < x < inf

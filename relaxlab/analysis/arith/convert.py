@@ -206,7 +206,7 @@ def _widens(value: expr.PrimExpr, to: str) -> bool:
 
 
 def _all_int32(ctx: Context, p: Poly) -> bool:
-    """Whether a polynomial can be written with int32 operations."""
+    """True if a polynomial can be written with int32 operations."""
     for a in poly.atoms_in(p):
         at = ctx.atoms[a]
         if at.kind in ("var", "opaque"):

@@ -189,5 +189,5 @@ def replace_atom(p: Poly, number: int, value: Poly) -> Poly:
 
 
 def contains(p: Poly, q: Poly) -> bool:
-    """Whether every term of `q` is a term of `p`, same coefficient."""
+    """True if every term of `q` is a term of `p`, same coefficient."""
     return all(p.get(m) == c for m, c in q.items())

@@ -50,12 +50,12 @@ def upper_bound(ctx: Context, p: Poly, target: float = -inf) -> float:
 
 
 def is_nonneg(ctx: Context, p: Poly) -> bool:
-    """Whether p >= 0 is proved."""
+    """True if p >= 0 is proved."""
     return lower_bound(ctx, p, 0) >= 0
 
 
 def is_positive(ctx: Context, p: Poly) -> bool:
-    """Whether p >= 1 is proved."""
+    """True if p >= 1 is proved."""
     return lower_bound(ctx, p, 1) >= 1
 
 

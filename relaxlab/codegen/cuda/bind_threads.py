@@ -142,7 +142,7 @@ class _Guards:
                 return s
 
     def _closed(self, s: Stmt) -> bool:
-        """Whether one thread can do all of it: nobody else needs what it leaves in private
+        """True if one thread can do all of it: nobody else needs what it leaves in private
         memory, and it neither meets nor calls others."""
         if any(is_thread_loop(n) or is_sync(n) for n in walk(s)) or has_shuffle(s):
             return False

@@ -211,7 +211,7 @@ def _convert(s: Scope, value: PrimExpr, to: str) -> tuple[str, int]:
 
 
 def is_nonneg(s: Scope, e: PrimExpr) -> bool:
-    """Whether an index is not negative, by its form."""
+    """True if an index is not negative, by its form."""
     match e:
         case Var():
             return e in s.nonneg or (e in s.values and is_nonneg(s, s.values[e]))

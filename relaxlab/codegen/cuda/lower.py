@@ -90,7 +90,7 @@ def _split(
 
 
 def _is_outer(block: Block) -> bool:
-    """Whether the block only holds others (or loops over them)."""
+    """True if the block only holds others (or loops over them)."""
     return block.init is None and any(isinstance(n, BlockRealize | For) for n in walk(block.body))
 
 

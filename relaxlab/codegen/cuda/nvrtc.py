@@ -72,7 +72,7 @@ def compile_cuda(
 
 
 def is_available() -> bool:
-    """Whether NVRTC and the headers it needs are installed."""
+    """True if NVRTC and the headers it needs are installed."""
     return _folder("nvidia.cuda_nvrtc", "lib") is not None and bool(_include_dirs())
 
 

@@ -139,7 +139,7 @@ class _Synchroniser:
         )
 
     def _exchange(self, a: Threads, b: Threads) -> bool:
-        """Whether the accesses may be by different threads."""
+        """True if the accesses may be by different threads."""
         return any(a.get(x) is None or a.get(x) != b.get(x) for x in self.axes)
 
     def _accesses(self, s: Node, threads: Threads, place: Node | None = None) -> list[_Access]:

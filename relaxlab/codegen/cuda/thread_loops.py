@@ -15,14 +15,14 @@ SYNC = Evaluate(Call("void", "tvm_storage_sync", (StringImm("shared"),)))
 
 
 def is_sync(n: Node) -> bool:
-    """Whether a statement or call is a barrier."""
+    """True if a statement or call is a barrier."""
     if isinstance(n, Evaluate):
         n = n.value
     return isinstance(n, Call) and n.op == "tvm_storage_sync"
 
 
 def is_thread_loop(n: Node) -> bool:
-    """Whether the statement is a loop over the threads of a block."""
+    """True if the statement is a loop over the threads of a block."""
     return isinstance(n, For) and (n.thread or "").startswith("threadIdx")
 
 
@@ -32,7 +32,7 @@ def thread_loops(s: Stmt) -> Iterator[For]:
 
 
 def reduces_across(realize: BlockRealize, threads: set[Var]) -> bool:
-    """Whether a reduce axis of the block is bound to one of the variables `threads`."""
+    """True if a reduce axis of the block is bound to one of the variables `threads`."""
     pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
     return any(it.kind == "reduce" and threads & set(symbols_in(v)) for it, v in pairs)
 

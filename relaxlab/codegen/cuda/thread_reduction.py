@@ -164,5 +164,5 @@ def _butterfly(own: Buffer, form: Reduction, lanes: int) -> list[Stmt]:
 
 
 def has_shuffle(s: Stmt) -> bool:
-    """Whether the lanes of a warp exchange values somewhere in `s`."""
+    """True if the lanes of a warp exchange values somewhere in `s`."""
     return any(isinstance(n, Call) and n.op == "warp_shuffle_xor" for n in walk(s))

@@ -103,7 +103,7 @@ def _without_comments(s: Stmt) -> Stmt:
 
 
 def _rises(e: PrimExpr, v: Var) -> bool:
-    """Whether `e` never falls as `v` grows, by its form."""
+    """True if `e` never falls as `v` grows, by its form."""
     match e:
         case expr.Add(a, b):
             return _rises(a, v) and _rises(b, v)
@@ -132,7 +132,7 @@ def _eager_loads(e: Node) -> Iterator[BufferLoad]:
 
 
 def _together(access: BufferLoad | BufferStore, lane: Var, lanes: int, an: Analyzer) -> bool:
-    """Whether the lanes access neighbours, the first at a multiple of the access's size."""
+    """True if the lanes access neighbours, the first at a multiple of the access's size."""
     buffer: Buffer = access.buffer
     if buffer.scope != "global" or any(
         isinstance(n, BufferLoad) for i in access.indices for n in walk(i)

@@ -41,7 +41,7 @@ class Memory:
     streamed: bool = False
 
     def holds(self, start: Value, lanes: int) -> bool:
-        """Whether `lanes` elements from `start` are known to lie in private memory."""
+        """True if `lanes` elements from `start` are known to lie in private memory."""
         return isinstance(start.const, int) and 0 <= start.const <= self.size - lanes
 
     @property

@@ -144,7 +144,7 @@ def lane_of(b: Builder, index: Value) -> Value:
 
 
 def any_lane(b: Builder, mask: Value) -> str:
-    """Whether some lane of a vector of bools (or the bool itself) is set, as an i1."""
+    """True if some lane of a vector of bools (or the bool itself) is set, as an i1."""
     text = b.materialise(mask)
     if mask.lanes == 1:
         return text

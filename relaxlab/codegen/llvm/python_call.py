@@ -131,7 +131,7 @@ def python_call(declarations: dict[str, str], large: int) -> list[str]:
 
 
 def _fill(b: _Function) -> str:
-    """Whether all arguments are as foreseen; their words are written."""
+    """True if all arguments are as foreseen; their words are written."""
     no = b.label("no")
     guarded = b.variable(b.get(PLAN, "%plan", "guarded", "i64"))
     params = b.get(PLAN, "%plan", "params")
@@ -257,7 +257,7 @@ def _take_back(b: _Function) -> str:
 
 
 def _own(b: _Function, large: int) -> str:
-    """Whether every array of the result is an argument or a block of its own, and no block is
+    """True if every array of the result is an argument or a block of its own, and no block is
     large. Then `%values` has the arguments, null for blocks, and the other blocks are freed. The
     third word of a block says whether it belongs to the result."""
     no, context = b.label("no"), b.get(PLAN, "%plan", "context")

@@ -196,7 +196,7 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
 
 
 def _may_stream(s: Scope, buffers: list[loops.Buffer]) -> str:
-    """Whether buffers are large, and all their rows begin with a cache line, as an i1."""
+    """True if buffers are large, and all their rows begin with a cache line, as an i1."""
     b, all_ = s.builder, "true"
     for buffer in buffers:
         memory, size = s.memory[buffer], bytes_of(buffer.dtype)

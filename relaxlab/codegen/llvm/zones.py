@@ -66,7 +66,7 @@ def mark_zones(b: Builder, start: str, size: str, before: int) -> None:
 
 
 def zone_damaged(b: Builder, start: str, size: str, before: int) -> str:
-    """Whether one of the zones around a block was written to, as an i1."""
+    """True if one of the zones around a block was written to, as an i1."""
     low = b.emit(f"getelementptr i8, ptr {start}, i64 -{before}", "p")
     high = b.emit(f"getelementptr i8, ptr {start}, i64 {size}", "p")
     ends = [

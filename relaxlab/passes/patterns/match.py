@@ -62,7 +62,7 @@ class BlockScope:
             self.writes.append((at, cells))
 
     def escapes(self, var: graph.Var) -> bool:
-        """Whether the value is used outside the block."""
+        """True if the value is used outside the block."""
         return self.reads.get(var, 0) != self.uses.get(var, 0)
 
     def overwritten(self, members: Sequence[graph.Var], until: int) -> graph.Var | None:

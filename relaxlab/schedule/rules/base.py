@@ -34,12 +34,12 @@ def blocks_of(func: PrimFunc) -> list[Block]:
 
 
 def is_spatial(block: Block) -> bool:
-    """Whether all axes of the block are independent."""
+    """True if all axes of the block are independent."""
     return all(it.kind == "spatial" for it in block.iter_vars)
 
 
 def is_scheduled(func: PrimFunc) -> bool:
-    """Whether somebody scheduled the function already: some loop is not plain serial. Loops within
+    """True if somebody scheduled the function already: some loop is not plain serial. Loops within
     a leaf block do not count: hand-written statements say themselves what is a vector."""
     within = {id(n) for b in blocks_of(func) for n in walk(b.body) if isinstance(n, For)}
     around = (n for n in walk(func.body) if isinstance(n, For) and id(n) not in within)
@@ -59,7 +59,7 @@ def inline_producers(sch: Schedule, keep: Sequence[str] = ()) -> None:
 
 
 def _is_too_large(sch: Schedule, block: Block) -> bool:
-    """Whether a block has grown, by what was inlined into it, too large to be inlined itself."""
+    """True if a block has grown, by what was inlined into it, too large to be inlined itself."""
     size = sum(1 for _ in walk(found_block(sch, sch.get_block(block.name)).body))
     if size <= REPEATED:
         return False

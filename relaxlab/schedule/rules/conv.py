@@ -78,7 +78,7 @@ def _find(func: PrimFunc, lanes: int) -> _Parts | None:
 def _fills_vectors(
     block: Block, axis: int, loads: tuple[BufferLoad, BufferLoad], lanes: int
 ) -> bool:
-    """Whether the axis is a whole number of vectors, and the first or last index of an operand."""
+    """True if the axis is a whole number of vectors, and the first or last index of an operand."""
     extent, var = constant(block.iter_vars[axis].dom.extent), block.iter_vars[axis].var
     ends = [end for load in loads for end in (load.indices[0], load.indices[-1])]
     return extent is not None and extent % lanes == 0 and var in ends

@@ -81,7 +81,7 @@ def _find(func: PrimFunc) -> _Parts | None:
 
 
 def _is_dot(block: Block) -> bool:
-    """Whether a block sums products of unsigned and signed bytes over whole fours."""
+    """True if a block sums products of unsigned and signed bytes over whole fours."""
     if is_spatial(block) or block.writes[0].buffer.dtype != "int32":
         return False
     group = constant(block.iter_vars[-1].dom.extent)

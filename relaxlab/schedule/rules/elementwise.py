@@ -68,7 +68,7 @@ def _lanes_of_step(extent: int | None, lanes: int, target: Target) -> int:
 
 
 def _goes_through(block: Block) -> bool:
-    """Whether the block goes through all its arrays from the first element to the last, side by
+    """True if the block goes through all its arrays from the first element to the last, side by
     side (single elements aside): rows then are nothing to it, and the end of one is no border."""
     axes = tuple(it.var for it in block.iter_vars)
     extents = tuple(it.dom.extent for it in block.iter_vars)
@@ -81,7 +81,7 @@ def _goes_through(block: Block) -> bool:
 
 
 def _keeps_state(block: Block) -> bool:
-    """Whether lanes would share the state of an iteration, or not go through neighbours: it has
+    """True if lanes would share the state of an iteration, or not go through neighbours: it has
     buffers of its own, or loops (a scan) not all of whose accesses go along the last axis."""
     nodes = list(walk(block.body))
     inner = [n for n in nodes if isinstance(n, For)]

@@ -100,7 +100,7 @@ def _parallel_outermost(sch: Schedule, block: Block, tried: set[Var]) -> None:
 
 
 def _goes_along_rows(block: Block) -> bool:
-    """Whether the innermost reduce axis goes through neighbours in memory."""
+    """True if the innermost reduce axis goes through neighbours in memory."""
     last = [it.var for it in block.iter_vars if it.kind != "spatial"][-1]
     written = {w.buffer for w in block.writes}
     loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer not in written]
@@ -109,7 +109,7 @@ def _goes_along_rows(block: Block) -> bool:
 
 
 def _is_short(block: Block, lanes: int) -> bool:
-    """Whether there are results enough for all threads, or too few terms for more than one."""
+    """True if there are results enough for all threads, or too few terms for more than one."""
     kept = [_size(it.dom.extent) for it in block.iter_vars if it.kind == "spatial"]
     terms = math.prod(_size(it.dom.extent) for it in block.iter_vars if it.kind != "spatial")
     if kept:

@@ -270,7 +270,7 @@ def _with_room(func: PrimFunc, extent: PrimExpr, most: int | None) -> PrimFunc:
 
 
 def _is_small(parts: _Parts, depth: int | None, width: int | None) -> bool:
-    """Whether the matrix is known to stay in the caches while whole rows of results are written."""
+    """True if the matrix is known to stay in the caches while whole rows of results are written."""
     as_it_is = parts.decode is None and (parts.copied is None or parts.contiguous)
     if depth is None or width is None:
         return False

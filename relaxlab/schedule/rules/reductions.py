@@ -167,7 +167,7 @@ def _combiner(block: Block) -> str | None:
 
 
 def goes_down_columns(block: Block) -> bool:
-    """Whether neighbours along the last spatial axis are neighbours in what a reduction reads:
+    """True if neighbours along the last spatial axis are neighbours in what a reduction reads:
     each load has the axis as its last index or not at all."""
     axes = [it for it in block.iter_vars if it.kind == "spatial"]
     if not axes or constant(axes[-1].dom.extent) == 1 or reduction_of(block) is None:
@@ -198,7 +198,7 @@ def fuse_neighbours(sch: Schedule, rv: BlockRV, loops: list[LoopRV]) -> list[Loo
 
 
 def _are_neighbours(block: Block, a: Var, b: IterVar) -> bool:
-    """Whether each access that mentions one of two axes has both, as indices one after the other,
+    """True if each access that mentions one of two axes has both, as indices one after the other,
     the second through its whole dimension."""
     both = {a, b.var}
     for n in walk(block.body):

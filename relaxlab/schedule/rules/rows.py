@@ -194,7 +194,7 @@ def read_more_than_once(func: PrimFunc) -> list[str]:
 
 
 def _only_loads(block: Block, func: PrimFunc) -> bool:
-    """Whether the block computes nothing but what it takes to load an input's elements."""
+    """True if the block computes nothing but what it takes to load an input's elements."""
     nodes = [n for n in walk(block.body) if isinstance(n, BufferLoad | expr.BinaryOp | expr.Call)]
     values = [n for n in nodes if is_float(n.dtype) and not _chooses(n)]
     return all(isinstance(n, BufferLoad) and n.buffer in func.params for n in values)
@@ -207,7 +207,7 @@ def _chooses(n: Node) -> bool:
 def _has_bounded_rows(
     func: PrimFunc, name: str, rank: int, bounds: Mapping[Var, int]
 ) -> bool:
-    """Whether a row of what the block makes may be kept on a thread's stack. Else it would go
+    """True if a row of what the block makes may be kept on a thread's stack. Else it would go
     through main memory, which takes longer than to compute it again, exponentials included."""
     block = next(b for b in blocks_of(func) if b.name == name)
     return all(_most(dim, bounds) is not None for dim in block.writes[0].buffer.shape[rank:])
@@ -238,7 +238,7 @@ def row_rank(blocks: list[Block]) -> int | None:
 
 
 def _has_few_long_rows(blocks: list[Block], rank: int) -> bool:
-    """Whether threads had better share out the elements of each row than rows."""
+    """True if threads had better share out the elements of each row than rows."""
     rows = math.prod(constant(it.dom.extent) or FEW_ROWS for it in blocks[0].iter_vars[:rank])
     return rows < FEW_ROWS and any(
         math.prod(constant(it.dom.extent) or 1 for it in b.iter_vars if it.kind != "spatial")
@@ -298,7 +298,7 @@ def _sums_of_few(blocks: list[Block], rank: int) -> dict[str, int]:
 
 
 def _is_elementwise(block: Block, read: BufferRegion) -> bool:
-    """Whether each iteration of the block reads the element at its own place."""
+    """True if each iteration of the block reads the element at its own place."""
     return is_spatial(block) and [r.min for r in read.region] == [it.var for it in block.iter_vars]
 
 

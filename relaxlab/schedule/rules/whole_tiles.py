@@ -134,13 +134,13 @@ def _guarded_vectors(
 
 
 def _is_multiple(tile: PrimExpr, size: int) -> bool:
-    """Whether tiles of `size` elements begin at multiples of it, so that they do not overlap and
+    """True if tiles of `size` elements begin at multiples of it, so that they do not overlap and
     the last one ends where the extent is rounded up to a multiple."""
     return Analyzer().prove_equal(expr.FloorMod(tile, expr.const(size, tile.dtype)), 0) is True
 
 
 def _has_room(block: Block, axis: Var, value: PrimExpr, inner: Mapping[Var, For]) -> bool:
-    """Whether private buffers have room for all values of the axis in a tile."""
+    """True if private buffers have room for all values of the axis in a tile."""
     an = Analyzer()
     for v, loop in inner.items():
         an.bind(v, loop.min, loop.min + loop.extent - 1)
@@ -230,7 +230,7 @@ def _keeps_rows_apart(
     block: Block, guarded: _Guarded, written: set[Buffer],
     rows: dict[Buffer, tuple[int, PrimExpr]],
 ) -> bool:  # fmt: skip
-    """Whether private buffers that are written are indexed by the row within the tile, or have
+    """True if private buffers that are written are indexed by the row within the tile, or have
     room for this row alone: in one dimension, the same for all blocks. `rows` says which, and what
     is the first."""
     for buffer, indices in _accesses(block):

@@ -38,7 +38,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
 
 
 def _keeps_state(block: Block) -> bool:
-    """Whether one iteration loops or has buffers of its own."""
+    """True if one iteration loops or has buffers of its own."""
     loops_inside = any(isinstance(n, For | While) for n in walk(block.body))
     return loops_inside or bool(block.alloc_buffers)
 

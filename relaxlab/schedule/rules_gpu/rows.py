@@ -64,7 +64,7 @@ def _in_registers(sch: Schedule, name: str, store: str) -> None:
 
 
 def _sums_everything(blocks: list[Block]) -> bool:
-    """Whether no reduction has an axis that it is not over."""
+    """True if no reduction has an axis that it is not over."""
     return all(it.kind != "spatial" for b in blocks if not is_spatial(b) for it in b.iter_vars)
 
 
