@@ -28,8 +28,8 @@ class TimingsView(View):
         """It needs no module."""
         return ()
 
-    def html(self, **data: str) -> str:
-        """The drawing and a table of the same numbers."""
+    def html(self, *, addressed: bool = False, live: str = "") -> str:
+        """The drawing and a table of the same numbers; nothing in it is chosen or recomputed."""
         return (
             f'<div class="relaxlab-view" data-kind="timings" role="region" '
             f'aria-label="{escape(self.title)}" style="font:13px/1.45 system-ui,sans-serif">'

@@ -85,7 +85,7 @@ def symbols_of_arguments(function: host.HostFunction) -> dict[expr.Var, int]:
 def _work(b: Builder, function: host.HostFunction, work: expr.PrimExpr, given: str) -> str:
     """Compute the work of a call with these arguments."""
 
-    def never(failed: str, message: str) -> int:
+    def never(failed: str, message: str, numbers: tuple[str, str] | None = None, /) -> int:
         raise AssertionError(message)
 
     scope = Scope(b, function.name, never)
