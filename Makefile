@@ -3,8 +3,8 @@
 # demo     install into .venv, bring the weights, answer a prompt with the compiled model
 # lab      open the course and the labs in JupyterLab, as notebooks in build/course
 # site     execute both, and write them as HTML pages into build/site; PAGES="tutorials/01_..." for some
-# test     install into .venv, .venv-tvm and .venv-reference, run the tests that cost little, about ten
-#          minutes on two cores (no GPU needed); TESTS="tests/passes" runs only these
+# test     install into .venv, .venv-tvm and .venv-reference, run the tests that cost little
+#          (no GPU needed); TESTS="tests/passes" runs only these
 # test-all the same, then the rest
 # bench    compare with the peers, which live in .venv-bench and .venv-reference; BENCH="gemm chains"
 #          runs only these

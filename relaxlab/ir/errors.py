@@ -22,7 +22,7 @@ class UserError(Exception):
     the lines of the user's code that led to it, and no frame of the compiler."""
 
     def _render_traceback_(self, *_: object) -> list[str]:
-        """What IPython prints when the error is raised."""
+        """The lines that IPython prints when the error is raised."""
         place = list(_own_lines(self.__traceback__))
         return [*place, *f"{type(self).__name__}: {str(self).strip()}".splitlines()]
 

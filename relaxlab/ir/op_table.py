@@ -158,7 +158,7 @@ def op_row(name: str) -> OpRow:
 
 
 def op_text(row: OpRow) -> tuple[str, str]:
-    """What an operator does and an example of it; empty where its author wrote none."""
+    """The documentation of an operator and an example; empty where its author wrote none."""
     if row.doc or row.example:
         return row.doc, row.example
     return import_module("relaxlab.ops.manual").entries().get(row.name, ("", ""))

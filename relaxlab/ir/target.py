@@ -149,7 +149,7 @@ _MEANT = {
     "metal": _NONE, "vulkan": _NONE, "webgpu": _NONE, "opencl": _NONE, "rocm": _NONE,
     "hip": _NONE,
 }  # fmt: skip
-"""What people write who know other compilers, and what to write here."""
+"""Names that other compilers use for targets, and what to write here."""
 
 
 def _option(text: str, target: str) -> tuple[str, bool]:

@@ -30,7 +30,7 @@ from relaxlab.script import parse
 from relaxlab.script.printer import print_module
 
 MOST_ACCESSES = 20_000
-"""That can be stepped through in one run."""
+"""Accesses that can be stepped through in one run."""
 ALL_ACCESSES = 40_000
 """That can be stepped through in the runs of all steps of a schedule together: each is three bytes
 or so of the page."""

@@ -1,4 +1,4 @@
-"""What a process or a cell compiles, as one page: `RELAXLAB_TRACE=page.html`, `%%relaxlab`."""
+"""A page of all that a process or a cell compiles: `RELAXLAB_TRACE=page.html`, `%%relaxlab`."""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ def build(
 
 
 def precision_for(activations: str, target: Target) -> nn.Precision:
-    """What the activations of `TextGenerator.load` mean on a machine. ValueError for others."""
+    """The precision that an `activations` of `TextGenerator.load` means on a target. ValueError for
+    an unknown one."""
     match activations:
         case "q8":
             plain = "bfloat16" if has_dot2(target) else "float32"

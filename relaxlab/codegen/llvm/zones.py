@@ -41,7 +41,7 @@ broken:
 
 
 def zone_functions() -> list[str]:
-    """What the checks call."""
+    """The LLVM functions that the checks call."""
     return [_DAMAGED]
 
 
