@@ -24,15 +24,15 @@ def insert_prefetches(stmt: Stmt) -> Stmt:
     def visit(n: Node) -> Node:
         n = map_children(n, visit)
         if isinstance(n, For) and "prefetch" in n.annotations:
-            ahead, names = n.annotations["prefetch"]
-            body = seq(*_prefetches(n, ahead, names), n.body)
+            distance, names = n.annotations["prefetch"]
+            body = seq(*_prefetches(n, distance, names), n.body)
             return replace(n, body=body, annotations=n.annotations.with_(prefetch=None))
         return n
 
     return visit(stmt)  # type: ignore[return-value]
 
 
-def _prefetches(loop: For, ahead: int, names: tuple[str, ...]) -> list[Stmt]:
+def _prefetches(loop: For, distance: int, names: tuple[str, ...]) -> list[Stmt]:
     found: dict[str, BufferLoad] = {}
     inner: dict[Var, PrimExpr] = {n.loop_var: n.min for n in walk(loop.body) if isinstance(n, For)}
     for n in walk(loop.body):
@@ -44,7 +44,7 @@ def _prefetches(loop: For, ahead: int, names: tuple[str, ...]) -> list[Stmt]:
         step = _step(start, loop.loop_var)
         if not step:  # not known, or always the same place
             continue
-        later = substitute(start, {loop.loop_var: loop.loop_var + ahead})
+        later = substitute(start, {loop.loop_var: loop.loop_var + distance})
         size = bytes_of(load.buffer.dtype)
         for offset in range(0, max(1, step * size), LINE):
             *rest, last = later.indices

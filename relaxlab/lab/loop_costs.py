@@ -23,7 +23,7 @@ looked at, the toy line of four numbers shows what that does to large ones."""
 REGISTERS = "local"
 """The scope of buffers that are meant to be kept in registers: no memory is accessed for them."""
 
-AT_ONCE = ("vectorized", "unrolled")
+UNROLLED_KINDS = ("vectorized", "unrolled")
 """Kinds of loops whose iterations are one instruction, or stand one after the other in the code."""
 
 
@@ -147,7 +147,7 @@ def _place(arrival: Arrival, step: Step, kinds: Mapping[expr.Var, str]) -> tuple
     that of the unrolled ones among these."""
     around = list(zip(arrival.loops, step.values, strict=True))
     inner = len(around)
-    while inner > 0 and kinds.get(around[inner - 1][0]) in AT_ONCE:
+    while inner > 0 and kinds.get(around[inner - 1][0]) in UNROLLED_KINDS:
         inner -= 1
     unrolled = tuple(p for p in around[inner:] if kinds.get(p[0]) == "unrolled")
     return tuple(around[:inner]), unrolled

@@ -10,7 +10,7 @@ from relaxlab.ops.calls import BoundFunction
 from relaxlab.passes import host
 from relaxlab.runtime.arrays import Array, dtype_name
 
-FEW = 64
+MAX_LISTED = 64
 """Elements of an array whose values are listed."""
 SAMPLE = 1 << 17
 """Elements of an array that statistics are taken from; of larger ones every so manieth."""
@@ -60,7 +60,7 @@ def tensor_state(array: Array) -> dict[str, Any]:
         }  # fmt: skip
         if high > low and np.isfinite(high - low):
             state["histogram"] = [int(n) for n in np.histogram(finite, BINS, (low, high))[0]]
-    if array.size <= FEW:
+    if array.size <= MAX_LISTED:
         state["values"] = [number_text(v) for v in flat]
     return state
 

@@ -28,7 +28,7 @@ from relaxlab.models.programs import Request, program_for
 from relaxlab.models.sampling import Sampler
 from relaxlab.models.weights import loaded, rotary_tables
 from relaxlab.runtime.executable import Executable
-from relaxlab.runtime.large_pages import MOST_AT_ONCE, Promotion, zeros
+from relaxlab.runtime.large_pages import MAX_EAGER_BYTES, Promotion, zeros
 
 if TYPE_CHECKING:
     from relaxlab.models.chat import Message
@@ -45,7 +45,7 @@ CHUNK = 512
 DEFAULT_CONTEXT = 4096
 """Positions kept at most unless asked for more: SmolLM2-135M's keys and values take 0.1 GB."""
 
-LONG = 1024
+LONG_CONTEXT = 1024
 """Cached positions, or tokens generated, from which on keys and values, or weights, move to large
 pages: the milliseconds that moving takes come back within some hundred tokens."""
 
@@ -127,7 +127,7 @@ class TextGenerator(Brief):
         self._prefill, self._decode = executable["prefill"], executable["decode"]
         for function in (self._prefill, self._decode):
             function.bind(*cache, *weights)
-        self._cache_pages = Promotion(cache, MOST_AT_ONCE)
+        self._cache_pages = Promotion(cache, MAX_EAGER_BYTES)
         self._weight_pages = Promotion(weights)
         self._steps = 0
         self._cached: list[int] = []
@@ -221,9 +221,9 @@ class TextGenerator(Brief):
         logits = function(np.array([ids], np.int32), (len(self._cached),))
         self._cached += ids  # only now: an interrupted call leaves its rows undefined
         self._steps += 1
-        if len(self._cached) >= LONG:
+        if len(self._cached) >= LONG_CONTEXT:
             self._cache_pages.step()
-        if self._steps >= LONG:
+        if self._steps >= LONG_CONTEXT:
             self._weight_pages.step()
         return logits[0]
 

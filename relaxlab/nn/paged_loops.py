@@ -26,8 +26,9 @@ from relaxlab.script import parse
 PAGE = KEY_BLOCK
 """Positions of a page."""
 
-PAGES_AT_ONCE = 4
-"""Pages whose scores are made before the running maximum and the sums are brought up to date."""
+PAGES_PER_STEP = 4
+"""Pages whose scores are made before the running maximum and the sums are rescaled: 64 positions,
+whose scores of a tile of rows stay in registers and the first-level cache."""
 
 LOWEST = -1e30
 """The running maximum before the first score: finite, so that what it is subtracted from is."""
@@ -115,7 +116,7 @@ def paged_attention(
     queries that share it. Sums and the running maximum are float32.
     """
     d, kv_heads = shape.head_dim, shape.kv_heads
-    span, m = PAGES_AT_ONCE * PAGE, rows * (heads // kv_heads)
+    span, m = PAGES_PER_STEP * PAGE, rows * (heads // kv_heads)
     scale, score = scores.scale, "dot[vr, vx]"
     if scores.softcap is not None:
         scale /= scores.softcap
@@ -136,7 +137,7 @@ def paged_attention(
             m=m,
             last=m - 1,
             page=PAGE,
-            pages_at_once=PAGES_AT_ONCE,
+            pages_per_step=PAGES_PER_STEP,
             span=span,
             scale=scale,
             score=score,
@@ -186,7 +187,7 @@ def f(q_: T.handle, keys_: T.handle, values_: T.handle, tiles_: T.handle, row_en
             row = T.sblock_alloc_buffer(({m},), "int64", scope="local")
             limit = T.sblock_alloc_buffer(({m},), "int64", scope="local")
             query = T.sblock_alloc_buffer(({m}, {d}), "float32", scope="local")
-            page = T.sblock_alloc_buffer(({pages_at_once},), "int64", scope="local")
+            page = T.sblock_alloc_buffer(({pages_per_step},), "int64", scope="local")
             dot = T.sblock_alloc_buffer(({m}, {span}), "float32", scope="local")
             score = T.sblock_alloc_buffer(({m}, {span}), "float32", scope="local")
             weight = T.sblock_alloc_buffer(({m}, {span}), "float32", scope="local")
@@ -217,12 +218,12 @@ def f(q_: T.handle, keys_: T.handle, values_: T.handle, tiles_: T.handle, row_en
             for p in range({start}, limit[{last}] // {span} + 1):
                 with T.sblock("step"):
                     vp = T.axis.scan(({start}, limit[{last}] // {span} + 1), p)
-                    for j in range({pages_at_once}):
+                    for j in range({pages_per_step}):
                         with T.sblock("page"):
-                            vj = T.axis.spatial({pages_at_once}, j)
+                            vj = T.axis.spatial({pages_per_step}, j)
                             page[vj] = T.Cast("int64", pages[T.min(
                                 page_ends[tiles[vi, 0]]
-                                + T.Cast("int32", vp * {pages_at_once} + vj),
+                                + T.Cast("int32", vp * {pages_per_step} + vj),
                                 page_ends[tiles[vi, 0] + 1] - 1)])
                     for r, x, e in T.grid({m}, {span}, {d}):
                         with T.sblock("dot"):

@@ -22,7 +22,8 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, same_shape, tir_call
 from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions
 from relaxlab.schedule.rules.base import is_spatial, sum_of_products
-from relaxlab.schedule.rules.rows import STACKED, TERMS, row_rank
+from relaxlab.schedule.rules.row_limits import MAX_INLINE_REDUCTION, MAX_STACK_ROW
+from relaxlab.schedule.rules.rows import row_rank
 
 COSTLY = frozenset(
     ("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
@@ -311,11 +312,11 @@ class _Kernel:
 
 def _why_no_rows(terms: expr.PrimExpr | None, u: Call, reader: Call, at: int) -> str | None:
     """Why `reader` cannot read the rows of `u`, its argument number `at`, where they are made of
-    sums of `terms` products. Up to `TERMS` for each of `STACKED` elements read 512 KB again for
-    each row: they stay in a core's cache."""
+    sums of `terms` products. Up to `MAX_INLINE_REDUCTION` for each of `MAX_STACK_ROW` elements read
+    512 KB again for each row: they stay in a core's cache."""
     assert u.tir is not None and reader.facts is not None
-    if not isinstance(terms, expr.IntImm) or terms.value > TERMS:
-        return f"an element is a sum of {terms} products, not of {TERMS} at most"
+    if not isinstance(terms, expr.IntImm) or terms.value > MAX_INLINE_REDUCTION:
+        return f"an element is a sum of {terms} products, not of {MAX_INLINE_REDUCTION} at most"
     rank = reader.facts.rows[at]
     if rank == 0:
         return f"{reader.callee} does not go through {u.callee} row by row"
@@ -324,8 +325,9 @@ def _why_no_rows(terms: expr.PrimExpr | None, u: Call, reader: Call, at: int) ->
             return None
         case width:
             row = product(width)
-    if not isinstance(row, expr.IntImm) or row.value > STACKED:
-        return f"a row of {u.callee} may have more than the {STACKED} elements that stay on a stack"
+    if not isinstance(row, expr.IntImm) or row.value > MAX_STACK_ROW:
+        most = f"the {MAX_STACK_ROW} elements that stay on a stack"
+        return f"a row of {u.callee} may have more than {most}"
     return None
 
 

@@ -14,8 +14,8 @@ from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import vars_in
 from relaxlab.tracing import decide
 
-MOST_AT_ONCE = 8
-"""Weights that are transformed by one call: fewer need no parts."""
+MAX_WHOLE = 8
+"""Most weights that one call transforms: a model of so few is loaded without parts."""
 
 Part: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...]]
 """A function, the numbers of the weights it takes, and the numbers of the results it returns; the
@@ -24,7 +24,7 @@ name is empty for weights that are returned as they are."""
 
 @module_pass("split_transform_params", needs=("lift_transform_params",))
 def split_transform_params(mod: Module, _: NoOptions) -> Module:
-    """Beside a function that transforms more than `MOST_AT_ONCE` weights, write one for each
+    """Beside a function that transforms more than `MAX_WHOLE` weights, write one for each
     distinct part of it: bindings that share no intermediate value with the others.
 
     The attribute `parts` of the function lists the calls of these that compute all its results. Who
@@ -35,7 +35,7 @@ def split_transform_params(mod: Module, _: NoOptions) -> Module:
         if not name.endswith("transform_params") or len(fn.params) != 1 or "parts" in fn.attrs:
             continue
         parts = list(_parts(fn))
-        if len(parts) <= MOST_AT_ONCE:
+        if len(parts) <= MAX_WHOLE:
             continue
         if not decide("split_transform_params", name, f"{len(parts)} weights are transformed"):
             continue

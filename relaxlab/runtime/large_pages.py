@@ -19,8 +19,9 @@ import numpy as np
 
 PAGE = 2 << 20
 ALIGN = 64
-MOST_AT_ONCE = 128 << 20
-"""Bytes of a cache that may all be taken at once: half of a small model's other memory."""
+MAX_EAGER_BYTES = 128 << 20
+"""Largest KV cache whose large pages may all be taken at once: half of a small model's other
+memory."""
 STEP = 4 * PAGE
 """Bytes that are moved to large pages at once: some milliseconds' work."""
 GAP = 4096

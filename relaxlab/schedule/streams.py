@@ -1,12 +1,12 @@
-"""Results too large for caches: they are stored around them.
+"""Non-temporal stores of results that exceed the caches.
 
-An ordinary store first reads the cache line that it writes to, and later evicts another. Where a
-result is as large as several cores' caches, storing it non-temporally takes half the time, and who
-reads it next does not wait longer. Of smaller results it would, so the kernel decides when it runs.
+An ordinary store first reads the cache line that it writes to, and later evicts another. For a
+result as large as several cores' caches, non-temporal stores take half the time, and its next
+reader waits no longer. For smaller results it would wait, so the kernel decides when it runs.
 
-The size was measured on two machines: a Xeon that says its last-level cache has 480 MB, and a
-Zen with 32 MB, half of which such a result leaves to what is read. What a virtual machine says of
-a cache that it shares with others would not have told.
+The threshold was measured on two machines (benchmarks/NOTES.md, *Non-temporal stores*): a Xeon that
+reports a last-level cache of 480 MB, and a Zen with 32 MB, of which input and result get half each.
+The reported size would not do: a virtual machine shares the cache with others.
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ from relaxlab.schedule.schedule import LoopRV, Schedule
 NON_TEMPORAL = "non_temporal"
 """The annotation of a parallel loop with the names of the buffers it may store non-temporally."""
 STREAM_BYTES = 1 << 24
-"""The size from which on it does."""
+"""Bytes from which on results are stored non-temporally: half of a last-level cache of 32 MB.
+Below, reading the result back took up to ten times as long."""
 
 
-def stream_results(sch: Schedule, loop: LoopRV, ahead: int = 0) -> None:
-    """Annotate a parallel loop with the results that may be large and that the kernel itself does
-    not read. What it reads then is fetched so many iterations `ahead`, if any."""
+def stream_results(sch: Schedule, loop: LoopRV, distance: int = 0) -> None:
+    """Annotate a parallel loop with the results that may exceed the caches and that the kernel
+    itself does not read. `distance`: iterations by which its inputs are then prefetched; 0 for
+    none."""
     nodes = list(walk(sch.func.body))
     read = {n.buffer for n in nodes if isinstance(n, BufferLoad)}
     stored = {n.buffer for n in nodes if isinstance(n, BufferStore)}
     results = [b for b in sch.func.buffers if b in stored - read and _may_be_large(sch.func, b)]
     if results:
         sch.annotate(loop, NON_TEMPORAL, _names(results))
-        if ahead:
+        if distance:
             fetched = _names(b for b in sch.func.buffers if b in read)
-            sch.annotate(loop, "prefetch", (ahead, fetched))
+            sch.annotate(loop, "prefetch", (distance, fetched))
 
 
 def _names(buffers: Iterable[Buffer]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import pytest
 import relaxlab as rl
 from relaxlab.passes.lift_transform_params import lift_transform_params
 from relaxlab.passes.normalize import normalize
-from relaxlab.passes.split_transform_params import MOST_AT_ONCE, split_transform_params
+from relaxlab.passes.split_transform_params import MAX_WHOLE, split_transform_params
 from relaxlab.runtime.interpreter import interpret
 from relaxlab.testing.pass_check import assert_same, check_module, random_arguments
 
@@ -43,7 +43,7 @@ def lifted(layers: int) -> rl.Module:
 
 
 def test_parts_compute_what_the_whole_does(rng: np.random.Generator) -> None:
-    before = lifted(MOST_AT_ONCE)
+    before = lifted(MAX_WHOLE)
     after = split_transform_params(before)
     check_module(split_transform_params, before, after)
     name = "main_transform_params"
@@ -68,7 +68,7 @@ def test_few_weights_are_transformed_at_once() -> None:
     assert split_transform_params(before) is before
 
 
-@pytest.mark.parametrize("layers", [2, MOST_AT_ONCE])
+@pytest.mark.parametrize("layers", [2, MAX_WHOLE])
 def test_compiled_programs_list_their_parts(layers: int) -> None:
     exe = rl.compile(module(layers), use_cache=False)
     assert bool(exe.artifact.parts) == (layers > 2)

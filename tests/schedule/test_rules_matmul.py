@@ -12,7 +12,7 @@ from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir import loops
 from relaxlab.ir.node import walk
 from relaxlab.schedule.rules.base import constant
-from relaxlab.schedule.rules.matmul import FEW, PANEL_BYTES, SHARES, SMALL_BYTES
+from relaxlab.schedule.rules.matmul import IN_PLACE_BYTES, IN_PLACE_ROWS, PANEL_BYTES, SPLIT_K
 
 HEAD = """
 from relaxlab.script import ir as I, relax as R
@@ -101,8 +101,8 @@ def test_what_is_copied() -> None:
     """Panels of a large matrix that is no weight, except for few rows; tiles of 24 sums."""
     lanes = rl.Target.host().lanes("float32")
     vectors, rows = (4, 6) if rl.Target.host().vector_registers == 32 else (4, 3)
-    n, k, tile = 8 * lanes, SMALL_BYTES // (32 * lanes), (rows, vectors * lanes)
-    few = [(1, n), (FEW, n)]
+    n, k, tile = 8 * lanes, IN_PLACE_BYTES // (32 * lanes), (rows, vectors * lanes)
+    few = [(1, n), (IN_PLACE_ROWS, n)]
     assert locals_of(program(PLAIN, n, k)) == [*few, tile]
     assert locals_of(program(PLAIN, n, k + 1)) == [*few, (k + 1, vectors * lanes), tile]
     assert locals_of(program(WEIGHT, n, k + 1)) == [(1, vectors * lanes), tile]
@@ -124,7 +124,7 @@ def test_deep_products_keep_wide_tiles() -> None:
 def test_a_single_row_shares_the_depth(body: str) -> None:
     mod = program(body, 80, 512)
     (func,) = rl.trace(mod).result.loop_functions().values()
-    assert [str(b.shape[0]) for b in func.buffers][-1] == str(SHARES)
+    assert [str(b.shape[0]) for b in func.buffers][-1] == str(SPLIT_K)
     results = []
     for threads in (1, 2, 3):
         exe = rl.compile(mod, threads=threads)

@@ -12,7 +12,8 @@ from relaxlab.ir.node import walk
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.normalize import normalize
-from relaxlab.schedule.rules.rows import STACKED, TILE
+from relaxlab.schedule.rules.row_limits import MAX_STACK_ROW
+from relaxlab.schedule.rules.rows import ROWS_PER_TILE
 from tests.passes.row_programs import LOW_RANK, low_rank
 
 PROGRAM = """
@@ -89,7 +90,8 @@ def main(x: R.Tensor(("n", "d"), "{dtype}")):
     return y
 """)
     exe = rl.compile(mod, threads=2)
-    for width in (0, 1, 15, 64, 100, STACKED - 1, STACKED, STACKED + 1, STACKED + 100):
+    most = MAX_STACK_ROW
+    for width in (0, 1, 15, 64, 100, most - 1, most, most + 1, most + 100):
         x = (rng.standard_normal((rows, width)) * 3).astype(numpy_dtype(dtype))
         got, want = exe["main"](x), rl.interpret(mod, "main", x)
         assert got.shape == want.shape
@@ -123,8 +125,8 @@ def test_rows_made_by_a_product_of_symbolic_width(kind, rng):
     assert kernel.attrs["op_pattern"] == 4
     exe = rl.compile(mod, threads=2)
     near = 32 * 1024 // 4 // 8  # one row at a time up to here, then several
-    for width in (1, 65, near, near + 1, STACKED, STACKED + 1):
-        for rows in (0, 1, TILE + 1):
+    for width in (1, 65, near, near + 1, MAX_STACK_ROW, MAX_STACK_ROW + 1):
+        for rows in (0, 1, ROWS_PER_TILE + 1):
             args = arrays(rng, rows, 8, width)
             got, want = exe["main"](*args), rl.interpret(mod, "main", *args)
             np.testing.assert_allclose(got, want, 1e-4, 1e-4)
@@ -143,7 +145,7 @@ def test_rows_made_by_a_product_of_constant_width(kind, width, terms, dtype, rng
     assert not made  # the rows are on the stack
     exe = rl.compile(mod, threads=2)
     tolerance = 1e-4 if dtype == "float32" else 2e-2
-    for rows in (0, 1, 2 * TILE + 3):
+    for rows in (0, 1, 2 * ROWS_PER_TILE + 3):
         args = arrays(rng, rows, terms, width, dtype)
         got, want = exe["main"](*args), rl.interpret(mod, "main", *args)
         got, want = (np.asarray(v).astype("float64") for v in (got, want))
@@ -168,7 +170,7 @@ def main(a: R.Tensor(("n", {terms}), "float32"), b: R.Tensor(({terms}, 1056), "f
     assert len(rl.trace(mod, target=target).result.loop_functions()) == 1
     loops = Pipeline((normalize, legalize_ops)).run(mod).result
     exe = rl.compile(mod, target, threads=2)
-    for rows in (1, 2 * TILE + 1):
+    for rows in (1, 2 * ROWS_PER_TILE + 1):
         a, b = (rng.standard_normal(s, "float32") for s in ((rows, terms), (terms, 1056)))
         want = rl.interpret(loops, "main", a, b)
         np.testing.assert_array_equal(np.asarray(exe["main"](a, b)), want)

@@ -32,10 +32,12 @@ from relaxlab.schedule.streams import stream_results
 STACK_BYTES = 64 * 1024
 """Largest intermediate of a tile that is kept on a thread's stack: it must leave room in the
 second-level cache for what is read. Larger ones are computed again."""
-FEW_TILES = 4
-"""Tiles up to which threads had better share out the rows of a long reduction."""
-LONG = 1 << 12
-"""Rows from which on a reduction is long."""
+MIN_PARALLEL_TILES = 4
+"""Tiles up to which threads split a long reduction instead of sharing out tiles: fewer than four
+leave threads idle."""
+MIN_SPLIT_REDUCTION = 1 << 12
+"""Reduction extent from which on splitting pays: with 64 columns of float32, 1 MB, whose reading
+takes longer than waking a team and adding up its partial results."""
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
@@ -53,7 +55,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     kept = [_kept(b) for b in reductions]
     if is_spatial(blocks_of(sch.func)[0]) or any(k != kept[0] for k in kept):
         return None
-    if rows >= LONG and _tile_count(kept[0], lanes) <= FEW_TILES:
+    if rows >= MIN_SPLIT_REDUCTION and _tile_count(kept[0], lanes) <= MIN_PARALLEL_TILES:
         return None
     for block in reductions:
         _keep_private(sch, block)
@@ -83,14 +85,14 @@ def _kept(block: Block) -> list[PrimExpr]:
 def _row_count(block: Block) -> int:
     """The terms of each of the block's reductions; many where it is not known."""
     counts = [constant(it.dom.extent) for it in block.iter_vars if it.kind != "spatial"]
-    return math.prod(LONG if n is None else n for n in counts)
+    return math.prod(MIN_SPLIT_REDUCTION if n is None else n for n in counts)
 
 
 def _tile_count(kept: list[PrimExpr], lanes: int) -> int:
     """Tiles of columns; many where it is not known."""
     *outer, width = (constant(dim) for dim in kept)
-    tiles = FEW_TILES + 1 if width is None else -(-width // lanes)
-    return tiles * math.prod(FEW_TILES + 1 if n is None else n for n in outer)
+    tiles = MIN_PARALLEL_TILES + 1 if width is None else -(-width // lanes)
+    return tiles * math.prod(MIN_PARALLEL_TILES + 1 if n is None else n for n in outer)
 
 
 def _keep_private(sch: Schedule, block: Block) -> None:

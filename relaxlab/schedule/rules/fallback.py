@@ -43,10 +43,12 @@ from relaxlab.schedule.rules.reductions import (
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.tree import describe_block, realizes_under
 
-FEW = 8
-"""Results (tiles of them, down columns) below which threads share out the terms of reductions."""
-LONG = 1 << 14
-"""Terms from which on they do: what two threads make in a few microseconds."""
+MIN_PARALLEL_RESULTS = 8
+"""Results (tiles of them, down columns) below which threads split reductions instead of sharing out
+results: a team of up to eight threads gets one each."""
+MIN_SPLIT_REDUCTION = 1 << 14
+"""Reduction extent from which on they do: a few microseconds' work of two threads, more than a
+second step and waking the team take."""
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc:
@@ -114,13 +116,13 @@ def _is_short(block: Block, lanes: int) -> bool:
     terms = math.prod(_size(it.dom.extent) for it in block.iter_vars if it.kind != "spatial")
     if kept:
         kept[-1] = -(-kept[-1] // lanes)
-    return math.prod(kept) >= FEW or terms < LONG
+    return math.prod(kept) >= MIN_PARALLEL_RESULTS or terms < MIN_SPLIT_REDUCTION
 
 
 def _size(dim: PrimExpr) -> int:
     """An extent; one that is not known counts as large."""
     size = constant(dim)
-    return LONG if size is None else size
+    return MIN_SPLIT_REDUCTION if size is None else size
 
 
 def _in_one_step(sch: Schedule, rv: BlockRV, target: Target) -> None:

@@ -37,25 +37,35 @@ from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles, compute_who
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 GROUP = 32
-"""Weights that share a scale in the common block formats."""
+"""Weights that share a scale in the common block formats (Q4_0, Q8_0 and their kin)."""
 PANEL_BYTES = 1 << 19
-"""Largest panel decoded or copied onto a thread's stack."""
-SMALL_BYTES = 1 << 17
-"""Largest matrix that is read in place by every tile of rows."""
-SHARES = 16
-"""Parts of the rows of a matrix that threads share where it is multiplied by a single row."""
-FEW = 16
-"""Rows for which a panel is not worth copying."""
-DOTS = 4
-"""Rows for which a transposed matrix is not worth copying."""
-AT_ONCE = 8
-"""Rows of a matrix that are read side by side where it is multiplied by few rows."""
-AHEAD = 16
-"""Steps of the reduction ahead of which a single row's weights are prefetched."""
-STEPS = 4
-"""Steps of the reduction that are unrolled."""
-NARROW = (1, 2, 4)
-"""Vectors of columns up to which a symbolic number of columns has versions of its own: 30 columns
+"""Largest panel decoded or copied onto a thread's stack: half of a second-level cache of 1 MB, so
+that it stays there while all tiles of rows sweep over it."""
+IN_PLACE_BYTES = 1 << 17
+"""Largest matrix that every tile of rows reads in place: it stays in a second-level cache beside
+the rows, so that copying panels of it gains nothing."""
+SPLIT_K = 16
+"""Parts of the reduction that threads share for a single row (split-K), a constant so that sums do
+not depend on the number of threads. By columns instead, 1024 x 1024 took 135 microseconds, not 64
+(NOTES, *Few rows*)."""
+IN_PLACE_ROWS = 16
+"""Most rows for which the matrix is read in place: 16 took 186 microseconds, with copied panels
+268; from 24 rows on both are equal (NOTES, *Few rows*)."""
+DOT_ROWS = 4
+"""Most rows for which a transposed matrix is read in place, each result a dot product along its
+rows: a copy would write and read the matrix once more, which few rows do not repay."""
+UNROLL_K_IN_PLACE = 8
+"""Steps of the reduction unrolled where the matrix is read in place: eight of its rows are read
+side by side for one load and store of the sums (NOTES, *Few rows*)."""
+PREFETCH_DISTANCE = 16
+"""Iterations of the loop over groups by which a single row's weights are prefetched: with wider
+panels and 16 groups, 3072 x 576 weights of 4 bits took 54 microseconds from memory, not 151 (NOTES,
+*One stream*)."""
+UNROLL_K = 4
+"""Steps of the reduction unrolled in a register tile: 81 to 87 % of the peak instead of 78 to 82;
+two and eight were a little slower (NOTES, *1024^3*)."""
+NARROW_PANELS = (1, 2, 4)
+"""Widths of panels, in vectors, for which a symbolic number of columns has versions: 30 columns
 took 1.8 times as long in a panel of four vectors as in one of two."""
 
 
@@ -97,14 +107,14 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         # A single row of a square result is one number, no vector of columns.
         single = [] if rows == block.iter_vars[parts.col].dom.extent else [1]
         return guarded_versions(
-            func, rows, [*single, FEW],
+            func, rows, [*single, IN_PLACE_ROWS],
             lambda f, most: _schedule(f, target, _Most(rows=most)) if most else _many(f, target),
         )  # fmt: skip
     depth = constant(block.iter_vars[-1].dom.extent)
     if depth is not None and depth * target.vector_bits // 8 > PANEL_BYTES:
         return None
     return guarded_versions(
-        func, rows, [DOTS],
+        func, rows, [DOT_ROWS],
         lambda f, most: (rows_apply(f, target) if most else None) or _many(f, target),
     )  # fmt: skip
 
@@ -135,7 +145,7 @@ def _many(func: PrimFunc, target: Target) -> PrimFunc:
     if known or not parts.contiguous:
         return by_depth(func)
     return guarded_versions(
-        func, columns, [n * lanes for n in NARROW],
+        func, columns, [n * lanes for n in NARROW_PANELS],
         lambda f, most: _schedule(f, target, _Most(columns=most)) if most else by_depth(f),
     )  # fmt: skip
 
@@ -206,7 +216,7 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
     extent = block.iter_vars[-1].dom.extent
     depth = constant(extent)
     if parts.copied is not None and most.rows is not None:
-        divides = not ((depth or 1) % (SHARES * AT_ONCE) or (width or 1) % lanes)
+        divides = not ((depth or 1) % (SPLIT_K * UNROLL_K_IN_PLACE) or (width or 1) % lanes)
         if most.rows == 1 and divides and parts.row == 0 and not _is_small(parts, depth, width):
             return _share_depth(sch, parts, lanes)
         return _sweep(sch, parts, width, lanes, most.rows)
@@ -229,8 +239,8 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
     panel, col = sch.split(col, factors=[None, vectors * lanes])
     first, second = (tile, panel) if in_place else (panel, tile)
     sch.reorder(*outer, first, second, k, row, col)
-    if not single and decode is None and (depth or 1) % STEPS == 0:
-        k, step = sch.split(k, factors=[None, STEPS])
+    if not single and decode is None and (depth or 1) % UNROLL_K == 0:
+        k, step = sch.split(k, factors=[None, UNROLL_K])
         sch.unroll(step)
     sch.reverse_compute_at(store, second, preserve_unit_loops=True)
     start = k
@@ -247,7 +257,7 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
         _place_decode(sch, decode, panel, k, single, vectors * lanes, lanes)
     init = sch.decompose_reduction(product, start)
     if single and packed:
-        sch.annotate(start, "prefetch", (AHEAD, tuple(packed)))
+        sch.annotate(start, "prefetch", (PREFETCH_DISTANCE, tuple(packed)))
     for one in (init, product, store):
         _vectors_of(sch, one, lanes, rows > 1)
     sch.parallel(sch.fuse(*outer, first) if outer else first)
@@ -274,7 +284,7 @@ def _is_small(parts: _Parts, depth: int | None, width: int | None) -> bool:
     as_it_is = parts.decode is None and (parts.copied is None or parts.contiguous)
     if depth is None or width is None:
         return False
-    return as_it_is and depth * width * 4 <= SMALL_BYTES
+    return as_it_is and depth * width * 4 <= IN_PLACE_BYTES
 
 
 def _vectors(width: int | None, depth: int | None, lanes: int) -> int:
@@ -320,7 +330,7 @@ def _sweep(sch: Schedule, parts: _Parts, width: int | None, lanes: int, rows: in
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, columns])
     pair, vector, lane = sch.split(col, factors=[None, 2 if columns > lanes else 1, lanes])
-    k, step = sch.split(k, factors=[None, AT_ONCE])
+    k, step = sch.split(k, factors=[None, UNROLL_K_IN_PLACE])
     sch.reorder(*outer, panel, tile, k, pair, row, step, vector, lane)
     sch.reverse_compute_at(store, tile, preserve_unit_loops=True)
     init = sch.decompose_reduction(product, k)
@@ -339,11 +349,11 @@ def _share_depth(sch: Schedule, parts: _Parts, lanes: int) -> PrimFunc:
     in the same order however many threads there are."""
     product = sch.get_block(parts.product)
     store = separate_store(sch, parts.product)
-    share, _ = sch.split(sch.get_loops(product)[-1], factors=[SHARES, None])
+    share, _ = sch.split(sch.get_loops(product)[-1], factors=[SPLIT_K, None])
     partial = sch.rfactor(share, 0)
     row, col, share, k = sch.get_loops(partial)
     vector, lane = sch.split(col, factors=[None, lanes])
-    k, step = sch.split(k, factors=[None, AT_ONCE])
+    k, step = sch.split(k, factors=[None, UNROLL_K_IN_PLACE])
     sch.reorder(share, row, k, vector, step, lane)
     init = sch.decompose_reduction(partial, k)
     sch.unroll(step)

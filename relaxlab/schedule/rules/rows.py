@@ -39,6 +39,7 @@ from relaxlab.schedule.rules.reductions import (
     partial_lanes,
     reduce_along_rows,
 )
+from relaxlab.schedule.rules.row_limits import MAX_INLINE_REDUCTION, MAX_STACK_ROW
 from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles
 from relaxlab.schedule.schedule import LoopRV, Schedule
@@ -46,27 +47,19 @@ from relaxlab.schedule.streams import stream_results
 
 PREFETCH_ELEMENTS = 1024
 """Shortest prefetch distance: 4 KB of float32, the page at whose end the hardware's prefetchers
-stop. Rows longer than that are fetched one row ahead."""
-STACKED = 8192
-"""The widest row of symbolic width of which a thread's stack keeps intermediates: 32 KB of float32,
-so that with what is read and written a row stays in a second-level cache. Exponentials that went
-through main memory instead cost more than computing them twice (benchmarks/NOTES.md, *Rows of
-symbolic width*)."""
-TERMS = 16
-"""Longest sum of products that makes rows where they are read. It is unrolled; beyond that, reading
-the shared operand again for every row costs more than to store and load rows (NOTES, *Products by a
-small matrix*)."""
-TILE = 4
+stop. Of rows longer than that the next row is prefetched."""
+ROWS_PER_TILE = 4
 """Rows made at once where the operand that they share exceeds `L1_BYTES`: four read it once for
 all, and their sums fit the registers (NOTES, *Products by a small matrix*)."""
 L1_BYTES = 32 * 1024
 """The first-level data cache of the smallest current cores."""
-FEW_ROWS = 4
-"""Rows below which threads may lack work."""
-LONG_ROW = 1 << 16
+MIN_PARALLEL_ROWS = 4
+"""Rows below which threads may lack work: a team of four gets one each."""
+MIN_SPLIT_ROW = 1 << 16
 """Elements from which on a row is work for several threads: some microseconds' for one."""
-LOCAL_BYTES = 64 * 1024
-"""Largest intermediate of one row of constant width that is kept on a thread's stack."""
+MAX_STACK_BYTES = 64 * 1024
+"""Largest intermediate of one row of constant width that is kept on a thread's stack: beside what
+is read it must stay in a second-level cache, and stacks of OpenMP's threads are a few MB."""
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
@@ -89,7 +82,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         return scheduled or general
 
     near = [_widest_in_l1(terms)] if terms else []
-    return guarded_versions(func, width, sorted({*near, STACKED}), version)
+    return guarded_versions(func, width, sorted({*near, MAX_STACK_ROW}), version)
 
 
 def _width_of_stored_rows(func: PrimFunc) -> tuple[Var, int] | None:
@@ -239,10 +232,11 @@ def row_rank(blocks: list[Block]) -> int | None:
 
 def _has_few_long_rows(blocks: list[Block], rank: int) -> bool:
     """True if threads had better share out the elements of each row than rows."""
-    rows = math.prod(constant(it.dom.extent) or FEW_ROWS for it in blocks[0].iter_vars[:rank])
-    return rows < FEW_ROWS and any(
+    axes = blocks[0].iter_vars[:rank]
+    rows = math.prod(constant(it.dom.extent) or MIN_PARALLEL_ROWS for it in axes)
+    return rows < MIN_PARALLEL_ROWS and any(
         math.prod(constant(it.dom.extent) or 1 for it in b.iter_vars if it.kind != "spatial")
-        >= LONG_ROW
+        >= MIN_SPLIT_ROW
         for b in blocks
     )
 
@@ -283,16 +277,16 @@ def separate_stores(sch: Schedule, rank: int) -> dict[str, str]:
 
 
 def _sums_of_few(blocks: list[Block], rank: int) -> dict[str, int]:
-    """The blocks that reduce over at most `TERMS` elements for each element of a row that others
-    read, a vector of its last dimension at a time; over how many."""
+    """The blocks that reduce over at most `MAX_INLINE_REDUCTION` elements for each element of a row
+    that others read, a vector of its last dimension at a time; over how many."""
     read = {r.buffer for b in blocks for r in b.reads}
     found: dict[str, int] = {}
     for block in blocks:
         terms = [constant(it.dom.extent) for it in block.iter_vars if it.kind != "spatial"]
-        count = math.prod(TERMS + 1 if n is None else n for n in terms)
+        count = math.prod(MAX_INLINE_REDUCTION + 1 if n is None else n for n in terms)
         row = [it.dom.extent for it in block.iter_vars if it.kind == "spatial"][rank:]
         makes_rows = row and constant(row[-1]) != 1 and block.writes[0].buffer in read
-        if terms and makes_rows and count <= TERMS:
+        if terms and makes_rows and count <= MAX_INLINE_REDUCTION:
             found[block.name] = count
     return found
 
@@ -308,9 +302,9 @@ def _rows_at_once(blocks: list[Block], rank: int, bounds: Mapping[Var, int]) -> 
     sums = _sums_of_few(blocks, rank)
     for block in (b for b in blocks if b.name in sums):
         row = [it.dom.extent for it in block.iter_vars[rank:] if it.kind == "spatial"]
-        width = math.prod(_most(dim, bounds) or STACKED for dim in row)
+        width = math.prod(_most(dim, bounds) or MAX_STACK_ROW for dim in row)
         if width > _widest_in_l1(sums[block.name]):
-            return TILE
+            return ROWS_PER_TILE
     return 1
 
 
@@ -346,7 +340,7 @@ def _keep_local(sch: Schedule, block: Block, rank: int, bounds: Mapping[Var, int
         if most is None:
             return
         size *= most
-    if size <= LOCAL_BYTES:
+    if size <= MAX_STACK_BYTES:
         sch.set_scope(sch.get_block(block.name), 0, "local")
 
 
