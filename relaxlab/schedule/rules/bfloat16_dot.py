@@ -23,9 +23,9 @@ from relaxlab.schedule.rules.base import (
     sum_of_products,
     weight_params,
 )
+from relaxlab.schedule.rules.round_up_tail import round_up_tails
 from relaxlab.schedule.rules.tiles import Layout, columns_in_tiles, schedule_stored
 from relaxlab.schedule.rules.versions import guarded_versions
-from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.schedule.tile_intrinsics import SIZE, has_tiles
 
@@ -112,7 +112,7 @@ def _schedule(func: PrimFunc, most: int | None, tiles: bool) -> PrimFunc:
     for loop in (half, pair, i, outer, inner, row):
         sch.unroll(loop)
     sch.parallel(block)
-    return compute_whole_tiles(compact_buffers(sch.func))
+    return round_up_tails(compact_buffers(sch.func))
 
 
 def _deep_first(k: PrimExpr, n: PrimExpr) -> tuple[PrimExpr, ...]:

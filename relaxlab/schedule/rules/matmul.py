@@ -31,9 +31,9 @@ from relaxlab.schedule.rules.base import (
     sum_of_products,
     weight_params,
 )
+from relaxlab.schedule.rules.round_up_tail import round_up_tails, round_up_vectors
 from relaxlab.schedule.rules.rows import apply as rows_apply
 from relaxlab.schedule.rules.versions import guarded_versions
-from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles, compute_whole_vectors
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 GROUP = 32
@@ -261,8 +261,8 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
     for one in (init, product, store):
         _vectors_of(sch, one, lanes, rows > 1)
     sch.parallel(sch.fuse(*outer, first) if outer else first)
-    whole = compute_whole_tiles(compact_buffers(sch.func))
-    return _with_room(compute_whole_vectors(whole), extent, most.depth)
+    whole = round_up_tails(compact_buffers(sch.func))
+    return _with_room(round_up_vectors(whole), extent, most.depth)
 
 
 def _with_room(func: PrimFunc, extent: PrimExpr, most: int | None) -> PrimFunc:
@@ -340,7 +340,7 @@ def _sweep(sch: Schedule, parts: _Parts, width: int | None, lanes: int, rows: in
     for one in (init, store):
         split_vector(sch, sch.get_loops(one)[-1], lanes, unroll=False)
     sch.parallel(sch.fuse(*outer, panel) if outer else panel)
-    return compute_whole_vectors(compact_buffers(sch.func))
+    return round_up_vectors(compact_buffers(sch.func))
 
 
 def _share_depth(sch: Schedule, parts: _Parts, lanes: int) -> PrimFunc:

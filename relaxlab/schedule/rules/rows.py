@@ -39,9 +39,9 @@ from relaxlab.schedule.rules.reductions import (
     partial_lanes,
     reduce_along_rows,
 )
+from relaxlab.schedule.rules.round_up_tail import round_up_tails
 from relaxlab.schedule.rules.row_limits import MAX_INLINE_REDUCTION, MAX_STACK_ROW
 from relaxlab.schedule.rules.versions import guarded_versions
-from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
@@ -154,7 +154,7 @@ def _schedule_rows(
         if constant(extent_of(sch, row)) != 1:
             sch.parallel(row)
             stream_results(sch, row)
-    return _with_room(compute_whole_tiles(compact_buffers(sch.func)), bounds)
+    return _with_room(round_up_tails(compact_buffers(sch.func)), bounds)
 
 
 def _with_room(func: PrimFunc, bounds: Mapping[Var, int]) -> PrimFunc:

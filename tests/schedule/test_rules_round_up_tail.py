@@ -8,7 +8,7 @@ import pytest
 import relaxlab as rl
 from relaxlab.ir import expr, loops
 from relaxlab.ir.node import walk
-from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles
+from relaxlab.schedule.rules.round_up_tail import round_up_tails
 
 ROWS = """
 from relaxlab.script import ir as I, relax as R, tir as T
@@ -59,7 +59,7 @@ def guards(func: loops.PrimFunc) -> dict[str, bool]:
 
 def test_what_is_private_loses_its_guard() -> None:
     mod = program()
-    whole = compute_whole_tiles(mod["rows"])
+    whole = round_up_tails(mod["rows"])
     assert [name for name, guarded in guards(whole).items() if guarded] == ["store"]
     for form in (mod, mod.with_functions({"rows": whole})):
         exe = rl.compile(form, use_cache=False)
@@ -74,14 +74,14 @@ def test_what_is_private_loses_its_guard() -> None:
 )
 def test_rows_that_meet_keep_their_guards(kind: dict[str, object]) -> None:
     func = program(**kind)["rows"]  # type: ignore[arg-type]
-    assert compute_whole_tiles(func) is func
+    assert round_up_tails(func) is func
 
 
 def test_sums_over_rows_keep_their_guards() -> None:
     text = ROWS.replace("own[vi - t * 4, vj] = a", "own[0, vj] = own[0, vj] + a")
     text = text.replace("READ", "0").replace("SCOPE", "local").replace("SIZE", "4")
     func = rl.parse(text)["rows"]
-    assert compute_whole_tiles(func) is func
+    assert round_up_tails(func) is func
 
 
 BIAS = """
@@ -100,7 +100,7 @@ class Module:
 
 
 @pytest.mark.parametrize("weight", [False, True])
-def test_products_compute_whole_tiles(weight: bool) -> None:
+def test_products_round_up_tails(weight: bool) -> None:
     attr = "R.func_attr({'num_input': 1})\n        with"
     text = BIAS.replace("with R", f"{attr} R", 1) if weight else BIAS
     found = rl.trace(rl.parse(text)).result.loop_functions()

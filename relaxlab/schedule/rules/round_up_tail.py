@@ -1,11 +1,10 @@
-"""Tiles at the end of an axis are computed whole.
+"""The last tile of an axis is computed whole and stored in part.
 
-After a split that does not divide, every statement of the last tile is guarded by
-`tile*6 + row < n`: branches in the innermost loops, and sums that cannot stay in registers. What
-is private to the thread needs no guard: rows that do not exist are computed from the last one
-that does, and not stored (Halide's tail strategies `ShiftInwards` and `RoundUp` make the same
-trade). Columns that do not exist are computed from zeros: a vector of them is one masked load,
-where the last existing one would be a gather.
+After a split that does not divide, every statement of the last tile is guarded by `tile*6 + row <
+n`: branches in the innermost loops, and sums that cannot stay in registers. What is private to the
+thread needs no guard: rows past the end are computed from the last row and not stored, as by
+Halide's tail strategy `RoundUp`. Columns past the end are computed from zeros: a vector of them is
+one masked load, where repeating the last column would be a gather.
 """
 
 from __future__ import annotations
@@ -46,9 +45,12 @@ class _Guarded:
 
 
 @as_step
-def compute_whole_tiles(func: PrimFunc) -> PrimFunc:
-    """Blocks that fill memory of their thread alone lose their guards on rows, where every row of
-    that memory comes from the same row of what is read; `func` itself where that is not so."""
+def round_up_tails(func: PrimFunc) -> PrimFunc:
+    """Remove the guards on rows from blocks that write only memory private to their thread.
+
+    Rows past the end are computed from the last row. Returns `func` itself unless each row of that
+    memory depends on one row of the inputs alone.
+    """
     found: dict[Block, _Guarded] = {}
     blocks: list[Block] = []
     for realize, loops in _leaves(func.body, {}):
@@ -79,10 +81,10 @@ def compute_whole_tiles(func: PrimFunc) -> PrimFunc:
 
 
 @as_step
-def compute_whole_vectors(func: PrimFunc) -> PrimFunc:
-    """Blocks that fill memory of their thread alone, a vector at a time, lose their guards on the
-    axis of the vectors. What they read elsewhere is zero beyond its end: loads are masked, the
-    arithmetic is not, and a tile of sums stays in registers."""
+def round_up_vectors(func: PrimFunc) -> PrimFunc:
+    """Remove the guards on the vectorised axis from blocks that write only memory private to their
+    thread. Inputs read as zero past the end: loads are masked, the arithmetic is not, and a tile of
+    sums stays in registers."""
     found = {
         realize.block: guarded
         for realize, loops in _leaves(func.body, {})
@@ -103,10 +105,10 @@ def compute_whole_vectors(func: PrimFunc) -> PrimFunc:
 def _guarded_vectors(
     realize: BlockRealize, loops: Mapping[Var, For]
 ) -> tuple[_Guarded, PrimExpr] | None:
-    """The guard that compares the value of a spatial axis, whose neighbours are lanes, with the
-    axis's extent, where private memory has room for all columns of the loops. `tile` is the first
-    column of the vectors made at once, `size` their number of columns. Also the condition that
-    remains where a loop goes through several such tiles: that they begin before the end."""
+    """Return the guard of the vectorised spatial axis, if private buffers hold all columns of the
+    loops, and the condition that replaces it: a loop over several tiles still tests that each tile
+    begins before the end. `tile` is the first column of the vectors made at once, `size` their
+    number of columns."""
     values = dict(zip(realize.iter_values, realize.block.iter_vars, strict=True))
     for guard in _conjuncts(realize.predicate):
         if not isinstance(guard, expr.LT) or guard.a not in values:
@@ -156,7 +158,7 @@ def _has_room(block: Block, axis: Var, value: PrimExpr, inner: Mapping[Var, For]
 
 
 def _padded(block: Block, guarded: _Guarded) -> Block:
-    """The block for columns past the end, too: in memory that is shared it reads zeros there."""
+    """Extend the block to columns past the end, for which shared memory reads as zero."""
 
     def pad(n: Node) -> Node | None:
         match n:
@@ -172,8 +174,8 @@ def _padded(block: Block, guarded: _Guarded) -> Block:
 
 
 def _longer(block: Block, guarded: _Guarded) -> tuple[IterVar, ...]:
-    """The axes, that of the tiles as long as whole tiles reach: exactly so, as an axis goes
-    through all of its values."""
+    """The block's axes, the guarded one with its extent rounded up to a multiple of the tile:
+    exactly as far as the loops go, as a block axis takes every value of its domain."""
     size = guarded.size
     whole = Analyzer().simplify((guarded.extent + (size - 1)) // size * size)
     return tuple(
@@ -230,9 +232,9 @@ def _keeps_rows_apart(
     block: Block, guarded: _Guarded, written: set[Buffer],
     rows: dict[Buffer, tuple[int, PrimExpr]],
 ) -> bool:  # fmt: skip
-    """True if private buffers that are written are indexed by the row within the tile, or have
-    room for this row alone: in one dimension, the same for all blocks. `rows` says which, and what
-    is the first."""
+    """True if the private buffers written are indexed by the row within the tile, or hold this row
+    alone, in one dimension that is the same for all blocks. Collects in `rows` that dimension and
+    its first row per buffer."""
     for buffer, indices in _accesses(block):
         at = [i for i, index in enumerate(indices) if guarded.axis in symbols_in(index)]
         if buffer.scope != "local" or (not at and buffer not in written):
@@ -249,7 +251,7 @@ def _keeps_rows_apart(
 
 
 def _clamped(block: Block, guarded: _Guarded) -> Block:
-    """The block for rows past the end, too: in memory that is shared it reads the last row."""
+    """Extend the block to rows past the end, for which shared memory is read at the last row."""
     last = {guarded.axis: expr.Min(guarded.axis, guarded.extent - 1)}
 
     def clamp(n: Node) -> Node | None:
