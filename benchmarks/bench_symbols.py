@@ -49,7 +49,7 @@ def _version(case: Case, symbols: str, arrays: Sequence[np.ndarray], threads: in
     module = rl.parse(case.script(symbols.split()))
     main = rl.compile(module, threads=threads)["main"]
     prefix = "scheduled by the rule "
-    notes = (note for record in rl.trace(module).passes for note in record.rewrites)
+    notes = (note for record in rl.trace(module).passes for note in record.remarks)
     rules = [n.reason.removeprefix(prefix) for n in notes if n.reason.startswith(prefix)]
     return Version(lambda: main(*arrays), tuple(rules))
 

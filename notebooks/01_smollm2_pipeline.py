@@ -58,7 +58,7 @@ for step in trace.passes:
     if step.changed:
         loops = len(step.after.loop_functions())
         print(
-            f"{step.name:26} {step.seconds * 1e3:7.0f} ms  {len(step.rewrites):4} decisions, "
+            f"{step.name:26} {step.seconds * 1e3:7.0f} ms  {len(step.remarks):4} decisions, "
             f"{loops:3} loop functions"
         )
 
@@ -89,7 +89,7 @@ for name, count in Counter(calls).most_common():
 
 # %%
 for applied, title in ((True, "merged"), (False, "not merged")):
-    reasons = Counter(r.reason for r in trace.find("fuse_ops").rewrites if r.applied is applied)
+    reasons = Counter(r.reason for r in trace.find("fuse_ops").remarks if r.applied is applied)
     for reason, count in reasons.most_common(6):
         print(f"{title:10} {count:4} x {reason}")
 

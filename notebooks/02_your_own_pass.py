@@ -66,8 +66,8 @@ merge_scales = rewrite_call(
 pipeline = rl.cpu_pipeline().before("legalize_ops", merge_scales)
 trace = rl.trace(Program, pipeline=pipeline)
 record = trace.find("merge_scales")
-for rewrite in record.rewrites:
-    print(rewrite.subject, "-", rewrite.reason)
+for remark in record.remarks:
+    print(remark.subject, "-", remark.reason)
 record.after
 
 # %% [markdown]
@@ -88,8 +88,8 @@ rl.explore.compare(Program, rl.cpu_pipeline(), pipeline)
 # Three rules make a good pass.
 #
 # - It is a pure function. What does not change is returned as it was, as the same object.
-# - It asks `decide` right before it changes something, and says why. So the change is in the trace,
-#   and tools can leave it out to find out whether it was to blame.
+# - It asks `may_apply` right before it changes something, and gives the reason. So the change is in
+#   the trace, and tools can leave it out to find out whether it was to blame.
 # - It gives a valid module whichever of its changes are made.
 
 # %%
@@ -110,7 +110,7 @@ def relus_once(mod, options: rl.NoOptions):
                 (argument,) = binding.value.args
                 where = binding.var.name
                 reason = f"`{getattr(argument, 'name', argument)}` has no negative elements"
-                if argument in positive and rl.decide("relus_once", where, reason):
+                if argument in positive and rl.may_apply("relus_once", where, reason):
                     binding = rl.replace(binding, value=argument)
                 positive.add(binding.var)
             new.append(binding)
@@ -128,8 +128,8 @@ mine = pipeline.before("legalize_ops", relus_once, rl.find_pass("canonicalize"),
                        rl.find_pass("dead_code_elimination"))
 trace = rl.trace(Program, pipeline=mine)
 for name in ("merge_scales", "relus_once", "canonicalize", "dead_code_elimination"):
-    for rewrite in trace.find(name).rewrites:
-        print(f"{name}: {rewrite.subject} - {rewrite.reason}")
+    for remark in trace.find(name).remarks:
+        print(f"{name}: {remark.subject} - {remark.reason}")
 before = trace.find("legalize_ops").before
 before
 

@@ -102,8 +102,8 @@ trace.find("legalize_ops").after["ternary"]
 
 # %%
 for name in ("annotate_pattern_kind", "fuse_ops"):
-    for rewrite in trace.find(name).rewrites:
-        print(f"{rewrite.subject}: {rewrite.reason}")
+    for remark in trace.find(name).remarks:
+        print(f"{remark.subject}: {remark.reason}")
 print("kernels:", list(trace.result.loop_functions()))
 
 # %% [markdown] tags=["explorer"]

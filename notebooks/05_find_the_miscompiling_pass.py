@@ -132,7 +132,7 @@ def strip(mod, options: rl.NoOptions):
     changed = {}
     for name, func in mod.loop_functions().items():
         new = rl.rewrite(func, unconditional)
-        if new is not func and rl.decide("strip_conditions", name, "sizes are multiples of 16"):
+        if new is not func and rl.may_apply("strip_conditions", name, "sizes are multiples of 16"):
             changed[name] = new
     return mod.with_functions(changed)
 
@@ -171,8 +171,8 @@ print(report)
 #
 # ## How the one rewrite is found
 #
-# Every pass asks `decide` before a rewrite. `rl.check` allows the first one, the first two, ..., by
-# bisection, until the result goes wrong. You can do the same by hand.
+# Every pass asks `may_apply` before a rewrite. `rl.check` allows the first one, the first two, ...,
+# by bisection, until the result goes wrong. You can do the same by hand.
 
 # %%
 broken = rewrite_call(is_op("permute_dims")(inner), merged, name="merge_permutes")

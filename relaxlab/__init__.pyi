@@ -81,8 +81,8 @@ from relaxlab.schedule.error import ScheduleError as ScheduleError
 from relaxlab.schedule.schedule import Schedule as Schedule
 from relaxlab.script import parse as parse
 from relaxlab.tracing import Trace as Trace
-from relaxlab.tracing import decide as decide
 from relaxlab.tracing import first_rewrites as first_rewrites
+from relaxlab.tracing import may_apply as may_apply
 
 __version__: str
 

@@ -209,7 +209,7 @@ def test_figure_9_a_user_s_decoding_fuses_into_the_product() -> None:
     """4-bit decoding written as a loop program is classified by analysis, as a broadcast of its
     scales, and fused into the product that reads it: one kernel, no decoded matrix in memory."""
     trace = cpu_pipeline().run(Figure9)
-    kinds = {w.subject: w.reason for r in trace.passes for w in r.rewrites
+    kinds = {w.subject: w.reason for r in trace.passes for w in r.remarks
              if r.name == "annotate_pattern_kind"}  # fmt: skip
     assert any("decode" in subject for subject in kinds)
     called = [c.op.name for c in walk(trace.result["main"])

@@ -175,8 +175,8 @@ class Unique:
 
 
 record = rl.trace(Unique).find("normalize")
-for rewrite in record.rewrites:
-    print(rewrite.reason)
+for remark in record.remarks:
+    print(remark.reason)
 record.after
 
 # %% [markdown]

@@ -191,8 +191,8 @@ class Dense:
         return s
 
 
-for rewrite in rl.trace(Dense).find("fuse_ops").rewrites:
-    print("merged " if rewrite.applied else "refused", rewrite.subject, "-", rewrite.reason)
+for remark in rl.trace(Dense).find("fuse_ops").remarks:
+    print("merged " if remark.applied else "refused", remark.subject, "-", remark.reason)
 
 # %% [markdown] tags=["explorer"]
 # The explorer shows the graph with its pattern kinds. Step through the decisions, forward and back,

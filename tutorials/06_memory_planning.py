@@ -74,8 +74,8 @@ rl.Module.of({"main": expanded["main"]})
 # **arena**.
 
 # %%
-for rewrite in trace.find("plan_memory").rewrites:
-    print(rewrite.subject, "-", rewrite.reason)
+for remark in trace.find("plan_memory").remarks:
+    print(remark.subject, "-", remark.reason)
 
 # %% [markdown]
 # Look at the sizes: `n * 256` bytes. Nobody knows `n`. But `a` and `c` have *the same* size,

@@ -98,9 +98,9 @@ rl.Module.of({"decode": module["decode"]})
 
 # %%
 trace = rl.trace(module)
-for rewrite in trace.find("fuse_ops").rewrites:
-    if rewrite.applied:
-        print(f"{rewrite.subject}: {rewrite.reason}")
+for remark in trace.find("fuse_ops").remarks:
+    if remark.applied:
+        print(f"{remark.subject}: {remark.reason}")
 
 # %% [markdown]
 # Unpacking fuses into the products (lesson 5). The unpacked matrix never exists. The compiler has

@@ -23,7 +23,7 @@ from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.types import ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
-from relaxlab.tracing import note
+from relaxlab.tracing import remark
 from relaxlab.tracing.facts import Checked, Deduced, state
 
 LEAVES = (
@@ -231,7 +231,7 @@ class _Scope:
                 proved = self.verdict(a, c) is Verdict.PASS
                 fields.append(v if proved else self.checked(v, a, c, hint))
             return replace(value, fields=tuple(fields))
-        note(
+        remark(
             "deduce",
             f"{self.name}.{getattr(value, 'name', hint)}",
             f"{claim} is not proved from {actual}: checked at run time",
@@ -436,7 +436,7 @@ class _Scope:
             if self.analyzer.prove(condition) is False:
                 self.owner.report("E0203", message, call)
                 continue
-            note("deduce", f"{self.name}: {message}", "not proved: checked at run time")
+            remark("deduce", f"{self.name}: {message}", "not proved: checked at run time")
             state(Checked(message, str(condition)))
             self.checked(value, ShapeType(value.values), claim, f"{_short_name(call)}_shape")
         return call

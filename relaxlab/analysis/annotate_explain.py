@@ -11,7 +11,7 @@ from relaxlab.ir import expr, graph
 from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.types import ObjectType, TensorType, TupleType, Type
-from relaxlab.tracing import note
+from relaxlab.tracing import remark
 from relaxlab.tracing.facts import Lost, state
 
 
@@ -41,7 +41,7 @@ def explain_lost_shape(
         reason = f"whether {pair[0]} equals {pair[1]} is not known"
     remedy = _remedy(var.name, ty, known, like_first=pair is not None)
     state(Lost(f"{source} {texts}", reason, remedy))
-    note(
+    remark(
         "deduce", f"{function}.{var.name}",
         f"{source} {texts} gives only {ty}: {reason}; a match_cast brings it back: {remedy}",
         applied=False,
@@ -59,7 +59,7 @@ def explain_lost_result(
     reason = f"callers do not know {which}, found inside {function}"
     remedy = f"value = R.match_cast(value, {_quoted(actual)})"
     state(Lost(f"the result {actual}", reason, remedy))
-    note("deduce", f"{function}", f"returns only {ret}: {reason}", applied=False)
+    remark("deduce", f"{function}", f"returns only {ret}: {reason}", applied=False)
 
 
 def _quoted(ty: Type) -> str:

@@ -29,7 +29,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.passes import host
-from relaxlab.tracing import note
+from relaxlab.tracing import remark
 
 
 def program_text(
@@ -111,7 +111,7 @@ def compile_program(
                 raise
             left_out[error.function] = f"in `{error.function}`: {error}"
     for name, reason in reasons.items():
-        note("compile", name, f"cannot be called natively: {reason}", applied=False)
+        remark("compile", name, f"cannot be called natively: {reason}", applied=False)
     code, bitcode = jit.compile_object(text, target)
     infos = tuple(map(_function_info, _offered(part)))
     planned = {f.name: _planned(f, (bounds or {}).get(f.name, {})) for f in part.functions.values()}

@@ -50,7 +50,7 @@ def compare(
             failure = error
             texts.append(str(error).strip())
             continue
-        passes = pass_states(trace, error, table, notes, rewrites=False)
+        passes = pass_states(trace, error, table, notes, remarks=False)
         sides.append({"label": label, "passes": passes, "start": table.add(trace.module)})
         texts.append(f"# {label}\n{trace}")
     state = {

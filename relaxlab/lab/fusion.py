@@ -19,7 +19,7 @@ from relaxlab.passes.bindings import all_bindings, map_blocks, tir_call, with_bi
 from relaxlab.passes.fuse_ops import FuseOptions
 from relaxlab.passes.fusion_rules import facts_of
 from relaxlab.passes.pipeline import default_pipeline
-from relaxlab.tracing import PassRecord, Rewrite, Trace
+from relaxlab.tracing import PassRecord, Remark, Trace
 
 KINDS = {
     "elementwise": "each element from the same place",
@@ -104,8 +104,8 @@ def _function(
 ) -> dict[str, Any]:
     """One function: its graph, the decisions in order, and what became of each group."""
     own = set(fn.params) | {b.var for b in all_bindings(fn)}
-    own |= {v for r in record.rewrites if r.about.get("source") in own for v in _copies(r)}
-    decisions = [r for r in record.rewrites if r.about.get("source") in own]
+    own |= {v for r in record.remarks if r.about.get("source") in own for v in _copies(r)}
+    decisions = [r for r in record.remarks if r.about.get("source") in own]
     flow = dataflow(record.before, with_copies(fn, decisions))
     steps = [_step(r, flow) for r in decisions]
     made: dict[int, list[int]] = {}
@@ -152,7 +152,7 @@ def _kinds(mod: Module, flow: Dataflow) -> dict[int, str]:
     return found
 
 
-def _copies(r: Rewrite) -> list[graph.Var]:
+def _copies(r: Remark) -> list[graph.Var]:
     return [v for _, v in r.about.get("copies", ())] if r.applied else []
 
 
@@ -164,7 +164,7 @@ def _callee(value: graph.Expr | None) -> str | None:
             return None
 
 
-def with_copies(fn: graph.Function, decisions: list[Rewrite]) -> graph.Function:
+def with_copies(fn: graph.Function, decisions: list[Remark]) -> graph.Function:
     """`fn` as it is after the decodes were copied that have several readers."""
     copies: dict[graph.Var, list[tuple[graph.Var, graph.Var]]] = {}
     split: set[graph.Var] = set()
@@ -187,7 +187,7 @@ def with_copies(fn: graph.Function, decisions: list[Rewrite]) -> graph.Function:
     return map_blocks(fn, block) if split else fn
 
 
-def _step(r: Rewrite, flow: Dataflow) -> dict[str, Any]:
+def _step(r: Remark, flow: Dataflow) -> dict[str, Any]:
     about = r.about
     source, target = about["source"], about.get("target")
     members = [flow.number[v] for v in about.get("members", ()) if v in flow.number]

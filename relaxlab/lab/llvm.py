@@ -59,7 +59,7 @@ def _view(name: str, steps: tuple[PassStep, ...]) -> View:
     passes = [
         {
             "name": step.name, "about": "", "options": "", "ms": None, "before": number - 1,
-            "after": number, "changed": True, "rewrites": [], "failure": None,
+            "after": number, "changed": True, "remarks": [], "failure": None,
         }
         for number, step in enumerate(steps)
         if number

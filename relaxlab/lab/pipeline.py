@@ -17,7 +17,7 @@ from relaxlab.passes.base import Pass, PassFailed, Pipeline, find_pass
 from relaxlab.passes.pipeline import pipeline_for
 from relaxlab.script import parse
 from relaxlab.script.printer import print_module
-from relaxlab.tracing import PassRecord, Rewrite, Trace, first_rewrites
+from relaxlab.tracing import PassRecord, Remark, Trace, first_rewrites
 
 STEP_LINES = 20_000
 """Lines that may be printed to show the rewrites of one pass one by one."""
@@ -37,7 +37,7 @@ def pipeline(
     target: str | Target = "cpu",
     pipeline: Pipeline | None = None,
 ) -> View:
-    """Every pass with the module before and after, its rewrites, and why.
+    """Every pass with the module before and after, its remarks, and why.
 
     program: a module or a script text, which the passes are run on here; a trace made already; or
     what was raised when there was none. pipeline: the passes; None: the default for `target`.
@@ -121,18 +121,18 @@ def pass_states(
     table: ModuleTable,
     notes: list[str],
     *,
-    rewrites: bool = True,
+    remarks: bool = True,
 ) -> list[dict[str, Any]]:
     """The passes of a trace. Modules go into `table`, sentences about what is left out into
-    `notes`; `rewrites`: with the single rewrites of each pass."""
+    `notes`; `remarks`: with the single remarks of each pass."""
     states: list[dict[str, Any]] = []
     dropped: list[str] = []
     records = trace.passes if trace is not None else ()
     for record in records:
         table.add(record.after)
-    if rewrites and len(table.interner.lines) > MOST_LINES:
-        rewrites = False
-        notes.append("The single rewrites of the passes are left out, as the modules are so long.")
+    if remarks and len(table.interner.lines) > MOST_LINES:
+        remarks = False
+        notes.append("The single remarks of the passes are left out, as the modules are so long.")
     for record in records:
         before, after = table.add(record.before), table.add(record.after)
         state: dict[str, Any] = {
@@ -143,11 +143,11 @@ def pass_states(
             "before": before,
             "after": after,
             "changed": record.changed,
-            "rewrites": [],
+            "remarks": [],
             "failure": None if record.error is None else failure_state(_error_of(record, error)),
         }
-        if rewrites:
-            state["rewrites"] = _rewrite_states(record, before, after, table, dropped)
+        if remarks:
+            state["remarks"] = _remark_states(record, before, after, table, dropped)
         states.append(state)
     if dropped:
         names = ", ".join(dict.fromkeys(dropped))
@@ -183,25 +183,25 @@ def about(name: str) -> str:
     return text.split(". ")[0].rstrip(".") + "." if text else ""
 
 
-def _rewrite_states(
+def _remark_states(
     record: PassRecord, before: int, after: int, table: ModuleTable, dropped: list[str]
 ) -> list[list[int]]:
     """Five columns: rule, subject and reason of each rewrite (line numbers), whether it was made (1
     or 0), and the number of the module right after it (-1 where that was not recorded)."""
     lines = max(table.line_count(before), table.line_count(after))
-    made = [w for w in record.rewrites if w.applied]
+    made = [w for w in record.remarks if w.applied]
     modules: dict[int, Module] = {}
     if made and len(made) * lines <= STEP_LINES:
         modules = modules_between(record)
     elif record.changed and len(made) > 1:
         dropped.append(record.name)
-    rewrites = record.rewrites
+    remarks = record.remarks
     columns = [
-        table.interner.ids(w.rule for w in rewrites),
-        table.interner.ids(w.subject for w in rewrites),
-        table.interner.ids(w.reason for w in rewrites),
-        [int(w.applied) for w in rewrites],
-        [table.add(modules[i]) if i in modules else -1 for i in range(len(rewrites))],
+        table.interner.ids(w.rule for w in remarks),
+        table.interner.ids(w.subject for w in remarks),
+        table.interner.ids(w.reason for w in remarks),
+        [int(w.applied) for w in remarks],
+        [table.add(modules[i]) if i in modules else -1 for i in range(len(remarks))],
     ]
     return [differences(column) for column in columns]
 
@@ -214,7 +214,7 @@ def modules_between(record: PassRecord) -> dict[int, Module]:
         return {}
     with first_rewrites(None) as all_:
         one(record.before)
-    places = _places(record.rewrites, all_.made)
+    places = _places(record.remarks, all_.made)
     found: dict[int, Module] = {}
     for count, place in enumerate(places, 1):
         if count == len(places):
@@ -225,18 +225,18 @@ def modules_between(record: PassRecord) -> dict[int, Module]:
     return found
 
 
-def _what(one: Rewrite) -> tuple[str, str, str]:
+def _what(one: Remark) -> tuple[str, str, str]:
     return one.rule, one.subject, one.reason
 
 
-def _places(rewrites: Sequence[Rewrite], made: Iterable[Rewrite]) -> list[int]:
+def _places(remarks: Sequence[Remark], made: Iterable[Remark]) -> list[int]:
     """Where the rewrites that a pass asked for are among all that it noted."""
     places: list[int] = []
     at = 0
     for one in made:
-        while at < len(rewrites) and _what(rewrites[at]) != _what(one):
+        while at < len(remarks) and _what(remarks[at]) != _what(one):
             at += 1
-        if at == len(rewrites):
+        if at == len(remarks):
             return []
         places.append(at)
         at += 1

@@ -7,7 +7,7 @@ from relaxlab.ir.loops import IS_SCHEDULED
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.passes.base import NoOptions, module_pass
-from relaxlab.tracing import note
+from relaxlab.tracing import remark
 
 
 @module_pass("annotate_pattern_kind")
@@ -20,6 +20,6 @@ def annotate_pattern_kind(mod: Module, _: NoOptions) -> Module:
             by_hand = func.attrs.get(IS_SCHEDULED)
             kind = PatternKind.OPAQUE if by_hand else pattern_kind_of(func)
             why = f"{kind.name}: scheduled by hand" if by_hand else kind.name
-            note("annotate_pattern_kind", name, why)
+            remark("annotate_pattern_kind", name, why)
             updates[name] = replace(func, attrs=func.attrs.with_(op_pattern=int(kind)))
     return mod.with_functions(updates)

@@ -1,8 +1,9 @@
 """What a pass is: a pure function Module -> Module under a name, and lists of them.
 
 A pass returns the object it was given when it changes nothing, so "did it change?" is `is`.
-Decisions are recorded with `relaxlab.tracing.note`. A pass may declare which passes it needs before
-it, and which have nothing to do after it; a `Pipeline` in an impossible order cannot be built.
+Decisions are recorded with `relaxlab.tracing.remark`. A pass may declare which passes it needs
+before it, and which have nothing to do after it; a `Pipeline` in an impossible order cannot be
+built.
 """
 
 from __future__ import annotations
@@ -219,7 +220,7 @@ class Pipeline(Displayed, Brief):
     def _run_one(self, one: Pass, mod: Module) -> tuple[Module, PassRecord, Exception | None]:
         after, text, failure = mod, None, None
         start = time.perf_counter()
-        with recording() as notes:
+        with recording() as remarks:
             try:
                 after = one(mod)
             except Exception as error:  # noqa: BLE001  `run` raises it again
@@ -230,7 +231,7 @@ class Pipeline(Displayed, Brief):
             if found:
                 text = "the result is not well-formed:" + str(DiagnosticError(found))
         options = Attrs({f.name: getattr(one.options, f.name) for f in _fields(one.options)})
-        record = PassRecord(one.name, options, mod, after, seconds, tuple(notes), text)
+        record = PassRecord(one.name, options, mod, after, seconds, tuple(remarks), text)
         return after, record, failure
 
 

@@ -18,7 +18,7 @@ from relaxlab.passes.base import module_pass
 from relaxlab.passes.bind_symbolic_vars import graph_function, with_symbols
 from relaxlab.passes.effects import overwritten_params
 from relaxlab.passes.patterns.rewrite import normalized
-from relaxlab.tracing import note
+from relaxlab.tracing import remark
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def bind_params(mod: Module, options: BindParamsOptions) -> Module:
             dims.append((d, array.shape[axis]))
             places.append(f"dimension {axis} of `{name}` is {array.shape[axis]}")
         values[param] = graph.Constant(array)
-        note("bind_params", f"{options.function}.{name}", f"is a constant of shape {array.shape}")
+        remark("bind_params", f"{options.function}.{name}", f"is a constant of shape {array.shape}")
     wrong = bind_values(dims, env)
     if wrong:
         text = "; ".join(f"{places[at]}, expected {expected}" for at, expected in wrong)

@@ -11,7 +11,7 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.patterns.rewrite import normalized
-from relaxlab.tracing import note
+from relaxlab.tracing import remark
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def bind_symbolic_vars(mod: Module, options: BindSymbolsOptions) -> Module:
                 f"bind_symbolic_vars: `{name}` is at most {bounds[name]}, it cannot be {value}"
             )
         env |= dict.fromkeys(found, value)
-        note("bind_symbolic_vars", f"{options.function}.{name}", f"is {value}")
+        remark("bind_symbolic_vars", f"{options.function}.{name}", f"is {value}")
     return normalized(mod.with_functions({options.function: with_symbols(fn, env)}))
 
 

@@ -10,7 +10,7 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import all_bindings, map_blocks, replace_body, with_bindings
-from relaxlab.tracing import decide
+from relaxlab.tracing import may_apply
 
 
 @module_pass("canonicalize", needs=("normalize",))
@@ -82,7 +82,7 @@ def _once(name: str, fn: graph.Function) -> graph.Function:
 
 def _take(name: str, var: graph.Var, source: graph.Expr) -> bool:
     """True if `source` is to stand for `var`."""
-    return decide("canonicalize", f"{name}.{var.name}", f"is {_name_of(source)}")
+    return may_apply("canonicalize", f"{name}.{var.name}", f"is {_name_of(source)}")
 
 
 def _name_of(e: graph.Expr) -> str:

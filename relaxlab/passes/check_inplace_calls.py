@@ -9,7 +9,7 @@ from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.effects import Aliases, Cell, base_of, overlaps, summary_of
-from relaxlab.tracing import note
+from relaxlab.tracing import remark
 
 
 @module_pass("check_inplace_calls", needs=("normalize",))
@@ -59,7 +59,7 @@ class _Checker:
                 self.found.append(_constant(self.name, b))
                 continue
             self.overwritten[cell] = b
-            note("check_inplace_calls", f"{self.name}.{b.var.name}", f"in place of {_name(base)}")
+            remark("check_inplace_calls", f"{self.name}.{b.var.name}", f"in place of {_name(base)}")
 
     def read(self, value: graph.Expr) -> None:
         for cell in dict.fromkeys(self.aliases.read(value)):

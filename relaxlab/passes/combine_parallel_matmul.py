@@ -12,7 +12,7 @@ from relaxlab.ops.define import builder
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import leaf_type, map_blocks, same_dims, with_bindings
 from relaxlab.passes.patterns.rewrite import normalized
-from relaxlab.tracing import decide, note
+from relaxlab.tracing import may_apply, remark
 
 RULE = "combine_parallel_matmul"
 
@@ -44,7 +44,7 @@ def _block(name: str, weights: set[graph.Var], blk: graph.BindingBlock) -> graph
         product, parts, columns = _combined(group, kind)
         names = ", ".join(f"`{v.name}`" for v, _ in group)
         reason = f"{names} become one product with {columns} columns"
-        if not decide(RULE, f"{name}.{product.var.name}", reason):
+        if not may_apply(RULE, f"{name}.{product.var.name}", reason):
             continue
         first[group[0][0]] = product
         values |= parts
@@ -74,7 +74,7 @@ def _groups(name: str, blk: graph.BindingBlock, weights: set[graph.Var]) -> list
             continue
         reason = _unsuited(call, weights | set(turned))
         if reason is not None:
-            note(RULE, f"{name}.{b.var.name}", reason, applied=False)
+            remark(RULE, f"{name}.{b.var.name}", reason, applied=False)
             continue
         for group in groups:
             if _together(group[0][1], call):
@@ -86,7 +86,7 @@ def _groups(name: str, blk: graph.BindingBlock, weights: set[graph.Var]) -> list
         if len(group) == 1:
             v, call = group[0]
             text = f"no other product of `{getattr(call.args[0], 'name', '')}` fits"
-            note(RULE, f"{name}.{v.name}", text, applied=False)
+            remark(RULE, f"{name}.{v.name}", text, applied=False)
     # A transpose may stand after the first product: it is written anew where it is read.
     return [[(v, _inlined(c, turned)) for v, c in g] for g in groups if len(g) > 1]
 

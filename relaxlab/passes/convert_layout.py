@@ -12,7 +12,7 @@ from relaxlab.ops.define import attr
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import leaf_type
 from relaxlab.passes.shadows import Shadows, with_shadows
-from relaxlab.tracing import decide, note
+from relaxlab.tracing import may_apply, remark
 
 RULE = "convert_layout"
 DATA, KERNEL = "NCHW", "OIHW"
@@ -88,9 +88,9 @@ class _Rewrite:
         new = self.call(value, b.var.ty, shadows)
         if new is None or isinstance(new, str):
             if new:
-                note(RULE, f"{name}.{b.var.name}: {value.op.name}", new, applied=False)
+                remark(RULE, f"{name}.{b.var.name}: {value.op.name}", new, applied=False)
             return False
-        done = decide(RULE, f"{name}.{b.var.name}: {value.op.name}", f"in {self.options.data}")
+        done = may_apply(RULE, f"{name}.{b.var.name}: {value.op.name}", f"in {self.options.data}")
         if done:
             shadows.bind(b, new)
         return done

@@ -11,7 +11,7 @@ from relaxlab.ir.node import Attrs, map_children, replace
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import leaf_type
 from relaxlab.passes.shadows import Shadows, with_shadows
-from relaxlab.tracing import decide, note
+from relaxlab.tracing import may_apply, remark
 
 RULE = "convert_to_mixed_precision"
 
@@ -74,19 +74,19 @@ def _binding(name: str, b: graph.Binding, shadows: Shadows) -> bool:
     where = f"{name}.{b.var.name}: {op}"
     if op not in PRODUCTS and op not in FOLLOWERS:
         if any(shadows.has(e) for e in _tensors(value)):
-            note(RULE, where, "it stays in float32, for its precision", applied=False)
+            remark(RULE, where, "it stays in float32, for its precision", applied=False)
         return False
     floats = [e for e in _tensors(value) if _is_float32(e)]
     if not floats or not _is_float32_result(b.var.ty):
         return False
     if op in PRODUCTS and value.attrs.get("out_dtype") is not None:
-        note(RULE, where, f"its result is stated to be {value.attrs['out_dtype']}", applied=False)
+        remark(RULE, where, f"its result is stated to be {value.attrs['out_dtype']}", applied=False)
         return False
     apart = [e for e in floats if not shadows.has(e) and not _is_scalar(e)]
     if op in FOLLOWERS and (apart or all(_is_scalar(e) for e in floats)):
         if len(apart) < len(floats):
             text = f"`{getattr(apart[0], 'name', 'a constant')}` is in float32" if apart else ""
-            note(RULE, where, text or "its operands are constants", applied=False)
+            remark(RULE, where, text or "its operands are constants", applied=False)
         return False
 
     def visit(e: graph.Expr) -> graph.Expr:
@@ -96,7 +96,7 @@ def _binding(name: str, b: graph.Binding, shadows: Shadows) -> bool:
         return shadows.of(e, ty) if _is_float32(e) else e  # type: ignore[arg-type]
 
     reason = f"{len(apart)} operands are converted" if apart else "its operands are in it"
-    if not decide(RULE, where, f"in half precision: {reason}"):
+    if not may_apply(RULE, where, f"in half precision: {reason}"):
         return False
     args = tuple(visit(a) for a in value.args)
     shadows.bind(b, replace(value, args=args))

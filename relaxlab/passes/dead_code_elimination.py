@@ -8,7 +8,7 @@ from relaxlab.ir.node import walk
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import map_blocks, use_counts, with_bindings
 from relaxlab.passes.effects import is_pure
-from relaxlab.tracing import decide
+from relaxlab.tracing import may_apply
 
 
 @module_pass("dead_code_elimination", needs=("normalize",))
@@ -59,4 +59,4 @@ def _drop_unreachable(mod: Module) -> Module:
 
 
 def _drop(subject: str, reason: str) -> bool:
-    return decide("dead_code_elimination", subject, reason)
+    return may_apply("dead_code_elimination", subject, reason)

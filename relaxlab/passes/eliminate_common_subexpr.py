@@ -12,7 +12,7 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import expr_key, replace_body, with_bindings
 from relaxlab.passes.effects import is_pure, overwritten_vars
-from relaxlab.tracing import decide
+from relaxlab.tracing import may_apply
 
 
 @module_pass("eliminate_common_subexpr", needs=("normalize",))
@@ -82,7 +82,7 @@ class _Eliminator:
             known[key] = b.var
             return key, b
         reason = f"is computed as {first.name}"
-        if not decide("eliminate_common_subexpr", f"{self.name}.{b.var.name}", reason):
+        if not may_apply("eliminate_common_subexpr", f"{self.name}.{b.var.name}", reason):
             return None, b
         if isinstance(b.var, graph.DataflowVar) or not isinstance(first, graph.DataflowVar):
             same[b.var] = first  # otherwise the copy carries the value out of the block

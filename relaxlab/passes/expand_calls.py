@@ -12,7 +12,7 @@ from relaxlab.ir.node import Attrs, replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import known_shape, map_blocks, replace_body, tir_call
-from relaxlab.tracing import decide
+from relaxlab.tracing import may_apply
 
 VOID = types.TupleType(())
 ALLOC_TENSOR = graph.Op("builtin.alloc_tensor")
@@ -73,7 +73,8 @@ def _binding(name: str, b: graph.Binding) -> list[graph.Binding]:
     value, subject = b.value, f"{name}.{b.var.name}"
     call = tir_call(value)
     if call is not None:
-        if not decide("expand_calls", subject, f"`{call.callee}` writes into memory given to it"):
+        reason = f"`{call.callee}` writes into memory given to it"
+        if not may_apply("expand_calls", subject, reason):
             return [b]
         extra = tuple(graph.PrimValue(s) for s in call.symbols)
         kept = call.inplace or (-1,) * len(call.outs)
@@ -81,7 +82,8 @@ def _binding(name: str, b: graph.Binding) -> list[graph.Binding]:
         return _allocated(b, callee, call.args, call.outs, kept, extra)
     match value:
         case graph.Call(graph.Op("call_dps_packed"), (callee, packed, *_)):
-            if not decide("expand_calls", subject, "what it calls writes into memory given to it"):
+            reason = "what it calls writes into memory given to it"
+            if not may_apply("expand_calls", subject, reason):
                 return [b]
             args = packed.fields if isinstance(packed, graph.Tuple) else (packed,)
             return _allocated(b, callee, args, value.ty_args, (-1,) * len(value.ty_args), ())

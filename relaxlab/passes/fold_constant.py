@@ -15,7 +15,7 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import known_shape, map_blocks, replace_body, with_bindings
 from relaxlab.passes.effects import overwritten_vars
-from relaxlab.tracing import decide
+from relaxlab.tracing import may_apply
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def _function(name: str, fn: graph.Function, limit: int, apart: set[graph.Var]) 
             if isinstance(new, graph.VarBinding) and new.var not in apart:
                 folded = _fold(new, limit)
             subject, reason = f"{name}.{b.var.name}", "all its arguments are constants"
-            if folded is None or not decide("fold_constant", subject, reason):
+            if folded is None or not may_apply("fold_constant", subject, reason):
                 kept.append(new)
                 continue
             values[b.var] = folded

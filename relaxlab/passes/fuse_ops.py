@@ -38,7 +38,7 @@ from relaxlab.passes.fusion_rules import (
     shape_of_group,
     why_not,
 )
-from relaxlab.tracing import decide, note
+from relaxlab.tracing import may_apply, remark
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class _Block:
             own = [replace(c.var, name=f"{c.var.name}_{i}") if i else c.var
                    for i in range(len(readers))]  # fmt: skip
             pairs = tuple((r.var, v) for r, v in zip(readers, own, strict=True))
-            if decide("fuse_ops", self.label(c), reason, source=c.var, copies=pairs):
+            if may_apply("fuse_ops", self.label(c), reason, source=c.var, copies=pairs):
                 split.add(c)
                 for reader, copy in zip(readers, own, strict=True):
                     copies.setdefault(reader, []).append((c, copy))
@@ -192,7 +192,7 @@ class _Block:
             if target is None:
                 if self.escapes(c) and self.reads[c.var]:
                     reason = "its value is used outside, too"
-                    note("fuse_ops", subject, reason, applied=False, source=c.var)
+                    remark("fuse_ops", subject, reason, applied=False, source=c.var)
                 continue
             subject = f"{subject} into {self.label(target)}"
             parts = [groups[x] for x in (c, *self._between(c, target), target)]
@@ -200,8 +200,8 @@ class _Block:
             about = {"source": c.var, "target": target.var, "members": [m.var for m in merged]}
             reason = self._refusal(merged)
             if reason is not None:
-                note("fuse_ops", subject, reason, applied=False, **about)
-            elif decide("fuse_ops", subject, describe(merged), **about):
+                remark("fuse_ops", subject, reason, applied=False, **about)
+            elif may_apply("fuse_ops", subject, describe(merged), **about):
                 groups.update(dict.fromkeys(merged, merged))
         return self._rebuild(groups)
 

@@ -14,7 +14,7 @@ from relaxlab.passes.bindings import all_bindings, map_blocks, tir_call, use_cou
 from relaxlab.passes.outline import outline_bindings
 from relaxlab.passes.patterns import Match, Pattern
 from relaxlab.passes.patterns.match import BlockScope, Matcher, NearestMiss
-from relaxlab.tracing import decide, note
+from relaxlab.tracing import may_apply, remark
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def fuse_ops_by_pattern(mod: Module, options: PatternFusionOptions) -> Module:
     for one in options.patterns:
         if one.name not in state.matched:
             text = f"matched nothing; {state.misses[one.name]}"
-            note("fuse_ops_by_pattern", one.name, text, applied=False)
+            remark("fuse_ops_by_pattern", one.name, text, applied=False)
     return mod.with_functions({**updates, **state.outlined})
 
 
@@ -86,8 +86,8 @@ class _Grouping:
                 members = ", ".join(f"`{v.name}`" for v in found.members)
                 subject = f"{name}.{b.var.name}"
                 if reason is not None:
-                    note("fuse_ops_by_pattern", subject, reason, applied=False)
-                elif decide(
+                    remark("fuse_ops_by_pattern", subject, reason, applied=False)
+                elif may_apply(
                     "fuse_ops_by_pattern", subject, f"{one.name}: {members} become one function"
                 ):
                     taken |= set(found.members)
@@ -137,8 +137,8 @@ def merge_composites(mod: Module, _: NoOptions) -> Module:
             continue
         reason = _not_a_kernel(fn)
         if reason is not None:
-            note("merge_composites", name, reason, applied=False)
-        elif decide("merge_composites", name, "is one kernel"):
+            remark("merge_composites", name, reason, applied=False)
+        elif may_apply("merge_composites", name, "is one kernel"):
             updates[name] = replace(fn, attrs=fn.attrs.with_(primitive=True))
     return mod.with_functions(updates)
 

@@ -19,7 +19,7 @@ from relaxlab.passes.bindings import (
     with_bindings,
 )
 from relaxlab.passes.kernel_calls import argument_symbols
-from relaxlab.tracing import decide
+from relaxlab.tracing import may_apply
 
 TRUE = expr.const(True)
 
@@ -35,7 +35,7 @@ def fuse_tir(mod: Module, _: NoOptions) -> Module:
     for name, fn in groups.items():
         func = merge_calls(fn, mod)
         blocks = sum(isinstance(n, loops.Block) and bool(n.iter_vars) for n in walk(func.body))
-        if decide("fuse_tir", name, f"one loop function with {blocks} blocks"):
+        if may_apply("fuse_tir", name, f"one loop function with {blocks} blocks"):
             merged[name] = func
     if not merged:
         return mod

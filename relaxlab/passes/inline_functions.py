@@ -16,7 +16,7 @@ from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import all_bindings, leaf_type, map_blocks
 from relaxlab.passes.effects import is_pure
 from relaxlab.passes.patterns.rewrite import normalized
-from relaxlab.tracing import decide, note
+from relaxlab.tracing import may_apply, remark
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ class _Inliner:
         reason = self.refusal(callee, dataflow)
         subject = f"{self.name}.{b.var.name}: {callee}"
         if reason is not None:
-            note("inline_functions", subject, reason, applied=False)
-        elif decide("inline_functions", subject, "inlined"):
+            remark("inline_functions", subject, reason, applied=False)
+        elif may_apply("inline_functions", subject, "inlined"):
             return _inlined(b, call, self.done[callee], dataflow)
         return None
 

@@ -14,7 +14,7 @@ from relaxlab.ir.node import Attrs, Node, map_children, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.patterns.rewrite import normalized
-from relaxlab.tracing import note
+from relaxlab.tracing import remark
 
 
 @module_pass("lambda_lifting", needs=("normalize",))
@@ -115,7 +115,7 @@ class _Lifter:
         self.lifted[name] = self.outlined(new, lifted, var)
         text = ", ".join(f"`{v.name}`" for v in (*captured, *symbols))
         reason = f"is `{name}`{', which is given ' + text if text else ''}"
-        note("lambda_lifting", f"{path}.{var.name}", reason)
+        remark("lambda_lifting", f"{path}.{var.name}", reason)
         return lifted
 
     def outlined(self, fn: graph.Function, place: _Lifted, var: graph.Var) -> graph.Function:

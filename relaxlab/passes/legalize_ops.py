@@ -17,7 +17,7 @@ from relaxlab.ir.provenance import stamp
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, map_blocks, with_bindings
-from relaxlab.tracing import decide, note
+from relaxlab.tracing import may_apply, remark
 
 OPERATOR_LEVEL = (
     "adjust_matmul_order",
@@ -86,7 +86,7 @@ class _Legalizer:
             return b
         if value is not None:
             reason = f"is {'a view' if row.name in VIEWS else 'known'}"
-            if not decide("legalize_ops", subject, reason):
+            if not may_apply("legalize_ops", subject, reason):
                 return b
         elif row.lower is not None:
             value = self.lower(row, b.value, b.var.ty, subject)
@@ -103,7 +103,7 @@ class _Legalizer:
         unknown = [t for t in (*map(leaf_type, tensors), *outs) if known_shape(t) is None]
         if unknown or None in arg_types:
             reason = f"not lowered: the shape or dtype of a value of type {unknown[0]} is unknown"
-            note("legalize_ops", subject, reason, applied=False)
+            remark("legalize_ops", subject, reason, applied=False)
             return None
         scalars = [i for i, t in enumerate(tensors) if _is_scalar(t)]
         written = [tensors[i] for i in scalars]
@@ -117,7 +117,7 @@ class _Legalizer:
             found = self.register(row, func, tensors, scalars, symbols)
             self.by_call[key] = found
         here = dict(zip(found.symbols, symbols, strict=True))
-        if not decide("legalize_ops", subject, f"lowered to {found.callee}"):
+        if not may_apply("legalize_ops", subject, f"lowered to {found.callee}"):
             return None
         return TirCall(
             found.callee,

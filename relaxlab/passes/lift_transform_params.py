@@ -19,7 +19,7 @@ from relaxlab.passes.bindings import (
     with_bindings,
 )
 from relaxlab.passes.effects import is_pure, overwritten_vars
-from relaxlab.tracing import decide
+from relaxlab.tracing import may_apply
 
 
 @module_pass("lift_transform_params", needs=("normalize",))
@@ -117,7 +117,7 @@ def _lift(
             ):
                 continue
             subject = f"{name}.{b.var.name}"
-            if decide("lift_transform_params", subject, "depends only on weights"):
+            if may_apply("lift_transform_params", subject, "depends only on weights"):
                 value = substitute(b.value, values=free)
                 free[b.var] = table[b.var] = transform.bind(value, b.var)
     return table

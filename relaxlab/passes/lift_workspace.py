@@ -11,7 +11,7 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import TirCall, leaf_type, map_blocks, tir_call, with_bindings
 from relaxlab.passes.kernel_calls import argument_symbols
-from relaxlab.tracing import decide
+from relaxlab.tracing import may_apply
 
 
 @module_pass("lift_workspace", needs=("normalize",))
@@ -27,7 +27,7 @@ def lift_workspace(mod: Module, _: NoOptions) -> Module:
         if workspaces:
             new, added = _lift(func, workspaces)
             said = (f"{b.name}: ({', '.join(map(str, b.shape))}) {b.dtype}" for b in added)
-            if decide("lift_workspace", name, f"the caller allocates {', '.join(said)}"):
+            if may_apply("lift_workspace", name, f"the caller allocates {', '.join(said)}"):
                 lifted[name] = new, added
     if not lifted:
         return mod

@@ -16,7 +16,7 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import leaf_type
-from relaxlab.tracing import decide, note
+from relaxlab.tracing import may_apply, remark
 
 RULE = "mark_capture_regions"
 
@@ -71,7 +71,7 @@ class _Regions:
             if step.kernel:
                 kernels.append(at)
             elif step.reason is not None:
-                note(RULE, f"{self.name}.{b.var.name}", step.reason, applied=False)
+                remark(RULE, f"{self.name}.{b.var.name}", step.reason, applied=False)
                 yield from self.closed(kernels)
                 kernels = []
         yield from self.closed(kernels)
@@ -82,9 +82,9 @@ class _Regions:
             return
         text = f"bindings {kernels[0]} to {kernels[-1]}: {len(kernels)} kernels"
         if len(kernels) < 2:
-            note(RULE, self.name, f"{text}: a capture of one kernel gains nothing", applied=False)
+            remark(RULE, self.name, f"{text}: a capture of one kernel gains nothing", applied=False)
             return
-        if decide(RULE, self.name, text):
+        if may_apply(RULE, self.name, text):
             yield kernels[0], kernels[-1] + 1
 
     def step(self, b: graph.Binding) -> _Step:

@@ -27,7 +27,7 @@ from relaxlab.passes.liveness import (
     is_per_thread,
     liveness_of,
 )
-from relaxlab.tracing import decide, note
+from relaxlab.tracing import may_apply, remark
 
 ALIGN = 64
 """Bytes; every tensor starts at a multiple of this."""
@@ -311,13 +311,13 @@ def _chosen(name: str, plan: MemoryPlan) -> set[graph.Var]:
         for p in arena.placements:
             over = f", where {' and '.join(p.reuses)} lay" if p.reuses else ""
             reason = f"{p.size} bytes at {p.offset}{over}"
-            if decide("plan_memory", f"{name}.{p.var.name}", reason):
+            if may_apply("plan_memory", f"{name}.{p.var.name}", reason):
                 chosen.add(p.var)
         each = " for each thread" if arena.scope == PER_THREAD else ""
         reason = f"an arena of {arena.size} bytes{each}; without reuse {arena.apart}"
-        note("plan_memory", name, reason)
+        remark("plan_memory", name, reason)
     for var, reason in plan.unplanned:
-        note("plan_memory", f"{name}.{var.name}", f"allocated apart: {reason}", applied=False)
+        remark("plan_memory", f"{name}.{var.name}", f"allocated apart: {reason}", applied=False)
     return chosen
 
 

@@ -11,7 +11,7 @@ from relaxlab.ir.node import replace
 from relaxlab.ops.devices import device_kind
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import map_blocks, with_bindings
-from relaxlab.tracing import note
+from relaxlab.tracing import remark
 
 MARKS = (graph.Op("hint_on_device"), graph.Op("to_vdevice"))
 
@@ -53,5 +53,5 @@ def _realized(name: str, b: graph.Binding, kind: str, found: list[Diagnostic]) -
         fix = f'compile it with target="{wanted}", or split it into a program per device'
         found.append(Diagnostic("E0508", text, call.span, suggestion=fix))
         return b
-    note("realize_devices", f"{name}.{b.var.name}", f"is on {kind} already")
+    remark("realize_devices", f"{name}.{b.var.name}", f"is on {kind} already")
     return replace(b, value=call.args[0])  # type: ignore[call-arg]

@@ -19,7 +19,7 @@ from relaxlab.passes.bindings import all_bindings, map_blocks, vars_in, with_bin
 from relaxlab.passes.expand_calls import ALLOC_TENSOR
 from relaxlab.passes.kernel_calls import written_buffers
 from relaxlab.passes.liveness import ALIASING, PER_THREAD, is_allocation, liveness_of
-from relaxlab.tracing import decide
+from relaxlab.tracing import may_apply
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _function(name: str, fn: graph.Function, mod: Module, small: Small) -> graph
     found: set[graph.Var] = set()
     for var, size in dict(_candidates(fn, mod, small)).items():
         reason = f"filled by every thread for itself: {size} stores are cheaper than a barrier"
-        if decide("replicate_small_kernels", f"{name}.{var.name}", reason):
+        if may_apply("replicate_small_kernels", f"{name}.{var.name}", reason):
             found.add(var)
     if not found:
         return fn

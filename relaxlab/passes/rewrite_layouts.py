@@ -17,7 +17,7 @@ from relaxlab.passes.bindings import (
     tir_call,
     with_bindings,
 )
-from relaxlab.tracing import decide, note
+from relaxlab.tracing import may_apply, remark
 
 Rewrites = tuple[tuple[int, IndexMap], ...]
 """Parameter numbers with the map from the old to the new indices."""
@@ -35,7 +35,7 @@ def rewrite_layouts(mod: Module, _: NoOptions) -> Module:
         n: f
         for n, f in mod.loop_functions().items()
         if (rewrites := f.attrs.get("layout_rewrites"))
-        and decide("rewrite_layouts", n, f"its callers repack {len(rewrites)} arguments")
+        and may_apply("rewrite_layouts", n, f"its callers repack {len(rewrites)} arguments")
     }
     if not changed:
         return mod
@@ -75,7 +75,7 @@ class _Rewriter:
                     source = getattr(args[at], "name", "const")
                     known[key] = kind(f"{source}_packed", relayout.outs[0])
                     new.append(graph.VarBinding(relayout.build(), known[key], span=b.span))
-                    note("rewrite_layouts", f"{name}.{source}", f"{index_map} for {call.callee}")
+                    remark("rewrite_layouts", f"{name}.{source}", f"{index_map} for {call.callee}")
                 args[at] = known[key]
             value = call.with_args(tuple(args)).build()
             new.append(replace(b, value=replace(value, span=b.value.span)))

@@ -9,7 +9,7 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import TirCall, leaf_type, map_blocks, tir_call, with_bindings
 from relaxlab.passes.kernel_calls import argument_symbols
-from relaxlab.tracing import decide
+from relaxlab.tracing import may_apply
 
 
 @module_pass("specialize_loop_functions")
@@ -46,7 +46,7 @@ class _Copies:
         if not constants:
             return b
         values = f"{call.callee} for {', '.join(f'{s.name} = {v}' for s, v in constants)}"
-        if not decide("specialize_loop_functions", f"{caller}.{b.var.name}", values):
+        if not may_apply("specialize_loop_functions", f"{caller}.{b.var.name}", values):
             return b
         callee = self.copy(call.callee, constants)
         new = TirCall(callee, call.args, call.symbols, call.outs, call.inplace).build()

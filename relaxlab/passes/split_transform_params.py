@@ -12,7 +12,7 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import vars_in
-from relaxlab.tracing import decide
+from relaxlab.tracing import may_apply
 
 MAX_WHOLE = 8
 """Most weights that one call transforms: a model of so few is loaded without parts."""
@@ -37,7 +37,7 @@ def split_transform_params(mod: Module, _: NoOptions) -> Module:
         parts = list(_parts(fn))
         if len(parts) <= MAX_WHOLE:
             continue
-        if not decide("split_transform_params", name, f"{len(parts)} weights are transformed"):
+        if not may_apply("split_transform_params", name, f"{len(parts)} weights are transformed"):
             continue
         known: dict[str, str] = {}
         listed = _returned(fn)

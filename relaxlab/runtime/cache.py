@@ -214,9 +214,9 @@ def _store(name: str, content: bytes) -> bool:
 
 
 def _note(subject: str, text: str, *, applied: bool = True) -> None:
-    from relaxlab.tracing import note  # who finds a program needs no records
+    from relaxlab.tracing import remark  # who finds a program needs no records
 
-    note("artifact_cache", subject, text, applied=applied)
+    remark("artifact_cache", subject, text, applied=applied)
 
 
 def cached(key: str, build: Callable[[], Artifact]) -> tuple[Artifact, bool]:

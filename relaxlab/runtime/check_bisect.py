@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from relaxlab.ir.module import Module
 from relaxlab.passes.base import Pass
-from relaxlab.tracing import Rewrite, first_rewrites
+from relaxlab.tracing import Remark, first_rewrites
 from relaxlab.tracing.limit import first_steps
 
 Wrong = Callable[[Callable[[], Module]], bool]
@@ -18,7 +18,7 @@ Wrong = Callable[[Callable[[], Module]], bool]
 class Culprit:
     """A rewrite of a pass, its number among the `total`, and for a schedule the step within it."""
 
-    rewrite: Rewrite
+    rewrite: Remark
     number: int
     total: int
     step: str | None = None
@@ -31,7 +31,7 @@ class Culprit:
 def find_culprit(one: Pass, before: Module, wrong: Wrong) -> Culprit | None:
     """The first rewrite of `one` with which its result is wrong; None where no single one is.
 
-    A pass that does not ask before its rewrites (`relaxlab.tracing.decide`) is taken apart by
+    A pass that does not ask before its rewrites (`relaxlab.tracing.may_apply`) is taken apart by
     functions: the first changed function with which the module is wrong.
     """
     with first_rewrites(None) as all_:
@@ -110,4 +110,4 @@ def _by_functions(one: Pass, before: Module, wrong: Wrong) -> Culprit | None:
     if at is None:
         return None
     name = changed[at - 1]
-    return Culprit(Rewrite(one.name, name, "the function as a whole"), at, len(changed))
+    return Culprit(Remark(one.name, name, "the function as a whole"), at, len(changed))

@@ -1,8 +1,8 @@
-"""The trace: every pass, the module before and after, its rewrites and why, and the time."""
+"""The trace: every pass, the module before and after, its remarks, and the time."""
 
-from relaxlab.tracing.limit import decide, first_rewrites
-from relaxlab.tracing.record import PassRecord, Rewrite, Trace, note, recording
+from relaxlab.tracing.limit import first_rewrites, may_apply
+from relaxlab.tracing.record import PassRecord, Remark, Trace, recording, remark
 
 __all__ = [
-    "PassRecord", "Rewrite", "Trace", "decide", "first_rewrites", "note", "recording",
+    "PassRecord", "Remark", "Trace", "may_apply", "first_rewrites", "remark", "recording",
 ]  # fmt: skip

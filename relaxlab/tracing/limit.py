@@ -1,7 +1,7 @@
-"""Making only the first few of a pass's rewrites, or of a schedule's steps: what a bisection needs.
+"""A limit on the rewrites of a pass or the steps of a schedule, for bisection.
 
-The idea is that of LLVM's `-opt-bisect-limit` and MLIR's debug counters: whoever makes a rewrite
-asks first (`decide`), and the answers turn from yes to no at a number that can be set from outside.
+As with LLVM's `-opt-bisect-limit` and MLIR's debug counters, whoever makes a rewrite asks first
+(`may_apply`), and the answers turn from yes to no at a number that can be set from outside.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from relaxlab.tracing.record import Rewrite, note
+from relaxlab.tracing.record import Remark, remark
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class Rewrites:
     """The rewrites made so far, at most `most` (None: no limit)."""
 
     most: int | None = None
-    made: list[Rewrite] = field(default_factory=list[Rewrite])
+    made: list[Remark] = field(default_factory=list[Remark])
 
 
 _REWRITES: contextvars.ContextVar[Rewrites | None] = contextvars.ContextVar(
@@ -41,8 +41,9 @@ def first_rewrites(count: int | None) -> Iterator[Rewrites]:
         _REWRITES.reset(token)
 
 
-def decide(rule: str, subject: str, reason: str, **about: Any) -> bool:
-    """True if to make a rewrite that the running pass could leave out; records it as `note` does.
+def may_apply(rule: str, subject: str, reason: str, **about: Any) -> bool:
+    """Return True if the running pass may make a rewrite, which it could leave out; record it as
+    `remark` does.
 
     The answer is yes unless `first_rewrites` allows no more. A pass asks right before each rewrite
     that stands for itself: it must give a valid module whichever of them are left out.
@@ -51,10 +52,10 @@ def decide(rule: str, subject: str, reason: str, **about: Any) -> bool:
     if limit is not None:
         if limit.most is not None and len(limit.made) >= limit.most:
             reason = f"only the first {limit.most} rewrites are made"
-            note(rule, subject, reason, applied=False, **about)
+            remark(rule, subject, reason, applied=False, **about)
             return False
-        limit.made.append(Rewrite(rule, subject, reason))
-    note(rule, subject, reason, **about)
+        limit.made.append(Remark(rule, subject, reason))
+    remark(rule, subject, reason, **about)
     return True
 
 

@@ -15,11 +15,11 @@ from relaxlab.ir.node import NO_ATTRS, Attrs
 
 
 @dataclass(frozen=True, slots=True)
-class Rewrite:
-    """One decision of a pass: the rule, what it looked at, what it did or refused, and why.
+class Remark:
+    """One decision of a pass: the rule, its subject, whether it was applied or refused, and why
+    (LLVM's optimization remarks, passed and missed).
 
-    `about` says what it was about for programs to read: nodes of the module, by names that the pass
-    documents.
+    `about` holds nodes of the module for programs to read, by names that the pass documents.
     """
 
     rule: str
@@ -38,7 +38,7 @@ class PassRecord(Brief):
     before: Module
     after: Module
     seconds: float
-    rewrites: tuple[Rewrite, ...] = ()
+    remarks: tuple[Remark, ...] = ()
     error: str | None = None
 
     def __repr__(self) -> str:
@@ -81,29 +81,29 @@ class Trace(Displayed, Brief):
         for r in self.passes:
             what = r.error or ("changed" if r.changed else "no change")
             lines.append(f"{r.name:32} {r.seconds * 1e3:8.1f} ms  {what}")
-            for w in r.rewrites:
+            for w in r.remarks:
                 lines.append(f"    {'+' if w.applied else '-'} {w.rule}: {w.subject}: {w.reason}")
         return "\n".join(lines)
 
 
-_CURRENT: contextvars.ContextVar[list[Rewrite] | None] = contextvars.ContextVar(
+_CURRENT: contextvars.ContextVar[list[Remark] | None] = contextvars.ContextVar(
     "relaxlab_trace", default=None
 )
 
 
 @contextmanager
-def recording() -> Iterator[list[Rewrite]]:
-    """Collect the notes made inside the block (the pass runner uses this around each pass)."""
-    notes: list[Rewrite] = []
-    token = _CURRENT.set(notes)
+def recording() -> Iterator[list[Remark]]:
+    """Collect the remarks made inside the block (the pass runner uses this around each pass)."""
+    remarks: list[Remark] = []
+    token = _CURRENT.set(remarks)
     try:
-        yield notes
+        yield remarks
     finally:
         _CURRENT.reset(token)
 
 
-def note(rule: str, subject: str, reason: str, *, applied: bool = True, **about: Any) -> None:
+def remark(rule: str, subject: str, reason: str, *, applied: bool = True, **about: Any) -> None:
     """Record a decision of the running pass; does nothing when nobody records."""
-    notes = _CURRENT.get()
-    if notes is not None:
-        notes.append(Rewrite(rule, subject, reason, applied, Attrs(about)))
+    remarks = _CURRENT.get()
+    if remarks is not None:
+        remarks.append(Remark(rule, subject, reason, applied, Attrs(about)))

@@ -460,9 +460,9 @@ def test_lost_shapes_are_explained():
             u = R.unique(x)
             return z, u
     """)
-    with recording() as notes:
+    with recording() as remarks:
         normalize(mod)
-    lost = {r.subject: r.reason for r in notes if not r.applied}
+    lost = {r.subject: r.reason for r in remarks if not r.applied}
     assert set(lost) == {"main.z", "main.u"}
     assert "whether n equals m is not known" in lost["main.z"]
     assert 'z = R.match_cast(z, R.Tensor(("n",), "float32"))' in lost["main.z"]

@@ -18,7 +18,7 @@ from relaxlab.lab.payload import Interner, pack, unpack
 from relaxlab.lab.pipeline import pipeline
 from relaxlab.passes.base import NoOptions, PassFailed, Pipeline, find_pass, module_pass
 from relaxlab.passes.pipeline import cpu_pipeline
-from relaxlab.tracing import PassRecord, Rewrite, Trace
+from relaxlab.tracing import PassRecord, Remark, Trace
 from tests.lab.pipeline_programs import DENSE, HOSTILE, WRONG, chain, dense
 from tests.lab.programs import decoder
 
@@ -52,7 +52,7 @@ def text_of(state, module):
 def rewrites_of(state, name):
     """The rewrites of a pass as the page reads them."""
     record = next(p for p in state["passes"] if p["name"] == name)
-    columns = [list(accumulate(c)) for c in record["rewrites"]]
+    columns = [list(accumulate(c)) for c in record["remarks"]]
     texts = [[state["lines"][i] for i in column] for column in columns[:3]]
     return list(zip(*texts, *columns[3:], strict=True))
 
@@ -149,8 +149,8 @@ def test_long_pipelines_leave_rewrites_out_and_say_so(long_view):
 def test_very_long_modules_go_without_rewrites_and_say_so(monkeypatch):
     monkeypatch.setattr("relaxlab.lab.pipeline.MOST_LINES", 100)
     state = pipeline(dense()).state
-    assert all(p["rewrites"] == [] for p in state["passes"]) and len(state["notes"]) == 1
-    assert "rewrites of the passes are left out" in state["notes"][0]
+    assert all(p["remarks"] == [] for p in state["passes"]) and len(state["notes"]) == 1
+    assert "remarks of the passes are left out" in state["notes"][0]
 
 
 def test_a_live_view_offers_the_program_and_the_target():
@@ -235,10 +235,10 @@ def test_passes_are_chosen_and_rewrites_stepped(open_view, view, scheme):
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     assert "Refused: the module stays" in page.locator("p[role=status]").last.inner_text()
-    chosen = page.get_by_role("listbox", name="rewrites").locator("[aria-selected=true]")
+    chosen = page.get_by_role("listbox", name="remarks").locator("[aria-selected=true]")
     assert "a kernel keeps the loops" in chosen.inner_text()
-    page.get_by_label("which rewrites").select_option("made")
-    assert page.get_by_role("listbox", name="rewrites").get_by_role("option").count() == 2
+    page.get_by_label("which remarks").select_option("made")
+    assert page.get_by_role("listbox", name="remarks").get_by_role("option").count() == 2
 
 
 def test_passes_by_keyboard_search_and_layout(open_view, view):
@@ -271,12 +271,12 @@ def test_a_failing_pass_and_errors_are_read_on_the_page(open_view):
 
 def test_hostile_names_stay_text(open_view):
     mod = dense()
-    rewrite = Rewrite(HOSTILE, f"main.y: {HOSTILE}", HOSTILE)
-    record = PassRecord(HOSTILE, NO_ATTRS, mod, rl.trace(mod).result, 0.1, (rewrite,))
+    remark = Remark(HOSTILE, f"main.y: {HOSTILE}", HOSTILE)
+    record = PassRecord(HOSTILE, NO_ATTRS, mod, rl.trace(mod).result, 0.1, (remark,))
     page = opened(open_view, pipeline(Trace(mod, (record,))))
     assert HOSTILE in page.get_by_role("heading", level=3).inner_text()
     page.get_by_role("button", name="Next step").click()
-    assert HOSTILE in page.get_by_role("listbox", name="rewrites").inner_text()
+    assert HOSTILE in page.get_by_role("listbox", name="remarks").inner_text()
     assert page.evaluate("window.bad") is None
 
 

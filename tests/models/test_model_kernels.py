@@ -29,9 +29,9 @@ def _rules(activations: str) -> dict[str, str]:
 def _rules_of(module: Module) -> dict[str, str]:
     trace = cpu_pipeline().run(module)
     assert all(isinstance(f, PrimFunc) for f in trace.result.loop_functions().values())
-    notes = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.rewrites]
+    remarks = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.remarks]
     return {
-        w.subject: w.reason.removeprefix("scheduled by the rule ") for w in notes if w.applied
+        w.subject: w.reason.removeprefix("scheduled by the rule ") for w in remarks if w.applied
     }
 
 

@@ -156,8 +156,8 @@ def test_no_kernel_is_left_to_the_fallback(folder):
     config = config_from_json(keys_of_json(folder / "config.json"))
     module, _ = Whisper(config, NamedLayers(tensors.formats)).build()
     trace = cpu_pipeline().run(module)
-    notes = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.rewrites]
-    rules = {w.subject: w.reason.rpartition(" ")[2] for w in notes if w.applied}
+    remarks = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.remarks]
+    rules = {w.subject: w.reason.rpartition(" ")[2] for w in remarks if w.applied}
     assert "fallback" not in rules.values(), rules
     assert {r for n, r in rules.items() if "attention" in n} == {"attention"}
     assert {r for n, r in rules.items() if "linear" in n} == {"matmul"}

@@ -121,8 +121,8 @@ def test_lengths_beyond_the_bound_are_refused(compiled):
 
 def test_scores_stay_with_the_thread():
     trace = cpu_pipeline().run(exported()[0])
-    notes = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.rewrites]
-    rules = {w.subject: w.reason.rpartition(" ")[2] for w in notes if w.applied}
+    remarks = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.remarks]
+    rules = {w.subject: w.reason.rpartition(" ")[2] for w in remarks if w.applied}
     found = [rules[name] for name in rules if name.startswith("attention")]
     assert found and set(found) == {"attention"}
     assert "fallback" not in rules.values()

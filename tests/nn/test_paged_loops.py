@@ -111,8 +111,8 @@ def test_scores_far_below_zero_and_far_above(rng):
 def test_the_scores_never_reach_main_memory_and_tiles_are_shared_out():
     passes = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target.host())))
     trace = passes.run(Attend(PoolShape(2, 32), 4, PLAIN).module())
-    notes = [w.reason for r in trace.passes if r.name == "schedule_kernels" for w in r.rewrites]
-    assert "scheduled by the rule nested" in notes
+    remarks = [w.reason for r in trace.passes if r.name == "schedule_kernels" for w in r.remarks]
+    assert "scheduled by the rule nested" in remarks
     text = trace.result.script()
     assert "T.parallel" in text and "T.vectorized" in text and "workspace" not in text
 

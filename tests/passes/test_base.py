@@ -24,7 +24,7 @@ from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.passes.plan_memory import plan_memory
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
-from relaxlab.tracing import note
+from relaxlab.tracing import remark
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Options:
 
 @module_pass("test_rename", Options)
 def rename(mod: Module, options: Options) -> Module:
-    note("test_rename", "main", f"by {options.amount}")
+    remark("test_rename", "main", f"by {options.amount}")
     return mod.with_functions({f"main{options.amount}": mod["main"]})
 
 
@@ -58,7 +58,7 @@ def test_a_trace_tells_what_ran():
         ("test_rename", True, {"amount": 2}),
     ]
     assert set(trace.result) == {"main", "main1", "main2"}
-    assert trace.find("test_rename").rewrites[0].reason == "by 1"
+    assert trace.find("test_rename").remarks[0].reason == "by 1"
     assert "test_rename" in str(trace) and "by 2" in str(trace)
 
 
@@ -154,7 +154,7 @@ def test_a_pipeline_may_continue_where_another_stopped():
 
 @module_pass("test_raises")
 def raises(mod: Module, _: NoOptions) -> Module:
-    note("test_raises", "main", "tried", applied=False)
+    remark("test_raises", "main", "tried", applied=False)
     raise DiagnosticError([Diagnostic("E0599", "cannot be done")])
 
 
@@ -167,7 +167,7 @@ def test_an_attempt_keeps_what_ran_before_a_failure():
         ("test_raises", False),
     ]
     assert "cannot be done" in (trace.passes[-1].error or "")
-    assert [w.reason for w in trace.passes[-1].rewrites] == ["tried"]
+    assert [w.reason for w in trace.passes[-1].remarks] == ["tried"]
     assert trace.passes[-1].before is trace.passes[0].after
     with pytest.raises(DiagnosticError) as info:
         pipeline.run(Mod)

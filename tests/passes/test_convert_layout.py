@@ -81,9 +81,9 @@ def test_convolutions_and_what_lies_between_them():
     check_pass(convert_layout, Block, Expected)
     compare_runs(Symbolic, convert_layout(normalize(Symbolic)), sizes=(3, 4, 7))
     (record,) = Pipeline((convert_layout,)).run(normalize(Block)).passes
-    notes = {w.subject: w.reason for w in record.rewrites}
-    assert notes["main.g: concat"] == "in NHWC"
-    assert notes["main.s: nn.softmax"] == "reads `p` in NCHW"
+    remarks = {w.subject: w.reason for w in record.remarks}
+    assert remarks["main.g: concat"] == "in NHWC"
+    assert remarks["main.s: nn.softmax"] == "reads `p` in NCHW"
 
 
 def test_compiled_programs_agree():

@@ -70,10 +70,10 @@ def test_products_and_what_lies_between_them():
 
     check_pass(convert_to_mixed_precision, Block, Expected, compare=False)
     (record,) = Pipeline((convert_to_mixed_precision,)).run(normalize(Block)).passes
-    notes = {w.subject: w.reason for w in record.rewrites}
-    assert notes["main.a: matmul"] == "in half precision: 2 operands are converted"
-    assert notes["main.c: multiply"] == "in half precision: its operands are in it"
-    assert notes["main.t: add"] == "`s` is in float32"
+    remarks = {w.subject: w.reason for w in record.remarks}
+    assert remarks["main.a: matmul"] == "in half precision: 2 operands are converted"
+    assert remarks["main.c: multiply"] == "in half precision: its operands are in it"
+    assert remarks["main.t: add"] == "`s` is in float32"
 
 
 def test_integers_stated_dtypes_and_other_programs_stay():

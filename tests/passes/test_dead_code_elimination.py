@@ -100,6 +100,6 @@ def test_decisions_are_recorded():
             a = R.exp(x)
             return x
 
-    with recording() as notes:
+    with recording() as remarks:
         dead_code_elimination(Before)
-    assert [(n.subject, n.reason) for n in notes] == [("main.a", "nobody reads it")]
+    assert [(n.subject, n.reason) for n in remarks] == [("main.a", "nobody reads it")]

@@ -232,17 +232,17 @@ def test_what_a_pass_says(
     name: str, pipeline: Pipeline, program: str, expected: list[str]
 ) -> None:
     trace = pipeline.run(rl.parse(HEAD + program))
-    notes = [
+    remarks = [
         f"{'+' if w.applied else '-'} {w.subject}: {w.reason}"
         for r in trace.passes if r.name == name
-        for w in r.rewrites
+        for w in r.remarks
     ]  # fmt: skip
     for pattern in expected:
-        assert any(re.match(pattern, n) for n in notes), f"{pattern} is not among\n" + "\n".join(
-            notes
+        assert any(re.match(pattern, n) for n in remarks), f"{pattern} is not among\n" + "\n".join(
+            remarks
         )
     text = str(trace)
-    assert all(note.split(": ", 1)[1] in text for note in notes)
+    assert all(remark.split(": ", 1)[1] in text for remark in remarks)
 
 
 def test_every_pass_is_in_the_table() -> None:
@@ -255,6 +255,6 @@ def test_no_pass_changes_a_module_without_a_reason(seed: int) -> None:
     mod: Module = Programs(seed).module()
     for record in cpu_pipeline().run(mod).passes:
         if record.changed and record.name not in UNDECIDED:
-            assert any(w.applied for w in record.rewrites), record.name
-        for w in record.rewrites:
+            assert any(w.applied for w in record.remarks), record.name
+        for w in record.remarks:
             assert w.rule and w.subject and w.reason

@@ -44,7 +44,7 @@ def kernels(mod, name="main"):
 def reasons(mod):
     """Pairs of (subject, reason) of the groups that were refused."""
     trace = Pipeline((*BEFORE.passes, fuse_ops)).run(mod)
-    return {w.subject: w.reason for w in trace.find("fuse_ops").rewrites if not w.applied}
+    return {w.subject: w.reason for w in trace.find("fuse_ops").remarks if not w.applied}
 
 
 def test_the_group_and_its_loop_function():

@@ -28,9 +28,9 @@ def with_patterns(*patterns):
     return fuse_ops_by_pattern.with_options(patterns=patterns)
 
 
-def notes_of(one, mod):
+def remarks_of(one, mod):
     (record,) = Pipeline((one,)).run(mod).passes
-    return [(w.subject, w.reason, w.applied) for w in record.rewrites]
+    return [(w.subject, w.reason, w.applied) for w in record.remarks]
 
 
 @I.ir_module
@@ -133,7 +133,7 @@ def test_the_refusals_and_their_reasons():
     no = FusionPattern("no", is_op("sin"), lambda match: f"`{match.root.name}` is too small")
     never = FusionPattern("never", is_op("exp")(is_op("nn.relu")))
     start = normalize(Twice)
-    assert notes_of(with_patterns(DENSE, one, two, no, never), start) == [
+    assert remarks_of(with_patterns(DENSE, one, two, no, never), start) == [
         ("main.b", "dense_relu: `a` is read outside the group, too", False),
         ("main.e", "one: `c`, `e` become one function", True),
         ("main.s", "two: `e` is in a group already", False),
@@ -183,7 +183,7 @@ def test_random_programs_keep_their_meaning(seed):
     trace = passes.with_options("fuse_ops_by_pattern", patterns=RANDOM).run(mod)
     vm = VirtualMachine(lower_shapes(trace.result))
     record = trace.find("fuse_ops_by_pattern")
-    assert any(w.applied for w in record.rewrites)
+    assert any(w.applied for w in record.remarks)
     grouped = record.after
     rng = np.random.default_rng(seed)
     for _ in range(2):

@@ -55,10 +55,10 @@ class User:
 
 def test_kinds_are_annotated_once():
     start = normalize(User)
-    with recording() as notes:
+    with recording() as remarks:
         after = annotate_pattern_kind(start)
     check_module(annotate_pattern_kind, start, after)
-    assert {n.subject: n.reason for n in notes} == {"shift": "ELEMENTWISE", "total": "REDUCTION"}
+    assert {n.subject: n.reason for n in remarks} == {"shift": "ELEMENTWISE", "total": "REDUCTION"}
     assert after["total"].attrs["op_pattern"] == int(PatternKind.REDUCTION)
 
 

@@ -74,7 +74,7 @@ def test_a_product_joins_the_sum_of_its_rows():
 def test_what_reads_rows_has_them_made_in_its_kernel(kind, width):
     mod = low_rank(kind, width)
     assert len(kernels(fused(mod))) == 1
-    steps = rl.trace(mod).find("fuse_ops").rewrites
+    steps = rl.trace(mod).find("fuse_ops").remarks
     assert "sums of 8 products cost less than to store and load a row" in steps[-1].reason
 
 

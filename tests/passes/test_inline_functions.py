@@ -16,9 +16,9 @@ from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, check_pass, compare_runs
 
 
-def notes_of(one, mod):
+def remarks_of(one, mod):
     (record,) = Pipeline((one,)).run(mod).passes
-    return [(w.subject, w.reason, w.applied) for w in record.rewrites]
+    return [(w.subject, w.reason, w.applied) for w in record.remarks]
 
 
 def test_callees_are_inlined_first_and_symbols_are_renamed():
@@ -141,11 +141,11 @@ def test_what_is_not_inlined_and_why():
             return f
 
     start = normalize(Before)
-    notes = notes_of(inline_functions, start)
+    remarks = remarks_of(inline_functions, start)
     assert ("again.y: again", "it calls itself", False) in [
-        (s.replace("y_1", "y").replace("result", "y"), r, a) for s, r, a in notes
+        (s.replace("y_1", "y").replace("result", "y"), r, a) for s, r, a in remarks
     ]
-    assert [n for n in notes if n[0].startswith("main")] == [
+    assert [n for n in remarks if n[0].startswith("main")] == [
         ("main.a: branch", "it branches, which a dataflow block cannot", False),
         ("main.b: group", "it is a group that becomes a kernel", False),
         ("main.d: bounded", "it declares upper bounds, which are checked when it is called", False),

@@ -146,11 +146,11 @@ def test_unknown_shapes_stay_and_the_trace_says_why():
             return y
 
     start = normalize(Before)
-    with recording() as notes:
+    with recording() as remarks:
         after = legalize_ops(start)
     assert after is start
-    assert [(n.subject, n.applied) for n in notes] == [("main.y: add", False)]
-    assert "unknown" in notes[0].reason
+    assert [(n.subject, n.applied) for n in remarks] == [("main.y: add", False)]
+    assert "unknown" in remarks[0].reason
 
 
 def test_user_functions_keep_their_names():

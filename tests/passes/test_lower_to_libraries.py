@@ -211,7 +211,7 @@ def test_native_code_with_everything_switched_on(seed):
 
 def decisions(mod, use=BLAS):
     (record,) = Pipeline((lower_to_libraries.with_options(use=use),)).run(mod).passes
-    return [(w.rule.rpartition(" ")[2], w.subject, w.reason) for w in record.rewrites
+    return [(w.rule.rpartition(" ")[2], w.subject, w.reason) for w in record.remarks
             if w.subject.startswith("main.")]  # fmt: skip
 
 

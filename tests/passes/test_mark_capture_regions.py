@@ -44,8 +44,8 @@ def traced(rows="4", attrs="", split="pass"):
     return PIPELINE.run(parse(text.replace("        SPLIT\n", split)))
 
 
-def notes_of(trace):
-    return [(w.subject, w.reason, w.applied) for w in trace.find("mark_capture_regions").rewrites]
+def remarks_of(trace):
+    return [(w.subject, w.reason, w.applied) for w in trace.find("mark_capture_regions").remarks]
 
 
 def captured(function):
@@ -64,7 +64,7 @@ def test_kernels_on_planned_memory_are_captured():
     function = lower_shapes(trace.result).functions["main"]
     # The first reads the input, the last writes the result: their addresses differ.
     assert captured(function) == [["matmul", "softmax", "matmul", "sin", "matmul"]]
-    reasons = [r for _, r, applied in notes_of(trace) if not applied]
+    reasons = [r for _, r, applied in remarks_of(trace) if not applied]
     assert "`exp`: `x` has another address at every call" in reasons
     assert "`softmax`: `g_with_workspace_0` has another address at every call" in reasons
 
@@ -76,7 +76,7 @@ def test_a_call_on_the_host_ends_a_region():
     trace = traced(split=split)
     function = lower_shapes(trace.result).functions["main"]
     assert captured(function) == [["matmul", "softmax", "matmul"]]
-    reasons = [r for _, r, _ in notes_of(trace)]
+    reasons = [r for _, r, _ in remarks_of(trace)]
     assert "a call of call_pure_packed on the host" in reasons
     # What the host's function returns is a new array: `sin` reads it; then one kernel is left.
     assert any(r.endswith("1 kernels: a capture of one kernel gains nothing") for r in reasons)
@@ -86,7 +86,7 @@ def test_symbols_vary_unless_they_are_named():
     split = ""
     trace = traced(rows='"n"', split=split)
     assert not lower_shapes(trace.result).functions["main"].captures
-    assert any("varies" in r for _, r, _ in notes_of(trace))
+    assert any("varies" in r for _, r, _ in remarks_of(trace))
     attrs = ', "tir_var_upper_bound": {"n": 16}'
     assert not lower_shapes(traced('"n"', attrs, split).result).functions["main"].captures
     attrs += ', "capture_symbols": ["n"]'

@@ -20,9 +20,9 @@ from relaxlab.testing.pass_check import assert_same, check_pass, copy_value, ran
 from tests.passes.matmul_programs import matmul_program
 
 
-def notes_of(one, mod):
+def remarks_of(one, mod):
     (record,) = Pipeline((one,)).run(mod).passes
-    return [(w.subject, w.reason, w.applied) for w in record.rewrites]
+    return [(w.subject, w.reason, w.applied) for w in record.remarks]
 
 
 def dataflow(params: dict[str, tuple], *bindings: str) -> Module:
@@ -98,7 +98,7 @@ def test_the_order_may_depend_on_a_symbol():
     # Left first: 1800 n. Right first: 8000 + 80 n. They are equal at n = 4.65.
     free = order_program(1000000)
     assert adjust_matmul_order(free) is free
-    ((_, reason, applied),) = notes_of(adjust_matmul_order, free)
+    ((_, reason, applied),) = remarks_of(adjust_matmul_order, free)
     assert not applied and "multiplications, the other order" in reason
     small = order_program(4)
     assert adjust_matmul_order(small) is not small
@@ -123,7 +123,7 @@ def test_sums_that_are_read_elsewhere_or_broadcast_stay():
             return u
 
     start = normalize(Before)
-    assert notes_of(expand_matmul_of_sum, start) == [
+    assert remarks_of(expand_matmul_of_sum, start) == [
         ("main.y", "`s` is read elsewhere, too", False),
         ("main.z", "`s` is read elsewhere, too", False),
         ("main.u", "the sum broadcasts", False),
@@ -162,7 +162,7 @@ def test_parallel_products_become_one():
     assert not check_well_formed(after) and combine_parallel_matmul(after) is after
     agrees(start, after, 3)
     note = ("main.y_all", "`y`, `z` become one product with 6 + h columns", True)
-    assert note in notes_of(combine_parallel_matmul, start)
+    assert note in remarks_of(combine_parallel_matmul, start)
 
 
 def test_transposed_weights_are_combined_in_plain_blocks_too():
@@ -221,7 +221,7 @@ def test_what_is_not_combined_and_why():
 
     start = normalize(Before)
     assert combine_parallel_matmul(start) is start
-    assert notes_of(combine_parallel_matmul, start) == [
+    assert remarks_of(combine_parallel_matmul, start) == [
         ("main.y", "`p` is neither a constant nor a weight", False),
         ("main.u", "`wt` is neither a constant nor a weight", False),
         ("main.z", "no other product of `x` fits", False),

@@ -235,9 +235,9 @@ def test_what_may_outlive_the_call_is_not_planned():
             g = R.reshape(f, R.shape([4, 4]))
             return (b, g)
 
-    with recording() as notes:
+    with recording() as remarks:
         planned(Before)
-    apart = {n.subject: n.reason for n in notes if not n.applied and n.rule == "plan_memory"}
+    apart = {n.subject: n.reason for n in remarks if not n.applied and n.rule == "plan_memory"}
     assert apart == {
         "main.a": "allocated apart: it is returned",
         "main.f": "allocated apart: it is returned",

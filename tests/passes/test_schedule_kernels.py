@@ -113,12 +113,12 @@ def test_the_trace_says_once_and_truly_what_became_of_each_kernel() -> None:
     trace = rl.trace(Mixed)
     runs = [r for r in trace.passes if r.name == "schedule_kernels"]
     assert len(runs) == 2
-    decided = {w.subject: w for w in runs[0].rewrites if w.applied or "rule" not in w.reason}
+    decided = {w.subject: w for w in runs[0].remarks if w.applied or "rule" not in w.reason}
     assert decided["halve"].reason == "already scheduled by hand"
     assert not decided["halve"].applied
     by_rule = {n for n, w in decided.items() if w.reason.startswith("scheduled by the rule ")}
     assert by_rule == set(trace.result.loop_functions()) - {"halve", "relayout"}
-    assert {w.subject for w in runs[1].rewrites if w.applied} == {"relayout"}
+    assert {w.subject for w in runs[1].remarks if w.applied} == {"relayout"}
     x, w = np.ones(3, "float32"), np.ones((40, 24), "float32")
     exe = rl.compile(Mixed)
     b, y = exe["main"](x, *exe["main_transform_params"]((w,)))

@@ -21,7 +21,7 @@ from relaxlab.runtime.check import CheckReport
 from relaxlab.runtime.check_bisect import Culprit
 from relaxlab.runtime.check_compare import Difference
 from relaxlab.schedule import split_fuse_reorder
-from relaxlab.tracing import decide, first_rewrites
+from relaxlab.tracing import first_rewrites, may_apply
 
 HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n@I.ir_module\nclass M:\n"
 
@@ -231,7 +231,7 @@ def test_dropped_barriers(monkeypatch):
 
 def _asking(mod: rl.Module, _: object) -> rl.Module:
     for at in range(5):
-        if decide("asking", f"place {at}", "fails at 3") and at == 3:
+        if may_apply("asking", f"place {at}", "fails at 3") and at == 3:
             raise KeyError("lost")
     return mod
 

@@ -55,8 +55,9 @@ class M:
 
 
 def rule_of(trace: Trace) -> dict[str, str]:
-    notes = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.rewrites]
-    return {w.subject: w.reason.removeprefix("scheduled by the rule ") for w in notes if w.applied}
+    remarks = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.remarks]
+    made = [w for w in remarks if w.applied]
+    return {w.subject: w.reason.removeprefix("scheduled by the rule ") for w in made}
 
 
 def test_rules_by_kind() -> None:

@@ -138,8 +138,8 @@ def main(x: R.Tensor({shape}, "float32")):
     R.func_attr({{"tir_var_upper_bound": {{"n": {bound}}}}})
     return R.sum(x, axis={axis})
 """)
-    notes = [w for r in rl.trace(mod).passes for w in r.rewrites if r.name == "schedule_kernels"]
-    assert notes and not any("fallback" in w.reason for w in notes if w.applied), notes
+    remarks = [w for r in rl.trace(mod).passes for w in r.remarks if r.name == "schedule_kernels"]
+    assert remarks and not any("fallback" in w.reason for w in remarks if w.applied), remarks
     x = rng.standard_normal((1, bound, 48) if axis == 1 else (1, 48, bound)).astype("float32")
     want = x.sum(axis, dtype="float64")
     np.testing.assert_allclose(rl.compile(mod)["main"](x), want, 1e-4, 1e-2)

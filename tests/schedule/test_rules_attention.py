@@ -157,7 +157,7 @@ class Module:
 def test_keys_between_heads_are_packed(mask: str | None, rng: np.random.Generator) -> None:
     mod = rl.parse(OPERATOR.replace("MASK", repr(mask)))
     trace = rl.trace(mod)
-    assert "scheduled by the rule attention" in [r.reason for p in trace.passes for r in p.rewrites]
+    assert "scheduled by the rule attention" in [r.reason for p in trace.passes for r in p.remarks]
     (func,) = trace.result.loop_functions().values()
     assert [b.ndim for b in func.buffers] == [4, 4, 4, 4, 5]
     exe = rl.compile(mod)
@@ -218,8 +218,8 @@ def test_lengths_that_nothing_bounds(mask, heads, m, dtype, rng):
     if m == "n + p":
         text = text.replace("def main(", 'def main(past: R.Shape(["p"]), ')
     mod = rl.parse(text)
-    notes = [w for w in rl.trace(mod).find("schedule_kernels").rewrites if w.applied]
-    assert any("by the rule attention" in w.reason for w in notes)
+    remarks = [w for w in rl.trace(mod).find("schedule_kernels").remarks if w.applied]
+    assert any("by the rule attention" in w.reason for w in remarks)
     exe = rl.compile(mod, threads=2, use_cache=False)
     for b, n, past in LENGTHS:
         length = n if m == "n" else n + past

@@ -164,9 +164,9 @@ def test_the_machine_code_has_matrix_tiles():
 def test_layers_on_this_machine(rows, cols, rng):
     mod = layer(rows, cols)
     trace = rl.trace(mod)
-    notes = [r for p in trace.passes if p.name == "schedule_kernels" for r in p.rewrites]
+    remarks = [r for p in trace.passes if p.name == "schedule_kernels" for r in p.remarks]
     fits = has_dot2(Target.host()) and cols % 32 == 0
-    assert any("rule bfloat16_dot" in r.reason for r in notes) == fits
+    assert any("rule bfloat16_dot" in r.reason for r in remarks) == fits
     exe = rl.compile(mod, threads=2, use_cache=False)
     w = rounded(rng, rows, cols)
     (kept,) = exe["main_transform_params"]((w,))

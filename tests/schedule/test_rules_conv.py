@@ -46,8 +46,8 @@ class Convolution(nn.Module):
 
 def rules_of(module: Module) -> dict[str, str]:
     trace = cpu_pipeline().run(module)
-    notes = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.rewrites]
-    return {w.subject: w.reason.rpartition(" ")[2] for w in notes if w.applied}
+    remarks = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.remarks]
+    return {w.subject: w.reason.rpartition(" ")[2] for w in remarks if w.applied}
 
 
 @pytest.mark.parametrize(("shape", "kernel", "attrs"), CASES)

@@ -65,7 +65,7 @@ def draw(seed: int, *shape: int) -> np.ndarray:
 def locals_of(mod: rl.Module) -> list[tuple[int, ...]]:
     """The shapes of the private buffers of the one kernel, which the rule must have scheduled."""
     trace = rl.trace(mod)
-    reasons = [r.reason for p in trace.passes for r in p.rewrites]
+    reasons = [r.reason for p in trace.passes for r in p.remarks]
     assert "scheduled by the rule matmul" in reasons
     kernels = trace.result.loop_functions().items()
     product = next(f for name, f in kernels if name in ("matmul", "linear"))
@@ -175,7 +175,7 @@ def symbolic(body: str, symbols: str) -> rl.Module:
 @pytest.mark.parametrize("body", [SYMBOLIC, SYMBOLIC_TRANSPOSED], ids=["plain", "transposed"])
 def test_symbols_in_all_places(body: str, symbols: str) -> None:
     mod = symbolic(body, symbols)
-    reasons = [r.reason for p in rl.trace(mod).passes for r in p.rewrites]
+    reasons = [r.reason for p in rl.trace(mod).passes for r in p.remarks]
     assert "scheduled by the rule matmul" in reasons
     exe = rl.compile(mod, threads=2, use_cache=False)
     for sizes in SIZES:
@@ -192,14 +192,14 @@ def test_all_versions_are_well_formed(body: str, symbols: str) -> None:
     """In a version guarded by `m <= 32` the axes are no longer than the loops, too."""
     passes = rl.trace(symbolic(body, symbols)).passes
     by_rule = "scheduled by the rule matmul"
-    (scheduled,) = (p for p in passes if by_rule in [r.reason for r in p.rewrites])
+    (scheduled,) = (p for p in passes if by_rule in [r.reason for r in p.remarks])
     assert [d.render() for d in check_well_formed(scheduled.after)] == []
 
 
 def test_squares_of_any_size() -> None:
     square = PLAIN.replace('("m", K)', '("m", "m")').replace("(K, N)", '("m", "m")')
     mod = rl.parse(HEAD + square)
-    reasons = [r.reason for p in rl.trace(mod).passes for r in p.rewrites]
+    reasons = [r.reason for p in rl.trace(mod).passes for r in p.remarks]
     assert "scheduled by the rule matmul" in reasons
     exe = rl.compile(mod, threads=2, use_cache=False)
     for m in (0, 1, 2, 15, 17, 65, 130):

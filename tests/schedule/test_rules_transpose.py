@@ -41,7 +41,7 @@ class Module:
 
 def rule_of(mod: rl.Module) -> str:
     record = rl.trace(mod).find("schedule_kernels")
-    (reason,) = {r.reason for r in record.rewrites if r.applied}
+    (reason,) = {r.reason for r in record.remarks if r.applied}
     return reason.removeprefix("scheduled by the rule ")
 
 

@@ -22,7 +22,7 @@ def puzzle(program: Module, groups: Iterable[set[str]]) -> str:
     names = [b.var.name for b in all_bindings(graph_function(trace.module, "main"))]
     merged = {name: {name} for name in names}
     reasons: dict[frozenset[str], str] = {}
-    for r in trace.find("fuse_ops").rewrites:
+    for r in trace.find("fuse_ops").remarks:
         first, second = r.about["source"].name, r.about["target"].name
         reasons[frozenset((first, second))] = r.reason
         if r.applied:

@@ -1,13 +1,13 @@
-// The pipeline explorer: passes, what each changed, its single rewrites and why.
+// The pipeline explorer: passes, what each changed, its remarks: rewrites made and refused, and why.
 
 import { failureFacts } from "./failure.js";
 import { field, fromDifferences, h, keyStep, listbox, mount, notes, plural, stepper } from "./core.js";
 import { PASSES_STYLE, breakable, changesSentence, moduleDiff, modulesOf, passTime, subjectPlaces } from "./passes.js";
 
-/** The rewrites of a pass, from columns of numbers. */
-export function rewritesOf(pass, lines) {
-  if (pass.rewrites.length === 0) return []; // left out
-  const [rules, subjects, reasons, made, modules] = pass.rewrites.map(fromDifferences);
+/** The remarks of a pass, from columns of numbers. */
+export function remarksOf(pass, lines) {
+  if (pass.remarks.length === 0) return []; // left out
+  const [rules, subjects, reasons, made, modules] = pass.remarks.map(fromDifferences);
   return rules.map((rule, i) => ({
     rule: lines[rule], subject: lines[subjects[i]], reason: lines[reasons[i]],
     made: made[i] === 1, module: modules[i],
@@ -15,27 +15,27 @@ export function rewritesOf(pass, lines) {
 }
 
 /** Before and after one rewrite, as far as they were recorded: else before and after the pass. */
-export function modulesAround(pass, rewrites, k) {
-  if (k < 0 || !rewrites.some((w) => w.module >= 0)) return { before: pass.before, after: pass.after, exact: k < 0 };
+export function modulesAround(pass, remarks, k) {
+  if (k < 0 || !remarks.some((w) => w.module >= 0)) return { before: pass.before, after: pass.after, exact: k < 0 };
   let before = pass.before;
-  for (const w of rewrites.slice(0, k)) if (w.module >= 0) before = w.module;
-  const after = rewrites[k].made ? rewrites[k].module : before;
+  for (const w of remarks.slice(0, k)) if (w.module >= 0) before = w.module;
+  const after = remarks[k].made ? remarks[k].module : before;
   return after >= 0 ? { before, after, exact: true } : { before: pass.before, after: pass.after, exact: false };
 }
 
 /** Whether a pass is in the list: by what is searched for, and whether it did anything. */
-export function isListed(pass, rewrites, search, unchanged) {
+export function isListed(pass, remarks, search, unchanged) {
   const words = search.trim().toLowerCase();
   if (words === "") return unchanged || pass.changed || pass.failure !== null;
-  return pass.name.toLowerCase().includes(words) || rewrites.some((w) => w.subject.toLowerCase().includes(words));
+  return pass.name.toLowerCase().includes(words) || remarks.some((w) => w.subject.toLowerCase().includes(words));
 }
 
-const SHOWN = 150; // rewrites listed at once
+const SHOWN = 150; // remarks listed at once
 
-function passList(state, { at, rewrites, search, unchanged }) {
+function passList(state, { at, remarks, search, unchanged }) {
   const longest = Math.max(...state.passes.map((p) => p.ms), 0.001);
   const items = state.passes.map((p, i) => {
-    const made = rewrites(i).filter((w) => w.made).length;
+    const made = remarks(i).filter((w) => w.made).length;
     const [sign, said, cls] = p.failure ? ["✗", "failed", "bad"] : p.changed ? ["●", "changed", "good"] : ["○", "no change", "muted"];
     return {
       title: `${said}${made > 0 ? `, ${plural(made, "rewrite")}` : ""}${p.about ? `: ${p.about}` : ""}`,
@@ -51,7 +51,7 @@ function passList(state, { at, rewrites, search, unchanged }) {
   const said = h("p", { class: "muted", role: "status" });
   let listed = [];
   const filter = () => {
-    const kept = state.passes.map((p, i) => isListed(p, rewrites(i), search.get(), unchanged.get())
+    const kept = state.passes.map((p, i) => isListed(p, remarks(i), search.get(), unchanged.get())
       || (search.get() === "" && i === at.get()));
     listed = kept.map((_, i) => i).filter((i) => kept[i]);
     list.options.forEach((o, i) => { o.hidden = !kept[i]; });
@@ -69,8 +69,8 @@ function passList(state, { at, rewrites, search, unchanged }) {
   };
 }
 
-/** The list of a pass's rewrites; of thousands, those around the chosen one. */
-function rewriteList(rewrites, kept, at) {
+/** The list of a pass's remarks; of thousands, those around the chosen one. */
+function remarkList(remarks, kept, at) {
   const area = h("div", { class: "scroll short" });
   const more = h("p", { class: "muted", hidden: kept.length <= SHOWN }, `${SHOWN} of ${kept.length} are listed, around the chosen one`);
   let list = null;
@@ -83,7 +83,7 @@ function rewriteList(rewrites, kept, at) {
     first = Math.max(0, Math.min(k - SHOWN / 2, kept.length - SHOWN));
     const start = first;
     const inner = { get: () => at.get() - 1 - start, set: (i) => at.set(i + 1 + start), on: (f) => at.on(f) };
-    list = listbox({ label: "rewrites", at: inner, items: kept.slice(first, first + SHOWN).map((i) => rewriteItem(rewrites[i])) });
+    list = listbox({ label: "remarks", at: inner, items: kept.slice(first, first + SHOWN).map((i) => remarkItem(remarks[i])) });
     if (inner.get() < 0 && list.options[0]) list.options[0].tabIndex = 0; // a way in by keyboard
     area.replaceChildren(list);
     if (focused) list.options[inner.get()]?.focus();
@@ -93,7 +93,7 @@ function rewriteList(rewrites, kept, at) {
   return { element: h("div", {}, area, more), stop: () => { stop(); list?.stop(); } };
 }
 
-const rewriteItem = (w) => ({ label: [
+const remarkItem = (w) => ({ label: [
   h("span", { class: `status ${w.made ? "good" : "bad"}` }, w.made ? "+" : "−"),
   h("span", {}, h("span", { class: "visually-hidden" }, w.made ? "made: " : "refused: "),
     h("span", { class: "mono" }, w.subject), h("span", { class: "muted" }, ` — ${w.reason}`)),
@@ -105,25 +105,25 @@ const choiceOf = (label, choices, at) => {
   return select;
 };
 
-/** The rewrites of a pass: which kind of them, steps over them, and their list. */
-function rewriteBar(rewrites, kept, which, step) {
-  if (rewrites.length === 0) return { elements: [], stop() {} };
-  const made = rewrites.filter((r) => r.made).length;
-  const choice = choiceOf("which rewrites", [["all", `${rewrites.length > 1 ? "all " : ""}${plural(rewrites.length, "rewrite")}`], ["made", `${made} made`],
-    ["refused", `${rewrites.length - made} refused`]], which);
+/** The remarks of a pass: which kind of them, steps over them, and their list. */
+function remarkBar(remarks, kept, which, step) {
+  if (remarks.length === 0) return { elements: [], stop() {} };
+  const made = remarks.filter((r) => r.made).length;
+  const choice = choiceOf("which remarks", [["all", `${remarks.length > 1 ? "all " : ""}${plural(remarks.length, "remark")}`], ["made", `${made} made`],
+    ["refused", `${remarks.length - made} refused`]], which);
   const describe = (i) => {
-    const w = rewrites[kept[i - 1]];
+    const w = remarks[kept[i - 1]];
     return w ? `${w.made ? "made" : "refused"}: ${w.subject}, ${w.reason}` : "the whole pass";
   };
-  const bar = stepper({ count: kept.length + 1, at: step, describe, label: "rewrites of this pass", start: 0 });
+  const bar = stepper({ count: kept.length + 1, at: step, describe, label: "remarks of this pass", start: 0 });
   bar.classList.add("grow");
-  const list = rewriteList(rewrites, kept, step);
+  const list = remarkList(remarks, kept, step);
   return { elements: [h("div", { class: "row" }, choice, bar), list.element], stop: () => { bar.stop(); list.stop(); } };
 }
 
-/** The chosen pass: what it is, its rewrites, and what it or one of them changed. */
+/** The chosen pass: what it is, its remarks, and what it or one of them changed. */
 function passDetail(state, all, fields) {
-  const { at, step, which, layout, rewrites: decoded } = fields;
+  const { at, step, which, layout, remarks: decoded } = fields;
   const title = h("h3", {});
   const told = h("p", { class: "muted" });
   const failure = h("div");
@@ -134,10 +134,10 @@ function passDetail(state, all, fields) {
   let [bar, diff, kept, drawn] = [null, null, [], ""];
   const drawStep = () => {
     const pass = state.passes[at.get()];
-    const rewrites = decoded(at.get());
+    const remarks = decoded(at.get());
     const chosen = kept[step.get() - 1] ?? -1;
-    const w = rewrites[chosen];
-    const around = modulesAround(pass, rewrites, chosen);
+    const w = remarks[chosen];
+    const around = modulesAround(pass, remarks, chosen);
     const names = all.names(around.after);
     const stuck = pass.failure && around.before === around.after; // there is nothing but the module before
     const shape = stuck ? "whole" : layout.get();
@@ -155,14 +155,14 @@ function passDetail(state, all, fields) {
   };
   const drawPass = () => {
     const pass = state.passes[at.get()];
-    const rewrites = decoded(at.get());
-    kept = rewrites.map((_, i) => i).filter((i) => which.get() === "all" || rewrites[i].made === (which.get() === "made"));
+    const remarks = decoded(at.get());
+    kept = remarks.map((_, i) => i).filter((i) => which.get() === "all" || remarks[i].made === (which.get() === "made"));
     title.replaceChildren(pass.name, h("span", { class: "muted mono small" }, pass.options ? ` (${pass.options})` : ""));
     told.textContent = pass.about;
     told.hidden = !pass.about;
     failure.replaceChildren(...(pass.failure ? [failureFacts(pass.failure)] : []));
     bar?.stop();
-    bar = rewriteBar(rewrites, kept, which, step);
+    bar = remarkBar(remarks, kept, which, step);
     bars.replaceChildren(...bar.elements);
     drawStep();
   };
@@ -190,13 +190,13 @@ export default {
     const failed = state.passes.findIndex((p) => p.failure);
     const at = field(model, "pass", failed >= 0 ? failed : Math.max(0, state.passes.findIndex((p) => p.changed)));
     const known = new Map();
-    const rewrites = (i) => {
-      if (!known.has(i)) known.set(i, rewritesOf(state.passes[i], state.lines));
+    const remarks = (i) => {
+      if (!known.has(i)) known.set(i, remarksOf(state.passes[i], state.lines));
       return known.get(i);
     };
-    const left = passList(state, { at, rewrites, search: field(model, "search", ""), unchanged: field(model, "unchanged", false) });
+    const left = passList(state, { at, remarks, search: field(model, "search", ""), unchanged: field(model, "unchanged", false) });
     const right = passDetail(state, modulesOf(state), {
-      at, rewrites, step: field(model, "rewrite", 0), which: field(model, "which", "all"), layout: field(model, "layout", "unified"),
+      at, remarks, step: field(model, "remark", 0), which: field(model, "which", "all"), layout: field(model, "layout", "unified"),
     });
     root.append(h("div", { class: "split" }, left.element, right.element));
     const keys = (event) => { // j and k walk the passes from anywhere but a control

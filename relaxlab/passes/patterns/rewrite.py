@@ -18,7 +18,7 @@ from relaxlab.passes.effects import is_pure
 from relaxlab.passes.patterns.chains import find_chains
 from relaxlab.passes.patterns.language import Chain, Pattern
 from relaxlab.passes.patterns.match import BlockScope, Match, Matcher, NearestMiss, show
-from relaxlab.tracing import decide, note
+from relaxlab.tracing import may_apply, remark
 
 Rewriter: TypeAlias = Callable[[graph.Call, Match], "graph.Expr | str | None"]
 """Given the call that matched, the expression to put in its place (calls may be nested); the call
@@ -95,7 +95,7 @@ def rewrite_matches(mod: Module, pattern: Pattern, rewriter: Rewriter, rule: str
         if new is not whole:
             updates[name] = drop_unread(new, state.members, mod)
     if not state.matches:
-        note(rule, str(pattern), f"matched nothing; {state.miss}", applied=False)
+        remark(rule, str(pattern), f"matched nothing; {state.miss}", applied=False)
     return normalized(mod.with_functions(updates)) if updates else mod
 
 
@@ -147,18 +147,18 @@ class _Sweep:
         stale = complete.overwritten(found.members, complete.position[b.var])
         if stale is not None:
             text = f"what `{stale.name}` reads is overwritten before `{b.var.name}` is computed"
-            note(self.rule, at, text, applied=False)
+            remark(self.rule, at, text, applied=False)
             return b
         result = self.rewriter(call, found)
         if isinstance(result, str) or result is None or result is call:
             reason = result if isinstance(result, str) else "the rewriter left it"
-            note(self.rule, at, reason, applied=False)
+            remark(self.rule, at, reason, applied=False)
             return b
         if not isinstance(result, graph.Expr):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"{self.rule}: the rewriter of `{at}` returned {result!r}, no value")
         inner = ", ".join(f"`{v.name}`" for v in found.members[:-1])
         text = f"matched{' with ' + inner if inner else ''}: now {describe(result)}"
-        if not decide(self.rule, at, text):
+        if not may_apply(self.rule, at, text):
             return b
         self.members.update(found.members)
         return replace_node(b, value=result)
@@ -227,7 +227,7 @@ def _rewrite_chains(
             updates[name] = drop_unread(new, members, mod)
     if not count:
         text = "; ".join(map(str, chains))
-        note(rule, text, f"matched nothing; {miss}", applied=False)
+        remark(rule, text, f"matched nothing; {miss}", applied=False)
     return normalized(mod.with_functions(updates)) if updates else mod
 
 
@@ -236,15 +236,15 @@ def _new_values(
 ) -> Mapping[graph.Var, graph.Expr] | None:
     at = f"{name}.{found.root.name}"
     if scope.writes:
-        note(rule, at, "the block overwrites values in place", applied=False)
+        remark(rule, at, "the block overwrites values in place", applied=False)
         return None
     result = rewriter(found, scope.definitions)
     if not result or isinstance(result, str):
         reason = result if isinstance(result, str) else "the rewriter left it"
-        note(rule, at, reason, applied=False)
+        remark(rule, at, reason, applied=False)
         return None
     text = ", ".join(f"`{v.name}` is {describe(e)}" for v, e in result.items())
-    return result if decide(rule, at, f"matched: now {text}") else None
+    return result if may_apply(rule, at, f"matched: now {text}") else None
 
 
 def with_values(

@@ -16,7 +16,7 @@ from relaxlab.schedule import intrinsics, tile_intrinsics
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.inline import REPEATED
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
-from relaxlab.tracing import decide, note
+from relaxlab.tracing import may_apply, remark
 from relaxlab.tracing.limit import Stopped
 
 Rule = Callable[[PrimFunc, Target], PrimFunc | None]
@@ -177,7 +177,7 @@ def schedule_kernel(name: str, func: PrimFunc, target: Target) -> PrimFunc:
     scheduled = first_that_fits(name, func, target, _rules(), _problem_of_private_buffers)
     if scheduled is not None:
         return scheduled
-    note("schedule_kernels", name, "left as it is, with its private buffers in main memory")
+    remark("schedule_kernels", name, "left as it is, with its private buffers in main memory")
     return _with_buffers_in_main_memory(func)
 
 
@@ -191,24 +191,25 @@ def first_that_fits(
     """The kernel scheduled by the first of the rules that fits and whose result has no problem; a
     scheduled kernel stays as it is."""
     if is_scheduled(func):
-        note("schedule_kernels", name, "already scheduled by hand", applied=False)
+        remark("schedule_kernels", name, "already scheduled by hand", applied=False)
         return func
     for rule_name, rule in rules:
         try:
             result = rule(func, target)
         except Stopped as stop:
-            chosen = decide("schedule_kernels", name, f"begun by the rule {rule_name}")
+            chosen = may_apply("schedule_kernels", name, f"begun by the rule {rule_name}")
             return stop.state if chosen else func
         except ScheduleError as e:
-            note("schedule_kernels", name, f"the rule {rule_name} does not fit: {e}", applied=False)
+            reason = f"the rule {rule_name} does not fit: {e}"
+            remark("schedule_kernels", name, reason, applied=False)
             continue
         if result is None:
             continue
         problem = problem_of(result)
         if problem is None:
-            chosen = decide("schedule_kernels", name, f"scheduled by the rule {rule_name}")
+            chosen = may_apply("schedule_kernels", name, f"scheduled by the rule {rule_name}")
             return result if chosen else func
-        note("schedule_kernels", name, f"not by the rule {rule_name}: {problem}", applied=False)
+        remark("schedule_kernels", name, f"not by the rule {rule_name}: {problem}", applied=False)
     return None
 
 

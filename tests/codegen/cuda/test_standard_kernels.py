@@ -117,7 +117,7 @@ def test_registers_and_spills_are_reported(exe: CudaExecutable) -> None:
 def test_norms_of_symbolic_width_are_rows() -> None:
     trace = SCHEDULED.run(Standard)
     (record,) = [r for r in trace.passes if r.name == "schedule_kernels"]
-    rules = {w.subject: w.reason.removeprefix("scheduled by the rule ") for w in record.rewrites}
+    rules = {w.subject: w.reason.removeprefix("scheduled by the rule ") for w in record.remarks}
     assert rules["layer_norm"] == rules["softmax"] == "rows"
 
 
@@ -147,7 +147,7 @@ def test_narrow_products_are_tiles_too(columns: int) -> None:
     text = text.replace("(n, 128)", f"(n, {columns})").replace('("n", 128)', f'("n", {columns})')
     mod = Module.of({"product": rl.parse(text, check=False)["product"]})
     trace = SCHEDULED.run(mod)
-    reasons = [w.reason for r in trace.passes for w in r.rewrites if w.subject == "matmul"]
+    reasons = [w.reason for r in trace.passes for w in r.remarks if w.subject == "matmul"]
     assert reasons[-1] == "scheduled by the rule matmul"
     rng = np.random.default_rng(columns)
     x, w = (rng.normal(size=s).astype("float32") for s in ((70, 64), (64, columns)))

@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { fromDifferences } from "../../../relaxlab/lab/static/core.js";
 import { clipped, lineOf, modulesOf, subjectPlaces } from "../../../relaxlab/lab/static/passes.js";
-import { isListed, modulesAround, rewritesOf } from "../../../relaxlab/lab/static/pipeline.js";
+import { isListed, modulesAround, remarksOf } from "../../../relaxlab/lab/static/pipeline.js";
 
 test("numbers from differences", () => {
   assert.deepEqual(fromDifferences([5, 1, 1, -4]), [5, 6, 7, 3]);
@@ -34,24 +34,24 @@ test("long lines are clipped and say by how much", () => {
 
 const pass = (modules, made) => ({
   name: "p", before: 0, after: 9, changed: true, failure: null,
-  rewrites: [[0], [0], [0], made, modules].map((c) => (c.length === 1 ? Array(made.length).fill(c[0]) : c))
+  remarks: [[0], [0], [0], made, modules].map((c) => (c.length === 1 ? Array(made.length).fill(c[0]) : c))
     .map((c) => c.map((n, i) => n - (i ? c[i - 1] : 0))),
 });
 
-test("the modules around a rewrite are those recorded, else those of the pass", () => {
+test("the modules around a remark are those recorded, else those of the pass", () => {
   const some = pass([4, -1, 9], [1, 0, 1]);
-  const rewrites = rewritesOf(some, ["text"]);
-  assert.deepEqual(rewrites.map((w) => w.made), [true, false, true]);
-  assert.deepEqual(modulesAround(some, rewrites, -1), { before: 0, after: 9, exact: true });
-  assert.deepEqual(modulesAround(some, rewrites, 0), { before: 0, after: 4, exact: true });
-  assert.deepEqual(modulesAround(some, rewrites, 1), { before: 4, after: 4, exact: true });
-  assert.deepEqual(modulesAround(some, rewrites, 2), { before: 4, after: 9, exact: true });
+  const remarks = remarksOf(some, ["text"]);
+  assert.deepEqual(remarks.map((w) => w.made), [true, false, true]);
+  assert.deepEqual(modulesAround(some, remarks, -1), { before: 0, after: 9, exact: true });
+  assert.deepEqual(modulesAround(some, remarks, 0), { before: 0, after: 4, exact: true });
+  assert.deepEqual(modulesAround(some, remarks, 1), { before: 4, after: 4, exact: true });
+  assert.deepEqual(modulesAround(some, remarks, 2), { before: 4, after: 9, exact: true });
   const none = pass([-1, -1], [1, 1]);
-  assert.deepEqual(modulesAround(none, rewritesOf(none, ["text"]), 1), { before: 0, after: 9, exact: false });
+  assert.deepEqual(modulesAround(none, remarksOf(none, ["text"]), 1), { before: 0, after: 9, exact: false });
 });
 
-test("rewrites may be left out", () => {
-  assert.deepEqual(rewritesOf({ rewrites: [] }, []), []);
+test("remarks may be left out", () => {
+  assert.deepEqual(remarksOf({ remarks: [] }, []), []);
 });
 
 test("passes that changed nothing are listed on request, or when searched for", () => {

@@ -27,9 +27,9 @@ from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import check_pass, compare_runs
 
 
-def notes_of(one, mod):
+def remarks_of(one, mod):
     (record,) = Pipeline((one,)).run(mod).passes
-    return [(w.subject, w.reason, w.applied) for w in record.rewrites]
+    return [(w.subject, w.reason, w.applied) for w in record.remarks]
 
 
 def linear():
@@ -79,7 +79,7 @@ def test_a_call_is_replaced_and_what_it_read_goes_away():
             return out
 
     check_pass(linear(), Layers, Expected)
-    assert notes_of(linear(), normalize(Layers)) == [
+    assert remarks_of(linear(), normalize(Layers)) == [
         ("main.z", "matched with `wt`, `y`: now linear(x, w, b)", True),
         ("main.u", "matched with `wt`, `y`: now linear(x, w, b)", True),
     ]
@@ -120,7 +120,7 @@ def test_the_rewriter_may_decline_with_a_reason():
     ):
         one = rewrite_call(is_op("multiply"), lambda call, m, a=answer: a)
         assert one(start) is start
-        assert notes_of(one, start) == [("main.out", said, False)]
+        assert remarks_of(one, start) == [("main.out", said, False)]
 
 
 def test_a_pattern_that_matches_nothing_names_the_nearest_miss():
@@ -128,13 +128,13 @@ def test_a_pattern_that_matches_nothing_names_the_nearest_miss():
     x = wildcard()
     one = rewrite_call(is_op("add")(is_op("matmul")(x, is_const()), ...), lambda c, m: None)
     assert one(start) is start
-    ((subject, reason, applied),) = notes_of(one, start)
+    ((subject, reason, applied),) = remarks_of(one, start)
     assert subject == 'is_op("add")(is_op("matmul")(wildcard(), is_const()), ...)' and not applied
     assert reason == (
         "matched nothing; the nearest miss is `main.z`: "
         "`wt` is a call of permute_dims, not is_const()"
     )
-    ((_, reason, _),) = notes_of(rewrite_call(is_op("exp"), lambda c, m: None), start)
+    ((_, reason, _),) = remarks_of(rewrite_call(is_op("exp"), lambda c, m: None), start)
     assert reason.startswith("matched nothing; no call of the right operator; there are calls of ")
     assert {"add", "matmul"} <= set(reason.rpartition(" of ")[2].split(", "))
 
@@ -171,7 +171,7 @@ def test_what_is_overwritten_in_between_is_not_computed_later():
     start = normalize(Before)
     assert one(start) is start
     reason = "what `b` reads is overwritten before `d` is computed"
-    assert notes_of(one, start) == [("main.d", reason, False)]
+    assert remarks_of(one, start) == [("main.d", reason, False)]
 
 
 def test_values_of_other_blocks_are_not_looked_into():
@@ -254,7 +254,7 @@ def test_used_by_and_only_used_by(chain, count):
     assert one(start) is start
     assert len(seen) == count
     if not count:
-        ((_, reason, _),) = notes_of(one, start)
+        ((_, reason, _),) = remarks_of(one, start)
         assert reason.startswith("matched nothing")
 
 
