@@ -24,7 +24,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.types import ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 from relaxlab.tracing import remark
-from relaxlab.tracing.facts import Checked, Deduced, state
+from relaxlab.tracing.deduction import Checked, Deduced, emit
 
 LEAVES = (
     graph.Var,
@@ -166,7 +166,7 @@ class _Scope:
         for old, new in zip(fn.params, params, strict=True):
             self.rename(old, new)
             self.define(new.ty)
-            state(Deduced(self.name, new, new, new.ty, "parameter"))
+            emit(Deduced(self.name, new, new, new.ty, "parameter"))
         known = set(self.symbols)
         self.taken |= {p.name for p in params}
         self.taken |= {
@@ -181,10 +181,10 @@ class _Scope:
         if ret is None:
             ret = coarsen(actual, known) if actual is not _FAILED else ObjectType()
             explain_lost_result(self.name, actual, ret, known)
-            state(Deduced(self.name, None, result, ret, "result"))
+            emit(Deduced(self.name, None, result, ret, "result"))
         else:
             result = self.claimed_result(result, actual, ret, fn)
-            state(Deduced(self.name, None, result, ret, "result"))
+            emit(Deduced(self.name, None, result, ret, "result"))
         body = self.rebuild(fn.body, blocks, result)
         if ret is fn.ret_ty and body is fn.body and _same_items(params, fn.params):
             return fn
@@ -236,7 +236,7 @@ class _Scope:
             f"{self.name}.{getattr(value, 'name', hint)}",
             f"{claim} is not proved from {actual}: checked at run time",
         )
-        state(Checked(str(claim), str(actual)))
+        emit(Checked(str(claim), str(actual)))
         kind = graph.DataflowVar if self.in_dataflow else graph.Var
         var = kind(self.fresh(getattr(value, "name", hint)), claim)
         self.match_cast(graph.MatchCast(value, claim, var, span=getattr(value, "span", None)))
@@ -308,13 +308,13 @@ class _Scope:
             elif verdict is Verdict.CHECK_AT_RUNTIME:
                 kind = graph.DataflowVar if self.in_dataflow else graph.Var
                 plain = kind(self.fresh(b.var.name), ty, span=b.var.span)
-                state(Deduced(self.name, plain, value, ty))
+                emit(Deduced(self.name, plain, value, ty))
                 self.block.append(replace(b, value=value, var=plain))
                 self.match_cast(graph.MatchCast(plain, claim, b.var, span=b.span))
                 return
         explain_lost_shape(self.name, b.var, value, ty, self.analyzer)
         var = self.typed(b.var, ty)
-        state(Deduced(self.name, var, value, ty))
+        emit(Deduced(self.name, var, value, ty))
         self.block.append(b if value is b.value and var is b.var
                           else replace(b, value=value, var=var))  # fmt: skip
 
@@ -350,7 +350,7 @@ class _Scope:
                 self.checked_equal.add((pair.actual, pair.declared))
                 self.analyzer.assume(expr.EQ(pair.declared, pair.actual))
         var = self.typed(b.var, claim)
-        state(Deduced(self.name, var, value, claim, "match_cast"))
+        emit(Deduced(self.name, var, value, claim, "match_cast"))
         same = value is b.value and claim is b.ty and var is b.var
         self.block.append(b if same else replace(b, value=value, ty=claim, var=var))
 
@@ -437,7 +437,7 @@ class _Scope:
                 self.owner.report("E0203", message, call)
                 continue
             remark("deduce", f"{self.name}: {message}", "not proved: checked at run time")
-            state(Checked(message, str(condition)))
+            emit(Checked(message, str(condition)))
             self.checked(value, ShapeType(value.values), claim, f"{_short_name(call)}_shape")
         return call
 

@@ -12,7 +12,7 @@ from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.types import ObjectType, TensorType, TupleType, Type
 from relaxlab.tracing import remark
-from relaxlab.tracing.facts import Lost, state
+from relaxlab.tracing.deduction import Lost, emit
 
 
 def explain_lost_shape(
@@ -40,7 +40,7 @@ def explain_lost_shape(
     if pair is not None:
         reason = f"whether {pair[0]} equals {pair[1]} is not known"
     remedy = _remedy(var.name, ty, known, like_first=pair is not None)
-    state(Lost(f"{source} {texts}", reason, remedy))
+    emit(Lost(f"{source} {texts}", reason, remedy))
     remark(
         "deduce", f"{function}.{var.name}",
         f"{source} {texts} gives only {ty}: {reason}; a match_cast brings it back: {remedy}",
@@ -58,7 +58,7 @@ def explain_lost_result(
     which = " and ".join(dict.fromkeys(inner))
     reason = f"callers do not know {which}, found inside {function}"
     remedy = f"value = R.match_cast(value, {_quoted(actual)})"
-    state(Lost(f"the result {actual}", reason, remedy))
+    emit(Lost(f"the result {actual}", reason, remedy))
     remark("deduce", f"{function}", f"returns only {ret}: {reason}", applied=False)
 
 

@@ -14,7 +14,7 @@ from relaxlab.analysis.evaluate import CannotEvaluate, evaluate, unknowns
 from relaxlab.ir import expr
 from relaxlab.ir.expr import IntImm, PrimExpr, Var
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.tracing.facts import Matched, Unified, recording_facts, state
+from relaxlab.tracing.deduction import Matched, Unified, emit, is_recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +155,9 @@ def unify(pairs: Sequence[DimPair], analyzer: Analyzer) -> Unification:
             if solved is not None:
                 _bind(result, solved.symbol, analyzer.simplify(solved.value), pair.place)
                 progress = True
-    if recording_facts():
+    if is_recording():
         for symbol, value in result.bindings.items():
-            state(Unified(symbol, value, result.origins[symbol]))
+            emit(Unified(symbol, value, result.origins[symbol]))
     for pair in pairs:
         _compare(pair, result, analyzer)
     return result
@@ -171,17 +171,17 @@ def _bind(result: Unification, symbol: Var, value: PrimExpr, place: str) -> None
 
 def _compare(pair: DimPair, result: Unification, analyzer: Analyzer) -> None:
     if unknowns(pair.declared, result.bindings):
-        state(Matched(pair.declared, None, pair.actual, pair.place, None))
+        emit(Matched(pair.declared, None, pair.actual, pair.place, None))
         result.unproved.append((pair, None))
         return
     expected = substitute(pair.declared, result.bindings)
     if pair.actual is None:
-        state(Matched(pair.declared, expected, None, pair.place, None))
+        emit(Matched(pair.declared, expected, None, pair.place, None))
         result.unproved.append((pair, expected))
         return
     equal = True if expected == pair.actual else analyzer.prove_equal(expected, pair.actual)
-    if recording_facts():
-        state(Matched(pair.declared, expected, pair.actual, pair.place, equal))
+    if is_recording():
+        emit(Matched(pair.declared, expected, pair.actual, pair.place, equal))
     if equal:
         return
     if equal is None:

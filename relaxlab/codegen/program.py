@@ -76,14 +76,14 @@ def program_text(
         texts.append(marks.text(declarations))
     texts += closure_texts(program, declarations)
     texts += blas_functions(declarations)
-    facts = {
+    metadata = {
         "checks": tuple(found),
         "packed": tuple(_packed_info(f, p) for f, p in zip(packed_in, packed, strict=True)),
         "arenas": len(arenas),
         "constants": tuple(constants),
         "externs": jit.external_functions(texts, declarations),
     }
-    return jit.module_text(texts, declarations, target), facts
+    return jit.module_text(texts, declarations, target), metadata
 
 
 def compile_program(
@@ -104,7 +104,7 @@ def compile_program(
     while True:
         part, reasons = _native_part(program, left_out)
         try:
-            text, facts = program_text(part, target, marks, checks)
+            text, metadata = program_text(part, target, marks, checks)
             break
         except UnsupportedHost as error:  # what lacks a native form shows when code is made of it
             if not error.function:
@@ -115,7 +115,7 @@ def compile_program(
     code, bitcode = jit.compile_object(text, target)
     infos = tuple(map(_function_info, _offered(part)))
     planned = {f.name: _planned(f, (bounds or {}).get(f.name, {})) for f in part.functions.values()}
-    return Artifact(code, bitcode, infos, planned_bytes=planned, left_out=reasons, **facts)
+    return Artifact(code, bitcode, infos, planned_bytes=planned, left_out=reasons, **metadata)
 
 
 def _native_part(

@@ -17,7 +17,7 @@ from relaxlab.lab.pipeline import program_controls
 from relaxlab.lab.view import Control, View
 from relaxlab.passes.bindings import all_bindings, map_blocks, tir_call, with_bindings
 from relaxlab.passes.fuse_ops import FuseOptions
-from relaxlab.passes.fusion_rules import facts_of
+from relaxlab.passes.fusion_rules import summary_of
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.tracing import PassRecord, Remark, Trace
 
@@ -148,7 +148,7 @@ def _kinds(mod: Module, flow: Dataflow) -> dict[int, str]:
     for i, n in enumerate(flow.nodes):
         func = mod.get(n.label) if n.origin == "loops" else None
         if isinstance(func, loops.PrimFunc) and "op_pattern" in func.attrs:
-            found[i] = facts_of(func).kind.name.lower()
+            found[i] = summary_of(func).kind.name.lower()
     return found
 
 

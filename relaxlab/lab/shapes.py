@@ -20,10 +20,19 @@ from relaxlab.passes.bindings import all_bindings, tir_call
 from relaxlab.script import parse
 from relaxlab.script.printer import print_module
 from relaxlab.tracing import Trace
-from relaxlab.tracing.facts import Asked, Checked, Deduced, Fact, Lost, Matched, Unified, facts
+from relaxlab.tracing.deduction import (
+    Asked,
+    Checked,
+    Deduced,
+    DeductionEvent,
+    Lost,
+    Matched,
+    Unified,
+    deduction_events,
+)
 
-LIVE_FACTS = 1000
-"""Facts up to which a program is small enough to be edited in a live view."""
+MAX_LIVE_EVENTS = 1000
+"""Events up to which a program is small enough to be edited in a live view."""
 
 ANSWERS = {True: "proved", False: "never", None: "open"}
 
@@ -37,9 +46,9 @@ def shapes(program: Program) -> View:
     Raises TypeError for what is none of these. A program that is wrong gives a view that says so.
     """
     mod, error = _module_of(program)
-    found: list[Fact] = []
+    found: list[DeductionEvent] = []
     if mod is not None:
-        with facts() as found:
+        with deduction_events() as found:
             mod, diagnostics = annotate(mod)
         error = DiagnosticError(diagnostics) if diagnostics else error
     functions = [] if mod is None else _functions(mod, found)
@@ -48,7 +57,7 @@ def shapes(program: Program) -> View:
     start = max(range(len(functions)), key=lambda i: _weight(functions[i]), default=0)
     state = {"functions": functions, "start": start, "failure": failure, "notes": notes}
     text = _text(functions, failure)
-    if len(found) > LIVE_FACTS or not isinstance(program, Module | str):
+    if len(found) > MAX_LIVE_EVENTS or not isinstance(program, Module | str):
         return View("shapes", "Shapes", state, text)
     script = program if isinstance(program, str) else _script(program)
     controls = (Control("program", "program", script),)
@@ -81,21 +90,21 @@ def _weight(function: dict[str, Any]) -> tuple[bool, int]:
     return function["name"] == "main", len(function["bindings"])
 
 
-def _functions(mod: Module, found: list[Fact]) -> list[dict[str, Any]]:
+def _functions(mod: Module, found: list[DeductionEvent]) -> list[dict[str, Any]]:
     """The functions in the order in which they were deduced, callees first."""
-    pending: list[Fact] = []
+    pending: list[DeductionEvent] = []
     functions: dict[str, list[dict[str, Any]]] = {}
     exprs: dict[str, list[expr.PrimExpr]] = {}
     origins: dict[str, dict[str, str]] = {}
     bindings = {b.var: b for f in mod.graph_functions().values() for b in all_bindings(f)}
-    for fact in found:
-        if not isinstance(fact, Deduced):
-            pending.append(fact)
+    for event in found:
+        if not isinstance(event, Deduced):
+            pending.append(event)
             continue
-        own = functions.setdefault(fact.function, [])
-        used = exprs.setdefault(fact.function, [])
-        known = origins.setdefault(fact.function, {})
-        own.append(_binding(mod, fact, pending, bindings, used, known))
+        own = functions.setdefault(event.function, [])
+        used = exprs.setdefault(event.function, [])
+        known = origins.setdefault(event.function, {})
+        own.append(_binding(mod, event, pending, bindings, used, known))
         pending = []
     return [
         {"name": name, "bindings": own, "symbols": symbols_of(exprs[name]),
@@ -106,35 +115,35 @@ def _functions(mod: Module, found: list[Fact]) -> list[dict[str, Any]]:
 
 def _binding(
     mod: Module,
-    fact: Deduced,
-    before: list[Fact],
+    event: Deduced,
+    before: list[DeductionEvent],
     bindings: dict[graph.Var, graph.Binding],
     used: list[expr.PrimExpr],
     origins: dict[str, str],
 ) -> dict[str, Any]:
-    name = "return" if fact.var is None else fact.var.name
-    binding = None if fact.var is None else bindings.get(fact.var)
-    failed = is_failed(fact.ty)
-    size = None if failed else bytes_of(fact.ty)
+    name = "return" if event.var is None else event.var.name
+    binding = None if event.var is None else bindings.get(event.var)
+    failed = is_failed(event.ty)
+    size = None if failed else bytes_of(event.ty)
     cost = None if binding is None or failed else call_cost(mod, binding)
-    dims = fact.ty.shape if isinstance(fact.ty, TensorType) else None
+    dims = event.ty.shape if isinstance(event.ty, TensorType) else None
     used += [*(dims or ()), *([size] if size is not None else [])]
     used += [cost.flops] if cost is not None else []
-    defined = [s.name for s in defined_symbols(fact.ty)] if fact.ty is not None else []
+    defined = [s.name for s in defined_symbols(event.ty)] if event.ty is not None else []
     new = [s for s in dict.fromkeys(defined) if s not in origins]
-    new = new if fact.kind in ("parameter", "match_cast") else []
+    new = new if event.kind in ("parameter", "match_cast") else []
     origins.update(dict.fromkeys(new, name))
     return {
-        "name": name, "kind": fact.kind, "failed": failed, "made_up": _is_made_up(fact.var),
+        "name": name, "kind": event.kind, "failed": failed, "made_up": _is_made_up(event.var),
         "op": "" if binding is None else describe(mod, binding)[0],
         "text": "" if binding is None else _script(binding),
-        "type": "" if failed or fact.ty is None else str(fact.ty),
+        "type": "" if failed or event.ty is None else str(event.ty),
         "dims": None if dims is None else [encode(d) for d in dims],
-        "dtype": fact.ty.dtype if isinstance(fact.ty, TensorType) else None,
+        "dtype": event.ty.dtype if isinstance(event.ty, TensorType) else None,
         "bytes": None if size is None else encode(size),
         "flops": None if cost is None else encode(cost.flops),
-        "rule": _rule(mod, fact), "defines": new,
-        "facts": [_fact(f) for f in dict.fromkeys(before)],
+        "rule": _rule(mod, event), "defines": new,
+        "events": [_event_state(f) for f in dict.fromkeys(before)],
     }  # fmt: skip
 
 
@@ -146,8 +155,8 @@ def _is_made_up(var: graph.Var | None) -> bool:
     return not span.source.line(span.line)[span.col :].startswith(var.name)
 
 
-def _fact(fact: Fact) -> dict[str, Any]:
-    match fact:
+def _event_state(event: DeductionEvent) -> dict[str, Any]:
+    match event:
         case Asked(condition, answer):
             return {"kind": "asked", "text": str(condition), "answer": ANSWERS[answer]}
         case Unified(symbol, value, place):
@@ -162,17 +171,17 @@ def _fact(fact: Fact) -> dict[str, Any]:
         case Lost(source, reason, remedy):
             return {"kind": "lost", "text": f"{source}: {reason}", "remedy": remedy}
         case Deduced():
-            raise TypeError("a deduction ends the facts of its binding")
+            raise TypeError("a deduction ends the events of its binding")
 
 
-def _rule(mod: Module, fact: Deduced) -> str:
+def _rule(mod: Module, event: Deduced) -> str:
     """Which rule gave the type, in a sentence."""
-    value = fact.value
-    if fact.kind == "parameter":
+    value = event.value
+    if event.kind == "parameter":
         return "annotation of the parameter"
-    if fact.kind == "match_cast":
+    if event.kind == "match_cast":
         return "stated by match_cast, checked at run time"
-    if fact.kind == "result":
+    if event.kind == "result":
         return "result of the function: what it states, or what its body has of known symbols"
     call = tir_call(value)
     if call is not None:
@@ -213,7 +222,7 @@ def _text(functions: list[dict[str, Any]], failure: dict[str, Any] | None) -> st
         lines.append(f"{function['name']}:")
         for b in function["bindings"]:
             lines.append(f"  {b['name']}: {b['type'] or 'no type'}  ({b['rule']})")
-            for f in b["facts"]:
+            for f in b["events"]:
                 answer = f" {f['answer']}" if "answer" in f else ""
                 place = f" ({f['place']})" if "place" in f else ""
                 lines.append(f"      {f['kind']}: {f['text']}{answer}{place}")

@@ -83,11 +83,11 @@ def program_for(
     key = programs_on_disk.request_key(_values(checkpoint, request), target)
     found = programs_on_disk.find(key) if use_cache and pipeline is None else None
     if found is not None:
-        program, artifact, facts = found
+        program, artifact, metadata = found
         executable = Executable(artifact, target, threads, from_cache=True)
         executable.key = program
         executable.compiled_from = lambda: (_built(checkpoint, request)[0], None)
-        return Program(executable, from_json(facts))
+        return Program(executable, from_json(metadata))
     from relaxlab.runtime.build import compile
 
     module, sources = _built(checkpoint, request)

@@ -12,7 +12,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.op_table import require
 from relaxlab.ir.types import TensorType
 from relaxlab.ops.define import fail, op_name
-from relaxlab.tracing.facts import Asked, recording_facts, state
+from relaxlab.tracing.deduction import Asked, emit, is_recording
 
 Shape = tuple[PrimExpr, ...]
 ONE = expr.const(1)
@@ -25,16 +25,16 @@ def prove_equal(a: PrimExpr, b: PrimExpr) -> bool | None:
     if isinstance(a, expr.IntImm) and isinstance(b, expr.IntImm):
         return False
     answer = Analyzer.for_shapes((a, b)).prove_equal(a, b)
-    if recording_facts():
-        state(Asked(expr.EQ(a, b), answer))
+    if is_recording():
+        emit(Asked(expr.EQ(a, b), answer))
     return answer
 
 
 def prove(condition: PrimExpr) -> bool | None:
     """True if a condition on dimensions holds for all values of their symbols."""
     answer = Analyzer.for_shapes((condition,)).prove(condition)
-    if recording_facts():
-        state(Asked(condition, answer))
+    if is_recording():
+        emit(Asked(condition, answer))
     return answer
 
 

@@ -31,7 +31,7 @@ from relaxlab.passes.bindings import (
 from relaxlab.passes.effects import Aliases, Cell, overlaps, summary_of
 from relaxlab.passes.fusion_rules import (
     Call,
-    Facts,
+    KernelSummary,
     bytes_in,
     call_of,
     describe,
@@ -73,7 +73,7 @@ class _Fuser:
     def __init__(self, mod: Module, options: FuseOptions) -> None:
         self.mod = mod
         self.options = options
-        self.facts: dict[str, Facts] = {}
+        self.summaries: dict[str, KernelSummary] = {}
         self.verdicts: dict[object, str | None] = {}
         self.outlined: dict[str, graph.Function] = {}
         self.by_key: dict[str, str] = {}
@@ -110,7 +110,7 @@ class _Block:
         self.name = name
         self.block = blk
         self.uses = uses
-        self.calls = [call_of(i, b, fuser.mod, fuser.facts) for i, b in enumerate(blk.bindings)]
+        self.calls = [call_of(i, b, fuser.mod, fuser.summaries) for i, b in enumerate(blk.bindings)]
         self.readers: dict[graph.Var, list[Call]] = {}
         self.reads: Counter[graph.Var] = Counter()
         for c in self.calls:
@@ -169,7 +169,7 @@ class _Block:
         return replace(source.binding, var=var)  # type: ignore[call-arg]
 
     def _is_decode(self, c: Call, readers: list[Call]) -> bool:
-        if c.facts is None or c.tir is None or c.facts.costly or c.kind > PatternKind.INJECTIVE:
+        if c.summary is None or c.tir is None or c.summary.costly or c.kind > PatternKind.INJECTIVE:
             return False
         if self._overwritten(c, len(self.calls)):
             return False

@@ -36,8 +36,8 @@ ANCHORS = (PatternKind.REDUCTION, PatternKind.OUT_EWISE_FUSIBLE)
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What the rules want to know about a loop function.
+class KernelSummary:
+    """The properties of a loop function that decide about fusion.
 
     kind:     how its writes relate to its reads; gathers (`take`) count as injective.
     costly:   whether an element takes more than a few machine instructions.
@@ -57,14 +57,14 @@ class Facts:
     rows: tuple[int, ...]
 
 
-def facts_of(func: loops.PrimFunc) -> Facts:
-    """Read them off the blocks. Needs the attribute `op_pattern`."""
+def summary_of(func: loops.PrimFunc) -> KernelSummary:
+    """Return the summary of a loop function that has the attribute `op_pattern`."""
     blocks = [n for n in walk(func.body) if isinstance(n, loops.Block) and n.iter_vars]
     kind = PatternKind(func.attrs["op_pattern"])
     if kind is PatternKind.OPAQUE and _is_gather(blocks):
         kind = PatternKind.INJECTIVE
     stores = [n for n in walk(func.body) if isinstance(n, loops.BufferStore)]
-    return Facts(
+    return KernelSummary(
         kind,
         any(isinstance(n, expr.Call) and n.op in COSTLY for n in walk(func.body)),
         all(isinstance(s.value, loops.BufferLoad) for s in stores),
@@ -129,12 +129,12 @@ def product(dims: Iterable[expr.PrimExpr]) -> expr.PrimExpr:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A binding of a block, at `index`. `tir` and `facts` are None when it cannot be fused."""
+    """A binding of a block, at `index`. `tir` and `summary` are None when it cannot be fused."""
 
     index: int
     binding: graph.Binding
     tir: TirCall | None = None
-    facts: Facts | None = field(default=None, repr=False)
+    summary: KernelSummary | None = field(default=None, repr=False)
 
     @property
     def var(self) -> graph.Var:
@@ -150,11 +150,11 @@ class Call:
     @property
     def kind(self) -> PatternKind:
         """The kind of the loop function, OPAQUE when it cannot be fused."""
-        return PatternKind.OPAQUE if self.facts is None else self.facts.kind
+        return PatternKind.OPAQUE if self.summary is None else self.summary.kind
 
 
-def call_of(index: int, b: graph.Binding, mod: Module, known: dict[str, Facts]) -> Call:
-    """The binding with what is known about it; `known` caches facts by loop function."""
+def call_of(index: int, b: graph.Binding, mod: Module, known: dict[str, KernelSummary]) -> Call:
+    """The binding with what is known about it; `known` caches summaries by loop function."""
     call = tir_call(b.value) if isinstance(b, graph.VarBinding) else None
     if call is None or call.inplace or len(call.outs) != 1:
         return Call(index, b)
@@ -170,7 +170,7 @@ def call_of(index: int, b: graph.Binding, mod: Module, known: dict[str, Facts]) 
     if unproved_dimensions(func, given, call.symbols):  # checked at run time, at the call
         return Call(index, b)
     if call.callee not in known:
-        known[call.callee] = facts_of(func)
+        known[call.callee] = summary_of(func)
     return Call(index, b, call, known[call.callee])
 
 
@@ -181,9 +181,9 @@ def describe(members: Sequence[Call]) -> str:
         return "each element is made from single elements, so nothing need be stored between"
     first, anchor = kernel.anchors[0], kernel.anchors[-1]
     if first is not anchor:
-        assert first.facts is not None
+        assert first.summary is not None
         made = f"{anchor.callee} reads each row of {first.callee} where it is made: sums of"
-        return f"{made} {first.facts.terms} products cost less than to store and load a row"
+        return f"{made} {first.summary.terms} products cost less than to store and load a row"
     before = [m.callee for m in members if m not in kernel.after and m is not anchor]
     after = [m.callee for m in members if m in kernel.after and m is not anchor]
     parts: list[str] = []
@@ -253,20 +253,20 @@ class _Kernel:
             return None
         one = f"a kernel keeps the loops of one of {' and '.join(m.callee for m in self.anchors)}"
         first, second = self.anchors[:2]
-        assert first.facts is not None and second.facts is not None
+        assert first.summary is not None and second.summary is not None
         read = [(u, at) for u, at in self.edges[second] if u in self.after]
-        products = (first.facts.terms is not None, second.facts.terms is not None)
+        products = (first.summary.terms is not None, second.summary.terms is not None)
         if len(self.anchors) > 2 or products != (True, False) or not read:
             return one
         if self.edges[first]:
             return f"{one}: {self.edges[first][0][0].callee} would be repeated for every row"
-        reasons = (_why_no_rows(first.facts.terms, u, second, at) for u, at in read)
+        reasons = (_why_no_rows(first.summary.terms, u, second, at) for u, at in read)
         reason = next((r for r in reasons if r is not None), None)
         return None if reason is None else f"{one}: {reason}"
 
     def refusal(self, u: Call, v: Call, at: int) -> str | None:
         """Why `v` cannot compute its argument number `at`, the value of `u`, itself."""
-        assert u.tir is not None and v.tir is not None and v.facts is not None
+        assert u.tir is not None and v.tir is not None and v.summary is not None
         if u in self.after:
             if v in self.anchors:
                 return None  # rows of a product, or there would be too many anchors
@@ -276,8 +276,8 @@ class _Kernel:
                 return f"{v.callee} reads elements of {u.callee} more than once"
             return None
         chain = self.chain(u)
-        costly = [c.callee for c in chain if c.facts is not None and c.facts.costly]
-        if costly and v.facts.repeats[at]:
+        costly = [c.callee for c in chain if c.summary is not None and c.summary.costly]
+        if costly and v.summary.repeats[at]:
             return f"{v.callee} reads elements more than once and {costly[0]} is costly to repeat"
         if v.kind is PatternKind.OUT_EWISE_FUSIBLE and not self.shrinks(u, chain):
             return f"{v.callee} rereads tiles, and the value of {u.callee} is no larger to read"
@@ -297,7 +297,7 @@ class _Kernel:
     def shrinks(self, u: Call, chain: list[Call]) -> bool:
         """True if computing `u` where it is read saves traffic: it only moves elements, or it is
         made from provably fewer bytes than it has."""
-        if all(c.facts is not None and c.facts.moves for c in chain):
+        if all(c.summary is not None and c.summary.moves for c in chain):
             return True
         given = dict.fromkeys(
             a for c in chain if c.tir is not None for a in c.tir.args if a not in self.local
@@ -314,10 +314,10 @@ def _why_no_rows(terms: expr.PrimExpr | None, u: Call, reader: Call, at: int) ->
     """Why `reader` cannot read the rows of `u`, its argument number `at`, where they are made of
     sums of `terms` products. Up to `MAX_INLINE_REDUCTION` for each of `MAX_STACK_ROW` elements read
     512 KB again for each row: they stay in a core's cache."""
-    assert u.tir is not None and reader.facts is not None
+    assert u.tir is not None and reader.summary is not None
     if not isinstance(terms, expr.IntImm) or terms.value > MAX_INLINE_REDUCTION:
         return f"an element is a sum of {terms} products, not of {MAX_INLINE_REDUCTION} at most"
-    rank = reader.facts.rows[at]
+    rank = reader.summary.rows[at]
     if rank == 0:
         return f"{reader.callee} does not go through {u.callee} row by row"
     match (known_shape(u.tir.outs[0]) or ())[rank:]:

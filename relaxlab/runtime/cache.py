@@ -161,15 +161,15 @@ def find(key: str) -> tuple[str, Artifact, Any] | None:
     return None if entry is None or artifact is None else (entry[0], artifact, entry[1])
 
 
-def remember(key: str, program: str, facts: Any) -> bool:
-    """Keep for a request's key which program it is and `facts` about it, values that JSON has;
+def remember(key: str, program: str, metadata: Any) -> bool:
+    """Keep for a request's key which program it is and its `metadata`, values that JSON has;
     False when the folder cannot be written to."""
-    return _store(f"{key}.json", json.dumps({"program": program, "facts": facts}).encode())
+    return _store(f"{key}.json", json.dumps({"program": program, "metadata": metadata}).encode())
 
 
 def _index_entry(content: bytes) -> tuple[str, Any]:
     entry = json.loads(content)
-    return entry["program"], entry["facts"]
+    return entry["program"], entry["metadata"]
 
 
 def _load(name: str, decode: Callable[[bytes], _T]) -> _T | None:

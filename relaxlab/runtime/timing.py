@@ -79,14 +79,14 @@ class Timing(Displayed):
 
     def __repr__(self) -> str:
         rate = self.flop_rate
-        facts = [
+        parts = [
             f"{self.name}: {seconds_text(self.seconds)} per call",
             f"middle half within {seconds_text(self.spread)}",
             f"{len(self.samples)} samples of {self.calls}",
             *([f"{rate / 1e9:.3g} GFLOP/s"] if rate else []),
             *([f"{self.bytes / self.seconds / 1e9:.3g} GB/s"] if self.bytes else []),
         ]
-        return ", ".join(facts)
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)

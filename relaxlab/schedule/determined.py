@@ -16,7 +16,7 @@ from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.schedule.ranges import Env, Span, by_data, span_of
 from relaxlab.schedule.tree import vars_in
 
-Facts = Mapping[PrimExpr, None]
+EqualValues = Mapping[PrimExpr, None]
 """Expressions of equal value in the two iterations that are compared, in the order found."""
 
 
@@ -26,15 +26,15 @@ def determines(values: Iterable[PrimExpr], var: Var, env: Env, an: Analyzer) -> 
     `env` holds the spans of all variables that may differ between the iterations. All others are
     taken to be the same in both.
     """
-    facts: dict[PrimExpr, None] = dict.fromkeys(map(an.simplify, values))
-    while var not in facts:
-        varying = {v: span for v, span in env.items() if v not in facts}
-        found = [x for e in facts for x in _addends(e, varying, an)]
-        found += _dividends(facts, varying, an)
-        new = dict.fromkeys(x for x in found if x not in facts)
+    equal: dict[PrimExpr, None] = dict.fromkeys(map(an.simplify, values))
+    while var not in equal:
+        varying = {v: span for v, span in env.items() if v not in equal}
+        found = [x for e in equal for x in _addends(e, varying, an)]
+        found += _dividends(equal, varying, an)
+        new = dict.fromkeys(x for x in found if x not in equal)
         if not new:
             return False
-        facts |= new
+        equal |= new
     return True
 
 
@@ -92,9 +92,9 @@ def _fixed(e: PrimExpr, env: Env) -> bool:
     return not vars_in(e) & env.keys() and not by_data(e)
 
 
-def _dividends(facts: Facts, env: Env, an: Analyzer) -> Iterator[PrimExpr]:
+def _dividends(equal: EqualValues, env: Env, an: Analyzer) -> Iterator[PrimExpr]:
     """The `x // l` for which both `x // (l*n)` and `x // l % n` are known; x itself where l = 1."""
-    for digit in facts:
+    for digit in equal:
         if not isinstance(digit, expr.FloorMod) or not _fixed(digit.b, env):
             continue
         whole = digit.a
@@ -103,6 +103,6 @@ def _dividends(facts: Facts, env: Env, an: Analyzer) -> Iterator[PrimExpr]:
         nonnegative = expr.GE(digit.b, expr.const(0, digit.dtype))
         if isinstance(whole, expr.FloorDiv) and an.prove(nonnegative):
             x, step = whole.a, whole.b * digit.b
-        for e in facts:
+        for e in equal:
             if isinstance(e, expr.FloorDiv) and e.a == x and an.prove_equal(e.b, step):
                 yield whole

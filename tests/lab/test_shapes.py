@@ -1,4 +1,4 @@
-"""The shapes explorer: facts of deduction as data, and on the page."""
+"""The shapes explorer: events of deduction as data, and on the page."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def test_rules_are_named(calls):
     assert calls.state["start"] == 1
 
 
-def test_facts_are_told(calls):
+def test_events_of_deduction(calls):
     main = bindings(calls)
     assert {"kind": "unified", "text": "k := n", "place": "dimension 0 of argument `a`"} in main[
         "b"
-    ]["facts"]
-    assert {"kind": "asked", "text": "4 == m", "answer": "open"} in main["c"]["facts"]
-    (lost,) = [f for f in main["d"]["facts"] if f["kind"] == "lost"]
+    ]["events"]
+    assert {"kind": "asked", "text": "4 == m", "answer": "open"} in main["c"]["events"]
+    (lost,) = [f for f in main["d"]["events"] if f["kind"] == "lost"]
     assert lost["remedy"] == 'd = R.match_cast(d, R.Tensor(("n",), "float32"))'
-    checked = [f for b in main.values() for f in b["facts"] if f["kind"] == "checked"]
+    checked = [f for b in main.values() for f in b["events"] if f["kind"] == "checked"]
     assert any("contracted dimensions" in f["text"] for f in checked)
 
 

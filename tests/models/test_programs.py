@@ -74,7 +74,7 @@ def test_the_model_is_in_the_key(checkpoint: Checkpoint) -> None:
     assert len(texts) == 3
 
 
-@pytest.mark.parametrize("damage", ["{", "{}", "[]", "null", '{"program": "x", "facts": []}'])
+@pytest.mark.parametrize("damage", ["{", "{}", "[]", "null", '{"program": "x", "metadata": []}'])
 def test_damaged_entries_of_the_index_are_rebuilt(
     checkpoint: Checkpoint, folder: Path, damage: str
 ) -> None:

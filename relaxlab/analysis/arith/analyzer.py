@@ -45,7 +45,7 @@ class Analyzer:
             analyzer.bind_shape(v, (upper or {}).get(v.name))
         return analyzer
 
-    # Facts
+    # Assumptions
 
     def bind(
         self,
@@ -67,16 +67,16 @@ class Analyzer:
         ctx.scope.values.pop(number, None)
         ctx.scope.bounds.pop(number, None)
         ctx.scope.multiples.pop(number, None)
-        ctx.drop_facts(number)
+        ctx.drop_assumptions(number)
         ctx.scope.ranges[number] = (lo_poly, hi_poly)
         if lo_poly is not None and lo_poly == hi_poly:
             ctx.scope.values[number] = lo_poly
             return
         me = poly.atom(number)
         if lo_poly is not None and poly.const_of(lo_poly) is None:
-            ctx.add_fact(poly.add(me, lo_poly, -1), number)
+            ctx.add_assumption(poly.add(me, lo_poly, -1), number)
         if hi_poly is not None and poly.const_of(hi_poly) is None:
-            ctx.add_fact(poly.add(hi_poly, me, -1), number)
+            ctx.add_assumption(poly.add(hi_poly, me, -1), number)
 
     def bind_range(self, var: expr.Var, rng: Range) -> None:
         """Take `var` to be one of the integers of the range."""

@@ -301,14 +301,14 @@ def _assume_both(ctx: Context, a: expr.PrimExpr, b: expr.PrimExpr, both: bool, t
         assume(ctx, a, truth)
 
 
-def facts_of(ctx: Context, e: expr.PrimExpr, truth: bool) -> list[Poly]:
+def assumptions_of(ctx: Context, e: expr.PrimExpr, truth: bool) -> list[Poly]:
     """Polynomials that are at least zero when the condition is `truth`."""
     match e:
         case expr.Not(a):
-            return facts_of(ctx, a, not truth)
+            return assumptions_of(ctx, a, not truth)
         case expr.And(a, b) | expr.Or(a, b):
             if isinstance(e, expr.And) is truth:
-                return facts_of(ctx, a, truth) + facts_of(ctx, b, truth)
+                return assumptions_of(ctx, a, truth) + assumptions_of(ctx, b, truth)
             return []
         case expr.CmpOp(a, b) if a.dtype in convert.INTEGERS:
             cls = type(e) if truth else _NEGATED[type(e)]
@@ -324,7 +324,7 @@ def facts_of(ctx: Context, e: expr.PrimExpr, truth: bool) -> list[Poly]:
 
 
 def _apart(ctx: Context, d: Poly) -> list[Poly]:
-    """What d != 0 says when the sign of d is known."""
+    """Return d >= 1 or -d >= 1 for d != 0, if the sign of d is known."""
     for p in (d, poly.scale(d, -1)):
         if is_nonneg(ctx, p):
             return [poly.add(p, poly.const(-1))]
@@ -333,8 +333,8 @@ def _apart(ctx: Context, d: Poly) -> list[Poly]:
 
 def _assume_comparison(ctx: Context, cls: type, d: Poly) -> None:
     if cls is expr.NE:
-        for fact in _apart(ctx, d):
-            assume_nonneg(ctx, fact)
+        for consequence in _apart(ctx, d):
+            assume_nonneg(ctx, consequence)
     elif cls is expr.EQ:
         _assume_equal(ctx, d)
     else:

@@ -1,6 +1,6 @@
-"""What an analyzer knows: its atoms, the facts in force, and the caches that depend on them.
+"""The state of an analyzer: its atoms, the assumptions in force, and caches that depend on them.
 
-Facts are polynomials known to be at least zero. A scope holds the facts in force; entering an
+Assumptions are polynomials known to be at least zero. A scope holds those in force; entering an
 assumption pushes a copy with empty caches, leaving it pops back to the old one.
 """
 
@@ -24,7 +24,7 @@ class Atom:
     """Something a polynomial cannot look into.
 
     `expr` is the variable or the opaque expression; `args` are (dividend, divisor) or the
-    operands; `cases` lists (value, facts that hold then), one of which is the atom's.
+    operands; `cases` lists (value, assumptions that hold then), one of which is the atom's.
     """
 
     kind: AtomKind
@@ -36,11 +36,11 @@ class Atom:
 
 @dataclass(slots=True)
 class Scope:
-    """The facts in force and everything computed under them."""
+    """The assumptions in force and everything computed under them."""
 
     bounds: dict[int, Interval] = field(default_factory=dict[int, Interval])
     ranges: dict[int, tuple[Poly | None, Poly | None]] = field(default_factory=dict)  # type: ignore
-    facts: dict[int, tuple[tuple[int, Poly], ...]] = field(default_factory=dict)  # type: ignore
+    assumptions: dict[int, tuple[tuple[int, Poly], ...]] = field(default_factory=dict)  # type: ignore
     values: dict[int, Poly] = field(default_factory=dict[int, Poly])
     multiples: dict[int, int] = field(default_factory=dict[int, int])
     # caches
@@ -51,17 +51,17 @@ class Scope:
     intervals: dict[int, Interval] = field(default_factory=dict[int, Interval])
 
     def child(self) -> Scope:
-        """The same facts with empty caches."""
+        """Return a scope with the same assumptions and empty caches."""
         return Scope(
             dict(self.bounds),
             dict(self.ranges),
-            dict(self.facts),
+            dict(self.assumptions),
             dict(self.values),
             dict(self.multiples),
         )
 
     def forget(self) -> None:
-        """Empty the caches: the facts changed."""
+        """Empty the caches: the assumptions changed."""
         for name in ("polys", "simple", "divs", "lowers", "intervals"):
             getattr(self, name).clear()
 
@@ -124,22 +124,22 @@ class Context:
             return poly.const(int(lo))
         return poly.atom(number)
 
-    # Facts
+    # Assumptions
 
-    def add_fact(self, p: Poly, owner: int = -1) -> None:
-        """Assume p >= 0. Facts of an `owner` are dropped when that variable is bound again."""
+    def add_assumption(self, p: Poly, owner: int = -1) -> None:
+        """Assume p >= 0, until the variable number `owner` is bound again."""
         self.scope.forget()
-        facts = self.scope.facts
+        assumptions = self.scope.assumptions
         for a in poly.atoms_in(p):
-            facts[a] = (*facts.get(a, ()), (owner, p))
+            assumptions[a] = (*assumptions.get(a, ()), (owner, p))
 
-    def drop_facts(self, owner: int) -> None:
-        """Forget the facts of one owner."""
-        facts = self.scope.facts
-        for a, entries in list(facts.items()):
+    def drop_assumptions(self, owner: int) -> None:
+        """Forget the assumptions of one owner."""
+        assumptions = self.scope.assumptions
+        for a, entries in list(assumptions.items()):
             kept = tuple(e for e in entries if e[0] != owner)
             if len(kept) != len(entries):
-                facts[a] = kept
+                assumptions[a] = kept
 
     def tighten(self, number: int, bounds: Interval) -> None:
         """Assume an atom lies in a constant interval."""

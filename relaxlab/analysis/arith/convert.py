@@ -167,7 +167,7 @@ def _select(ctx: Context, e: expr.PrimExpr) -> Poly:
         return a
     condition = simplify(ctx, condition)
     cases = tuple(
-        (p, tuple(conditions.facts_of(ctx, condition, truth)))
+        (p, tuple(conditions.assumptions_of(ctx, condition, truth)))
         for p, truth in ((a, True), (b, False))
     )
     key = ("select", type(e), condition, poly.key_of(a), poly.key_of(b))

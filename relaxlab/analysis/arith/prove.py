@@ -1,10 +1,10 @@
-"""Lower bounds of polynomials under facts.
+"""Lower bounds of polynomials under assumptions.
 
-The engine finds the best constant c with p >= c. A step cancels a term of p against a fact that
-has the same term with the same sign: if f >= 0 and m >= 0 then p >= p - k * m * f for k >= 0. With
-the bounds of loop variables as facts this is the elimination of variables in Fourier and Motzkin's
-method; products with monomials known to be non-negative carry it over to symbolic strides. The
-search is best-first with a budget, so that it stays cheap; giving up means "unknown".
+The engine finds the best constant c with p >= c. A step cancels a term of p against an assumption
+that has the same term with the same sign: if f >= 0 and m >= 0 then p >= p - k * m * f for k >= 0.
+With the bounds of loop variables as assumptions this is Fourier-Motzkin elimination; products with
+monomials known to be non-negative carry it over to symbolic strides. The search is best-first with
+a budget, so that it stays cheap; giving up means "unknown".
 """
 
 from __future__ import annotations
@@ -76,20 +76,20 @@ def _by_cases(search: _Search, p: Poly, cases: int) -> float:
         if not options or len(options) > cases:
             continue
         worst = inf
-        for value, facts in options:
-            worst = min(worst, _one_case(search, poly.replace_atom(p, a, value), facts, cases))
+        for value, given in options:
+            worst = min(worst, _one_case(search, poly.replace_atom(p, a, value), given, cases))
             if worst <= best:
                 return best
         return worst
     return best
 
 
-def _one_case(search: _Search, p: Poly, facts: tuple[Poly, ...], cases: int) -> float:
+def _one_case(search: _Search, p: Poly, assumptions: tuple[Poly, ...], cases: int) -> float:
     ctx = search.ctx
     ctx.push()
     try:
-        for fact in facts:
-            assume_nonneg(ctx, fact)
+        for known in assumptions:
+            assume_nonneg(ctx, known)
         return max(ctx.interval_of(p)[0], _by_cases(search, p, cases // 2))
     finally:
         ctx.pop()
@@ -99,7 +99,7 @@ def assume_nonneg(ctx: Context, p: Poly) -> None:
     """Assume p >= 0, and tighten the constant bounds of the atoms it bounds alone."""
     if poly.const_of(p) is not None:
         return
-    ctx.add_fact(p)
+    ctx.add_assumption(p)
     for m, k in p.items():
         if len(m) == 1:
             rest = ctx.interval_of({n: c for n, c in p.items() if n != m})[1]
@@ -144,21 +144,22 @@ def _steps(ctx: Context, p: Poly, s: int) -> Iterator[tuple[int, Poly]]:
     """Every (s', p') with (p' + something non-negative) / s' = p / s."""
     for m, k in list(p.items()):
         for a in dict.fromkeys(m):
-            for fact in _facts_about(ctx, a, len(m) > 1):
-                for n, c in fact.items():
+            for known in _assumptions_about(ctx, a, len(m) > 1):
+                for n, c in known.items():
                     if a not in n or (c > 0) != (k > 0):
                         continue
                     rest = poly.quotient(m, n)
                     if rest is None or not ctx.nonneg_term(rest):
                         continue
-                    yield _cancel(p, s, k, fact, c, rest)
+                    yield _cancel(p, s, k, known, c, rest)
 
 
-def _cancel(p: Poly, s: int, k: int, fact: Poly, c: int, rest: Monomial) -> tuple[int, Poly]:
-    """p scaled so that `k * m` cancels against `c * n * rest` of the fact."""
+def _cancel(p: Poly, s: int, k: int, known: Poly, c: int, rest: Monomial) -> tuple[int, Poly]:
+    """p scaled so that `k * m` cancels against `c * n * rest` of a known non-negative
+    polynomial."""
     g = gcd(k, c)
     up, down = abs(c) // g, abs(k) // g
-    out = poly.add(poly.scale(p, up), poly.mul_term(fact, rest, down), -1)
+    out = poly.add(poly.scale(p, up), poly.mul_term(known, rest, down), -1)
     s *= up
     if s > 1:
         g = gcd(s, *out.values())
@@ -167,10 +168,11 @@ def _cancel(p: Poly, s: int, k: int, fact: Poly, c: int, rest: Monomial) -> tupl
     return s, out
 
 
-def _facts_about(ctx: Context, number: int, in_product: bool) -> Iterator[Poly]:
-    """What is known about an atom; its constant bounds too where it is part of a product."""
-    for _, fact in ctx.scope.facts.get(number, ()):
-        yield fact
+def _assumptions_about(ctx: Context, number: int, in_product: bool) -> Iterator[Poly]:
+    """Polynomials with the atom that are assumed non-negative; its constant bounds too where it is
+    part of a product."""
+    for _, known in ctx.scope.assumptions.get(number, ()):
+        yield known
     if in_product:
         lo, hi = ctx.interval(number)
         if finite(lo):
@@ -181,7 +183,8 @@ def _facts_about(ctx: Context, number: int, in_product: bool) -> Iterator[Poly]:
 
 
 def _definition(ctx: Context, number: int) -> Iterator[Poly]:
-    """What follows from an atom being a quotient, a remainder, a minimum or a maximum."""
+    """Non-negative polynomials by the definition of an atom: a quotient, remainder, minimum or
+    maximum."""
     a = ctx.atoms[number]
     it = poly.atom(number)
     if a.kind in ("div", "mod"):

@@ -36,7 +36,7 @@ export function totals(bindings, env) {
 
 /** What stands out in a binding: [sign, class, words]. */
 export function marks(b) {
-  const has = (kind) => b.facts.some((f) => f.kind === kind);
+  const has = (kind) => b.events.some((f) => f.kind === kind);
   const found = [];
   if (b.failed) found.push(["✗", "refused", "no type"]);
   if (has("lost")) found.push(["⚠", "open", "shape lost"]);
@@ -54,7 +54,7 @@ function factItem(f) {
 
 function details(b, env) {
   const amount = (e, format) => [evaluate(e, env) === null ? "not known" : format(evaluate(e, env)), e === null || typeof e === "number" ? "" : h("span", { class: "muted mono" }, ` = ${formatExpr(e)}`)];
-  const groups = Object.entries(TITLES).map(([kind, title]) => [title, b.facts.filter((f) => f.kind === kind)]).filter(([, list]) => list.length);
+  const groups = Object.entries(TITLES).map(([kind, title]) => [title, b.events.filter((f) => f.kind === kind)]).filter(([, list]) => list.length);
   return [
     h("h4", { class: "mono" }, b.name),
     b.failed ? h("p", { class: "refused" }, "It has no type; see the errors above.") : h("p", { class: "mono" }, b.type),

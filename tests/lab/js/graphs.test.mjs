@@ -90,6 +90,6 @@ test("shapes and sums follow the symbols", () => {
 });
 
 test("what stands out has a sign and words", () => {
-  assert.deepEqual(marks({ facts: [], kind: "binding" }), []);
-  assert.deepEqual(marks({ facts: [{ kind: "lost" }, { kind: "unified" }], kind: "binding", failed: true }).map((m) => m[2]), ["no type", "shape lost", "unified across functions"]);
+  assert.deepEqual(marks({ events: [], kind: "binding" }), []);
+  assert.deepEqual(marks({ events: [{ kind: "lost" }, { kind: "unified" }], kind: "binding", failed: true }).map((m) => m[2]), ["no type", "shape lost", "unified across functions"]);
 });

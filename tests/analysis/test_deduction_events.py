@@ -1,4 +1,4 @@
-"""What deduction states about its way: questions, unifications, checks, losses."""
+"""Events of deduction: questions to the prover, unifications, checks, lost shapes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ from textwrap import dedent
 
 import relaxlab as rl
 from relaxlab.analysis.annotate import annotate
-from relaxlab.tracing.facts import Asked, Checked, Deduced, Lost, Matched, Unified, facts, state
+from relaxlab.tracing.deduction import (
+    Asked,
+    Checked,
+    Deduced,
+    Lost,
+    Matched,
+    Unified,
+    deduction_events,
+    emit,
+)
 
 PROGRAM = dedent("""
     @I.ir_module
@@ -30,17 +39,17 @@ PROGRAM = dedent("""
 
 
 def deduced() -> dict[tuple[str, str], list]:
-    """The facts by function and variable."""
+    """The events by function and variable."""
     mod = rl.parse(PROGRAM)  # which deduces types, too
-    with facts() as found:
+    with deduction_events() as found:
         annotate(mod)
     by_binding: dict[tuple[str, str], list] = {}
     pending: list = []
-    for fact in found:
-        pending.append(fact)
-        if isinstance(fact, Deduced):
-            name = "return" if fact.var is None else fact.var.name
-            by_binding[fact.function, name] = pending
+    for event in found:
+        pending.append(event)
+        if isinstance(event, Deduced):
+            name = "return" if event.var is None else event.var.name
+            by_binding[event.function, name] = pending
             pending = []
     assert not pending
     return by_binding
@@ -75,8 +84,8 @@ def test_losses_have_a_remedy():
 
 
 def test_nothing_is_kept_when_nobody_records():
-    state(Checked("a", "b"))
-    with facts() as found:
+    emit(Checked("a", "b"))
+    with deduction_events() as found:
         pass
     assert found == []
 
@@ -99,7 +108,7 @@ def test_results_lose_what_is_found_inside():
                 return value
         """)
     mod = rl.parse(program)
-    with facts() as found:
+    with deduction_events() as found:
         annotate(mod)
     (lost,) = [f for f in of_kind(found, Lost) if f.source.startswith("the result")]
     assert lost.reason == "callers do not know k, found inside few"
@@ -107,7 +116,7 @@ def test_results_lose_what_is_found_inside():
     line = "        value = Module.few(x)\n"
     fixed = program.replace(line, line + f"        {lost.remedy}\n")
     mod = rl.parse(fixed)
-    with facts() as found:
+    with deduction_events() as found:
         _, problems = annotate(mod)
     assert not problems
     assert "R.Tensor((k,), 'float32')" in {str(f.ty) for f in of_kind(found, Deduced)}

@@ -1,8 +1,7 @@
-"""What type deduction finds out on its way, for whoever wants to explain it.
+"""Events of type deduction, recorded on request so that views can explain it.
 
-The prover is asked thousands of times, so nothing is kept, nor built, unless somebody records:
-whoever states a fact asks `recording_facts` first. Facts come in order; a `Deduced` ends those of
-its binding.
+The prover is asked thousands of times, so callers build an event only if `is_recording()`. Events
+are in order; a `Deduced` ends those of its binding.
 """
 
 from __future__ import annotations
@@ -75,31 +74,31 @@ class Deduced:
     kind: Literal["binding", "match_cast", "parameter", "result"] = "binding"
 
 
-Fact: TypeAlias = Asked | Unified | Matched | Checked | Lost | Deduced
+DeductionEvent: TypeAlias = Asked | Unified | Matched | Checked | Lost | Deduced
 
-_FACTS: contextvars.ContextVar[list[Fact] | None] = contextvars.ContextVar(
-    "relaxlab_facts", default=None
+_EVENTS: contextvars.ContextVar[list[DeductionEvent] | None] = contextvars.ContextVar(
+    "relaxlab_deduction", default=None
 )
 
 
 @contextmanager
-def facts() -> Iterator[list[Fact]]:
-    """Collect the facts stated inside the block."""
-    found: list[Fact] = []
-    token = _FACTS.set(found)
+def deduction_events() -> Iterator[list[DeductionEvent]]:
+    """Collect the events of deductions made inside the block."""
+    found: list[DeductionEvent] = []
+    token = _EVENTS.set(found)
     try:
         yield found
     finally:
-        _FACTS.reset(token)
+        _EVENTS.reset(token)
 
 
-def recording_facts() -> bool:
-    """True if anybody wants facts."""
-    return _FACTS.get() is not None
+def is_recording() -> bool:
+    """True inside a `deduction_events` block."""
+    return _EVENTS.get() is not None
 
 
-def state(fact: Fact) -> None:
-    """Record a fact; does nothing when nobody records."""
-    found = _FACTS.get()
+def emit(event: DeductionEvent) -> None:
+    """Append an event to the list that `deduction_events` gave, if there is one."""
+    found = _EVENTS.get()
     if found is not None:
-        found.append(fact)
+        found.append(event)
