@@ -30,6 +30,7 @@ from relaxlab.schedule.rules.base import (
     vectorize_inner,
     weight_params,
 )
+from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles, compute_whole_vectors
 from relaxlab.schedule.schedule import BlockRV, Schedule
 
 
@@ -140,7 +141,8 @@ def _schedule(func: PrimFunc, parts: _Parts, target: Target) -> PrimFunc:
     sch.parallel(sch.fuse(*outer, panel) if outer else panel)
     for block in (*stored, *packed):
         _copy(sch, block, lanes)
-    return compact_buffers(sch.func)
+    whole = compute_whole_tiles(compact_buffers(sch.func))
+    return compute_whole_vectors(whole)
 
 
 def _columns_last(sch: Schedule, product: BlockRV, parts: _Parts) -> None:
