@@ -30,7 +30,7 @@ from relaxlab.schedule.rules.base import (
     vectorize_inner,
     weight_params,
 )
-from relaxlab.schedule.rules.whole_tiles import compute_whole_tiles, compute_whole_vectors
+from relaxlab.schedule.rules.round_up_tail import round_up_tails, round_up_vectors
 from relaxlab.schedule.schedule import BlockRV, Schedule
 
 
@@ -141,8 +141,8 @@ def _schedule(func: PrimFunc, parts: _Parts, target: Target) -> PrimFunc:
     sch.parallel(sch.fuse(*outer, panel) if outer else panel)
     for block in (*stored, *packed):
         _copy(sch, block, lanes)
-    whole = compute_whole_tiles(compact_buffers(sch.func))
-    return compute_whole_vectors(whole)
+    rounded = round_up_tails(compact_buffers(sch.func))
+    return round_up_vectors(rounded)
 
 
 def _columns_last(sch: Schedule, product: BlockRV, parts: _Parts) -> None:
