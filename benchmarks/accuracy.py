@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.contestants.base import Array
+from benchmarks.peers.base import Array
 from benchmarks.process import Worker
 from relaxlab.testing.llama_numpy import LlamaNumpy
 

@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.bench_memory import planned_bytes, uses_of
 from benchmarks.kernels import chart, program
-from benchmarks.kernels.contest import CORE, PAUSE_S, say
+from benchmarks.kernels.race import CORE, PAUSE_S, say
 from benchmarks.kernels.table import failures
 from benchmarks.models import decoder
 from benchmarks.process import Worker, WorkerFailed
@@ -116,14 +116,14 @@ def measure(model: str, threads: int, rounds: int) -> dict[str, Any]:
     return {
         "machine": machine.describe(),
         "settings": {"threads": threads, "rounds": rounds, "file": file.name},
-        "contestants": race.found,
+        "peers": race.found,
         "busy_cores": race.busy_cores,
     }
 
 
 def relative(result: Result, name: str, what: str) -> Spread | None:
     """A variant's speed relative to everything's in the same round."""
-    own, whole = (result["contestants"][n][what] for n in (name, "everything"))
+    own, whole = (result["peers"][n][what] for n in (name, "everything"))
     pairs = list(zip(own, whole, strict=False))
     return Spread.of([a / b for a, b in pairs]) if pairs else None
 
@@ -135,7 +135,7 @@ def render(result: Result) -> str:
     title = ["relative to everything: median (quartiles)", "decode", "tok/s", "prefill", "tok/s"]
     title += ["temporaries MB", "compile s"]
     rows: list[list[str]] = []
-    for name, found in result["contestants"].items():
+    for name, found in result["peers"].items():
         row = [name]
         for what in ("decode", "prefill"):
             spread = relative(result, name, what)
@@ -167,11 +167,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for what in ("decode", "prefill")
             if (spread := relative(result, name, what)) is not None
         }
-        for name in result["contestants"]
+        for name in result["peers"]
     }
     title = "one thing switched off or on: median and quartiles of the rounds"
     program.drawn(chart.bars(bars, title, "speed relative to everything", options.output, line=1))
-    return int(any("error" in found for found in result["contestants"].values()))
+    return int(any("error" in found for found in result["peers"].values()))
 
 
 if __name__ == "__main__":

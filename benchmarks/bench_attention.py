@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.kernels import contest, program
+from benchmarks.kernels import program, race
 from benchmarks.kernels.cases import Case
 from benchmarks.kernels.table import Aim, aim_of_ratio
 
-ROWS = (contest.RELAXLAB, contest.PYTORCH, contest.JAX)
+ROWS = (race.RELAXLAB, race.PYTORCH, race.JAX)
 LENGTHS = (1, 16, 64, 257, 512, 1024, 2048)
 LONG = (4096, 8192, 16384)
 """Lengths without JAX, which keeps all scores: 10 GB of them at the longest."""
@@ -23,18 +23,18 @@ KV_HEADS = (9, 3)
 
 
 def measure(
-    rows: Sequence[contest.Row], settings: contest.Settings, quick: bool
+    rows: Sequence[race.Row], settings: race.Settings, quick: bool
 ) -> dict[str, Any]:
     """Every head with keys and values of its own, then three heads sharing them; long ones with
     keys and values of their own."""
     lengths = (1, 64, 257, 1024) if quick else LENGTHS
     cases = [Case("attention", {"s": s, "kv": kv}) for kv in KV_HEADS for s in lengths]
-    result = contest.run(rows, [cases], settings)
+    result = race.run(rows, [cases], settings)
     if quick:
         return result
-    others = [row for row in rows if row is not contest.JAX]
+    others = [row for row in rows if row is not race.JAX]
     cases = [Case("attention", {"s": s, "kv": KV_HEADS[0]}) for s in LONG]
-    long = contest.run(others, [cases], settings)
+    long = race.run(others, [cases], settings)
     return result | {k: result[k] + long[k] for k in ("cases", "busy_cores")}
 
 
@@ -48,7 +48,7 @@ def aims(result: Mapping[str, Any]) -> Iterable[Aim]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; 1 if a contestant failed."""
+    """Run the benchmark; 1 if a peer failed."""
     title = "causal attention, 9 heads of 64, symbolic lengths"
     return program.main("attention", title, ROWS, measure, aims, arguments)
 

@@ -28,7 +28,7 @@ from relaxlab.models.gguf import read_gguf
 from relaxlab.models.loader import NAMED
 
 LATEST = Path(__file__).with_name("results") / "latest-batch.json"
-CONTESTANTS: dict[str, tuple[Path, str, dict[str, Any]]] = {
+PEERS: dict[str, tuple[Path, str, dict[str, Any]]] = {
     "relaxlab q8": (CORE, "RelaxlabBatches", {"activations": "q8"}),
     "relaxlab q8, one by one": (CORE, "RelaxlabOneByOne", {"activations": "q8"}),
     "llama.cpp": (BENCH, "LlamaCppBatches", {}),
@@ -50,24 +50,24 @@ class Settings:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; 1 if a contestant failed."""
+    """Run the benchmark; 1 if a peer failed."""
     parser = argparse.ArgumentParser(prog="benchmarks.bench_batch")
     parser.add_argument("--model", default="smollm2-135m", help="a name or a GGUF file")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="+", choices=list(CONTESTANTS), help="only these")
+    parser.add_argument("--only", nargs="+", choices=list(PEERS), help="only these")
     parser.add_argument("--output", type=Path, default=LATEST, help="where the JSON goes")
     options = parser.parse_args(arguments)
     settings = Settings(options.model, options.threads, options.rounds)
     if options.quick:
         settings = Settings(options.model, options.threads, 1, 6, 2, (1, 3))
-    result = run(settings, options.only or list(CONTESTANTS))
+    result = run(settings, options.only or list(PEERS))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     print(render(result))
     say(f"written: {options.output}")
-    return int(any("error" in found for found in result["contestants"].values()))
+    return int(any("error" in found for found in result["peers"].values()))
 
 
 def run(settings: Settings, names: Sequence[str]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def run(settings: Settings, names: Sequence[str]) -> dict[str, Any]:
     rng = random.Random(0)
     with ExitStack() as stack:
         for name in names:
-            python, worker, options = CONTESTANTS[name]
+            python, worker, options = PEERS[name]
             say(f"{name}: start")
             try:
                 given = {"model": str(model), "threads": settings.threads, **options}
@@ -104,7 +104,7 @@ def run(settings: Settings, names: Sequence[str]) -> dict[str, Any]:
         "machine": machine.describe(),
         "settings": asdict(settings),
         "busy_cores": busy,
-        "contestants": results,
+        "peers": results,
     }
 
 
@@ -127,7 +127,7 @@ def render(result: dict[str, Any]) -> str:
     ]
     for figure in ("decode_tok_s", "prefill_tok_s"):
         lines += ["", f"{figure:28}" + "".join(f"{'batch ' + b:>20}" for b in batches)]
-        for name, found in result["contestants"].items():
+        for name, found in result["peers"].items():
             if "error" in found:
                 lines.append(f"{name:28}  failed: {found['error'].splitlines()[0]}")
                 continue

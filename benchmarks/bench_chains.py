@@ -12,11 +12,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.kernels import contest, program
+from benchmarks.kernels import program, race
 from benchmarks.kernels.cases import Case
 from benchmarks.kernels.table import Aim, aim_of_ratio, aim_of_share
 
-ROWS = (contest.RELAXLAB, contest.COMPILED, contest.JAX)
+ROWS = (race.RELAXLAB, race.COMPILED, race.JAX)
 CHAINS = ("softmax", "layer norm", "rms norm", "rms norm(a@b + x)", "gelu(x)*x + 1")
 REDUCTIONS = ("row sum", "row max")
 WIDTH, RANK = 1024, 8
@@ -33,14 +33,14 @@ def case_of(kind: str, rows: int) -> Case:
 
 
 def measure(
-    rows: Sequence[contest.Row], settings: contest.Settings, quick: bool
+    rows: Sequence[race.Row], settings: race.Settings, quick: bool
 ) -> dict[str, Any]:
     """The sizes within the cache together, those beyond it one by one: each holds a GB or more."""
     kinds = (*CHAINS, *REDUCTIONS)
     groups = [[case_of(kind, IN_CACHE) for kind in kinds]]
     if not quick:
         groups += [[case_of(kind, BEYOND)] for kind in kinds]
-    return contest.run(rows, groups, settings)
+    return race.run(rows, groups, settings)
 
 
 def aims(result: Mapping[str, Any]) -> Iterable[Aim]:
@@ -54,7 +54,7 @@ def aims(result: Mapping[str, Any]) -> Iterable[Aim]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; 1 if a contestant failed."""
+    """Run the benchmark; 1 if a peer failed."""
     title = "fused chains that memory bounds, symbolic sizes"
     return program.main("chains", title, ROWS, measure, aims, arguments)
 

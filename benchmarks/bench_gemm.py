@@ -12,17 +12,17 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.kernels import contest, program
+from benchmarks.kernels import program, race
 from benchmarks.kernels.cases import Case
 from benchmarks.kernels.table import Aim, aim_of_ratio, aim_of_share
 
-ROWS = (contest.RELAXLAB, contest.NUMPY, contest.PYTORCH, contest.JAX)
+ROWS = (race.RELAXLAB, race.NUMPY, race.PYTORCH, race.JAX)
 LENGTHS = (1, 4, 16, 64, 257, 1024)
 WIDTH = 1024
 
 
 def measure(
-    rows: Sequence[contest.Row], settings: contest.Settings, quick: bool
+    rows: Sequence[race.Row], settings: race.Settings, quick: bool
 ) -> dict[str, Any]:
     """The second matrix as a weight, which may be repacked before, and as an argument."""
     cases = [
@@ -30,7 +30,7 @@ def measure(
         for constant in (True, False)
         for m in LENGTHS
     ]
-    return contest.run(rows, [cases], settings)
+    return race.run(rows, [cases], settings)
 
 
 def aims(result: Mapping[str, Any]) -> Iterable[Aim]:
@@ -44,7 +44,7 @@ def aims(result: Mapping[str, Any]) -> Iterable[Aim]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; 1 if a contestant failed."""
+    """Run the benchmark; 1 if a peer failed."""
     title = "float32 matrix products, symbolic number of rows"
     return program.main("gemm", title, ROWS, measure, aims, arguments)
 

@@ -28,7 +28,7 @@ from relaxlab.models.loader import NAMED, open_model
 from relaxlab.testing.llama_numpy import LlamaNumpy
 
 PAUSE_S = 0.4
-"""Between turns: idle threads of the last contestant stop spinning."""
+"""Between turns: idle threads of the last peer stop spinning."""
 QUESTIONS = ("Why is the sky blue?", "Write a short story about a lighthouse.")
 LATEST = Path(__file__).with_name("results") / "latest-llm.json"
 
@@ -53,7 +53,7 @@ class Settings:
 
 @dataclass(slots=True)
 class Entry:
-    """A contestant and what was found out about it."""
+    """A peer and what was found out about it."""
 
     row: Row
     worker: Worker | None = None
@@ -71,7 +71,7 @@ def say(text: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; 1 if a contestant failed."""
+    """Run the benchmark; 1 if a peer failed."""
     options = _parser().parse_args(arguments)
     settings = Settings(options.model, options.threads)
     if options.quick:
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.output.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     print(report.render(result))
     say(f"written: {options.output}")
-    return int(any("error" in found for found in result["contestants"].values()))
+    return int(any("error" in found for found in result["peers"].values()))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument(
         "--only", nargs="+", metavar="NAME", choices=[r.name for r in ROWS],
-        help="only these contestants, by the names in the table",
+        help="only these peers, by the names in the table",
     )  # fmt: skip
     parser.add_argument("--output", type=Path, default=LATEST, help="where the JSON goes")
     return parser
@@ -133,7 +133,7 @@ def run(settings: Settings, rows: Sequence[Row]) -> dict[str, Any]:
         "limits": limits.about | {"rounds": [r["limits"] for r in rounds]},
         "busy_cores": [r["busy_cores"] for r in rounds],
         "rows": {row.name: asdict(row) | {"ours": row.ours} for row in rows},
-        "contestants": {entry.row.name: entry.result for entry in entries},
+        "peers": {entry.row.name: entry.result for entry in entries},
     }
 
 

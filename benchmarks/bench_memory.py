@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks import allocations, machine
 from benchmarks.kernels import chart, program
-from benchmarks.kernels.contest import say
+from benchmarks.kernels.race import say
 from benchmarks.kernels.table import Aim, aims_text
 from benchmarks.models import LLAMA3_8B, decoder
 from benchmarks.pools import BestFitPool, BucketPool, Pool, Use, peak, replay

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.kernels import chart, contest, program
+from benchmarks.kernels import chart, program, race
 from benchmarks.kernels.cases import HEADS, Case
-from benchmarks.kernels.contest import say
-from benchmarks.kernels.table import OURS, Aim, aims_text, failures, heading, peers_of, speeds
+from benchmarks.kernels.race import say
+from benchmarks.kernels.table import OURS, Aim, aims_text, failures, heading, others_of, speeds
 from benchmarks.models import LLAMA3_8B, decoder
 from benchmarks.report import Spread, table
 from relaxlab.codegen.program import compile_program
@@ -29,7 +29,7 @@ from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import cpu_pipeline
 
 Result = Mapping[str, Any]
-ROWS = (contest.RELAXLAB, contest.PYTORCH, contest.COMPILED, contest.JAX)
+ROWS = (race.RELAXLAB, race.PYTORCH, race.COMPILED, race.JAX)
 SHAPES = 50
 SEED = 20
 LARGEST = 1024
@@ -88,7 +88,7 @@ def ratios(result: Result, kind: str, peer: str) -> list[tuple[float, str]]:
     """relaxlab's speed relative to the peer's in the same round, the median per shape."""
     found: list[tuple[float, str]] = []
     for case in result["cases"]:
-        if case["kind"] == kind and peer in peers_of(result, case):
+        if case["kind"] == kind and peer in others_of(result, case):
             mine = speeds(case, OURS)
             pairs = zip(mine, speeds(case, peer), strict=False)
             found.append((statistics.median(a / b for a, b in pairs), case["name"]))
@@ -97,7 +97,7 @@ def ratios(result: Result, kind: str, peer: str) -> list[tuple[float, str]]:
 
 def compile_s(result: Result, kind: str, name: str) -> float:
     """Of all shapes of a kind together, first runs included."""
-    cases = [c["contestants"].get(name) for c in result["cases"] if c["kind"] == kind]
+    cases = [c["peers"].get(name) for c in result["cases"] if c["kind"] == kind]
     return sum(found["compile_s"] for found in cases if found is not None)
 
 
@@ -133,7 +133,7 @@ def _compilations(result: Result) -> str:
 def _shapes(result: Result) -> str:
     rows: list[list[str]] = []
     for kind in dict.fromkeys(case["kind"] for case in result["cases"]):
-        for peer in (n for n in result["contestants"] if n != OURS):
+        for peer in (n for n in result["peers"] if n != OURS):
             found = ratios(result, kind, peer)
             if found:
                 worst, where = min(found)
@@ -149,18 +149,18 @@ def _shapes(result: Result) -> str:
 
 
 def measure(
-    rows: Sequence[contest.Row], settings: contest.Settings, quick: bool, seed: int = SEED
+    rows: Sequence[race.Row], settings: race.Settings, quick: bool, seed: int = SEED
 ) -> dict[str, Any]:
     """The compilations first, then the kinds one after the other."""
     count = 8 if quick else SHAPES
     compilations = compile_times(4 if quick else LLAMA3_8B.num_layers)
-    result = contest.run(rows, random_cases(count, seed, LARGEST), settings)
+    result = race.run(rows, random_cases(count, seed, LARGEST), settings)
     result["settings"] |= {"shapes": count, "seed": seed}
     return result | {"compilations": compilations}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; 1 if a contestant failed."""
+    """Run the benchmark; 1 if a peer failed."""
     parser = program.parser_of("shapes", (__doc__ or "").partition("\n")[0])
     parser.add_argument("--seed", type=int, default=SEED, help="of the random shapes")
     settings, rows, options = program.chosen(parser, ROWS, arguments)
@@ -170,13 +170,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program.write(result, options.output)
     title = f"{result['settings']['shapes']} random shapes, median and quartiles"
     program.drawn(chart.bars(_bars(result), title, "speed relative to the peer", options.output))
-    return int(any("error" in about for about in result["contestants"].values()))
+    return int(any("error" in about for about in result["peers"].values()))
 
 
 def _bars(result: Result) -> dict[str, dict[str, chart.Bar]]:
     found: dict[str, dict[str, chart.Bar]] = {}
     for kind in dict.fromkeys(case["kind"] for case in result["cases"]):
-        for peer in result["contestants"]:
+        for peer in result["peers"]:
             values = [r for r, _ in ratios(result, kind, peer)]
             if values:
                 spread = Spread.of(values)

@@ -20,7 +20,7 @@ import numpy as np
 import relaxlab as rl
 from benchmarks import machine
 from benchmarks.kernels import program
-from benchmarks.kernels.contest import say
+from benchmarks.kernels.race import say
 from benchmarks.kernels.table import Aim, aims_text
 from benchmarks.report import QUIET, Spread, table
 from benchmarks.symbols import Case, all_cases

@@ -1,4 +1,4 @@
-"""The results as text: ratios first, then every contestant, then the aims."""
+"""The results as text: ratios first, then every peer, then the aims."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Spread:
 
 def speeds(result: Result, name: str, what: str) -> list[float]:
     """Tokens per second, one value per round (the median of a round's reads); empty for a
-    contestant that did not finish."""
-    found = result["contestants"][name]
+    peer that did not finish."""
+    found = result["peers"][name]
     if "error" in found:
         return []
     turns = [turn[what] for turn in found.get("turns", ())]
@@ -89,7 +89,7 @@ def share_of_products(result: Result, name: str) -> float | None:
 
 def render(result: Result) -> str:
     """The whole report."""
-    parts = (_heading, _ratios, _contestants, _accuracy, _limits, _costs, _aims, _failures)
+    parts = (_heading, _ratios, _peers, _accuracy, _limits, _costs, _aims, _failures)
     return "\n\n".join(text for part in parts if (text := part(result)))
 
 
@@ -142,9 +142,9 @@ def _number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def _contestants(result: Result) -> str:
+def _peers(result: Result) -> str:
     title = [
-        "contestant", "decode tok/s", "of bandwidth", "prefill tok/s", "of int8 dots",
+        "peer", "decode tok/s", "of bandwidth", "prefill tok/s", "of int8 dots",
         "load s", "compile s cold", "cached", "peak MB cold", "end",
     ]  # fmt: skip
     rows: list[list[str]] = []
@@ -153,12 +153,12 @@ def _contestants(result: Result) -> str:
         done = [n for n in names if speeds(result, n, "decode_tok_s")]
         if done:
             rows.append([f"[{weights}]", *[""] * (len(title) - 1)])
-            rows += [_contestant(result, name) for name in done]
+            rows += [_peer(result, name) for name in done]
     return table(title, rows)
 
 
-def _contestant(result: Result, name: str) -> list[str]:
-    found = result["contestants"][name]
+def _peer(result: Result, name: str) -> list[str]:
+    found = result["peers"][name]
     cold, warm = found["cold"], found.get("warm", {})
     return [
         name,
@@ -180,7 +180,7 @@ def _accuracy(result: Result) -> str:
         "where clear", "greedy", "where clear",
     ]  # fmt: skip
     rows: list[list[str]] = []
-    for name, found in result["contestants"].items():
+    for name, found in result["peers"].items():
         if "accuracy" in found:
             steps, prompts, greedy = (found["accuracy"][k] for k in ("steps", "prompts", "greedy"))
             rows.append([
@@ -194,7 +194,7 @@ def _accuracy(result: Result) -> str:
         return ""
     positions = max(
         f["accuracy"]["steps"]["positions"]
-        for f in result["contestants"].values()
+        for f in result["peers"].values()
         if "accuracy" in f
     )
     return f"{table(title, rows)}\n({positions} positions of a text; clear: a lead over 0.3)"
@@ -224,7 +224,7 @@ def _costs(result: Result) -> str:
 
 
 def _failures(result: Result) -> str:
-    failed = {n: f["error"] for n, f in result["contestants"].items() if "error" in f}
+    failed = {n: f["error"] for n, f in result["peers"].items() if "error" in f}
     return "\n".join(f"{name} FAILED: {error.splitlines()[0]}" for name, error in failed.items())
 
 
@@ -240,15 +240,15 @@ def _aims(result: Result) -> str:
 
 def aims(result: Result) -> Iterator[tuple[str, str, bool]]:
     """What was aimed at, what was measured, and whether that is enough."""
-    contestants = result["contestants"]
-    for name in (n for n in (HEADLINE, EXACT) if n in contestants):
-        if "error" not in contestants[name]:
-            yield from _aims_of_start(name, contestants[name])
-    if speeds(result, HEADLINE, "decode_tok_s") if HEADLINE in contestants else False:
+    peers = result["peers"]
+    for name in (n for n in (HEADLINE, EXACT) if n in peers):
+        if "error" not in peers[name]:
+            yield from _aims_of_start(name, peers[name])
+    if speeds(result, HEADLINE, "decode_tok_s") if HEADLINE in peers else False:
         yield from _aims_of_speed(result)
     call = result["overheads"]["empty_call_us"]
     yield "an empty call takes at most 5 µs", f"{call:.1f} µs", call <= 5
-    yield from _aims_of_accuracy(contestants)
+    yield from _aims_of_accuracy(peers)
 
 
 def _aims_of_speed(result: Result) -> Iterator[tuple[str, str, bool]]:
@@ -277,8 +277,8 @@ def _aims_of_start(name: str, found: Result) -> Iterator[tuple[str, str, bool]]:
         yield f"{name}: {text}", show(value), value <= most
 
 
-def _aims_of_accuracy(contestants: Result) -> Iterator[tuple[str, str, bool]]:
-    exact = contestants.get(EXACT, {}).get("accuracy")
+def _aims_of_accuracy(peers: Result) -> Iterator[tuple[str, str, bool]]:
+    exact = peers.get(EXACT, {}).get("accuracy")
     if exact is not None:
         worst = max(exact["steps"]["worst_error"], exact["prompts"]["worst_error"])
         yield f"{EXACT}: logits within 2e-3", f"{worst:.1e}", worst <= 2e-3
@@ -286,7 +286,7 @@ def _aims_of_accuracy(contestants: Result) -> Iterator[tuple[str, str, bool]]:
         value = f"{greedy['clear_equal']} of {greedy['clear']}"
         same = greedy["clear_equal"] == greedy["clear"]
         yield f"{EXACT}: greedy answers equal where the lead exceeds 0.3", value, same
-    rounded = contestants.get(HEADLINE, {}).get("accuracy")
+    rounded = peers.get(HEADLINE, {}).get("accuracy")
     if rounded is not None:
         agreement = rounded["steps"]["agreement"]
         yield f"{HEADLINE}: top-1 agreement 97 %", f"{agreement:.1%}", agreement >= 0.97

@@ -19,10 +19,10 @@ BENCH = ROOT / ".venv-bench" / "bin" / "python"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A contestant. `ours` are compared with the best of the others of their `group`.
+    """A peer. `ours` are compared with the best of the others of their `group`.
 
     weights: None for the file as it is, else the format into which a copy of it is dequantised.
-    stored: the format in which the contestant itself keeps them, if that is another.
+    stored: the format in which the peer itself keeps them, if that is another.
     environment: variables of its process.
     logits: whether it gives logits, and not tokens only.
     """

@@ -1,4 +1,4 @@
-"""A contestant in a process of its own: requests in as lines of JSON, answers out likewise.
+"""A peer in a process of its own: requests in as lines of JSON, answers out likewise.
 
 python -m benchmarks.worker CLASS '{"model": …, "threads": …, …}'
 """
@@ -15,19 +15,19 @@ from typing import Any, TextIO
 import numpy as np
 
 MODULES = {
-    "Relaxlab": "contestants.relaxlab",
-    "Ablated": "contestants.ablated",
-    "LlamaCpp": "contestants.llama_cpp",
-    "OpenVINO": "contestants.openvino",
-    "PyTorch": "contestants.pytorch",
-    "RelaxlabBatches": "contestants.batches",
-    "RelaxlabOneByOne": "contestants.batches",
-    "LlamaCppBatches": "contestants.batches",
+    "Relaxlab": "peers.relaxlab",
+    "Ablated": "peers.ablated",
+    "LlamaCpp": "peers.llama_cpp",
+    "OpenVINO": "peers.openvino",
+    "PyTorch": "peers.pytorch",
+    "RelaxlabBatches": "peers.batches",
+    "RelaxlabOneByOne": "peers.batches",
+    "LlamaCppBatches": "peers.batches",
     "Limits": "limits",
-    "RelaxlabKernels": "contestants.kernels.relaxlab",
-    "NumPyKernels": "contestants.kernels.numpy",
-    "PyTorchKernels": "contestants.kernels.pytorch",
-    "JAXKernels": "contestants.kernels.jax",
+    "RelaxlabKernels": "peers.kernels.relaxlab",
+    "NumPyKernels": "peers.kernels.numpy",
+    "PyTorchKernels": "peers.kernels.pytorch",
+    "JAXKernels": "peers.kernels.jax",
 }
 """Where each class is; `Limits` measures the machine instead of a model."""
 
@@ -37,34 +37,34 @@ def main() -> None:
     name, options = sys.argv[1], json.loads(sys.argv[2])
     try:
         module = import_module(f"benchmarks.{MODULES[name]}")
-        contestant = getattr(module, name)(**options)
-        _send(answers, {"about": contestant.about, "peak_rss_mb": peak_rss_mb()})
+        peer = getattr(module, name)(**options)
+        _send(answers, {"about": peer.about, "peak_rss_mb": peak_rss_mb()})
         for line in sys.stdin:
             request = json.loads(line)
-            _send(answers, respond(contestant, **request))
+            _send(answers, respond(peer, **request))
     except Exception as error:  # the driver reports it and goes on with the others
         traceback.print_exc()
         _send(answers, {"error": f"{type(error).__name__}: {error}"})
         sys.exit(1)
 
 
-def respond(contestant: Any, *, do: str, **request: Any) -> dict[str, Any]:
+def respond(peer: Any, *, do: str, **request: Any) -> dict[str, Any]:
     """The answer to one request; ValueError for one that does not exist."""
     match do:
         case "generate":
-            t = contestant.generate(**request)
+            t = peer.generate(**request)
             return {"prefill_s": t.prefill_s, "decode_s": t.decode_s, "ids": t.ids}
         case "generate_batch":
-            t = contestant.generate_batch(**request)
+            t = peer.generate_batch(**request)
             return {"prefill_s": t.prefill_s, "decode_s": t.decode_s, "ids": t.ids}
         case "logits":
             file = request.pop("file")
-            np.save(file, contestant.logits(**request))
+            np.save(file, peer.logits(**request))
             return {"file": file}
         case "prepare" | "time" | "forget":  # of kernels
-            return getattr(contestant, do)(**request)
+            return getattr(peer, do)(**request)
         case "measure":
-            return contestant.measure()
+            return peer.measure()
         case "peak_rss_mb":
             return {"peak_rss_mb": peak_rss_mb()}
         case _:

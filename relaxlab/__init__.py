@@ -41,7 +41,7 @@ def _print_module(mod: _Any, **options: _Any) -> str:
     return _import_module("relaxlab.script").print_module(mod, **options)
 
 
-# The nodes ask for what rooms above theirs know, which is loaded when it is first needed.
+# The nodes ask for what packages above theirs know, which is loaded when it is first needed.
 _register_display(_display)
 _register_printer(_print_module)
 

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "relaxlab"
 
-# Rooms from the bottom to the top; a room imports from lower layers only.
+# Packages from the bottom to the top; a package imports from lower layers only.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"ir"}),
     frozenset({"tracing"}),
@@ -31,9 +31,9 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"tune", "models", "frontend", "batch", "ragged"}),
     frozenset({"lab", "tvm", "cli"}),
 )
-# The public API and the helpers of tests sit above all rooms, and no room imports them.
+# The public API and the helpers of tests sit above all packages, and no package imports them.
 ABOVE_ALL = frozenset({"__init__", "__main__", "testing"})
-# Of two rooms in one layer, the first may import the second.
+# Of two packages in one layer, the first may import the second.
 NEIGHBOURS = frozenset({("cli", "lab"), ("cli", "tvm")})
 
 NOT_LOADED_BY_THE_PACKAGE = ("llvmlite", "cupy", "jax", "ipywidgets", "anywidget", "IPython")
@@ -53,16 +53,16 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def room_of(path: Path) -> str:
-    """The folder directly under relaxlab, or the module's name for a file beside the rooms."""
+def package_of(path: Path) -> str:
+    """The folder directly under relaxlab, or the module's name for a file beside the packages."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def layer_of(room: str) -> int:
-    for number, rooms in enumerate(LAYERS):
-        if room in rooms:
+def layer_of(package: str) -> int:
+    for number, packages in enumerate(LAYERS):
+        if package in packages:
             return number
-    raise AssertionError(f"relaxlab/{room} is in no layer of {name_of(Path(__file__))}")
+    raise AssertionError(f"relaxlab/{package} is in no layer of {name_of(Path(__file__))}")
 
 
 def imported_modules(tree: ast.Module, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
@@ -81,29 +81,29 @@ def imported_modules(tree: ast.Module, package: tuple[str, ...]) -> Iterator[tup
                 yield node.lineno, ".".join([*parts, alias.name])
 
 
-def may_import(room: str, other: str) -> bool:
-    if room in ABOVE_ALL or room == other:
+def may_import(package: str, other: str) -> bool:
+    if package in ABOVE_ALL or package == other:
         return True
     if other in ABOVE_ALL:
         return False
-    return layer_of(other) < layer_of(room) or (room, other) in NEIGHBOURS
+    return layer_of(other) < layer_of(package) or (package, other) in NEIGHBOURS
 
 
 def wrong_imports(path: Path, text: str) -> list[str]:
-    package = path.relative_to(ROOT).parent.parts
-    room = room_of(path)
+    parents = path.relative_to(ROOT).parent.parts
+    package = package_of(path)
     wrong: list[str] = []
-    for line, dotted in imported_modules(ast.parse(text), package):
+    for line, dotted in imported_modules(ast.parse(text), parents):
         parts = dotted.split(".")
         if parts[0] != "relaxlab":
             continue
         other = parts[1] if len(parts) > 1 else "__init__"
-        if not may_import(room, other):
-            wrong.append(f"{name_of(path)}:{line}: {room} imports {dotted}")
+        if not may_import(package, other):
+            wrong.append(f"{name_of(path)}:{line}: {package} imports {dotted}")
     return wrong
 
 
-def test_rooms_import_one_way() -> None:
+def test_packages_import_one_way() -> None:
     wrong = [line for p in PACKAGE_FILES for line in wrong_imports(p, p.read_text("utf-8"))]
     assert not wrong, "\n".join(wrong)
 
@@ -138,10 +138,10 @@ def test_an_import_along_the_direction_is_fine(text: str) -> None:
     assert not wrong_imports(PACKAGE / "passes" / "example.py", text)
 
 
-def test_every_room_has_a_layer() -> None:
+def test_every_package_has_a_layer() -> None:
     for path in PACKAGE_FILES:
-        if room_of(path) not in ABOVE_ALL:
-            layer_of(room_of(path))
+        if package_of(path) not in ABOVE_ALL:
+            layer_of(package_of(path))
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
@@ -197,10 +197,10 @@ def test_pyright_has_no_complaints() -> None:
 
 
 def test_the_package_knows_no_notebook() -> None:
-    """Only the room `lab` may import what belongs to a notebook."""
+    """Only the package `lab` may import what belongs to a notebook."""
     notebook = {"IPython", "ipywidgets", "anywidget", "graphviz"}
     for path in PACKAGE_FILES:
-        if room_of(path) == "lab":
+        if package_of(path) == "lab":
             continue
         tree = ast.parse(path.read_text("utf-8"))
         imports = {name.split(".")[0] for _, name in imported_modules(tree, ())}

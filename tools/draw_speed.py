@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks/results/smollm2-135m-2-core-epyc.json"
 TARGET = ROOT / "docs/images/speed.svg"
 SHOWN = ("relaxlab q8", "relaxlab float32", "llama.cpp, tuned", "OpenVINO GenAI")
-"""Contestants that run the same file of 4-bit weights, best first."""
+"""Peers that run the same file of 4-bit weights, best first."""
 COLOURS = ("#d2691e", "#e8b07a", "#7a8a99", "#a9b4be")
 GREY = "#808080"
 """Readable on light and on dark pages, as the background is transparent."""

@@ -1,6 +1,6 @@
 """The cases: what is computed, on which arrays, and how much work that is.
 
-Contestants live in environments of their own, so this module needs NumPy alone.
+Peers live in environments of their own, so this module needs NumPy alone.
 """
 
 from __future__ import annotations

@@ -15,16 +15,16 @@ Bar = tuple[float, float, float]
 
 
 def draw(result: Result, title: str, output: Path) -> Path | None:
-    """A bar per case and contestant, relative to relaxlab (to the first without it), quartiles as a
+    """A bar per case and peer, relative to relaxlab (to the first without it), quartiles as a
     line; in a file beside `output`. None where matplotlib is not installed."""
-    cases = [c for c in result["cases"] if c["contestants"]]
-    base = next(iter([*result["ours"], *result["contestants"]]))
+    cases = [c for c in result["cases"] if c["peers"]]
+    base = next(iter([*result["ours"], *result["peers"]]))
     found: dict[str, dict[str, Bar]] = {}
     for case in cases:
         own = speeds(case, base)
         found[case["name"]] = {
             name: _quartiles(ratios)
-            for name in case["contestants"]
+            for name in case["peers"]
             if (ratios := [v / o for v, o in zip(speeds(case, name), own, strict=False)])
         }
     m = result["machine"]

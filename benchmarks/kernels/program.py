@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.kernels import chart, table
-from benchmarks.kernels.contest import Row, Settings, say
+from benchmarks.kernels.race import Row, Settings, say
 
 RESULTS = Path(__file__).parent.parent / "results"
 
@@ -33,23 +33,23 @@ def main(
     aims: Callable[[Mapping[str, Any]], Iterable[table.Aim]],
     arguments: Sequence[str] | None = None,
 ) -> int:
-    """`measure` runs the cases of `rows`, fewer if its third argument says so. 1 if a contestant
+    """`measure` runs the cases of `rows`, fewer if its third argument says so. 1 if a peer
     failed."""
     settings, chosen_rows, options = chosen(parser_of(name, title), rows, arguments)
     result = measure(chosen_rows, settings, options.quick)
     print(table.render(result, aims(result)))
     write(result, options.output)
     drawn(chart.draw(result, title, options.output))
-    return int(any("error" in about for about in result["contestants"].values()))
+    return int(any("error" in about for about in result["peers"].values()))
 
 
 def chosen(
     parser: argparse.ArgumentParser, rows: Sequence[Row], arguments: Sequence[str] | None
 ) -> tuple[Settings, list[Row], argparse.Namespace]:
-    """The settings, the contestants and all options that the arguments ask for."""
+    """The settings, the peers and all options that the arguments ask for."""
     names = [row.name for row in rows]
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=names, default=names)
-    parser.add_argument("--rounds", type=int, help="turns of each contestant")
+    parser.add_argument("--rounds", type=int, help="turns of each peer")
     options = parser.parse_args(arguments)
     settings = Settings(options.threads)
     if options.quick:

@@ -16,18 +16,18 @@ Aim = tuple[str, str, bool]
 
 def speeds(case: Result, name: str) -> list[float]:
     """Work per second, one value per round; empty for who did not take part."""
-    found = case["contestants"].get(name)
+    found = case["peers"].get(name)
     return [] if found is None else [case["work"] / s for s in found["seconds"]]
 
 
-def peers_of(result: Result, case: Result) -> list[str]:
+def others_of(result: Result, case: Result) -> list[str]:
     """Who else has finished this case."""
-    return [n for n in case["contestants"] if n not in result["ours"] and speeds(case, n)]
+    return [n for n in case["peers"] if n not in result["ours"] and speeds(case, n)]
 
 
 def ratio(result: Result, case: Result, name: str) -> Spread | None:
     """To the best peer of the same round; None without peers."""
-    mine, peers = speeds(case, name), [speeds(case, p) for p in peers_of(result, case)]
+    mine, peers = speeds(case, name), [speeds(case, p) for p in others_of(result, case)]
     rounds = list(zip(mine, *peers, strict=False))
     if not peers or not rounds:
         return None
@@ -36,7 +36,7 @@ def ratio(result: Result, case: Result, name: str) -> Spread | None:
 
 def best_peer(result: Result, case: Result) -> str:
     """Who has the highest median."""
-    return max(peers_of(result, case), key=lambda n: statistics.median(speeds(case, n)))
+    return max(others_of(result, case), key=lambda n: statistics.median(speeds(case, n)))
 
 
 def limits_of(case: Result) -> list[float]:
@@ -58,7 +58,7 @@ def heading(result: Result) -> str:
     busy = statistics.mean(result["busy_cores"] or [0.0])
     noise = "quiet" if busy < QUIET else "NOISY: timings mean little"
     versions = ", ".join(
-        f"{name} {about.get('version', 'FAILED')}" for name, about in result["contestants"].items()
+        f"{name} {about.get('version', 'FAILED')}" for name, about in result["peers"].items()
     )
     return (
         f"{m['cpu']}, {m['cores']} cores, {m['memory_gb']} GB, {m['system']}; {m['date']}\n"
@@ -85,7 +85,7 @@ def render(result: Result, aims: Iterable[Aim] = ()) -> str:
 
 
 def _cases(result: Result, cases: Sequence[Result], unit: str, what: str) -> str:
-    names = list(dict.fromkeys(n for c in cases for n in c["contestants"]))
+    names = list(dict.fromkeys(n for c in cases for n in c["peers"]))
     title = ["relaxlab", "to best peer", "best", "of limit", "limit", *names, "compile s"]
     rows = [_row(result, case, name, names) for case in cases for name in result["ours"] or [OURS]]
     return f"{unit}, medians over the rounds; limit: {what}\n{table(title, rows)}"
@@ -94,7 +94,7 @@ def _cases(result: Result, cases: Sequence[Result], unit: str, what: str) -> str
 def _row(result: Result, case: Result, ours: str, names: Sequence[str]) -> list[str]:
     found = ratio(result, case, ours)
     part = share(case, ours)
-    own = case["contestants"].get(ours)
+    own = case["peers"].get(ours)
     return [
         case["name"],
         "–" if found is None else f"{found.text(2)}x",
@@ -115,7 +115,7 @@ def aims_text(aims: Iterable[Aim]) -> str:
 
 
 def failures(result: Result) -> str:
-    failed = {n: about["error"] for n, about in result["contestants"].items() if "error" in about}
+    failed = {n: about["error"] for n, about in result["peers"].items() if "error" in about}
     return "\n".join(f"{name} FAILED: {error.splitlines()[0]}" for name, error in failed.items())
 
 

@@ -488,7 +488,7 @@ def _touched(
     buffer: loops.Buffer, accesses: Touched, regions: tuple[loops.BufferRegion, ...]
 ) -> PrimExpr:
     """The bytes of the elements that accesses touch: what they touch together, and no more than
-    the box around it and the buffer have."""
+    the region around it and the buffer have."""
     most = _smaller(_sum(accesses.values()), _product(buffer.shape))
     for r in regions:
         if r.buffer is buffer:

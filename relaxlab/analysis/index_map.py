@@ -2,8 +2,8 @@
 
 An index is understood as a sum of *splits* of *marks*: a mark is a variable with an extent or a
 fused sum of splits, a split is `(mark // lower) % extent`, scaled. From that it follows whether a
-set of bindings visits every point of a box, and once each. The idea is that of quasi-affine
-iterator maps in TVM.
+set of bindings visits every point of a rectangular domain, and once each. The idea is that of
+quasi-affine iterator maps in TVM.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class IterMap:
 
     @property
     def bijective(self) -> bool:
-        """True if the indices go through the box of `extents`, each point exactly once."""
+        """True if the indices reach every point of the domain of `extents` exactly once."""
         return self.injective and not self.padded
 
 
@@ -85,7 +85,7 @@ def detect_iter_map(
 ) -> IterMap:
     """Understand `indices` as independent splits of the iterators in `ranges`.
 
-    The result says that the indices together go through the whole box of their extents. With a
+    The result says that the indices together go through the whole domain of their extents. With a
     `predicate` made of bounds on sums of iterators (`i*16 + j < n`), only those iterations count.
     Raises NotAnIterMap where that is not so or not provable.
     """

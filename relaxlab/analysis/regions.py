@@ -1,6 +1,6 @@
-"""Which boxes of which buffers a statement touches.
+"""The regions of buffers that a statement reads and writes.
 
-Inner loop variables are relaxed over their ranges. The boxes are exact where indices are affine
+Inner loop variables are relaxed over their ranges. Regions are exact where indices are affine
 and independent, and larger otherwise; an index that cannot be bounded takes the whole dimension.
 """
 
@@ -24,7 +24,7 @@ Bounds = tuple[expr.PrimExpr, expr.PrimExpr]
 def access_regions(
     root: loops.Stmt, analyzer: Analyzer | None = None
 ) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
-    """(reads, writes) of a statement, one box per buffer, in order of first access.
+    """(reads, writes) of a statement, one region per buffer, in order of first access.
 
     Of a `Block`, the regions of its body in terms of its axes: what it allocates is left out,
     and so are reads of what its `init` writes (the running value of a reduction). A nested block
@@ -65,7 +65,8 @@ def point_region(buffer: Buffer, indices: tuple[expr.PrimExpr, ...]) -> BufferRe
 
 
 def region_union(a: BufferRegion, b: BufferRegion, analyzer: Analyzer) -> BufferRegion:
-    """The smallest box with both, in terms of minima and maxima where their order is unknown.
+    """Return the smallest region with both, in terms of minima and maxima where their order is
+    unknown.
 
     Raises ValueError when the buffers differ.
     """

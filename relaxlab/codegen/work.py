@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from relaxlab.analysis.arith import simplify
-from relaxlab.codegen.llvm.support import TEAM_WORTH
+from relaxlab.codegen.llvm.support import MIN_TEAM_WORK
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr, Var, const
 from relaxlab.ir.node import Node, children, rewrite, walk
@@ -41,7 +41,7 @@ def work_of(program: host.HostProgram, function: host.HostFunction) -> PrimExpr 
             work, dict(zip(host.kernel_symbols(kernel), call.scalars, strict=True))
         )
     total = simplify(total)
-    enough = isinstance(total, expr.IntImm) and total.value >= TEAM_WORTH
+    enough = isinstance(total, expr.IntImm) and total.value >= MIN_TEAM_WORK
     return None if enough or any(map(_is_unknown, walk(total))) else total
 
 

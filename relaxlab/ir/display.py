@@ -1,4 +1,4 @@
-"""What the nodes ask rooms above theirs for: how a notebook shows a value (IPython's
+"""Hooks through which nodes reach packages above theirs: how a notebook shows a value (IPython's
 `_repr_mimebundle_`), and the script of a module."""
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _display: Callable[[Any], dict[str, str]] = _plain
 
 
 def register_display(display: Callable[[Any], dict[str, str]]) -> None:
-    """Called once by the package, as the room that knows HTML may not be imported from here."""
+    """Set the function that shows values as HTML; `relaxlab/__init__.py` calls it once, as `lab`
+    may not be imported from here."""
     global _display
     _display = display
 
@@ -37,7 +38,8 @@ _printer: Callable[..., str] = _no_printer
 
 
 def register_printer(printer: Callable[..., str]) -> None:
-    """Called once by the package, as the room that prints scripts may not be imported from here."""
+    """Set the function that prints scripts; `relaxlab/__init__.py` calls it once, as `script` may
+    not be imported from here."""
     global _printer
     _printer = printer
 

@@ -138,7 +138,7 @@ def register_op(row: OpRow, *, override: bool = False) -> OpRow:
 
 @cache
 def _load_rows() -> None:
-    """Fill the table: the rooms that read it may not import the one that writes it."""
+    """Fill the table: the packages that read it may not import the one that writes it."""
     import_module("relaxlab.ops")
 
 

@@ -1,4 +1,4 @@
 """Views of programs and of what the compiler does to them, for notebooks and pages.
 
-This room alone knows HTML and JavaScript; it reads modules, traces, schedules and executables.
+This package alone knows HTML and JavaScript; it reads modules, traces, schedules and executables.
 """

@@ -166,10 +166,10 @@ def flow_state(
 
 
 def dataflow(mod: Module, fn: graph.Function) -> Dataflow:
-    """The graph of a function. Bindings that only make memory are no nodes: what is stored into it
-    comes from the call that stores. Many weights are told where they are read."""
+    """The graph of a function. Bindings that only allocate memory are no nodes: a value stored there
+    comes from the call that stores it. Many weights are listed at the nodes that read them."""
     flow = Dataflow()
-    hidden = _told(fn)
+    hidden = _hidden_params(fn)
     for p in fn.params:
         if p not in hidden:
             _add(flow, Node(p, p, p.name, "parameter", p.ty), (), hidden)
@@ -192,9 +192,9 @@ def dataflow(mod: Module, fn: graph.Function) -> Dataflow:
     return flow
 
 
-def _told(fn: graph.Function) -> dict[graph.Var, str]:
-    """Parameters that are no nodes, where there are many: weights, and what there is of each layer
-    (a cache)."""
+def _hidden_params(fn: graph.Function) -> dict[graph.Var, str]:
+    """Return the parameters that are no nodes, with their text, if a function has many: weights, and
+    parameters of each layer such as a cache."""
     if len(fn.params) < WEIGHTS_FROM:
         return {}
     inputs = fn.attrs.get("num_input", len(fn.params))

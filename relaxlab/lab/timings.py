@@ -15,7 +15,7 @@ BAR, GAP, WIDTH, LEFT, RIGHT = 18, 8, 640, 150, 90
 and times."""
 
 BLUE, RED = "#4a86d0", "#d0554a"
-"""Bars, and those of contestants with wrong results: to be seen on white and on black. All else
+"""Bars, and those of candidates with wrong results: to be seen on white and on black. All else
 has the colour of the page's text."""
 
 

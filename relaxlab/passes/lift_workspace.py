@@ -26,8 +26,8 @@ def lift_workspace(mod: Module, _: NoOptions) -> Module:
         workspaces = _shared(func)
         if workspaces:
             new, added = _lift(func, workspaces)
-            said = (f"{b.name}: ({', '.join(map(str, b.shape))}) {b.dtype}" for b in added)
-            if may_apply("lift_workspace", name, f"the caller allocates {', '.join(said)}"):
+            texts = (f"{b.name}: ({', '.join(map(str, b.shape))}) {b.dtype}" for b in added)
+            if may_apply("lift_workspace", name, f"the caller allocates {', '.join(texts)}"):
                 lifted[name] = new, added
     if not lifted:
         return mod

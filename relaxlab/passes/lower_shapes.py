@@ -200,7 +200,7 @@ class _Lowerer:
             self.emit(host.Unpack(raw, value, what))
             return self.claimed(raw, ty, what)
         known = self.type_of(value)
-        if _says_nothing_new(known, ty):
+        if _is_redundant(known, ty):
             return value
         dst = self.register(self.registers[value].name, ty)
         self.match([Claim(value, dst, ty, what)])
@@ -512,8 +512,8 @@ def _fields(e: graph.Expr) -> tuple[graph.Expr, ...]:
     return e.fields if isinstance(e, graph.Tuple) else (e,)
 
 
-def _says_nothing_new(known: types.Type, claim: types.Type) -> bool:
-    """True if every value of type `known` obviously is of type `claim`."""
+def _is_redundant(known: types.Type, claim: types.Type) -> bool:
+    """True if the type `known` alone shows that every value of it has the type `claim`."""
     match known, claim:
         case _, types.ObjectType() | types.FuncType():
             return True

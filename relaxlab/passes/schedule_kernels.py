@@ -43,17 +43,17 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
     updates: dict[str, PrimFunc] = {}
     for name, f in mod.items():
         if isinstance(f, PrimFunc) and not f.attrs.get(IS_SCHEDULED):
-            told: dict[str, Any] = {} if options.versions else {ONE_VERSION: True}
+            hints: dict[str, Any] = {} if options.versions else {ONE_VERSION: True}
             if not target.reassociate:
-                told[KEEP_ORDER] = True
+                hints[KEEP_ORDER] = True
             if weights.get(name):
-                told["weight_params"] = tuple(sorted(weights[name]))
+                hints["weight_params"] = tuple(sorted(weights[name]))
             if bounds.get(name):
-                told[BOUNDS] = Attrs({**bounds[name], **f.attrs.get(BOUNDS, {})})
-            new = schedule_kernel(name, replace(f, attrs=f.attrs.with_(**told)), target)
-            kept: dict[str, Any] = {"weight_params": None, ONE_VERSION: None}
-            kept |= {name: f.attrs.get(name) for name in (BOUNDS, KEEP_ORDER)}
-            updates[name] = replace(new, attrs=new.attrs.with_(**kept, **{IS_SCHEDULED: True}))
+                hints[BOUNDS] = Attrs({**bounds[name], **f.attrs.get(BOUNDS, {})})
+            new = schedule_kernel(name, replace(f, attrs=f.attrs.with_(**hints)), target)
+            restored: dict[str, Any] = {"weight_params": None, ONE_VERSION: None}
+            restored |= {name: f.attrs.get(name) for name in (BOUNDS, KEEP_ORDER)}
+            updates[name] = replace(new, attrs=new.attrs.with_(**restored, **{IS_SCHEDULED: True}))
     return mod.with_functions(updates)
 
 

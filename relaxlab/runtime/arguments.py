@@ -65,16 +65,16 @@ def _is_signed(dtype: str) -> bool:
 
 
 def make_filler(
-    name: str, says: Callable[[str], str], tree: TypeTree, at: int, leaf: int,
+    name: str, describe: Callable[[str], str], tree: TypeTree, at: int, leaf: int,
     written: tuple[int, ...],
 ) -> Filler:  # fmt: skip
-    """A function that checks one value and writes its words from position `at` on. Messages call
-    it, or its field number 1, what `says` makes of `name` or `name[1]`.
+    """Return a function that checks one value and writes its words from position `at` on. Messages
+    name it by `describe(name)`, its field number 1 by `describe("name[1]")`.
 
     It appends the arrays it took to its third argument, which keeps them alive. `leaf` is the
     number of the value's first leaf, `written` those that must be writable.
     """
-    where = says(name)
+    where = describe(name)
     if tree.kind == "tensor":
         return _tensor_filler(where, tree, at, leaf in written)
     if tree.kind == "shape":
@@ -83,7 +83,7 @@ def make_filler(
         return _scalar_filler(where, tree, at)
     fillers: list[Filler] = []
     for i, field in enumerate(tree.fields):
-        fillers.append(make_filler(f"{name}[{i}]", says, field, at, leaf, written))
+        fillers.append(make_filler(f"{name}[{i}]", describe, field, at, leaf, written))
         at += count_words(field)
         leaf += count_leaves(field)
 

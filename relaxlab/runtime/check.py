@@ -20,7 +20,7 @@ from relaxlab.ir.target import FLOAT_OPTIONS, Target, parse_target
 from relaxlab.passes.base import Pass, PassFailed, Pipeline
 from relaxlab.passes.pipeline import default_pipeline, pipeline_for
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.check_bisect import Culprit, find_culprit
+from relaxlab.runtime.check_bisect import FaultyRewrite, find_faulty_rewrite
 from relaxlab.runtime.check_compare import Difference, Tolerance, coarsest, difference, movement
 from relaxlab.runtime.check_inputs import SIZES, copy_value, nudged, random_arguments
 from relaxlab.runtime.check_kernels import find_wrong_kernel
@@ -49,7 +49,7 @@ class Finding:
     """The first place where a program goes wrong.
 
     `stage` is where (a pass with its number in the pipeline, the virtual machine, native code,
-    simulated GPU threads); `culprit` the pass's rewrite, or what else could be found out (the loop
+    simulated GPU threads); `cause` the pass's rewrite, or what else could be found out (the loop
     function that native code computes differently). `problem` is a `Difference`, or in words what
     failed; `again` the call that shows it again. `before` and `after` are the modules on both
     sides. `function` is empty where a pass fails before anything can be called.
@@ -58,7 +58,7 @@ class Finding:
     function: str
     stage: str
     pass_name: str | None
-    culprit: Culprit | str | None
+    cause: FaultyRewrite | str | None
     symbols: tuple[tuple[str, int], ...]
     seed: int
     problem: Difference | str
@@ -69,8 +69,8 @@ class Finding:
     def __str__(self) -> str:
         name = f"`{self.function}`" if self.function else "the program"
         lines = [f"{name} goes wrong in {self.stage}"]
-        if self.culprit is not None:
-            lines.append(f"  rewrite   {self.culprit}")
+        if self.cause is not None:
+            lines.append(f"  rewrite   {self.cause}")
         lines.append(f"  problem   {self.problem}")
         if self.symbols:
             lines.append(f"  with      {', '.join(f'{n} = {v}' for n, v in self.symbols)}")
@@ -243,11 +243,11 @@ class _Checker:
             except Exception:  # noqa: BLE001  the failure that is being looked for
                 return True
 
-        culprit = find_culprit(one, before, wrong) if one else None
+        cause = find_faulty_rewrite(one, before, wrong) if one else None
         text = str(error) if isinstance(error, PassFailed) else f"{type(error).__name__}: {error}"
         pass_name = one.name if one else None
         finding = Finding(
-            "", stage, pass_name, culprit, (), self.seed, text, self.again("", self.seed), before,
+            "", stage, pass_name, cause, (), self.seed, text, self.again("", self.seed), before,
             None,
         )  # fmt: skip
         return _Stop(finding)
@@ -320,10 +320,10 @@ class _Checker:
         problem = self.problem(case, stage)
         if problem is None:
             return
-        culprit: Culprit | str | None = None
+        cause: FaultyRewrite | str | None = None
         if stage.one is None:
             args = arguments_for(stage, case.name, case.fn, case.args)
-            culprit = find_wrong_kernel(stage, self.target, case.name, args)
+            cause = find_wrong_kernel(stage, self.target, case.name, args)
         else:
             one = stage.one
 
@@ -335,7 +335,7 @@ class _Checker:
                 tried = replace(stage, after=made, run=self.interpreter.module(made))
                 return self.problem(case, tried) is not None
 
-            culprit = find_culprit(one, stage.before, wrong)
+            cause = find_faulty_rewrite(one, stage.before, wrong)
         symbols = _symbols(case.fn, case.args)
         pass_name = stage.one.name if stage.one else None
         raise _Stop(
@@ -343,7 +343,7 @@ class _Checker:
                 case.name,
                 stage.title,
                 pass_name,
-                culprit,
+                cause,
                 symbols,
                 case.seed,
                 problem,

@@ -15,7 +15,7 @@ Wrong = Callable[[Callable[[], Module]], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Culprit:
+class FaultyRewrite:
     """A rewrite of a pass, its number among the `total`, and for a schedule the step within it."""
 
     rewrite: Remark
@@ -28,7 +28,7 @@ class Culprit:
         return text if self.step is None else f"{text}\n            step {self.step}"
 
 
-def find_culprit(one: Pass, before: Module, wrong: Wrong) -> Culprit | None:
+def find_faulty_rewrite(one: Pass, before: Module, wrong: Wrong) -> FaultyRewrite | None:
     """The first rewrite of `one` with which its result is wrong; None where no single one is.
 
     A pass that does not ask before its rewrites (`relaxlab.tracing.may_apply`) is taken apart by
@@ -50,7 +50,7 @@ def find_culprit(one: Pass, before: Module, wrong: Wrong) -> Culprit | None:
     number = first_true(limited, total)
     if number is None:
         return None
-    return Culprit(all_.made[number - 1], number, total, _step(one, before, number, wrong))
+    return FaultyRewrite(all_.made[number - 1], number, total, _step(one, before, number, wrong))
 
 
 def first_true(test: Callable[[int], bool], most: int) -> int | None:
@@ -88,11 +88,11 @@ def _ignoring(make: Callable[[], object]) -> None:
     """Run a pass for what it records: that it may fail is known by now."""
     try:
         make()
-    except Exception:  # noqa: BLE001  reported by whoever looks for its culprit
+    except Exception:  # noqa: BLE001  reported by whoever looks for the faulty rewrite
         return
 
 
-def _by_functions(one: Pass, before: Module, wrong: Wrong) -> Culprit | None:
+def _by_functions(one: Pass, before: Module, wrong: Wrong) -> FaultyRewrite | None:
     try:
         after = one(before)
     except Exception:  # noqa: BLE001  a pass that fails as a whole has no functions to compare
@@ -110,4 +110,4 @@ def _by_functions(one: Pass, before: Module, wrong: Wrong) -> Culprit | None:
     if at is None:
         return None
     name = changed[at - 1]
-    return Culprit(Remark(one.name, name, "the function as a whole"), at, len(changed))
+    return FaultyRewrite(Remark(one.name, name, "the function as a whole"), at, len(changed))

@@ -16,7 +16,7 @@ import numpy as np
 from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
 from relaxlab.codegen.llvm.jit import LoadedObject
 from relaxlab.codegen.llvm.python_call import STATE
-from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, TEAM_WORTH
+from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, MIN_TEAM_WORK
 from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import UserError
@@ -325,8 +325,8 @@ class Executable(Displayed, Brief):
         except ExecutionError as error:
             raise CheckFailed(f"computing {info.place}: {error}") from error
         if info.result is not None:
-            says = f"{{}} of `{info.function}`, {info.place},".format
-            make_filler("the result", says, info.result, at, 0, ())(result, table, self._live)
+            describe = f"{{}} of `{info.function}`, {info.place},".format
+            make_filler("the result", describe, info.result, at, 0, ())(result, table, self._live)
 
 
 def _frozen(constant: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -365,14 +365,14 @@ class NativeFunction:
             ("arenas", exe._arenas),
         ):
             self._context[CONTEXT.index(name)] = ctypes.addressof(block)
-        self._context[CONTEXT.index("worth")] = TEAM_WORTH
+        self._context[CONTEXT.index("min_work")] = MIN_TEAM_WORK
         callback = ctypes.cast(exe._callback, ctypes.c_void_p).value or 0
         self._context[CONTEXT.index("callback")] = callback
         self._fillers = list[Any]()
         at = leaf = 0
         for name, tree in info.params:
-            says = f"argument `{{}}` of `{info.name}`".format
-            self._fillers.append(make_filler(name, says, tree, at, leaf, info.written))
+            describe = f"argument `{{}}` of `{info.name}`".format
+            self._fillers.append(make_filler(name, describe, tree, at, leaf, info.written))
             at += count_words(tree)
             leaf += count_leaves(tree)
         self._given, self._open = list(enumerate(self._fillers)), len(self._fillers)

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
-from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, TEAM_WORTH
+from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, MIN_TEAM_WORK
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.target import Target
 from relaxlab.runtime.params_file import DTYPES, MAX_NDIM
@@ -172,7 +172,7 @@ def _tables(library: Library) -> str:
         "CALLS_BLAS": int(any("cblas" in name for name in artifact.externs)),
         "BLOCK_HEADER": BLOCK_HEADER,
         "CONTEXT_WORDS": len(CONTEXT),
-        "TEAM_WORTH": TEAM_WORTH,
+        "MIN_TEAM_WORK": MIN_TEAM_WORK,
         **{f"CONTEXT_{name}": i for i, name in enumerate(CONTEXT)},
         **_needs(library.target),
     }

@@ -1,6 +1,6 @@
 """How long calls take: one, or several of the same meaning beside each other.
 
-A call is repeated until a sample is long enough for the clock; samples of several contestants take
+A call is repeated until a sample is long enough for the clock; samples of several candidates take
 turns, so that whatever else the machine does meets all of them.
 """
 
@@ -34,7 +34,7 @@ SAMPLES = 15
 SAMPLE_SECONDS = 2e-3
 """A sample of many short calls lasts as long: the clock and the loop around them cost 0.1 us."""
 MOST_SECONDS = 3.0
-"""After which no further sample of a contestant begins, but three are always taken."""
+"""After which no further sample of a candidate begins, but three are always taken."""
 TOLERANCE = 1e-4
 """Results agree where they differ by at most this part of the largest element, as sums of float32
 in another order do."""
@@ -127,7 +127,7 @@ def seconds_text(seconds: float) -> str:
 
 
 @dataclass(slots=True)
-class _Contestant:
+class _Candidate:
     name: str
     call: Callable[[], Any]
     flops: int | None
@@ -166,19 +166,19 @@ def time(f: Any, *args: Any, samples: int = SAMPLES, **named: Any) -> Timing:
 
 
 def compare(
-    contestants: Mapping[str, Any], *args: Any, samples: int = SAMPLES, **named: Any
+    candidates: Mapping[str, Any], *args: Any, samples: int = SAMPLES, **named: Any
 ) -> Comparison:
     """Measure the same call of several programs, in turns, and compare their results.
 
-    contestants: by name, what `time` takes. Each gets copies of the arguments. What a contestant
+    candidates: by name, what `time` takes. Each gets copies of the arguments. What a candidate
     returns must agree with the first one's result: shapes, integers and bools exactly, floats
     within `TOLERANCE` of the largest element; the comparison says where they do not.
 
-    Raises ValueError without contestants, and what `time` raises.
+    Raises ValueError without candidates, and what `time` raises.
     """
-    if not contestants:
+    if not candidates:
         raise ValueError("there is nothing to compare: give a dictionary of names and programs")
-    entered = [_enter(name, f, args, named) for name, f in contestants.items()]
+    entered = [_enter(name, f, args, named) for name, f in candidates.items()]
     for one in entered:
         one.warm_up()
         one.bytes = sum(a.nbytes for _, a in leaves((tuple(args), one.result), ""))
@@ -195,7 +195,7 @@ def compare(
     return Comparison(timings, differs)
 
 
-def _measure(entered: Sequence[_Contestant], samples: int) -> list[list[float]]:
+def _measure(entered: Sequence[_Candidate], samples: int) -> list[list[float]]:
     taken: list[list[float]] = [[] for _ in entered]
     was_enabled = gc.isenabled()
     gc.disable()
@@ -210,7 +210,7 @@ def _measure(entered: Sequence[_Contestant], samples: int) -> list[list[float]]:
     return taken
 
 
-def _enter(name: str, f: Any, args: tuple[Any, ...], named: dict[str, Any]) -> _Contestant:
+def _enter(name: str, f: Any, args: tuple[Any, ...], named: dict[str, Any]) -> _Candidate:
     if isinstance(f, Module | PrimFunc | graph.Function | Schedule):
         f = compile(f)
     given = tuple(copy_value(a) for a in args)
@@ -222,7 +222,7 @@ def _enter(name: str, f: Any, args: tuple[Any, ...], named: dict[str, Any]) -> _
             "executable, or a program to compile"
         )
     flops = _flops(f, given) if isinstance(f, NativeFunction) and not named else None
-    return _Contestant(name, lambda: f(*given, **named), flops)
+    return _Candidate(name, lambda: f(*given, **named), flops)
 
 
 def _name_of(f: Any) -> str:

@@ -86,7 +86,7 @@ def cache_read(
                 "cache_read", describe_block(b), f"the block does not write {buffer.name} itself",
                 suggestion="cache_write", about=(buffer,),
             )  # fmt: skip
-    spans = _block_box(place, buffer, [r for b in readers for r in b.reads])
+    spans = _touched_region(place, buffer, [r for b in readers for r in b.reads])
     cache = _cache_buffer(func, buffer, scope)
     copy = _copy_nest(func, buffer, cache, spans, analyzer_at(place))
     names = {b.name for b in readers}
@@ -138,7 +138,7 @@ def cache_write(
             suggestion="cache_write before decompose_reduction", about=(buffer,),
         )  # fmt: skip
     region = next(w for w in block.writes if w.buffer is buffer)
-    _require_exact_box(block, region)
+    _require_dense_write(block, region)
     require_all_written("cache_write", place)
     require_body_unconditional("cache_write", place)
     if block.init is None and any(r.buffer is buffer for r in block.reads):
@@ -146,7 +146,7 @@ def cache_write(
             "cache_write", describe_block(block),
             f"the block does not update {buffer.name} in place", about=(buffer,),
         )  # fmt: skip
-    spans = _block_box(place, buffer, [region])
+    spans = _touched_region(place, buffer, [region])
     cache = _cache_buffer(func, buffer, scope)
     copy = _copy_nest(func, cache, buffer, spans, analyzer_at(place))
     names = {name, *consumers}
@@ -198,10 +198,10 @@ def _cache_buffer(func: PrimFunc, buffer: Buffer, scope: str) -> Buffer:
     return Buffer(name, buffer.shape, buffer.dtype, scope=scope)
 
 
-def _block_box(
+def _touched_region(
     place: BlockPlace, buffer: Buffer, regions: Sequence[BufferRegion]
 ) -> tuple[Span, ...]:
-    """The box of `buffer` that the regions' blocks touch over their whole domains."""
+    """Return the region of `buffer` that the regions' blocks touch over their whole domains."""
     an = analyzer_at(place)
     total: tuple[Span, ...] | None = None
     env: dict[Var, Span | None] = {}
@@ -229,8 +229,8 @@ def _clipped(span: Span, dim: expr.PrimExpr, an: Analyzer) -> Span:
     return Span(lo, hi)
 
 
-def _require_exact_box(block: Block, region: BufferRegion) -> None:
-    """The copy writes a box: the block must write all of it."""
+def _require_dense_write(block: Block, region: BufferRegion) -> None:
+    """Raise ScheduleError unless the block writes all of a region: the copy back does."""
     seen: set[Var] = set()
     axes = {iv.var for iv in block.iter_vars}
     for r in region.region:
@@ -241,7 +241,7 @@ def _require_exact_box(block: Block, region: BufferRegion) -> None:
         if not simple:
             raise ScheduleError(
                 "cache_write", describe_block(block),
-                f"the block writes a box of {region.buffer.name}, one axis per dimension; "
+                f"the block writes a whole region of {region.buffer.name}, one axis per dimension; "
                 f"one dimension is at {r.min}",
             )  # fmt: skip
 

@@ -31,7 +31,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, children, replace, walk
 from relaxlab.ir.substitute import substitute
-from relaxlab.schedule.exact_box import exact_box
+from relaxlab.schedule.exact_region import exact_region
 from relaxlab.schedule.ranges import (
     ZERO,
     Env,
@@ -222,7 +222,7 @@ def _filled_first(
     an: Analyzer,
 ) -> bool:
     """True if each read finds what an earlier write of the same iteration left there."""
-    writers = [(a, exact_box(a.bounds, a.path[site + 1 :], an)) for a in found if a.write]
+    writers = [(a, exact_region(a.bounds, a.path[site + 1 :], an)) for a in found if a.write]
     return all(
         any(
             made is not None

@@ -27,9 +27,9 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.exact_box import box_written
+from relaxlab.schedule.exact_region import region_written
 from relaxlab.schedule.instances import predicate_of_axes, reaches_all
-from relaxlab.schedule.preimage import Domain, preimage_of_box, size_over_axes
+from relaxlab.schedule.preimage import Domain, preimage_of_region, size_over_axes
 from relaxlab.schedule.ranges import (
     ONE,
     ZERO,
@@ -90,7 +90,7 @@ def compute_at(
     require_inputs_settled("compute_at", place)
     an = _inner_analyzer(target)
     domains = [
-        preimage_of_box(w, _touching(w, needed, block, an), block, an)[0]
+        preimage_of_region(w, _touching(w, needed, block, an), block, an)[0]
         for w in block.writes
         if (needed := _needed(w.buffer, consumers, target, an)) is not None
     ]
@@ -139,7 +139,7 @@ def reverse_compute_at(
         spans = _made(r.buffer, makers, block, target, an)
         if spans is None:
             continue
-        allowed, exact = preimage_of_box(r, spans, block, an)
+        allowed, exact = preimage_of_region(r, spans, block, an)
         if not exact:
             raise _not_available(r, spans, block, target, an)
         _restrict(domain, allowed, block, target, an)
@@ -225,7 +225,8 @@ def _inner_analyzer(target: LoopPlace) -> Analyzer:
 def _needed(
     buffer: Buffer, consumers: Iterable[BlockRealize], target: LoopPlace, an: Analyzer
 ) -> tuple[Span, ...] | None:
-    """The box of `buffer` that the consumers read in one iteration; None if they do not."""
+    """Return the region of `buffer` that the consumers read in one iteration; None if they do
+    not."""
     total: tuple[Span, ...] | None = None
     for c in consumers:
         for r in c.block.reads:
@@ -239,7 +240,7 @@ def _needed(
 def _touching(
     region: BufferRegion, spans: Sequence[Span], block: Block, an: Analyzer
 ) -> tuple[Span, ...]:
-    """The box grown so that a region that overlaps `spans` lies in it."""
+    """Return `spans` grown so that every region of the block that overlaps them lies inside."""
     grown: list[Span] = []
     for r, s, dim in zip(region.region, spans, region.buffer.shape, strict=True):
         size = size_over_axes(r.extent, block, an)
@@ -251,21 +252,21 @@ def _touching(
 def _made(
     buffer: Buffer, makers: Iterable[BlockRealize], block: Block, target: LoopPlace, an: Analyzer
 ) -> tuple[Span, ...] | None:
-    """The box of `buffer` made in one iteration; None when it is made elsewhere.
+    """Return the region of `buffer` made in one iteration; None if it is made elsewhere.
 
-    Several writers (an initialisation and its update) must make the same box.
+    Several writers (an initialisation and its update) must make the same region.
     """
     total: tuple[Span, ...] | None = None
     for m in makers:
         for w in m.block.writes:
             if w.buffer is not buffer:
                 continue
-            spans = box_written(w, m, target, an)
+            spans = region_written(w, m, target, an)
             if spans is None:
                 raise ScheduleError(
                     "reverse_compute_at", describe_block(block),
                     f"what block {m.block.name!r} makes of {buffer.name} in one iteration of "
-                    f"{describe_loop(target.loop)} is a box without gaps",
+                    f"{describe_loop(target.loop)} is a region without gaps",
                     suggestion="choose a loop further out, or reorder", about=(m.block.name,),
                 )  # fmt: skip
             pairs = list(zip(total or spans, spans, strict=True))

@@ -8,7 +8,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferRegion, For, LetStmt
 from relaxlab.schedule.determined import determines
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.exact_box import box_written
+from relaxlab.schedule.exact_region import region_written
 from relaxlab.schedule.ranges import (
     ONE,
     Span,
@@ -69,7 +69,7 @@ def _order_fault(block: Block) -> str | None:
 
 
 def same_region(a: BufferRegion, b: BufferRegion) -> bool:
-    """True if two regions are the same box, expression by expression."""
+    """True if two regions are the same, expression by expression."""
     pairs = zip(a.region, b.region, strict=True)
     return a.buffer is b.buffer and all(x.min == y.min and x.extent == y.extent for x, y in pairs)
 
@@ -147,16 +147,16 @@ def _made_before(
 ) -> bool:
     """True if one of the writers makes all that the reader needs in one iteration."""
     made = [
-        box
+        written
         for r in writers
         for w in r.block.writes
-        if w.buffer is buffer and (box := box_written(w, r, place, an)) is not None
+        if w.buffer is buffer and (written := region_written(w, r, place, an)) is not None
     ]
     needed = [spans_under(x, reader, place, an) for x in reader.block.reads if x.buffer is buffer]
-    return all(any(_covers_box(m, n, buffer, an) for m in made) for n in needed)
+    return all(any(_covers_region(m, n, buffer, an) for m in made) for n in needed)
 
 
-def _covers_box(
+def _covers_region(
     made: tuple[Span, ...], needed: tuple[Span, ...], buffer: Buffer, an: Analyzer
 ) -> bool:
     dims = zip(made, needed, buffer.shape, strict=True)

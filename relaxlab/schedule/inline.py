@@ -8,7 +8,7 @@ from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, PrimFunc
 from relaxlab.ir.node import Node, children, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.exact_box import exact_box
+from relaxlab.schedule.exact_region import exact_region
 from relaxlab.schedule.instances import require_only_loops, require_unrestricted
 from relaxlab.schedule.ranges import ZERO, Span, analyzer_at, covers
 from relaxlab.schedule.regions import (
@@ -201,9 +201,9 @@ def _require_every_element(producer: BlockPlace, made: BufferStore) -> None:
     """The producer writes its whole buffer: the block stores something for each element of it."""
     an = analyzer_at(producer)
     path = (*producer.loops, producer.realize)
-    box = exact_box([Span(i, i) for i in made.indices], path, an)
+    written = exact_region([Span(i, i) for i in made.indices], path, an)
     whole = [Span(ZERO, an.simplify(dim - 1)) for dim in made.buffer.shape]
-    if box is None or not all(covers(b, w, an) for b, w in zip(box, whole, strict=True)):
+    if written is None or not all(covers(b, w, an) for b, w in zip(written, whole, strict=True)):
         raise ScheduleError(
             "reverse_compute_inline", describe_block(producer.block),
             f"block {producer.block.name!r} provably writes all of {made.buffer.name}",

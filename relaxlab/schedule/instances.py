@@ -1,7 +1,7 @@
 """Which instances of a block run: what predicates and conditions around it leave out.
 
 A primitive that makes the loops around a block anew, or that takes what a block writes to be a
-whole box, must account for every condition; what cannot be accounted for is refused.
+whole region, must account for every condition; what cannot be accounted for is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from relaxlab.ir.loops import BlockRealize, For, IfThenElse, Stmt, While
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.exact_box import beyond_domain, exact_box
+from relaxlab.schedule.exact_region import beyond_domain, exact_region
 from relaxlab.schedule.ranges import ONE, Span, analyzer_at, covers
 from relaxlab.schedule.tree import BlockPlace, describe_block, find_block, vars_in, walk_stmts
 
@@ -138,12 +138,12 @@ def _reaches_domain(place: BlockPlace, conditions: list[PrimExpr]) -> bool:
     axes = [iv for iv in place.block.iter_vars if iv.kind == "spatial"]
     realize = replace(place.realize, predicate=expr.all_of(conditions))
     an = analyzer_at(place)
-    box = exact_box([Span(iv.var, iv.var) for iv in axes], (*place.loops, realize), an)
-    if box is None:
+    written = exact_region([Span(iv.var, iv.var) for iv in axes], (*place.loops, realize), an)
+    if written is None:
         return not conditions
     return all(
         covers(b, Span(iv.dom.min, iv.dom.min + iv.dom.extent - 1), an)
-        for b, iv in zip(box, axes, strict=True)
+        for b, iv in zip(written, axes, strict=True)
     )
 
 
@@ -181,8 +181,8 @@ def reaches_all(
     wanted = set(axes)
     domains = [iv for iv in realize.block.iter_vars if iv.var in wanted]
     path = (*loops, realize)
-    box = exact_box([Span(iv.var, iv.var) for iv in domains], path, an)
-    return box is not None and all(
+    written = exact_region([Span(iv.var, iv.var) for iv in domains], path, an)
+    return written is not None and all(
         covers(b, Span(iv.dom.min, iv.dom.min + iv.dom.extent - 1), an)
-        for b, iv in zip(box, domains, strict=True)
+        for b, iv in zip(written, domains, strict=True)
     )

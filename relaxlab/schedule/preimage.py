@@ -23,18 +23,18 @@ Domain = dict[Var, Span]
 """Spans of some axes; the others run over all of their values."""
 
 
-def preimage_of_box(
-    region: BufferRegion, box: tuple[Span, ...], block: Block, an: Analyzer
+def preimage_of_region(
+    region: BufferRegion, within: tuple[Span, ...], block: Block, an: Analyzer
 ) -> tuple[Domain, bool]:
-    """The instances of the block whose region lies in the box, and whether these are exactly
+    """The instances of the block whose region lies in `within`, and whether these are exactly
     all such instances (otherwise they are more).
 
-    Dimensions where the box is the whole buffer restrict nothing.
+    Dimensions where `within` is the whole buffer restrict nothing.
     """
     axes = {iv.var: Span(iv.dom.min, iv.dom.min + iv.dom.extent - 1) for iv in block.iter_vars}
     domain: Domain = {}
     exact = True
-    for r, span, dim in zip(region.region, box, region.buffer.shape, strict=True):
+    for r, span, dim in zip(region.region, within, region.buffer.shape, strict=True):
         if covers(span, Span(ZERO, dim - 1), an):
             continue
         size = size_over_axes(r.extent, block, an)

@@ -98,7 +98,7 @@ class Schedule(Displayed, Brief):
         self._blocks: dict[str, str] = {}
         self._loops: dict[str, Var] = {}
         self._made_by: dict[Var | Buffer | str, int] = {}
-        self._present = _things(self.func)
+        self._present = _cursor_targets(self.func)
 
     @property
     def mod(self) -> Module:
@@ -438,7 +438,7 @@ class Schedule(Displayed, Brief):
 
     def _credit(self, step: int) -> None:
         """Remember which step made or removed each loop, block and buffer."""
-        present = _things(self.func)
+        present = _cursor_targets(self.func)
         for thing in self._present ^ present:
             self._made_by[thing] = step
         self._present = present
@@ -494,8 +494,9 @@ PRIMITIVES = frozenset(
 )  # fmt: skip
 
 
-def _things(func: PrimFunc) -> set[Var | Buffer | str]:
-    """The loops, blocks and intermediate buffers of a function."""
+def _cursor_targets(func: PrimFunc) -> set[Var | Buffer | str]:
+    """Return the loop variables, block names and intermediate buffers of a function, which cursors
+    refer to."""
     found: set[Var | Buffer | str] = set()
     for s in tree.walk_stmts(func.body):
         if isinstance(s, For):

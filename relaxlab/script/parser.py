@@ -50,7 +50,7 @@ def parse(text: str, *, check: bool = True, name: str = "<script>") -> Module:
 
 
 def _context(source: Source, environment: Callable[[str], Value]) -> Context:
-    """The state of a new parse. The rows of the operator table live in a room above this one,
+    """The state of a new parse. The rows of the operator table live in a package above this one,
     which is loaded here so that every program may use them."""
     import_module("relaxlab.ops")
     return Context(source, environment, evaluate)

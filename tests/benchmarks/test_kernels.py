@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks import bench_attention, bench_chains, bench_gemm
-from benchmarks.kernels import chart, contest, program, table
+from benchmarks.kernels import chart, program, race, table
 from benchmarks.kernels.cases import KINDS, Case, error_of, inputs
 from benchmarks.limits import CLimits
 
@@ -33,8 +33,8 @@ def test_a_run_without_peers(
 ) -> None:
     for name, value in sizes.items():
         monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(contest, "PAUSE_S", 0.01)
-    quick = contest.Settings(1, 2, 0.001, fresh=False)
+    monkeypatch.setattr(race, "PAUSE_S", 0.01)
+    quick = race.Settings(1, 2, 0.001, fresh=False)
     monkeypatch.setattr(program, "Settings", lambda threads: quick)
     output = tmp_path / "new" / "result.json"
     assert module.main(["--only", "relaxlab", "--output", str(output)]) == 0
@@ -43,14 +43,14 @@ def test_a_run_without_peers(
     assert len(result["cases"]) >= 4
     for case in result["cases"]:
         assert case["name"] in shown
-        found = case["contestants"]["relaxlab"]
+        found = case["peers"]["relaxlab"]
         assert len(found["seconds"]) == 2 and found["error"] < 1e-5
         assert table.ratio(result, case, "relaxlab") is None  # nobody to compare with
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_kind_agrees_with_its_reference(kind: str) -> None:
-    from benchmarks.contestants.kernels.relaxlab import RelaxlabKernels
+    from benchmarks.peers.kernels.relaxlab import RelaxlabKernels
 
     sizes = {"m": 3, "n": 6, "k": 5, "d": 7, "r": 2, "s": 4, "kv": 3}
     planned = KINDS[kind].result(sizes) != ()
@@ -64,7 +64,7 @@ def test_every_kind_agrees_with_its_reference(kind: str) -> None:
 
 
 def test_a_constant_argument_is_packed_once() -> None:
-    from benchmarks.contestants.kernels.relaxlab import RelaxlabKernels, script
+    from benchmarks.peers.kernels.relaxlab import RelaxlabKernels, script
 
     kernels = RelaxlabKernels(1)
     cases = [Case("gemm", {"m": m, "n": 16, "k": 8}, constant=True) for m in (3, 5)]
@@ -78,7 +78,7 @@ def test_a_constant_argument_is_packed_once() -> None:
 
 
 def test_a_program_that_serves_all_sizes() -> None:
-    from benchmarks.contestants.kernels.relaxlab import script
+    from benchmarks.peers.kernels.relaxlab import script
 
     texts = {script(Case("gemm", {"m": m, "n": 4, "k": 4})) for m in (1, 2, 3)}
     assert len(texts) == 1
@@ -113,9 +113,9 @@ def result_of(seconds: dict[str, list[float]], limits: list[float]) -> dict[str,
     case = Case("gemm", {"m": 1, "n": 10, "k": 10}).request() | {"name": "the case", "work": 200.0}
     found = {name: {"seconds": s, "compile_s": 1.0} for name, s in seconds.items()}
     return {
-        "cases": [case | {"limits": limits, "contestants": found}],
+        "cases": [case | {"limits": limits, "peers": found}],
         "ours": ["relaxlab"],
-        "contestants": {name: {"version": "1"} for name in seconds},
+        "peers": {name: {"version": "1"} for name in seconds},
         "busy_cores": [0.0],
         "settings": {"threads": 2, "rounds": 3, "seconds": 1, "seconds_in_all": 1.0},
         "machine": {"cpu": "", "cores": 2, "memory_gb": 1, "system": "", "date": "", "commit": ""},
@@ -168,25 +168,25 @@ def test_without_a_limit_there_is_no_share() -> None:
     assert table.share(case, "relaxlab") is None
 
 
-def test_a_contestant_that_cannot_start_takes_no_part(tmp_path: Path) -> None:
-    class Absent(contest.Row):
+def test_a_peer_that_cannot_start_takes_no_part(tmp_path: Path) -> None:
+    class Absent(race.Row):
         @property
         def python(self) -> Path:
             return tmp_path / "nowhere"
 
     with ExitStack() as stack:
-        found = contest.Contest([Absent("x", "JAXKernels")], contest.Settings(), tmp_path, stack)
+        found = race.Race([Absent("x", "JAXKernels")], race.Settings(), tmp_path, stack)
         assert found.measure([]) == []
         assert "cannot be run" in found.about["x"]["error"]
 
 
 def test_a_wrong_result_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contest, "error_of", lambda case, got: 0.5)
+    monkeypatch.setattr(race, "error_of", lambda case, got: 0.5)
     with (
         ExitStack() as stack,
         pytest.raises(RuntimeError, match=r"relaxlab: gemm m=1 n=4 k=4 is wrong by 5\.0e-01"),
     ):
-        runners = contest.Contest([contest.RELAXLAB], contest.Settings(1), tmp_path, stack)
+        runners = race.Race([race.RELAXLAB], race.Settings(1), tmp_path, stack)
         runners.measure([Case("gemm", {"m": 1, "n": 4, "k": 4})])
 
 

@@ -27,7 +27,7 @@ def test_a_quick_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     shown = capsys.readouterr().out
     for name in names:
         assert name in shown
-        found = result["contestants"][name]
+        found = result["peers"][name]
         assert not found["cold"]["from_cache"] and found["warm"]["from_cache"]
         assert found["peak_rss_mb"] >= found["warm"]["peak_rss_mb"] > 20
         assert len(found["turns"]) == 1
@@ -48,7 +48,7 @@ def test_a_quick_run_of_batches(tmp_path: Path, capsys: pytest.CaptureFixture[st
     result, shown = json.loads(output.read_text("utf-8")), capsys.readouterr().out
     for name in names:
         assert name in shown
-        turns = result["contestants"][name]["turns"]
+        turns = result["peers"][name]["turns"]
         assert set(turns) == {"1", "3"}
         assert all(t["decode_tok_s"] > 0 < t["prefill_tok_s"] for (t,) in turns.values())
 
@@ -80,11 +80,11 @@ def test_a_worker_that_cannot_load_says_why(tmp_path: Path) -> None:
         Worker(CORE, "Relaxlab", options)
 
 
-def test_a_failed_contestant_is_reported() -> None:
+def test_a_failed_peer_is_reported() -> None:
     entry = bench_llm.Entry(ROWS[0])
     entry.fail(WorkerFailed("it broke\n    with details"))
     result = results({"mine": [1.0], "peer": [1.0]})
-    result["contestants"]["mine"] |= entry.result
+    result["peers"]["mine"] |= entry.result
     assert report.speeds(result, "mine", "decode_tok_s") == []
     assert report.ratio(result, "mine", "decode_tok_s") is None
     assert report.share_of_bandwidth(result, "mine") is None
@@ -94,7 +94,7 @@ def results(decode: dict[str, list[float]]) -> dict[str, object]:
     """A run in which `mine` and its peers decoded with those speeds."""
     return {
         "rows": {name: {"group": "file", "ours": name == "mine"} for name in decode},
-        "contestants": {
+        "peers": {
             name: {"turns": [{"decode_tok_s": s, "prefill_tok_s": [s, 9 * s, s]} for s in speeds]}
             for name, speeds in decode.items()
         },

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import __main__ as everything
 from benchmarks import bench_ablation, bench_shapes, models
-from benchmarks.kernels import contest, program
+from benchmarks.kernels import program, race
 from benchmarks.variants import VARIANTS
 from relaxlab.models import tiny
 from relaxlab.models.config import Rope
@@ -32,8 +32,8 @@ def test_shapes(
     monkeypatch.setattr(bench_shapes, "LLAMA3_8B", SMALL)
     monkeypatch.setattr(bench_shapes, "LARGEST", 16)
     monkeypatch.setattr(bench_shapes, "SHAPES", 3)
-    monkeypatch.setattr(contest, "PAUSE_S", 0.01)
-    monkeypatch.setattr(program, "Settings", lambda threads: contest.Settings(1, 1))
+    monkeypatch.setattr(race, "PAUSE_S", 0.01)
+    monkeypatch.setattr(program, "Settings", lambda threads: race.Settings(1, 1))
     output = tmp_path / "shapes.json"
     arguments = ["--only", "relaxlab", "--seed", "7", "--output", str(output)]
     assert bench_shapes.main(arguments) == 0
@@ -58,10 +58,10 @@ def test_ratios_of_shapes() -> None:
     def case(name: str, mine: list[float], peer: list[float]) -> dict[str, Any]:
         seconds = {"relaxlab": mine, "peer": peer}
         found = {n: {"seconds": s, "compile_s": 2.0} for n, s in seconds.items()}
-        return {"kind": "softmax", "name": name, "work": 8.0, "contestants": found}
+        return {"kind": "softmax", "name": name, "work": 8.0, "peers": found}
 
     cases = [case("a", [1.0, 2.0, 4.0], [2.0, 2.0, 2.0]), case("b", [1.0], [3.0])]
-    result = {"cases": cases, "ours": ["relaxlab"], "contestants": {"relaxlab": {}, "peer": {}}}
+    result = {"cases": cases, "ours": ["relaxlab"], "peers": {"relaxlab": {}, "peer": {}}}
     assert bench_shapes.ratios(result, "softmax", "peer") == [(1.0, "a"), (3.0, "b")]
     assert bench_shapes.ratios(result, "attention", "peer") == []
     assert bench_shapes.compile_s(result, "softmax", "peer") == 4.0
@@ -78,9 +78,9 @@ def test_ablation(
     output = tmp_path / "ablation.json"
     assert bench_ablation.main(["--quick", "--model", "tiny", "--output", str(output)]) == 0
     result = json.loads(output.read_text("utf-8"))
-    assert tuple(result["contestants"]) == chosen
+    assert tuple(result["peers"]) == chosen
     shown = capsys.readouterr().out
-    for name, found in result["contestants"].items():
+    for name, found in result["peers"].items():
         assert name in shown and len(found["decode"]) == len(found["prefill"]) == 1
     whole = bench_ablation.relative(result, "everything", "decode")
     assert whole is not None and whole.median == 1

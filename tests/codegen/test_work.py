@@ -10,7 +10,7 @@ from relaxlab.analysis.evaluate import evaluate
 from relaxlab.codegen.llvm.entry import symbols_of_arguments
 from relaxlab.codegen.llvm.support import CONTEXT, symbol_of
 from relaxlab.codegen.program import program_text
-from relaxlab.codegen.work import LANES, TEAM_WORTH, work_of
+from relaxlab.codegen.work import LANES, MIN_TEAM_WORK, work_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.passes.lower_shapes import lower_shapes
@@ -142,7 +142,7 @@ def test_which_programs_decide_when_they_run() -> None:
     for name, f in program.functions.items():
         entry = text.split(f"define i64 @{symbol_of(f.name)}.entry(")[1].split("\n}")[0]
         assert "GOMP_parallel" in entry
-        at = f"i64 {CONTEXT.index('worth')}"
+        at = f"i64 {CONTEXT.index('min_work')}"
         assert (at in entry) == (name != "large")
 
 
@@ -150,7 +150,7 @@ def test_which_programs_decide_when_they_run() -> None:
 def test_results_are_the_same_on_both_sides(
     threads: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relaxlab.runtime.executable.TEAM_WORTH", TEAM_WORTH)
+    monkeypatch.setattr("relaxlab.runtime.executable.MIN_TEAM_WORK", MIN_TEAM_WORK)
     exe = rl.compile(Program, threads=threads)
     for n in (0, 1, 15, 63, 64, 200, 1000):
         x = rng.standard_normal((n, 64)).astype("float32")

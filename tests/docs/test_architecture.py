@@ -9,7 +9,7 @@ import pytest
 
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.schedule.rules.base import _rules
-from tests.test_repo import ABOVE_ALL, LAYERS, PACKAGE, PACKAGE_FILES, ROOT, room_of
+from tests.test_repo import ABOVE_ALL, LAYERS, PACKAGE, PACKAGE_FILES, ROOT, package_of
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text("utf-8")
@@ -39,6 +39,6 @@ def test_rules_are_listed_in_order() -> None:
     assert rows_of("Schedules") == [name for name, _ in _rules()]
 
 
-def test_rooms_are_listed_from_the_bottom_up() -> None:
-    there = {room_of(p) for p in PACKAGE_FILES if p.parent != PACKAGE} - ABOVE_ALL
-    assert rows_of("Rooms") == [r for layer in LAYERS for r in sorted(layer & there)]
+def test_packages_are_listed_from_the_bottom_up() -> None:
+    there = {package_of(p) for p in PACKAGE_FILES if p.parent != PACKAGE} - ABOVE_ALL
+    assert rows_of("Packages") == [r for layer in LAYERS for r in sorted(layer & there)]

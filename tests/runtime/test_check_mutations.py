@@ -18,7 +18,7 @@ from relaxlab.passes.patterns import is_op, wildcard
 from relaxlab.passes.patterns.rewrite import rewrite_call
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.check import CheckReport
-from relaxlab.runtime.check_bisect import Culprit
+from relaxlab.runtime.check_bisect import FaultyRewrite
 from relaxlab.runtime.check_compare import Difference
 from relaxlab.schedule import split_fuse_reorder
 from relaxlab.tracing import first_rewrites, may_apply
@@ -142,8 +142,8 @@ def test_overlapping_storage(monkeypatch):
     report = rl.check(mod, runs=2)
     assert " bytes at " in found(report, "plan_memory")
     finding = report.finding
-    assert finding is not None and isinstance(finding.culprit, Culprit)
-    assert finding.culprit.number > 1 and finding.culprit.rewrite.subject.startswith("main.")
+    assert finding is not None and isinstance(finding.cause, FaultyRewrite)
+    assert finding.cause.number > 1 and finding.cause.rewrite.subject.startswith("main.")
     assert finding.after is not None and "memory.alloc_tensor" in finding.after.script()
 
 

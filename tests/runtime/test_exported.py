@@ -185,7 +185,7 @@ def test_an_export_replaces_what_was_loaded(tmp_path: Path) -> None:
 
 
 def test_another_process(library: Path) -> None:
-    """The compiler's rooms are not needed to run a library."""
+    """The compiler's packages are not needed to run a library."""
     text = f"""
         import sys
         import numpy as np, relaxlab as rl

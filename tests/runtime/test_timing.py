@@ -87,7 +87,7 @@ def test_a_comparison_finds_wrong_results(operands: tuple[Any, Any]) -> None:
         found["cupy"]
 
 
-def test_contestants_have_arguments_of_their_own() -> None:
+def test_candidates_have_arguments_of_their_own() -> None:
     def grow(x: Any) -> Any:
         x += 1
         return x[0] * 0

@@ -48,9 +48,9 @@ def emit_entry(
     if parallel:
         several = b.emit("icmp sgt i64 %threads, 1")
         if work is not None:
-            least = b.emit(f"ptrtoint ptr {word('worth')} to i64")
-            worth = b.emit(f"icmp sge i64 {_work(b, function, work, given)}, {least}")
-            several = b.emit(f"and i1 {several}, {worth}")
+            least = b.emit(f"ptrtoint ptr {word('min_work')} to i64")
+            enough = b.emit(f"icmp sge i64 {_work(b, function, work, given)}, {least}")
+            several = b.emit(f"and i1 {several}, {enough}")
         with b.when(several):
             count = b.emit("trunc i64 %threads to i32")
             fork = [("ptr", f"@{symbol}.team"), ("ptr", "%ctx"), ("i32", count), ("i32", "0")]

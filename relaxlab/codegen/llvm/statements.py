@@ -63,32 +63,32 @@ def _emit_team(s: Scope, team: Team, stmt: loops.Stmt) -> None:
             for part in stmts:
                 emit_team(s, team, part)
         case loops.For(kind="parallel"):
-            with _unit(s, team):
+            with _team_section(s, team):
                 _parallel(s, team, stmt)
         case loops.LetStmt(var, value, body) if _has_parallel(body):
-            s.values[var] = _agreed(s, team, value)
+            s.values[var] = _uniform(s, team, value)
             emit_team(s, team, body)
         case loops.IfThenElse(cond, then_case, else_case) if _has_parallel(stmt):
             _uniform_if(s, team, cond, then_case, else_case)
         case loops.For(kind="serial" | "unrolled") if _has_parallel(stmt):
-            start, extent = _agreed(s, team, stmt.min), _agreed(s, team, stmt.extent)
+            start, extent = _uniform(s, team, stmt.min), _uniform(s, team, stmt.extent)
             _serial(s, stmt, start, extent, lambda body: emit_team(s, team, body))
         case loops.AssertStmt(cond, message):
-            test = require_scalar(_agreed(s, team, cond), "an assertion", s)
+            test = require_scalar(_uniform(s, team, cond), "an assertion", s)
             failed = s.builder.emit(f"xor i1 {s.builder.materialise(test)}, true")
             number = s.fail_when(failed, f"assertion failed: {literal(message)}")
             _return_if(s, failed, str(number))
         case _:
-            with _unit(s, team):
+            with _team_section(s, team):
                 first = s.builder.emit(f"icmp eq i64 {team.thread}, 0")
                 with s.builder.when(first):
                     emit_stmt(s, stmt)
 
 
 @contextmanager
-def _unit(s: Scope, team: Team) -> Generator[None, None, None]:
-    """Work that ends when the whole team is done with it; if a thread had to leave it, all of
-    them leave the kernel."""
+def _team_section(s: Scope, team: Team) -> Generator[None, None, None]:
+    """A section that ends with a barrier of the team; if a thread failed in it, all threads return
+    from the kernel."""
     s.leave, s.left = s.builder.label("leave"), False
     yield
     if s.left:
@@ -117,9 +117,9 @@ def _return_if(s: Scope, cond: str, code: str) -> None:
     b.place(good)
 
 
-def _agreed(s: Scope, team: Team, e: expr.PrimExpr) -> Value:
-    """A value that the whole team computes; nobody changes the memory it is read from before all
-    have read it."""
+def _uniform(s: Scope, team: Team, e: expr.PrimExpr) -> Value:
+    """Emit a value that is the same in every thread of the team. If it loads from memory, a barrier
+    follows, so that no thread stores there before all have loaded."""
     value = emit_expr(s, e)
     if any(isinstance(n, loops.BufferLoad) for n in walk(e)):
         s.builder.materialise(value)
@@ -143,7 +143,7 @@ def _uniform_if(
     s: Scope, team: Team, cond: expr.PrimExpr, then: loops.Stmt, other: loops.Stmt | None
 ) -> None:
     b = s.builder
-    test = require_scalar(_agreed(s, team, cond), "a condition around a parallel loop", s)
+    test = require_scalar(_uniform(s, team, cond), "a condition around a parallel loop", s)
     yes, no, done = b.label("then"), b.label("else"), b.label("endif")
     b.branch(b.materialise(test), yes, no)
     b.place(yes)
@@ -159,7 +159,7 @@ def _uniform_if(
 def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     """This thread's contiguous share of the iterations."""
     b = s.builder
-    start, extent = _agreed(s, team, loop.min), _agreed(s, team, loop.extent)
+    start, extent = _uniform(s, team, loop.min), _uniform(s, team, loop.extent)
     if isinstance(extent.const, int) and extent.const <= 0:
         return
     extent = binary(b, expr.Max, extent, int_value(0))

@@ -10,17 +10,18 @@ import string
 from relaxlab.ir.target import Target
 
 CONTEXT = ("axis", "got", "expected", "callback", "args", "out", "constants", "owned", "publish",
-           "arenas", "packed", "failed", "kernel_failed", "spare", "worth")  # fmt: skip
+           "arenas", "packed", "failed", "kernel_failed", "spare", "min_work")  # fmt: skip
 """Names of the context's words. axis, got, expected: details of the failed check. owned: a linked
 list of the blocks allocated during the call. arenas: (address, bytes) per planned storage.
 kernel_failed: zero, or the number of a failure that a kernel met. spare: a linked list of blocks
-that earlier calls allocated and nobody needs any more, or null. worth: the work from which on a
-call starts a team."""
+that earlier calls allocated and nobody needs any more, or null. min_work: the number of operations
+from which on a call starts a team."""
 TOO_MUCH = 1 << 60
 """Stands for a number of bytes that does not fit in a word: no allocation of it succeeds."""
-TEAM_WORTH = 1 << 14
-"""Operations from which on a team is started: some microseconds' work. Waking threads takes two
-if they are still waiting for it, and fifty or more if they sleep."""
+MIN_TEAM_WORK = 1 << 14
+"""Operations from which on a call starts a team: some microseconds' work, 0.1 to 0.65 ns each on
+one thread (benchmarks/NOTES.md, *Calls*). Waking threads takes two if they are still waiting for
+it, and fifty or more if they sleep."""
 BLOCK_HEADER = 64
 """Bytes before the data of an owned block; its first words are the next block and the
 bytes of data."""

@@ -79,14 +79,14 @@ class Pattern(Link):
         """The same, captured under a name: `match["x"]`."""
         return NamedPattern(self, name)
 
-    def where(self, condition: Callable[[graph.Expr], bool], says: str) -> Pattern:
-        """The same with a condition of the user's on the value (for a call, the call); `says` is
-        how the trace puts it."""
+    def where(self, condition: Callable[[graph.Expr], bool], description: str) -> Pattern:
+        """Return the pattern with a condition on the value (for a call, the call); traces show its
+        `description`, which completes "it must be"."""
 
         def why_not(value: graph.Expr, _: types.Type | None) -> str | None:
-            return None if condition(value) else f"it must be {says}"
+            return None if condition(value) else f"it must be {description}"
 
-        return WherePattern(self, f"where({says!r})", why_not)
+        return WherePattern(self, f"where({description!r})", why_not)
 
     def has_attr(self, attrs: Mapping[str, object]) -> Pattern:
         """A call with these attributes (an operator's defaults count)."""
@@ -257,7 +257,7 @@ class WherePattern(Pattern):
     """A condition on a value and its type: `why_not` says what is wrong, or None."""
 
     a: Pattern
-    says: str
+    description: str
     why_not: WhyNot
 
 
@@ -418,8 +418,8 @@ def _text(p: Pattern) -> str:
             return f"~{a}"
         case NamedPattern(a, name):
             return f"{a}.named({name!r})"
-        case WherePattern(a, says):
-            return f"{a}.{says}"
+        case WherePattern(a, description):
+            return f"{a}.{description}"
         case SameShapePattern(a, other):
             return f"{a}.has_same_shape_as({other})"
         case _:

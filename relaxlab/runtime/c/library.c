@@ -297,7 +297,7 @@ static int fill_context(context *c) {
     if (!c->out || !c->spans) return fail(RELAXLAB_MEMORY, "not enough memory for a context");
     c->words[CONTEXT_constants] = (int64_t)(intptr_t)c->constants;
     c->words[CONTEXT_arenas] = (int64_t)(intptr_t)c->arenas;
-    c->words[CONTEXT_worth] = TEAM_WORTH;
+    c->words[CONTEXT_min_work] = MIN_TEAM_WORK;
     c->words[CONTEXT_out] = (int64_t)(intptr_t)c->out;
     return RELAXLAB_OK;
 }

@@ -11,9 +11,9 @@ import numpy as np
 from jax import Array, lax
 from jax import numpy as jnp
 
-from benchmarks.contestants.kernels.base import Fetch, Kernels
 from benchmarks.kernels import cases
 from benchmarks.kernels.cases import EPS, Case
+from benchmarks.peers.kernels.base import Fetch, Kernels
 
 
 class JAXKernels(Kernels):

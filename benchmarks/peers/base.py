@@ -1,4 +1,4 @@
-"""What every contestant does: read a prompt, continue it greedily, give logits."""
+"""The interface of a peer: read a prompt, continue it greedily, return logits."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Timing:
     ids: list[int]
 
 
-class Contestant:
+class Peer:
     """A loaded model. `about`: what the results say of it (version, seconds of loading and
-    compiling). `reset` and `feed` are all that a contestant needs; one whose interface only
+    compiling). `reset` and `feed` are all that a peer needs; one whose interface only
     generates overrides `generate` instead."""
 
     about: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Contestants that answer several prompts at once: relaxlab, one by one too, and llama.cpp."""
+"""Peers that answer several prompts at once: relaxlab, one by one too, and llama.cpp."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contestants.base import Array, Timing
+from benchmarks.peers.base import Array, Timing
 
 PAGES = 512
 """Of 16 positions: 8192 for all sequences, as llama.cpp gets."""
@@ -41,7 +41,7 @@ class RelaxlabBatches(Batches):
 
     def generate_batch(self, prompts: Sequence[Sequence[int]], steps: int) -> Timing:
         """All prompts are read, in as many calls as it takes, before the first step."""
-        from benchmarks.contestants.relaxlab import endless
+        from benchmarks.peers.relaxlab import endless
 
         sampler = endless(self._batch.tokenizer.stop_ids)
         start = time.perf_counter()
@@ -64,7 +64,7 @@ class RelaxlabOneByOne(Batches):
     """`TextGenerator`, prompt after prompt."""
 
     def __init__(self, model: str, threads: int, **options: Any) -> None:
-        from benchmarks.contestants.relaxlab import Relaxlab
+        from benchmarks.peers.relaxlab import Relaxlab
 
         self._single = Relaxlab(model, threads, **options)
         self.about = self._single.about

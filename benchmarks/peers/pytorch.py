@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.contestants.base import Array, Contestant
+from benchmarks.peers.base import Array, Peer
 from relaxlab.models.config import DecoderConfig
 from relaxlab.models.families import config_from_gguf
 from relaxlab.models.gguf import GGUF, read_gguf
@@ -23,7 +23,7 @@ from relaxlab.models.gguf import GGUF, read_gguf
 CONTEXT = 1024
 
 
-class PyTorch(Contestant):
+class PyTorch(Peer):
     """`dtype`: of weights and activations, "float32" or "bfloat16"."""
 
     def __init__(self, model: str, threads: int, *, dtype: str) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contestants.base import Contestant, Timing
+from benchmarks.peers.base import Peer, Timing
 
 
-class OpenVINO(Contestant):
+class OpenVINO(Peer):
     """Timed by its own counters, without (de)tokenising. It caches prefixes: prompts must be new.
 
     `options` are properties of the pipeline.

@@ -1,4 +1,4 @@
-"""What every contestant does: prepare a case, run it for a while, forget it."""
+"""The interface of a peer that runs kernels: prepare a case, run it for a while, drop it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAST = 3
 
 
 class Kernels:
-    """`about`: what the results say of the contestant. One overrides `make`."""
+    """`about`: what the results say of the peer. One overrides `make`."""
 
     about: dict[str, Any]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contestants.base import Array, Contestant
+from benchmarks.peers.base import Array, Peer
 
 
-class LlamaCpp(Contestant):
+class LlamaCpp(Peer):
     """Evaluation and argmax only: no chain of samplers, which is the fastest way found."""
 
     def __init__(self, model: str, threads: int, **options: Any) -> None:

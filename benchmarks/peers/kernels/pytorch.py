@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.contestants.kernels.base import Fetch, Kernels
 from benchmarks.kernels.cases import EPS, Array, Case
+from benchmarks.peers.kernels.base import Fetch, Kernels
 
 
 class PyTorchKernels(Kernels):

@@ -1,4 +1,4 @@
-"""Contestants take turns over cases, round after round."""
+"""Time cases on peers that take turns, round after round."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from benchmarks.process import ROOT, Worker, WorkerFailed
 CORE = Path(sys.executable)
 REFERENCE = ROOT / ".venv-reference" / "bin" / "python"
 PAUSE_S = 0.3
-"""Between turns: idle threads of the last contestant stop spinning."""
+"""Between turns: idle threads of the last peer stop spinning."""
 CHECKED = 32 << 20
 """Bytes: results of larger cases are not compared, they come from the same programs."""
 PEAKS = 200
@@ -35,7 +35,7 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A contestant: the class of its worker and what that is given."""
+    """A peer: the class of its worker and what that is given."""
 
     name: str
     worker: str
@@ -59,7 +59,7 @@ JAX = Row("JAX", "JAXKernels")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """threads: of every contestant. rounds: turns of each. seconds: of a case in a turn. fresh:
+    """threads: of every peer. rounds: turns of each. seconds: of a case in a turn. fresh:
     whether nothing that was compiled before this run may be found."""
 
     threads: int = 2
@@ -72,7 +72,7 @@ class Settings:
 
 
 def environment(settings: Settings, folder: Path) -> dict[str, str]:
-    """Variables of every contestant's process: as many threads for all, large pages for all."""
+    """Variables of every peer's process: as many threads for all, large pages for all."""
     threads = dict.fromkeys(
         ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(settings.threads)
     )
@@ -92,19 +92,19 @@ def run(
     started = time.monotonic()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relaxlab-bench-")))
-        contest = Contest(rows, settings, folder, stack)
-        cases = [found for group in groups for found in contest.measure(group)]
+        race = Race(rows, settings, folder, stack)
+        cases = [found for group in groups for found in race.measure(group)]
     return {
         "machine": machine.describe(),
         "settings": asdict(settings) | {"seconds_in_all": time.monotonic() - started},
-        "contestants": contest.about,
+        "peers": race.about,
         "ours": [row.name for row in rows if row.ours],
         "cases": cases,
-        "busy_cores": contest.busy_cores,
+        "busy_cores": race.busy_cores,
     }
 
 
-class Contest:
+class Race:
     """The workers. `about`: what each says of itself, or its error. One that fails takes no further
     part in the cases of its group."""
 
@@ -143,7 +143,7 @@ class Contest:
         """What was found out about each case."""
         results = {
             case.name: {**case.request(), "name": case.name, "work": case.work, "limits": []}
-            | {"contestants": {}}
+            | {"peers": {}}
             for case in group
         }
         for name in list(self._workers):
@@ -182,7 +182,7 @@ class Contest:
                 found["error"] = error_of(case, np.load(file))
                 if not found["error"] < TOLERANCE:
                     raise RuntimeError(f"{name}: {case.name} is wrong by {found['error']:.1e}")
-            results[case.name]["contestants"][name] = found | {"seconds": []}
+            results[case.name]["peers"][name] = found | {"seconds": []}
 
     def _measure_limits(self, group: Sequence[Case], results: Mapping[str, dict[str, Any]]) -> None:
         """Work per second that the machine allows: floating-point operations or bytes."""
@@ -199,10 +199,10 @@ class Contest:
             results[case.name]["limits"].append(known[key])
 
     def _turn(self, name: str, results: Mapping[str, dict[str, Any]]) -> None:
-        names = [n for n, found in results.items() if name in found["contestants"]]
+        names = [n for n, found in results.items() if name in found["peers"]]
         times = self._ask(name, "time", names=names, seconds=self._settings.seconds)
         for case, seconds in (times or {}).items():
-            results[case]["contestants"][name]["seconds"].append(seconds)
+            results[case]["peers"][name]["seconds"].append(seconds)
 
 
 def _largest(case: Case) -> int:

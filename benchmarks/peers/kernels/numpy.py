@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contestants.kernels.base import Fetch, Kernels
 from benchmarks.kernels.cases import Array, Case
+from benchmarks.peers.kernels.base import Fetch, Kernels
 
 
 class NumPyKernels(Kernels):

@@ -1,7 +1,7 @@
-"""Which box of a buffer is written without gaps while some loops run.
+"""The region of a buffer that some loops provably write in full.
 
-Reads may be taken larger than they are, writes may not: what other blocks rely on must have been
-written. The prover is the detection of iterator maps.
+The region of a read may be taken larger than it is, that of a write may not: whatever other blocks
+rely on must have been written. The proof is by iterator maps (`analysis.index_map`).
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ from relaxlab.schedule.ranges import ONE, ZERO, Span, bind_stmt, by_data
 from relaxlab.schedule.tree import LoopPlace, conjuncts, path_to, vars_in
 
 
-def box_written(
+def region_written(
     region: BufferRegion, realize: BlockRealize, target: LoopPlace, an: Analyzer
 ) -> tuple[Span, ...] | None:
-    """The box that the block writes in one iteration of the target loop, None where unknown."""
+    """Return the region that the block writes in one iteration of the target loop, one span per
+    dimension; None if it may have gaps."""
     path = path_to(target.loop.body, lambda s: s is realize)
     assert path is not None
     spans = [Span(r.min, r.min if r.extent == ONE else r.min + r.extent - 1) for r in region.region]
-    return exact_box(spans, path, an)
+    return exact_region(spans, path, an)
 
 
-def exact_box(spans: Sequence[Span], path: Sequence[Stmt], an: Analyzer) -> tuple[Span, ...] | None:
-    """The union of `spans`, which depend on the loops and axes along `path`, as a box.
+def exact_region(
+    spans: Sequence[Span], path: Sequence[Stmt], an: Analyzer
+) -> tuple[Span, ...] | None:
+    """Return the union of `spans`, which depend on the loops and axes along `path`.
 
     None unless each of its elements is provably reached. Conditions that only keep an axis inside
     its domain do not count: there is nothing beyond.
@@ -50,7 +53,7 @@ def exact_box(spans: Sequence[Span], path: Sequence[Stmt], an: Analyzer) -> tupl
         for s in spans:
             lo = substitute(s.lo, table)
             bounds.append(Span(lo, lo if s.lo is s.hi else substitute(s.hi, table)))
-        return _box(bounds, ranges, conditions, an)
+        return _union(bounds, ranges, conditions, an)
 
 
 def beyond_domain(realize: BlockRealize, an: Analyzer) -> list[PrimExpr]:
@@ -66,7 +69,7 @@ def beyond_domain(realize: BlockRealize, an: Analyzer) -> list[PrimExpr]:
     return [c for c in found if c not in clips and not an.prove(c)]
 
 
-def _box(
+def _union(
     bounds: Sequence[Span],
     ranges: dict[Var, Range],
     conditions: list[PrimExpr],

@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.contestants.base import Array, Contestant, Timing
+from benchmarks.peers.base import Array, Peer, Timing
 
 
-class Relaxlab(Contestant):
+class Relaxlab(Peer):
     """`options` are those of `TextGenerator.load`."""
 
     def __init__(self, model: str, threads: int, **options: Any) -> None:

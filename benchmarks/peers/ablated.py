@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.contestants.relaxlab import Relaxlab
+from benchmarks.peers.relaxlab import Relaxlab
 from benchmarks.variants import VARIANTS
 from relaxlab.passes.pipeline import cpu_pipeline
 

@@ -1,1 +1,0 @@
-"""What is compared. A module here is imported only in the process of its own contestant."""

@@ -1,1 +1,0 @@
-"""What is compared kernel by kernel. A module is imported only in its contestant's process."""
