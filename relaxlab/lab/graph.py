@@ -166,8 +166,9 @@ def flow_state(
 
 
 def dataflow(mod: Module, fn: graph.Function) -> Dataflow:
-    """The graph of a function. Bindings that only allocate memory are no nodes: a value stored there
-    comes from the call that stores it. Many weights are listed at the nodes that read them."""
+    """The graph of a function. Bindings that only allocate memory are no nodes: a value stored
+    there comes from the call that stores it. Many weights are listed at the nodes that read
+    them."""
     flow = Dataflow()
     hidden = _hidden_params(fn)
     for p in fn.params:
@@ -193,8 +194,8 @@ def dataflow(mod: Module, fn: graph.Function) -> Dataflow:
 
 
 def _hidden_params(fn: graph.Function) -> dict[graph.Var, str]:
-    """Return the parameters that are no nodes, with their text, if a function has many: weights, and
-    parameters of each layer such as a cache."""
+    """Return the parameters that are no nodes, with their text, if a function has many: weights,
+    and parameters of each layer such as a cache."""
     if len(fn.params) < WEIGHTS_FROM:
         return {}
     inputs = fn.attrs.get("num_input", len(fn.params))
