@@ -470,7 +470,9 @@ class _Scope:
         try:
             if isinstance(e, graph.If):
                 return self.conditional(e)
-            return type_of(e, self.owner.mod, self.analyzer)
+            ty = type_of(e, self.owner.mod, self.analyzer)
+            called = isinstance(e, graph.Call) and not isinstance(e.op, graph.Op)
+            return coarsen(ty, self.symbols) if called else ty
         except DiagnosticError as error:
             self.owner.diagnostics += error.diagnostics
             return _FAILED

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.subtype import Verdict, check_subtype, coarsen, dims_of, lca
-from relaxlab.analysis.unify import DimPair, Unification, unify
+from relaxlab.analysis.unify import DimPair, unify
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.module import Module
@@ -220,7 +220,8 @@ def call_signature(
 ) -> Type:
     """The result of calling a function of type `ty`.
 
-    A coarse argument for a specific parameter is accepted: the callee checks it on entry.
+    A coarse argument for a specific parameter is accepted: the callee checks it on entry. Symbols
+    that only the result mentions are those of a local function's surroundings.
     """
     params = ty.params or ()
     if len(params) != len(arg_types):
@@ -230,7 +231,8 @@ def call_signature(
             call,
             notes=(f"its type is {ty}",),
         )
-    renamed = fresh_symbols((params, ty.ret), (arg_types, call))
+    renamed = fresh_symbols(params, (arg_types, call))
+    of_surroundings = set(symbols_in(ty.ret)).difference(symbols_in(params))
     params = tuple(substitute(p, renamed) for p in params)
     ret = substitute(ty.ret, renamed)
     pairs: list[DimPair] = []
@@ -241,7 +243,8 @@ def call_signature(
     found = unify(pairs, analyzer)
     if found.conflicts:
         raise DiagnosticError(_conflict(message, call) for message in found.conflicts)
-    return in_normal_form(_result(ret, found), analyzer)
+    coarse = coarsen(ret, {*found.bindings, *of_surroundings})
+    return in_normal_form(substitute(coarse, found.bindings), analyzer)
 
 
 def fresh_symbols(declared: object, here: object) -> dict[expr.Var, expr.PrimExpr]:
@@ -281,11 +284,6 @@ def dim_pairs(declared: Type, actual: Type, place: str) -> list[DimPair]:
             same = type(declared) is type(actual) and len(known) == len(stated)
             dims = known if same else [None] * len(stated)
             return [DimPair(d, a, where) for (d, where), a in zip(stated, dims, strict=True)]
-
-
-def _result(ret: Type, found: Unification) -> Type:
-    coarse = coarsen(ret, found.bindings)
-    return substitute(coarse, found.bindings) if found.bindings else coarse
 
 
 def _error(

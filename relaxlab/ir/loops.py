@@ -223,7 +223,8 @@ class PrimFunc(Node):
 
     `params` are buffers (inputs, then outputs) and scalar variables. Symbols in the buffers'
     shapes that are not parameters are bound by the shapes passed. The outermost statement may be
-    a root block; allocations of a function without blocks live in the root block too.
+    a root block; allocations of a function without blocks live in the root block too. `private`
+    functions may be changed or removed by passes.
     Recognised attrs: `tir.noalias` (bool), `op_pattern` (int), `global_symbol` (str, set only on
     export), `tir_var_upper_bound` (name -> int), `tir.is_scheduled` (bool).
     """
@@ -231,6 +232,7 @@ class PrimFunc(Node):
     params: tuple[Buffer | Var, ...] = binder()
     body: Stmt
     attrs: Attrs = NO_ATTRS
+    private: bool = False
     name_hint: str = hint_field(default="")
     span: Span | None = span_field(default=None)
 

@@ -46,13 +46,8 @@ def _inplace_packed_infer(call: graph.Call, tys: TypesOf) -> Type:
     return result
 
 
-# --- call_tir ---------------------------------------------------------------------------------
-
-
-def _tir_infer(call: graph.Call, tys: TypesOf, mod: Module | None) -> Type:
-    if not call.args or not isinstance(call.args[0], graph.GlobalVar):
-        raise fail(call, "the first argument must be a loop function of the module, as cls.name")
-    inputs = _tensor_fields(call, tys, 1)
+def _require_allocatable(call: graph.Call) -> None:
+    """Raise `TypeDeductionError` unless the shapes and dtypes of all outputs are known."""
     for out in call.ty_args:
         if not isinstance(out, TensorType) or out.shape is None or out.dtype is None:
             raise fail(
@@ -60,6 +55,22 @@ def _tir_infer(call: graph.Call, tys: TypesOf, mod: Module | None) -> Type:
                 f"the output type {out} must have a shape and a dtype: the caller allocates it",
                 "write out_ty=R.Tensor((n, 4), 'float32')",
             )
+
+
+def _dps_packed_infer(call: graph.Call, tys: TypesOf) -> Type:
+    result = _packed_infer(call, tys)
+    _require_allocatable(call)
+    return result
+
+
+# --- call_tir ---------------------------------------------------------------------------------
+
+
+def _tir_infer(call: graph.Call, tys: TypesOf, mod: Module | None) -> Type:
+    if not call.args or not isinstance(call.args[0], graph.GlobalVar):
+        raise fail(call, "the first argument must be a loop function of the module, as cls.name")
+    inputs = _tensor_fields(call, tys, 1)
+    _require_allocatable(call)
     result = _stated_type(call)
     func = mod.get(call.args[0].name) if mod is not None else None
     if func is not None:
@@ -169,7 +180,7 @@ register_op(
         _tir_infer,
     )
 )
-define("call_dps_packed", params("func args"), _packed_infer)
+define("call_dps_packed", params("func args"), _dps_packed_infer)
 define("call_pure_packed", params("func *args"), _packed_infer)
 # A registered function with its arguments in a tuple, as `call_tir` has them.
 define("call_py_func", params("func args"), _packed_infer)

@@ -473,7 +473,7 @@ def _split_bounds(call: graph.Call, extent: PrimExpr) -> list[tuple[PrimExpr, Pr
         size = (extent + (where - 1)) // where
         begins: list[PrimExpr] = [expr.binary(expr.Mul, i, size) for i in range(where)]
     else:
-        begins = [expr.const(0), *(expr.as_expr(b) for b in where)]
+        begins = [expr.const(0), *(require_count(call, "a split index", b) for b in where)]
     begins = [at_most(b, extent) for b in begins]  # pieces past the end are empty, as in NumPy
     ends = [*begins[1:], extent]
     pieces = [(b, simplify(e - b)) for b, e in zip(begins, ends, strict=True)]
@@ -483,10 +483,19 @@ def _split_bounds(call: graph.Call, extent: PrimExpr) -> list[tuple[PrimExpr, Pr
     return pieces
 
 
+def _pieces(call: graph.Call) -> int:
+    """The number of pieces of a split."""
+    where: object = attr(call, "indices_or_sections")
+    if isinstance(where, int) and not isinstance(where, bool):
+        return where
+    if not isinstance(where, tuple):
+        text = f"indices_or_sections must be an integer or a list of integers, is {where!r}"
+        raise fail(call, text)
+    return len(where) + 1  # type: ignore[reportUnknownArgumentType]
+
+
 def _split_infer(call: graph.Call, tys: TypesOf) -> Type:
-    x = tensor_arg(call, tys, 0)
-    where = attr(call, "indices_or_sections")
-    count = where if isinstance(where, int) else len(where) + 1
+    x, count = tensor_arg(call, tys, 0), _pieces(call)
     axis = normal_axis(call, attr(call, "axis"), x.ndim) if x.ndim >= 0 else 0
     if x.shape is None:
         return TupleType((TensorType(None, x.dtype, x.ndim),) * count)

@@ -112,7 +112,7 @@ def _view_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, shape = tensor_arg(call, tys, 0), shape_arg(call, tys, 1)
     dtype = x.dtype
     if len(call.args) > 2:
-        if not isinstance(call.args[2], graph.DataTypeImm):
+        if not isinstance(call.args[2], graph.DataTypeImm | graph.StringImm):
             raise fail(call, "dtype must be a data type", 'write R.dtype("int32")')
         dtype = call.args[2].value
     offset: PrimExpr | None = expr.const(0)

@@ -267,7 +267,7 @@ def overwritten_params(mod: Module) -> Mapping[str, frozenset[int]]:
 @lru_cache(maxsize=16)
 def summary_of(mod: Module) -> Summary:
     """What callers must know of each function of the module: the least fixed point over calls."""
-    values = {name: len(fn.params) for name, fn in _used_as_values(mod).items()}
+    values = {name: len(fn.params) for name, fn in used_as_values(mod).items()}
     known = Summary({name: frozenset() for name in mod.graph_functions()}, {}, values)
     while True:
         overwriting: dict[str, frozenset[Place]] = {}
@@ -286,7 +286,7 @@ def summary_of(mod: Module) -> Summary:
         known = new
 
 
-def _used_as_values(mod: Module) -> dict[str, graph.Function]:
+def used_as_values(mod: Module) -> dict[str, graph.Function]:
     """The functions that are passed on, returned or captured, not only called by name."""
     functions = mod.graph_functions()
     found: dict[str, graph.Function] = {}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, Node, binder_names, replace, rewrite, walk
 from relaxlab.ir.provenance import stamp
@@ -13,13 +16,13 @@ from relaxlab.passes.bindings import (
     TirCall,
     all_bindings,
     known_shape,
-    leaf_type,
     map_blocks,
     tir_call,
     with_bindings,
 )
+from relaxlab.passes.effects import used_as_values
 from relaxlab.passes.kernel_calls import argument_symbols
-from relaxlab.tracing import may_apply
+from relaxlab.tracing import may_apply, remark
 
 TRUE = expr.const(True)
 
@@ -28,11 +31,17 @@ TRUE = expr.const(True)
 def fuse_tir(mod: Module, _: NoOptions) -> Module:
     """Replace each `primitive` function by a loop function of the same name that runs the blocks
     of its calls in order; intermediate values are allocated in its root block. Calls of it become
-    `call_tir`; the shape parameter of a group becomes trailing scalar parameters.
+    `call_tir`; the fields of tuple parameters become parameters, the shape parameter of a group
+    trailing scalars. A function that does more than calling loop functions stays as it is.
     """
     groups = {n: f for n, f in mod.graph_functions().items() if f.attrs.get("primitive")}
-    merged: dict[str, loops.PrimFunc] = {}
+    merged: dict[str, PrimFunc] = {}
+    values = used_as_values(mod) if groups else {}
     for name, fn in groups.items():
+        obstacle = "it is used as a value" if name in values else _obstacle(fn, mod)
+        if obstacle is not None:
+            remark("fuse_tir", name, obstacle, applied=False)
+            continue
         func = merge_calls(fn, mod)
         blocks = sum(isinstance(n, loops.Block) and bool(n.iter_vars) for n in walk(func.body))
         if may_apply("fuse_tir", name, f"one loop function with {blocks} blocks"):
@@ -55,54 +64,100 @@ def fuse_tir(mod: Module, _: NoOptions) -> Module:
     return mod.with_functions({**graphs, **merged})
 
 
+def _obstacle(fn: graph.Function, mod: Module) -> str | None:
+    """Return why a function cannot become a loop function; None if it can."""
+    computed: set[graph.Expr] = set()
+    for b in all_bindings(fn):
+        call = tir_call(b.value)
+        if isinstance(b.value, graph.TupleGetItem) and b.value.tuple_value in fn.params:
+            continue
+        if call is None or len(call.outs) != 1 or not isinstance(mod.get(call.callee), PrimFunc):
+            return f"`{b.var.name}` is not the one result of a loop function"
+        if known_shape(b.var.ty) is None:
+            return f"the shape of `{b.var.name}` is not known"
+        if any(i >= 0 and call.args[i] not in computed for i in call.inplace):
+            return f"`{b.var.name}` overwrites an argument of the function"
+        computed.add(b.var)
+    if fn.body.body not in computed:
+        return "its result is not what a loop function computes"
+    tensors = (f for p in fn.params for f in _fields(p.ty) if not isinstance(f, types.ShapeType))
+    return None if all(known_shape(t) for t in tensors) else "a parameter's shape is not known"
+
+
+def _fields(ty: types.Type | None) -> tuple[types.Type | None, ...]:
+    """The tensors that a parameter stands for."""
+    return ty.fields if isinstance(ty, types.TupleType) else (ty,)
+
+
 def _as_tir(call: graph.Call, fn: graph.Function, out: types.Type | None) -> graph.Call:
     assert isinstance(call.op, graph.GlobalVar) and out is not None
-    tensors = tuple(
-        a
-        for a, p in zip(call.args, fn.params, strict=True)
-        if not isinstance(p.ty, types.ShapeType)
-    )
+    tensors: list[graph.Expr] = []
+    for a, p in zip(call.args, fn.params, strict=True):
+        if isinstance(a, graph.Tuple):
+            tensors += a.fields
+        elif isinstance(p.ty, types.TupleType):
+            tensors += (graph.TupleGetItem(a, i) for i in range(len(p.ty.fields)))
+        elif not isinstance(p.ty, types.ShapeType):
+            tensors.append(a)
     shapes = [a for a in call.args if isinstance(a, graph.ShapeExpr)]
     symbols = tuple(v for s in shapes for v in s.values)
-    return replace(TirCall(call.op.name, tensors, symbols, (out,)).build(), span=call.span)
+    return replace(TirCall(call.op.name, tuple(tensors), symbols, (out,)).build(), span=call.span)
 
 
-def merge_calls(fn: graph.Function, mod: Module) -> loops.PrimFunc:
+Buffers: TypeAlias = "dict[graph.Expr, tuple[loops.Buffer, ...]]"
+"""The buffer of each tensor, the buffers of the fields of each tuple."""
+
+
+def merge_calls(fn: graph.Function, mod: Module) -> PrimFunc:
     """The loop function that does what the calls of `fn`, a `primitive` function, do."""
     names, block_names = _Names(), _Names()
-    buffers: dict[graph.Var, loops.Buffer] = {}
+    buffers: Buffers = {}
     scalars: list[expr.Var] = []
     for p in fn.params:
         if isinstance(p.ty, types.ShapeType):
             scalars += [v for v in p.ty.values or () if isinstance(v, expr.Var)]
         else:
-            buffers[p] = _buffer(names(p.name), p.ty)
-    inputs = list(buffers.values())
-    result = fn.body.body
+            buffers[p] = tuple(_buffer(names(p.name), ty) for ty in _fields(p.ty))
+    inputs = [b for fields in buffers.values() for b in fields]
+    bindings = list(all_bindings(fn))
+    output = _made_in(fn.body.body, bindings)
     bodies: list[loops.Stmt] = []
     local: list[loops.Buffer] = []
     kinds: list[int] = []
-    for b in all_bindings(fn):
-        var = b.var
-        buffers[var] = _buffer(names("out" if var is result else var.name), var.ty)
-        if var is not result:
-            local.append(buffers[var])
-        call = tir_call(b.value)
+    for b in bindings:
+        var, call = b.var, tir_call(b.value)
+        if isinstance(b.value, graph.TupleGetItem):
+            buffers[var] = (buffers[b.value.tuple_value][b.value.index],)
+            continue
         assert call is not None
+        if max(call.inplace, default=-1) >= 0:
+            buffers[var], extra = buffers[call.args[call.inplace[0]]], ()
+        else:
+            own = _buffer(names("out" if var is output else var.name), var.ty)
+            local += [] if var is output else [own]
+            buffers[var] = extra = (own,)
         callee = mod[call.callee]
-        assert isinstance(callee, loops.PrimFunc)
+        assert isinstance(callee, PrimFunc)
         kinds.append(callee.attrs.get("op_pattern", PatternKind.OPAQUE))
-        actual = [buffers[a] for a in call.args] + [buffers[var]]  # type: ignore[index]
+        actual = [*(buffers[a][0] for a in call.args), *extra]
         allocated, body = _inlined(callee, actual, call, names)
         local += allocated
         body = stamp(body, b.value.span or b.span, "fuse_tir")
         bodies.append(_tidy_blocks(body, block_names))
-    assert isinstance(result, graph.Var)
     root = loops.Block("root", (), (), (), loops.seq(*bodies), alloc_buffers=tuple(local))
     attrs = Attrs({"tir.noalias": True, "op_pattern": int(max(kinds))})
-    params = (*inputs, buffers[result], *scalars)
+    params = (*inputs, *buffers[output], *scalars)
     body = loops.BlockRealize((), TRUE, root)
-    return loops.PrimFunc(params, body, attrs, span=fn.span)
+    return PrimFunc(params, body, attrs, span=fn.span)
+
+
+def _made_in(result: graph.Expr, bindings: list[graph.Binding]) -> graph.Expr:
+    """The variable whose memory the result lies in: in-place calls go on with that of another."""
+    for b in reversed(bindings):
+        call = tir_call(b.value)
+        if b.var is result and call is not None and max(call.inplace, default=-1) >= 0:
+            result = call.args[call.inplace[0]]
+    return result
 
 
 class _Names:
@@ -127,11 +182,10 @@ def _buffer(name: str, ty: types.Type | None) -> loops.Buffer:
 
 
 def _inlined(
-    func: loops.PrimFunc, actual: list[loops.Buffer], call: TirCall, names: _Names
+    func: PrimFunc, actual: list[loops.Buffer], call: TirCall, names: _Names
 ) -> tuple[tuple[loops.Buffer, ...], loops.Stmt]:
     """The allocations and statements of `func` working on `actual`, every name made anew."""
-    outs = [t for t in call.outs if isinstance(t, types.TensorType)]
-    given = [*map(leaf_type, call.args), *outs]
+    given = [types.TensorType(b.shape, b.dtype) for b in actual]
     symbols = argument_symbols(func, given, call.symbols, call.callee)
     fresh: dict[expr.Var, expr.PrimExpr] = dict(symbols)
     body = func.body

@@ -40,7 +40,7 @@ def as_module(program: Program) -> Module:
 
 def with_entries(mod: Module) -> tuple[Module, dict[str, PrimFunc]]:
     """A module that has loop functions alone, with a graph function for each to call it by, and
-    those loop functions by name; any other module as it is.
+    those loop functions by name; any other module as it is. Private ones get none unless all are.
 
     The graph function has the loop function's name and parameters: buffers that are written to are
     updated in place and returned. Raises ValueError for a loop function that writes nothing.
@@ -48,7 +48,8 @@ def with_entries(mod: Module) -> tuple[Module, dict[str, PrimFunc]]:
     funcs = mod.loop_functions()
     if not funcs or len(funcs) < len(mod):
         return mod, {}
-    functions: dict[str, graph.Function | PrimFunc] = {}
+    functions: dict[str, graph.Function | PrimFunc] = {**funcs}
+    funcs = {name: func for name, func in funcs.items() if not func.private} or funcs
     for name, func in funcs.items():
         kernel = mod.fresh_name(f"{name}_kernel")
         functions[name], functions[kernel] = _entry(name, func, kernel), func

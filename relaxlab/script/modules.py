@@ -20,12 +20,12 @@ from relaxlab.script.values import ModuleRef, Ref, describe, is_dict
 def read_definition(cx: Context, node: ast.FunctionDef) -> BaseFunc:
     """A decorated function of either level."""
     deco = decorator_of(cx, node)
+    private = bool(deco.options.get("private"))
     if deco.kind == "prim_func":
         loop_function = read_prim_func(cx, node, s_tir=deco.options.get("s_tir"))
-        return replace(loop_function, name_hint=node.name)
+        return replace(loop_function, private=private, name_hint=node.name)
     if deco.kind == "function":
         pure = deco.options.get("pure") is not False
-        private = bool(deco.options.get("private"))
         return replace(read_function(cx, node, pure=pure, private=private), name_hint=node.name)
     cx.fail(node_header(node), "E0124", f"{node.name!r} is a function, not a class")
 

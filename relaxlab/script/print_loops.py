@@ -20,11 +20,12 @@ def prim_func(w: Writer, name: str, f: loops.PrimFunc, path: str) -> None:
     root = implied_root(f.body)
     has_blocks = any(isinstance(n, loops.BlockRealize) for n in walk(f.body))
     rooted = root is not None or has_own_root(f.body)
-    options = "(s_tir=True)" if rooted else "(s_tir=False)" if has_blocks else ""
-    options = options if w.show_meta else ""
+    options = ["private=True"] if f.private else []
+    if w.show_meta and (rooted or has_blocks):
+        options.append(f"s_tir={rooted}")
     w.typed_loops = w.show_meta and any(map(_mixes_integers, walk(f.body)))
     with w.node(path):
-        w.line(f"@T.prim_func{options}")
+        w.line(f"@T.prim_func({', '.join(options)})" if options else "@T.prim_func")
         with w.names.scope():
             matched: list[tuple[str, loops.Buffer, str]] = []
             params = [_param(w, p, f"{path}.params[{i}]", matched) for i, p in enumerate(f.params)]

@@ -126,7 +126,8 @@ class LoopPrograms(Scalars):
             root = loops.Block("root", (), (), (), self.stmt(3), alloc_buffers=allocs)
             body = loops.BlockRealize((), expr.IntImm(1, "bool"), root)
         attrs = Attrs({"tir.noalias": True, "note": 'a"b', "list": [1, [2.5, None]]})
-        return loops.PrimFunc(tuple(params), body, attrs if rng.random() < 0.5 else Attrs())
+        attrs = attrs if rng.random() < 0.5 else Attrs()
+        return loops.PrimFunc(tuple(params), body, attrs, private=rng.random() < 0.3)
 
     def buffer(self) -> loops.Buffer:
         rng = self.rng

@@ -1,3 +1,5 @@
+import pytest
+
 from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import loops
 from relaxlab.ir.node import walk
@@ -8,7 +10,9 @@ from relaxlab.passes.fuse_ops import fuse_ops
 from relaxlab.passes.fuse_tir import fuse_tir
 from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.normalize import normalize
+from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.script import ir as I
+from relaxlab.script import parse
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
 from relaxlab.testing.pass_check import check_module, check_pass, compare_runs
@@ -79,3 +83,69 @@ def test_one_function_called_twice_gets_names_of_its_own():
 
 def test_nothing_to_merge():
     check_pass(fuse_tir, User)
+
+
+GROUPS = """
+@I.ir_module
+class M:
+    @T.prim_func(private=True)
+    def add(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"),
+            O: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.sblock("O"):
+                vi = T.axis.spatial(4, i)
+                O[vi] = A[vi] + B[vi]
+
+    @T.prim_func(private=True)
+    def double(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.sblock("A"):
+                vi = T.axis.spatial(4, i)
+                A[vi] = A[vi] * T.float32(2)
+
+    @R.function(private=True)
+    def group(t: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))):
+        R.func_attr({{"primitive": True}})
+        with R.dataflow():
+            a = t[0]
+            b = t[1]
+            {body}
+            R.output(r)
+        return r
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            pair = (x, y)
+            z = M.group(pair)
+            w = M.group((y, R.exp(z)))
+            R.output(w)
+        return w
+"""
+ADD = 'R.call_tir(M.add, ({}, {}), out_ty=R.Tensor((4,), "float32"))'
+DOUBLE = 'R.call_tir_inplace(M.double, ({},), 0, out_ty=R.Tensor((4,), "float32"))'
+
+
+@pytest.mark.parametrize(
+    ("steps", "why_not"),
+    [
+        ([("r", ADD.format("a", "b"))], None),
+        ([("u", ADD.format("a", "b")), ("r", ADD.format("u", "b"))], None),
+        ([("u", ADD.format("a", "a")), ("r", DOUBLE.format("u"))], None),
+        ([("u", ADD.format("a", "b")), ("v", DOUBLE.format("u")), ("r", ADD.format("v", "a"))],
+         None),
+        ([("u", ADD.format("a", "b")), ("v", DOUBLE.format("u")), ("r", DOUBLE.format("v"))], None),
+        ([("r", "R.add(a, b)")], "`r` is not the one result of a loop function"),
+        ([("r", "(a, b)"), ("r", "r[1]")], "is not the one result of a loop function"),
+    ],
+)  # fmt: skip
+def test_groups_by_hand(steps: list[tuple[str, str]], why_not: str | None) -> None:
+    body = "\n            ".join(f"{name} = {value}" for name, value in steps)
+    start = normalize(parse(GROUPS.format(body=body)))
+    with recording() as notes:
+        merged = fuse_tir(start)
+    check_module(fuse_tir, start, merged)
+    compare_runs(start, merged)
+    assert isinstance(merged["group"], loops.PrimFunc) == (why_not is None)
+    assert why_not is None or why_not in notes[0].reason
+    compare_runs(start, cpu_pipeline().run(start).result)

@@ -275,3 +275,32 @@ def test_bounds_of_captured_symbols_hold_in_the_lifted_function():
     )
     after = lambda_lifting(normalize(before))
     assert dict(after["main_g"].attrs["tir_var_upper_bound"]) == {"n": 16}
+
+
+def test_results_of_local_functions_mention_symbols_around_them():
+    start = module("""
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+
+        @R.function
+        def after(y: R.Tensor(("m",), "float32")):
+            return R.concat((x, y), axis=0)
+
+        a = after(x)
+        b = after(a)
+        return b
+""")
+    assert str(start["main"].ret_ty) == "R.Tensor((n * 3,), 'float32')"
+    compare_runs(start, lambda_lifting(start))
+
+
+def test_results_of_function_values_mention_known_symbols_only():
+    start = module("""
+    @R.function
+    def main(f: R.Callable((R.Tensor(("n",), "float32"),), R.Tensor(("m",), "float32")),
+             x: R.Tensor((4,), "float32")):
+        y = f(x)
+        return y
+""")
+    assert str(start["main"].ret_ty) == "R.Tensor(dtype='float32', ndim=1)"
