@@ -306,7 +306,8 @@ class HostFunction(Brief):
     """A graph function as instructions.
 
     `symbols` are all integers the function uses, parameters' first. `written` are the parameter
-    registers that kernels update in place: they must be writable arrays.
+    registers that kernels update in place: they must be writable arrays. `captures` are ranges
+    (first, last + 1) of `instrs` whose kernels a GPU may capture and replay.
     """
 
     name: str
@@ -319,6 +320,7 @@ class HostFunction(Brief):
     result_type: types.Type
     written: frozenset[int] = frozenset()
     private: bool = False
+    captures: tuple[tuple[int, int], ...] = ()
 
     def storages(self) -> tuple[AllocStorage, ...]:
         """All storages, those in branches included."""

@@ -131,9 +131,14 @@ class _Lowerer:
         params = tuple(self.parameter(p) for p in self.fn.params)
         self.values |= {v: p.value for v, p in zip(self.fn.params, params, strict=True)}
         self.match([c for p in params for c in self.claims(p.value, p.ty, p.name)], entry=True)
+        marks: list[int] = []
         for blk in self.fn.body.blocks:
             for b in blk.bindings:
+                marks.append(len(self.instrs))
                 self.binding(b)
+        marks.append(len(self.instrs))
+        regions: tuple[tuple[int, int], ...] = self.fn.attrs.get("capture_regions", ())
+        captures = tuple((marks[first], marks[end]) for first, end in regions)
         result, result_type = self.returned()
         return host.HostFunction(
             self.name,
@@ -145,6 +150,7 @@ class _Lowerer:
             result,
             result_type,
             private=self.fn.private,
+            captures=captures,
         )
 
     def parameter(self, p: graph.Var) -> host.HostParam:

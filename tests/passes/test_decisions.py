@@ -25,9 +25,10 @@ from relaxlab.passes.expand_matmul_of_sum import expand_matmul_of_sum
 from relaxlab.passes.fuse_ops_by_pattern import FusionPattern
 from relaxlab.passes.inline_functions import inline_functions
 from relaxlab.passes.lift_workspace import lift_workspace
+from relaxlab.passes.mark_capture_regions import mark_capture_regions
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.patterns import is_op, wildcard
-from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.passes.pipeline import cpu_pipeline, cuda_pipeline
 from relaxlab.testing.graph_programs import Programs
 
 HEAD = """
@@ -196,6 +197,9 @@ TABLE: list[tuple[str, Pipeline, str, list[str]]] = [
     ("plan_memory", LIBRARIES, MANY, [
         r"[+] main.lv_3: n \* 256 bytes at 0, where lv lay",
         "- main.t: allocated apart: it is returned",
+    ]),
+    ("mark_capture_regions", cuda_pipeline().after("plan_memory", mark_capture_regions), TOKEN, [
+        "[+] main: .* kernels",
     ]),
     ("inline_functions", alone(inline_functions), PRODUCTS, ["[+] main.*: inlined"]),
     ("combine_parallel_matmul", alone(combine_parallel_matmul), PRODUCTS, [
