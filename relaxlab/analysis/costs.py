@@ -1,6 +1,6 @@
-"""What a value takes and what a call costs: bytes and arithmetic, as expressions of the symbols.
+"""Bytes and arithmetic operations of values and calls, as expressions of the symbols.
 
-Read off the loops, so a user's own loop function is understood like an operator's.
+They are read off the loops, so a user's own loop function is understood like an operator's.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ NESTED = (graph.Call, graph.TupleGetItem, graph.If, graph.SeqExpr)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one run costs at most, in terms of the symbols.
+    """An upper bound on the cost of one run, in terms of the symbols.
 
     flops:         additions, multiplications, divisions, minima, maxima and functions (`exp`) of
                    data, one each; a fused multiply-add is two. Indices are no data; comparisons,
@@ -110,9 +110,9 @@ def _sum(sizes: Iterable[PrimExpr]) -> PrimExpr:
 
 
 def call_cost(mod: Module, binding: graph.Binding) -> Cost | None:
-    """What a binding of a graph function costs, in terms of its symbols: an operator through its
-    lowering, a loop function through its loops, a graph function through its bindings. None where
-    that is not known: unknown shapes, conditionals, library functions."""
+    """Return the cost of a binding of a graph function in terms of its symbols: an operator's by
+    its lowering, a loop function's by its loops, a graph function's by its bindings. None if it is
+    not known: unknown shapes, conditionals, library functions."""
     value = binding.value
     match value:
         case graph.Call(graph.Op("call_tir" | "call_tir_inplace" | "call_tir_with_grad")):
@@ -136,7 +136,7 @@ def call_cost(mod: Module, binding: graph.Binding) -> Cost | None:
 
 
 def function_cost(mod: Module, fn: graph.Function) -> Cost | None:
-    """What all bindings of a graph function cost together; None where one is not known."""
+    """Return the cost of all bindings of a graph function together; None if one is not known."""
     total = NO_COST
     for block in fn.body.blocks:
         for b in block.bindings:
@@ -306,10 +306,10 @@ class _Realize:
 
 
 Around: TypeAlias = "tuple[_Loop | _Realize, ...]"
-"""What is around a statement, outermost first."""
+"""The loops and blocks around a statement, outermost first."""
 
 Touched: TypeAlias = "dict[tuple[PrimExpr, ...], PrimExpr]"
-"""By the indices of an access, the number of elements it may touch."""
+"""The number of elements that accesses may touch, by the indices of the access."""
 
 
 @dataclass(slots=True)
@@ -454,7 +454,8 @@ def _bound(entry: _Realize) -> dict[expr.Var, PrimExpr]:
 
 
 def _distinct(each: PrimExpr, around: Around, used: set[expr.Var]) -> PrimExpr:
-    """How many elements an access may touch whose indices mention the variables `used`."""
+    """Return the most elements that an access may touch whose indices mention the variables
+    `used`."""
     for entry in reversed(around):
         for loop in reversed((entry,) if isinstance(entry, _Loop) else entry.axes):
             if loop.var in used:

@@ -149,7 +149,7 @@ def deduce_call(
 
 
 def _stated(call: graph.Call) -> Type:
-    """What the call itself claims; checked at run time."""
+    """Return the type that the call itself claims, which is checked at run time."""
     match call.ty_args:
         case ():
             return ObjectType()
@@ -211,7 +211,7 @@ def rewrite_dims(ty: Type, table: dict[expr.PrimExpr, expr.PrimExpr]) -> Type:
 
 
 def describe(e: graph.Expr, index: int) -> str:
-    """How a message names an argument: its variable, else its position."""
+    """Return the name of an argument for messages: its variable, else its position."""
     return f"`{e.name}`" if isinstance(e, graph.Var) else f"{index}"
 
 

@@ -1,7 +1,7 @@
-"""What an operator takes for granted about the shapes of its arguments.
+"""Conditions that operators place on the shapes of their arguments.
 
-An operator refuses shapes that can never fit. Where fitting depends on the symbols its row says
-so, and what is not proved must be checked before the call.
+An operator refuses shapes that can never fit. Where fitting depends on the symbols, its row gives
+the condition, and what is not proved must be checked before the call.
 """
 
 from __future__ import annotations

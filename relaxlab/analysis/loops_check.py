@@ -24,7 +24,8 @@ TRUE = expr.IntImm(1, "bool")
 
 
 def check_loops(name: str, func: loops.PrimFunc) -> list[Diagnostic]:
-    """What is wrong in a loop function called `name`, in program order; empty when nothing is."""
+    """Return the errors of a loop function called `name`, in program order; empty if there are
+    none."""
     checker = _Checker(name, Analyzer.for_shapes(tuple(b.shape for b in func.buffers)))
     # Scalars first: a buffer's shape may mention a scalar that comes after it.
     for p in sorted(func.params, key=lambda p: isinstance(p, loops.Buffer)):

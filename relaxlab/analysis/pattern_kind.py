@@ -1,4 +1,4 @@
-"""What pattern a loop function's writes and reads follow (Algorithm 1 of the Relax paper, §4.2).
+"""The pattern of a loop function's writes and reads (Algorithm 1 of the Relax paper, §4.2).
 
 The kind comes from the loops alone, so a user's own function (decoding of quantised weights) is
 understood like an operator's. Fusion reads the kinds.
@@ -22,7 +22,7 @@ Indices = tuple[expr.PrimExpr, ...]
 
 
 class PatternKind(IntEnum):
-    """How the elements written relate to the elements read; TVM's names and numbers."""
+    """The relation of elements written to elements read; TVM's names and numbers."""
 
     ELEMENTWISE = 0
     """Each element is made from elements at the same indices."""
@@ -293,7 +293,7 @@ def _kind_of_read(load: BufferLoad, written: Indices, axes: set[expr.Var]) -> Pa
 
 
 def _reduced_buffers(site: _Site, kind: PatternKind) -> set[Buffer]:
-    """What a site that reduces writes."""
+    """Return the buffers that a reducing site writes."""
     if kind in (PatternKind.REDUCTION, PatternKind.OUT_EWISE_FUSIBLE):
         return set(site.outputs)
     return set()

@@ -1,4 +1,4 @@
-"""How two types relate: may one stand where the other is claimed, and what both have in common."""
+"""The subtype relation, and the least common supertype of two types."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from relaxlab.ir.types import (
 
 
 class Verdict(IntEnum):
-    """What is known about "a value of this type is a value of that type" (the paper, section 4.1).
+    """The verdict on "a value of this type is a value of that type" (the paper, section 4.1).
 
     In order of severity: the verdict on a tuple is the worst of its fields'.
     """

@@ -22,10 +22,10 @@ from relaxlab.ir.substitute import symbols_in
 
 
 def check_well_formed(mod: Module) -> list[Diagnostic]:
-    """What is wrong in `mod`; empty when nothing is.
+    """Return the errors of `mod`; empty if there are none.
 
-    Definitions and effects come first (E03xx); types are deduced (E02xx) only when these hold.
-    Loop functions are checked by `check_loops`.
+    Definitions and effects come first (E03xx); types are deduced (E02xx) only when these hold. Loop
+    functions are checked by `check_loops`.
     """
     found = check_graphs(mod)
     for name, func in mod.loop_functions().items():
@@ -34,7 +34,7 @@ def check_well_formed(mod: Module) -> list[Diagnostic]:
 
 
 def check_graphs(mod: Module) -> list[Diagnostic]:
-    """What is wrong in the graph functions of `mod`."""
+    """Return the errors of the graph functions of `mod`."""
     found: list[Diagnostic] = []
     for name, fn in mod.graph_functions().items():
         _Checker(name, mod, found).function(fn)

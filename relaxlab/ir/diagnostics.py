@@ -68,5 +68,6 @@ class DiagnosticError(Displayed, UserError):
         return "\n" + "\n\n".join([d.render() for d in self.diagnostics] + tail)
 
     def _render_traceback_(self, *_: object) -> list[str]:
-        """What IPython prints when it is raised: the program's errors, none of our frames."""
+        """Return the lines that IPython prints when it is raised: the program's errors without the
+        compiler's frames."""
         return str(self).strip("\n").splitlines()

@@ -89,7 +89,7 @@ class TypeDeductionError(UserError):
 
 
 Condition: TypeAlias = tuple[PrimExpr, str]
-"""What must hold of the symbols for a call to be right, and how to say it."""
+"""A condition on the symbols that must hold for a call to be right, and its text for messages."""
 
 _CONDITIONS: ContextVar[list[Condition] | None] = ContextVar("relaxlab_conditions", default=None)
 

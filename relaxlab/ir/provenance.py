@@ -1,4 +1,4 @@
-"""Where statements that a pass made come from: the span of what they were made of."""
+"""Provenance of statements that a pass made: the span of what they were made of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a target machine can do."""
+"""Descriptions of target machines and of the floating-point arithmetic allowed on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import cache
 from relaxlab.ir.brief import Brief
 
 FLOAT_OPTIONS = ("contract", "reassociate")
-"""What `Target` says about floating-point arithmetic."""
+"""The options of `Target` for floating-point arithmetic."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -56,7 +56,7 @@ class Target(Brief):
         return 128
 
     def lanes(self, dtype: str) -> int:
-        """How many elements of `dtype` fill a vector register."""
+        """Return the number of elements of `dtype` in a vector register."""
         from relaxlab.ir.dtypes import bits_of
 
         return self.vector_bits // bits_of(dtype)

@@ -165,9 +165,9 @@ _word_at = ctypes.c_size_t.from_address
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:
-    """Where an array's data begins. CPython's head of every object, then this address, is how
-    NumPy's C interface lays out an array (`PyArrayObject`); asking the array for a description of
-    itself takes eight times as long."""
+    """Return the address of an array's data. It is read right behind CPython's object header, where
+    NumPy's C interface (`PyArrayObject`) has it; `__array_interface__` takes eight times as
+    long."""
     return _word_at(id(array) + _HEAD).value
 
 

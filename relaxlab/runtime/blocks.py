@@ -41,7 +41,7 @@ class SpareBlocks:
             self.blocks.append(block)
 
     def bytes(self) -> int:
-        """How many bytes are kept."""
+        """Return the number of bytes kept."""
         return sum(map(_size_of, list(self.blocks)))
 
     def lend(self, context: Any, word: int) -> None:
@@ -52,7 +52,7 @@ class SpareBlocks:
             context[word] = block
 
     def take_back(self, context: Any, word: int) -> None:
-        """What is left of the list is spare again."""
+        """Return the unused rest of the list to the spare blocks."""
         while block := context[word]:
             context[word] = ctypes.c_int64.from_address(block).value
             self.blocks.append(block)

@@ -34,7 +34,8 @@ from relaxlab.ir.target import FLOAT_OPTIONS, Target
 _T = TypeVar("_T")
 
 PACKAGES = ("llvmlite", "numpy", "ml_dtypes")
-"""What the compiler's results depend on beside its own source: LLVM, and what folds constants."""
+"""Packages that compiled programs depend on beside the compiler's own source: LLVM, and those that
+fold constants."""
 
 
 def cache_dir() -> Path:
@@ -155,7 +156,8 @@ def store(key: str, artifact: Artifact) -> bool:
 
 
 def find(key: str) -> tuple[str, Artifact, Any] | None:
-    """What `remember` kept under a request's key, with the program; None if either is missing."""
+    """Return the program of a request's key, its artifact, and the metadata that `remember` stored;
+    None if one of them is missing."""
     entry = _load(f"{key}.json", _index_entry)
     artifact = None if entry is None else load(entry[0])
     return None if entry is None or artifact is None else (entry[0], artifact, entry[1])

@@ -79,8 +79,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport(Displayed):
-    """What `check` found: nothing (`ok`), or `finding`. `left_out` says, in words, what was not
-    compared."""
+    """The result of `check`: nothing wrong (`ok`), or a `finding`. `left_out` lists what was not
+    compared, in words."""
 
     functions: tuple[str, ...]
     stages: int
@@ -222,8 +222,8 @@ class _Checker:
             raise self.failed(f"pass {number}, {one.name}", one, mod, error) from error
 
     def ill_formed(self, mod: Module) -> list[Diagnostic]:
-        """What is wrong with a module. Its calls are not looked at between a schedule that changed
-        the layout of parameters and `rewrite_layouts`, which changes the calls."""
+        """Return the diagnostics of a module. Its calls are not checked between a schedule that
+        changed the layout of parameters and `rewrite_layouts`, which changes the calls."""
         loops = mod.loop_functions()
         waiting = any(f.attrs.get("layout_rewrites") for f in loops.values())
         found = [] if waiting else check_graphs(mod)
@@ -354,7 +354,8 @@ class _Checker:
         )
 
     def problem(self, case: _Case, stage: Stage) -> Difference | str | None:
-        """What is wrong with what a stage computes."""
+        """Return the first difference of what a stage computes, or why it failed; None if it
+        agrees."""
         try:
             args = arguments_for(stage, case.name, case.fn, case.args)
             result = stage.run(case.name, args)
@@ -413,7 +414,8 @@ def _moved(
     reference: Any, name: str, args: tuple[Any, ...], results: tuple[Any, Any],
     rng: np.random.Generator,
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:  # fmt: skip
-    """How far the result and the arguments afterwards move with inputs nudged by one rounding."""
+    """Return how far the result, and the arguments afterwards, move when inputs are nudged by one
+    rounding."""
     other = nudged(args, rng)
     try:
         result = reference(name, other)

@@ -1,4 +1,4 @@
-"""When two results are the same: the tolerance, and the first element that is outside of it."""
+"""Comparison of two results: the tolerance, and the first element outside of it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from relaxlab.runtime.check_inputs import roundoff
 ROUNDINGS = 32
 """Rounding errors that a value may have gathered outside of its longest sum."""
 NUDGES = 4
-"""How many times as far as with inputs nudged by one rounding a result may move."""
+"""A result may move this many times as far as it does with inputs nudged by one rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where a result is not what the reference gives. `place` is what differs, `index` the first
-    element outside of the tolerance, `worst` the largest error, `wrong` of `total` elements differ.
-    """
+    """A difference between a result and the reference. `place` names the value, `index` the first
+    element outside of the tolerance, `worst` is the largest error; `wrong` of `total` elements
+    differ."""
 
     place: str
     index: tuple[int, ...]
@@ -54,13 +54,13 @@ def _in_short(got: object, expected: object) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What floating-point results may differ by.
+    """The tolerance for floating-point results.
 
     With u the roundoff of the coarsest floating-point dtype of the program and L the length of its
     longest reduction, an element may be off by ROUNDINGS * u * sqrt(L) times the largest element of
     its array (1 at least): the sum of L rounding errors of random sign. Where the program itself
     magnifies errors, a result may also move NUDGES times as far as it does when every input moves
-    by one rounding. Integers and bools are the same, or move in that same way.
+    by one rounding. Integers and bools are equal, or move in that same way.
     """
 
     roundoff: float
@@ -120,7 +120,8 @@ def _distance(x: Array, y: Array) -> Array:
 def difference(
     got: Any, expected: Any, place: str, tolerance: Tolerance
 ) -> Difference | str | None:
-    """What is wrong with `got`, if something is: a difference of structure is said in words."""
+    """Return the difference between `got` and `expected`, one of structure in words; None if they
+    agree."""
     mine, theirs = list(leaves(got, place)), list(leaves(expected, place))
     if len(mine) != len(theirs):
         return f"{place} has {len(mine)} parts, expected {len(theirs)}"

@@ -1,4 +1,4 @@
-"""Which kernel a program's native code computes differently."""
+"""Search for the kernel that native code computes differently from the interpreter."""
 
 from __future__ import annotations
 

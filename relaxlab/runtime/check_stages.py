@@ -97,8 +97,8 @@ def _repacked(func: loops.PrimFunc, args: Sequence[Any]) -> list[Any]:
 
 
 def host_stages(mod: Module, target: Target, number: int) -> tuple[list[Stage], tuple[str, ...]]:
-    """What comes after the passes: the virtual machine, and native code or simulated threads; and
-    what cannot be compared, in words."""
+    """Return the stages after the passes (the virtual machine, then native code or simulated
+    threads), and in words what cannot be compared."""
     program = lower_shapes(mod)
 
     def stage(title: str, run: Runner) -> Stage:

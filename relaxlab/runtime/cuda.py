@@ -31,7 +31,7 @@ from relaxlab.runtime.simt import simt_device_kernel
 from relaxlab.runtime.vm import Kernel, VirtualMachine
 
 DEFAULT_ARCH = "sm_80"
-"""What is compiled for where there is no GPU to ask."""
+"""The architecture to compile for on a machine without a GPU."""
 
 
 class NoGpu(UserError, RuntimeError):
@@ -97,7 +97,7 @@ class CudaExecutable(Displayed, Brief):
         return self.compiled().resources
 
     def compiled(self, arch: str | None = None) -> nvrtc.Compiled:
-        """What NVRTC makes of the source for an architecture. Raises NvrtcError without NVRTC."""
+        """Compile the source by NVRTC for an architecture. Raises NvrtcError without NVRTC."""
         arch = arch or self.arch
         if arch not in self._compiled:
             self._compiled[arch] = nvrtc.compile_cuda(

@@ -21,7 +21,7 @@ MOST_LEVELS = 10_000
 
 
 class _Levels(threading.local):
-    """How many calls of interpreted functions are in progress: in this thread, and altogether."""
+    """The depth of interpreted calls: in this thread, and in all together."""
 
     here: int = 0
     total: int = 0

@@ -81,7 +81,8 @@ class DirectCall:
         self.call = _builtin((ctypes.addressof(self._plan), *held))
 
     def bind(self, count: int, bound: Sequence[Span], updated: Sequence[Span]) -> None:
-        """So many parameters stay open; the memory of the others, and what of it is updated."""
+        """Leave `count` parameters open; take the memory of the others from `bound`, of which
+        `updated` is updated in place."""
         grows = any(self._written[:count])
         spans = bound if grows else updated
         self._guards = _words([*(a for span in spans for a in span), *(0,) * (2 * count)])
@@ -191,7 +192,7 @@ _FASTCALL = 0x82
 
 @cache
 def _definition() -> tuple[_MethodDef, jit.LoadedObject]:
-    """What CPython must know of the function `CALL`, and its machine code."""
+    """Return CPython's definition of the function `CALL`, and its machine code."""
     for name, address in _numpy_functions().items():
         jit.add_symbol(name, address)
     target, declarations = Target.host(), dict[str, str]()

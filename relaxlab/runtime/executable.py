@@ -436,8 +436,8 @@ class NativeFunction:
             self.__call__ = self._run
 
     def bound_leaves(self) -> dict[int, np.ndarray[Any, Any] | tuple[int, ...]]:
-        """What `bind` gave, by the number of the leaf among those of all parameters: arrays, and
-        the words of shapes and scalars."""
+        """The values given to `bind`, by the number of the leaf among those of all parameters:
+        arrays, and the words of shapes and scalars."""
         found: dict[int, np.ndarray[Any, Any] | tuple[int, ...]] = {}
         arrays = iter(self._bound_values)
         at = leaf = 0
@@ -527,7 +527,7 @@ class NativeFunction:
         return self._result(self._exe._state[_CODE], kept)
 
     def _result(self, code: int, kept: list[np.ndarray[Any, Any]]) -> Any:
-        """What the machine code left behind, as a value."""
+        """Return the result of the machine code as a value, or raise the error that it reports."""
         sources = Sources(self._blocks(self._context[_OWNED]), kept, self)
         if code:
             self._fail(code, sources)
@@ -586,7 +586,7 @@ _BUSY, _THREADS, _CODE = map(STATE.index, ("busy", "threads", "code"))
 
 
 class _Header(ctypes.Structure):
-    """How an allocated block begins."""
+    """The header of an allocated block."""
 
     _fields_ = (("next", ctypes.c_int64), ("size", ctypes.c_int64))
 

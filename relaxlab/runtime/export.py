@@ -190,7 +190,8 @@ def _check_names(artifact: Artifact, prefix: str) -> None:
 
 
 def _plan(function: NativeFunction, arrays: list[tuple[str, Array]], bound: bool) -> Plan:
-    """Where each argument of a function comes from; what is stored joins `arrays`."""
+    """Return the source of each argument of a function; arrays to store are appended to
+    `arrays`."""
     info = function.info
     stored = _stored_leaves(function) if bound else {}
     numbers = {_identity(a): i for i, (_, a) in enumerate(arrays)}
@@ -213,7 +214,7 @@ def _plan(function: NativeFunction, arrays: list[tuple[str, Array]], bound: bool
 
 
 def _stored_leaves(function: NativeFunction) -> dict[int, Array | tuple[int, ...]]:
-    """What is bound, without parameters updated in place and those before them."""
+    """Return the bound values, without parameters updated in place and those before them."""
     last, leaf = -1, 0
     for _, tree in function.info.params:
         end = leaf + count_leaves(tree)
@@ -232,7 +233,7 @@ def _identity(array: Array) -> tuple[Any, ...]:
 def _description(
     exe: Executable, plans: Sequence[Plan], code: bytes, params: str | None, crc: int
 ) -> str:
-    """What `relaxlab.load` must know, as JSON."""
+    """Return the JSON that `relaxlab.load` reads."""
     stored = {
         plan.info.name: [
             list(leaf.words) if leaf.source == FIXED else leaf.source

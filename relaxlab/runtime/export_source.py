@@ -15,7 +15,7 @@ from relaxlab.ir.target import Target
 from relaxlab.runtime.params_file import DTYPES, MAX_NDIM
 
 GIVEN, FIXED = -1, -2
-"""Where an argument comes from, when it is not the number of a stored array."""
+"""Sources of an argument that is no stored array: given by the caller, or fixed by the function."""
 
 RESERVED = frozenset("context open close set_threads verify release error".split())
 """Names of the interface that functions of a program may not have."""
@@ -55,7 +55,8 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the C text says about one function: `signature` names the parameters that are given."""
+    """The data of one function for the C text; `signature` names the parameters that callers
+    give."""
 
     info: FunctionInfo
     signature: str
@@ -69,7 +70,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What is exported, by its file's `stem`. n_stored: arrays in the parameter file, the
+    """The library to export, with its file's `stem`. n_stored: arrays in the parameter file, the
     program's constants first; params_crc: the checksum of its entries."""
 
     stem: str
@@ -82,7 +83,7 @@ class Library:
 
     @property
     def prefix(self) -> str:
-        """What the names of the C functions begin with."""
+        """The prefix of the names of the C functions."""
         return c_identifier(self.stem)
 
 

@@ -357,13 +357,13 @@ def _may_share(value: Array, args: Any) -> bool:
 
 
 def _callee(e: graph.Call) -> str:
-    """How a message names what is called."""
+    """Return the name of a callee for messages."""
     through = isinstance(e.op, graph.Op) and e.op.name.startswith(("call_", "invoke_"))
     return _name(e.args[0] if through else e.op)
 
 
 def _name(e: graph.Expr) -> str:
-    """How a message names an expression."""
+    """Return the text of an expression for messages."""
     if isinstance(e, graph.ShapeExpr):
         return f"shape ({', '.join(map(str, e.values))})"
     return f"`{getattr(e, 'name', 'the value')}`"

@@ -15,7 +15,7 @@ from relaxlab.runtime.interpreter_intrinsics import Pointer
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an access stands: its buffer, the block in words, and how many leading dimensions of
+    """The place of an access: its buffer, the block in words, and how many leading dimensions of
     the array number the iterations."""
 
     buffer: Buffer

@@ -1,10 +1,10 @@
-"""Which loops the interpreter may run for all iterations at once.
+"""A test for loops that the interpreter may run for all iterations at once.
 
-A loop is independent when the place of every access to a buffer it writes tells which iteration
-made the access; what the loop's body allocates belongs to one iteration anyway. Then no two
-iterations meet in memory, and running each statement for all iterations before the next statement
-gives the same result as running them one after the other.
-The test is syntactic and errs on the side of "no".
+A loop is independent when the place of every access to a buffer it writes determines the iteration
+that made the access; memory allocated in the loop's body belongs to one iteration anyway. Then no
+two iterations meet in memory, and running each statement for all iterations before the next
+statement gives the same result as running them one after the other. The test is syntactic and errs
+on the side of "no".
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Dependent(Exception):
 
 @dataclass(slots=True)
 class _Body:
-    """What the body of one loop does, in terms of its variable and of inner loops."""
+    """The accesses and loops of one loop's body, in terms of its variable and of inner loops."""
 
     var: expr.Var
     values: dict[expr.Var, Linear | None] = field(default_factory=dict)  # axes, lets

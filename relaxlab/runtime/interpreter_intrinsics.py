@@ -1,8 +1,8 @@
-"""What each intrinsic means in NumPy: one row per name of `relaxlab.ir.intrinsics`.
+"""The meaning of each intrinsic in NumPy: one row per name of `relaxlab.ir.intrinsics`.
 
-A row takes the NumPy dtype of the result and the argument values, which are NumPy scalars or
-arrays (vector lanes are the last axis). Floating-point functions are evaluated in float64 and
-rounded once. `if_then_else`, `likely`, `address_of` and hints are part of the interpreter itself.
+A row takes the NumPy dtype of the result and the argument values, which are NumPy scalars or arrays
+(vector lanes are the last axis). Floating-point functions are evaluated in float64 and rounded
+once. `if_then_else`, `likely`, `address_of` and hints are part of the interpreter itself.
 """
 
 from __future__ import annotations

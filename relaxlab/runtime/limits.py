@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured by loop functions: multiply-adds, bandwidth.
+"""Limits of this machine, measured by loop functions: multiply-adds per second and bandwidth.
 
 The functions go through relaxlab's own code generator; their sums are checked once.
 """

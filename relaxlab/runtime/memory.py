@@ -1,4 +1,4 @@
-"""Where a virtual machine keeps tensors: in NumPy arrays, or in CuPy arrays on a GPU."""
+"""Memory of the virtual machine's tensors: NumPy arrays, or CuPy arrays on a GPU."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class HostMemory:
         return array
 
     def give_back(self, host: Array, array: Any) -> None:
-        """What such a function left in the array it was given for `array`."""
+        """Copy what such a function left in `host`, the array it was given for `array`, back to
+        `array`."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Who wants to know what is compiled: functions that are told each program before it is."""
+"""Observers of compilation: functions that are called with each program before it is compiled."""
 
 from __future__ import annotations
 

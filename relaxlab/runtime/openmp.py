@@ -18,7 +18,7 @@ from pathlib import Path
 from relaxlab.ir.errors import UserError
 
 SYMBOLS = ("GOMP_parallel", "GOMP_barrier", "omp_get_thread_num", "omp_get_num_threads")
-"""What compiled programs call."""
+"""Symbols that compiled programs call."""
 
 
 class OpenMPNotFound(UserError, ImportError):

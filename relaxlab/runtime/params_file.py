@@ -44,8 +44,8 @@ class ParamsError(UserError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything goes in a file: `offsets` of the arrays, all `entries`, the file's `size`
-    and the checksum of the entries."""
+    """The layout of a file: `offsets` of the arrays, all `entries`, the file's `size` and the
+    checksum of the entries."""
 
     offsets: tuple[int, ...]
     entries: bytes

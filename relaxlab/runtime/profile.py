@@ -1,4 +1,4 @@
-"""When each kernel of a compiled program runs, and for how long.
+"""A profile of a compiled program: when each kernel runs, and for how long.
 
 The program is compiled once more with marks around its calls (`codegen.llvm.marks`); otherwise it
 is the same code, run by the same threads.

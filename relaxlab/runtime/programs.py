@@ -124,10 +124,11 @@ def _source(buffer: Buffer, sources: dict[Buffer, Buffer]) -> Buffer:
 
 
 def allocator(name: str, func: PrimFunc) -> Adapt | None:
-    """What completes the arguments of a call that leaves out the outputs of a loop function: new
-    arrays of the shapes that follow from those of the inputs. None where it has no pure outputs.
+    """Return the function that completes the arguments of a call that leaves out the outputs of a
+    loop function: it appends new arrays of the shapes that follow from those of the inputs. None
+    for a function without pure outputs.
 
-    Its result raises ArgumentError where a shape does not follow from the inputs.
+    It raises ArgumentError where a shape does not follow from the inputs.
     """
     outputs = fresh_buffers(func)
     if not outputs:

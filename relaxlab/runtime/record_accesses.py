@@ -1,7 +1,7 @@
-"""What a loop function does to memory, one statement after the other.
+"""A record of the memory accesses of a loop function, one statement after the other.
 
-The loop interpreter runs the function with every read and write written down: which element,
-which value, by which statement and in which iteration of the loops around it.
+The loop interpreter runs the function with every read and write written down: which element, which
+value, by which statement and in which iteration of the loops around it.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Held:
 
 @dataclass(slots=True)
 class Recording:
-    """What happened. `cut`: the run was stopped after the most accesses that were to be kept.
-    `error`: it failed, after the steps that are here. `through_addresses`: intrinsics were given
-    addresses; what they touch there is not among the accesses."""
+    """A recorded run. `cut`: it was stopped after the most accesses to keep. `error`: it failed
+    after the steps that are here. `through_addresses`: intrinsics that were given addresses; what
+    they touch there is not among the accesses."""
 
     statements: list[Arrival] = field(default_factory=list[Arrival])
     buffers: list[Held] = field(default_factory=list[Held])

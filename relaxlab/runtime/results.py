@@ -56,7 +56,7 @@ def make_maker(tree: TypeTree, at: int) -> Maker:
 
 
 class Sources:
-    """Where a result's memory can come from: a fresh block, an argument, or a constant."""
+    """The sources of a result's memory: a fresh block, an argument, or a constant."""
 
     __slots__ = ("blocks", "fresh", "function", "owners")
 

@@ -39,8 +39,8 @@ from relaxlab.runtime.simt_team import Team
 __all__ = ["SimtError", "SimtReport", "simt", "simt_device_kernel", "simt_prim_func"]
 
 TOGETHER = 1 << 14
-"""How many threads run together: enough that NumPy's overhead per statement does not matter, few
-enough that a value per thread stays in cache."""
+"""Threads that are simulated together: enough that NumPy's overhead per statement does not matter,
+few enough that a value per thread stays in cache."""
 
 
 def simt(mod: Module, name: str = "main", *args: Any, record: Triple | None = None) -> SimtReport:
@@ -86,7 +86,7 @@ def simt_device_kernel(
 
 @dataclass(slots=True)
 class _Run:
-    """What a run found so far."""
+    """The findings of a run so far."""
 
     record: Triple | None
     launches: list[LaunchReport] = field(default_factory=list[LaunchReport])

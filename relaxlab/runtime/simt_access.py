@@ -1,9 +1,9 @@
-"""What the threads of one block touched, and what that costs on a GPU.
+"""Memory accesses of the threads of one block, and their cost on a GPU.
 
 A warp's access to main memory moves whole sectors of 32 bytes; the fewer, the better coalesced.
-Shared memory has 32 banks of 4-byte words; a bank delivers one word at a time, so different
-words of one bank are fetched one after the other (CUDA C++ Programming Guide, compute capability
-5 and later).
+Shared memory has 32 banks of 4-byte words; a bank delivers one word at a time, so different words
+of one bank are fetched one after the other (CUDA C++ Programming Guide, compute capability 5 and
+later).
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What one instruction does for one warp: a byte offset for each of `lanes`, the threads of
-    the warp that take part, and how many bytes each of them moves."""
+    """A memory instruction of one warp: a byte offset for each of `lanes`, the threads of the warp
+    that take part, and the bytes that each of them moves."""
 
     lanes: Array
     offsets: Array
@@ -113,11 +113,12 @@ def sectors(access: Access) -> tuple[int, int]:
 
 
 def bank_conflicts(access: Access) -> tuple[int, int]:
-    """How many times shared memory is read or written for one access of a block, and how often
-    it would be without conflicts. Their ratio is the degree of conflict: 1 is none, 32 the worst.
+    """Return how many times shared memory is read or written for one access of a block, and how
+    often it would be without conflicts. Their ratio is the degree of conflict: 1 is none, 32 the
+    worst.
 
-    A warp is served at once when each bank is asked for one word at most; several threads that
-    want the same word are one. Accesses of 8 and 16 bytes are served per half and quarter warp.
+    A warp is served at once when each bank is asked for one word at most; several threads that want
+    the same word count once. Accesses of 8 and 16 bytes are served per half and quarter warp.
     """
     served = least = 0
     for one in instructions(access):
@@ -132,8 +133,8 @@ def bank_conflicts(access: Access) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a load or store cost a block altogether: `count` of `unit`, of which `least` would do
-    if it were perfectly coalesced or free of bank conflicts."""
+    """The cost of a load or store over a whole block: `count` of `unit`; `least` would suffice if
+    it were perfectly coalesced or free of bank conflicts."""
 
     unit: Literal["sectors", "rounds of banks"]
     count: int
@@ -141,7 +142,7 @@ class Cost:
 
 
 def costs(accesses: Sequence[Access]) -> dict[Site, Cost]:
-    """What each load and store of a program cost, in the order in which they came."""
+    """Return the cost of each load and store of a program, in the order in which they came."""
     found: dict[Site, Cost] = {}
     for access in accesses:
         if _scope(access.site) == "global":

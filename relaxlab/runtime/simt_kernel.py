@@ -63,7 +63,7 @@ class Kernel:
         return self.numbers[key]
 
     def describe(self, stmt: loops.Stmt, access: BufferLoad | BufferStore | None = None) -> Site:
-        """What messages say about a statement, and one access of it."""
+        """Return the place of a statement, and of one access in it, for messages."""
         buffer = None if access is None else access.buffer
         span = getattr(access, "span", None) or stmt.span
         write = isinstance(access, BufferStore)
@@ -145,7 +145,7 @@ def geometry_of(launch: Launch, scalars: Mapping[Var, Any]) -> Geometry:
 
 
 def broken_limits(launch: Launch, geometry: Geometry) -> list[str]:
-    """Which limits of every GPU a launch exceeds."""
+    """Return the limits of every GPU that a launch exceeds, in words."""
     wrong: list[str] = []
     if geometry.threads > MOST_THREADS:
         wrong.append(f"a block has {geometry.threads} threads, {MOST_THREADS} at most are possible")

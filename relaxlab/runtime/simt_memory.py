@@ -22,11 +22,11 @@ _SITE_MASK = (1 << _SITE_BITS) - 1
 
 @dataclass(slots=True)
 class Clock:
-    """When the threads of each block that runs, and of each of its warps, met last.
+    """The times at which the threads of each running block, and of each of its warps, last met.
 
     `now` counts meetings; `blocks` (one entry per block) and `warps` (blocks x warps) hold its
     value after the last one of each, `oldest` the least of `blocks`. `first` is the number of the
-    first block that runs, `threads` how many a block has.
+    first block that runs, `threads` the number of threads of a block.
     """
 
     first: int
@@ -47,7 +47,7 @@ class Race:
 
 
 class History:
-    """Which threads read, or wrote, each element, and when the last did.
+    """The threads that last read, or wrote, each element, and the times at which they did.
 
     `low` and `high` are accesses by the first and the last thread: the thread's number and the
     access's site in one integer, -1 before the first access.
@@ -73,8 +73,8 @@ class History:
         return Race(bad, other >> _SITE_BITS, other & _SITE_MASK)
 
     def ordered(self, at: Array, numbers: Array, clock: Clock) -> Array | None:
-        """Where all that is remembered of elements `at` comes before an access by the threads
-        `numbers` now; None if everywhere."""
+        """Return where every remembered access of the elements `at` happens before an access by the
+        threads `numbers` now; None if everywhere."""
         time = self.time[at]
         latest = int(time.max(initial=-1))
         if latest < 0 or (self.per_block and latest < clock.oldest):
@@ -115,10 +115,10 @@ class History:
 
 
 def _distance(a: Array, b: Array, threads: int) -> Array:
-    """How far apart threads are: 0 for one thread, 1 in a warp, 2 in a block, 3 beyond.
+    """Return how far apart threads are: 0 for one thread, 1 in a warp, 2 in a block, 3 beyond.
 
-    Of the threads remembered of an element the farthest is not ordered if any is not: what the
-    near ones did may have been ordered since by a barrier, which did not bind the far one.
+    Of the threads remembered of an element the farthest is not ordered if any is not: what the near
+    ones did may have been ordered since by a barrier, which did not bind the far one.
     """
     block = a // threads == b // threads
     warp = block & (a % threads // WARP == b % threads // WARP)

@@ -1,4 +1,4 @@
-"""What a SIMT run found: problems, launches, and their text."""
+"""The report of a SIMT run: problems, launches, and their text."""
 
 from __future__ import annotations
 
@@ -141,9 +141,9 @@ class LaunchReport:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SimtReport(Displayed):
-    """What running a function on simulated threads showed.
+    """The findings of running a function on simulated threads.
 
-    `result` is what a graph function returned; a loop function stores into its arguments.
+    `result` is the value of a graph function; a loop function stores into its arguments.
     """
 
     name: str

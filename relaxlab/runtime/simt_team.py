@@ -375,8 +375,8 @@ class Team:
             self.barriers += met[:, 0]
 
     def _meet(self, p: Points, size: int, kind: ProblemKind) -> Array:
-        """Which groups of `size` threads (blocks x groups) are complete; those of which only a
-        part is here are reported."""
+        """Return which groups of `size` threads (blocks x groups) are complete; report those of
+        which only a part is here."""
         if p.spread:
             raise ExecutionError("threads cannot meet inside of a vectorized loop")
         groups = -(-self.threads // size)

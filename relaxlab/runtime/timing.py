@@ -1,4 +1,4 @@
-"""How long calls take: one, or several of the same meaning beside each other.
+"""Timing of calls: one, or several of the same meaning beside each other.
 
 A call is repeated until a sample is long enough for the clock; samples of several candidates take
 turns, so that whatever else the machine does meets all of them.

@@ -67,7 +67,7 @@ class Step:
 
 @dataclass(slots=True)
 class Cost:
-    """What an instruction has cost over a run."""
+    """The accumulated cost of an instruction over a run."""
 
     function: str
     instr: host.Instr

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from relaxlab.runtime.executable import Executable, NativeFunction
 
 def transform_names(name: str) -> tuple[str, str]:
-    """What `lift_transform_params` calls the function that it makes for function `name`."""
+    """Return the two names of the functions that `lift_transform_params` makes for function
+    `name`."""
     return f"{name}_transform_params", "transform_params"
 
 
