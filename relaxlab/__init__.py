@@ -28,7 +28,7 @@ def _homes() -> dict[str, str]:
 
 
 _HOME = _homes()
-"""Where each public name is defined."""
+"""The module that defines each public name."""
 
 __all__ = [*_HOME]  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -60,7 +60,7 @@ def _require_pass(name: str, pipeline: Pipeline) -> None:
 
 
 def _types(trace: Trace, shown: Module) -> str:
-    """What was deduced for each variable of the graph functions."""
+    """Return the deduced type of each variable of the graph functions, as text."""
     lines: list[str] = []
     for name, function in trace.find("normalize").after.graph_functions().items():
         if name not in shown:

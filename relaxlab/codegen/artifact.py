@@ -1,4 +1,4 @@
-"""What compilation produces and the cache keeps: machine code, constants and their description.
+"""The product of a compilation, which the cache keeps: machine code, constants, their description.
 
 The file format is a line of JSON, then raw sections; nothing in it is executed when it is read
 except the machine code, whose checksum is verified first.

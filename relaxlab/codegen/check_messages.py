@@ -10,7 +10,7 @@ from relaxlab.passes import host
 
 
 def check_info(function: host.HostFunction, instr: host.MatchShape | host.Require) -> CheckInfo:
-    """What to say when a check of `function` fails: per dimension, or once."""
+    """Return the messages for a failing check of `function`: one per dimension, or one in all."""
     if isinstance(instr, host.Require):
         return CheckInfo(function.name, (_open(lambda got, _: instr.text(got)),))
     match = instr

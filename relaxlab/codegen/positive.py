@@ -1,4 +1,5 @@
-"""What is provably not zero inside of loops: a loop whose body runs has an extent above zero."""
+"""Expressions that are provably positive inside loops: a loop whose body runs has an extent above
+zero."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from relaxlab.ir.expr import PrimExpr, Var
 
 
 def positive_factors(extent: PrimExpr) -> set[PrimExpr]:
-    """What is above zero where `extent` is, given that no variable is negative: factors of
-    products, what a quotient or a difference is made of, sides of minima."""
+    """Return expressions that are positive if `extent` is, given that no variable is negative:
+    factors of products, operands of quotients and differences, sides of minima."""
     found: set[PrimExpr] = {extent}
     match extent:
         case expr.Mul(a, b) | expr.Min(a, b):

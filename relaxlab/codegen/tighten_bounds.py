@@ -117,8 +117,8 @@ def _reads(values: tuple[PrimExpr, ...]) -> bool:
 
 
 def _step(e: PrimExpr, v: Var) -> int | None:
-    """By how much `e` grows with each step of `v`, at least: 0 where it does not depend on it;
-    None where it may fall or is not linear."""
+    """Return the least increment of `e` per step of `v`: 0 if it does not depend on it; None if it
+    may fall or is not linear."""
     match e:
         case Var():
             return int(e is v)

@@ -1,4 +1,4 @@
-"""How much work a call is: one that is small does not start a team of threads.
+"""Estimates of a call's work: a call with little work does not start a team of threads.
 
 Work is counted in operations on vectors, as an expression over the sizes of the arguments, which
 the compiled program evaluates before it decides (`llvm/entry.py`).
@@ -53,7 +53,7 @@ def _kernel_work(func: loops.PrimFunc) -> PrimExpr | None:
 
 
 def _is_unknown(e: Node) -> bool:
-    """What has no value before the call, or might have none."""
+    """True for an expression that has no value before the call, or might have none."""
     match e:
         case expr.FloorDiv(_, b) | expr.FloorMod(_, b) | expr.Div(_, b) | expr.Mod(_, b):
             return not isinstance(b, expr.IntImm)
@@ -110,7 +110,8 @@ def _statement(
 
 
 def _distinct(block: loops.Block, times: PrimExpr, lane: Var | None) -> PrimExpr:
-    """How often the loops around a block reach one of its points: tiles may hang over."""
+    """Return how often the loops around a block reach one of its points: tiles may reach past the
+    end."""
     if not block.iter_vars or any(isinstance(n, loops.BlockRealize) for n in walk(block.body)):
         return times
     points: PrimExpr = const(1)

@@ -1,4 +1,4 @@
-"""What a pass is: a pure function Module -> Module under a name, and lists of them.
+"""Passes, which are pure functions Module -> Module under a name, and pipelines of them.
 
 A pass returns the object it was given when it changes nothing, so "did it change?" is `is`.
 Decisions are recorded with `relaxlab.tracing.remark`. A pass may declare which passes it needs
@@ -246,7 +246,7 @@ def _no_pass(value: object) -> str:
 
 
 def _out_of_order(passes: tuple[Pass, ...]) -> Iterator[str]:
-    """What is wrong with the order, one line each."""
+    """Yield the faults of the order, one line each."""
     names = [p.name for p in passes]
     for i, one in enumerate(passes):
         place = f"`{one.name}` (pass {i + 1})"

@@ -108,7 +108,8 @@ def vars_in(e: graph.Expr) -> Iterator[graph.Var]:
 
 
 def use_counts(fn: graph.Function | graph.SeqExpr) -> Counter[graph.Var]:
-    """How often each variable is read: by bindings, bodies of branches, and the result."""
+    """Return the number of reads of each variable: by bindings, bodies of branches, and the
+    result."""
     uses: Counter[graph.Var] = Counter()
 
     def leaf(e: graph.Expr) -> None:

@@ -1,4 +1,4 @@
-"""What BLAS computes: products of matrices, with a bias, in batches.
+"""Patterns of the matrix products that BLAS computes, with a bias or in batches.
 
 The functions are `relaxlab.blas.matmul(a, b, transpose_a, transpose_b, out)` and
 `relaxlab.blas.matmul_bias(a, b, bias, transpose_a, transpose_b, out)`: a is (*batch, m, k), or
@@ -65,7 +65,7 @@ def _flags(match: Match, linear: bool = False) -> tuple[graph.PrimValue, graph.P
 
 
 def _unsuited(operands: tuple[graph.Expr, graph.Expr], out: types.Type | None) -> str | None:
-    """Why BLAS cannot compute the product."""
+    """Return the reason why BLAS cannot compute the product, if there is one."""
     tys = [leaf_type(e) for e in operands]
     shapes = [t.shape if isinstance(t, types.TensorType) else None for t in (*tys, out)]
     dtypes = {t.dtype if isinstance(t, types.TensorType) else None for t in (*tys, out)}

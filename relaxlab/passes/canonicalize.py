@@ -33,7 +33,7 @@ def _function(name: str, fn: graph.Function) -> graph.Function:
 
 
 class _Aliases:
-    """What each variable stands for, and what is known about the value it was bound to."""
+    """The variables that each variable is an alias of, and the values that they are bound to."""
 
     def __init__(self) -> None:
         self.values: dict[graph.Var, graph.Expr] = {}
@@ -119,7 +119,7 @@ _NAMEABLE = (
     graph.ShapeExpr,
     graph.PrimValue,
 )
-"""What may stand wherever its name does: values that cost nothing to write again."""
+"""Values that may replace their names: they cost nothing to write again."""
 
 
 def _whole_tuple(fields: tuple[graph.Expr, ...], aliases: _Aliases) -> graph.Expr | None:

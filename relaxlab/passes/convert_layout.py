@@ -122,7 +122,7 @@ class _Rewrite:
         return f"reads `{next(_name(e) for e in operands if shadows.has(e))}` in {DATA}"
 
     def axis(self, axis: int) -> int:
-        """Where an axis lies in the other layout."""
+        """Return the number of an axis in the other layout."""
         return self.options.data.index(DATA[axis])
 
     def conv(self, call: graph.Call, shadows: Shadows) -> graph.Call | str | None:

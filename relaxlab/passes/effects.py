@@ -22,7 +22,7 @@ Cell: TypeAlias = "graph.Expr | tuple[Cell, int]"
 """A variable (or a constant), or a field of a cell."""
 
 Path: TypeAlias = "tuple[int, ...]"
-"""Which field of a field of a value; () is the value itself."""
+"""The path to a field of a tuple, one index per level; () is the value itself."""
 
 Place: TypeAlias = "tuple[int, Path]"
 """A parameter's number, and which field of a field of it."""
@@ -266,7 +266,8 @@ def overwritten_params(mod: Module) -> Mapping[str, frozenset[int]]:
 
 @lru_cache(maxsize=16)
 def summary_of(mod: Module) -> Summary:
-    """What callers must know of each function of the module: the least fixed point over calls."""
+    """Return the effects of each function of the module on its arguments: the least fixed point
+    over calls."""
     values = {name: len(fn.params) for name, fn in used_as_values(mod).items()}
     known = Summary({name: frozenset() for name in mod.graph_functions()}, {}, values)
     while True:

@@ -32,7 +32,7 @@ GRAPH_LEVEL = (
     "lower_to_libraries",
     "rewrite_layouts",
 )
-"""What works on calls that return their results, and finds none afterwards."""
+"""Passes on calls that return their results; they find none after this one."""
 
 
 @module_pass("expand_calls", needs=("normalize",), ends=GRAPH_LEVEL)

@@ -19,8 +19,8 @@ from relaxlab.tracing import may_apply, remark
 
 @dataclass(frozen=True, slots=True)
 class FusionPattern:
-    """What becomes a function with the attribute `Composite` = `name`. `check` may refuse a match
-    with a reason."""
+    """A pattern whose matches become functions with the attribute `Composite` = `name`. `check` may
+    refuse a match with a reason."""
 
     name: str
     pattern: Pattern
@@ -144,7 +144,7 @@ def merge_composites(mod: Module, _: NoOptions) -> Module:
 
 
 def _not_a_kernel(fn: graph.Function) -> str | None:
-    """Why the body cannot be one loop function."""
+    """Return the reason why the body cannot be one loop function, if there is one."""
     for b in all_bindings(fn):
         call = tir_call(b.value)
         if call is None or len(call.outs) != 1 or call.inplace:

@@ -1,10 +1,10 @@
-"""When calls of loop functions may share a kernel, and why not otherwise.
+"""Rules of fusion: whether calls of loop functions may share a kernel, and the reason if not.
 
 The kinds are the paper's (Algorithm 1). A kernel keeps the loops of at most one *anchor*, a
-reduction or matrix product. What stands before the anchor is inlined where it is read; what stands
-after it works on exactly the anchor's elements. An anchor that goes through rows (a norm, softmax)
-may have a product before it that makes these rows of few terms: a row is then read where it is
-made, on a thread's stack.
+reduction or matrix product. Producers of the anchor are inlined where it reads them; consumers of
+it work on exactly the anchor's elements. An anchor that goes through rows (a norm, softmax) may
+have a product before it whose rows are short sums: a row is then read where it is made, on a
+thread's stack.
 """
 
 from __future__ import annotations
@@ -247,8 +247,8 @@ class _Kernel:
                 self.after.add(m)
 
     def too_many_anchors(self) -> str | None:
-        """Why one kernel cannot have all the anchors. It can have two, if a product makes the rows
-        that the other reads."""
+        """Return the reason why one kernel cannot have all the anchors. It can have two, if a
+        product makes the rows that the other reads."""
         if len(self.anchors) < 2:
             return None
         one = f"a kernel keeps the loops of one of {' and '.join(m.callee for m in self.anchors)}"
@@ -265,7 +265,8 @@ class _Kernel:
         return None if reason is None else f"{one}: {reason}"
 
     def refusal(self, u: Call, v: Call, at: int) -> str | None:
-        """Why `v` cannot compute its argument number `at`, the value of `u`, itself."""
+        """Return the reason why `v` cannot compute its argument number `at`, the value of `u`,
+        itself."""
         assert u.tir is not None and v.tir is not None and v.summary is not None
         if u in self.after:
             if v in self.anchors:
@@ -311,9 +312,9 @@ class _Kernel:
 
 
 def _why_no_rows(terms: expr.PrimExpr | None, u: Call, reader: Call, at: int) -> str | None:
-    """Why `reader` cannot read the rows of `u`, its argument number `at`, where they are made of
-    sums of `terms` products. Up to `MAX_INLINE_REDUCTION` for each of `MAX_STACK_ROW` elements read
-    512 KB again for each row: they stay in a core's cache."""
+    """Return the reason why `reader` cannot make the rows of `u`, its argument number `at`, where
+    it reads them, if they are sums of `terms` products. Up to `MAX_INLINE_REDUCTION` for each of
+    `MAX_STACK_ROW` elements read 512 KB again for each row, which stay in a core's cache."""
     assert u.tir is not None and reader.summary is not None
     if not isinstance(terms, expr.IntImm) or terms.value > MAX_INLINE_REDUCTION:
         return f"an element is a sum of {terms} products, not of {MAX_INLINE_REDUCTION} at most"

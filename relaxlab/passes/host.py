@@ -247,7 +247,7 @@ class CallPacked:
     overwrites: tuple[int, ...] = ()
 
     def place(self, function: HostFunction) -> str:
-        """How messages name what is computed, in the function with the call."""
+        """Return the name of the computed value for messages, in the function with the call."""
         if self.dst is None:
             return f"the outputs of `{self.function}` in `{function.name}`"
         first = next(leaves(self.dst), None)

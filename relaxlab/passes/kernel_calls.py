@@ -24,8 +24,8 @@ def argument_symbols(
     scalars: Sequence[expr.PrimExpr],
     name: str,
 ) -> Symbols:
-    """What each symbol of `func` is in a call that passes tensors of the types `given` (inputs,
-    then outputs) and the scalar arguments `scalars`.
+    """Return the value of each symbol of `func` in a call that passes tensors of the types `given`
+    (inputs, then outputs) and the scalar arguments `scalars`.
 
     A dimension that is a symbol by itself defines it, then compound dimensions are solved. Raises
     `DiagnosticError` naming a symbol that stays undetermined.

@@ -32,8 +32,8 @@ def lambda_lifting(mod: Module, _: NoOptions) -> Module:
 
 @dataclass(frozen=True, slots=True)
 class _Lifted:
-    """How a local function is called now: by name, with what it captured; `value` is what stands
-    for it elsewhere."""
+    """A lifted local function: its global `name`, the values it `captured`, which calls pass first,
+    and the `value` that replaces other uses of it."""
 
     name: str
     captured: tuple[graph.Expr, ...]
@@ -100,7 +100,7 @@ class _Lifter:
         env: Mapping[graph.Var, _Lifted],
         known: set[expr.Var],
     ) -> _Lifted:
-        """What the local function `b.var` becomes."""
+        """Lift the local function `b.var`, and return how calls of it read now."""
         var, name = b.var, f"{path}_{b.var.name}"
         name = Module.of({**dict(self.mod.functions), **self.lifted}).fresh_name(name)
         inner = known | _defined_by(fn.params)

@@ -27,7 +27,7 @@ OPERATOR_LEVEL = (
     "expand_matmul_of_sum",
     "lower_to_libraries",
 )
-"""What works on calls of operators, and finds none afterwards."""
+"""Passes on calls of operators; they find none after this one."""
 
 
 @module_pass("legalize_ops", needs=("normalize",), ends=OPERATOR_LEVEL)

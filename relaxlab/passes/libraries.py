@@ -19,7 +19,8 @@ LibraryCall: TypeAlias = Callable[[graph.Call, Match], "graph.Call | str"]
 
 @dataclass(frozen=True, slots=True)
 class LibraryPattern:
-    """What a library function computes, and how it is called."""
+    """A pattern of a computation that a library function performs, and the call of that
+    function."""
 
     name: str
     pattern: Pattern

@@ -99,7 +99,8 @@ def _split(
 def _lift(
     name: str, fn: graph.Function, mod: Module, transform: _Transform
 ) -> dict[graph.Var, graph.Var]:
-    """What each variable that depends only on weights is in the transform."""
+    """Move the bindings that depend only on weights into the transform; return their variables
+    there."""
     weights = fn.params[fn.attrs["num_input"] :]
     known = set(symbols_in(weights))
     written = overwritten_vars(fn, mod)

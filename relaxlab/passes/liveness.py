@@ -1,4 +1,4 @@
-"""When each allocated tensor of a function is in use, aliases included."""
+"""Live ranges of the allocated tensors of a function, aliases included."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ class _Lowerer:
         return host.HostParam(p.name, ty, self.nest(p.name, ty))
 
     def claims(self, value: host.Value, ty: types.Type, name: str) -> Iterator[Claim]:
-        """What the type of a parameter claims of its registers."""
+        """Yield the claims that the type of a parameter makes about its registers."""
         if isinstance(value, tuple):
             assert isinstance(ty, types.TupleType)
             for i, (v, f) in enumerate(zip(value, ty.fields, strict=True)):
@@ -545,7 +545,8 @@ def _covers(
 
 
 def _unchecked(ty: types.Type) -> types.Type:
-    """What is taken on trust of a packed function's result: nothing about its dimensions."""
+    """Return the part of a type that a packed function's result is trusted to have: without
+    dimensions."""
     match ty:
         case types.TensorType(_, dtype, ndim):
             return types.TensorType(None, dtype, ndim)
@@ -556,8 +557,8 @@ def _unchecked(ty: types.Type) -> types.Type:
 
 
 def _ranks(ty: types.Type) -> types.Type:
-    """What a function that is not known here is trusted to return: nothing is said about
-    dimensions."""
+    """Return the part of a type that an unknown function is trusted to return: tuples of tensors
+    and shapes without dimensions."""
     if isinstance(ty, types.TupleType):
         return types.TupleType(tuple(map(_ranks, ty.fields)))
     return _unchecked(ty)
@@ -583,7 +584,8 @@ def _plain(value: Any) -> Any:
 
 
 def _most(size: expr.PrimExpr) -> int:
-    """What no step of a size's arithmetic exceeds while its symbols are at most 2^60."""
+    """Return an upper bound of every step of a size's arithmetic while its symbols are at most
+    2^60."""
     match size:
         case expr.IntImm(value):
             return abs(value)

@@ -47,8 +47,8 @@ def mark_capture_regions(mod: Module, _: NoOptions) -> Module:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What a binding means to a capture: a `kernel` is recorded, neither ends a region (`reason`
-    is None), everything else does."""
+    """The effect of a binding on a capture: a `kernel` is recorded, `reason` says why it ends a
+    region (None: it does not)."""
 
     kernel: bool = False
     reason: str | None = None
@@ -128,7 +128,7 @@ class _Regions:
             self.fixed.add(var)
 
     def varies(self, args: tuple[graph.Expr, ...]) -> str | None:
-        """What differs between two calls of a kernel, if anything can."""
+        """Return what may differ between two calls of a kernel, in words; None if nothing can."""
         for a in args:
             ty = leaf_type(a)
             if isinstance(a, graph.PrimValue):

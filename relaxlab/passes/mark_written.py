@@ -1,4 +1,4 @@
-"""Which parameters of host functions are written, so that callers must own them."""
+"""Marks of the parameters that host functions write, so that callers must own them."""
 
 from __future__ import annotations
 

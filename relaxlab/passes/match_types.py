@@ -41,7 +41,7 @@ class Symbols:
         return all(s in self.origin for s in symbols_in(e))
 
     def why(self, e: expr.PrimExpr) -> str:
-        """Where the symbols of an expression come from: "n is dimension 0 of `x`"."""
+        """Return where the symbols of an expression come from: "n is dimension 0 of `x`"."""
         found = [f"{s.name} is {self.origin[s]}" for s in symbols_in(e) if s in self.origin]
         return ", ".join(found)
 

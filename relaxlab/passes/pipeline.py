@@ -87,7 +87,8 @@ def default_pipeline(target: Target) -> Pipeline:
 
 
 def pipeline_for(target: Target, given: Pipeline | None) -> Pipeline:
-    """What was given, or the default. Raises TypeError for what is no pipeline."""
+    """Return the given pipeline, or the target's default. Raises TypeError for a value that is no
+    pipeline."""
     if given is None:
         return default_pipeline(target)
     if not isinstance(given, Pipeline):  # type: ignore[reportUnnecessaryIsInstance]

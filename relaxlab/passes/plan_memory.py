@@ -46,7 +46,7 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a tensor lies: `offset` bytes into the arena, in use between two positions."""
+    """The place of a tensor: `offset` bytes into the arena, in use between two positions."""
 
     var: graph.Var
     start: int

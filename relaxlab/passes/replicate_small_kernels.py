@@ -47,8 +47,8 @@ def replicate_small_kernels(mod: Module, options: ReplicateOptions) -> Module:
 
 
 def stores_of(func: loops.PrimFunc) -> int | None:
-    """How many elements a scheduled loop function stores; None where that depends on its
-    arguments, or where it does what concerns the team: calls out, and what may fail (one thread
+    """Return the number of elements that a scheduled loop function stores; None if it depends on
+    the arguments, or if the function concerns the team: calls out, and what may fail (one thread
     would report what another has not come to)."""
     total = 0
 

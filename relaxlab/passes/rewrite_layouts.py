@@ -25,8 +25,8 @@ Rewrites = tuple[tuple[int, IndexMap], ...]
 
 @module_pass("rewrite_layouts", needs=("schedule_kernels",))
 def rewrite_layouts(mod: Module, _: NoOptions) -> Module:
-    """Where a loop function has the attribute `layout_rewrites`, pairs of parameter and index map,
-    call a relayout of the argument first, and drop the attribute.
+    """Relayout the arguments of loop functions with the attribute `layout_rewrites` (pairs of
+    parameter and index map) by a call before theirs, and drop the attribute.
 
     The relayout of a weight depends on nothing else, so `lift_transform_params` then moves it out
     of the function. Elements that the map leaves unused are zero.

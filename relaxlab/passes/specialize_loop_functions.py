@@ -14,8 +14,8 @@ from relaxlab.tracing import may_apply
 
 @module_pass("specialize_loop_functions")
 def specialize_loop_functions(mod: Module, _: NoOptions) -> Module:
-    """Where a call passes a constant for a symbolic dimension, call a copy of the loop function
-    in which the symbol has that value. Calls with the same constants share a copy.
+    """Call copies of loop functions in which symbols are replaced by the constants that a call
+    passes for them. Calls with the same constants share a copy.
 
     A function that decodes one token calls kernels for one row, and pays for no other version.
     Scalar parameters stay parameters.

@@ -1,4 +1,4 @@
-"""Which blocks of a loop function are attention, proved from what they say.
+"""Recognition of attention in a loop function, proved from its blocks.
 
 Seven blocks: scores `score(queries @ keys)`, their maximum per row, weights `exp(score - maximum)`,
 the weights' sum, their product with the values, and results of that product and the sum. Each axis
@@ -33,12 +33,13 @@ from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.tree import TRUE, alloc_sites, describe_block
 
 Role = str
-"""Of an axis: one of `ROLES`, `depth` (of queries and keys) or `feature` (of values)."""
+"""The role of an axis: one of `ROLES`, `depth` (of queries and keys) or `feature` (of values)."""
 ROLES: tuple[Role, ...] = ("batch", "head", "row", "position")
-"""Of the axes of the scores, in order."""
+"""The roles of the axes of the scores, in order."""
 LOWEST = float("-inf")
 _REDUCES = [True, False, True, False, True, True, False]
-"""Which of product, scores, maximum, weights, sum and product (either first), results reduce."""
+"""Whether product, scores, maximum, weights, sum and product (either first), results are
+reductions."""
 
 
 def _kinds(spatial: str, reduce: str = "") -> tuple[tuple[str, str], ...]:

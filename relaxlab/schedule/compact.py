@@ -199,7 +199,8 @@ def _accumulation_depth(a: Access) -> int:
 
 
 def _spans(a: Access, site: int, lets: Env, buffer: Buffer, an: Analyzer) -> tuple[Span, ...]:
-    """What the access touches while everything inside the site runs, axes as their bindings."""
+    """Return the region of an access while everything inside the site runs, axes replaced by their
+    bindings."""
     below = a.path[site + 1 :]
     env = loop_env([s for s in below if isinstance(s, For)], an, lets)
     result: list[Span] = []

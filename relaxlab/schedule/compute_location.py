@@ -216,7 +216,7 @@ def _require_finished(producer: BlockRealize, target: LoopPlace) -> None:
 
 
 def _inner_analyzer(target: LoopPlace) -> Analyzer:
-    """What is known inside one iteration of the target loop."""
+    """Return an analyzer with the conditions that hold inside one iteration of the target loop."""
     an = analyzer_at(target)
     bind_stmt(an, target.loop)
     return an

@@ -1,4 +1,4 @@
-"""Which loops the values of expressions determine: equal values mean the same iteration.
+"""A proof that values of expressions determine a loop: equal values mean the same iteration.
 
 `i*4 + j` with j in [0, 4) determines both i and j, as digits of one number; `f // n` and `f % n`
 together determine f. A condition that leaves iterations out cannot make two of them equal, so none

@@ -11,7 +11,7 @@ from relaxlab.ir.loops import Buffer
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a primitive was refused.
+    """The reason for refusing a primitive.
 
     `condition` is the condition that failed, `place` the loop or block it failed at, `about` the
     loop variables, block names and buffers that stand in the way (a schedule looks up the trace

@@ -1,6 +1,5 @@
-"""Why a step of a schedule was refused: which earlier steps stand in its way, and which order of
-the same steps works. Both are found by trying, that is by replaying the trace in other forms.
-"""
+"""Explanations of refused schedule steps: the earlier steps that stand in the way, and an order of
+the same steps that works. Both are found by replaying the trace in other forms."""
 
 from __future__ import annotations
 

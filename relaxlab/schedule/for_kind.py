@@ -1,4 +1,4 @@
-"""How a loop's iterations run: parallel, vectorize, unroll, bind."""
+"""Primitives that set the kind of a loop: parallel, vectorize, unroll, bind."""
 
 from __future__ import annotations
 

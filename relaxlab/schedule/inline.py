@@ -128,10 +128,11 @@ def _require_intermediate(primitive: str, place: BlockPlace, buffer: Buffer) -> 
 def _axes_by_dimension(
     block: Block, indices: tuple[PrimExpr, ...], primitive: str
 ) -> dict[Var, int]:
-    """Which dimension of the access each axis of the block stands for; the others have extent 1.
+    """Return the dimension of the access that each axis of the block stands for; the others have
+    extent 1.
 
-    Raises ScheduleError unless the indices are distinct axes (or anything, where only extent-1
-    axes occur).
+    Raises ScheduleError unless the indices are distinct axes (or anything, where only extent-1 axes
+    occur).
     """
     found: dict[Var, int] = {}
     units = {iv.var: iv.dom.min for iv in block.iter_vars if iv.dom.extent == expr.const(1)}

@@ -1,7 +1,7 @@
-"""Which instances of a block run: what predicates and conditions around it leave out.
+"""The instances of a block that run, given predicates and the conditions around it.
 
 A primitive that makes the loops around a block anew, or that takes what a block writes to be a
-whole region, must account for every condition; what cannot be accounted for is refused.
+whole region, must account for every condition; a condition that it cannot account for is refused.
 """
 
 from __future__ import annotations

@@ -73,9 +73,9 @@ Body = Callable[[Local], tuple[Stmt, Stmt | None]]
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """Where a tile is. `place`: the batch, the head and the first row; `extents`: how many of each
-    role there are inside; `start`: the first position of the chunk, of which `exact` exist and are
-    seen by some row; `private`: the tile's buffers, by those of the function that they stand for;
+    """The place of a tile. `place`: the batch, the head and the first row; `extents`: the number of
+    each role inside; `start`: the first position of the chunk, of which `exact` exist and are seen
+    by some row; `private`: the tile's buffers, by those of the function that they replace;
     `analyzer` knows the ranges of all axes outside."""
 
     found: Attention
@@ -87,8 +87,8 @@ class _Tile:
     analyzer: Analyzer
 
     def moved(self, s: Stmt, local: Local, private: Mapping[Buffer, Buffer]) -> Stmt:
-        """What a block of the function says, of the tile's rows and the chunk's positions. Rows
-        that do not exist are computed as the last one that does."""
+        """Return the statement of a block for the tile's rows and the chunk's positions. Rows past
+        the end are computed from the last row."""
         extents, roles = self.found.extents, self.found.roles
         values: dict[Role, PrimExpr] = {**self.place, **local}
         if "row" in local:
@@ -235,7 +235,8 @@ def _start(tile: _Tile) -> Stmt:
 
 
 def _chunk(tile: _Tile) -> tuple[tuple[Buffer, ...], Stmt]:
-    """What a chunk adds to the running maximum, the sum and the mix, and the buffers for it."""
+    """Return the buffers and the statement that update the running maximum, the sum and the product
+    by one chunk."""
     top, total, mix = _sums(tile)
     new_top, new_total, new_mix = (replace(b, name=f"new_{b.name}") for b in (top, total, mix))
     fade = replace(top, name=f"{top.name}_fade")

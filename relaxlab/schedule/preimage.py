@@ -1,4 +1,4 @@
-"""Which values of a block's axes make an index fall into a given span."""
+"""The values of a block's axes for which an index falls into a given span."""
 
 from __future__ import annotations
 

@@ -116,10 +116,10 @@ def span_of(e: PrimExpr, env: Env, an: Analyzer) -> Span | None:
 def relaxed_region(
     region: BufferRegion, binding: Mapping[Var, PrimExpr], env: Env, an: Analyzer
 ) -> tuple[Span, ...]:
-    """What a block's region touches while the loops of `env` run: one span per dimension.
+    """Return the region that a block touches while the loops of `env` run: one span per dimension.
 
-    Axes are replaced by their bindings first. A dimension of which nothing is known, or where the
-    index depends on loaded values, is whole.
+    Axes are replaced by their bindings first. A dimension that cannot be bounded, or whose index
+    depends on loaded values, is whole.
     """
     spans: list[Span] = []
     for dim, r in zip(region.buffer.shape, region.region, strict=True):
@@ -173,7 +173,7 @@ def covers_inside(outer: Span, inner: Span, dim: PrimExpr, an: Analyzer) -> bool
 def spans_under(
     region: BufferRegion, realize: BlockRealize, target: LoopPlace, an: Analyzer
 ) -> tuple[Span, ...]:
-    """What the block's region touches in one iteration of the target loop."""
+    """Return the region that a block touches in one iteration of the target loop."""
     path = path_to(target.loop.body, lambda s: s is realize)
     assert path is not None
     inside = [s for s in path if isinstance(s, For)]

@@ -153,7 +153,8 @@ def _only_block(func: PrimFunc, var: Var) -> BlockPlace:
 
 
 def reduction_of(block: Block) -> Reduction | None:
-    """How the block accumulates; None if it is not one store `X[…] = X[…] op value`."""
+    """Return the reduction that a block computes; None if it is not one store `X[…] = X[…] op
+    value`."""
     store = block.body
     if isinstance(store, BufferStore) and isinstance(store.value, expr.BinaryOp):
         op, accumulator = type(store.value), BufferLoad(store.buffer, store.indices)

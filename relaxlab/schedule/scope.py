@@ -1,4 +1,4 @@
-"""What blocks of one scope do to each other, and what a loop means to the blocks under it."""
+"""Dependences between the blocks of one scope, and the role of a loop for the blocks under it."""
 
 from __future__ import annotations
 

@@ -137,7 +137,8 @@ def _flat(s: Stmt) -> Stmt:
 
 
 class _Mismatch(Exception):
-    """Where the block and the description differ; `matched` accesses corresponded before."""
+    """A difference between the block and the description; `matched` accesses corresponded
+    before."""
 
     def __init__(self, text: str, matched: int = 0) -> None:
         super().__init__(text)

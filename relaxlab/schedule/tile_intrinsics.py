@@ -152,7 +152,8 @@ def _store() -> None:
 
 
 def _round() -> None:
-    """Of 16 pairs, as a tile's row of columns has them, from two vectors."""
+    """Register the rounding of two float32 vectors to 16 pairs of bfloat16, as a tile's row of
+    columns has them."""
     a = Buffer("A", (const(2), const(16)), "float32")
     b = Buffer("B", (const(16), const(2)), "bfloat16")
 

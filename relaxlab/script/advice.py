@@ -1,4 +1,4 @@
-"""How the script writes what arrays elsewhere write as methods and slices."""
+"""Advice on methods and slices of arrays: the same in the script language."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _METHODS = {
 
 
 def as_operator(node: ast.Attribute, call: ast.Call | None) -> str | None:
-    """How the script writes a method of a tensor: `R.sum(x, axis=0)` for `x.sum(axis=0)`."""
+    """Return a method of a tensor in the script language: `R.sum(x, axis=0)` for
+    `x.sum(axis=0)`."""
     names = (node.attr, f"nn.{node.attr}", _METHODS.get(node.attr, ""))
     found = next((n for n in names if find_op(n) is not None), None)
     if found is None:
@@ -26,7 +27,7 @@ def as_operator(node: ast.Attribute, call: ast.Call | None) -> str | None:
 
 
 def as_slice(base: ast.expr, items: list[ast.expr]) -> str:
-    """How the script writes the elements of a tensor that Python writes as `x[0:2, 1]`."""
+    """Return a slice of a tensor, in Python `x[0:2, 1]`, in the script language."""
     name = ast.unparse(base)
     slices = [(axis, s) for axis, s in enumerate(items) if isinstance(s, ast.Slice)]
     bounded = [(axis, s) for axis, s in slices if s.lower or s.upper or s.step]

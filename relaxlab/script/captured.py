@@ -38,7 +38,7 @@ class Captured:
     scopes: tuple[Mapping[str, Any], ...]
 
     def value(self, name: str) -> Value:
-        """What a Python name means in a program. Raises Unbound."""
+        """Return the value of a Python name in a program. Raises Unbound."""
         for scope in self.scopes:
             if name in scope:
                 return python_value(scope[name])

@@ -13,7 +13,7 @@ from relaxlab.script.values import Ref, describe
 
 @dataclass(frozen=True, slots=True)
 class Decorator:
-    """What a function's decorator says."""
+    """A function's decorator."""
 
     kind: str
     options: dict[str, Any]

@@ -500,7 +500,7 @@ def _shaped(cx: Context, path: str) -> Generator[None]:
 
 
 def _callee(cx: Context, node: ast.Call) -> Value:
-    """What a call calls, known to exist. Where it does not, its arguments are read all the same: a
+    """Return the callee of a call. If it does not exist, the arguments are read all the same: a
     program's errors are reported together."""
     try:
         if isinstance(node.func, ast.Attribute):

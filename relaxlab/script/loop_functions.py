@@ -48,7 +48,7 @@ from relaxlab.script.values import (
 
 @dataclass
 class BlockState:
-    """What the statements of a block (or of the function, outside blocks) declare."""
+    """The declarations that the statements of a block (or of the function, outside blocks) make."""
 
     name: str
     is_root: bool = False

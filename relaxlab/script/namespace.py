@@ -102,7 +102,8 @@ _PROBES = {"bool": "bool", "int64": "integers", "float32": "floating point"}
 
 @cache
 def _dtypes(row: OpRow, example: str) -> str:
-    """Which dtypes the type rule accepts for the first argument of the example."""
+    """Return the dtypes that the type rule accepts for the first argument of the example, in
+    words."""
     from relaxlab.script.parser import parse
 
     read = read_example(example)
@@ -221,7 +222,7 @@ def member(namespace: str, path: str) -> Any:
 
 
 def names_under(namespace: str, path: str = "") -> list[str]:
-    """What completes after `R.` or `R.nn.`."""
+    """Return the names that complete `R.` or `R.nn.`."""
     prefix = f"{path}." if path else ""
     found = {n.removeprefix(prefix).partition(".")[0] for n in all_names(namespace)
              if n.startswith(prefix)}  # fmt: skip

@@ -1,5 +1,5 @@
-"""What a script expression may stand for while it is being read, besides IR nodes and Python's
-numbers, strings, tuples, lists and dictionaries."""
+"""Values of script expressions while they are read, besides IR nodes and Python's numbers, strings,
+tuples, lists and dictionaries."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class LoopSpec:
-    """What a `for` iterates over: one entry per loop of the nest."""
+    """The iterations of a `for`: one entry per loop of the nest."""
 
     kind: loops.ForKind
     ranges: tuple[loops.Range, ...]
@@ -148,7 +148,7 @@ def is_dict(value: Value) -> TypeGuard[dict[Any, Any]]:
 
 
 def describe(value: Value) -> str:
-    """What a value is, for messages."""
+    """Return the kind of a value, for messages."""
     match value:
         case bool() | int() | float() | str() | None:
             return f"{type(value).__name__} {value!r}"

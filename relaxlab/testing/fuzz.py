@@ -60,8 +60,8 @@ def _described(value: Any) -> str:
 
 
 def problem_of(mod: Module, args: Args, *, checks: bool) -> str | None:
-    """What is wrong with the compiled program, in words; None where nothing is. Raises
-    ExecutionError where the interpreter does not accept the arguments."""
+    """Return the error of the compiled program, in words; None if there is none. Raises
+    ExecutionError if the interpreter does not accept the arguments."""
     want = interpret(mod, "main", *copy_value(args))
     again = interpret(mod, "main", *copy_value(args))
     exact = Tolerance(0.0, 0, ())
@@ -78,7 +78,7 @@ def problem_of(mod: Module, args: Args, *, checks: bool) -> str | None:
 
 
 def _moved(mod: Module, args: Args, want: Any) -> tuple[float, ...]:
-    """How far the results move when every input moves by a rounding."""
+    """Return how far the results move when every input moves by a rounding."""
     try:
         other = interpret(mod, "main", *nudged(args, np.random.default_rng(0)))
     except ExecutionError:

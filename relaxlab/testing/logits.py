@@ -1,4 +1,4 @@
-"""How far a compiled model's logits are from those of the float32 evaluation."""
+"""The distance of a compiled model's logits from a float32 evaluation."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ KERNELS: dict[str, Kernel] = {
     "pairs": Kernel(1, lambda s: ((s[0] + 1) // 2,), _pairs, exact=False, grows=2),
     "product": Kernel(2, lambda s: (s[0], s[0]), _product, 2, exact=False, grows=64 * 40),
 }
-"""By name; `bump` is beside them: it overwrites its argument."""
+"""Kernels by name; `bump` is beside them, as it overwrites its argument."""
 
 
 def kernel(name: str, dtype: str) -> loops.PrimFunc:

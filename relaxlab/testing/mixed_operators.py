@@ -1,4 +1,4 @@
-"""What random programs are made of: values in scope, and calls of operators on them."""
+"""Parts of random programs: values in scope, and calls of operators on them."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ _RESERVED = frozenset(
 
 @dataclass(slots=True)
 class Scope:
-    """What is in sight while one kernel is written.
+    """The state while one kernel is written.
 
     `values` maps variables to C text, `vectors` loads to lanes that were moved already; `failures`
-    collects what can go wrong at run time.
+    collects messages of what can go wrong at run time.
     """
 
     function: str

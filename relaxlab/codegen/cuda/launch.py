@@ -1,4 +1,4 @@
-"""What a scheduled loop function is on a GPU: launches, and what each thread of them runs."""
+"""Splitting a scheduled loop function into launches, and the program of each thread of a launch."""
 
 from __future__ import annotations
 

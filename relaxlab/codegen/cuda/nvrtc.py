@@ -23,8 +23,8 @@ class NvrtcError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the assembler says about a kernel: registers per thread; bytes of spill stores and
-    loads, of the stack and of shared memory per block."""
+    """The assembler's report on a kernel: registers per thread; bytes of spill stores and loads, of
+    the stack and of shared memory per block."""
 
     registers: int
     spill_stores: int

@@ -127,7 +127,7 @@ __device__ __forceinline__ T checked_divisor(T b, int* failed, int number) {
 
 
 def prelude(code: str) -> str:
-    """What `code` uses of the types and functions here, as the start of its file."""
+    """Return the types and functions here that `code` uses, as the start of its file."""
     words = set(re.findall(r"\w+", code))
     used = [text for name, text in _PARTS.items() if name in words]
     includes = [t for t in used if t.startswith("#include")]

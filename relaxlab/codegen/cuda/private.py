@@ -1,4 +1,5 @@
-"""What one thread uses of a private buffer, and one block of threads of a shared one.
+"""Reduction of a private buffer to the part that one thread uses, and of a shared one to the part
+of a block of threads.
 
 In the schedule a private buffer spans all threads: thread `tx` of 16 uses `P[tx, …]`, `P[tx*4 + j]`
 or `P[j*16 + tx]`. Where every index of a dimension is a thread's number times a constant plus less
@@ -121,7 +122,8 @@ def _step(
     size: PrimExpr,
     an: Analyzer,
 ) -> tuple[_Step, PrimExpr, list[PrimExpr]] | None:
-    """How a thread axis is taken out of a dimension; the dimension's new size and indices."""
+    """Return how a thread axis is taken out of a dimension, and the dimension's new size and
+    indices."""
     scale = _scale(indices, accesses, axis.name, an)
     if scale is None:
         return None
@@ -139,7 +141,8 @@ def _step(
 
 
 def _scale(indices: list[PrimExpr], accesses: list[_Access], axis: str, an: Analyzer) -> int | None:
-    """What one more on the axis adds to each index, if always the same and positive."""
+    """Return the increment of each index per step of the axis, if it is always the same and
+    positive."""
     scales: set[int | None] = set()
     for index, access in zip(indices, accesses, strict=True):
         var = access.threads.get(axis)
@@ -157,8 +160,8 @@ def _within(e: PrimExpr, limit: int, an: Analyzer) -> bool:
 
 
 def _require_private(buffer: Buffer, accesses: list[_Access], axes: set[str], name: str) -> None:
-    """What a thread reads it wrote itself: in the same thread loop, at a place of its own, or
-    outside of the loops, where all threads do the same."""
+    """Raise unless a thread reads only elements that it wrote itself: in the same thread loop, at a
+    place of its own, or outside of the loops, where all threads do the same."""
     wider = "shared" if buffer.scope == "local" else "global"
     for axis in sorted(axes):
         for w in (a for a in accesses if a.write and axis in a.threads):

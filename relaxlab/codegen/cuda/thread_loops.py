@@ -1,4 +1,4 @@
-"""What the lowering steps share about thread loops and barriers."""
+"""Helpers of the lowering steps for thread loops and barriers."""
 
 from __future__ import annotations
 

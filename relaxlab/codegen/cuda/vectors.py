@@ -53,8 +53,8 @@ class VectorLoop:
 
 
 def vector_loop(loop: For, an: Analyzer) -> VectorLoop | None:
-    """How a vectorized loop moves neighbours together; None if it does not. `an` knows the
-    variables in sight."""
+    """Return how a vectorized loop moves neighbours together; None if it does not. `an` knows the
+    variables in scope."""
     if not isinstance(loop.extent, IntImm) or loop.extent.value < 2:
         return None
     full, body = _full(loop)

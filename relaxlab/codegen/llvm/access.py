@@ -24,13 +24,13 @@ LINE = 64
 
 @dataclass(slots=True)
 class Memory:
-    """Where a buffer lives: a pointer and one stride per dimension, in elements.
+    """The memory of a buffer: a pointer and one stride per dimension, in elements.
 
     `align` is the pointer's known alignment in bytes; 1 when only the element's is (a caller's
     array may start anywhere, and unaligned vector loads cost nothing extra when it does not).
     `size` counts the elements of private memory, 0 otherwise: accesses inside it need no masked
     instructions, which would keep it from becoming registers. `streamed`: whole vectors are stored
-    around the caches.
+    non-temporally.
     """
 
     pointer: str

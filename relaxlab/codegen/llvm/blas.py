@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from relaxlab.codegen.llvm.host import HostEmitter
 
 FUNCTIONS = ("relaxlab.blas.matmul", "relaxlab.blas.matmul_bias")
-"""What `passes.blas_patterns` calls."""
+"""The functions that `passes.blas_patterns` calls."""
 _GEMM = {"float32": "scipy_cblas_sgemm64_", "float64": "scipy_cblas_dgemm64_"}
 _UNIT = 16
 """Shares of rows and columns are multiples of this, so that tiles are not cut."""
@@ -87,7 +87,7 @@ _SHARE = """define i64 @relaxlab_share(i64 %size, i64 %thread, i64 %threads, i64
   ret i64 %start
 }
 """
-"""Where a thread's share of a range begins; it ends where the next one's begins."""
+"""Template of the start of a thread's share of a range; it ends where the next one starts."""
 
 
 def _share(name: str, size: str, thread: str, threads: str, unit: int) -> str:

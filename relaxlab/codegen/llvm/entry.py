@@ -1,4 +1,4 @@
-"""Where calls from outside enter a program, and whether they start a team of threads."""
+"""Entry points of a program, which decide whether a call starts a team of threads."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def emit_entry(
     function: host.HostFunction, parallel: bool, work: expr.PrimExpr | None,
     declarations: dict[str, str],
 ) -> str:  # fmt: skip
-    """What Python calls: `i64 entry(ptr ctx, i64 threads)` runs the function; with a team if it is
-    `parallel` and does not turn out to be too little `work`.
+    """Emit the function that Python calls: `i64 entry(ptr ctx, i64 threads)` runs the function,
+    with a team if it is `parallel` and its `work` is enough.
 
     Threads other than 0 write their (equal) results to scratch memory of their own.
     """

@@ -36,14 +36,14 @@ class FailWhen(Protocol):
 
 @dataclass(slots=True)
 class Scope:
-    """What names mean while emitting one function.
+    """The state while one function is emitted.
 
     `fail_when(i1, message)` emits the report of a failure that happens when the bit is set, and
-    returns the failure's number; execution goes on. `leave` is where a thread goes that cannot go
-    on with its work, `left` whether it ever does. Under a `speculative` mask all lanes may be off.
-    `in_vector`: inside a vectorized loop. `sizes` are variables that are not negative, `positive`
-    what is known to be above zero here. `on_access` emits a debug build's check of an access;
-    `place` says where the statement is, for its message.
+    returns the failure's number; execution goes on. `leave` is the label for a thread that cannot
+    go on with its work, `left` whether any jumps there. Under a `speculative` mask all lanes may be
+    off. `in_vector`: inside a vectorized loop. `sizes` are variables that are not negative,
+    `positive` expressions known to be above zero here. `on_access` emits a debug build's check of
+    an access; `place` is the statement's place, for its message.
     """
 
     builder: Builder
@@ -104,7 +104,7 @@ def emit_expr(s: Scope, e: expr.PrimExpr) -> Value:
 
 
 def memory_of(s: Scope, buffer: loops.Buffer) -> Memory:
-    """Where a buffer lives."""
+    """Return the memory of a buffer. Raises CodegenError for one that has none here."""
     if buffer.scope == TILE_SCOPE:
         raise CodegenError(
             f"{buffer.name!r} of {s.function!r} lies in matrix tiles, not in memory: only their "

@@ -40,7 +40,7 @@ from relaxlab.passes import host
 
 _TEAM_ARGS = [("i64", "%thread"), ("i64", "%threads")]
 STACK_BYTES = 2 << 20
-"""How much stack functions that call each other may take: half of what Intel's OpenMP gives its
+"""Stack that functions which call each other may take: half of what Intel's OpenMP gives its
 threads, which kernels need, too."""
 
 

@@ -146,7 +146,7 @@ def _configure_tiles(b: Builder) -> None:
 
 
 def lower_loops(body: loops.Stmt, sizes: Sequence[expr.Var]) -> loops.Stmt:
-    """What happens to block-free loops before they become instructions. `sizes` are not
+    """Lower block-free loops to those that are emitted as instructions. `sizes` are not
     negative."""
     body = join_indices(simplify_indices(body, sizes), sizes)
     return insert_prefetches(hoist_guards(tighten_bounds(body)))

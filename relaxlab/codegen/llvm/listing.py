@@ -142,7 +142,8 @@ _STACK = re.compile(r"^\s*sub(?:q)?\s+\$(\d+), %rsp|^\s*sub\s+sp, sp, #(\d+)")
 
 
 def stack_bytes(assembly: tuple[Line, ...]) -> int:
-    """What a function reserves on the stack, spills and private buffers together."""
+    """Return the bytes that a function reserves on the stack, spills and private buffers
+    together."""
     found = [_STACK.match(line.text) for line in assembly]
     return max((int(m[1] or m[2]) for m in found if m), default=0)
 

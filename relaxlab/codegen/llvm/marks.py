@@ -27,7 +27,7 @@ class TimedCall:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """When a call began or ended: nanoseconds, and the call's number among those of the program."""
+    """The begin or end of a call: nanoseconds, and the call's number among those of the program."""
 
     call: int
     end: bool

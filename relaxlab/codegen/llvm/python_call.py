@@ -245,7 +245,7 @@ def _lend(b: _Function) -> str:
 
 
 def _take_back(b: _Function) -> str:
-    """What is left of that list goes back."""
+    """Emit the return of the list's unused rest to the spare blocks."""
     context, spare = b.get(PLAN, "%plan", "context"), b.get(PLAN, "%plan", "spare")
     with b.linked(b.get(CONTEXT, context, "spare")) as block:
         number = b.call("PyLong_FromVoidPtr", "ptr", _args(block))
@@ -321,7 +321,7 @@ def _find(b: _Function) -> str:
 
 
 def _drop(b: _Function) -> str:
-    """What the last array over a block calls."""
+    """Emit the function that the last array over a block calls."""
     block = b.call("PyCapsule_GetPointer", "ptr", _args("%capsule", "null"))
     b.call("free", "void", _args(block))
     b.raw("ret void")

@@ -49,7 +49,7 @@ def emit_team(s: Scope, team: Team, stmt: loops.Stmt) -> None:
 
 @contextmanager
 def _at(s: Scope, stmt: loops.Stmt) -> Generator[None, None, None]:
-    """What is emitted inside is made for `stmt`, or where it has no place for what is around it."""
+    """Give instructions emitted inside the place of `stmt`, if it has one."""
     outer = s.builder.line, s.place
     if stmt.span is not None:
         s.builder.line, s.place = stmt.span.line, f" at {stmt.span}"

@@ -28,12 +28,12 @@ Dim: TypeAlias = "int | expr.PrimExpr | None"
 """A dimension that a shape must have; None: any."""
 
 WhyNot: TypeAlias = Callable[[graph.Expr, types.Type | None], "str | None"]
-"""What is wrong with a value (variables looked through) and its type; None: nothing."""
+"""Returns the reason why a value (variables looked through) and its type do not match, or None."""
 
 
 class Link:
-    """What can be part of a chain: a pattern for a call, or a chain, which is read by its last
-    call and reads by its first."""
+    """A part of a chain: a pattern of a call, or a chain, which others read by its last call and
+    which reads others by its first."""
 
     __slots__ = ()
 
@@ -246,7 +246,7 @@ class NotPattern(Pattern):
 
 @node
 class NamedPattern(Pattern):
-    """What the other matches, under a name."""
+    """A pattern whose match is captured under a name."""
 
     a: Pattern
     name: str

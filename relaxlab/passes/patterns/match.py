@@ -21,7 +21,7 @@ Env: TypeAlias = Mapping[pl.Pattern, graph.Expr]
 
 
 class BlockScope:
-    """What matching must know of a block: definitions, readers, what is overwritten when, and the
+    """The context of matching in a block: definitions, readers, when memory is overwritten, and the
     upper bounds that its function declares for symbols, by their names."""
 
     def __init__(
@@ -81,7 +81,7 @@ class BlockScope:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What matched: `match[pattern]`, or `match["name"]` for a value captured with `named`.
+    """A successful match: `match[pattern]`, or `match["name"]` for a value captured with `named`.
 
     A value is a variable or constant that may be used where the match is rewritten. `root` is the
     variable of the last call, `members` are the variables whose bindings were looked into, in
@@ -108,7 +108,7 @@ class Match:
         return key in self.values
 
     def definition(self, key: pl.Pattern | str | graph.Var) -> graph.Expr:
-        """What matched (or what a member is), as a call or tuple where it is bound to one."""
+        """Return the value that matched (or a member), as a call or tuple if it is bound to one."""
         value = key if isinstance(key, graph.Var) else self[key]
         while isinstance(value, graph.Var) and value in self.scope.definitions:
             value = self.scope.definitions[value]
@@ -300,7 +300,7 @@ def _looks_inside(p: pl.Pattern) -> bool:
 
 
 def kind_of(e: graph.Expr) -> str:
-    """What an expression is, for messages."""
+    """Return the kind of an expression, for messages."""
     match e:
         case graph.Call(op):
             return f"a call of {show(op)}"

@@ -220,7 +220,7 @@ def _with_buffers_in_main_memory(func: PrimFunc) -> PrimFunc:
 
 
 def _problem_of_private_buffers(func: PrimFunc) -> str | None:
-    """What keeps private buffers from living on a thread's stack; None if nothing does."""
+    """Return the reason why private buffers cannot live on a thread's stack; None if they can."""
     total = 0
     for buffer in (b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers):
         if buffer.scope != "local":

@@ -157,7 +157,8 @@ def _columns_last(sch: Schedule, product: BlockRV, parts: _Parts) -> None:
 
 
 def _rows_of_a_tile(extent: int | None, target: Target) -> int:
-    """As many as registers hold, less where that leaves no part of a tile over."""
+    """Return the rows of a register tile: as many as registers hold, fewer if that divides the
+    extent."""
     most = 8 if target.vector_registers == 32 else 4
     if extent is None:
         return most
@@ -179,9 +180,9 @@ def _stored_operands(sch: Schedule, product: str) -> list[BlockRV]:
 
 
 def _pack(sch: Schedule, product: BlockRV, parts: _Parts, lanes: int) -> list[BlockRV]:
-    """Where the columns are the first axis of their operand, neighbours come to lie side by side,
-    in the order in which they are read: once and for all where the operand is a weight, else in a
-    copy. Returns the copying blocks."""
+    """Pack an operand whose first axis is the columns, so that neighbouring columns are adjacent in
+    the order in which they are read: by a layout transformation if the operand is a weight, else in
+    a copy. Returns the copying blocks."""
     block = found_block(sch, product)
     number = next(i for i, r in enumerate(block.reads) if r.buffer is parts.vectors)
     indices = [r.min for r in block.reads[number].region]
@@ -206,7 +207,7 @@ def _pack(sch: Schedule, product: BlockRV, parts: _Parts, lanes: int) -> list[Bl
 
 
 def _copy(sch: Schedule, rv: BlockRV, lanes: int) -> None:
-    """What is stored first: by all threads, a vector at a time."""
+    """Schedule a copy that runs first: by all threads, a vector at a time."""
     nest = sch.get_loops(rv)
     outer = vectorize_inner(sch, nest[-1], lanes)
     sch.parallel(sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer)

@@ -1,11 +1,11 @@
-"""How one reduction is made: partial results per vector lane, in blocks, and per column.
+"""Schedules of one reduction: partial results per vector lane, in blocks, and per column.
 
 A reduction over neighbours in memory (*along rows*) keeps one partial result per lane; a reduction
 whose neighbours in memory are neighbours of the result (*down columns*) keeps a tile of columns in
 registers while rows stream past. Either way a float sum is taken in blocks of `BLOCK` terms per
 partial result: the rounding error then grows with `BLOCK` and with the number of blocks instead of
-with their product, as in blocked and NumPy's pairwise summation (Higham, *Accuracy and Stability
-of Numerical Algorithms*, section 4.2).
+with their product, as in blocked and NumPy's pairwise summation (Higham, *Accuracy and Stability of
+Numerical Algorithms*, section 4.2).
 """
 
 from __future__ import annotations

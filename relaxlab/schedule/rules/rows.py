@@ -207,17 +207,17 @@ def _has_bounded_rows(
 
 
 def _most(dim: PrimExpr, bounds: Mapping[Var, int]) -> int | None:
-    """How large a dimension is at most."""
+    """Return the upper bound of a dimension, if it has one."""
     return bounds.get(dim) if isinstance(dim, Var) else constant(dim)
 
 
 def _kept_axes(reductions: list[Block]) -> int:
-    """How many axes all reductions keep."""
+    """Return the number of axes that all reductions keep."""
     return min(sum(it.kind == "spatial" for it in b.iter_vars) for b in reductions)
 
 
 def row_rank(blocks: list[Block]) -> int | None:
-    """How many leading axes all blocks share; None where there is no reduction."""
+    """Return the number of leading axes that all blocks share; None if there is no reduction."""
     reductions = [b for b in blocks if not is_spatial(b)]
     if not reductions:
         return None
@@ -297,8 +297,8 @@ def _is_elementwise(block: Block, read: BufferRegion) -> bool:
 
 
 def _rows_at_once(blocks: list[Block], rank: int, bounds: Mapping[Var, int]) -> int:
-    """How many rows are made at once: each row of a sum of few terms reads again what they share,
-    which is as large as its iterations are many."""
+    """Return the rows to make at once: every row of short sums reads the shared operand again,
+    unless several rows are made from one read of it."""
     sums = _sums_of_few(blocks, rank)
     for block in (b for b in blocks if b.name in sums):
         row = [it.dom.extent for it in block.iter_vars[rank:] if it.kind == "spatial"]

@@ -119,7 +119,7 @@ def schedule_stored(func: PrimFunc, name: str, weights: Buffer, layout: Layout) 
 
 
 def _rows_read(sch: Schedule, product: BlockRV) -> int:
-    """Which of the product's reads is that of its rows: (row, k)."""
+    """Return the number of the product's read that is that of its rows: (row, k)."""
     block = found_block(sch, product)
     at = (block.iter_vars[0].var, block.iter_vars[2].var)
     return next(n for n, r in enumerate(block.reads) if tuple(x.min for x in r.region) == at)
@@ -180,8 +180,8 @@ def _rows_in_tiles(sch: Schedule, block: BlockRV) -> None:
 
 
 def columns_in_tiles(n: PrimExpr, k: PrimExpr) -> tuple[PrimExpr, ...]:
-    """Where weight k of column n is in tiles: panel, step, half of the panel, pair, column, one of
-    the pair, pairs of a column side by side."""
+    """Index map of weight k of column n in tiles: panel, step, half of the panel, pair, column, one
+    of the pair, so that pairs of a column are adjacent."""
     half, pair = n % SIZE // COLUMNS, k % SIZE // 2
     return n // SIZE, k // SIZE, half, pair, n % COLUMNS, k % 2
 

@@ -42,7 +42,7 @@ def rules() -> tuple[tuple[str, Rule], ...]:
 
 
 def _problem_of_private_buffers(func: PrimFunc) -> str | None:
-    """What keeps shared and private buffers from fitting; None if nothing does."""
+    """Return the reason why shared and private buffers do not fit; None if they do."""
     total = 0
     for buffer in (b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers):
         if buffer.scope == "global":

@@ -38,7 +38,8 @@ SIDE = 16
 SQUARE = 4
 """Results per thread along each side."""
 ROWS_BY_WARPS = 2
-"""So many rows are computed a warp per result."""
+"""Most rows for which a warp computes one result together; from then on tiles reuse what they
+load."""
 WARPS = 8
 """Warps per block."""
 
