@@ -12,7 +12,7 @@ from relaxlab.ir.expr import PrimExpr, Var
 
 def positive_factors(extent: PrimExpr) -> set[PrimExpr]:
     """Return expressions that are positive if `extent` is, given that no variable is negative:
-    factors of products, operands of quotients and differences, sides of minima."""
+    factors of products, dividends, minuends, sides of minima."""
     found: set[PrimExpr] = {extent}
     match extent:
         case expr.Mul(a, b) | expr.Min(a, b):

@@ -38,8 +38,8 @@ ROLES: tuple[Role, ...] = ("batch", "head", "row", "position")
 """The roles of the axes of the scores, in order."""
 LOWEST = float("-inf")
 _REDUCES = [True, False, True, False, True, True, False]
-"""Whether product, scores, maximum, weights, sum and product (either first), results are
-reductions."""
+"""True for the reductions among product, scores, maximum, weights, sum and product (either first),
+results."""
 
 
 def _kinds(spatial: str, reduce: str = "") -> tuple[tuple[str, str], ...]:

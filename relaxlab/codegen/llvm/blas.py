@@ -87,7 +87,7 @@ _SHARE = """define i64 @relaxlab_share(i64 %size, i64 %thread, i64 %threads, i64
   ret i64 %start
 }
 """
-"""Template of the start of a thread's share of a range; it ends where the next one starts."""
+"""The function that returns the start of a thread's share of a range; it ends at the next one."""
 
 
 def _share(name: str, size: str, thread: str, threads: str, unit: int) -> str:

@@ -21,7 +21,7 @@ from relaxlab.schedule.rules_gpu.rows import schedule_rows
 from relaxlab.schedule.schedule import Schedule
 
 _SHAPE = [False, True, False, True, False, False, True]
-"""Whether product, epilogue, row maximum, weights, their sum, product and epilogue are spatial."""
+"""True for the spatial ones of product, epilogue, row maximum, weights, sum, product, epilogue."""
 ROWS = 8
 """Query rows per tile."""
 CHUNK = 64
