@@ -115,12 +115,12 @@ EXPLORE = ("rl.explore.pipeline(Layer)", "rl.explore.shapes(Layer)")
 
 
 def explorers_of(page, wait):
-    """The views of pipeline and shapes, started."""
-    views = page.locator(".relaxlab-view[data-kind=pipeline], .relaxlab-view[data-kind=shapes]")
-    views.last.scroll_into_view_if_needed(timeout=wait)
-    for kind in ("pipeline", "shapes"):
-        page.locator(f".relaxlab-view[data-kind={kind}][data-ready=true]").wait_for(timeout=wait)
-    return views.first, views.last
+    """The views of pipeline and shapes, started: each when it is scrolled to."""
+    views = [page.locator(f".relaxlab-view[data-kind={kind}]") for kind in ("pipeline", "shapes")]
+    for view in views:
+        view.scroll_into_view_if_needed(timeout=wait)
+        view.and_(page.locator("[data-ready=true]")).wait_for(timeout=wait)
+    return views
 
 
 def step_through(page, pipeline, shapes):

@@ -79,6 +79,23 @@ def test_without_scripts_the_text_is_there(chromium, tmp_path):
     assert "return '<b>'" in page.locator("pre").inner_text()
 
 
+def test_a_view_starts_before_it_is_scrolled_to(open_page, tmp_path):
+    """As in JupyterLab: an element of the page scrolls, and those around it clip."""
+    path = tmp_path / "page.html"
+    path.write_text(
+        '<!doctype html><meta charset="utf-8"><div style="contain:strict;height:400px">'
+        '<div style="height:400px;overflow:auto"><div style="height:700px"></div>'
+        f'{view(["a = 1"]).html()}<div style="height:2000px"></div>{view(["b = 2"]).html()}'
+        "</div></div>"
+    )
+    page = open_page(path)
+    near, far = (page.locator(".relaxlab-view").nth(i) for i in range(2))
+    near.and_(page.locator("[data-ready=true]")).wait_for()
+    assert far.get_attribute("data-ready") is None, "it costs nothing until somebody comes near"
+    far.scroll_into_view_if_needed()
+    far.and_(page.locator("[data-ready=true]")).wait_for()
+
+
 def test_tabs_start_their_view_when_chosen(open_view):
     page = open_view(Page.of("two", [view(["a = 1"], "first"), view(["b = 2"], "second")]))
     assert page.locator("[role=tab]").all_inner_texts() == ["first", "second"]

@@ -35,16 +35,24 @@
       throw error;
     }
   };
-  const near = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (entry.isIntersecting) {
-        near.unobserve(entry.target);
-        start(entry.target);
-      }
+  // The outermost element that scrolls, null where only the page does. Where a notebook has one, the
+  // margin must grow that element: a margin of the window ends at the elements that clip in between.
+  const scroller = (host) => {
+    let found = null;
+    for (let e = host.parentElement; e && e !== document.body; e = e.parentElement) {
+      if (/auto|scroll/.test(getComputedStyle(e).overflowY)) found = e;
     }
-  }, { rootMargin: "600px" });
+    return found;
+  };
+  const MARGIN = "600px"; // two thirds of a window: a view has started when it is scrolled to
   for (const host of document.querySelectorAll(".relaxlab-view:not([data-started])")) {
     host.dataset.started = "true";
+    const near = new IntersectionObserver((entries) => {
+      if (entries.some((entry) => entry.isIntersecting)) {
+        near.disconnect();
+        start(host);
+      }
+    }, { root: scroller(host), rootMargin: MARGIN, scrollMargin: MARGIN });
     near.observe(host);
   }
 })();
