@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, Stmt
-from relaxlab.ir.node import Node, replace, rewrite
+from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, For, Range, Stmt
+from relaxlab.ir.node import Node, map_children, replace, walk
 
 
 def join_indices(stmt: Stmt, sizes: Sequence[Var]) -> Stmt:
@@ -21,26 +21,53 @@ def join_indices(stmt: Stmt, sizes: Sequence[Var]) -> Stmt:
     dimension's size."""
     an = Analyzer.for_shapes(*(v for v in sizes if v.dtype == "int64"))
 
-    def joined(n: Node) -> Node | None:
+    def joined(n: Node) -> Node:
+        if isinstance(n, For):
+            with an.scope():
+                an.bind_range(n.loop_var, Range(n.min, n.extent))
+                return map_children(n, joined)
+        n = map_children(n, joined)
         if not isinstance(n, BufferLoad | BufferStore):
-            return None
+            return n
         indices = _joined(n.buffer, n.indices, an)
-        return None if indices == n.indices else replace(n, indices=indices)
+        return n if indices == n.indices else replace(n, indices=indices)
 
-    return rewrite(stmt, joined)
+    return joined(stmt)  # type: ignore[return-value]
 
 
 def _joined(
     buffer: Buffer, indices: tuple[PrimExpr, ...], an: Analyzer
 ) -> tuple[PrimExpr, ...]:
     """The indices with those that are the parts of one replaced by zeros and that one."""
-    result = list(indices)
-    for at in range(1, len(indices)):
-        match indices[at]:
-            case expr.FloorMod(flat, size) if (
-                size == buffer.shape[at] and an.prove_equal(result[at - 1], flat // size)
-            ):
-                result[at - 1 : at + 1] = [expr.const(0), flat]
-            case _:
-                pass
+    result, end = list(indices), len(indices) - 1
+    while end > 0:
+        start, flat = _whole(result, buffer.shape, end, an)
+        if start < end:
+            result[start : end + 1] = [expr.const(0)] * (end - start) + [flat]
+        end = start - 1
     return tuple(result)
+
+
+def _whole(
+    indices: Sequence[PrimExpr], shape: Sequence[PrimExpr], end: int, an: Analyzer
+) -> tuple[int, PrimExpr]:
+    """The first of the indices up to `end` that are parts of one, and that one; `end` where there
+    is none. Two divisions at least vanish for each index that is joined: its quotient and the
+    remainder of the next."""
+    if not _divisions(indices[end]):
+        return end, indices[end]
+    found, flat, size = (end, indices[end]), indices[end], shape[end]
+    before = _divisions(flat)
+    for start in range(end - 1, -1, -1):
+        if not _divisions(indices[start]):
+            break
+        flat = an.simplify(indices[start] * size + flat)
+        before += _divisions(indices[start])
+        size = size * shape[start]
+        if before - _divisions(flat) >= 2 * (end - start):
+            found = start, flat
+    return found
+
+
+def _divisions(e: PrimExpr) -> int:
+    return sum(isinstance(n, expr.FloorDiv | expr.FloorMod) for n in walk(e))

@@ -152,7 +152,12 @@ def _nest(block: Block) -> Stmt:
 
 @as_step
 def online_softmax(
-    func: PrimFunc, found: Attention, rows: int, chunk: int, multiple: int
+    func: PrimFunc,
+    found: Attention,
+    rows: int,
+    chunk: int,
+    multiple: int,
+    feature_multiple: int = 1,
 ) -> PrimFunc:
     """`func`, whose last blocks are the attention `found`, by tiles of `rows` rows.
 
@@ -160,6 +165,7 @@ def online_softmax(
     `multiple`, which divides `chunk`. The tiles are one block, `tile_of(found)`, over batches,
     heads and tiles, with private buffers of constant sizes; inside, the chunks are a block with one
     axis of kind scan. Results differ from those of `func` by rounding: sums have another order.
+    The features of a tile are rounded up to a multiple of `feature_multiple`.
     """
     batch, head, tile, chunk_number = (Var(f"v{n}") for n in ("batch", "head", "tile", "chunk"))
     place: dict[Role, PrimExpr] = {"batch": batch, "head": head, "row": tile * rows}
@@ -168,8 +174,11 @@ def online_softmax(
     first = first // multiple * multiple
     start = first + chunk_number * chunk
     count = expr.Min(expr.const(chunk // multiple), _ceildiv(stop - start, multiple)) * multiple
-    extents = {**found.extents, "row": expr.const(rows), "position": count}
-    sizes = {**extents, "position": expr.const(chunk)}
+    width = _padded_features(found, feature_multiple)
+    most = shape_analyzer(func).upper_bound(width)
+    extents = {**found.extents, "row": expr.const(rows), "position": count, "feature": width}
+    room = width if most is None else expr.const(most)
+    sizes = {**extents, "position": expr.const(chunk), "feature": room}
     private = {b: _private(found, b, sizes) for b in found.dims}
     outer = (
         _axis(batch, found.extents["batch"], "spatial"),
@@ -181,7 +190,7 @@ def online_softmax(
     for axis in (*outer, chunks):
         an.bind_range(axis.var, axis.dom)
     exact = expr.Min(expr.const(chunk), stop - start)
-    tiles = _Tile(_guarded(found), place, extents, start, exact, private, an)
+    tiles = _Tile(_guarded(found, width), place, extents, start, exact, private, an)
     new, body = _chunk(tiles)
     step = _with_regions(Block(f"{found.out.name}_chunk", (chunks,), (), (), body), an)
     inside = loops.seq(_start(tiles), _nest(step), _results(tiles))
@@ -196,6 +205,13 @@ def tile_of(found: Attention) -> str:
 
 def _ceildiv(a: PrimExpr, b: int) -> PrimExpr:
     return (a + (b - 1)) // b
+
+
+def _padded_features(found: Attention, multiple: int) -> PrimExpr:
+    count = found.extents["feature"]
+    if isinstance(count, expr.IntImm):
+        return expr.const(-(-count.value // multiple) * multiple)
+    return count if multiple == 1 else _ceildiv(count, multiple) * multiple
 
 
 def _axis(var: Var, extent: PrimExpr, kind: IterKind) -> IterVar:
@@ -274,20 +290,39 @@ def _chunk(tile: _Tile) -> tuple[tuple[Buffer, ...], Stmt]:
 
 
 def _results(tile: _Tile) -> Stmt:
-    """The results of the rows that exist."""
-    out = tile.found.out
+    """The results of the rows and features that exist."""
+    out, extents = tile.found.out, tile.found.extents
 
     def body(local: Local) -> tuple[Stmt, None]:
-        exists = expr.LT(tile.place["row"] + local["row"], tile.found.extents["row"])
+        exists = expr.LT(tile.place["row"] + local["row"], extents["row"])
+        if tile.extents["feature"] != extents["feature"]:
+            exists = expr.And(exists, expr.LT(local["feature"], extents["feature"]))
         return loops.IfThenElse(exists, tile.moved(out.body, local, tile.private)), None
 
     return tile.block(out.name, _FEATURES, body)
 
 
-def _guarded(found: Attention) -> Attention:
-    """Products and scores that may be asked for positions that do not exist: they read nothing that
-    is not there, and such a score is minus infinity."""
-    return dataclasses.replace(found, dot=_guarded_product(found), score=_guarded_score(found))
+def _guarded(found: Attention, width: PrimExpr) -> Attention:
+    """Products and scores that may be asked for positions that do not exist, or for `width`
+    features where there are fewer: they read nothing that is not there, and such a score is minus
+    infinity."""
+    mix = found.mix if width == found.extents["feature"] else _guarded_mix(found)
+    return dataclasses.replace(
+        found, dot=_guarded_product(found), score=_guarded_score(found), mix=mix
+    )
+
+
+def _guarded_mix(found: Attention) -> Block:
+    """The product with the values, those of features that do not exist being zero."""
+    feature, made = found.axis(found.mix, "feature"), found.mix.writes[0].buffer
+    exists = expr.LT(feature, found.extents["feature"])
+
+    def visit(n: Node) -> Node | None:
+        if isinstance(n, BufferLoad) and n.buffer is not made and feature in symbols_in(n.indices):
+            return expr.Call(n.dtype, "if_then_else", (exists, n, expr.const(0, n.dtype)))
+        return None
+
+    return replace(found.mix, body=rewrite(found.mix.body, visit))
 
 
 def _guarded_product(found: Attention) -> Block:

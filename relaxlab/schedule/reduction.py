@@ -9,7 +9,7 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.instances import require_all_written
-from relaxlab.schedule.ranges import ONE
+from relaxlab.schedule.ranges import ONE, analyzer_at
 from relaxlab.schedule.scope import read, written
 from relaxlab.schedule.tree import (
     BlockPlace,
@@ -99,6 +99,7 @@ def _init_nest(place: BlockPlace, inner: tuple[For, ...], name: str) -> Stmt:
     kept: list[For] = []
     dropped: set[Var] = set()
     fresh: dict[Var, PrimExpr] = {}
+    an = analyzer_at(place)
     for loop in inner:
         kinds = _axis_kinds(place, loop.loop_var)
         if {"spatial", "reduce"} <= kinds:
@@ -106,7 +107,7 @@ def _init_nest(place: BlockPlace, inner: tuple[For, ...], name: str) -> Stmt:
                 "decompose_reduction", describe_loop(loop),
                 "no loop runs over spatial and reduce axes at once", about=(loop.loop_var,),
             )  # fmt: skip
-        if not kinds and loop.extent != ONE:
+        if not kinds and not an.prove(expr.LE(loop.extent, ONE)):
             raise ScheduleError(
                 "decompose_reduction", describe_loop(loop),
                 f"every loop inside is bound to an axis of block {block.name!r}; this one repeats "

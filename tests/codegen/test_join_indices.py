@@ -43,6 +43,9 @@ def kernel(a: T.handle, c: T.handle):
     ("index", "shape", "joined"),
     [
         ("f // k // m, f // k % m, f % k", "n, m, k", ["0", "0", "f"]),
+        ("f // (m * k), f % (m * k) // k, f % (m * k) % k", "n, m, k", ["0", "0", "f"]),
+        ("f // 500, (f % 500 * 64 + 5) // 250, (f * 64 + 5) % 250", "n, 128, 250",
+         ["0", "0", "f * 64 + 5"]),
         ("(f + 3) // k, (f + 3) % k", "n * m, k", ["0", "f + 3"]),
         ("2, f // k, f % k", "n, m, k", ["2", "0", "f"]),  # dimensions before are kept apart
         ("f // m, f % m, 2", "n, m, k", ["0", "f", "2"]),

@@ -51,11 +51,11 @@ def kernel(mod: Module) -> tuple[str, PrimFunc]:
     return name, func
 
 
-def tiled(mod: Module, rows: int, chunk: int, multiple: int) -> Module:
+def tiled(mod: Module, rows: int, chunk: int, multiple: int, features: int = 1) -> Module:
     name, func = kernel(mod)
     found = find_attention(func)
     assert found is not None
-    new = mod.with_functions({name: online_softmax(func, found, rows, chunk, multiple)})
+    new = mod.with_functions({name: online_softmax(func, found, rows, chunk, multiple, features)})
     assert not check_well_formed(new)
     return new
 
@@ -93,7 +93,9 @@ def arguments(rng, mod: Module, b: int, n: int, m: int) -> list[np.ndarray]:
 def test_tiles_compute_what_the_program_says(options, rng):
     mod = program(**options)
     rows, multiple = rng.integers(1, 5), rng.integers(1, 4)
-    new = tiled(mod, int(rows), int(multiple * rng.integers(1, 4)), int(multiple))
+    new = tiled(
+        mod, int(rows), int(multiple * rng.integers(1, 4)), int(multiple), int(rng.integers(1, 5))
+    )
     for _ in range(3):
         n, m = (int(x) for x in rng.integers(1, 14, 2))
         n, m = options.get("n", n), n if options.get("m") == "'n'" else options.get("m", m)

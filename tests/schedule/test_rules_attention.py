@@ -19,6 +19,7 @@ from relaxlab.schedule.rules import attention
 HEADS, KV_HEADS, WIDTH, POSITIONS = 6, 2, 32, 160
 SHAPE = (KV_HEADS, WIDTH, POSITIONS)
 PLAIN = nn.Scores(WIDTH**-0.5)
+HEAD = "from relaxlab.script import ir as I, relax as R\n"
 WIDE = Target("cpu", "x86_64-unknown-linux-gnu", "x86-64-v4", frozenset({"avx512f", "avx512vl"}))
 
 
@@ -174,6 +175,36 @@ def test_keys_between_heads_are_packed(mask: str | None, rng: np.random.Generato
         weight = np.exp(np.where(seen, score - score.max(axis=-1, keepdims=True), -np.inf))
         weight /= weight.sum(axis=-1, keepdims=True)
         want = np.einsum("bhij,bjhd->bihd", weight, wide_v)
+        np.testing.assert_allclose(exe["main"](q, k, v), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mask", ["TopLeft", None])
+def test_heads_of_any_width(mask: str | None, rng: np.random.Generator) -> None:
+    """Vectors of features end where a head does, and widths beyond the rule's have a version."""
+    mod = rl.parse(f"""{HEAD}
+@R.function
+def main(q: R.Tensor(("b", "n", "h", "d"), "float32"), k: R.Tensor(("b", "m", "h", "d"), "float32"),
+         v: R.Tensor(("b", "m", "h", "e"), "float32")):
+    y = R.nn.attention(q, k, v, causal_mask={mask!r})
+    return y
+""")
+    reasons = [r.reason for p in rl.trace(mod).passes for r in p.rewrites]
+    assert "scheduled by the rule attention" in reasons
+    exe = rl.compile(mod, checks="all")
+    wide = attention.MOST_FEATURES
+    for n, m, d, e in (
+        (1, 1, 1, 1), (3, 17, 15, 33), (9, 40, 33, 0), (1, 9, 16, 31), (8, 16, 17, 32),
+        (3, 5, 8, wide), (2, 3, wide + 1, 5), (2, 3, 7, wide + 1), (0, 3, 4, 4),
+    ):  # fmt: skip
+        q, k, v = (
+            rng.standard_normal(s).astype("float32")
+            for s in ((2, n, 3, d), (2, m, 3, d), (2, m, 3, e))
+        )
+        seen = np.tril(np.ones((n, m), bool)) if mask else np.ones((n, m), bool)
+        score = np.einsum("bihd,bjhd->bhij", q.astype("float64"), k) * d**-0.5
+        weight = np.exp(np.where(seen, score - score.max(axis=-1, keepdims=True), -np.inf))
+        weight /= weight.sum(axis=-1, keepdims=True)
+        want = np.einsum("bhij,bjhe->bihe", weight, v)
         np.testing.assert_allclose(exe["main"](q, k, v), want, rtol=1e-4, atol=1e-5)
 
 

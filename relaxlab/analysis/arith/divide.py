@@ -198,7 +198,8 @@ def merge(ctx: Context, p: Poly) -> Poly:
     """Put quotients and remainders of one dividend together again, wherever terms vanish.
 
     q*(u//q) + u%q = u;  u - q*(u//q) = u%q;  u - u%q = q*(u//q);  and
-    q*((u//q) % e) + u%q = u % (q*e).
+    q*((u//q) % e) + u%q = u % (q*e).  `u%q` is any sum that equals it: `(u % (2*q)) // q` and
+    `u % q` have different dividends.
     """
     changed = True
     while changed:
@@ -262,11 +263,13 @@ def _merge_quotient(ctx: Context, p: Poly, a: int, m: poly.Monomial, k: int) -> 
     term = {poly.times(m, (a,)): k}
     if not rest:  # u is known to be a multiple of b
         return poly.add(poly.add(p, term, -1), poly.mul_term(u, others, t))
-    dividend = poly.mul_term(u, others, -t)
-    if not poly.contains(p, dividend):
-        return None
-    out = poly.add(poly.add(p, term, -1), dividend, -1)
-    return poly.add(out, poly.mul_term(rest, others, -t))
+    without = poly.add(p, term, -1)
+    dividend, remainder = poly.mul_term(u, others, t), poly.mul_term(rest, others, t)
+    if poly.contains(p, poly.scale(dividend, -1)):
+        return poly.add(poly.add(without, dividend), remainder, -1)
+    if poly.contains(without, remainder):
+        return poly.add(poly.add(without, remainder, -1), dividend)
+    return None
 
 
 def expand(ctx: Context, p: Poly) -> Poly:

@@ -8,22 +8,30 @@ ever kept. Scores are made a vector of positions at a time, and results a vector
 
 from __future__ import annotations
 
-from relaxlab.ir.expr import PrimExpr
+from functools import reduce
+
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.schedule.attention_pattern import Attention, find_attention
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.online_softmax import online_softmax, tile_of
-from relaxlab.schedule.rules.base import found_block
+from relaxlab.schedule.rules import fallback
+from relaxlab.schedule.rules.base import constant, found_block
 from relaxlab.schedule.rules.nested import schedule_tiles
 from relaxlab.schedule.rules.rows import apply as rows_apply
-from relaxlab.schedule.rules.versions import guarded_versions
+from relaxlab.schedule.rules.versions import guarded_versions, with_upper_bound
 from relaxlab.schedule.schedule import Schedule
 
 ROWS = 8
 """Query rows per tile."""
 CHUNK = 512
 """Positions per chunk: the scores of a tile take 16 KB."""
+MOST_FEATURES = 1056
+"""Features, and depth of scores, up to which there is a version for symbols: no model's heads have
+more. The sums of a tile take 33 KB each; rows are 66 cache lines apart, so that the first lines of
+all rows are not in one set of the first-level cache, as they would be 64 apart."""
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
@@ -31,6 +39,23 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     found = find_attention(func)
     if found is None:
         return None
+    widths = [found.extents[role] for role in ("depth", "feature")]
+    symbols = [v for v in dict.fromkeys(widths) if isinstance(v, Var)]
+    if not symbols:
+        return _for_rows(func, found, target)
+
+    def version(func: PrimFunc, most: int | None) -> PrimFunc:
+        if most is None:
+            return fallback.apply(func, target)
+        for symbol in symbols:
+            func = with_upper_bound(func, symbol, most)
+        return _for_rows(func, found, target)
+
+    return guarded_versions(func, reduce(expr.Max, symbols), [MOST_FEATURES], version)
+
+
+def _for_rows(func: PrimFunc, found: Attention, target: Target) -> PrimFunc:
+    """A version for one row and one for more."""
     count, positions = found.extents["row"], found.extents["position"]
 
     def version(func: PrimFunc, most: int | None) -> PrimFunc:
@@ -49,10 +74,17 @@ def _schedule(func: PrimFunc, target: Target, rows: int) -> PrimFunc:
         found = find_attention(func)
     assert found is not None
     multiple = (2 if rows > 1 else 4) * lanes
-    sch = Schedule(online_softmax(func, found, rows, CHUNK, multiple))
+    width = _feature_multiple(found, lanes)
+    sch = Schedule(online_softmax(func, found, rows, CHUNK, multiple, width))
     _product_into_scores(sch, found, multiple)
     schedule_tiles(sch, found_block(sch, sch.get_block(tile_of(found))), target)
     return compact_buffers(sch.func)
+
+
+def _feature_multiple(found: Attention, lanes: int) -> int:
+    """Two vectors at a time where nothing is known of how many there are: with those of a tile's
+    rows, as many sums as an addition takes cycles before the next can begin."""
+    return lanes if constant(found.extents["feature"]) is not None else 2 * lanes
 
 
 def _product_into_scores(sch: Schedule, found: Attention, multiple: int) -> None:

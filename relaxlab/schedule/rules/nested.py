@@ -8,17 +8,18 @@ are; each is made of vectors along its last axis, sums of products in registers.
 from __future__ import annotations
 
 from relaxlab.ir import expr
-from relaxlab.ir.loops import Block, BlockRealize, For, PrimFunc, Stmt
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, For, PrimFunc, Stmt
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.rules.base import (
     block_loops,
     constant,
     extent_of,
     is_spatial,
     split_vector,
-    sum_of_products,
 )
 from relaxlab.schedule.rules.reductions import reduce_along_rows
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
@@ -62,7 +63,7 @@ def schedule_tiles(sch: Schedule, outer: Block, target: Target) -> None:
         rv = sch.get_block(block.name)
         if is_spatial(block):
             _elementwise(sch, rv, lanes)
-        elif sum_of_products(block) is not None:
+        elif _is_product(block):
             _product(sch, rv, lanes)
         else:
             _, reduce = block_loops(sch, rv)
@@ -75,6 +76,25 @@ def _leaves_of(outer: Block) -> list[Block]:
     """The blocks inside that hold no others, in program order."""
     inside = [n.block for n in walk(outer.body) if isinstance(n, BlockRealize)]
     return [b for b in inside if not any(isinstance(n, BlockRealize) for n in walk(b.body))]
+
+
+def _is_product(block: Block) -> bool:
+    """True if the block sums products of two loads, whose conversions and guards cost no more than
+    they do."""
+    found = reduction_of(block)
+    if found is None or found.op is not expr.Add or not isinstance(found.value, expr.Mul):
+        return False
+    return all(isinstance(_unguarded(side), BufferLoad) for side in (found.value.a, found.value.b))
+
+
+def _unguarded(e: PrimExpr) -> PrimExpr:
+    """The value without conversion, or zero in its place."""
+    e = e.value if isinstance(e, expr.Cast) else e
+    match e:
+        case expr.Call(_, "if_then_else", (_, value, expr.IntImm(0) | expr.FloatImm(0))):
+            return value
+        case _:
+            return e
 
 
 def _multiple(sch: Schedule, loop: LoopRV) -> int:

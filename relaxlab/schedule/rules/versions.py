@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import IntImm, PrimExpr, Var, const
 from relaxlab.ir.loops import Buffer, PrimFunc
-from relaxlab.ir.node import replace
+from relaxlab.ir.node import Attrs, replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.tracing.limit import Stopped
 
@@ -55,3 +55,10 @@ def guarded_versions(
         guard = expr.EQ(rows, const(1)) if one else expr.LE(rows, const(bound))
         body = loops.IfThenElse(guard, substitute(fixed.body, buffers=same), body)
     return replace(general, body=body)
+
+
+def with_upper_bound(func: PrimFunc, size: Var, most: int) -> PrimFunc:
+    """The function, of whose symbol `size` analyses know that it is at most `most`."""
+    known = func.attrs.get("tir_var_upper_bound", {})
+    bounds = Attrs({**known, size.name: most})
+    return replace(func, attrs=func.attrs.with_(tir_var_upper_bound=bounds))
