@@ -17,6 +17,13 @@ _SHOWN = 12
 """Functions that the `repr` of a module names."""
 
 
+def name_of(func: BaseFunc) -> str:
+    """Return the name of a function on its own: that which it demands (`global_symbol`), else that
+    under which it was defined, else `main`."""
+    demanded = func.attrs.get("global_symbol") if isinstance(func, Function | PrimFunc) else None
+    return str(demanded or getattr(func, "name_hint", "") or "main")
+
+
 @node
 class Module(Node):
     """Named functions in definition order; immutable: the `with_` methods return new modules.

@@ -13,6 +13,7 @@ from relaxlab.codegen.listing import Line
 from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.codegen.llvm.listing import line_bits, list_kernel
 from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.module import name_of
 from relaxlab.ir.span import Source, Span
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import Program, attempted
@@ -46,7 +47,7 @@ def code(
     failure: dict[str, Any] | None = None
     if isinstance(program, PrimFunc | Schedule):
         func = program.func if isinstance(program, Schedule) else program
-        kernels = {name or str(func.attrs.get("global_symbol", "main")): func}
+        kernels = {name or name_of(func): func}
     else:
         trace, failure = attempted(program, default_pipeline(chosen))
         kernels = trace.result.loop_functions() if trace is not None and failure is None else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relaxlab.codegen.llvm.pass_steps import PassStep, llvm_pass_steps
 from relaxlab.ir.loops import PrimFunc
-from relaxlab.ir.module import Module
+from relaxlab.ir.module import Module, name_of
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import Program, attempted
 from relaxlab.lab.modules import differences
@@ -32,7 +32,7 @@ def llvm(
         raise ValueError("LLVM makes the code of CPUs; for GPUs see relaxlab.explore.code")
     if isinstance(program, PrimFunc | Schedule):
         func = program.func if isinstance(program, Schedule) else program
-        name = name or str(func.attrs.get("global_symbol", "main"))
+        name = name or name_of(func)
         return _view(name, llvm_pass_steps(func, name, chosen))
     trace, failure = attempted(program, default_pipeline(chosen))
     if trace is None or failure is not None:

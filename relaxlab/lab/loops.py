@@ -10,7 +10,7 @@ from typing import Any
 from relaxlab.analysis.costs import cost_of
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
 from relaxlab.ir.loops import PrimFunc
-from relaxlab.ir.module import Module
+from relaxlab.ir.module import Module, name_of
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import Program, attempted, unscheduled_functions
 from relaxlab.lab.loop_costs import costs_state
@@ -109,8 +109,7 @@ def _script_of(subject: PrimFunc | Schedule | Module, title: str) -> tuple[Modul
     """A module that can be edited and the name of the function in it; None for a schedule, whose
     steps belong to the loops that they were made for."""
     if isinstance(subject, PrimFunc):
-        name = title if title.isidentifier() else "main"
-        return Module.of({name: subject}), name
+        return Module.of({title: subject}), title
     return (subject if isinstance(subject, Module) else None), title
 
 
@@ -142,7 +141,7 @@ def _versions(
 ) -> tuple[str, PrimFunc, list[_Version]]:
     """The title, the function in its last form, and its forms."""
     if isinstance(subject, Schedule):
-        return _name(subject.func, name), subject.func, _scheduled(subject)
+        return name or subject.name, subject.func, _scheduled(subject)
     if isinstance(subject, Module):
         found = subject.loop_functions()
         if name is None and len(found) == 1:
@@ -153,11 +152,7 @@ def _versions(
     if not isinstance(subject, PrimFunc):  # type: ignore[reportUnnecessaryIsInstance]
         kind = type(subject).__name__
         raise TypeError(f"expected a loop function, a Schedule or a Module, got {kind}")
-    return _name(subject, name), subject, [_Version(-1, (), subject)]
-
-
-def _name(func: PrimFunc, name: str | None) -> str:
-    return name or str(func.attrs.get("global_symbol", func.name_hint or "loop function"))
+    return name or name_of(subject), subject, [_Version(-1, (), subject)]
 
 
 def _missing(name: str | None, found: Mapping[str, PrimFunc]) -> str:

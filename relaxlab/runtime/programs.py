@@ -11,7 +11,7 @@ from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferLoad, BufferStore, PrimFunc
-from relaxlab.ir.module import Module
+from relaxlab.ir.module import Module, name_of
 from relaxlab.ir.node import Attrs, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.bindings import TirCall
@@ -24,7 +24,7 @@ BOUNDS = "tir_var_upper_bound"
 
 
 def as_module(program: Program) -> Module:
-    """The program as a module. A function alone is called `main`, unless it says its name.
+    """The program as a module. A function alone has the name under which it was defined, or `main`.
 
     Raises TypeError for what is no program.
     """
@@ -32,7 +32,7 @@ def as_module(program: Program) -> Module:
         case Schedule():
             return program.mod
         case PrimFunc() | graph.Function():
-            return Module.of({str(program.attrs.get("global_symbol", "main")): program})
+            return Module.of({name_of(program): program})
         case _:
             Module.require(program)
             return program

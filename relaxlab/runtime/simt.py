@@ -20,7 +20,7 @@ from relaxlab.ir import loops
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Buffer
-from relaxlab.ir.module import Module
+from relaxlab.ir.module import Module, name_of
 from relaxlab.runtime.arrays import Array, ExecutionError
 from relaxlab.runtime.interpreter import bind_parameters
 from relaxlab.runtime.interpreter_graph import Machine
@@ -100,7 +100,7 @@ class _Run:
 
     def prim_func(self, func: loops.PrimFunc, args: Sequence[Any], *, name: str = "") -> None:
         if func not in self.lowered:
-            label = name or str(func.attrs.get("global_symbol", "main"))
+            label = name or name_of(func)
             self.lowered[func] = lower_launches(func, label)
         self.device_kernel(func, self.lowered[func], args)
 

@@ -16,7 +16,7 @@ from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import brief
 from relaxlab.ir.expr import PrimExpr, Var, as_expr
 from relaxlab.ir.loops import IS_SCHEDULED, Block, Buffer, For, PrimFunc
-from relaxlab.ir.module import Module
+from relaxlab.ir.module import Module, name_of
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule import annotate as _annotate
 from relaxlab.schedule import blockize as _blockize
@@ -475,7 +475,7 @@ class Schedule(Displayed, Brief):
 def _chosen(program: PrimFunc | Module, name: str | None) -> tuple[Module, str, PrimFunc]:
     """The loop function to schedule, its name, and the module it is in."""
     if isinstance(program, PrimFunc):
-        name = name or str(program.attrs.get("global_symbol", "main"))
+        name = name or name_of(program)
         return Module.of({name: program}), name, program
     if not isinstance(program, Module):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"expected a loop function or a module, got a {type(program).__name__}")

@@ -97,7 +97,7 @@ def test_a_scheduled_function_alone_and_one_by_name(view):
     func = rl.trace(dense()).result["softmax"]
     assert [k["name"] for k in code(func, name="mine").state["kernels"]] == ["mine"]
     sch = rl.Schedule(func)
-    assert [k["name"] for k in code(sch).state["kernels"]] == ["main"]
+    assert [k["name"] for k in code(sch).state["kernels"]] == ["softmax"]
     assert [k["name"] for k in code(dense(), name="softmax").state["kernels"]] == ["softmax"]
     with pytest.raises(KeyError, match="no loop function 'nothing' after the passes; there are"):
         code(dense(), name="nothing")

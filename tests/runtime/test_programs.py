@@ -72,9 +72,9 @@ def test_a_loop_function_writes_to_its_output_or_makes_it(rng: np.random.Generat
     for m in (1, 5):
         a, b = operands(rng, m)
         out = np.full((m, 8), np.nan, "float32")
-        assert exe["main"](a, b, out) is out
+        assert exe["product"](a, b, out) is out
         np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-5)
-        for made in (exe["main"](a, b), exe.main(a, b), exe(a, b), exe(B=b, A=a)):
+        for made in (exe["product"](a, b), exe.product(a, b), exe(a, b), exe(B=b, A=a)):
             np.testing.assert_array_equal(made, out)
 
 
@@ -101,7 +101,7 @@ def test_what_is_read_first_is_no_output() -> None:
     assert fresh_buffers(accumulate) == ()
     assert [b.name for b in fresh_buffers(product)] == ["C"]
     assert [b.name for b in fresh_buffers(scale_and_sum)] == ["Y", "S"]
-    with pytest.raises(ArgumentError, match="`main` takes 2 arguments"):
+    with pytest.raises(ArgumentError, match="`accumulate` takes 2 arguments"):
         rl.compile(accumulate)(np.ones(4, "float32"))
 
 
@@ -109,7 +109,8 @@ def test_a_size_that_no_input_has() -> None:
     exe = rl.compile(repeat)
     x, y = np.arange(3, dtype="float32"), np.empty((3, 2), "float32")
     np.testing.assert_array_equal(exe(x, y), [[0, 0], [1, 1], [2, 2]])
-    with pytest.raises(ArgumentError, match="size `k` of the output `Y` of `main` does not follow"):
+    message = "size `k` of the output `Y` of `repeat` does not follow"
+    with pytest.raises(ArgumentError, match=message):
         exe(x)
 
 
@@ -128,7 +129,7 @@ def test_schedules_are_compiled_as_they_are(rng: np.random.Generator) -> None:
     """Also the one in which nothing was done yet."""
     for sch in (rl.Schedule(product), in_order_i_k_j()):
         trace = rl.trace(sch)
-        assert loops_of(trace.result["main"]) == loops_of(sch.func)
+        assert loops_of(trace.result["product"]) == loops_of(sch.func)
         a, b = operands(rng)
         np.testing.assert_allclose(rl.compile(sch)(a, b), a @ b, rtol=1e-4, atol=1e-5)
 
@@ -181,13 +182,15 @@ def test_the_function_to_schedule_is_chosen_by_name() -> None:
         rl.Schedule(mod, "prod")
 
 
-def test_a_graph_function_alone_is_main() -> None:
+def test_a_graph_function_alone_keeps_its_name() -> None:
     @R.function
     def twice(x: R.Tensor((3,), "float32")):
         y = R.add(x, x)
         return y
 
-    np.testing.assert_array_equal(rl.compile(twice)([1, 2, 3]), [2, 4, 6])
+    exe = rl.compile(twice)
+    np.testing.assert_array_equal(exe([1, 2, 3]), [2, 4, 6])
+    np.testing.assert_array_equal(exe["twice"]([1, 2, 3]), [2, 4, 6])
 
 
 def test_modules_with_nothing_to_call() -> None:
@@ -198,17 +201,17 @@ def test_modules_with_nothing_to_call() -> None:
     def reads(A: T.Buffer((4,), "float32")):
         T.evaluate(0)
 
-    with pytest.raises(ValueError, match="loop function `main` writes to none of its parameters"):
+    with pytest.raises(ValueError, match="loop function `reads` writes to none of its parameters"):
         rl.compile(reads)
 
 
 def test_code_can_be_read() -> None:
     exe = rl.compile(in_order_i_k_j())
-    assert "define" in exe.llvm() and "@rl.main_kernel(" in exe.llvm("main_kernel")
-    assert exe.llvm("main_kernel").count("define") == 1
-    assert "rl.main_kernel:" in exe.assembly() and "ret" in exe.assembly("main_kernel")
-    assert "def main_kernel(" in exe.source("main_kernel")
-    assert "def main(" in exe.source() and "def main(" not in exe.source("main_kernel")
+    assert "define" in exe.llvm() and "@rl.product_kernel(" in exe.llvm("product_kernel")
+    assert exe.llvm("product_kernel").count("define") == 1
+    assert "rl.product_kernel:" in exe.assembly() and "ret" in exe.assembly("product_kernel")
+    assert "def product_kernel(" in exe.source("product_kernel")
+    assert "def product(" in exe.source() and "def product(" not in exe.source("product_kernel")
     for read in (exe.llvm, exe.assembly, exe.source):
-        with pytest.raises(KeyError, match="main_kernel"):
+        with pytest.raises(KeyError, match="product_kernel"):
             read("nothing")
