@@ -15,10 +15,13 @@ from datetime import date
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from relaxlab.lab import assets
 from relaxlab.lab.payload import pack
+
+if TYPE_CHECKING:
+    from relaxlab.lab.drawing import Draw
 
 LARGE_OUTPUT = 1_000_000  # bytes of HTML, over which a view says that it is large
 
@@ -43,7 +46,8 @@ class Control:
 class View:
     """One recorded explorer. `kind` names `static/<kind>.js`, `state` is JSON data for it, `text`
     is read where no script runs. `again` makes the view anew from the values of `controls`, by
-    name, for live versions of it."""
+    name, for live versions of it. `drawing` draws what can be saved as a picture (None: a view of
+    texts)."""
 
     kind: str
     title: str
@@ -51,6 +55,7 @@ class View:
     text: str
     controls: tuple[Control, ...] = field(default=(), repr=False)
     again: Callable[..., View] | None = field(default=None, repr=False)
+    drawing: Draw | None = field(default=None, repr=False)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -88,21 +93,31 @@ class View:
             f"<main>{self.html(addressed=True)}</main></body></html>\n"
         )
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write `page` to a file, whole or not at all.
+    def svg(self) -> str:
+        """The drawing of the view as the text of an SVG file, with colours for light and dark.
 
-        Raises OSError where that cannot be, ValueError for a name that promises another format.
+        Raises ValueError for a view that draws nothing.
+        """
+        if self.drawing is None:
+            raise ValueError(
+                f"the {self.kind} view has no drawing; save it as a page: view.save('page.html')"
+            )
+        return self.drawing().svg(alone=True)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write `page`, or `svg` for a name that ends so, to a file, whole or not at all.
+
+        Raises OSError where that cannot be, ValueError for a name that promises another format and
+        for a picture of a view that draws nothing.
         """
         target = Path(path)
-        if target.suffix not in ("", ".html", ".htm"):
-            raise ValueError(
-                f"a view is saved as HTML, which {target.name} does not say: "
-                f"name it {target.stem}.html"
-            )
+        suffix = target.suffix.lower()
+        if suffix not in ("", ".html", ".htm", ".svg"):
+            raise ValueError(_other_format(target))
         if not target.parent.is_dir():
             raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}")
         partial = target.with_name(f".{target.name}.partial")
-        partial.write_text(self.page(), encoding="utf-8")
+        partial.write_text(self.svg() if suffix == ".svg" else self.page(), encoding="utf-8")
         partial.replace(target)
         return target
 
@@ -120,6 +135,20 @@ class View:
 
     def __repr__(self) -> str:
         return f"<{self.title}: {self.kind} view>"
+
+
+def _other_format(target: Path) -> str:
+    """What to do about a name of a format that views are not written in."""
+    if target.suffix.lower() in (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf"):
+        return (
+            f"{target.name} takes a program that paints SVG, which relaxlab does not bring: save "
+            f"{target.stem}.svg and convert it (`rsvg-convert {target.stem}.svg -o {target.stem}"
+            ".png`), or press the button PNG above the drawing of a graph"
+        )
+    return (
+        f"a view is saved as HTML or SVG, which {target.name} does not say: "
+        f"name it {target.stem}.html"
+    )
 
 
 def _made_by() -> str:
