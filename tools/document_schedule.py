@@ -140,7 +140,7 @@ SECTIONS: dict[str, dict[str, Example]] = {
     },
 }  # fmt: skip
 WITHOUT_EXAMPLE = {
-    "tensorize": "Lesson 8 of the course and [architecture.md](architecture.md#schedules) have "
+    "tensorize": "[architecture.md](architecture.md#schedules) has "
     "intrinsics and what they replace.",
 }
 """Primitives whose example needs more than a function and a step, and where one is."""

@@ -16,7 +16,9 @@
 # - read the parts of a loop function: buffers, loops, blocks, axes,
 # - say which loops may run in any order, and which add something up.
 #
-# You need NumPy and nothing else. Run the cells from top to bottom with Shift-Enter.
+# Run the cells from top to bottom with Shift-Enter.
+#
+# *About 60 minutes. You need NumPy and nothing else.*
 
 # %%
 import numpy as np
@@ -26,6 +28,7 @@ from relaxlab.script import ir as I
 from relaxlab.script import tir as T
 
 from exercises import lesson1
+from figures import lesson1 as figure
 
 # %% [markdown]
 # ## One operation, three ways to write it
@@ -46,6 +49,17 @@ for i in range(2):
     for j in range(3):
         c[i, j] = a[i, j] + b[i, j]
 c
+
+# %% [markdown]
+# Memory is one long line of bytes; that an array has rows is a matter of counting. NumPy keeps row
+# after row. The distance in bytes from an element to the next one along an axis is the axis's
+# **stride**.
+
+# %% tags=["figure"]
+figure.row_major(2, 3)
+
+# %%
+a.strides
 
 # %% [markdown]
 # And now in the language of the compiler. It looks like Python, but Python never runs it: relaxlab
@@ -89,7 +103,11 @@ c
 #
 # The loops say in which order elements are visited. The block says what an element is. Later
 # lessons change the loops and leave the block alone. That is most of what makes programs fast.
-#
+
+# %% tags=["figure"]
+figure.visiting_order(2, 3)
+
+# %% [markdown]
 # A module at the end of a cell shows itself. relaxlab inferred `T.reads` and `T.writes` from the
 # block's body. Click on a name to light up all of its uses.
 
@@ -125,7 +143,11 @@ print(sums, a.sum(axis=1))
 #   cannot simply run in parallel.
 # - `T.init()` says what is stored before the first value is added. Without it the sum would start
 #   from whatever was in memory.
-#
+
+# %% tags=["figure"]
+figure.reduction(2, 3)
+
+# %% [markdown]
 # A matrix product is the same with three axes: two that name an element, one that is summed.
 
 # %%

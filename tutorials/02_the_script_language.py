@@ -16,6 +16,8 @@
 # - print a program, change the text, and read it back,
 # - read an error of the compiler: where, what, and the way out,
 # - write conditions, casts and mathematical functions inside of blocks.
+#
+# *About 60 minutes. You need lesson 1.*
 
 # %%
 import numpy as np
@@ -25,6 +27,7 @@ from relaxlab.script import ir as I
 from relaxlab.script import tir as T
 
 from exercises import lesson2
+from figures import lesson2 as figure
 
 # %% [markdown]
 # ## The text is read, not run
@@ -52,7 +55,11 @@ except rl.DiagnosticError as error:
 # own parser, and made a program of the pieces. `print` is not part of the language, so that was
 # refused. Three names are always there: `T` for loop functions, `R` for functions on whole tensors
 # (lesson 4), `I` for modules.
-#
+
+# %% tags=["figure"]
+figure.round_trip()
+
+# %% [markdown]
 # What comes out is a value like any other. Look at one.
 
 # %%

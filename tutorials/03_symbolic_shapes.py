@@ -17,6 +17,8 @@
 # - follow how the compiler deduces the shape of every value,
 # - tell what is proved, what is checked when the program runs, and what is refused,
 # - bring back a shape that was lost.
+#
+# *About 75 minutes. You need lessons 1 and 2.*
 
 # %%
 import numpy as np
@@ -27,6 +29,7 @@ from relaxlab.script import relax as R
 from relaxlab.script import tir as T
 
 from exercises import lesson3
+from figures import lesson3 as figure
 
 # %% [markdown]
 # ## A loop function for every n
@@ -97,6 +100,9 @@ rl.trace(Reshaped).find("normalize").after
 # `n * 2`, then `n * 4`. They are worth more than "some number", because two of them can be
 # compared: `n * 2 + n * 2` is `n * 4`, for every `n`.
 
+# %% tags=["figure"]
+figure.shapes((1, 2, 4))
+
 # %% [markdown] tags=["explorer"]
 # Move the slider of `n` and see every shape and number of bytes follow. Each binding tells which
 # rule was used.
@@ -118,9 +124,14 @@ for n in (1, 2, 500):
 # %% [markdown]
 # ## Proved, checked, refused
 #
-# A program makes claims about shapes. Three things can happen to a claim. The compiler can *prove*
-# it: then nothing has to be done. It can prove the opposite: then the program is **refused**,
-# before anything runs.
+# A program makes claims about shapes. Three things can happen to a claim.
+
+# %% tags=["figure"]
+figure.claims()
+
+# %% [markdown]
+# The compiler can *prove* it: then nothing has to be done. It can prove the opposite: then the
+# program is **refused**, before anything runs.
 
 # %%
 try:

@@ -16,6 +16,8 @@
 # - write a graph function out of operators,
 # - call a loop function of your own, and a library, from a graph function,
 # - run the compiler pass by pass and see an operator become loops.
+#
+# *About 60 minutes. You need lessons 1 to 3.*
 
 # %%
 import numpy as np
@@ -26,6 +28,7 @@ from relaxlab.script import relax as R
 from relaxlab.script import tir as T
 
 from exercises import lesson4
+from figures import lesson4 as figure
 
 # %% [markdown]
 # ## Operators on whole tensors
@@ -76,7 +79,11 @@ lowered
 # a new tensor of that type and has the loop function store into it. So a graph function keeps
 # returning values, a loop function keeps writing into memory that it is given, and the two fit
 # together.
-#
+
+# %% tags=["figure"]
+figure.two_levels()
+
+# %% [markdown]
 # Both levels share their symbols. `n` in `main` and `n` in `matmul` are the same kind of thing.
 
 # %% [markdown] tags=["explorer"]
@@ -166,7 +173,11 @@ rl.compile(Sorted)["main"](x).round(2)
 # %% [markdown]
 # One graph function can mix all three: operators, your loops, a library. That is the point of
 # having both levels in one module. Nothing has to be compiled separately and linked by hand.
-#
+
+# %% tags=["figure"]
+figure.callees()
+
+# %% [markdown]
 # ## Exercises
 #
 # **4.1** `swish(x)` is `x / (1 + exp(-x))`. The loop function is there. Call it in `main` on the

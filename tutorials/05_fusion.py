@@ -17,6 +17,8 @@
 # - tell the pattern kinds apart, and what each may be merged with,
 # - read why the compiler merged two calls, or refused to,
 # - write loop functions that can be fused.
+#
+# *About 75 minutes. You need lessons 1 to 4.*
 
 # %%
 import time
@@ -29,6 +31,7 @@ from relaxlab.script import relax as R
 from relaxlab.script import tir as T
 
 from exercises import lesson5
+from figures import lesson5 as figure
 
 # %% [markdown]
 # ## Four operations, one loop
@@ -101,11 +104,20 @@ print(f"one kernel     {milliseconds(lambda: with_fusion['main'](x)):6.2f} ms")
 # The numbers are those of the machine that ran this page. The arithmetic is the same in all three.
 # What differs is the memory traffic. `x` has 2048 * 1024 numbers of 4 bytes, 8 MB. Four kernels
 # read and write 8 MB each: 64 MB. One kernel reads `x` and writes the result: 16 MB.
-#
+
+# %% tags=["figure"]
+figure.traffic()
+
+# %% [markdown]
 # ## Who may be merged with whom
 #
-# It depends on how a loop function's writes relate to its reads. The compiler finds out by looking
-# at the loops. It does not know operators by name.
+# It depends on how a loop function's writes relate to its reads.
+
+# %% tags=["figure"]
+figure.pattern_kinds()
+
+# %% [markdown]
+# The compiler finds out by looking at the loops. It does not know operators by name.
 
 # %%
 @I.ir_module

@@ -16,6 +16,8 @@
 # - see where a program allocates memory, and when each piece is in use,
 # - follow how results of symbolic size share memory,
 # - lower the peak of a program by its order, or with upper bounds.
+#
+# *About 45 minutes. You need lesson 4.*
 
 # %%
 import numpy as np
@@ -25,6 +27,7 @@ from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 
 from exercises import lesson6
+from figures import lesson6 as figure
 
 # %% [markdown]
 # ## Allocation made visible
@@ -59,18 +62,15 @@ expanded = trace.find("expand_calls").after
 rl.Module.of({"main": expanded["main"]})
 
 # %% [markdown]
-# Now there are four allocations, one per product. How many are needed? Write down from when to when
-# each result is used.
-#
-# | | made by | last read by |
-# | --- | --- | --- |
-# | `a` | product 1 | product 2 |
-# | `b` | product 2 | product 3 |
-# | `c` | product 3 | product 4 |
-# | `d` | product 4 | the caller |
-#
-# When product 3 writes `c`, nobody will read `a` any more. So `c` may lie where `a` lay. This table
-# is called **liveness**. `plan_memory` makes it, and places everything in one block of memory, the
+# Now there are four allocations, one per product. How many are needed? Draw from when to when each
+# result is needed.
+
+# %% tags=["figure"]
+figure.liveness("abcd")
+
+# %% [markdown]
+# When product 3 writes `c`, nobody will read `a` any more. So `c` may lie where `a` lay. This is
+# called **liveness**. `plan_memory` makes it, and places everything in one block of memory, the
 # **arena**.
 
 # %%
@@ -90,6 +90,9 @@ arena = plan.arenas[0]
 print("bytes:", arena.size, "  without reuse:", arena.apart)
 for p in arena.placements:
     print(f"{p.var.name}: steps {p.start} to {p.end}, {p.size} bytes at {p.offset}")
+
+# %% tags=["figure"]
+figure.storage(plan, n=4)
 
 # %% [markdown] tags=["explorer"]
 # The explorer draws it: time from left to right, memory from bottom to top, each result a block.

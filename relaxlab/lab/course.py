@@ -17,8 +17,8 @@ from typing import Any
 
 FOLDERS = {"tutorials": ".", "notebooks": "labs"}
 """Where the lessons and the labs come from, and where they go."""
-EXERCISES = "exercises"
-"""The package of checks, which lessons import from beside them."""
+PACKAGES = ("exercises", "figures")
+"""The checks and the drawings, which lessons import from beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def source_folder() -> Path:
 
 
 def write_course(folder: Path, *, solutions: bool = True) -> Iterator[Written]:
-    """Write the notebooks that `folder` lacks, and the checks of their exercises.
+    """Write the notebooks that `folder` lacks, the checks of their exercises and their drawings.
 
     solutions: below each exercise, folded; without, they are left out. Raises ImportError without
     jupytext, OSError where the folder cannot be written to.
@@ -62,9 +62,10 @@ def write_course(folder: Path, *, solutions: bool = True) -> Iterator[Written]:
                 goal.parent.mkdir(parents=True, exist_ok=True)
                 goal.write_text(_notebook(path, solutions), "utf-8")
             yield Written(goal, kept)
-    checks = source / "tutorials" / EXERCISES
     ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(checks, folder / EXERCISES, ignore=ignore, dirs_exist_ok=True)
+    for name in PACKAGES:
+        beside = source / "tutorials" / name
+        shutil.copytree(beside, folder / name, ignore=ignore, dirs_exist_ok=True)
 
 
 def progress_of(folder: Path) -> list[Progress]:

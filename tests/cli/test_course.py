@@ -36,7 +36,9 @@ def test_the_course_becomes_notebooks(tmp_path: Path, capsys: pytest.CaptureFixt
         solutions, exercises = tagged(path, "solution"), tagged(path, "exercise")
         assert len(solutions) == len(exercises) > 2
         assert all(text(c).startswith("<details><summary>Solution<") for c in solutions)
+        assert tagged(path, "figure")
     assert (tmp_path / "exercises" / "verdict.py").exists()
+    assert (tmp_path / "figures" / "lesson1.py").exists()
 
 
 def test_without_solutions(tmp_path: Path) -> None:

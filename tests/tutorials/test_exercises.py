@@ -22,6 +22,8 @@ from exercises import (
     lesson7,
     lesson8,
     lesson9,
+    lesson10,
+    lesson11,
 )
 
 import relaxlab as rl
@@ -52,7 +54,7 @@ def hint(verdict: Any, text: str) -> None:
 
 
 def test_a_verdict_shows_itself() -> None:
-    good = lesson8.no_predicate(4)
+    good = lesson9.no_predicate(4)
     assert repr(good).startswith("✓ ") and "<pre" in good._repr_html_()
     bad = lesson2.repair("<script>alert(1)</script>")
     assert repr(bad).startswith("✗ not yet: ")
@@ -112,6 +114,8 @@ def test_lesson_3() -> None:
     right = {"a": "(n * 2, 4)", "b": "(2 * n, 5)", "c": "(n * 2,)", "d": "(n * 6,)",
              "e": "(1, n * 6)"}  # fmt: skip
     assert lesson3.puzzle(puzzle, right).ok
+    tuples = {"b": ("n*2", 5), "c": ("n*2",), "e": (1, "n*6")}
+    assert lesson3.puzzle(puzzle, {**right, **tuples}).ok
     for name, wrong, text in (
         ("b", "(n * 2, 4)", "for n = 5, `b` has the shape (10, 5)"),
         ("c", "(n * 2)", "lacks a comma"),
@@ -183,44 +187,89 @@ def vectors(sch: Any, block: str, lanes: int, which: int = -1) -> None:
 
 
 def test_lesson_7() -> None:
+    hint(lesson7.in_order(program("07", "ColumnSums"), lambda sch: None), "goes down a column")
     bias = program("07", "AddBias")
-    hint(lesson7.fast_bias(bias, lambda sch: vectors(sch, "C", 8)), "not shared out to threads")
+    hint(lesson7.fast_bias(bias, lambda sch: vectors(sch, "C", 8)), "not split among threads yet")
     hint(lesson7.fast_bias(bias, lambda sch: vectors(sch, "C", 4)), "has 4 iterations, not 8")
     hint(lesson7.fast_bias(bias, lambda sch: vectors(sch, "D", 8)), "ScheduleError")
-    hint(lesson7.in_order(program("07", "ColumnSums"), lambda sch: None), "goes down a column")
-    transpose = program("07", "Transpose")
 
-    def by_rows(sch: Any) -> None:
-        i, j = sch.get_loops(sch.get_block("B"))
-        sch.split(i, factors=[None, 16]), sch.split(j, factors=[None, 16])
+    def threads_of_columns(sch: Any) -> None:
+        i, j = sch.get_loops(sch.get_block("C"))
+        jo, ji = sch.split(j, factors=[None, 8])
+        sch.reorder(jo, i, ji)
+        sch.parallel(jo)
+        sch.vectorize(ji)
 
-    hint(lesson7.in_tiles(transpose, by_rows), "still in the old order")
-    hint(lesson7.in_tiles(transpose, lambda sch: None), "there are 2 loops")
+    hint(lesson7.fast_bias(bias, threads_of_columns), "they should share the n rows")
     two = program("07", "TwoLoops")
     wrong_block = lesson7.one_loop(two, lambda sch: sch.compute_inline(sch.get_block("halve")))
     hint(wrong_block, "ScheduleError")
 
 
 def test_lesson_8() -> None:
-    affine = program("08", "Affine")
-    hint(lesson8.full_vectors(affine, lambda sch: None), "stores 1 number at a time")
+    transpose = program("08", "Transpose")
+
+    def by_rows(sch: Any) -> None:
+        i, j = sch.get_loops(sch.get_block("B"))
+        sch.split(i, factors=[None, 16]), sch.split(j, factors=[None, 16])
+
+    hint(lesson8.in_tiles(transpose, by_rows), "still in the old order")
+    hint(lesson8.in_tiles(transpose, lambda sch: None), "there are 2 loops")
+    sums = program("08", "RowSums")
+    hint(lesson8.local_sum(sums, lambda sch: None), "no local buffer yet")
+    kept = lambda sch: sch.cache_write(sch.get_block("B"), 0, "local")  # noqa: E731
+    hint(lesson8.local_sum(sums, kept), "the sums of all 37 rows are kept")
+    hint(lesson8.zeros_first(sums, lambda sch: None), "still has its T.init()")
+
+    def inside(sch: Any) -> None:
+        block = sch.get_block("B")
+        sch.decompose_reduction(block, sch.get_loops(block)[1])
+
+    hint(lesson8.zeros_first(sums, inside), "inside the loop over rows")
+
+
+def test_lesson_9() -> None:
+    affine = program("09", "Affine")
+    hint(lesson9.full_vectors(affine, lambda sch: None), "stores 1 number at a time")
     for lanes, text in ((8, "100 is no multiple of 8"), (2, "longer"), (3, "no power of two")):
-        hint(lesson8.no_predicate(lanes), text)
+        hint(lesson9.no_predicate(lanes), text)
     twice = lambda mod: 2 * len(rl.trace(mod).result.loop_functions())  # noqa: E731
-    hint(lesson8.count_kernel_calls(twice), "your function says 2")
+    hint(lesson9.count_kernel_calls(twice), "your function says 2")
     instrs = lambda mod: lower_shapes(rl.trace(mod).result).functions["main"].instrs  # noqa: E731
-    hint(lesson8.count_kernel_calls(lambda mod: len(instrs(mod))), "which of them call a kernel?")
-    rows = program("08", "Rows")
+    hint(lesson9.count_kernel_calls(lambda mod: len(instrs(mod))), "which of them call a kernel?")
+
+
+def test_lesson_10() -> None:
+    rows = program("10", "Rows")
 
     def outer(sch: Any) -> None:
         i, j = sch.get_loops(sch.get_block("B"))
         sch.bind(i, "blockIdx.x")
         sch.bind(sch.split(j, factors=[None, 64])[0], "threadIdx.x")
 
-    hint(lesson8.by_rows(rows, outer), "a block has 2 threads, not 64")
+    hint(lesson10.by_rows(rows, outer), "a block has 2 threads, not 64")
+    columns = program("10", "ColumnSums")
+    both = ("a thread for each column", "a thread for each row")
+    for numbers, text in (((4,), "row' is missing"), ((32, 32), "side by side: not 32"),
+                          ((4, 4), "each from a row of its own: not 4")):  # fmt: skip
+        hint(lesson10.sectors(columns, dict(zip(both, numbers, strict=False))), text)
+    largest = program("10", "RowMax")
+    hint(lesson10.shared_max(largest, lambda sch: None), "no buffer is shared yet")
+
+    def eight(sch: Any) -> None:
+        block = sch.get_block("B")
+        ko, ki = sch.split(sch.get_loops(block)[1], factors=[None, 8])
+        partial = sch.rfactor(ki, 0)
+        row = sch.get_loops(block)[0]
+        sch.compute_at(partial, row)
+        sch.set_scope(partial, 0, "shared")
+        sch.bind(row, "blockIdx.x")
+        sch.bind(sch.get_loops(partial)[1], "threadIdx.x")
+
+    hint(lesson10.shared_max(largest, eight), "24 blocks of 8 threads, not 24 of 16")
 
 
-def test_lesson_9() -> None:
+def test_lesson_11() -> None:
     def no_append(logits: Any, ids: list[int], count: int) -> list[int]:
         return [int(np.argmax(logits(ids))) for _ in range(count)]
 
@@ -241,9 +290,9 @@ def test_lesson_9() -> None:
         (with_prompt, "return the new ones only"),
         (last_only, "is the whole sequence passed on?"),
     ):
-        hint(lesson9.greedy(answer), text)
+        hint(lesson11.greedy(answer), text)
     right = 2 * 4 * 5 * 2 * 16 * 7
     for part, text in ((2, "*and*"), (4, "four bytes"), (5, "one layer"), (1 / 3, "heads")):
-        hint(lesson9.kv_bytes(lambda config, n, p=part: round(right / p)), text)
-    hint(lesson9.most_tokens_per_second(lambda w, b, batch: w / b), "one divided by it")
-    hint(lesson9.most_tokens_per_second(lambda w, b, batch: b / w), "read once, but give 4")
+        hint(lesson11.kv_bytes(lambda config, n, p=part: round(right / p)), text)
+    hint(lesson11.most_tokens_per_second(lambda w, b, batch: w / b), "one divided by it")
+    hint(lesson11.most_tokens_per_second(lambda w, b, batch: b / w), "read once, but give 4")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.test_repo import ROOT
 from tests.tutorials.conftest import export_site
 
 NOTEBOOKS = export_site().notebooks()
@@ -22,10 +24,28 @@ def texts(outputs: list[Any]) -> str:
     return "\n".join(o.get("text") or o.get("data", {}).get("text/plain", "") for o in outputs)
 
 
-def test_there_are_nine_lessons_and_five_labs() -> None:
+def test_there_are_eleven_lessons_and_five_labs() -> None:
     folders = [n.path.parent.name for n in NOTEBOOKS]
-    assert folders == ["tutorials"] * 9 + ["notebooks"] * 5
-    assert len({n.title for n in NOTEBOOKS}) == 14
+    assert folders == ["tutorials"] * 11 + ["notebooks"] * 5
+    assert len({n.title for n in NOTEBOOKS}) == 16
+
+
+def test_what_the_documents_say_of_the_course() -> None:
+    """The number of lessons and exercises, titles, and the minutes that a lesson claims."""
+    lessons = [n for n in NOTEBOOKS if n.path.parent.name == "tutorials"]
+    texts = [n.path.read_text("utf-8") for n in lessons]
+    exercises = [text.count('tags=["exercise"]') for text in texts]
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert f"eleven lessons with {sum(exercises)} exercises" in readme
+    teaching = (ROOT / "docs/teaching.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d+)\. (.*?) \|.*?\| (\d+) \| (\d+) \|$", teaching, re.M)
+    claimed = [re.search(r"\*About (\d+) minutes\.", text) for text in texts]
+    assert [int(r[0]) for r in rows] == list(range(1, len(lessons) + 1))
+    assert [int(r[2]) for r in rows] == exercises
+    assert [int(r[3]) for r in rows] == [int(found[1]) for found in claimed if found]
+    for number, (lesson, after) in enumerate(zip(lessons, lessons[1:], strict=False), 1):
+        assert lesson.title.startswith(f"{number}. ")
+        assert f"]({after.path.name})." in texts[number - 1].splitlines()[-1]
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda n: n.page)
@@ -38,10 +58,14 @@ def test_it_runs(notebook: Any, executed: Callable[[Any], Any]) -> None:
     for outputs in explorers:
         (view,) = (o.data["text/html"] for o in outputs if "data" in o)
         assert "relaxlab-view" in view
+    figures = outputs_of(content, "figure")
+    for outputs in figures:
+        (drawing,) = (o.data["text/html"] for o in outputs)
+        assert "<svg" in drawing and "currentColor" in drawing
     exercises, solutions = outputs_of(content, "exercise"), outputs_of(content, "solution")
     assert len(exercises) == len(solutions)
     if notebook.path.parent.name == "tutorials":
-        assert 2 <= len(exercises) <= 4
+        assert 2 <= len(exercises) <= 4 and figures
     assert all("✗ not yet" in texts(o) for o in exercises)
     assert all("✓" in texts(o) and "✗" not in texts(o) for o in solutions)
 

@@ -36,12 +36,14 @@ def add_one(answer: Module) -> str:
 
 @exercise
 def puzzle(program: Module, shapes: dict[str, object]) -> str:
-    """The deduced shapes of the program's values, as texts in n."""
+    """The deduced shapes of the program's values, as texts in n, or as tuples of such texts."""
     fn = normalize(program)["main"]
     for binding in all_bindings(fn):  # type: ignore[arg-type]
         var = binding.var
         assert isinstance(var.ty, TensorType) and var.ty.shape is not None
         text = shapes.get(var.name)
+        if isinstance(text, tuple):
+            text = "(" + "".join(f"{part}, " for part in text) + ")"  # type: ignore[reportUnknownVariableType]
         if not isinstance(text, str):
             call = binding.value
             name = call.op.name if isinstance(call, Call) and isinstance(call.op, Op) else "..."

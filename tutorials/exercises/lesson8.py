@@ -1,130 +1,66 @@
-"""Checks of lesson 8, code generation."""
+"""Checks of lesson 8, tiles and registers."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-
-import numpy as np
-
-import relaxlab as rl
-from relaxlab.codegen.llvm.kernel import emit_kernel
-from relaxlab.ir.loops import BlockRealize, For
+from relaxlab.ir.expr import IntImm
+from relaxlab.ir.loops import Block, For, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
-from relaxlab.ir.substitute import symbols_in
-from relaxlab.ir.target import Target
-from relaxlab.passes.host import CallKernel, walk_instrs
-from relaxlab.passes.lower_shapes import lower_shapes
-from relaxlab.runtime.simt import simt_prim_func
 
-from .compare import floats, loop_function, loops_compute, same
-from .verdict import Hint, ask, exercise
-
-Answer = Callable[[rl.Schedule], None]
+from .compare import floats
+from .schedules import Answer, describe, loops_of, scheduled
+from .verdict import Hint, exercise
 
 
 @exercise
-def full_vectors(mod: Module, answer: Answer) -> str:
-    """Stores of as many numbers as a register of this machine holds."""
-    sch = rl.Schedule(loop_function(mod, "affine"))
-    ask(answer, sch)
-    loops_compute(
-        mod.with_functions({"affine": sch.func}), "affine", [floats(64)], lambda a: a * 3 + 1
-    )
-    lanes = Target.host().lanes("float32")
-    text = emit_kernel(sch.func, "kernel", {}).text
-    stores = re.findall(r"store (?:<(\d+) x float>|float)", text)
-    found = {int(s or 1) for s in stores}
-    if found != {lanes}:
-        widest = max(found, default=1)
+def in_tiles(mod: Module, answer: Answer) -> str:
+    """Loops over tiles of 16 x 16, then over the elements of one."""
+    func = scheduled(mod, "transpose", answer, [floats(40, 70)], lambda a: a.T)
+    loops = loops_of(func)
+    sizes = [f.extent for f in loops]
+    if len(loops) < 4:
+        raise Hint(f"there are {len(loops)} loops, four are needed: split both i and j")
+    if sizes == [IntImm(5), IntImm(16), IntImm(3), IntImm(16)]:
+        raise Hint("both loops are split, but still in the old order: reorder(io, jo, ii, ji)")
+    if sizes != [IntImm(5), IntImm(3), IntImm(16), IntImm(16)]:
+        raise Hint(f"the loops should run over 5, 3, 16, 16; they are: {describe(loops)}")
+    return "15 tiles, the last ones cut off by a condition."
+
+
+@exercise
+def local_sum(mod: Module, answer: Answer) -> str:
+    """The sum of a row in a local buffer, copied inside the loop over rows."""
+    func = scheduled(mod, "row_sums", answer, [floats(37, 50)], lambda a: a.sum(1))
+    local = [b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers
+             if b.scope == "local"]  # fmt: skip
+    if not local:
+        raise Hint('there is no local buffer yet: sch.cache_write(block, 0, "local")')
+    nests = _nests(func)
+    if len(nests) > 1:
         raise Hint(
-            f"the code stores {widest} number{'s' * (widest > 1)} at a time, a register holds "
-            f"{lanes}: split by {lanes} and vectorize the inner loop"
+            f"the sums of all {nests[0][0].extent} rows are kept until a second nest copies them: "
+            "move the copy into the loop over rows with sch.reverse_compute_at(total, i)"
         )
-    return f"every store is `store <{lanes} x float>`."
+    return "one nest: the sum of a row is copied before the next row begins."
 
 
 @exercise
-def no_predicate(lanes: int) -> str:
-    """The longest power of two for which 100 numbers need no condition."""
-    if not isinstance(lanes, int) or lanes < 1 or lanes & (lanes - 1):
-        raise Hint(f"{lanes!r} is no power of two")
-    sch = rl.Schedule(loop_function(_HUNDRED, "f"))
-    (i,) = sch.get_loops(sch.get_block("B"))
-    sch.vectorize(sch.split(i, factors=[None, lanes])[1])
-    conditions = [n.predicate for n in walk(sch.func.body) if isinstance(n, BlockRealize)]
-    real = [c for c in conditions if symbols_in(c)]
-    if real:
+def zeros_first(mod: Module, answer: Answer) -> str:
+    """All zeros are stored before the first sum begins."""
+    func = scheduled(mod, "row_sums", answer, [floats(37, 50)], lambda a: a.sum(1))
+    if any(isinstance(n, Block) and n.init is not None for n in walk(func.body)):
+        raise Hint("the block still has its T.init(): sch.decompose_reduction(block, loop)")
+    nests = _nests(func)
+    if len(nests) == 1:
         raise Hint(
-            f"with vectors of {lanes} the block has the condition `{real[0]}`: "
-            f"100 is no multiple of {lanes}"
+            "the zero of a row is stored inside the loop over rows. The new block comes in front "
+            "of the loop that is given: which one is in front of all sums?"
         )
-    if lanes < 4:
-        raise Hint(f"vectors of {lanes} need no condition, but there are longer ones")
-    return "25 vectors of 4, and no condition."
+    return f"two nests: zeros ({describe(nests[0])}), then sums ({describe(nests[1])})."
 
 
-_HUNDRED = rl.parse("""
-@I.ir_module
-class M:
-    @T.prim_func
-    def f(A: T.Buffer((100,), "float32"), B: T.Buffer((100,), "float32")):
-        for i in range(100):
-            with T.sblock("B"):
-                vi = T.axis.spatial(100, i)
-                B[vi] = A[vi] + 1
-""")
-
-
-@exercise
-def count_kernel_calls(answer: Callable[[Module], int]) -> str:
-    """The number of CallKernel instructions of `main`."""
-    for text in _PROGRAMS:
-        mod = rl.parse(text)
-        instrs = lower_shapes(rl.trace(mod).result).functions["main"].instrs
-        want = sum(isinstance(i, CallKernel) for i in walk_instrs(instrs))
-        got = ask(answer, mod)
-        if got == len(instrs) != want:
-            raise Hint("this counts all instructions; which of them call a kernel?")
-        if got != want:
-            raise Hint(f"this program calls {want} kernels, your function says {got}:\n{text}")
-    return "what was fused counts once."
-
-
-_HEAD = """
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor(("n", 64), "float32")):
-"""
-_PROGRAMS = (
-    _HEAD + "        y = R.exp(R.nn.relu(x))\n        return y\n",
-    _HEAD + "        y = R.nn.softmax(x, axis=1)\n        z = R.sum(y, axis=0)\n        return z\n",
-)
-
-
-@exercise
-def by_rows(mod: Module, answer: Answer) -> str:
-    """A block of 64 threads per row of 100 numbers."""
-    sch = rl.Schedule(loop_function(mod, "rows"))
-    ask(answer, sch)
-    axes = {n.thread for n in walk(sch.func.body) if isinstance(n, For) and n.thread}
-    for axis, loop in (("blockIdx.x", "i"), ("threadIdx.x", "the inner loop of the split j")):
-        if axis not in axes:
-            raise Hint(f"no loop is bound to {axis} yet; it should be {loop}")
-    a = floats(3, 100)
-    b = np.full((3, 100), np.nan, "float32")
-    report = simt_prim_func(sch.func, [a, b], name="rows")
-    if not report.ok:
-        raise Hint(f"the threads do something wrong:\n{report.problems[0]}")
-    same(b, np.exp(a), "`rows`")
-    geometry = report.launches[0].geometry
-    if geometry.blocks != 3:
-        raise Hint(f"for 3 rows there are {geometry.blocks} blocks; bind i to blockIdx.x")
-    if geometry.threads != 64:
-        raise Hint(
-            f"a block has {geometry.threads} threads, not 64; "
-            "bind the inner one of the two loops that split(j, factors=[None, 64]) gives"
-        )
-    return "3 rows, 3 blocks of 64 threads; 36 threads of each do a second number."
+def _nests(func: PrimFunc) -> list[list[For]]:
+    """Return the loops of each outermost loop, itself included."""
+    inside = {id(n) for f in loops_of(func) for n in walk(f.body) if isinstance(n, For)}
+    outer = [f for f in loops_of(func) if id(f) not in inside]
+    return [[n for n in walk(f) if isinstance(n, For)] for f in outer]

@@ -1,105 +1,102 @@
-"""Checks of lesson 9, a language model end to end."""
+"""Checks of lesson 9, code generation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Callable
 
-import numpy as np
 
-from .compare import Array
+import relaxlab as rl
+from relaxlab.codegen.llvm.kernel import emit_kernel
+from relaxlab.ir.loops import BlockRealize
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.target import Target
+from relaxlab.passes.host import CallKernel, walk_instrs
+from relaxlab.passes.lower_shapes import lower_shapes
+
+from .compare import floats, loop_function, loops_compute
 from .verdict import Hint, ask, exercise
 
-Logits = Callable[[Sequence[int]], Array]
-
-
-def _next(ids: Sequence[int]) -> int:
-    """A model of nine tokens that looks at the whole sequence."""
-    return (sum(ids) + len(ids)) % 9
+Answer = Callable[[rl.Schedule], None]
 
 
 @exercise
-def greedy(answer: Callable[[Logits, list[int], int], list[int]]) -> str:
-    """The likeliest tokens, one after the other."""
-
-    def logits(ids: Sequence[int]) -> Array:
-        return np.eye(9, dtype="float32")[_next(ids)]
-
-    prompt, count = [1, 2], 6
-    given, want = list(prompt), list[int]()
-    for _ in range(count):
-        want.append(_next([*prompt, *want]))
-    got = ask(answer, logits, given, count)
-    if given != prompt:
-        raise Hint("the caller's list of tokens is changed; work on a copy: ids = list(ids)")
-    if not isinstance(got, list):
-        raise Hint(f"a list of tokens is expected, not {got!r}")
-    tokens: list[Any] = got
-    if tokens == [*prompt, *want]:
-        raise Hint("these are the prompt and the new tokens; return the new ones only")
-    if len(tokens) != count:
-        raise Hint(f"{count} tokens were asked for, {len(tokens)} came back")
-    if tokens == [want[0]] * count:
-        raise Hint("every token is the same: is the new token appended before the next call?")
-    if tokens != want:
-        raise Hint(f"token {_first_wrong(tokens, want)} is wrong: is the whole sequence passed on?")
-    return "this is how every chat program writes its answers."
-
-
-def _first_wrong(got: list[Any], want: list[int]) -> int:
-    return next(i for i, (g, w) in enumerate(zip(got, want, strict=True)) if g != w)
-
-
-@dataclass(frozen=True)
-class _Config:
-    num_layers: int = 5
-    hidden_size: int = 96
-    num_heads: int = 6
-    num_kv_heads: int = 2
-    head_dim: int = 16
-
-
-@exercise
-def kv_bytes(answer: Callable[[Any, int], int]) -> str:
-    """Bytes of keys and values of n tokens in float32."""
-    config, n = _Config(), 7
-    got = ask(answer, config, n)
-    numbers = config.num_layers * config.num_kv_heads * config.head_dim * n
-    right = numbers * 2 * 4
-    for wrong, why in (
-        (right // 2, "there is a key *and* a value"),
-        (right // 4, "a float32 has four bytes"),
-        (right // config.num_layers, "this is one layer"),
-        (right * config.num_heads // config.num_kv_heads,
-         "keys and values have num_kv_heads heads, fewer than the queries"),
-        (right // n, "this is one token"),
-    ):  # fmt: skip
-        if got == wrong:
-            raise Hint(why)
-    if got != right:
+def full_vectors(mod: Module, answer: Answer) -> str:
+    """Stores of as many numbers as a register of this machine holds."""
+    sch = rl.Schedule(loop_function(mod, "affine"))
+    ask(answer, sch)
+    loops_compute(
+        mod.with_functions({"affine": sch.func}), "affine", [floats(64)], lambda a: a * 3 + 1
+    )
+    lanes = Target.host().lanes("float32")
+    text = emit_kernel(sch.func, "kernel", {}).text
+    stores = re.findall(r"store (?:<(\d+) x float>|float)", text)
+    found = {int(s or 1) for s in stores}
+    if found != {lanes}:
+        widest = max(found, default=1)
         raise Hint(
-            f"for {config} and n = {n} it is another number than {got}: layers, keys and values, "
-            "heads, numbers per head, bytes per number, tokens"
+            f"the code stores {widest} number{'s' * (widest > 1)} at a time, a register holds "
+            f"{lanes}: split by {lanes} and vectorize the inner loop"
         )
-    return "it grows with every token, which is why long texts need much memory."
+    return f"every store is `store <{lanes} x float>`."
 
 
 @exercise
-def most_tokens_per_second(answer: Callable[[float, float, int], float]) -> str:
-    """batch * bandwidth / weight_bytes."""
-    one, four = (ask(answer, 100e6, 20e9, batch) for batch in (1, 4))
-    if one is ... or four is ...:
-        raise Hint("there is no answer yet; replace the ... in the cell above")
-    if np.isclose(one, 1 / 200):
-        raise Hint("this is seconds per token; tokens per second is one divided by it")
-    if not np.isclose(one, 200):
+def no_predicate(lanes: int) -> str:
+    """The longest power of two for which 100 numbers need no condition."""
+    if not isinstance(lanes, int) or lanes < 1 or lanes & (lanes - 1):
+        raise Hint(f"{lanes!r} is no power of two")
+    sch = rl.Schedule(loop_function(_HUNDRED, "f"))
+    (i,) = sch.get_loops(sch.get_block("B"))
+    sch.vectorize(sch.split(i, factors=[None, lanes])[1])
+    conditions = [n.predicate for n in walk(sch.func.body) if isinstance(n, BlockRealize)]
+    real = [c for c in conditions if symbols_in(c)]
+    if real:
         raise Hint(
-            "for 100 MB and 20 GB/s a token takes 100e6 / 20e9 seconds; "
-            f"how many is that per second? Your answer is {one:g}"
+            f"with vectors of {lanes} the block has the condition `{real[0]}`: "
+            f"100 is no multiple of {lanes}"
         )
-    if np.isclose(four, one):
-        raise Hint("with a batch of 4 the weights are still read once, but give 4 tokens")
-    if not np.isclose(four, 800):
-        raise Hint(f"for a batch of 4 your answer is {four:g}: four tokens in the time of one")
-    return "a batch is almost free, until computing takes as long as reading."
+    if lanes < 4:
+        raise Hint(f"vectors of {lanes} need no condition, but there are longer ones")
+    return "25 vectors of 4, and no condition."
+
+
+_HUNDRED = rl.parse("""
+@I.ir_module
+class M:
+    @T.prim_func
+    def f(A: T.Buffer((100,), "float32"), B: T.Buffer((100,), "float32")):
+        for i in range(100):
+            with T.sblock("B"):
+                vi = T.axis.spatial(100, i)
+                B[vi] = A[vi] + 1
+""")
+
+
+@exercise
+def count_kernel_calls(answer: Callable[[Module], int]) -> str:
+    """The number of CallKernel instructions of `main`."""
+    for text in _PROGRAMS:
+        mod = rl.parse(text)
+        instrs = lower_shapes(rl.trace(mod).result).functions["main"].instrs
+        want = sum(isinstance(i, CallKernel) for i in walk_instrs(instrs))
+        got = ask(answer, mod)
+        if got == len(instrs) != want:
+            raise Hint("this counts all instructions; which of them call a kernel?")
+        if got != want:
+            raise Hint(f"this program calls {want} kernels, your function says {got}:\n{text}")
+    return "what was fused counts once."
+
+
+_HEAD = """
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(("n", 64), "float32")):
+"""
+_PROGRAMS = (
+    _HEAD + "        y = R.exp(R.nn.relu(x))\n        return y\n",
+    _HEAD + "        y = R.nn.softmax(x, axis=1)\n        z = R.sum(y, axis=0)\n        return z\n",
+)

@@ -6,7 +6,7 @@
 # ---
 
 # %% [markdown]
-# # 8. Code generation
+# # 9. Code generation
 #
 # The loops are in shape. Now they become instructions of a processor.
 #
@@ -14,8 +14,10 @@
 #
 # - follow one statement from the script to LLVM's language and to assembly,
 # - recognise a vector instruction when you see one,
-# - say what the program around the kernels does,
-# - write a kernel for a GPU, and take a compiled program out of Python.
+# - say which version of a kernel runs for which sizes,
+# - say what the program around the kernels does, and take it out of Python.
+#
+# *About 75 minutes. You need lessons 1 and 7; lesson 6 helps.*
 
 # %%
 import shutil
@@ -25,45 +27,41 @@ from pathlib import Path
 import numpy as np
 
 import relaxlab as rl
-from relaxlab.codegen.llvm import jit
-from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
 
-from exercises import lesson8
+from exercises import lesson9
+from figures import lesson9 as figure
 
 # %% [markdown]
 # ## From loops to LLVM
 #
 # relaxlab does not write machine code itself. It writes the language of **LLVM**, a compiler that
-# many languages share. LLVM knows the processors.
+# many languages share. LLVM knows the processors. `rl.Schedule` here says: compile these loops as
+# they are.
 
 # %%
 @I.ir_module
 class Affine:
     @T.prim_func
     def affine(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
-        T.func_attr({"tir.is_scheduled": True, "tir.noalias": True})
         for i in range(64):
             with T.sblock("B"):
                 vi = T.axis.spatial(64, i)
                 B[vi] = A[vi] * 3 + 1
 
 
-def llvm_ir(func):
-    """A loop function in the language of LLVM."""
-    declarations = {}
-    return emit_kernel(func, "kernel", declarations).text, declarations
-
-
-print(llvm_ir(Affine["affine"])[0])
+exe = rl.compile(rl.Schedule(Affine))
+print(exe.llvm("affine_kernel"))
 
 # %% [markdown]
-# Read it slowly; it is less strange than it looks.
+# The executable has two functions: `affine`, which Python calls, and `affine_kernel`, the loops.
+# Read the kernel slowly; it is less strange than it looks.
 #
 # - Every line is one operation, and names start with `%`. Each name gets its value once.
-# - `body6:` and its like are labels; `br` jumps to them. The loop is the block that jumps back.
+# - `body6:` and its like are labels; `br` jumps to them. The loop is the block that jumps back. In
+#   front of it, `phi` chooses a value: one at the start, another one in later rounds.
 # - `getelementptr` computes an address, `load` and `store` move a number.
 # - `fmul contract` multiplies; *contract* allows LLVM to merge it with an addition.
 # - `%thread` and `%threads`: every thread of the team calls the kernel. A kernel without a parallel
@@ -74,19 +72,30 @@ print(llvm_ir(Affine["affine"])[0])
 # Assembly is the readable form of machine code.
 
 # %%
-def assembly(func):
-    """A loop function in the assembly language of this machine; the core of it."""
-    text, declarations = llvm_ir(func)
-    whole = jit.assembly(jit.module_text([text], declarations, rl.Target.host()), rl.Target.host())
-    return whole.split("rl.kernel:")[1].split(".Lfunc_end0")[0]
-
-
-print(assembly(Affine["affine"]))
+print(exe.assembly("affine_kernel"))
 
 # %% [markdown]
 # On x86 look for the line with `vfmadd...ss`, on ARM for `fmadd`: one *fused multiply-add*, for one
-# number (`ss` means a *single scalar*). It stands inside a loop of 64 rounds.
-#
+# number (`ss` means a *single scalar*). It stands inside a loop of 64 rounds. This is what became
+# of one statement:
+
+# %%
+def line_with(text, *words):
+    """The first line that has one of the words."""
+    lines = [line.strip() for line in text.splitlines()]
+    return next((line for word in words for line in lines if word in line), "")
+
+
+# %% tags=["figure"]
+figure.forms(
+    [
+        ("script", "B[vi] = A[vi] * 3 + 1"),
+        ("LLVM IR", line_with(exe.llvm("affine_kernel"), "fmul") + " …"),
+        ("assembly", line_with(exe.assembly("affine_kernel"), "fmadd", "fmul", "mulss")),
+    ]
+)
+
+# %% [markdown]
 # Now the same with a vectorized loop.
 
 # %%
@@ -94,11 +103,11 @@ host = rl.Target.host()
 lanes = host.lanes("float32")
 print(f"this machine has vectors of {host.vector_bits} bits: {lanes} float32 numbers")
 
-sch = rl.Schedule(Affine["affine"])
+sch = rl.Schedule(Affine)
 (i,) = sch.get_loops(sch.get_block("B"))
 io, ii = sch.split(i, factors=[None, lanes])
 sch.vectorize(ii)
-print(assembly(sch.func))
+print(rl.compile(sch).assembly("affine_kernel"))
 
 # %% [markdown]
 # `ps` instead of `ss`: *packed singles*. One instruction does what a whole round of the loop did,
@@ -108,14 +117,20 @@ print(assembly(sch.func))
 # All stages side by side. Click a line, and its lines in the other stages light up.
 
 # %% tags=["explorer"]
-rl.explore.code(Affine.with_functions({"affine": sch.func}))
+rl.explore.code(sch)
+
+# %% [markdown] tags=["explorer"]
+# LLVM is a compiler with passes of its own. Here is each of them that changed this kernel, and what
+# it changed.
+
+# %% tags=["explorer"]
+rl.explore.llvm(sch)
 
 # %% [markdown]
-# ## What is around the kernels
+# ## One kernel, several versions
 #
-# A compiled program is more than kernels. Somebody has to read the sizes, get the memory, and
-# call the kernels in order. This part is called the **host program**. It needs only a few kinds
-# of instructions.
+# A kernel with a symbolic size must run for every size, but the best loops for one row are not the
+# best ones for a thousand. So the compiler writes several versions, each behind a condition.
 
 # %%
 @I.ir_module
@@ -129,7 +144,28 @@ class Layer:
         return z
 
 
-program = rl.lower_shapes(rl.trace(Layer).result)
+trace = rl.trace(Layer)
+
+# %% tags=["figure"]
+figure.guarded(trace.result["matmul"])
+
+# %% [markdown]
+# The conditions are checked once per call, not once per element. `trace.result["matmul"]` shows the
+# loops of all versions.
+#
+# ## What is around the kernels
+#
+# A compiled program is more than kernels. Somebody has to read the sizes, get the memory, and
+# call the kernels in order. This part is called the **host program**.
+
+# %% tags=["figure"]
+figure.host_program()
+
+# %% [markdown]
+# It needs only a few kinds of instructions. Here are those of `Layer`:
+
+# %%
+program = rl.lower_shapes(trace.result)
 for instruction in program.functions["main"].instrs:
     print(type(instruction).__name__)
 
@@ -164,42 +200,9 @@ else:
     print("this takes a C compiler")
 
 # %% [markdown]
-# ## For a GPU
-#
-# A GPU runs thousands of threads, in blocks. A loop becomes threads by `bind`. The rest is the
-# same: loops, a schedule, code. The code is CUDA C this time, and can be read.
-
-# %%
-sch = rl.Schedule(Affine["affine"])
-(i,) = sch.get_loops(sch.get_block("B"))
-io, ii = sch.split(i, factors=[None, 32])
-sch.bind(io, "blockIdx.x")
-sch.bind(ii, "threadIdx.x")
-on_gpu = Affine.with_functions({"affine": sch.func})
-
-a, b = np.arange(64, dtype="float32"), np.zeros(64, "float32")
-report = rl.simt(on_gpu, "affine", a, b)
-print(report)
-print(np.array_equal(b, a * 3 + 1))
-
-# %% [markdown]
-# You need no GPU for this. `rl.simt` runs the threads one by one and watches them. A whole program
-# for GPUs is one word away; the rules of schedules bind the loops.
-
-# %%
-@I.ir_module
-class Smooth:
-    @R.function
-    def main(x: R.Tensor(("n", 64), "float32")):
-        return R.nn.relu(x)
-
-
-print(rl.compile(Smooth, target="cuda").sources["relu"])
-
-# %% [markdown]
 # ## Exercises
 #
-# **8.1** Write a schedule for `affine`, so that every store in LLVM's language stores a full vector
+# **9.1** Write a schedule for `affine`, so that every store in LLVM's language stores a full vector
 # of this machine (`lanes` numbers).
 
 # %% tags=["exercise"]
@@ -209,7 +212,7 @@ def full_vectors(sch):
     sch.vectorize(ii)
 
 
-lesson8.full_vectors(Affine, full_vectors)
+lesson9.full_vectors(Affine, full_vectors)
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def full_vectors_solution(sch):
@@ -218,25 +221,25 @@ def full_vectors_solution(sch):
     sch.vectorize(ii)
 
 
-lesson8.full_vectors(Affine, full_vectors_solution)
+lesson9.full_vectors(Affine, full_vectors_solution)
 
 # %% [markdown]
-# **8.2** 100 numbers by vectors: where the length of a vector does not divide 100, the last one
-# needs a condition (a *predicate*), and that costs instructions in every round. What is the longest
-# vector with a power of two of numbers that needs none?
+# **9.2** 100 numbers by vectors: where the length of a vector does not divide 100, the last one
+# needs a condition (a *predicate*), and that costs instructions in every round. Which is the
+# longest vector that needs none, if its length is a power of two?
 
 # %% tags=["exercise"]
 longest = 16
 
-lesson8.no_predicate(longest)
+lesson9.no_predicate(longest)
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 longest_solution = 4
 
-lesson8.no_predicate(longest_solution)
+lesson9.no_predicate(longest_solution)
 
 # %% [markdown]
-# **8.3** How many kernels does a program call? Count the `CallKernel` instructions of `main` in the
+# **9.3** How many kernels does a program call? Count the `CallKernel` instructions of `main` in the
 # host program of a module.
 
 # %% tags=["exercise"]
@@ -245,7 +248,7 @@ def count_kernel_calls(mod):
     return len(program.functions["main"].instrs)
 
 
-lesson8.count_kernel_calls(count_kernel_calls)
+lesson9.count_kernel_calls(count_kernel_calls)
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def count_kernel_calls_solution(mod):
@@ -253,50 +256,13 @@ def count_kernel_calls_solution(mod):
     return sum(type(i).__name__ == "CallKernel" for i in program.functions["main"].instrs)
 
 
-lesson8.count_kernel_calls(count_kernel_calls_solution)
-
-# %% [markdown]
-# **8.4** A kernel for GPUs: one block per row, 64 threads in each. The rows have 100 numbers, so a
-# thread does at most two of them. (`split` the columns by 64. Which of the two loops is bound to
-# threads?)
-
-# %%
-@I.ir_module
-class Rows:
-    @T.prim_func
-    def rows(a: T.handle, b: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n, 100), "float32")
-        B = T.match_buffer(b, (n, 100), "float32")
-        for i, j in T.grid(n, 100):
-            with T.sblock("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = T.exp(A[vi, vj])
-
-
-# %% tags=["exercise"]
-def by_rows(sch):
-    i, j = sch.get_loops(sch.get_block("B"))
-    sch.bind(i, "blockIdx.x")
-
-
-lesson8.by_rows(Rows, by_rows)
-
-# %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
-def by_rows_solution(sch):
-    i, j = sch.get_loops(sch.get_block("B"))
-    jo, ji = sch.split(j, factors=[None, 64])
-    sch.bind(i, "blockIdx.x")
-    sch.bind(ji, "threadIdx.x")
-
-
-lesson8.by_rows(Rows, by_rows_solution)
+lesson9.count_kernel_calls(count_kernel_calls_solution)
 
 # %% [markdown]
 # ## What to remember
 #
 # - Kernels come from scheduled loops alone: what you see in the loops is what you get.
-# - Around them runs a small host program without Python.
-# - The same loops, bound to blocks and threads, are a program for GPUs.
+# - A kernel of symbolic size has versions; conditions choose one per call.
+# - Around the kernels runs a small host program without Python.
 #
-# Next: [a language model, end to end](09_language_model.py).
+# Next: [GPUs](10_gpus.py).

@@ -6,7 +6,7 @@
 # ---
 
 # %% [markdown]
-# # 9. A language model, end to end
+# # 11. A language model, end to end
 #
 # Everything comes together: a language model, from its file to text on the screen, through the
 # compiler that you now know.
@@ -16,6 +16,8 @@
 # - load a model, ask it something, and write the loop that generates text yourself,
 # - find symbolic shapes, cross-level calls, fusion and memory planning in a real model,
 # - say what limits the speed of reading a prompt, and of writing an answer.
+#
+# *About 60 minutes. You need lessons 3 to 6; lessons 7 to 9 help.*
 
 # %%
 import dataclasses
@@ -26,7 +28,8 @@ import numpy as np
 
 import relaxlab as rl
 
-from exercises import lesson9
+from exercises import lesson11
+from figures import lesson11 as figure
 
 # %% [markdown]
 # The model is SmolLM2 with 135 million weights, if they are installed
@@ -68,11 +71,17 @@ likeliest = [model.tokenizer.decode([int(i)]) for i in np.argsort(logits)[:-6:-1
 print(logits.shape, "the likeliest tokens:", likeliest)
 
 # %% [markdown]
-# Exercise 9.1 makes a text generator of this.
+# Exercise 11.1 makes a text generator of this.
 #
 # ## What it is made of
 #
-# A model is a stack of equal layers. Here is its program with one layer. All of it fits on a page.
+# A model is a stack of equal layers.
+
+# %% tags=["figure"]
+figure.layer(checkpoint.config.num_layers)
+
+# %% [markdown]
+# Here is its program with one layer. All of it fits on a page.
 
 # %%
 config = checkpoint.config
@@ -147,15 +156,22 @@ for length in (1, 8, 32, 128):
 # %% [markdown]
 # Eight tokens at once take much less than eight times as long as one. Why? Each weight is fetched
 # from memory once per call, however many tokens there are. With one token, a weight is fetched for
-# a single multiplication: the machine **waits for memory**. With many, it **computes**. Lesson 7
-# was about the second case. In the first case only one thing helps: fewer bytes. That is what the 4
-# bits are for.
-#
+# a single multiplication: the machine **waits for memory**. With many, it **computes**. Lessons 7
+# and 8 were about the second case. In the first case only one thing helps: fewer bytes. That is
+# what the 4 bits are for.
+
+# %% tags=["figure"]
+figure.phases()
+
+# %% [markdown]
 # ## The cache of keys and values
 #
 # To write token 100, the model looks back at 99 others. What it needs of them was computed when
 # they were read: a *key* and a *value* per layer. They are kept in the **KV cache**, which belongs
 # to the caller. `append_kv` adds to it in place.
+
+# %% tags=["figure"]
+figure.cache()
 
 # %%
 model.reset()
@@ -169,7 +185,7 @@ print(f"128 tokens: {whole * 1e3:.1f} ms;  the last one, with 127 in the cache: 
 # %% [markdown]
 # ## Exercises
 #
-# **9.1** Write the loop that generates text. `logits` is a function from a list of tokens to the
+# **11.1** Write the loop that generates text. `logits` is a function from a list of tokens to the
 # logits of the next one. Take the likeliest token, append it, and go on, `count` times. Return the
 # new tokens.
 
@@ -178,7 +194,7 @@ def greedy(logits, ids, count):
     return [int(np.argmax(logits(ids)))]
 
 
-lesson9.greedy(greedy)
+lesson11.greedy(greedy)
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def greedy_solution(logits, ids, count):
@@ -189,10 +205,10 @@ def greedy_solution(logits, ids, count):
 
 
 print(model.tokenizer.decode(greedy_solution(model.logits, ids, 12)))
-lesson9.greedy(greedy_solution)
+lesson11.greedy(greedy_solution)
 
 # %% [markdown]
-# **9.2** How many bytes of keys and values does a text of `n` tokens take? In every layer each
+# **11.2** How many bytes of keys and values does a text of `n` tokens take? In every layer each
 # token has a key and a value for each of `config.num_kv_heads` heads, of `config.head_dim` float32
 # numbers.
 
@@ -201,7 +217,7 @@ def kv_bytes(config, n):
     return n * config.hidden_size * 4
 
 
-lesson9.kv_bytes(kv_bytes)
+lesson11.kv_bytes(kv_bytes)
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def kv_bytes_solution(config, n):
@@ -210,10 +226,10 @@ def kv_bytes_solution(config, n):
 
 
 print(f"{kv_bytes_solution(config, 1000) / 1e6:.1f} MB for 1000 tokens")
-lesson9.kv_bytes(kv_bytes_solution)
+lesson11.kv_bytes(kv_bytes_solution)
 
 # %% [markdown]
-# **9.3** Writing one token reads every weight once. How many tokens per second are possible at
+# **11.3** Writing one token reads every weight once. How many tokens per second are possible at
 # most, if the weights have `weight_bytes` bytes and memory delivers `bandwidth` bytes per second?
 # And what if the weights are read for a batch of `batch` answers at the same time?
 
@@ -222,7 +238,7 @@ def most_tokens_per_second(weight_bytes, bandwidth, batch):
     return ...
 
 
-lesson9.most_tokens_per_second(most_tokens_per_second)
+lesson11.most_tokens_per_second(most_tokens_per_second)
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def most_tokens_per_second_solution(weight_bytes, bandwidth, batch):
@@ -230,7 +246,7 @@ def most_tokens_per_second_solution(weight_bytes, bandwidth, batch):
 
 
 print(f"at 20 GB/s: {most_tokens_per_second_solution(file.stat().st_size, 20e9, 1):.0f} per second")
-lesson9.most_tokens_per_second(most_tokens_per_second_solution)
+lesson11.most_tokens_per_second(most_tokens_per_second_solution)
 
 # %% [markdown]
 # ## Where to go from here
