@@ -30,8 +30,16 @@ from relaxlab.schedule.rules.base import (
     vectorize_inner,
     weight_params,
 )
+from relaxlab.schedule.rules.fallback import apply as fallback_apply
 from relaxlab.schedule.rules.round_up_tail import round_up_tails, round_up_vectors
+from relaxlab.schedule.rules.rows import apply as rows_apply
+from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import BlockRV, Schedule
+
+WASTE = 1.125
+"""How much longer than the axis its vectors may be together."""
+ROWS = 8
+"""Rows of a tile at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +52,28 @@ class _Parts:
     col: int
     vectors: Buffer
     reduce: tuple[int, ...]
+    is_einsum: bool
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     """Fits one float32 multiply-accumulate over several axes, with an axis that indexes only one
     operand and another that does not index that one or the other."""
     parts = _find(func, target.lanes("float32"))
-    return None if parts is None else _schedule(func, parts, target)
+    if parts is None:
+        return None
+    if not parts.is_einsum:  # what pads data would be computed by each version
+        return _schedule(func, parts, target)
+    block = next(b for b in blocks_of(func) if b.name == parts.product)
+    rows = block.iter_vars[parts.row].dom.extent
+    return guarded_versions(
+        func, rows, [1],
+        lambda f, most: _single(f, target) if most else _schedule(f, parts, target),
+    )  # fmt: skip
+
+
+def _single(func: PrimFunc, target: Target) -> PrimFunc:
+    """The version for one row: nothing shares what a panel would be packed for."""
+    return rows_apply(func, target) or fallback_apply(func, target)
 
 
 def _find(func: PrimFunc, lanes: int) -> _Parts | None:
@@ -62,9 +85,9 @@ def _find(func: PrimFunc, lanes: int) -> _Parts | None:
     if loads is None or block.writes[0].buffer.dtype != "float32":
         return None
     spatial = [i for i, it in enumerate(block.iter_vars) if it.kind == "spatial"]
-    if len(spatial) < 2 or len(block.iter_vars) - len(spatial) < 2:
+    if len(spatial) < 2 or len(block.iter_vars) == len(spatial):
         return None
-    for col in (*(a for a in spatial if _fills_vectors(block, a, loads, lanes)), spatial[-1]):
+    for col in (*_columns(block, spatial, loads, lanes), spatial[-1]):
         var = block.iter_vars[col].var
         left, right = loads if var in symbols_in(loads[1].indices) else loads[::-1]
         row = _row_axis(block, [a for a in spatial if a != col], left, right)
@@ -72,31 +95,41 @@ def _find(func: PrimFunc, lanes: int) -> _Parts | None:
             reduce = _reading_order(block, left)
             if keeps_order(func, block):
                 reduce = tuple(sorted(reduce))
-            return _Parts(block.name, row, col, right.buffer, reduce)
+            plain = all(isinstance(i, Var) for load in loads for i in load.indices)
+            return _Parts(block.name, row, col, right.buffer, reduce, plain)
     return None
 
 
-def _fills_vectors(
-    block: Block, axis: int, loads: tuple[BufferLoad, BufferLoad], lanes: int
-) -> bool:
-    """True if the axis is a whole number of vectors, and the first or last index of an operand."""
-    extent, var = constant(block.iter_vars[axis].dom.extent), block.iter_vars[axis].var
-    ends = [end for load in loads for end in (load.indices[0], load.indices[-1])]
-    return extent is not None and extent % lanes == 0 and var in ends
+def _columns(
+    block: Block, spatial: list[int], loads: tuple[BufferLoad, BufferLoad], lanes: int
+) -> list[int]:
+    """Axes that may be the columns, best first: those of operands that can be packed in panels,
+    the last axis of the result before others, extents that fill vectors before symbolic ones."""
+    plain = [load for load in loads if all(isinstance(i, Var) for i in load.indices)]
+    found: list[tuple[bool, bool, int]] = []
+    for axis in spatial:
+        it = block.iter_vars[axis]
+        size = constant(it.dom.extent)
+        fills = size is not None and -(-size // lanes) * lanes <= WASTE * size
+        if (fills or size is None) and any(it.var in load.indices for load in plain):
+            found.append((size is None, axis != spatial[-1], axis))
+    return [axis for *_, axis in sorted(found)]
 
 
 def _row_axis(block: Block, axes: list[int], left: BufferLoad, right: BufferLoad) -> int | None:
     """The axis whose neighbours share what they load: vectors, or else (a convolution per channel)
-    the values that these are multiplied with."""
+    the values that these are multiplied with. The last one that has a tile of rows, or else the
+    longest."""
     for load in (right, left):
         used = symbols_in(load.indices)
-        found = [
-            a
+        extents = {
+            a: constant(block.iter_vars[a].dom.extent)
             for a in axes
-            if block.iter_vars[a].var not in used and constant(block.iter_vars[a].dom.extent) != 1
-        ]
-        if found:
-            return found[-1]
+            if block.iter_vars[a].var not in used
+        }
+        sizes = {a: ROWS if n is None else min(n, ROWS) for a, n in extents.items() if n != 1}
+        if sizes:
+            return max(sizes, key=lambda a: (sizes[a], a))
     return None
 
 
@@ -121,13 +154,15 @@ def _schedule(func: PrimFunc, parts: _Parts, target: Target) -> PrimFunc:
     nest = sch.get_loops(product)
     row, col, reduce = nest[parts.row], nest[parts.col], [nest[i] for i in parts.reduce]
     outer = [n for i, n in enumerate(nest) if i not in (parts.row, parts.col, *parts.reduce)]
+    # Results between neighbours of which others lie are written by the same thread, soon after.
+    between = [outer.pop()] if nest[-len(reduce) - 1] in outer else []
     width = constant(extent_of(sch, col))
     vectors = 1 if width is not None and width % (2 * lanes) else 2
     rows = _rows_of_a_tile(constant(extent_of(sch, row)), target)
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, vectors * lanes])
-    sch.reorder(*outer, panel, tile, *reduce, row, col)
-    sch.reverse_compute_at(store, tile, preserve_unit_loops=True)
+    sch.reorder(*outer, panel, tile, *between, *reduce, row, col)
+    sch.reverse_compute_at(store, (between or [tile])[0], preserve_unit_loops=True)
     init = sch.decompose_reduction(product, reduce[0])
     order = [parts.row, parts.col]
     for one in (init, product, store):
@@ -159,7 +194,7 @@ def _columns_last(sch: Schedule, product: BlockRV, parts: _Parts) -> None:
 def _rows_of_a_tile(extent: int | None, target: Target) -> int:
     """Return the rows of a register tile: as many as registers hold, fewer if that divides the
     extent."""
-    most = 8 if target.vector_registers == 32 else 4
+    most = ROWS if target.vector_registers == 32 else ROWS // 2
     if extent is None:
         return most
     return next((n for n in range(most, most // 2, -1) if extent % n == 0), min(most, extent))
@@ -180,19 +215,18 @@ def _stored_operands(sch: Schedule, product: str) -> list[BlockRV]:
 
 
 def _pack(sch: Schedule, product: BlockRV, parts: _Parts, lanes: int) -> list[BlockRV]:
-    """Pack an operand whose first axis is the columns, so that neighbouring columns are adjacent in
-    the order in which they are read: by a layout transformation if the operand is a weight, else in
-    a copy. Returns the copying blocks."""
+    """Pack an operand whose last axis is not the columns, so that neighbouring columns are adjacent
+    in the order in which they are read: by a layout transformation if the operand is a weight, else
+    in a copy. Returns the copying blocks."""
     block = found_block(sch, product)
     number = next(i for i, r in enumerate(block.reads) if r.buffer is parts.vectors)
     indices = [r.min for r in block.reads[number].region]
-    if indices[0] != block.iter_vars[parts.col].var:
+    col = block.iter_vars[parts.col].var
+    if col not in indices[:-1] or not all(isinstance(i, Var) for i in indices):
         return []
-    place: dict[PrimExpr, int] = {block.iter_vars[a].var: n for n, a in enumerate(parts.reduce)}
-    rest = sorted(range(1, len(indices)), key=lambda d: place.get(indices[d], -1))
     copies: list[BlockRV] = []
     buffer = parts.vectors
-    if buffer in sch.func.params and sch.func.params.index(buffer) not in weight_params(sch.func):
+    if buffer in sch.func.params and not _is_packable_weight(sch, buffer):
         copies = [sch.cache_read(product, number, "global")]
         number = next(
             i
@@ -201,9 +235,20 @@ def _pack(sch: Schedule, product: BlockRV, parts: _Parts, lanes: int) -> list[Bl
         )
         buffer = found_block(sch, product).reads[number].buffer
     axes = [Var(f"i{d}") for d in range(len(indices))]
-    finals = (axes[0] // lanes, *(axes[d] for d in rest), axes[0] % lanes)
+    at = indices.index(col)
+    place: dict[PrimExpr, int] = {block.iter_vars[a].var: n for n, a in enumerate(parts.reduce)}
+    batch = [axes[d] for d, i in enumerate(indices) if d != at and i not in place]
+    order = sorted((place[i], d) for d, i in enumerate(indices) if i in place)
+    finals = (*batch, axes[at] // lanes, *(axes[d] for _, d in order), axes[at] % lanes)
     sch.transform_layout(product, buffer, IndexMap(tuple(axes), finals))
     return copies
+
+
+def _is_packable_weight(sch: Schedule, buffer: Buffer) -> bool:
+    """True if the buffer is a weight whose shape is known."""
+    number = sch.func.params.index(buffer)
+    sizes = [constant(dim) for dim in buffer.shape]
+    return number in weight_params(sch.func) and None not in sizes
 
 
 def _copy(sch: Schedule, rv: BlockRV, lanes: int) -> None:
