@@ -98,11 +98,13 @@ def _dividends(equal: EqualValues, env: Env, an: Analyzer) -> Iterator[PrimExpr]
         if not isinstance(digit, expr.FloorMod) or not _fixed(digit.b, env):
             continue
         whole = digit.a
-        x, step = whole, digit.b
+        forms = [(whole, digit.b)]
         # Dividing by l and then by n is dividing by l*n unless n is negative.
         nonnegative = expr.GE(digit.b, expr.const(0, digit.dtype))
         if isinstance(whole, expr.FloorDiv) and an.prove(nonnegative):
-            x, step = whole.a, whole.b * digit.b
+            forms.append((whole.a, whole.b * digit.b))
         for e in equal:
-            if isinstance(e, expr.FloorDiv) and e.a == x and an.prove_equal(e.b, step):
+            if isinstance(e, expr.FloorDiv) and any(
+                e.a == x and an.prove_equal(e.b, step) for x, step in forms
+            ):
                 yield whole

@@ -39,6 +39,7 @@ DETERMINED: list[tuple[list[PrimExpr], Var, dict[Var, PrimExpr | int]]] = [
     ([X // M, X % M], X, {X: N * M}),
     ([(X * 16 + Y) // M, (X * 16 + Y) % M], Y, {X: (N * M + 15) // 16, Y: 16}),
     ([X // (N * M), X // M % N, X % M], X, {X: Q * N * M}),
+    ([X // M // 8, X // M % 8, X % M], X, {X: M * 16}),
     ([X // 4, X % 4 * 2 + Y], Y, {X: 16, Y: 2}),
     ([X // M * 4 + Y, X % M * 8 + Z], X, {X: N * M, Y: 4, Z: 8}),
     ([X + Y, Y], X, {X: 7, Y: 7}),
