@@ -30,7 +30,6 @@ from relaxlab.models.generate import (
     Progress,
     Prompt,
     PromptError,
-    capacity_of,
     context_of,
     encode_prompt,
 )
@@ -170,18 +169,17 @@ class BatchGenerator(Brief):
             report(f"opening {model}")
             checkpoint = open_model(model)
         config, context = checkpoint.config, context_of(checkpoint, max_context)
-        capacity = capacity_of(checkpoint, context)
         # Few sequences have kernels of their own; any others share a program as far as they can.
         chunks = CHUNK * -(-max_sequences // CHUNK)
         most = FEW_ROWS if max_sequences <= FEW_ROWS else chunks
-        request = ProgramRequest.of(activations, kv_dtype, capacity, chunks, most)
+        request = ProgramRequest.of(activations, kv_dtype, chunks, most)
         opened = time.perf_counter()
         report(f"compiling {config.num_layers} layers")
         program = program_for(checkpoint, request, threads=threads, use_cache=use_cache)
         executable = program.executable
         compiled = time.perf_counter()
         report("reading the weights")
-        tables = rotary_tables(config, capacity, context)
+        tables = rotary_tables(config, context)
         weights = loaded(executable, program.sources, checkpoint.read, tables)
         shapes = PoolShape(config.num_kv_heads, config.head_dim).of(pages)
         pools = zeros([s for _ in range(config.num_layers) for s in shapes], request.kv_dtype)

@@ -23,21 +23,12 @@ def build(
     precision = precision_for(request.activations, Target.host())
     if request.sequences is None:
         decoder = Decoder(
-            config,
-            formats,
-            max_context=request.context,
-            spare=request.rows,
-            precision=precision,
-            kv_dtype=request.kv_dtype,
+            config, formats, precision=precision, kv_dtype=request.kv_dtype
         )
-        module, names = decoder.build(bounds={"s": request.rows, "p": request.context})
+        module, names = decoder.build(bounds={"s": request.rows})
     else:
         decoder = PagedDecoder(
-            config,
-            formats,
-            max_context=request.context,
-            precision=precision,
-            kv_dtype=request.kv_dtype,
+            config, formats, precision=precision, kv_dtype=request.kv_dtype
         )
         module, names = decoder.build_paged(
             max_rows=request.rows, max_sequences=request.sequences

@@ -69,11 +69,11 @@ class Rope:
             frequencies = frequencies / np.array(divisors)
         return frequencies.astype(np.float32)
 
-    def tables(self, positions: int, context: int) -> tuple[Array, Array]:
-        """Cosines and sines of the angles of each of `positions` positions, times `scale`, float32
-        (positions, dims / 2)."""
+    def tables(self, context: int) -> tuple[Array, Array]:
+        """Cosines and sines of the angles of each position of a context, times `scale`, float32
+        (context, dims / 2)."""
         frequencies = self.inverse_frequencies(context).astype(np.float64)
-        angles = np.arange(positions)[:, None] * frequencies
+        angles = np.arange(context)[:, None] * frequencies
         cos, sin = np.cos(angles) * self.scale, np.sin(angles) * self.scale
         return cos.astype(np.float32), sin.astype(np.float32)
 

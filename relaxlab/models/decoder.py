@@ -160,8 +160,8 @@ class Decoder(nn.Module):
     for any number of new positions and for one; `all_logits` those of all positions.
 
     They take ids int32 (b, s), the number of past positions, and per layer the keys and values
-    (see `nn.KVCache`), to which the new positions are appended in place. The caller sees to it
-    that past + s is at most `positions`, and s at least 1.
+    (see `nn.KVCache`), to which the new positions are appended in place; s is at least 1. Past + s
+    is at most `positions`: where it is a symbol, calls check that, else the caller sees to it.
 
     `hidden` and `logits` work with any `nn.Cache`.
     """
@@ -171,16 +171,15 @@ class Decoder(nn.Module):
         config: DecoderConfig,
         formats: Mapping[str, str],
         *,
-        max_context: int,
-        spare: int = 0,
+        max_context: int | None = None,
         precision: nn.Precision = nn.FLOAT32,
         kv_dtype: str = "float32",
     ) -> None:
         """`formats` gives the weight format of each tensor by GGUF name. Sequences have at most
-        `max_context` positions; the KV cache has room for `spare` more, so that what the bounds of
-        the symbols allow stays inside it. ValueError for an unknown format."""
+        `max_context` positions; None: as many as the arrays of a call have room for, a symbol.
+        ValueError for an unknown format."""
         self.config, self.kv_dtype = config, kv_dtype
-        self.max_context, self.positions = max_context, max_context + spare
+        self.positions: int | str = "positions" if max_context is None else max_context
         parts = Parts(config, formats, precision)
         self.embedding = parts.embedding("token_embd")
         self.rotary = self._rotary(config.rope)
@@ -216,7 +215,7 @@ class Decoder(nn.Module):
     ) -> nn.Tensor:
         """Logits float32 (b, vocab_size) of the last of the s positions."""
         b, s = ids.shape
-        x = self.hidden(ids, _caches(past, cache)).reshape(b, s, self.config.hidden_size)
+        x = self.hidden(ids, _caches(ids, past, cache)).reshape(b, s, self.config.hidden_size)
         last = loop_functions.last_position(self.config.hidden_size)
         return self.logits(ids.builder.call_loops("last_position", last, [x])[0])
 
@@ -231,7 +230,7 @@ class Decoder(nn.Module):
     ) -> nn.Tensor:
         """Logits float32 (b, s, vocab_size) of all positions."""
         b, s = ids.shape
-        logits = self.logits(self.hidden(ids, _caches(past, cache)))
+        logits = self.logits(self.hidden(ids, _caches(ids, past, cache)))
         return logits.reshape(b, s, self.config.vocab_size)
 
     def hidden(self, ids: nn.Tensor, caches: Sequence[nn.Cache]) -> nn.Tensor:
@@ -283,5 +282,10 @@ class Decoder(nn.Module):
         return {n: self._sources.get(p, Source((), n)) for n, p in self.named_parameters().items()}
 
 
-def _caches(past: Sequence[PrimExpr], cache: Sequence[Sequence[nn.Tensor]]) -> list[nn.KVCache]:
-    return [nn.KVCache(keys, values, past[0]) for keys, values in cache]
+def _caches(
+    ids: nn.Tensor, past: Sequence[PrimExpr], cache: Sequence[Sequence[nn.Tensor]]
+) -> list[nn.KVCache]:
+    """The caches of the layers, which are all of one shape and have room for the ids."""
+    found = [nn.KVCache(keys, values, past[0]) for keys, values in cache]
+    found[0].require_room(ids.shape[1])
+    return found

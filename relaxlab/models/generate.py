@@ -7,8 +7,8 @@
     for piece in generator.stream("Count to five."):
         print(piece, end="", flush=True)
 
-One compilation serves every prompt length. Long prompts are read in chunks, so that the memory
-for activations does not grow with them.
+One compilation serves every context and prompt length. Long prompts are read in chunks, so that
+the memory for activations does not grow with them.
 """
 
 from __future__ import annotations
@@ -169,9 +169,8 @@ class TextGenerator(Brief):
             report(f"opening {model}")
             checkpoint = open_model(model)
         context = context_of(checkpoint, max_context)
-        config, capacity = checkpoint.config, capacity_of(checkpoint, context)
-        rows = min(CHUNK, capacity)
-        request = Request.of(activations, kv_dtype, capacity, rows)
+        config = checkpoint.config
+        request = Request.of(activations, kv_dtype, CHUNK)
         opened = time.perf_counter()
         report(f"compiling {config.num_layers} layers")
         program = program_for(
@@ -180,9 +179,10 @@ class TextGenerator(Brief):
         executable = program.executable
         compiled = time.perf_counter()
         report("reading the weights")
-        tables = rotary_tables(config, capacity + rows, context)
+        tables = rotary_tables(config, context)
         weights = loaded(executable, program.sources, checkpoint.read, tables)
-        cache = zeros(program.cache_shapes("prefill", 2, config.num_layers), request.kv_dtype)
+        shapes = program.cache_shapes("prefill", 2, config.num_layers, context)
+        cache = zeros(shapes, request.kv_dtype)
         end = time.perf_counter()
         times = LoadTimes(opened - start + end - compiled, compiled - opened)
         return TextGenerator(checkpoint, executable, cache, weights, context, times)
@@ -346,16 +346,6 @@ def context_of(checkpoint: Checkpoint, asked: int | None) -> int:
             f"{checkpoint.path}: max_context must lie in 1..{longest}, the model's own, is {asked}"
         )
     return asked
-
-
-def capacity_of(checkpoint: Checkpoint, context: int) -> int:
-    """The positions that the program for a context has room for: the default's, or twice that as
-    often as need be, and at most the model's own. So contexts share programs; what is beyond the
-    one asked for is never written to and takes no memory."""
-    capacity = DEFAULT_CONTEXT
-    while capacity < context:
-        capacity *= 2
-    return min(capacity, checkpoint.config.context_length)
 
 
 def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

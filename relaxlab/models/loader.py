@@ -65,10 +65,13 @@ class Checkpoint:
         """The arrays of a model's weights, in the order of `names`.
 
         Parts of merged projections are joined, quantised blocks taken apart into their fields;
-        everything else is a view of the file.
+        everything else is a view of the file. Rotary tables have the model's `positions`, or those
+        of its longest context.
         """
-        sources = model.sources()
-        tables = rotary_tables(model.config, model.positions, model.max_context)
+        sources, positions = model.sources(), model.positions
+        if isinstance(positions, str):
+            positions = self.config.context_length
+        tables = rotary_tables(model.config, positions)
         return self.arrays([sources[name] for name in names], tables)
 
     def arrays(self, sources: Sequence[Source], tables: Mapping[str, Array]) -> list[Array]:

@@ -27,15 +27,13 @@ ACTIVATIONS = ("float32", "q8", "q16")
 class Request:
     """What a program is for.
 
-    activations, kv_dtype: see `TextGenerator.load`. context: positions of a sequence at most, in
-    all contexts that share the program (see `generate.capacity_of`). rows: new positions of a call
-    at most. sequences: None for one sequence, else how many a call may have at most, each with its
-    keys and values in pages.
+    activations, kv_dtype: see `TextGenerator.load`. rows: new positions of a call at most.
+    sequences: None for one sequence, else how many a call may have at most, each with its keys and
+    values in pages. Any context will do: the number of positions is a symbol.
     """
 
     activations: str
     kv_dtype: str
-    context: int
     rows: int
     sequences: int | None = None
 
@@ -43,7 +41,6 @@ class Request:
     def of(
         activations: str,
         kv_dtype: str | None,
-        context: int,
         rows: int,
         sequences: int | None = None,
     ) -> Request:
@@ -53,7 +50,7 @@ class Request:
             known = ", ".join(ACTIVATIONS)
             raise ModelError(f"unknown activations {activations!r}; known: {known}")
         kv_dtype = kv_dtype or ("float16" if activations == "q8" else "float32")
-        return Request(activations, kv_dtype, context, rows, sequences)
+        return Request(activations, kv_dtype, rows, sequences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +60,18 @@ class Program:
     executable: Executable
     sources: tuple[Source, ...]
 
-    def cache_shapes(self, function: str, first: int, layers: int) -> list[tuple[int, ...]]:
+    def cache_shapes(
+        self, function: str, first: int, layers: int, positions: int
+    ) -> list[tuple[int, ...]]:
         """The shapes of the keys and values of each layer in turn, parameters of a function from
-        number `first` on; -1 for dimensions that are symbols."""
+        number `first` on, with room for so many positions (see `nn.KVCache`)."""
         params = self.executable[function].info.params[first : first + 2 * layers]
-        return [tree.dims for _, tree in params]
+        shapes: list[tuple[int, ...]] = []
+        for _, tree in params:
+            batch, heads, _, *tail = tree.dims
+            lanes = tail[1] if len(tail) == 2 else 1  # the keys' positions are in blocks
+            shapes.append((batch, heads, -(-positions // lanes), *tail))
+        return shapes
 
 
 def program_for(

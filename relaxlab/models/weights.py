@@ -35,15 +35,13 @@ class Source:
     field: str
 
 
-def rotary_tables(
-    config: DecoderConfig, positions: int, context: int
-) -> dict[str, Array]:
-    """The cosines and sines of `positions` positions in a context of `context`, float32
-    (positions, dims / 2), by the names of the parameters."""
+def rotary_tables(config: DecoderConfig, context: int) -> dict[str, Array]:
+    """The cosines and sines of the positions of a context, float32 (context, dims / 2), by the
+    names of the parameters."""
     found: dict[str, Array] = {}
     for name, rope in (("rotary", config.rope), ("local_rotary", config.local_rope)):
         if rope is not None:
-            cos, sin = rope.tables(positions, context)
+            cos, sin = rope.tables(context)
             found |= {f"{name}.cos": cos, f"{name}.sin": sin}
     return found
 

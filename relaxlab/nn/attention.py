@@ -59,7 +59,7 @@ class RotaryEmbedding(Module):
     The tables `cos` and `sin`, (positions, dims / 2), hold the angles' cosines and sines.
     """
 
-    def __init__(self, positions: int, dims: int, *, interleaved: bool) -> None:
+    def __init__(self, positions: spec.Dim, dims: int, *, interleaved: bool) -> None:
         self.dims, self.interleaved = dims, interleaved
         self.cos = Parameter((positions, dims // 2))
         self.sin = Parameter((positions, dims // 2))
@@ -103,21 +103,36 @@ class KVCache:
     @staticmethod
     def shapes(heads: int, head_dim: int, positions: int) -> tuple[tuple[int, ...], ...]:
         """The shapes of one sequence's keys and values."""
-        return loop_functions.cache_shapes((heads, head_dim, positions))
+        return loop_functions.cache_shapes((heads, head_dim), positions)
 
     @staticmethod
     def spec(
-        batch: spec.Dim, positions: int, kv_heads: int, head_dim: int, dtype: str = "float32"
+        batch: spec.Dim, positions: spec.Dim, kv_heads: int, head_dim: int, dtype: str = "float32"
     ) -> list[spec.Tensor]:
-        """The two parameters, for `Module.export`."""
-        shapes = KVCache.shapes(kv_heads, head_dim, positions)
-        return [spec.Tensor((batch, *shape), dtype) for shape in shapes]
+        """The two parameters, for `Module.export`; `positions` is a number or a symbol's name.
+        With a symbol, that of the keys' blocks is `key_blocks`."""
+        block = loop_functions.KEY_BLOCK
+        blocks = "key_blocks" if isinstance(positions, str) else -(-positions // block)
+        return [
+            spec.Tensor((batch, kv_heads, blocks, head_dim, block), dtype),
+            spec.Tensor((batch, kv_heads, positions, head_dim), dtype),
+        ]
 
     @property
-    def shape(self) -> loop_functions.CacheShape:
-        """Heads, features per head, positions."""
-        heads, positions, head_dim = (_constant(d) for d in self.values.shape[1:])
-        return heads, head_dim, positions
+    def shape(self) -> loop_functions.HeadShape:
+        """Heads, features per head."""
+        _, heads, _, head_dim = self.values.shape
+        return _constant(heads), _constant(head_dim)
+
+    def require_room(self, length: PrimExpr) -> None:
+        """Have calls stop unless there is room for `length` new positions, where the number of
+        positions is a symbol."""
+        end, (blocks, *_), (positions, _) = (
+            self.past + length, self.keys.shape[2:], self.values.shape[2:],
+        )  # fmt: skip
+        if isinstance(positions, expr.Var):
+            for room in (positions, blocks * loop_functions.KEY_BLOCK):
+                self.keys.builder.require(expr.LE(end, room), "room")
 
     def rotate(self, rotary: RotaryEmbedding, x: Heads) -> Heads:
         """The heads of the new positions, turned by their angles."""

@@ -12,6 +12,7 @@ import numpy as np
 import relaxlab.ops  # noqa: F401  the rows of the operators
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.deduce import type_of
+from relaxlab.analysis.fit_operator_call import as_claim
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.equal import structural_key
 from relaxlab.ir.expr import PrimExpr
@@ -129,6 +130,13 @@ class FunctionBuilder:
         var = graph.DataflowVar(self._unique(name), ty)
         self._bindings.append(graph.VarBinding(value, var))
         return Tensor(self, var)
+
+    def require(self, condition: PrimExpr, name: str) -> None:
+        """Have calls of the function stop unless a condition on symbols holds; their message says
+        that `name` needs it."""
+        value, claim = as_claim(condition)
+        var = graph.DataflowVar(self._unique(name), claim)
+        self._bindings.append(graph.MatchCast(value, claim, var))
 
     def call_loops(
         self,

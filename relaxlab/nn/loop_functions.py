@@ -21,8 +21,8 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import Attrs
 from relaxlab.ops import scalar, te
 
-CacheShape: TypeAlias = tuple[int, int, int]
-"""Of a KV cache: heads, features per head, positions there is room for."""
+HeadShape: TypeAlias = tuple[int, int]
+"""Of a KV cache: heads, features per head."""
 
 KEY_BLOCK = 16
 """Positions of the key cache that lie side by side, feature by feature: the lanes of the widest
@@ -101,23 +101,23 @@ def rotary_tensors(
 
 @cache
 def append_kv(
-    total_k: int, first_k: int, total_v: int, first_v: int, cache_shape: CacheShape, dtype: str
+    total_k: int, first_k: int, total_v: int, first_v: int, head_shape: HeadShape, dtype: str
 ) -> loops.PrimFunc:
-    """(k (b, s, total_k, d), v (b, s, total_v, d), keys (b, heads, c / 16, d, 16), values (b,
-    heads, c, d) `dtype`; past): writes the new positions into the caches, in place, at
-    past .. past + s.
+    """(k (b, s, total_k, d), v (b, s, total_v, d), keys (b, heads, n, d, 16), values (b, heads, c,
+    d) `dtype`; past): writes the new positions into the caches, in place, at past .. past + s,
+    which must lie within c and 16 n.
 
     Keys are kept with positions last, in blocks, and values with features last: the order in
     which attention makes vectors of them.
     """
     b, s, past = (expr.Var(n) for n in ("b", "s", "past"))
-    heads, head_dim, _ = cache_shape
+    heads, head_dim = head_shape
     k = loops.Buffer("k", (b, s, expr.const(total_k), expr.const(head_dim)))
     v = loops.Buffer("v", (b, s, expr.const(total_v), expr.const(head_dim)))
     h, d = expr.const(heads), expr.const(head_dim)
     keys, values = (
-        loops.Buffer(name, (b, *(expr.const(n) for n in shape)), dtype)
-        for name, shape in zip(("keys", "values"), cache_shapes(cache_shape), strict=True)
+        loops.Buffer(name, shape, dtype)
+        for name, shape in zip(("keys", "values"), _cache_dims(b, head_shape), strict=True)
     )
     names, extents = ("b", "i", "h", "d"), (b, s, h, d)
     axes = tuple(expr.Var(f"v{n}") for n in names)
@@ -149,11 +149,20 @@ def append_kv(
     return loops.PrimFunc((k, v, keys, values, past), body, Attrs({"tir.noalias": True}))
 
 
-def cache_shapes(shape: CacheShape) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shapes of one sequence's keys and values."""
-    heads, head_dim, positions = shape
+def cache_shapes(shape: HeadShape, positions: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shapes of one sequence's keys and values, with room for `positions`."""
+    heads, head_dim = shape
     blocks = -(-positions // KEY_BLOCK)
     return (heads, blocks, head_dim, KEY_BLOCK), (heads, positions, head_dim)
+
+
+def _cache_dims(
+    batch: PrimExpr, shape: HeadShape
+) -> tuple[tuple[PrimExpr, ...], tuple[PrimExpr, ...]]:
+    """The shapes of the keys and values of a batch of sequences with any number of positions."""
+    heads, head_dim = (expr.const(n) for n in shape)
+    keys = batch, heads, expr.Var("n"), head_dim, expr.const(KEY_BLOCK)
+    return keys, (batch, heads, expr.Var("c"), head_dim)
 
 
 def _block(position: PrimExpr, feature: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
@@ -167,22 +176,22 @@ def _element(buffer: loops.Buffer, at: tuple[PrimExpr, ...]) -> loops.BufferRegi
 
 @cache
 def cached_attention(
-    total: int, first: int, heads: int, cache_shape: CacheShape, dtype: str, scores: Scores
+    total: int, first: int, heads: int, head_shape: HeadShape, dtype: str, scores: Scores
 ) -> loops.PrimFunc:
-    """(q (b, s, total, d), keys (b, kv_heads, c / 16, d, 16), values (b, kv_heads, c, d) `dtype`;
-    past) -> (b, s, heads, d): causal attention of the new positions over all past + s, reading
-    the caches in place.
+    """(q (b, s, total, d), keys (b, kv_heads, n, d, 16), values (b, kv_heads, c, d) `dtype`;
+    past) -> (b, s, heads, d): causal attention of the new positions over all past + s, which must
+    be at most c and 16 n, reading the caches in place.
 
     Query head h uses the keys and values of head h // (heads / kv_heads). The softmax subtracts
     each row's largest score; everything is summed in float32.
     """
     b, s, past = (expr.Var(n) for n in ("b", "s", "past"))
-    kv_heads, head_dim, _ = cache_shape
+    kv_heads, head_dim = head_shape
     group, length = heads // kv_heads, past + s
     q = te.placeholder((b, s, total, head_dim), "float32", "q")
     keys, values = (
-        te.placeholder((b, *shape), dtype, name)
-        for name, shape in zip(("keys", "values"), cache_shapes(cache_shape), strict=True)
+        te.placeholder(shape, dtype, name)
+        for name, shape in zip(("keys", "values"), _cache_dims(b, head_shape), strict=True)
     )
     d = te.reduce_axis(head_dim, "d")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from relaxlab.ir import graph, types
 from relaxlab.ir.equal import structural_key
+from relaxlab.ir.expr import Var
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute, symbols_in
@@ -28,22 +29,32 @@ def lift_transform_params(mod: Module, _: NoOptions) -> Module:
     the first `num_input`) and constants alone move to a function from the tuple of weights to the
     tuple of transformed ones, which the function takes instead.
 
-    The new function is called `main_transform_params` for `main`. Functions with the same weights
-    share one, `transform_params`, so that both can use the transformed weights.
+    The new function is called `main_transform_params` for `main`. Functions with the same weights,
+    up to the names of symbols in their shapes, share one, `transform_params`, so that both can use
+    the transformed weights.
     """
     groups: dict[object, dict[str, graph.Function]] = {}
     for name, fn in mod.graph_functions().items():
         if "num_input" in fn.attrs:
             weights = fn.params[fn.attrs["num_input"] :]
-            names = tuple(w.name for w in weights)
-            # Symbols in the weights' shapes belong to one function: such a one stands alone.
-            key = name if symbols_in(weights) else structural_key(tuple(w.ty for w in weights))
-            groups.setdefault((key, names), {})[name] = fn
+            key = structural_key(tuple(w.ty for w in weights)), tuple(w.name for w in weights)
+            group = groups.setdefault(key, {})
+            group[name] = _with_symbols_of(next(iter(group.values()), fn), fn)
     updates: dict[str, graph.Function] = {}
     for fns in groups.values():
         hint = f"{next(iter(fns))}_transform_params" if len(fns) == 1 else "transform_params"
         updates |= _split(fns, mod, mod.with_functions(updates).fresh_name(hint))
     return mod.with_functions(updates)
+
+
+def _with_symbols_of(other: graph.Function, fn: graph.Function) -> graph.Function:
+    """`fn` with the symbols that another function has in the shapes of the same weights."""
+    mine, theirs = (symbols_in(f.params[f.attrs["num_input"] :]) for f in (fn, other))
+    renamed = {a: b for a, b in zip(mine, theirs, strict=True) if a is not b}
+    if not renamed:
+        return fn
+    taken = {s: Var(s.name) for s in symbols_in(fn) if s in theirs and s not in mine}
+    return substitute(fn, renamed | taken)
 
 
 class _Transform:

@@ -237,7 +237,7 @@ def test_long_rope(tmp_path):
     assert rope.scale == pytest.approx((1 + np.log(64 / 16) / np.log(16)) ** 0.5)
     ratio = rope.inverse_frequencies(16) / rope.inverse_frequencies(17)
     np.testing.assert_allclose(ratio, 2.0)
-    cos, sin = rope.tables(3, 64)
+    cos, sin = rope.tables(64)
     np.testing.assert_allclose(cos**2 + sin**2, rope.scale**2, rtol=1e-6)
     with pytest.raises(ConfigError, match="'long_factor' must be a list of numbers, is 2"):
         open_json(tmp_path, phi | {"rope_scaling": scaling | {"long_factor": 2}})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 
 from relaxlab.models import smollm2 as smollm2_weights
 from relaxlab.models import tiny
-from relaxlab.models.generate import PromptError, TextGenerator, capacity_of, peak_rss_mb
+from relaxlab.models.generate import CHUNK, PromptError, TextGenerator, peak_rss_mb
 from relaxlab.models.gguf import read_gguf
 from relaxlab.models.loader import ModelError
 from relaxlab.models.sampling import Sampler
@@ -172,13 +171,15 @@ def test_the_second_load_comes_from_the_cache(generator):
 
 def test_no_call_reaches_beyond_the_cache(generator):
     prefill, vocabulary = generator.executable["prefill"], generator.checkpoint.config.vocab_size
-    room = capacity_of(generator.checkpoint, CONTEXT)
-    most = np.zeros((1, room), np.int32)
-    assert prefill(most, (room,)).shape == (1, vocabulary)  # room for what the bounds allow
-    with pytest.raises(CheckFailed, match="p"):
-        prefill(most, (room + 1,))
-    with pytest.raises(CheckFailed, match="s"):
-        prefill(np.zeros((1, room + 1), np.int32), (0,))
+    decode = generator.executable["decode"]
+    assert prefill(np.zeros((1, CONTEXT), np.int32), (0,)).shape == (1, vocabulary)
+    assert decode(np.zeros((1, 1), np.int32), (CONTEXT - 1,)).shape == (1, vocabulary)
+    generator.reset()
+    for function, length, past in ((prefill, 2, CONTEXT - 1), (decode, 1, CONTEXT)):
+        with pytest.raises(CheckFailed, match=r"needs p( \+ s <=| <) positions.*it is 64"):
+            function(np.zeros((1, length), np.int32), (past,))
+    with pytest.raises(CheckFailed, match=f"s .* may be at most {CHUNK}"):
+        prefill(np.zeros((1, CHUNK + 1), np.int32), (0,))
 
 
 def test_contexts_share_a_program(generator):
@@ -186,17 +187,6 @@ def test_contexts_share_a_program(generator):
     assert other.executable.from_cache and other.executable.key == generator.executable.key
     with pytest.raises(PromptError, match=f"the context holds {CONTEXT - 1}"):
         other.logits([5] * CONTEXT)
-
-
-@pytest.mark.parametrize(
-    ("longest", "context", "capacity"),
-    [(256, 9, 256), (8192, 9, 4096), (8192, 4096, 4096), (8192, 4097, 8192), (5000, 4097, 5000),
-     (131072, 9000, 16384)],
-)  # fmt: skip
-def test_capacities(generator, longest, context, capacity):
-    config = replace(generator.checkpoint.config, context_length=longest)
-    checkpoint = replace(generator.checkpoint, config=config)
-    assert capacity_of(checkpoint, context) == capacity
 
 
 def test_measurements(generator):

@@ -16,7 +16,7 @@ from relaxlab.models.generate import TextGenerator
 from relaxlab.models.loader import Checkpoint, ModelError, open_model
 from relaxlab.models.programs import Request, program_for
 
-REQUEST = Request("float32", "float32", context=48, rows=16)
+REQUEST = Request("float32", "float32", rows=16)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,6 @@ def test_a_program_is_found_without_building_it(
     [
         replace(REQUEST, activations="q16"),
         replace(REQUEST, kv_dtype="float16"),
-        replace(REQUEST, context=49),
         replace(REQUEST, rows=17),
         replace(REQUEST, sequences=2),
     ],

@@ -24,7 +24,7 @@ def in_blocks(keys):
 
 
 def test_the_shapes_of_the_cache():
-    assert loop_functions.cache_shapes((3, D, 20)) == ((3, 2, D, 16), (3, 20, D))
+    assert loop_functions.cache_shapes((3, D), 20) == ((3, 2, D, 16), (3, 20, D))
 
 
 @pytest.mark.parametrize("dims", [D, D - 2])
@@ -57,7 +57,7 @@ def test_append_kv_writes_its_positions_only(rng, dtype):
     want_keys, want_values = keys.copy(), values.copy()
     want_keys[..., past : past + s] = k[:, :, 1:3].transpose(0, 2, 3, 1)
     want_values[:, :, past : past + s] = v[:, :, 3:5].transpose(0, 2, 1, 3)
-    func = loop_functions.append_kv(3, 1, 5, 3, (heads, D, capacity), dtype)
+    func = loop_functions.append_kv(3, 1, 5, 3, (heads, D), dtype)
     stored = in_blocks(keys)
     interpret_prim_func(func, [k, v, stored, values, past])
     np.testing.assert_array_equal(stored, in_blocks(want_keys))
@@ -99,7 +99,7 @@ def test_cached_attention(rng, dtype, s, past, scores):
     values = rng.normal(size=(2, kv_heads, capacity, D)).astype(dtype)
     # What lies beyond must not be read: past and new positions end before it.
     keys[..., past + s :], values[:, :, past + s :] = np.nan, np.nan
-    shape = (kv_heads, D, capacity)
+    shape = (kv_heads, D)
     func = loop_functions.cached_attention(total, first, heads, shape, dtype, scores)
     y = np.empty((2, s, heads, D), np.float32)
     interpret_prim_func(func, [q, in_blocks(keys), values, y, past])
@@ -112,7 +112,7 @@ def test_attention_survives_large_scores():
     keys = np.full((1, 1, D, 4), 100, np.float32)
     values = np.arange(4 * D, dtype=np.float32).reshape(1, 1, 4, D)
     y = np.empty_like(q)
-    func = loop_functions.cached_attention(1, 0, 1, (1, D, 4), "float32", SCORES[0])
+    func = loop_functions.cached_attention(1, 0, 1, (1, D), "float32", SCORES[0])
     interpret_prim_func(func, [q, in_blocks(keys), values, y, 0])
     np.testing.assert_allclose(y, attention(q, keys, values, 0), rtol=1e-5)
 
@@ -151,7 +151,7 @@ def test_last_position(rng):
 
 
 def test_all_are_well_formed():
-    shape = (2, D, 16)
+    shape = (2, D)
     for func in (
         loop_functions.rotary(5, 1, 3, D, D, True),
         loop_functions.rotary(5, 1, 3, D, D // 2, False),

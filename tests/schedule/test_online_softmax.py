@@ -108,13 +108,13 @@ def test_tiles_compute_what_the_program_says(options, rng):
 
 def test_keys_in_blocks_capped_scores_and_a_window(rng):
     """What a KV cache's attention says; positions are rounded up to more than a block of keys."""
-    heads, width, shape = 2, 4, (1, 4, 48)
+    heads, width, shape = 2, 4, (1, 4)
     scores = nn.Scores(0.5, softcap=0.7, window=9)
     func = loop_functions.cached_attention(heads, 0, heads, shape, "float32", scores)
     found = find_attention(func)
     assert found is not None
     tiles = online_softmax(func, found, 3, 64, 32)
-    shapes = loop_functions.cache_shapes(shape)
+    shapes = loop_functions.cache_shapes(shape, 48)
     for past, length in ((0, 1), (0, 5), (14, 4), (41, 7)):
         q = rng.normal(size=(1, length, heads, width)).astype("float32")
         keys, values = (rng.normal(size=(1, *s)).astype("float32") for s in shapes)

@@ -17,7 +17,7 @@ from relaxlab.nn import loop_functions
 from relaxlab.schedule.rules import attention
 
 HEADS, KV_HEADS, WIDTH, POSITIONS = 6, 2, 32, 160
-SHAPE = (KV_HEADS, WIDTH, POSITIONS)
+SHAPE = (KV_HEADS, WIDTH)
 PLAIN = nn.Scores(WIDTH**-0.5)
 HEAD = "from relaxlab.script import ir as I, relax as R\n"
 WIDE = Target("cpu", "x86_64-unknown-linux-gnu", "x86-64-v4", frozenset({"avx512f", "avx512vl"}))
@@ -53,7 +53,7 @@ def reference(
 
 def exported(dtype: str, scores: nn.Scores) -> Module:
     spec = nn.spec.Tensor
-    shapes = loop_functions.cache_shapes(SHAPE)
+    shapes = loop_functions.cache_shapes(SHAPE, POSITIONS)
     arguments = {
         "q": spec(("b", "s", HEADS, WIDTH)),
         "past": nn.spec.Shape(("p",)),
