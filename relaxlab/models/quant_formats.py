@@ -120,7 +120,7 @@ class QuantFormat:
     def quantise(self, values: Array) -> Array:
         """Float values, last axis whole blocks, to flat uint8 bytes.
 
-        ValueError if the shape does not fit or we have no encoder for the format (the K formats).
+        ValueError if the shape does not fit or we have no encoder for the format (K and IQ4).
         """
         if self.encode is None:
             able = ", ".join(f.name for f in FORMATS if f.encode)
@@ -294,6 +294,51 @@ def _decode_q6_k(f: Fields) -> Array:
     return (q.reshape(*lead, 16, 16) * scale[..., None]).reshape(*lead, 256)
 
 
+def _two_bits(qs: Array) -> Array:
+    """64 bytes to (..., 256) values 0..3: each half of them holds four runs of 32 values, the first
+    in the lowest bits."""
+    halves = qs.reshape(*qs.shape[:-1], 2, 1, 32) >> np.array([[0], [2], [4], [6]], np.uint8) & 3
+    return halves.reshape(*qs.shape[:-1], 256)
+
+
+def _decode_q2_k(f: Fields) -> Array:
+    q = _f32(_two_bits(f["qs"])).reshape(*f["d"].shape, 16, 16)
+    step = _f32(f["d"])[..., None] * _f32(f["scales"] & 15)
+    shift = _f32(f["dmin"])[..., None] * _f32(f["scales"] >> 4)
+    return (step[..., None] * q - shift[..., None]).reshape(*f["d"].shape, 256)
+
+
+def _decode_q3_k(f: Fields) -> Array:
+    lead = f["d"].shape
+    bit = np.arange(8, dtype=np.uint8)[:, None]  # run r of 32 values takes bit r of the 32 bytes
+    third = ((f["hmask"][..., None, :] >> bit) & 1).reshape(*lead, 256)
+    q = (_f32(_two_bits(f["qs"]) | (third << 2)) - 4).reshape(*lead, 16, 16)
+    low = _nibbles(f["scales"][..., :8])
+    tops = f["scales"][..., None, 8:] >> np.array([[0], [2], [4], [6]], np.uint8) & 3
+    scale = _f32(low | (tops.reshape(*lead, 16) << 4)) - 32
+    step = _f32(f["d"])[..., None] * scale
+    return (step[..., None] * q).reshape(*lead, 256)
+
+
+IQ4_LEVELS = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+"""The numbers that the sixteen codes of the IQ4 formats stand for."""
+_IQ4_LEVELS = np.array(IQ4_LEVELS, np.float32)
+
+
+def _decode_iq4_nl(f: Fields) -> Array:
+    return _IQ4_LEVELS[_nibbles(f["qs"])] * _f32(f["d"])[..., None]
+
+
+def _decode_iq4_xs(f: Fields) -> Array:
+    lead = f["d"].shape
+    low = np.stack([f["scales_l"] & 15, f["scales_l"] >> 4], axis=-1).reshape(*lead, 8)
+    tops = f["scales_h"][..., None] >> np.array([0, 2, 4, 6], np.uint8) & 3
+    scale = _f32(low | (tops.reshape(*lead, 8) << 4)) - 32
+    step = _f32(f["d"])[..., None] * scale
+    q = _IQ4_LEVELS[_nibbles(f["qs"].reshape(*lead, 8, 16))]
+    return (step[..., None] * q).reshape(*lead, 256)
+
+
 def _row(
     name: str,
     ggml_id: int,
@@ -323,9 +368,13 @@ FORMATS: tuple[QuantFormat, ...] = (
     _row("Q4_1", 3, 32, "d:f16 m:f16 qs:u8*16", _decode_q4_1, _encode_q4_1),
     _row("Q5_0", 6, 32, "d:f16 qh:u8*4 qs:u8*16", _decode_q5_0, _encode_q5_0),
     _row("Q5_1", 7, 32, "d:f16 m:f16 qh:u8*4 qs:u8*16", _decode_q5_1, _encode_q5_1),
+    _row("Q2_K", 10, 256, "scales:u8*16 qs:u8*64 d:f16 dmin:f16", _decode_q2_k),
+    _row("Q3_K", 11, 256, "hmask:u8*32 qs:u8*64 scales:u8*12 d:f16", _decode_q3_k),
     _row("Q4_K", 12, 256, "d:f16 dmin:f16 scales:u8*12 qs:u8*128", _decode_q4_k),
     _row("Q5_K", 13, 256, "d:f16 dmin:f16 scales:u8*12 qh:u8*32 qs:u8*128", _decode_q5_k),
     _row("Q6_K", 14, 256, "ql:u8*128 qh:u8*64 scales:i8*16 d:f16", _decode_q6_k),
+    _row("IQ4_NL", 20, 32, "d:f16 qs:u8*16", _decode_iq4_nl),
+    _row("IQ4_XS", 23, 256, "d:f16 scales_h:u8*2 scales_l:u8*4 qs:u8*128", _decode_iq4_xs),
 )
 
 FORMAT_BY_NAME: Mapping[str, QuantFormat] = {f.name: f for f in FORMATS}

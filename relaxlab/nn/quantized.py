@@ -110,10 +110,10 @@ def _with_fifth_bit(f: Fields, n: PrimExpr, g: PrimExpr, i: PrimExpr) -> PrimExp
     return _joined(_nibble(f, n, g, i), bit, 1)
 
 
-def _joined(low: PrimExpr, high: PrimExpr, bits: int) -> PrimExpr:
-    """The lowest `bits` bits of `high` on top of 4 low ones."""
+def _joined(low: PrimExpr, high: PrimExpr, bits: int, at: int = 4) -> PrimExpr:
+    """The lowest `bits` bits of `high` on top of `at` low ones."""
     kept = expr.BitAnd(high, const((1 << bits) - 1, "uint8"))
-    return expr.BitOr(low, expr.ShiftLeft(kept, const(4, "uint8")))
+    return expr.BitOr(low, expr.ShiftLeft(kept, const(at, "uint8")))
 
 
 def _biased(f: Fields, n: PrimExpr, g: PrimExpr, i: PrimExpr) -> PrimExpr:
@@ -175,6 +175,74 @@ def _q6_scale(f: Fields, n: PrimExpr, g: PrimExpr) -> PrimExpr:
     return _f32(f["d"][n, g // 16]) * _f32(f["scales"][n, g // 16, g % 16])
 
 
+def _two_bits(f: Fields, n: PrimExpr, g: PrimExpr, i: PrimExpr) -> PrimExpr:
+    """Weight i of group g (of 16): each half of a block's 64 bytes holds four runs of 32 weights of
+    2 bits, the first in the lowest ones."""
+    byte = f["qs"][n, g // 16, g % 16 // 8 * 32 + g % 2 * 16 + i]
+    return expr.BitAnd(
+        expr.ShiftRight(byte, expr.Cast("uint8", g % 8 // 2 * 2)), const(3, "uint8")
+    )
+
+
+def _q2_scale(f: Fields, n: PrimExpr, g: PrimExpr) -> PrimExpr:
+    low = expr.BitAnd(f["scales"][n, g // 16, g % 16], const(15, "uint8"))
+    return _f32(f["d"][n, g // 16]) * _f32(low)
+
+
+def _q2_offset(f: Fields, n: PrimExpr, g: PrimExpr) -> PrimExpr:
+    high = expr.ShiftRight(f["scales"][n, g // 16, g % 16], const(4, "uint8"))
+    return _f32(f["dmin"][n, g // 16]) * _f32(high) * -1.0
+
+
+def _q3(f: Fields, n: PrimExpr, g: PrimExpr, i: PrimExpr) -> PrimExpr:
+    """Two bits below a third one: run r of 32 weights has it in bit r of the block's 32 bytes."""
+    bit = expr.ShiftRight(f["hmask"][n, g // 16, g % 2 * 16 + i], expr.Cast("uint8", g % 16 // 2))
+    return _joined(_two_bits(f, n, g, i), bit, 1, at=2)
+
+
+def _q3_scale(f: Fields, n: PrimExpr, g: PrimExpr) -> PrimExpr:
+    """Four low bits in bytes 0 to 7, eight groups in each half of the bytes; two high bits in bytes
+    8 to 11, four groups in each two bits; 32 is subtracted."""
+    block, at = g // 16, g % 16
+    low = expr.ShiftRight(f["scales"][n, block, at % 8], expr.Cast("uint8", at // 8 * 4))
+    high = expr.ShiftRight(f["scales"][n, block, 8 + at % 4], expr.Cast("uint8", at // 4 * 2))
+    six = _joined(expr.BitAnd(low, const(15, "uint8")), high, 2)
+    return _f32(f["d"][n, block]) * (_f32(six) - 32.0)
+
+
+# The IQ4 formats: codes of 4 bits for sixteen levels that are closer together around zero.
+
+IQ4_LEVELS = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+
+
+def _level(code: PrimExpr) -> PrimExpr:
+    """The level of a code plus 128, as an unsigned byte: chosen bit by bit, which takes 15 blends
+    of a vector of any width and no table in memory."""
+    found: list[PrimExpr] = [const(level + 128, "uint8") for level in IQ4_LEVELS]
+    for bit in range(4):
+        kept = expr.BitAnd(code, const(1 << bit, "uint8"))
+        is_set = expr.NE(kept, const(0, "uint8"))
+        pairs = zip(found[1::2], found[::2], strict=True)
+        found = [expr.Select(is_set, high, low) for high, low in pairs]
+    return found[0]
+
+
+def _iq4_xs(f: Fields, n: PrimExpr, g: PrimExpr, i: PrimExpr) -> PrimExpr:
+    """Each group of a block has 16 bytes: low halves first, then high halves."""
+    byte = f["qs"][n, g // 8, g % 8 * 16 + i % 16]
+    code = expr.ShiftRight(byte, expr.Cast("uint8", i // 16 * 4))
+    return _level(expr.BitAnd(code, const(15, "uint8")))
+
+
+def _iq4_xs_scale(f: Fields, n: PrimExpr, g: PrimExpr) -> PrimExpr:
+    """Four low bits of group g in half a byte, two high ones in a quarter; 32 is subtracted."""
+    block, at = g // 8, g % 8
+    low = expr.ShiftRight(f["scales_l"][n, block, at // 2], expr.Cast("uint8", at % 2 * 4))
+    high = expr.ShiftRight(f["scales_h"][n, block, at // 4], expr.Cast("uint8", at % 4 * 2))
+    six = _joined(expr.BitAnd(low, const(15, "uint8")), high, 2)
+    return _f32(f["d"][n, block]) * (_f32(six) - 32.0)
+
+
 _K_FACTORS = (("scales", "uint8", (12,)), ("d", "float16", ()), ("dmin", "float16", ()))
 
 FORMATS: dict[str, Format] = {
@@ -206,6 +274,18 @@ FORMATS: dict[str, Format] = {
             _with_fifth_bit, _d, lambda f, n, g: _f32(f["m"][n, g]),
         ),
         Format(
+            "Q2_K", 256, 16,
+            (("qs", "uint8", (64,)), ("scales", "uint8", (16,)), ("d", "float16", ()),
+             ("dmin", "float16", ())), "scales qs d dmin",
+            _two_bits, _q2_scale, _q2_offset,
+        ),
+        Format(
+            "Q3_K", 256, 16,
+            (("qs", "uint8", (64,)), ("hmask", "uint8", (32,)), ("scales", "uint8", (12,)),
+             ("d", "float16", ())), "hmask qs scales d",
+            _q3, _q3_scale, lambda f, n, g: _q3_scale(f, n, g) * -4.0,
+        ),
+        Format(
             "Q4_K", 256, 32, (("qs", "uint8", (128,)), *_K_FACTORS), "d dmin scales qs",
             _k_nibble, _k_scale, _k_offset,
         ),
@@ -219,6 +299,17 @@ FORMATS: dict[str, Format] = {
             (("ql", "uint8", (128,)), ("qh", "uint8", (64,)), ("scales", "int8", (16,)),
              ("d", "float16", ())), "ql qh scales d",
             _q6, _q6_scale, lambda f, n, g: _q6_scale(f, n, g) * -32.0,
+        ),
+        Format(
+            "IQ4_NL", 32, 32, (("qs", "uint8", (16,)), ("d", "float16", ())), "d qs",
+            lambda f, n, g, i: _level(_nibble(f, n, g, i)), _d,
+            lambda f, n, g: _d(f, n, g) * -128.0,
+        ),
+        Format(
+            "IQ4_XS", 256, 32,
+            (("qs", "uint8", (128,)), ("scales_l", "uint8", (4,)), ("scales_h", "uint8", (2,)),
+             ("d", "float16", ())), "d scales_h scales_l qs",
+            _iq4_xs, _iq4_xs_scale, lambda f, n, g: _iq4_xs_scale(f, n, g) * -128.0,
         ),
     )
 }  # fmt: skip

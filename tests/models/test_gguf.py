@@ -186,6 +186,10 @@ BAD_FILES = {
         file_of([], [info("t", [4], 77, 0)], DATA),
         "tensor 't': quantisation type 77 is not supported; supported are F32, F16, BF16, Q8_0",
     ),
+    "format with a name": (
+        file_of([], [info("t", [256], 21, 0)], DATA),
+        "tensor 't': IQ3_S is not supported; supported are F32, F16, BF16, Q8_0",
+    ),
     "blocks": (file_of([], [info("t", [33], 3, 0)], DATA), "'t': Q4_1 stores blocks of 32"),
     "beyond": (
         file_of([], [info("t", [17], 0, 0)], DATA),
