@@ -48,12 +48,12 @@ def unscheduled_functions(trace: Trace) -> dict[str, PrimFunc]:
 
 
 def failure_of(error: Exception, failing: str | None = None) -> dict[str, Any]:
-    """What was raised, as data for `failurePanel` of failure.js; `failing`: the pass."""
+    """Return an error as data for `failurePanel` of failure.js; `failing`: the pass."""
     return {"pass": failing, **failure_state(error)}
 
 
 def failure_lines(failure: dict[str, Any] | None) -> list[str]:
-    """What `failure_of` gave, for where no script runs."""
+    """Return the result of `failure_of` as lines, for where no script runs."""
     if failure is None:
         return []
     what = f"the pass {failure['pass']} failed" if failure["pass"] else "it cannot be read"

@@ -31,7 +31,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How many exercises of a lesson its checks called right."""
+    """The number of exercises of a lesson that its checks called right."""
 
     lesson: str
     solved: int

@@ -1,4 +1,4 @@
-"""What a notebook shows of each kind of value: its text, and a view of it as HTML.
+"""Displays of values in notebooks: their text, and a view of them as HTML.
 
 `view_of` is a table by type. Front ends hide errors raised while displaying; here they are shown.
 """

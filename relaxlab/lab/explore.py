@@ -107,7 +107,7 @@ class Explore(Brief):
     def memory(
         self, program: Program, name: str | None = None, target: str | Target = "cpu"
     ) -> View:
-        """Where temporaries lie, and when: `relaxlab.lab.memory`."""
+        """The places and live ranges of temporaries: `relaxlab.lab.memory`."""
         from relaxlab.lab.memory import memory
 
         return memory(program, name, target)

@@ -29,7 +29,7 @@ KINDS = {
     "out_ewise_fusible": "a sum of products, or a reduction applied back to rows",
     "opaque": "nothing is known",
 }
-"""What the pattern kinds mean (the paper's Algorithm 1), in a few words."""
+"""The meaning of the pattern kinds (the paper's Algorithm 1), in a few words."""
 
 
 def fusion(

@@ -246,7 +246,7 @@ def _stored(mod: Module, value: graph.Expr) -> tuple[graph.Var, ...]:
 
 
 def describe(mod: Module, b: graph.Binding) -> tuple[str, str]:
-    """What a binding calls, and where that comes from, in a word each."""
+    """Return the callee of a binding and its origin, in a word each."""
     call = tir_call(b.value)
     if call is not None:
         return call.callee, "loops"

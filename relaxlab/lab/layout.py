@@ -1,4 +1,4 @@
-"""Where the nodes of a graph are drawn: by graphviz where it is installed, else by layers.
+"""Layout of a graph's nodes: by graphviz if it is installed, else by layers.
 
 The built-in layout follows Sugiyama, Tagawa and Toda (1981): longest paths give the layers, medians
 of the neighbours order them so that few edges cross, and positions are moved towards the
@@ -169,7 +169,7 @@ class _Layers:
         self.layers[r] = [next(moving) if v in medians else v for v in layer]
 
     def crossings(self) -> int:
-        """How many pairs of edges between neighbouring layers cross."""
+        """Return the number of crossing pairs of edges between neighbouring layers."""
         total = 0
         for upper, lower in zip(self.layers, self.layers[1:], strict=False):
             place = {v: i for i, v in enumerate(lower)}

@@ -1,4 +1,4 @@
-"""What a recorded run of a loop function costs: accesses to memory by reuse distance, and the
+"""Costs of a recorded run of a loop function: accesses to memory by reuse distance, and the
 instructions that its loops ask for."""
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Issued:
 
 @dataclass(slots=True)
 class _Window:
-    """What the code of one iteration of the loops that are neither vectorized nor unrolled has in
-    registers: the places it has loaded or stored already."""
+    """The values that the code of one iteration of the loops that are neither vectorized nor
+    unrolled holds in registers: of the places it has loaded or stored already."""
 
     known: set[tuple[int, frozenset[int]]] = field(default_factory=set[tuple[int, frozenset[int]]])
 

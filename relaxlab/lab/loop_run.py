@@ -19,12 +19,11 @@ from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
 from relaxlab.runtime.record_accesses import Recording, record_accesses, reuse_distances
 
 SMALL = (4, 5, 6)
-"""What symbols are, one after the other, where nobody says: small, and different so that they can
-be told apart."""
+"""Default values of symbols, in order: small, and different so that they can be told apart."""
 SMALL_BOUND = (72, 40, 36)
 """The same for functions that are bound to threads: more than a warp, and no multiple of one."""
 MOST_BYTES = 1 << 26
-"""Of the arguments of a run."""
+"""Most bytes of the arguments of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ class Sizes:
         return tuple(int(evaluate(d, self.values)) for d in buffer.shape)
 
     def state(self) -> dict[str, int | float]:
-        """By name."""
+        """Return the values by name."""
         return {v.name: n for v, n in self.values.items()}
 
 

@@ -34,7 +34,8 @@ def is_bound(func: loops.PrimFunc) -> bool:
 
 
 def threads_state(func: loops.PrimFunc, sizes: Sizes, name: str) -> dict[str, Any]:
-    """What the threads of a function do at these sizes: `launches` and `problems`, or `error`.
+    """Return the behaviour of a function's threads at these sizes: `launches` and `problems`, or
+    `error`.
 
     The first `BLOCKS` blocks that every launch has are recorded, each by a run of its own.
     """

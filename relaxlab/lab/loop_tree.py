@@ -63,7 +63,7 @@ def _cut(text: str) -> str:
 
 
 def _kinds(root: loops.Stmt) -> dict[Var, set[str]]:
-    """What the loops and axes that bind each variable of a loop are: the kinds of block axes."""
+    """Return the kinds of the block axes that each loop variable contributes to."""
     found: dict[Var, set[str]] = {}
 
     def visit(s: loops.Stmt, means: Mapping[Var, frozenset[Var]]) -> None:
@@ -179,17 +179,18 @@ def _other_text(s: loops.Stmt) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What became of the rows of a tree. `marks` has one letter per row of the new tree: `=` as
-    before (perhaps deeper), `~` a loop that is run otherwise, `>` moved past others, `+` new.
-    `gone` are the rows of the old tree that are nowhere, each with the number of the new row it
-    stood before."""
+    """The difference of two trees. `marks` has one letter per row of the new tree: `=` as before
+    (perhaps deeper), `~` a loop that is run otherwise, `>` moved past others, `+` new. `gone` are
+    the rows of the old tree that are nowhere, each with the number of the new row it stood
+    before."""
 
     marks: str
     gone: tuple[tuple[int, Row], ...]
 
 
 def difference(before: Sequence[Row], after: Sequence[Row]) -> Difference:
-    """How one tree became another. What is left over on both sides with the same text moved."""
+    """Return the difference of two trees. Rows unmatched on both sides with the same text have
+    moved."""
     marks = ["+"] * len(after)
     gone: list[tuple[int, Row]] = []
     texts = [[row.text for row in rows] for rows in (before, after)]

@@ -32,14 +32,14 @@ from relaxlab.script.printer import print_module
 MOST_ACCESSES = 20_000
 """Accesses that can be stepped through in one run."""
 ALL_ACCESSES = 40_000
-"""That can be stepped through in the runs of all steps of a schedule together: each is three bytes
-or so of the page."""
+"""Accesses that can be stepped through in the runs of all steps of a schedule together: each is
+three bytes or so of the page."""
 FEWEST_ACCESSES = 500
 LARGE = (256,)
 """Sizes at which the function that computes most is chosen."""
 COUNTED_ACCESSES = 150_000
-"""That are counted in one run: some seconds of the interpreter. The runs of all steps of a schedule
-may have twice as many together."""
+"""Accesses that are counted in one run: some seconds of the interpreter. The runs of all steps of a
+schedule may have twice as many together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ def _refused(sch: Schedule) -> dict[str, Any] | None:
 
 
 def _notes(states: list[dict[str, Any]], sizes: Sizes, share: int, counted: int) -> list[str]:
-    """What a reader should know of what is not there."""
+    """Return sentences about what the view leaves out."""
     found: list[str] = []
     smaller = "; smaller sizes show more" if sizes.values else ""
     for what, most, cut in (
@@ -227,7 +227,7 @@ def _notes(states: list[dict[str, Any]], sizes: Sizes, share: int, counted: int)
 
 
 def _text(title: str, state: Mapping[str, Any], func: PrimFunc) -> str:
-    """What is read without a script."""
+    """Return the view's text, for readers without a script."""
     sizes = ", ".join(f"{k} = {v}" for k, v in state["sizes"].items())
     lines = [f"{title}{f' with {sizes}' if sizes else ''}", ""]
     for v in state["versions"]:

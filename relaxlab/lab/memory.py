@@ -96,8 +96,8 @@ def _function(name: str, fn: graph.Function, mod: Module, use_bounds: bool) -> d
 def _steps(
     fn: graph.Function, mod: Module, live: Liveness
 ) -> tuple[list[str], list[int], list[int]]:
-    """What happens in order, allocations left out; and for each position of a binding the next
-    step at or after it, and the last at or before it."""
+    """Return the names of the steps in order, allocations left out; and for each position of a
+    binding the next step at or after it, and the last at or before it."""
     ordered = sorted((live.positions[b], b) for b in all_bindings(fn) if b in live.positions)
     steps: list[str] = []
     first = [0] * len(ordered)
@@ -168,7 +168,7 @@ def _arena(
 
 
 def _why(p: Placement, arena: Arena, bounds: Mapping[str, int]) -> str:
-    """Why a tensor lies where others lay, or not."""
+    """Return the reason why a tensor shares memory with others, or does not."""
     if p.reuses:
         return f"it lies where {' and '.join(p.reuses)} lay, which nothing reads any more"
     dead = [q for q in arena.placements if q.end < p.start]

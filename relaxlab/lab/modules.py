@@ -36,7 +36,7 @@ class ModuleTable(Brief):
         return self._by_functions[found]
 
     def line_count(self, number: int) -> int:
-        """How many lines a module has."""
+        """Return the number of lines of a module."""
         return sum(len(self.functions[f][2]) for f in self.modules[number])
 
     def _function(self, name: str, f: BaseFunc) -> int:
@@ -56,7 +56,7 @@ def differences(numbers: Sequence[int]) -> list[int]:
 
 
 def kind_of(f: BaseFunc) -> str:
-    """What kind of function it is, in a word."""
+    """Return the kind of a function, in a word."""
     match f:
         case graph.Function():
             return "graph"

@@ -42,5 +42,5 @@ def pack(state: Any) -> str:
 
 
 def unpack(packed: str) -> Any:
-    """What `pack` was given (tuples as lists)."""
+    """Return the value given to `pack` (tuples as lists)."""
     return json.loads(zlib.decompress(base64.b64decode(packed)).decode("utf-8", "surrogatepass"))

@@ -67,7 +67,8 @@ def _again(given: Any, passes: Pipeline | None) -> Callable[..., View]:
 
 
 def live_controls(program: object, target: Target) -> tuple[Control, ...]:
-    """What a live view offers: to edit a program that is not too long, and to choose the target."""
+    """Return the controls of a live view: the program, if it is not too long to edit, and the
+    target."""
     if not isinstance(program, Module | str):
         return ()
     return (*program_controls(program), Control("target", "choice", target.kind, ("cpu", "cuda")))
@@ -109,7 +110,7 @@ def traced(
 
 
 def failure_state(error: Exception | None) -> dict[str, Any]:
-    """What was raised, as data for `failureFacts` of failure.js."""
+    """Return an error as data for `failureFacts` of failure.js."""
     found = error.diagnostics if isinstance(error, DiagnosticError) else ()
     message = "" if found else str(error) or type(error).__name__
     return {"message": message, "diagnostics": diagnostics_state(found)}
@@ -230,7 +231,7 @@ def _what(one: Remark) -> tuple[str, str, str]:
 
 
 def _places(remarks: Sequence[Remark], made: Iterable[Remark]) -> list[int]:
-    """Where the rewrites that a pass asked for are among all that it noted."""
+    """Return the positions of the rewrites that a pass asked for among all of its remarks."""
     places: list[int] = []
     at = 0
     for one in made:

@@ -53,7 +53,8 @@ def report(title: str, *sections: Section) -> View:
 
 
 def diagnostics_state(found: Sequence[Diagnostic]) -> list[dict[str, Any]]:
-    """What `diagnosticList` of report.js shows: every error with its underlined source."""
+    """Return the data that `diagnosticList` of report.js shows: every error with its underlined
+    source."""
     return [
         {
             "code": d.code,

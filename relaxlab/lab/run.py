@@ -173,7 +173,7 @@ def _profile_state(made: Profile, record: RunRecord) -> dict[str, Any]:
 
 
 def _text(state: Mapping[str, Any]) -> str:
-    """What is read without a script."""
+    """Return the view's text, for readers without a script."""
     run_ = state["run"]
     lines = [state["title"], ""]
     for step in run_["steps"]:

@@ -45,8 +45,8 @@ class Interned:
 
 @dataclass(slots=True)
 class RunRecord:
-    """What happened; `state` has it as JSON. `calls`: of each kernel and outside function that
-    ran, its name and what it cost (None where that is not known). `error`: why the run ended."""
+    """A recorded run; `state` has it as JSON. `calls`: of each kernel and outside function that
+    ran, its name and its cost (None if that is not known). `error`: why the run ended."""
 
     state: dict[str, Any]
     calls: list[tuple[str, dict[str, int] | None]]
@@ -280,7 +280,7 @@ class _Recorder:
                     yield activation, register, cast(Array, value)
 
     def _cost(self, frame: Frame, instr: host.Instr) -> dict[str, int] | None:
-        """What a kernel is about to do, where its loops say."""
+        """Return the cost of the kernel call that comes next, if its loops tell it."""
         if not isinstance(instr, host.CallKernel):
             return None
         func = self.machine.program.kernels[instr.function]

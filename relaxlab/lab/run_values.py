@@ -1,4 +1,4 @@
-"""What a register of the virtual machine holds, as data that a reader can look at."""
+"""Values of registers of the virtual machine, as data that a reader can look at."""
 
 from __future__ import annotations
 

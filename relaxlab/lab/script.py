@@ -1,4 +1,4 @@
-"""What a view needs to show a module's script."""
+"""The data with which a view shows a module's script."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def script_state(node: Module | Node, interner: Interner) -> dict[str, Any]:
 
 
 def function_facts(module: Module) -> dict[str, str]:
-    """What a call of each loop function costs, as text for the tips of `scriptPane`."""
+    """Return the cost of a call of each loop function, as text for the tips of `scriptPane`."""
     facts: dict[str, str] = {}
     for name, function in module.loop_functions().items():
         cost = cost_of(function)

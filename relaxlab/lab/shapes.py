@@ -175,7 +175,7 @@ def _event_state(event: DeductionEvent) -> dict[str, Any]:
 
 
 def _rule(mod: Module, event: Deduced) -> str:
-    """Which rule gave the type, in a sentence."""
+    """Return the rule that gave the type, in a sentence."""
     value = event.value
     if event.kind == "parameter":
         return "annotation of the parameter"

@@ -33,8 +33,8 @@ _PRE = (
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What a reader may change in a live view: a `choice` among `choices`, a `number`, a `switch`
-    (on or off), or a `program` (the text of a script)."""
+    """A control of a live view: a `choice` among `choices`, a `number`, a `switch` (on or off), or
+    a `program` (the text of a script)."""
 
     name: str
     kind: Literal["choice", "number", "switch", "program"]

@@ -327,7 +327,8 @@ class BatchGenerator(Brief):
         return np.asarray((self._step if is_step else self._extend)(ids, *arrays))
 
     def _with_room(self) -> list[_Part]:
-        """What takes part in this step, with pages for it. Raises PoolExhausted for nothing."""
+        """Return the sequences that take part in this step, with pages allocated for them. Raises
+        PoolExhausted if none has enough."""
         batch: list[_Part] = []
         rows = max(CHUNK, self.max_sequences)
         for number, request in enumerate(self.active):

@@ -239,7 +239,7 @@ class Bert(nn.Module):
         return self.sentence(hidden, mask)
 
     def pooled(self, hidden: nn.Tensor) -> nn.Tensor:
-        """What the pooler makes (b, hidden_size) of the hidden states."""
+        """Return the pooler's output (b, hidden_size) for the hidden states."""
         return self.pooler(first(hidden)).op("tanh")
 
     def class_logits(self, hidden: nn.Tensor) -> nn.Tensor:

@@ -1,4 +1,4 @@
-"""What a decoder is made of: sizes, and features that model families combine in their own ways."""
+"""Configuration of a decoder: sizes, and features that model families combine in their own ways."""
 
 from __future__ import annotations
 
@@ -141,7 +141,8 @@ class DecoderConfig:
             raise ConfigError("every window must be positive")
 
     def window(self, layer: int) -> int | None:
-        """How many positions up to its own each position of a layer sees; None: all."""
+        """Return the number of positions up to its own that each position of a layer sees; None:
+        all."""
         return self.windows[layer] if self.windows else None
 
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:

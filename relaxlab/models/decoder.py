@@ -278,7 +278,7 @@ class Decoder(nn.Module):
         return self.export({m: arguments(lengths.get(m, "s")) for m in methods}, bounds)
 
     def sources(self) -> dict[str, Source]:
-        """Where each weight comes from, by its name; the rotary tables are computed."""
+        """The source of each weight, by its name; the rotary tables are computed."""
         return {n: self._sources.get(p, Source((), n)) for n, p in self.named_parameters().items()}
 
 

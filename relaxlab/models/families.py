@@ -40,7 +40,7 @@ HUGGING_FACE: Mapping[str, str] = {
     "attn_q_norm": "self_attn.q_norm",
     "attn_k_norm": "self_attn.k_norm",
 }
-"""What Hugging Face's Llama calls its layers, and most families after it. Those of a block follow
+"""Names of layers in Hugging Face's Llama, and in most families after it. Those of a block follow
 `model.layers.N.`"""
 
 
@@ -50,7 +50,7 @@ FUSED_QKV = {"attn_q": "attn_qkv", "attn_k": "attn_qkv", "attn_v": "attn_qkv"}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a weight is in a file: rows `first` .. `end` of a tensor of `shape`."""
+    """The place of a weight in a file: rows `first` .. `end` of a tensor of `shape`."""
 
     tensor: str
     shape: tuple[int, ...]
@@ -80,12 +80,12 @@ class Family:
     is_tied: bool = False
 
     def gguf_places(self, config: DecoderConfig, gguf: GGUF) -> dict[str, Place]:
-        """Where each weight of a model is in a GGUF file."""
+        """Return the place of each weight of a model in a GGUF file."""
         fused = FUSED_QKV if "blk.0.attn_qkv.weight" in gguf.tensors else {}
         return _places(config, {**fused, **self.gguf}, "blk.")
 
     def safetensors_places(self, config: DecoderConfig) -> dict[str, Place]:
-        """Where each weight of a model is in safetensors files."""
+        """Return the place of each weight of a model in safetensors files."""
         return _places(config, {**HUGGING_FACE, **self.hugging_face}, "model.layers.")
 
 
@@ -182,8 +182,8 @@ def _gemma3(keys: Keys, head_dim: int) -> Features:
 
 
 def _gemma_scale(keys: Keys, head_dim: int, layers_of_27b: int) -> float:
-    """Of attention's scores. GGUF files do not say it: all sizes but the largest scale as usual,
-    that by the size that its heads would have if they shared the hidden features."""
+    """Return the scale of attention's scores. GGUF files lack it: all sizes but the largest scale
+    as usual, that by the size that its heads would have if they shared the hidden features."""
     if keys.gguf is None:
         return keys.number("query_pre_attn_scalar", 256.0) ** -0.5
     if keys.integer("num_hidden_layers") != layers_of_27b:

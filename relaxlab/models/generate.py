@@ -83,7 +83,7 @@ class Generation:
 
 @dataclass(slots=True)
 class _Run:
-    """What a generation in progress has measured."""
+    """The measurements of a generation in progress."""
 
     prompt_ids: list[int]
     ids: list[int] = field(default_factory=list)
@@ -292,9 +292,9 @@ class TextGenerator(Brief):
             yield rest
 
     def profile(self, prompt: Prompt, *, raw: bool = False) -> ModelProfile:
-        """Where the time goes: the kernels of reading a prompt and of writing one token, by the
-        time they take; print it. The program is compiled once more, with marks around its kernels.
-        Raises PromptError as `encode` does."""
+        """Return the times of the kernels of reading a prompt and of writing one token, longest
+        first; print it. The program is compiled once more, with marks around its kernels. Raises
+        PromptError as `encode` does."""
         from relaxlab.models.profile import profile_model
 
         return profile_model(self, prompt, raw=raw)
@@ -336,8 +336,8 @@ def _checked(checkpoint: Checkpoint, max_context: int, ids: list[int]) -> list[i
 
 
 def context_of(checkpoint: Checkpoint, asked: int | None) -> int:
-    """How many positions to keep at most: `asked`, or the default. ModelError for a context that
-    the model does not have."""
+    """Return the most positions to keep: `asked`, or the default. Raises ModelError for a context
+    that the model does not have."""
     longest = checkpoint.config.context_length
     if asked is None:
         return min(longest, DEFAULT_CONTEXT)

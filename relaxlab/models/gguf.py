@@ -175,7 +175,7 @@ class _Cursor:
         return [self.value(type_id, depth) for _ in range(count)]
 
     def strings(self, count: int) -> list[str]:
-        """That many strings, read in one go: vocabularies have hundreds of thousands."""
+        """Return `count` strings, read in one go: vocabularies have hundreds of thousands."""
         data, at, end, found = self.data, self.at, len(self.data), list[str]()
         for _ in range(count):
             start = at + 8

@@ -40,8 +40,8 @@ GGUF_KEYS: Mapping[str, str] = {
     "beta_slow": "rope.scaling.yarn_beta_slow",
     "extrapolation_factor": "rope.scaling.yarn_ext_factor",
 }
-"""What GGUF calls a key of ``config.json``, after the architecture's name. Of a key that is not
-here, GGUF files say nothing."""
+"""GGUF's names of keys of ``config.json``, after the architecture's name. GGUF files lack the keys
+that are not here."""
 
 _ACTIVATIONS: Mapping[str, nn.Activation] = {
     "silu": "silu",

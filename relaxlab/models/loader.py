@@ -42,7 +42,7 @@ FORMAT_OF_DTYPE = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
 class ModelError(UserError, ValueError):
-    """What was asked for is no model that we can open; says why and what would do."""
+    """The model cannot be opened; the message gives the reason and what would work."""
 
 
 @dataclass(frozen=True, slots=True)

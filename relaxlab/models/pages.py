@@ -1,4 +1,4 @@
-"""Which page of a paged KV cache belongs to whom: a free list with reference counts."""
+"""Owners of the pages of a paged KV cache: a free list with reference counts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PageAllocator(Brief):
 
     @property
     def free(self) -> int:
-        """How many pages nobody owns."""
+        """The number of pages without an owner."""
         return len(self._free)
 
     def allocate(self, count: int) -> list[int]:
@@ -62,7 +62,7 @@ class PageAllocator(Brief):
                 self._free.append(page)
 
     def owned_once(self, pages: Sequence[int]) -> int:
-        """How many of the pages would be free if one owner released them."""
+        """Return how many of the pages would be free if one owner released them."""
         return sum(self._owners[page] == 1 for page in pages)
 
     def is_shared(self, page: int) -> bool:
@@ -84,7 +84,7 @@ class PagedSequence(Brief):
         self.length = 0
 
     def missing(self, rows: int) -> int:
-        """How many free pages it takes to append `rows` positions."""
+        """Return the number of free pages needed to append `rows` positions."""
         return -(-(self.length + rows) // PAGE) - len(self.pages) + self._must_copy(rows)
 
     def extend(self, rows: int) -> tuple[int, int] | None:

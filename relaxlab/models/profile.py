@@ -1,4 +1,4 @@
-"""Where the time of a model goes: the kernels of reading a prompt and of writing one token."""
+"""A profile of a model: the time of each kernel of reading a prompt and of writing one token."""
 
 from __future__ import annotations
 

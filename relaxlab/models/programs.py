@@ -25,7 +25,7 @@ ACTIVATIONS = ("float32", "q8", "q16")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a program is for.
+    """The settings that determine a program.
 
     activations, kv_dtype: see `TextGenerator.load`. rows: new positions of a call at most.
     sequences: None for one sequence, else how many a call may have at most, each with its keys and

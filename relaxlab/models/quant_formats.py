@@ -36,10 +36,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class QuantFormat:
-    """How one kind of tensor is stored.
+    """The storage format of one kind of tensor.
 
-    ``decode`` maps the fields, each ``(..., nblocks[, count])``, to float32 values
-    ``(..., nblocks, block_size)``. ``encode``, where we have it, is its approximate inverse.
+    ``decode`` maps the fields, each ``(..., nblocks[, count])``, to float32 values ``(..., nblocks,
+    block_size)``. ``encode``, where we have it, is its approximate inverse.
     """
 
     name: str

@@ -11,7 +11,7 @@ from relaxlab.models.config import ConfigError, Rope
 from relaxlab.models.keys import Keys
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
-"""What ``config.json`` calls the layers with and without a window."""
+"""Names in ``config.json`` of the layers with and without a window."""
 
 ROPE_TENSORS = ("rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight")
 """Tensors of a GGUF file with divisors of frequencies."""
@@ -47,8 +47,8 @@ def read_local_rope(keys: Keys, head_dim: int, *, theta: float) -> Rope:
 
 
 def _parameters(keys: Keys, layers: str) -> Keys:
-    """Where the parameters of those layers' rope are: an object of its own in ``config.json``,
-    `rope_parameters` or, as older files call it, `rope_scaling`."""
+    """Return the object with the parameters of those layers' rope: one of its own in
+    ``config.json``, `rope_parameters` or, as older files call it, `rope_scaling`."""
     if keys.gguf is not None:
         return keys
     name = "rope_parameters" if "rope_parameters" in keys.values else "rope_scaling"
@@ -137,7 +137,8 @@ def _yarn(rope: Rope, found: Keys, keys: Keys) -> Rope:
         raise ConfigError(f"{found.where}: YaRN needs a factor of at least 1, and to extrapolate")
 
     def pair_of(turns: float) -> float:
-        """Which pair makes so many turns over the original context."""
+        """Return the number of the pair, with a fraction, that makes so many turns over the
+        original context."""
         wavelengths = math.log(original / (turns * 2 * math.pi)) / math.log(rope.theta)
         return rope.dims / 2 * wavelengths
 
@@ -156,7 +157,7 @@ def _yarn(rope: Rope, found: Keys, keys: Keys) -> Rope:
 
 
 def _yarn_scale(factor: float, found: Keys) -> float:
-    """What cosines and sines are multiplied by, and so scores by its square."""
+    """Return the factor of cosines and sines, by whose square scores grow."""
 
     def grown(by: float) -> float:
         return 1 + 0.1 * by * math.log(factor)

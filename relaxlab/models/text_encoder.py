@@ -258,7 +258,7 @@ def _gguf(path: Path) -> _Opened:
 
 
 _GGUF_POOLINGS = {0: "mean_tokens", 1: "mean_tokens", 2: "cls_token", 3: "lasttoken"}
-"""By llama.cpp's numbers; 0 leaves the choice to the user."""
+"""Poolings by llama.cpp's numbers; 0 leaves the choice to the user."""
 
 
 def _sentence_of_gguf(gguf: GGUF) -> SentenceConfig:

@@ -11,5 +11,5 @@ from pathlib import Path
 
 
 def path() -> Path:
-    """Where the GGUF file lies."""
+    """Return the path of the GGUF file."""
     return Path(__file__).with_name("data") / "tiny.gguf"

@@ -50,7 +50,8 @@ _TEKKEN = _BY_CASE % ("", "", r"\p{N}")
 
 @dataclass(frozen=True, slots=True)
 class _PreTokenizer:
-    """How text is cut before merging: by each pattern in turn, each piece further by the next."""
+    """The rules that cut text before merging: by each pattern in turn, each piece further by the
+    next."""
 
     patterns: tuple[str, ...]
     whole_words: bool = False  # a piece that is a token is taken as it is, without merging
@@ -247,7 +248,7 @@ class TokenStream(Brief):
         return self._decoder.decode(data)
 
     def finish(self) -> str:
-        """What is left at the end: U+FFFD if the ids stopped in the middle of a character."""
+        """Return the rest of the text: U+FFFD if the ids stopped in the middle of a character."""
         return self._decoder.decode(b"", final=True)
 
 

@@ -33,15 +33,15 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Task: TypeAlias = Literal["transcribe", "translate"]
 
 SECONDS_PER_STAMP = 0.02
-"""From one timestamp token to the next."""
+"""Seconds from one timestamp token to the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which tokens mean what, and which are not to be chosen: ``generation_config.json``.
+    """The meaning of special tokens, and tokens never to choose: ``generation_config.json``.
 
     `stamp`: the first timestamp token (None: there are none); `last_initial_stamp`: how late the
-    first may be, in steps of 0.02 s; `suppressed_first`: what is not to be the first token.
+    first may be, in steps of 0.02 s; `suppressed_first`: tokens that may not come first.
     """
 
     start: int
@@ -98,8 +98,8 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What was said: the text, the tokens generated, the language (None: the model knows only
-    one), and with timestamps the segments."""
+    """A transcript: the text, the tokens generated, the language (None: the model knows only one),
+    and with timestamps the segments."""
 
     text: str
     ids: list[int]
@@ -180,12 +180,12 @@ class Transcriber(Brief):
         max_new_tokens: int | None = None,
         pad: bool = True,
     ) -> list[Transcript]:
-        """What is said in recordings: float arrays (samples,), `RATE` samples per second.
+        """Transcribe recordings: float arrays (samples,), `RATE` samples per second.
 
         language: such as "en"; None: found out for each recording. task: "translate" gives English
-        text. timestamps: segments with their times. max_new_tokens: per recording; None: as many
-        as the model has positions. pad: see `features`. ValueError for audio or options that the
-        model cannot do.
+        text. timestamps: segments with their times. max_new_tokens: per recording; None: as many as
+        the model has positions. pad: see `features`. Raises ValueError for audio or options that
+        the model cannot process.
         """
         memory = self.encode(self.features(audio, pad=pad))
         prompts, languages = self._prompts(memory, language, task, timestamps)
@@ -193,7 +193,8 @@ class Transcriber(Brief):
         return [self._transcript(i, name) for i, name in zip(found, languages, strict=True)]
 
     def encode(self, features: Array) -> list[Array]:
-        """What the decoder remembers of log-mel frames (b, mel_bands, f)."""
+        """Return the encoder's keys and values for the decoder, from log-mel frames (b, mel_bands,
+        f)."""
         return list(self.executable["encode"](np.ascontiguousarray(features)))
 
     def generate(

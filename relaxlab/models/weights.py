@@ -1,4 +1,4 @@
-"""Where a program's weights come from, and how they get to their places."""
+"""Loading of a program's weights: from the tensors of a file to their places in memory."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ SLACK = 64 * ALIGN
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a parameter's array comes from: this field of those tensors, the rows of one below
-    those of the other; without tensors, the table of that name (see `rotary_tables`)."""
+    """The source of a parameter's array: this field of those tensors, the rows of one below those
+    of the other; without tensors, the table of that name (see `rotary_tables`)."""
 
     tensors: tuple[str, ...]
     field: str

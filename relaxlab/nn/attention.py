@@ -75,7 +75,7 @@ class RotaryEmbedding(Module):
 
 
 class Cache(Protocol):
-    """Where a layer's keys and values are kept, and what positions the new ones have."""
+    """A layer's stored keys and values, and the positions of the new ones."""
 
     def rotate(self, rotary: RotaryEmbedding, x: Heads) -> Heads:
         """The heads of the new positions, turned by their angles."""

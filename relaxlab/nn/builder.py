@@ -85,7 +85,7 @@ class FunctionBuilder:
 
     @property
     def num_params(self) -> int:
-        """How many parameters there are so far."""
+        """The number of parameters so far."""
         return len(self._params)
 
     def symbol(self, name: str) -> expr.Var:

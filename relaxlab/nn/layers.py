@@ -16,7 +16,7 @@ from relaxlab.nn.module import Module, ModuleList
 Activations: TypeAlias = Literal["float32", "bfloat16", "q8", "q16"]
 
 PARTS = {"q8": 1, "q16": 2}
-"""How many 8-bit integers stand for one quantised activation."""
+"""The number of 8-bit integers that represent one quantised activation."""
 
 Activation: TypeAlias = Literal["silu", "gelu", "gelu_tanh"]
 """The nonlinearities of MLPs; `gelu_tanh` is the approximation by a tanh."""
@@ -77,9 +77,9 @@ class Weight(Module):
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """How quantised weights are multiplied: with activations in float32; with both rounded to
-    bfloat16; or with activations quantised to 8 ("q8") or 15 bits ("q16") per group of weights and
-    integer products. Sums are float32.
+    """The arithmetic of products by quantised weights: with activations in float32; with both
+    rounded to bfloat16; or with activations quantised to 8 ("q8") or 15 bits ("q16") per group of
+    weights and integer products. Sums are float32.
 
     one: for a single row, which waits for memory. few: where at most `FEW_ROWS` rows are possible,
     for which decoding the weights takes longer than multiplying; None: as `several`. several: for
@@ -93,7 +93,7 @@ class Precision:
     plain: Literal["float32", "bfloat16"] = "float32"
 
     def of(self, most: int | None) -> Activations:
-        """What at most `most` rows are multiplied in; None: any number."""
+        """Return the format of activations for at most `most` rows; None: any number."""
         if most is not None and most <= FEW_ROWS:
             return self.one if most == 1 else self.few or self.several
         return self.several

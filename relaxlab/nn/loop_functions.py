@@ -31,9 +31,9 @@ vectors, within one page of memory."""
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """How a score of attention is made of the product of a query and a key: multiplied by `scale`,
-    squeezed into -softcap .. softcap by a tanh, and minus infinity unless the key is one of the
-    last `window` up to the query's own position (None: all of them)."""
+    """The function from the product of a query and a key to a score of attention: multiplied by
+    `scale`, squeezed into -softcap .. softcap by a tanh, and minus infinity unless the key is one
+    of the last `window` up to the query's own position (None: all of them)."""
 
     scale: float
     softcap: float | None = None
@@ -166,7 +166,7 @@ def _cache_dims(
 
 
 def _block(position: PrimExpr, feature: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
-    """Where a feature of a position's key is."""
+    """Return the indices of a feature of a position's key."""
     return position // KEY_BLOCK, feature, position % KEY_BLOCK
 
 

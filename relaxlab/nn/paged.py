@@ -14,11 +14,11 @@ from relaxlab.nn.paged_loops import PoolShape
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """Which rows belong to which sequence, and its pages; int32 (see `paged_loops`).
+    """The rows of a batch by sequence, and the sequences' pages; int32 (see `paged_loops`).
 
-    positions (t,): of each row in its sequence. slots (t,): where its key and value go. tiles
-    (w, 2): sequence and first row. row_ends, page_ends (sequences + 1,): where the rows and the
-    pages of each sequence end. pages (n,).
+    positions (t,): of each row in its sequence. slots (t,): where its key and value go. tiles (w,
+    2): sequence and first row. row_ends, page_ends (sequences + 1,): where the rows and the pages
+    of each sequence end. pages (n,).
     """
 
     positions: Tensor

@@ -36,7 +36,7 @@ LOWEST = -1e30
 
 @dataclass(frozen=True, slots=True)
 class PoolShape:
-    """Of a pool of pages: heads, features per head, and the dtype of what it keeps."""
+    """The shape of a pool of pages: heads, features per head, and the dtype of its elements."""
 
     kv_heads: int
     head_dim: int

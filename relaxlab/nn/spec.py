@@ -1,4 +1,5 @@
-"""What the inputs of an exported method are. A dimension is an int or the name of a symbol."""
+"""Specifications of the inputs of an exported method. A dimension is an int or the name of a
+symbol."""
 
 from __future__ import annotations
 

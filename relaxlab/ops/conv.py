@@ -39,7 +39,7 @@ Indices = tuple[PrimExpr, ...]
 
 
 def _layouts(call: graph.Call, dims: int) -> tuple[Layout, Layout, Layout]:
-    """Of data, kernel and result; the kernel's letters are (O, I, spatial)."""
+    """Return the layouts of data, kernel and result; the kernel's letters are (O, I, spatial)."""
     spatial = SPATIAL[dims]
     data = layout_attr(call, "data_layout", f"NC{spatial}")
     kernel = layout_attr(call, "kernel_layout", f"OI{spatial}")

@@ -1,4 +1,4 @@
-"""Which device a value is on (`R.hint_on_device`, `R.to_vdevice`).
+"""Hints on the device of a value (`R.hint_on_device`, `R.to_vdevice`).
 
 A program runs on one device, its target's, so both keep the value; `realize_devices` refuses a
 device that is another.

@@ -39,7 +39,8 @@ Indices = tuple[PrimExpr, ...]
 
 
 def depth_of(call: graph.Call, indices: TensorType, index: int) -> int:
-    """How many dimensions each row of `indices` names: its last extent, which must be known."""
+    """Return the number of dimensions that each row of `indices` names: its last extent, which must
+    be known."""
     require_dtype(call, indices, is_int, "integer", index)
     if indices.ndim == 0:
         raise fail(call, "indices must have at least one dimension")

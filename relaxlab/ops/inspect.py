@@ -1,6 +1,6 @@
-"""What a tensor is, as a scalar (`R.inspect.tensor_shape_i`, ...).
+"""Properties of a tensor, as scalars (`R.inspect.tensor_shape_i`, ...).
 
-Every tensor here is dense, in row-major order, and begins at its first element. The dtype is told
+Every tensor here is dense, in row-major order, and begins at its first element. The dtype is given
 by DLPack's code (0 int, 1 uint, 2 float, 4 bfloat, 6 bool), bits and lanes.
 """
 

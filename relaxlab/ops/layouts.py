@@ -44,7 +44,7 @@ class Layout:
 
     @property
     def ndim(self) -> int:
-        """How many axes there are."""
+        """The number of axes."""
         return len(self.axes)
 
     def take(self, places: Sequence[Item]) -> tuple[Item, ...]:
@@ -154,7 +154,7 @@ class Window:
 
     @property
     def span(self) -> PrimExpr:
-        """From the first to the last element, inclusive."""
+        """The extent from the first to the last element, both included."""
         return (self.size - 1) * self.dilation + 1
 
     @property
@@ -180,7 +180,7 @@ def pads_of(value: Any, count: int) -> list[tuple[int, int]]:
 
 
 def spatial_rank(x: Array, layout: str | None) -> int:
-    """How many spatial dimensions an array of images in this layout has."""
+    """Return the number of spatial dimensions of an array of images in this layout."""
     return (x.ndim if layout is None else sum(c.isupper() for c in layout)) - 2
 
 

@@ -128,7 +128,7 @@ def _nll_infer(call: graph.Call, tys: TypesOf) -> Type:
 def _weight(
     call: graph.Call, target: PrimExpr, classes: PrimExpr, weights: te.Tensor | None, dtype: str
 ) -> PrimExpr:
-    """What a target counts: nothing where it is `ignore_index`."""
+    """Return the weight of a target: zero for `ignore_index`."""
     ignored = expr.EQ(target, expr.const(attr(call, "ignore_index")))
     weight: PrimExpr = expr.const(1, dtype)
     if weights is not None:

@@ -119,7 +119,7 @@ def _cuts(old: Shape, new: Shape) -> list[tuple[int, int]]:
 
 
 def reshape_index(indices: Indices, new: Shape, old: Shape) -> Indices:
-    """Where the element `indices` of the reshaped tensor lies in the original."""
+    """Return the indices in the original of the element `indices` of the reshaped tensor."""
     result: list[PrimExpr] = []
     for old_dims, new_dims in _groups(old, new):
         flat: PrimExpr = expr.const(0)

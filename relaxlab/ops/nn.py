@@ -474,8 +474,8 @@ def _pad_infer(call: graph.Call, tys: TypesOf) -> Type:
 def _check_width(
     call: graph.Call, mode: str, extent: PrimExpr, pair: tuple[PrimExpr, PrimExpr]
 ) -> None:
-    """What is read again must exist: less than the extent where it is reflected, at most the
-    extent where it wraps around, one element where it is repeated."""
+    """Refuse padding wider than the elements it repeats: less than the extent where it is
+    reflected, at most the extent where it wraps around, any if there is one element to repeat."""
     for width in () if mode == "constant" else pair:
         if width == expr.const(0):
             continue

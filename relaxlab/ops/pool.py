@@ -162,8 +162,8 @@ def _max_emit(call: graph.Call, out: TensorType, x: te.Tensor, dims: int) -> te.
 def _window_count(
     call: graph.Call, spatial: list[PrimExpr], extents: list[PrimExpr], windows: tuple[Window, ...]
 ) -> PrimExpr:
-    """By how many elements a window's sum is divided: with `count_include_pad` those in the
-    padded tensor, else those in the tensor itself; at least 1."""
+    """Return the divisor of a window's sum: with `count_include_pad` its elements in the padded
+    tensor, else those in the tensor itself; at least 1."""
     count: PrimExpr = ONE
     for s, e, w in zip(spatial, extents, windows, strict=True):
         count = count * _count(call, s, e, w)

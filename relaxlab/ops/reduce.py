@@ -86,7 +86,7 @@ def reduction(
 
 
 def count_of(shape: Shape, gone: tuple[int, ...], dtype: str) -> PrimExpr:
-    """How many elements a reduction over `gone` combines."""
+    """Return the number of elements that a reduction over `gone` combines."""
     return scalar.cast(product([shape[d] for d in gone]), dtype)
 
 
@@ -378,7 +378,8 @@ def scan_compute(
             return scalar.cast(at(buffers[x], place - 1 if exclusive else place), wide)
 
         def advanced(value: PrimExpr, place: PrimExpr) -> loops.Stmt:
-            """What the block combines up to `place`, and the result there."""
+            """Return the stores of the block's running value at `place`, and of the result
+            there."""
             total = op(loops.BufferLoad(buffers[before], row), loops.BufferLoad(buffers[own], row))
             return loops.seq(
                 loops.BufferStore(buffers[own], value, row),

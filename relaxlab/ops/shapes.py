@@ -1,4 +1,4 @@
-"""What is provable about dimensions: equality, broadcasting, element counts."""
+"""Proofs about dimensions: equality, broadcasting, element counts."""
 
 from __future__ import annotations
 
@@ -216,7 +216,8 @@ def _mismatch(call: graph.Call, shapes: list[Shape], a: PrimExpr, b: PrimExpr) -
 
 
 def broadcast_index(indices: Sequence[PrimExpr], shape: Shape, out: Shape) -> Shape:
-    """Where to read a tensor of `shape` for the element `indices` of a result of shape `out`."""
+    """Return the indices at which a tensor of `shape` is read for the element `indices` of a result
+    of shape `out`."""
     offset = len(out) - len(shape)
     return tuple(
         expr.const(0) if d == ONE and out[offset + i] != ONE else indices[offset + i]

@@ -60,7 +60,7 @@ class TensorLoad(PrimExpr):
 
 @dataclass(frozen=True, slots=True)
 class Combiner:
-    """How a reduction combines: `combine(accumulated, new)` on tuples of expressions, starting
+    """The operation of a reduction: `combine(accumulated, new)` on tuples of expressions, starting
     from `identity(dtypes)`."""
 
     name: str
@@ -406,7 +406,7 @@ def _lower_loads(value: PrimExpr, buffers: dict[Tensor, loops.Buffer]) -> PrimEx
 
 
 def _point_regions(values: tuple[PrimExpr, ...]) -> tuple[loops.BufferRegion, ...]:
-    """What the loads in `values` touch, each place once."""
+    """Return the regions that the loads in `values` read, each place once."""
     loads = (n for v in values for n in walk(v) if isinstance(n, loops.BufferLoad))
     distinct = dict.fromkeys((n.buffer, n.indices) for n in loads)
     return tuple(_point_region(buffer, indices) for buffer, indices in distinct)
@@ -426,8 +426,8 @@ def _row_region(
     buffer: loops.Buffer,
     access: type[loops.BufferLoad] | type[loops.BufferStore],
 ) -> loops.BufferRegion:
-    """What `body` touches of `buffer`: one index along the dimensions where every access has the
-    same block axis, all of the others."""
+    """Return the region of `buffer` that `body` accesses: one index along the dimensions where
+    every access has the same block axis, all of the others."""
     places = [n.indices for n in walk(body) if isinstance(n, access) and n.buffer is buffer]
     inner = {n.loop_var for n in walk(body) if isinstance(n, loops.For)}
     inner |= {n.var for n in walk(body) if isinstance(n, loops.LetStmt)}
