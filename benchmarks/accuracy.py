@@ -1,4 +1,4 @@
-"""How far logits are from a float32 evaluation of the dequantised weights in NumPy."""
+"""The distance of logits from a float32 evaluation of the dequantised weights in NumPy."""
 
 from __future__ import annotations
 

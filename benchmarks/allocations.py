@@ -1,4 +1,4 @@
-"""How often a compiled model allocates memory once it has started, counted natively."""
+"""Allocations of memory by a compiled model once it has started, counted natively."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fusion, memory planning, guarded versions and library calls are worth: each switched off (or
+"""The gain from fusion, memory planning, guarded versions and library calls: each switched off (or
 on) alone, on SmolLM2 with float32 weights, like the paper's Figure 17.
 
     .venv/bin/python -m benchmarks.bench_ablation --quick

@@ -35,7 +35,7 @@ LATEST = Path(__file__).with_name("results") / "latest-llm.json"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a run measures. `prompt` fresh random tokens are read `reads` times per turn, after
+    """The settings of a run. `prompt` fresh random tokens are read `reads` times per turn, after
     the last of which `steps` tokens follow; logits are compared at `positions` of a text."""
 
     model: str

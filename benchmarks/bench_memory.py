@@ -35,7 +35,7 @@ WORKLOADS: tuple[tuple[str, str, str, tuple[int, ...], float], ...] = (
     ("prefills", "prefill", "s", (128, 256, 512, 1024), 0.78),
     ("decode batches", "decode", "b", (1, 16, 32, 64), 0.60),
 )
-"""What runs, its function, the symbol that varies and its values, and the paper's ratio."""
+"""Programs, with the function, the symbol that varies and its values, and the paper's ratio."""
 POOLS: Mapping[str, type[Pool]] = {"size buckets": BucketPool, "best fit": BestFitPool}
 
 

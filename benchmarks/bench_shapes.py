@@ -96,7 +96,7 @@ def ratios(result: Result, kind: str, peer: str) -> list[tuple[float, str]]:
 
 
 def compile_s(result: Result, kind: str, name: str) -> float:
-    """Of all shapes of a kind together, first runs included."""
+    """Return the time of compiling all shapes of a kind together, first runs included."""
     cases = [c["peers"].get(name) for c in result["cases"] if c["kind"] == kind]
     return sum(found["compile_s"] for found in cases if found is not None)
 

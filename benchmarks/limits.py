@@ -1,4 +1,4 @@
-"""What the machine itself allows: bandwidth of reading and of copying, multiply-adds.
+"""Limits of the machine: bandwidth of reading and of copying, multiply-adds.
 
 By C (`limits.c`). The bandwidth of reading is measured by a loop function that relaxlab compiles,
 too, which shows that it is no worse than it need be.

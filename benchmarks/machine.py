@@ -38,7 +38,7 @@ def _first(file: str, key: str) -> str:
 
 
 def _large_pages() -> str:
-    """Whether the system grants large pages: always, madvise or never."""
+    """Return whether the system grants large pages: always, madvise or never."""
     file = Path("/sys/kernel/mm/transparent_hugepage/enabled")
     if not file.exists():
         return "unknown"
@@ -58,8 +58,9 @@ def _commit() -> str:
 
 
 def busy_cores(during: Callable[[], Result]) -> tuple[float, Result]:
-    """How many cores all processes together kept busy while `during` ran, and its result. While it
-    only sleeps that is what others take from a measurement, the host's share included."""
+    """Return the number of cores that all processes together kept busy while `during` ran, and its
+    result. While it only sleeps that is what others take from a measurement, the host's share
+    included."""
     before, start = _busy_seconds(), time.monotonic()
     result = during()
     return (_busy_seconds() - before) / (time.monotonic() - start), result

@@ -1,4 +1,4 @@
-"""What relaxlab costs apart from its kernels: importing it, and calling an empty function."""
+"""Costs apart from kernels: importing relaxlab, and calling an empty function."""
 
 from __future__ import annotations
 

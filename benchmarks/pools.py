@@ -68,7 +68,7 @@ class BestFitPool:
     _used: dict[int, tuple[bool, int]] = field(default_factory=dict[int, tuple[bool, int]])
     """Start to kind and size."""
     _segments: list[int] = field(default_factory=list[int])
-    """Where segments begin, one after the other with a gap, so that none are neighbours."""
+    """Starts of the segments, one after the other with a gap, so that none are neighbours."""
 
     def allocate(self, size: int) -> int:
         size = -(-max(size, 1) // 512) * 512

@@ -23,7 +23,7 @@ class WorkerFailed(RuntimeError):
 
 
 def output_of(command: Sequence[str]) -> str:
-    """What a command prints. RuntimeError, with what it says on standard error, if it fails."""
+    """Return a command's output. Raises RuntimeError with its standard error if it fails."""
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if run.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{run.stderr}")

@@ -239,7 +239,7 @@ def _aims(result: Result) -> str:
 
 
 def aims(result: Result) -> Iterator[tuple[str, str, bool]]:
-    """What was aimed at, what was measured, and whether that is enough."""
+    """Yield each aim, the figure measured, and whether that is enough."""
     peers = result["peers"]
     for name in (n for n in (HEADLINE, EXACT) if n in peers):
         if "error" not in peers[name]:

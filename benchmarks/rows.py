@@ -1,4 +1,4 @@
-"""Who takes part, in which environment and with which weights."""
+"""The systems compared, with their environments and weights."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def dequantised(model: Path, format: str, folder: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a model asks of the machine: bytes of weights read per decoded token (the embedding
+    """The demands of a model on the machine: bytes of weights read per decoded token (the embedding
     only if it is also the output matrix), multiply-adds of a prompt of n tokens."""
 
     config: DecoderConfig
@@ -117,7 +117,8 @@ class Work:
         return total
 
     def prefill_macs(self, tokens: int) -> int:
-        """Of the matrices; the output matrix serves the last position only."""
+        """Return the multiply-adds of the matrices; the output matrix serves the last position
+        only."""
         heads = {"token_embd.weight", "output.weight"}
         matrices = [t for t in self.weights if len(t.shape) == 2]
         return sum(t.shape[0] * t.shape[1] * (1 if t.name in heads else tokens) for t in matrices)

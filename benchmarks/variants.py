@@ -28,4 +28,4 @@ VARIANTS: Mapping[str, Callable[[Pipeline], Pipeline]] = {
     "without replicated small kernels": lambda p: p.without("replicate_small_kernels"),
     "with library calls (OpenBLAS)": lambda p: p.with_options("lower_to_libraries", use=BLAS),
 }
-"""What is changed about the default pipeline; library calls are not part of it."""
+"""Changes of the default pipeline; library calls are not part of it."""

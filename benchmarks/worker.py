@@ -29,7 +29,7 @@ MODULES = {
     "PyTorchKernels": "peers.kernels.pytorch",
     "JAXKernels": "peers.kernels.jax",
 }
-"""Where each class is; `Limits` measures the machine instead of a model."""
+"""The module of each class; `Limits` measures the machine instead of a model."""
 
 
 def main() -> None:

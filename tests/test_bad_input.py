@@ -1,4 +1,4 @@
-"""What is given by mistake is refused with a message that says so, and never ends the process."""
+"""Wrong input is refused with a message that names it, and never ends the process."""
 
 from __future__ import annotations
 

@@ -292,7 +292,7 @@ if __name__ == "__main__":
 
 
 def test_programs_of_ordinary_files(capsys, tmp_path):
-    """What is decorated is read; everything else is neither read nor run."""
+    """Decorated functions are read; everything else is neither read nor run."""
     file, page = tmp_path / "ordinary.py", tmp_path / "page.html"
     file.write_text(ORDINARY)
     listed = f"{file}:Layer, {file}:double"

@@ -47,7 +47,7 @@ def agree(mod: Module, *args: Any, exe: Any = None, rtol: float = 1e-5) -> Any:
 
 
 def types_of(mod: Module, name: str = "main") -> dict[str, str]:
-    """What deduction knows of each variable of a function."""
+    """Return the deduced type of each variable of a function."""
     fn = normalize(mod)[name]
     assert isinstance(fn, graph.Function)
     return {b.var.name: str(b.var.ty) for block in fn.body.blocks for b in block.bindings}

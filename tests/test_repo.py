@@ -165,6 +165,37 @@ def test_sizes(path: Path) -> None:
             assert length <= FUNCTION_LINES, f"{node.name}: {length} lines; about 60 will do"
 
 
+OPENINGS = ("What", "Whether", "How", "Where", "Which", "Who", "Why", "That", "As many", "So many")
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and text of every string that stands as a statement: those after constants, too."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for statement in body if isinstance(body, list) else ():
+            match statement:
+                case ast.Expr(ast.Constant(str() as text)):
+                    yield statement.lineno, text
+
+
+def indirect(path: Path, text: str) -> list[str]:
+    pattern = re.compile(rf"({'|'.join(OPENINGS)})\b")
+    found = ((line, string) for line, string in docstrings(ast.parse(text)))
+    return [f"{name_of(path)}:{line}: {s[:60]}" for line, s in found if pattern.match(s)]
+
+
+def test_docstrings_are_statements() -> None:
+    """They say what a thing is or returns, instead of asking."""
+    wrong = [line for p in PACKAGE_FILES for line in indirect(p, p.read_text("utf-8"))]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("opening", OPENINGS)
+def test_a_docstring_that_asks_is_seen(opening: str) -> None:
+    text = f'LIMIT = 1\n"""{opening} it is."""\n\ndef f():\n    """{opening} it is."""\n'
+    assert len(indirect(PACKAGE / "example.py", text)) == 2
+
+
 def test_programs_of_the_readme_run(tmp_path: Path) -> None:
     """One after the other, in one file: later ones use what earlier ones made."""
     text = (ROOT / "README.md").read_text("utf-8")

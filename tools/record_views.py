@@ -19,7 +19,7 @@ from tests.browser import CHROMIUM
 TARGET = Path(__file__).resolve().parents[1] / "docs/images/explore.gif"
 SIZE = {"width": 1000, "height": 560}
 SECONDS = 1.6
-"""How long a frame stays."""
+"""Seconds for which a frame stays."""
 COLOURS = 64
 """Views have few; more make the file larger and not better."""
 

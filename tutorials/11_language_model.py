@@ -138,7 +138,7 @@ for name, count in Counter(called).items():
 
 # %%
 def seconds(tokens, rounds=3):
-    """How long reading tokens takes with nothing in the cache: the best of some rounds."""
+    """Return the time of reading tokens with nothing in the cache: the best of some rounds."""
     times = []
     for _ in range(rounds):
         model.reset()

@@ -1,1 +1,1 @@
-"""What the benchmarks of single kernels share: cases, the run in turns, tables and charts."""
+"""Shared parts of the benchmarks of single kernels: cases, the run in turns, tables and charts."""

@@ -59,7 +59,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is computed.
+    """A kind of computation.
 
     shapes: of the arguments. reference: the result in float64. flops, bytes: the work that cannot
     be avoided: additions and multiplications of products, each argument read once and the result

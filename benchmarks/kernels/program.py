@@ -1,4 +1,4 @@
-"""What a benchmark of kernels does as a program: options, run, table, JSON, chart."""
+"""The main program of a benchmark of kernels: options, run, table, JSON, chart."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ PEAKS = 200
 LEAST = 1 << 16
 """Bytes that the bandwidth is measured with at least."""
 TOLERANCE = 1e-4
-"""Of the largest value of the result."""
+"""Largest error allowed, relative to the largest value of the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Race:
         say(f"{name}: {error}")
 
     def measure(self, group: Sequence[Case]) -> list[dict[str, Any]]:
-        """What was found out about each case."""
+        """Measure the cases of a group, and return the results of each."""
         results = {
             case.name: {**case.request(), "name": case.name, "work": case.work, "limits": []}
             | {"peers": {}}

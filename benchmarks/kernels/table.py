@@ -11,7 +11,7 @@ from benchmarks.report import QUIET, Spread, table
 Result = Mapping[str, Any]
 OURS = "relaxlab"
 Aim = tuple[str, str, bool]
-"""What was aimed at, what was measured, and whether that is enough."""
+"""The aim, the figure measured, and whether that is enough."""
 
 
 def speeds(case: Result, name: str) -> list[float]:
@@ -21,7 +21,7 @@ def speeds(case: Result, name: str) -> list[float]:
 
 
 def others_of(result: Result, case: Result) -> list[str]:
-    """Who else has finished this case."""
+    """Return the names of the others that have finished this case."""
     return [n for n in case["peers"] if n not in result["ours"] and speeds(case, n)]
 
 
@@ -35,12 +35,12 @@ def ratio(result: Result, case: Result, name: str) -> Spread | None:
 
 
 def best_peer(result: Result, case: Result) -> str:
-    """Who has the highest median."""
+    """Return the name of the peer with the highest median."""
     return max(others_of(result, case), key=lambda n: statistics.median(speeds(case, n)))
 
 
 def limits_of(case: Result) -> list[float]:
-    """What the machine can do, one value per round. Neighbours move the bandwidth of a memory from
+    """Return the machine's limit in each round. Neighbours move the bandwidth of a memory from
     minute to minute; from multiply-adds in registers they only take, so the peak of all rounds is
     that of each."""
     found: list[float] = case["limits"]
@@ -48,7 +48,7 @@ def limits_of(case: Result) -> list[float]:
 
 
 def share(case: Result, name: str) -> float | None:
-    """Of what the machine can do: the median over the rounds."""
+    """Return the share of the machine's limit: the median over the rounds."""
     values = [v / most for v, most in zip(speeds(case, name), limits_of(case), strict=False)]
     return statistics.median(values) if values else None
 
@@ -122,7 +122,8 @@ def failures(result: Result) -> str:
 def aim_of_ratio(
     result: Result, text: str, at_least: float, wanted: Callable[[Result], bool]
 ) -> Iterable[Aim]:
-    """That the median ratio of every case of `wanted` is at least so much; names the worst."""
+    """Yield the aim that the median ratio of every case of `wanted` is at least `at_least`; it
+    names the worst."""
     for name in result["ours"]:
         found = [
             (spread.median, case["name"])
@@ -137,7 +138,8 @@ def aim_of_ratio(
 def aim_of_share(
     result: Result, text: str, at_least: float, wanted: Callable[[Result], bool]
 ) -> Iterable[Aim]:
-    """That every case of `wanted` reaches this share of the limit; names the worst."""
+    """Yield the aim that every case of `wanted` reaches this share of the limit; it names the
+    worst."""
     for name in result["ours"]:
         found = [
             (part, case["name"])

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.peers.base import Array, Timing
 
 PAGES = 512
-"""Of 16 positions: 8192 for all sequences, as llama.cpp gets."""
+"""Pages of 16 positions: 8192 for all sequences, as llama.cpp gets."""
 
 
 class Batches:

@@ -1,4 +1,4 @@
-"""What operators take for granted becomes a check before the call."""
+"""Conditions on shapes that operators cannot prove become checks before the call."""
 
 from __future__ import annotations
 

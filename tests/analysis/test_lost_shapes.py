@@ -49,7 +49,7 @@ AFTER = {  # the line after which the advice about a variable belongs
 
 
 def advice(program: str) -> dict[str, tuple[str, str]]:
-    """By variable: what the trace says, and the line it proposes."""
+    """Return the trace's text and the line it proposes, by variable."""
     (normalized,) = (r for r in rl.trace(rl.parse(program)).passes if r.name == "normalize")
     found = [w for w in normalized.remarks if w.rule == "deduce"]
     pattern = re.compile(r"a match_cast brings it back: (.*)$")

@@ -1,4 +1,4 @@
-"""What the emitter makes of indices, masks, guards and lazy expressions."""
+"""LLVM IR of indices, masks, guards and lazy expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How deep functions may call each other, natively."""
+"""The depth of native recursion."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What holds for the graph, shapes, fusion and memory views alike: hostile names, huge programs,
-people who use keys and readers, narrow columns, speed."""
+"""Properties of the graph, shapes, fusion and memory views alike: hostile names, huge programs,
+keyboards and screen readers, narrow columns, speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the modules of `static/` compute without a page, under Node."""
+"""The modules of `static/` without a page, under Node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person does in JupyterLab: run, step, restart, reload, save, export."""
+"""Views in JupyterLab: run, step, restart, reload, save, export."""
 
 from __future__ import annotations
 

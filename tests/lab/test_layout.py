@@ -94,7 +94,7 @@ def test_nothing_and_circles():
 
 
 def test_a_value_used_everywhere_bends_once_per_layer():
-    """What the first node makes is used by each of a long chain: one trunk, not one path each."""
+    """A long chain whose members all use the first node's value: one trunk, not one path each."""
     edges = [(i, i + 1) for i in range(199)] + [(0, i) for i in range(2, 200)]
     layers = _Layers([(40, 34)] * 200, edges, _ranks(200, edges))
     assert len(layers.sizes) - layers.real == 198

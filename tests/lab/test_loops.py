@@ -263,7 +263,7 @@ def in_registers() -> Schedule:
 
 
 def counters(costs, lines=8):
-    """What the costs of the steps show: instructions, and lines of 16 bytes fetched."""
+    """Return the counters of the steps' costs: instructions, and lines of 16 bytes fetched."""
     served = sum(n for d, n in costs["lines"]["16"] if 0 <= d < lines)
     return {**costs["issued"], "fetched": costs["reads"] + costs["writes"] - served}
 

@@ -12,7 +12,7 @@ from tests.lab.programs import CHAIN, NETWORK, WRONG, decoder
 
 
 def value(encoded, env):
-    """What `evaluate` of core.js computes."""
+    """Return the value that `evaluate` of core.js computes."""
     if isinstance(encoded, str):
         return env[encoded]
     if isinstance(encoded, int):

@@ -70,7 +70,7 @@ class Claims:
 
 
 def held(view, name, step=-1):
-    """What register `name` of any function holds after a step."""
+    """Return the value of register `name` of any function after a step."""
     made = view.state["run"]
     found = None
     steps = made["steps"] if step == -1 else made["steps"][: step + 1]

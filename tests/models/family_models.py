@@ -37,7 +37,8 @@ class Case:
     dtype: str = "float32"
 
     def rope_metadata(self) -> dict[str, Any]:
-        """What a GGUF file says about scaling that llama.cpp evaluates itself, less the prefix."""
+        """Return a GGUF file's metadata about scaling that llama.cpp evaluates itself, less the
+        prefix."""
         given = self.values.get("rope_parameters", {})
         keys = YARN_KEYS if given.get("rope_type") == "yarn" else {}
         return {keys[k]: v for k, v in given.items() if k in keys}

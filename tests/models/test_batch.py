@@ -90,8 +90,8 @@ def check(alone: TextGenerator, request: Request, seen: Recorder, **options) -> 
 
 
 def same_choices(ids: list[int], rows, want_ids: list[int], want_rows) -> bool:
-    """Whether the ids agree to the end; that they part only where two logits tie is asserted, as
-    is that the logits agree up to there."""
+    """True if the ids agree to the end. Asserts that they part only where two logits tie, and that
+    the logits agree up to there."""
     for i, (got, want) in enumerate(zip(rows, want_rows, strict=False)):
         scale = np.abs(want).max()
         assert np.abs(got - want).max() <= 1e-5 * scale

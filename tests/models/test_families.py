@@ -17,7 +17,7 @@ from relaxlab.models.loader import Checkpoint, open_model
 from tests.models.family_models import CASES, POSITIONS, Case
 
 TOLERANCE = 2e-5
-"""Of logits, relative to the largest."""
+"""Largest error of logits, relative to the largest."""
 
 
 class Compiled:

@@ -121,7 +121,7 @@ def byte_level(pre: str, merges: list[str], extra: list[str] = (), **more) -> di
 
 
 def pieces(pre: str, text: str, **more) -> list[str]:
-    """Where a pre-tokenizer cuts: merges that join everything they are allowed to."""
+    """Return the pieces that a pre-tokenizer cuts: merges join everything they are allowed to."""
     merges = ["1 2", "12 3", "123 4", "a b", "Ġ ab", "ab c", "Ġab c", ". .", "' S", "( ab", "ab 1"]
     tokenizer = Tokenizer(byte_level(pre, merges, bos_token_id=0, add_bos_token=False, **more))
     return [tokenizer.token(i) for i in tokenizer.encode(text)]

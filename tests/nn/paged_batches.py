@@ -46,7 +46,7 @@ class Batch:
         )
 
     def slots(self) -> np.ndarray:
-        """Where each row's key and value belong."""
+        """Return the slot of each row's key and value."""
         found = []
         for s in range(len(self.row_ends) - 1):
             pages = self.pages[self.page_ends[s] : self.page_ends[s + 1]]

@@ -1,4 +1,5 @@
-"""What convolutions, pooling, norms, losses and scatters refuse, and what they check later."""
+"""Shapes that convolutions, pooling, norms, losses and scatters refuse, and that they check
+later."""
 
 from __future__ import annotations
 

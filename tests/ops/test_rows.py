@@ -37,7 +37,7 @@ def blurred(ty: types.Type, level: int) -> types.Type:
 
 
 def covers(coarse: types.Type, fine: types.Type) -> bool:
-    """Whether every value of type `fine` may be one of type `coarse`."""
+    """True if every value of type `fine` may be one of type `coarse`."""
     match coarse, fine:
         case types.TensorType(shape, dtype, ndim), types.TensorType():
             known = shape is None or shape == fine.shape

@@ -16,7 +16,7 @@ LOW_RANK = {
     "softmax, and more after it": "R.multiply(R.nn.softmax(R.nn.gelu(R.matmul(a, b))), x)",
     "sum": "R.sum(R.nn.relu(R.add(R.matmul(a, b), x)), axis=-1)",
 }
-"""What is made of rows of `a @ b`, with `x` of the same shape and weights `g`."""
+"""Programs on rows of `a @ b`, with `x` of the same shape and weights `g`."""
 
 
 def low_rank(kind: str, width: str = '"d"', terms: int = 8, dtype: str = "float32") -> Module:

@@ -1,4 +1,4 @@
-"""What calls do to memory, followed through branches."""
+"""Effects of calls on memory, followed through branches."""
 
 from __future__ import annotations
 

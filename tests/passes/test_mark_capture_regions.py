@@ -1,4 +1,4 @@
-"""Which runs of kernels can be captured."""
+"""Runs of kernels that can be captured."""
 
 import numpy as np
 import pytest
@@ -112,8 +112,8 @@ def random_program(seed):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_captured_kernels_work_on_the_same_memory_at_every_call(seed):
-    """What captured kernels touch: weights and constants, or the same places of the arenas in two
-    runs with different inputs."""
+    """Captured kernels touch weights and constants, or the same places of the arenas in two runs
+    with different inputs."""
     print("seed", seed)
     fixed = random_program(seed)
     program = lower_shapes(PIPELINE.run(fixed).result)
@@ -142,7 +142,8 @@ def test_captured_kernels_work_on_the_same_memory_at_every_call(seed):
 
 
 def place(buffer, arenas, known):
-    """Where a buffer lies: a number of a weight or constant, or an offset into an arena."""
+    """Return the place of a buffer: the number of a weight or constant, or an offset into an
+    arena."""
     for i, array in enumerate(known):
         if np.shares_memory(buffer, array):
             return ("known", i, buffer.shape)

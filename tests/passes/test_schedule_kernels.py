@@ -1,4 +1,4 @@
-"""What `schedule_kernels` schedules, leaves alone, and says about it."""
+"""Kernels that `schedule_kernels` schedules or leaves alone, and its remarks."""
 
 from __future__ import annotations
 

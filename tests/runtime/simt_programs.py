@@ -164,7 +164,7 @@ def everybody_counts(a: T.handle, b: T.handle):
 
 
 def barriers(kernel: DeviceKernel) -> int:
-    """How many barriers stand in the first launch."""
+    """Return the number of barriers in the first launch."""
     return sum(is_sync(n) and isinstance(n, Evaluate) for n in walk(kernel.launches[0].body))
 
 

@@ -1,4 +1,4 @@
-"""What may be passed to a compiled function, and what is said about the rest."""
+"""Arguments that compiled functions accept, and errors for all others."""
 
 from __future__ import annotations
 

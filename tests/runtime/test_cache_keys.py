@@ -1,4 +1,4 @@
-"""Which programs share a cache entry: none that differ in anything that matters."""
+"""Keys of the cache: programs that differ in anything that matters share no entry."""
 
 from __future__ import annotations
 

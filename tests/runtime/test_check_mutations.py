@@ -186,7 +186,7 @@ def test_wrong_library_call(monkeypatch):
 
 
 def test_dropped_live_binding(monkeypatch):
-    """What is read is removed: the module is ill-formed before anything runs."""
+    """A binding that is read is removed: the module is ill-formed before anything runs."""
     from relaxlab.passes import dead_code_elimination
 
     right = dead_code_elimination.use_counts
@@ -278,7 +278,7 @@ def test_a_pass_that_does_not_ask_is_taken_apart_by_functions():
 
 
 def test_every_pass_gives_a_valid_module_with_any_number_of_rewrites():
-    """What bisection rests on: leaving out rewrites changes nothing that is computed."""
+    """Bisection relies on it: leaving out rewrites does not change the results."""
     from relaxlab.testing.graph_programs import Programs
 
     mod = Programs(7).module(8)

@@ -36,7 +36,7 @@ def lowered(mod: Module) -> Module:
 
 
 def is_basic(mod: Module) -> bool:
-    """Whether the loops compute with float32, by nothing but basic arithmetic."""
+    """True if the loops compute with float32, by nothing but basic arithmetic."""
     nodes = [n for _, f in mod.items() if isinstance(f, loops.PrimFunc) for n in walk(f)]
     calls = {n.op for n in nodes if isinstance(n, expr.Call)}
     dtypes = {n.buffer.dtype for n in nodes if isinstance(n, loops.BufferStore)}
@@ -128,7 +128,7 @@ def main(x: R.Tensor(("n", 512), "float32"), w: R.Tensor((512, 64), "float32")):
 
 
 def rounded_differently(target: str) -> list[bool]:
-    """Whether sums of rows, and products, differ from the loops' order of operations."""
+    """Return whether sums of rows, and products, differ from the loops' order of operations."""
     mod, rng = rl.parse(HEAD + ROWS), np.random.default_rng(1)
     args = [rng.standard_normal(s).astype(np.float32) for s in ((9, 512), (512, 64))]
     got = rl.compile(mod, target, use_cache=False, threads=1)["main"](*args)

@@ -1,4 +1,5 @@
-"""What `compile` takes beside modules: loop functions, schedules, modules of loop functions."""
+"""Programs that `compile` takes beside modules: loop functions, schedules, modules of loop
+functions."""
 
 from __future__ import annotations
 

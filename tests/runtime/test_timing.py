@@ -44,7 +44,7 @@ def in_order(*order: int) -> rl.Schedule:
 
 
 def test_one_timing(operands: tuple[Any, Any]) -> None:
-    """Of whatever can be called or compiled; the arithmetic is that of the loops."""
+    """`time` takes whatever can be called or compiled; the arithmetic is that of the loops."""
     exe = rl.compile(product)
     out = np.empty((4, 8), "float32")
     for f, args in (

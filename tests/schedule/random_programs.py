@@ -95,7 +95,7 @@ class _Writer:
 
 
 def _triangular(shape: tuple[str, ...]) -> bool:
-    """Whether the second axis may be cut at the first: not where it is provably longer."""
+    """True if the second axis may be cut at the first: not if it is provably longer."""
     return shape[0] == "n" or (shape[0] == shape[1] and shape[0] != "1")
 
 

@@ -1,4 +1,4 @@
-"""Whether expressions determine a loop, against all pairs of iterations."""
+"""Loops determined by expressions, against all pairs of iterations."""
 
 from __future__ import annotations
 

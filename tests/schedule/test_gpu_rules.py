@@ -1,4 +1,4 @@
-"""Which rule schedules which kernel for a GPU, and what comes out."""
+"""Rules that schedule kernels for a GPU, and their results."""
 
 from __future__ import annotations
 

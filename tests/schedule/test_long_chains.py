@@ -19,7 +19,7 @@ COMPLEX_SQUARE = [
 
 
 def chain(steps: list[str], count: int, last: str) -> Module:
-    """So many steps from x0 and y0 = x0 * a, then z = `last`."""
+    """Return a program of `count` steps from x0 and y0 = x0 * a, then z = `last`."""
     lines = [s.format(i=i, j=i + 1) for i in range(count) for s in steps]
     lines = ["y0 = R.multiply(x0, a)", *lines, f"z = {last.format(n=count)}"]
     body = "\n        ".join(lines)
@@ -55,7 +55,7 @@ def test_kernels_grow_with_the_steps(steps, last, rng):
 
 
 def test_a_value_is_not_bound_around_a_choice():
-    """What only one side of a condition reads may not exist for the other."""
+    """A value that only one side of a condition reads may not exist for the other."""
     long = chain(NEWTON, 30, "R.nn.pad(R.negative(x{n}), (2, 2, 0, 0))")
     kernels = rl.trace(long).result.loop_functions().values()
     for call in (n for k in kernels for n in walk(k) if isinstance(n, expr.Call)):

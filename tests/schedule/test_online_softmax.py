@@ -139,8 +139,8 @@ LOW = np.finfo("float32").min
 
 @pytest.mark.parametrize("is_bare", [False, True], ids=["guarded", "bare"])
 def test_rows_and_chunks_without_finite_scores(is_bare, rng):
-    """Where every score is minus infinity the result is zero, or not a number, as the program says;
-    the lowest finite number is a score like others."""
+    """If every score is minus infinity the result is zero, or not a number, as in the program; the
+    lowest finite number is a score like others."""
     mod = program(bias=True, heads=4)
     if is_bare:
         mod = changed(mod, bare)

@@ -1,4 +1,4 @@
-"""What each primitive makes of a small program: before and after, in the script language."""
+"""Each primitive on a small program: before and after, in the script language."""
 
 from __future__ import annotations
 

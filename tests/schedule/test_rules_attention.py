@@ -209,7 +209,7 @@ def main(q: R.Tensor(("b", "n", "h", "d"), "float32"), k: R.Tensor(("b", "m", "h
 
 
 def test_one_position_is_not_a_tile() -> None:
-    """That kernel is made of whole vectors of features, and copies no keys."""
+    """The kernel is made of whole vectors of features, and copies no keys."""
     text = FREE.format(dtype="float32", heads=6, m="n", mask="None")
     (func,) = rl.trace(rl.parse(text)).result.loop_functions().values()
     branches = [n for n in walk(func.body) if isinstance(n, loops.IfThenElse)]

@@ -176,7 +176,8 @@ def _columns_40(
 
 
 def test_description_and_implementation_agree() -> None:
-    """What a registered pair must satisfy, checked for the pair of these tests."""
+    """The description and the implementation of a registered pair agree, for the pair of these
+    tests."""
     rng = np.random.default_rng(3)
     a = rng.integers(0, 256, (16, 4)).astype("uint8")
     b = rng.integers(-128, 128, 4).astype("int8")

@@ -1,4 +1,4 @@
-"""What people try out of habit, and what the error tells them to write."""
+"""Expressions that people try out of habit, and the advice in the error."""
 
 from __future__ import annotations
 

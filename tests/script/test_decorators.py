@@ -145,7 +145,7 @@ def test_aliases_of_the_namespaces() -> None:
 
 
 def run_cell(name: str, text: str, namespace: dict[str, Any]) -> None:
-    """What an interactive shell does: run text that only linecache knows."""
+    """Run text that only linecache knows, as an interactive shell does."""
     lines = text.splitlines(keepends=True)
     linecache.cache[name] = (len(text), None, lines, name)
     exec(compile(text, name, "exec"), namespace)

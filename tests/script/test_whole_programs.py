@@ -1,5 +1,5 @@
-"""What the system itself builds survives printing and parsing: every operator's kernel, and the
-tiny model at every stage of the pipeline."""
+"""Programs of the system itself survive printing and parsing: every operator's kernel, and the tiny
+model at every stage of the pipeline."""
 
 from __future__ import annotations
 

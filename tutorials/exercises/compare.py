@@ -78,7 +78,7 @@ def loops_compute(
 
 
 def _has_shape(name: str, out: Buffer | Var, shape: tuple[int, ...], after: str) -> None:
-    """Of a result that is declared with numbers; one with symbols takes any."""
+    """Refuse a result of another shape; dimensions that are symbols take any."""
     if not isinstance(out, Buffer):
         raise Hint(f"the last parameter of `{name}` must be the buffer of the result")
     declared = tuple(d.value for d in out.shape if isinstance(d, IntImm))

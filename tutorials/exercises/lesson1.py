@@ -59,7 +59,7 @@ def longest_step(answer: Module) -> str:
 
 
 def _starts_at_zero(answer: Module) -> bool:
-    """Whether the maximum of negative sums is zero."""
+    """True if the maximum of negative sums is zero."""
     loop_function(answer, "longest_step")
     out = np.full((4, 4), np.nan, "float32")
     a, b = np.full((4, 3), -5, "float32"), np.full((3, 4), -5, "float32")

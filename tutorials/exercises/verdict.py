@@ -1,4 +1,4 @@
-"""What a check answers, and the decorator that makes a check of a function."""
+"""The result of a check, and the decorator that makes a check of a function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Hint(Exception):  # noqa: N818  an answer that is not right yet is no erro
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Verdict:
-    """Whether an answer is right, and why."""
+    """The judgement of an answer, right or wrong, and the reason."""
 
     ok: bool
     text: str
@@ -54,7 +54,7 @@ def exercise(check: Callable[..., str]) -> Callable[..., Verdict]:
 
 
 def ask(answer: Callable[..., Any], *args: Any) -> Any:
-    """What a function of the answer returns. Raises Hint where it fails."""
+    """Return the result of a function of the answer. Raises Hint if it fails."""
     if not callable(answer):
         raise Hint(f"the answer must be a function, is {answer!r}")
     try:

@@ -1,4 +1,4 @@
-"""What CUDA C is written for single statements and expressions."""
+"""CUDA C of single statements and expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the standard kernels become: wide accesses, warp shuffles, shared memory; in the source, and
+"""CUDA C of the standard kernels: wide accesses, warp shuffles, shared memory; in the source, and
 in the PTX that NVRTC makes of it."""
 
 from __future__ import annotations

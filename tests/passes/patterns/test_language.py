@@ -1,4 +1,4 @@
-"""What matches what, and what a failed match says."""
+"""Patterns with what they match, and the reasons of failed matches."""
 
 import pytest
 
