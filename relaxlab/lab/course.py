@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDERS = {"tutorials": ".", "notebooks": "labs"}
-"""Where the lessons and the labs come from, and where they go."""
+"""Folders of the lessons and the labs in the source tree, and in a course."""
 PACKAGES = ("exercises", "figures")
 """The checks and the drawings, which lessons import from beside them."""
 

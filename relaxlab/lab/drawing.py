@@ -204,7 +204,7 @@ class Drawing:
 
 
 Draw = Callable[[], Drawing]
-"""What a view draws when it is saved as a picture."""
+"""A function that returns the drawing of a view that is saved as a picture."""
 
 
 def clipped(text: str, width: float, fontsize: float = 12) -> str:

@@ -138,7 +138,7 @@ class View:
 
 
 def _other_format(target: Path) -> str:
-    """What to do about a name of a format that views are not written in."""
+    """Return the advice for a file name of a format that views are not written in."""
     if target.suffix.lower() in (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf"):
         return (
             f"{target.name} takes a program that paints SVG, which relaxlab does not bring: save "

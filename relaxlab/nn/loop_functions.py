@@ -22,7 +22,7 @@ from relaxlab.ir.node import Attrs
 from relaxlab.ops import scalar, te
 
 HeadShape: TypeAlias = tuple[int, int]
-"""Of a KV cache: heads, features per head."""
+"""The heads of a KV cache: their number, and features per head."""
 
 KEY_BLOCK = 16
 """Positions of the key cache that lie side by side, feature by feature: the lanes of the widest

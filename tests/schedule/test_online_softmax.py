@@ -107,7 +107,7 @@ def test_tiles_compute_what_the_program_says(options, rng):
 
 
 def test_keys_in_blocks_capped_scores_and_a_window(rng):
-    """What a KV cache's attention says; positions are rounded up to more than a block of keys."""
+    """The attention of a KV cache; positions are rounded up to more than a block of keys."""
     heads, width, shape = 2, 4, (1, 4)
     scores = nn.Scores(0.5, softcap=0.7, window=9)
     func = loop_functions.cached_attention(heads, 0, heads, shape, "float32", scores)

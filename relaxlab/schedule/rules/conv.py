@@ -37,7 +37,7 @@ from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import BlockRV, Schedule
 
 WASTE = 1.125
-"""How much longer than the axis its vectors may be together."""
+"""Most that an axis may grow when it is rounded up to whole vectors."""
 ROWS = 8
 """Rows of a tile at most."""
 
