@@ -34,7 +34,7 @@ ROWS = 12
 PAIRS = 4
 """Pairs of a row that are unrolled: all 16 of a block took LLVM five seconds a kernel, four one,
 and were as fast (NOTES, *A processor without matrix tiles*)."""
-AHEAD = 8
+PREFETCH_DISTANCE = 8
 """Blocks of weights to prefetch ahead where a single row only streams them: eight blocks of 32 by
 32 values are 16 KB, at which matrix-vector products of bytes ran fastest."""
 
@@ -98,7 +98,7 @@ def _schedule(func: PrimFunc, most: int | None, tiles: bool) -> PrimFunc:
     step, pair, k = sch.split(k, factors=[None, SIZE // 2, 2])
     if rows == 1:  # as the weights lie in memory
         sch.reorder(block, tile, step, half, pair, i, n, k)
-        sch.annotate(step, "prefetch", (AHEAD, (parts.weights.name,)))
+        sch.annotate(step, "prefetch", (PREFETCH_DISTANCE, (parts.weights.name,)))
     else:  # a pair of a row serves two vectors of columns
         some, pair = sch.split(pair, factors=[None, PAIRS])
         sch.reorder(block, tile, step, some, pair, i, half, n, k)

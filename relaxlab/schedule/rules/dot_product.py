@@ -27,7 +27,7 @@ from relaxlab.schedule.rules.base import (
 from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import BlockRV, Schedule
 
-AHEAD = 64
+PREFETCH_DISTANCE = 64
 """Groups of weights to prefetch ahead in a matrix-vector product, which only streams them: 16 KB of
 4-bit weights, with which it went from 12.5 to 25 GB/s (NOTES, *Where decoding time goes*)."""
 ROWS = 8
@@ -117,7 +117,7 @@ def _schedule(func: PrimFunc, parts: _Parts, lanes: int, rows: int) -> PrimFunc:
         _vector_rows(sch, one, rows)
     if rows == 1:
         names = tuple(p.name for p in packed)
-        sch.annotate(group, "prefetch", (AHEAD, names))
+        sch.annotate(group, "prefetch", (PREFETCH_DISTANCE, names))
     sch.parallel(block)
     return compact_buffers(sch.func)
 

@@ -21,7 +21,7 @@ from relaxlab.schedule.rules.base import (
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.schedule.streams import stream_results
 
-AHEAD = 32
+PREFETCH_DISTANCE = 32
 """Steps to prefetch ahead where results are stored non-temporally: 4 KB of float32, the page at
 whose end hardware prefetchers stop. 16 vectors took 1.2 ms, 64 and 256 0.8 (NOTES, *Non-temporal
 stores*)."""
@@ -61,7 +61,8 @@ def schedule_block(sch: Schedule, block: Block, target: Target) -> None:
     fused = sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer
     if work >= SMALL:
         sch.parallel(fused)
-        stream_results(sch, fused, distance=AHEAD if straight and not keeps_state else 0)
+        streams = straight and not keeps_state
+        stream_results(sch, fused, distance=PREFETCH_DISTANCE if streams else 0)
 
 
 def _lanes_of_step(extent: int | None, lanes: int, target: Target) -> int:
