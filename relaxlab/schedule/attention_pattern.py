@@ -61,8 +61,9 @@ _AXES = (
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The blocks. `roles`: of all their axes; `dims`: of the dimensions of what all but `out`
-    write; `extents`: of each role; `nests`: the statements of the root block that they are in."""
+    """The blocks of attention. `roles`: of all their axes; `dims`: of the dimensions of each buffer
+    written except `out`'s; `extents`: of each role; `nests`: the statements of the root block that
+    hold them."""
 
     dot: Block
     score: Block
@@ -128,8 +129,9 @@ def _block_of(nest: Stmt) -> Block | None:
 
 
 def _roles(blocks: Sequence[Block]) -> tuple[dict[Var, Role], dict[Buffer, tuple[Role, ...]]]:
-    """The roles of all axes and of the dimensions of what the blocks write. What an axis indexes
-    has its role, for all blocks; `depth` and `feature` index no score."""
+    """Return the roles of all axes and of the dimensions of the buffers that the blocks write. An
+    axis has the role of the dimension it indexes, in all blocks; `depth` and `feature` index no
+    score."""
     dot, score, *_ = blocks
     _require(len(score.iter_vars) == 4, score, "a score has a batch, a head, a row and a position")
     roles: dict[Var, Role] = {it.var: role for it, role in zip(score.iter_vars, ROLES, strict=True)}
@@ -211,8 +213,9 @@ def _require_softmax(found: Attention) -> None:
 
 
 def _require_weights(found: Attention, score: Buffer, top: Buffer) -> None:
-    """Weights are `exp(score - maximum)`, or zero where the score is minus infinity. Without that,
-    rows that see no position are not a number, and so must be what is made of two zeros."""
+    """Raise unless weights are `exp(score - maximum)`, or zero where the score is minus infinity.
+    Without that zero, rows that see no position are NaN, and so must be the quotient of two
+    zeros."""
     _require(top.dtype in ("float32", "float64"), found.top, "its dtype is float32 or float64")
     assert isinstance(found.weight.body, BufferStore) and isinstance(found.out.body, BufferStore)
     value, is_select = _without_cast(found.weight.body.value), False
@@ -245,7 +248,8 @@ def _is_load(e: PrimExpr, buffer: Buffer) -> bool:
 
 
 def _require_alone(func: PrimFunc, found: Attention) -> None:
-    """Nobody else reads what the blocks hand on, and none reads what the last one writes."""
+    """Raise if other blocks read the intermediates of attention, or one of its own blocks reads its
+    result."""
     sites, result = alloc_sites(func), found.out.writes[0].buffer
     assert isinstance(func.body, BlockRealize) and isinstance(func.body.block.body, SeqStmt)
     before = [n for s in func.body.block.body.stmts[: -len(found.nests)] for n in walk(s)]
@@ -267,11 +271,11 @@ def _blocks(found: Attention) -> tuple[Block, ...]:
 def visible_positions(
     found: Attention, place: Mapping[Role, PrimExpr], last_row: PrimExpr
 ) -> tuple[PrimExpr, PrimExpr]:
-    """The first position that the mask leaves to any of the rows from `place["row"]` to `last_row`,
-    and the one after the last.
+    """Return the first position that the mask leaves visible to any of the rows from `place["row"]`
+    to `last_row`, and the one after the last.
 
-    The mask is `position <= limit(row)`, and maybe `floor(row) < position`, with bounds that do
-    not fall from row to row.
+    The mask is `position <= limit(row)`, and maybe `floor(row) < position`, with bounds that do not
+    fall from row to row.
     """
     score, count = found.score, found.extents["position"]
     row = found.axis(score, "row")

@@ -222,7 +222,7 @@ def _filled_first(
     shape: tuple[PrimExpr, ...],
     an: Analyzer,
 ) -> bool:
-    """True if each read finds what an earlier write of the same iteration left there."""
+    """True if each read loads a value that an earlier write of the same iteration stored."""
     writers = [(a, exact_region(a.bounds, a.path[site + 1 :], an)) for a in found if a.write]
     return all(
         any(

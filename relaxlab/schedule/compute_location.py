@@ -282,7 +282,8 @@ def _made(
 
 
 def _shortened(block: Block, domain: Domain, target: LoopPlace, an: Analyzer) -> Block:
-    """The block with the axes cut to what all iterations of the loops need together."""
+    """Return the block with its axes cut to the values that all iterations of the loops need
+    together."""
     env = loop_env((*target.loops, target.loop), an)
     iter_vars: list[IterVar] = []
     for iv in block.iter_vars:
@@ -335,9 +336,9 @@ def _not_available(
 def _require_all_instances(
     nest: Stmt, domain: Domain, block: Block, target: LoopPlace, an: Analyzer
 ) -> None:
-    """The iterations of the loops together run each combination of the axes' values: they leave
-    no gaps, as where an instance reads more than one iteration makes, and do not run the
-    diagonal only, as where a block reads one row at two axes."""
+    """Raise unless the iterations of the loops together run each combination of the axes' values:
+    without gaps, as where an instance reads more than one iteration makes, and not only the
+    diagonal, as where a block reads one row at two axes."""
     if not domain:
         return
     inner = [n for n in walk_stmts(nest) if isinstance(n, For)]
@@ -367,7 +368,8 @@ def _guarded(nest: Stmt, conditions: Sequence[PrimExpr]) -> Stmt:
 
 
 def _nest(realize: BlockRealize, domain: Domain, an: Analyzer, preserve_unit_loops: bool) -> Stmt:
-    """The block in loops over `domain`, cut off where an axis would leave its own range."""
+    """Return the block in loops over `domain`, with a predicate where an axis would leave its own
+    range."""
     values: list[PrimExpr] = []
     around: list[For] = []
     conditions: list[PrimExpr] = []

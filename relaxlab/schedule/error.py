@@ -26,7 +26,8 @@ class Refusal:
     cause: str | None = None
 
     def render(self) -> str:
-        """A few lines: what was refused and where, why, since which step, and a way out."""
+        """Return the refusal as text: the step and its place, the reason, the earlier step that
+        caused it, and a way out."""
         lines = [f"{self.primitive} refused at {self.place}", f"  condition: {self.condition}"]
         if self.cause:
             lines.append(f"  caused by: {self.cause}")

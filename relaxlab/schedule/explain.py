@@ -67,7 +67,8 @@ class _Trials:
 
 
 def _orders(steps: Sequence[Instruction], causes: Sequence[int]) -> Iterator[list[int]]:
-    """The refused step earlier, as late as possible; then what stands in its way after it."""
+    """Yield orders of the steps: with the refused step earlier, as late as possible; then with the
+    steps in its way after it."""
     last = len(steps) - 1
     needed = _needed_by(steps, last)
     before = list(range(last))

@@ -51,8 +51,8 @@ _AROUND = {"IfThenElse": "a condition", "LetStmt": "the value of a variable", "W
 
 
 def restrictions(place: BlockPlace, an: Analyzer) -> list[PrimExpr]:
-    """The conditions that leave instances of the block out: of its predicate, and the bounds of
-    loops whose extents depend on other loops (triangles), which `an` takes for granted."""
+    """Return the conditions that leave instances of the block out: those of its predicate, and
+    bounds of loops whose extents depend on other loops (triangles), which `an` assumes."""
     found = beyond_domain(place.realize, an)
     loops = {loop.loop_var for loop in place.loops}
     for loop in place.loops:
@@ -89,8 +89,8 @@ def _leaves_out(primitive: str, place: BlockPlace, left: list[PrimExpr]) -> Sche
 
 
 def _unwritten(place: BlockPlace, an: Analyzer) -> list[PrimExpr]:
-    """The conditions that leave elements of the block's result unwritten. Reduce axes have values:
-    the result of a reduction over nothing is initialised apart."""
+    """Return the conditions that leave elements of the block's result unwritten. Reduce axes are
+    taken not to be empty: the result of an empty reduction is initialised separately."""
     start = _first_of_reduction(place)
     unwritten: list[PrimExpr] = []
     conditions = restrictions(place, an)
@@ -148,9 +148,10 @@ def _reaches_domain(place: BlockPlace, conditions: list[PrimExpr]) -> bool:
 
 
 def predicate_of_axes(primitive: str, place: BlockPlace) -> list[PrimExpr]:
-    """The conditions that leave instances out, in terms of the block's axes instead of its loops.
+    """Return the conditions that leave instances out, in terms of the block's axes instead of its
+    loops.
 
-    Raises ScheduleError where a condition is about loops that no axis stands for.
+    Raises ScheduleError for a condition on loops that no axis is bound to.
     """
     require_only_loops(primitive, place)
     _require_fixed_domains(primitive, place)

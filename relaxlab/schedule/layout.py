@@ -1,7 +1,7 @@
 """transform_layout: store a buffer's elements in another order, or in tiles.
 
-The index map says where each element goes. A parameter's layout changes for the caller too: the
-function's attribute `layout_rewrites` lists (parameter index, index map) for whoever calls it.
+The index map gives the new place of each element. A parameter's layout changes for the caller too:
+the function's attribute `layout_rewrites` lists (parameter index, index map) for callers.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ from relaxlab.schedule.tree import TRUE
 from relaxlab.tracing.limit import as_step
 
 INSIDE: tuple[Role, ...] = ("row", "position", "feature")
-"""Roles of the dimensions of what a tile keeps, in order."""
+"""Roles of the dimensions of a tile's buffers, in order."""
 _ROW: Mapping[Role, IterKind] = {"row": "spatial"}
 _FEATURES: Mapping[Role, IterKind] = {"row": "spatial", "feature": "spatial"}
 
@@ -120,7 +120,8 @@ class _Tile:
         return _nest(_with_regions(Block(name, axes, (), (), does, init), self.analyzer))
 
     def step(self, block: Block, new: Buffer | None = None, *, exact: bool = False) -> Stmt:
-        """A block of the function as it is for a chunk; `new` is what it accumulates in."""
+        """Return a block of the function for one chunk; `new` replaces the buffer that it
+        accumulates in."""
         inside = (it for it in block.iter_vars if self.found.roles[it.var] not in ("batch", "head"))
         kinds: dict[Role, IterKind] = {self.found.roles[it.var]: it.kind for it in inside}
         own = block.writes[0].buffer
@@ -159,13 +160,13 @@ def online_softmax(
     multiple: int,
     feature_multiple: int = 1,
 ) -> PrimFunc:
-    """`func`, whose last blocks are the attention `found`, by tiles of `rows` rows.
+    """Return `func`, whose last blocks are the attention `found`, in tiles of `rows` rows.
 
     A tile takes the positions in chunks of `chunk`, the last of them rounded up to a multiple of
     `multiple`, which divides `chunk`. The tiles are one block, `tile_of(found)`, over batches,
     heads and tiles, with private buffers of constant sizes; inside, the chunks are a block with one
-    axis of kind scan. Results differ from those of `func` by rounding: sums have another order.
-    The features of a tile are rounded up to a multiple of `feature_multiple`.
+    axis of kind scan. Results differ from those of `func` by rounding: sums have another order. The
+    features of a tile are rounded up to a multiple of `feature_multiple`.
     """
     batch, head, tile, chunk_number = (Var(f"v{n}") for n in ("batch", "head", "tile", "chunk"))
     place: dict[Role, PrimExpr] = {"batch": batch, "head": head, "row": tile * rows}
@@ -233,8 +234,8 @@ def _sums(tile: _Tile) -> tuple[Buffer, Buffer, Buffer]:
 
 
 def _start(tile: _Tile) -> Stmt:
-    """Nothing is summed yet, and the maximum is the lowest number: a finite one, so that the
-    difference of it and a score of minus infinity is minus infinity."""
+    """Return the initialisation: sums are zero and the maximum is the lowest finite number, so that
+    a score of minus infinity less the maximum is minus infinity."""
     top, total, mix = _sums(tile)
     lowest = expr.FloatImm(float(np.finfo(top.dtype).min), top.dtype)
 

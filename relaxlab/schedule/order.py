@@ -18,7 +18,7 @@ KEEP_ORDER = "keep_order"
 
 
 def depends_on_order(block: Block) -> bool:
-    """True if what the block accumulates, if it does, depends on the order of its iterations."""
+    """True if the block accumulates and its result depends on the order of its iterations."""
     if isinstance(block.body, BufferStore) and isinstance(block.body.value, expr.Max | expr.Min):
         return False
     return any(is_float(region.buffer.dtype) for region in block.writes)

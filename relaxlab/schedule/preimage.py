@@ -26,8 +26,8 @@ Domain = dict[Var, Span]
 def preimage_of_region(
     region: BufferRegion, within: tuple[Span, ...], block: Block, an: Analyzer
 ) -> tuple[Domain, bool]:
-    """The instances of the block whose region lies in `within`, and whether these are exactly
-    all such instances (otherwise they are more).
+    """Return the instances of the block whose region lies in `within`, and whether these are
+    exactly all such instances (otherwise they are more).
 
     Dimensions where `within` is the whole buffer restrict nothing.
     """

@@ -1,4 +1,4 @@
-"""Symbolic ranges: what an index spans while some loops run and the others stand still."""
+"""Symbolic ranges: the span of an index while some loops run and the others are fixed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Span:
 
 
 Env = Mapping[Var, Span | None]
-"""The variables that run; None: nothing is known about their values."""
+"""The spans of the variables that run; None: nothing is known about their values."""
 
 NOTHING: Env = {}
 
@@ -163,7 +163,7 @@ def covers(outer: Span, inner: Span, an: Analyzer) -> bool:
 
 
 def covers_inside(outer: Span, inner: Span, dim: PrimExpr, an: Analyzer) -> bool:
-    """True if what lies in `inner` and in a dimension of `dim` elements lies within `outer`."""
+    """True if the part of `inner` inside a dimension of `dim` elements lies within `outer`."""
     below = an.prove(expr.LE(outer.lo, inner.lo)) or an.prove(expr.LE(outer.lo, ZERO))
     return bool(
         below and (an.prove(expr.GE(outer.hi, inner.hi)) or an.prove(expr.GE(outer.hi, dim - 1)))

@@ -27,9 +27,9 @@ RegionFn = Callable[[tuple[Range, ...]], tuple[Range, ...]]
 
 
 def refreshed(block: Block) -> Block:
-    """`block` with its regions computed anew from its body.
+    """Return `block` with its regions computed anew from its body.
 
-    A reduction reads what it accumulates into only when its initialisation is elsewhere.
+    A reduction reads the buffer it accumulates into only when its initialisation is elsewhere.
     """
     reads, writes = access_regions(block)
     return replace(block, reads=reads, writes=writes)

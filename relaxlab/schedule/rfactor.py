@@ -179,7 +179,8 @@ def _reduction_of(place: BlockPlace) -> Reduction:
 
 
 def _perfect_from(place: BlockPlace, factor: For) -> For:
-    """The outermost loop from which on there is nothing but the block. Raises ScheduleError."""
+    """Return the outermost loop under which there is nothing but the block. Raises
+    ScheduleError."""
     around = place.loops
     top = around[-1]
     below: Stmt = place.realize

@@ -219,8 +219,9 @@ def _require_same_order(func: PrimFunc, before: list[For], after: list[For]) -> 
 
 
 def _require_init_first(chain: list[For]) -> None:
-    """A block that initialises where its reduce axes are at their first values must come there
-    first; a loop over spatial and reduce axes at once decides that together with the others."""
+    """Raise unless a block that initialises where its reduce axes are at their first values comes
+    there first; a loop over spatial and reduce axes at once decides that together with the
+    others."""
     for loop in chain:
         bound = axes_bound_to(loop.loop_var, loop.body)
         for realize, _ in bound:

@@ -1,4 +1,4 @@
-"""Tensor intrinsics: what a hardware instruction computes, paired with how it is written."""
+"""Tensor intrinsics: the computation of a hardware instruction, and the code that calls it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from relaxlab.ir.substitute import free_symbols
 
 @dataclass(frozen=True, slots=True)
 class TensorIntrin:
-    """`desc` says in loops what the instruction computes; `impl`, with the same parameters,
-    computes it with the instruction. `features` names the target features that it needs.
+    """A pair of loop functions with the same parameters: `desc` computes in loops what `impl`
+    computes with the instruction. `features` names the target features that it needs.
 
-    The parameters are buffers of constant shape. Their dimensions match the last dimensions of
-    the buffers that the intrinsic is applied to.
+    The parameters are buffers of constant shape. Their dimensions match the last dimensions of the
+    buffers that the intrinsic is applied to.
     """
 
     name: str

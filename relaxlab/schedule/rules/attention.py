@@ -82,8 +82,9 @@ def _schedule(func: PrimFunc, target: Target, rows: int) -> PrimFunc:
 
 
 def _feature_multiple(found: Attention, lanes: int) -> int:
-    """Two vectors at a time where nothing is known of how many there are: with those of a tile's
-    rows, as many sums as an addition takes cycles before the next can begin."""
+    """Return the multiple to which the features of a tile are rounded up: two vectors if their
+    number is unknown. With the rows of a tile these are as many independent accumulators as an
+    addition has cycles of latency."""
     return lanes if constant(found.extents["feature"]) is not None else 2 * lanes
 
 

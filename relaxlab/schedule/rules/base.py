@@ -21,7 +21,7 @@ from relaxlab.tracing.limit import Stopped
 
 Rule = Callable[[PrimFunc, Target], PrimFunc | None]
 LARGEST = 512
-"""Nodes of an expression that is inlined at most: twice as many would be too deep for recursive
+"""Most nodes of an expression that is inlined: twice as many would be too deep for recursive
 functions over expressions, and a round trip through memory each hundred operations costs little."""
 STACK_BYTES = 1 << 20
 """Private buffers of a kernel together; threads have some megabytes."""
@@ -39,8 +39,8 @@ def is_spatial(block: Block) -> bool:
 
 
 def is_scheduled(func: PrimFunc) -> bool:
-    """True if somebody scheduled the function already: some loop is not plain serial. Loops within
-    a leaf block do not count: hand-written statements say themselves what is a vector."""
+    """True if the function is scheduled already: some loop is not plain serial. Loops within a leaf
+    block do not count: hand-written statements state their vectors themselves."""
     within = {id(n) for b in blocks_of(func) for n in walk(b.body) if isinstance(n, For)}
     around = (n for n in walk(func.body) if isinstance(n, For) and id(n) not in within)
     return any(n.kind != "serial" or n.annotations for n in around)
@@ -59,7 +59,7 @@ def inline_producers(sch: Schedule, keep: Sequence[str] = ()) -> None:
 
 
 def _is_too_large(sch: Schedule, block: Block) -> bool:
-    """True if a block has grown, by what was inlined into it, too large to be inlined itself."""
+    """True if inlining into a block made it too large to be inlined itself."""
     size = sum(1 for _ in walk(found_block(sch, sch.get_block(block.name)).body))
     if size <= REPEATED:
         return False
@@ -125,7 +125,7 @@ def constant(e: expr.PrimExpr) -> int | None:
 
 
 def output_dtype(block: Block) -> str:
-    """The dtype of what the block writes."""
+    """Return the dtype of the buffer that the block writes."""
     return block.writes[0].buffer.dtype
 
 
@@ -142,7 +142,7 @@ def vectorize_inner(sch: Schedule, loop: LoopRV, lanes: int) -> LoopRV:
 
 
 def found_block(sch: Schedule, rv: BlockRV) -> Block:
-    """The block a handle stands for."""
+    """Return the block of a handle."""
     block = sch.get(rv)
     assert isinstance(block, Block)
     return block

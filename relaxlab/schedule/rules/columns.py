@@ -1,7 +1,7 @@
 """Column kernels: sums, softmax and norms over leading or middle axes.
 
-The axis of neighbours in memory is kept by all reductions. A tile of columns (some vectors wide) is
-to these kernels what a row is to the rule `rows`: the unit of work for a thread, which goes down it
+All reductions keep the axis of neighbours in memory. A tile of columns (some vectors wide) is to
+these kernels what a row is to the rule `rows`: the unit of work for a thread, which goes down it
 once for each block. Partial results are in registers, and a tile is in the second-level cache from
 its first use to its last.
 """

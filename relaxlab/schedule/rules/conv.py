@@ -72,7 +72,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
 
 
 def _single(func: PrimFunc, target: Target) -> PrimFunc:
-    """The version for one row: nothing shares what a panel would be packed for."""
+    """Return the version for one row, without packed panels: no other row would share them."""
     return rows_apply(func, target) or fallback_apply(func, target)
 
 
@@ -117,9 +117,9 @@ def _columns(
 
 
 def _row_axis(block: Block, axes: list[int], left: BufferLoad, right: BufferLoad) -> int | None:
-    """The axis whose neighbours share what they load: vectors, or else (a convolution per channel)
-    the values that these are multiplied with. The last one that has a tile of rows, or else the
-    longest."""
+    """Return the axis to tile as rows, whose values share loads: of vectors, or (in a depthwise
+    convolution) of the factors that vectors are multiplied by. The last one that has a tile of
+    rows, or else the longest."""
     for load in (right, left):
         used = symbols_in(load.indices)
         extents = {
@@ -181,7 +181,7 @@ def _schedule(func: PrimFunc, parts: _Parts, target: Target) -> PrimFunc:
 
 
 def _columns_last(sch: Schedule, product: BlockRV, parts: _Parts) -> None:
-    """Sums of neighbouring columns lie side by side, so that they are vectors in registers."""
+    """Make the columns the last dimension of the sums, so that they are vectors in registers."""
     buffer = found_block(sch, product).writes[0].buffer
     if parts.col == buffer.ndim - 1:
         return

@@ -123,9 +123,9 @@ def _schedule(func: PrimFunc, parts: _Parts, lanes: int, rows: int) -> PrimFunc:
 
 
 def pack_rows(sch: Schedule, rows: dict[BlockRV, int], lanes: int) -> list[loops.Buffer]:
-    """Store what is indexed by weight rows in tiles of `lanes` rows: bytes as (tile, group,
-    byte // 4, lane, byte % 4), scales as (tile, group, lane). `rows` gives, per block, which of
-    its axes counts weight rows. Returns the buffers."""
+    """Store the buffers indexed by weight rows in tiles of `lanes` rows: bytes as (tile, group,
+    byte // 4, lane, byte % 4), scales as (tile, group, lane). `rows` gives, per block, which of its
+    axes counts weight rows. Returns the buffers."""
     done: list[loops.Buffer] = []
     for rv, axis in rows.items():
         block = found_block(sch, rv)

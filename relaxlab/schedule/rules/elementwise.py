@@ -72,8 +72,8 @@ def _lanes_of_step(extent: int | None, lanes: int, target: Target) -> int:
 
 
 def _goes_through(block: Block) -> bool:
-    """True if the block goes through all its arrays from the first element to the last, side by
-    side (single elements aside): rows then are nothing to it, and the end of one is no border."""
+    """True if the block accesses all its arrays in memory order, with the same indices (single
+    elements aside), so that the loop over them may ignore where rows end."""
     axes = tuple(it.var for it in block.iter_vars)
     extents = tuple(it.dom.extent for it in block.iter_vars)
     nodes = list(walk(block.body))
@@ -85,8 +85,8 @@ def _goes_through(block: Block) -> bool:
 
 
 def _keeps_state(block: Block) -> bool:
-    """True if lanes would share the state of an iteration, or not go through neighbours: it has
-    buffers of its own, or loops (a scan) not all of whose accesses go along the last axis."""
+    """True if the last axis cannot become lanes: the block has buffers of its own, or loops (a
+    scan) with accesses that do not go along the last axis."""
     nodes = list(walk(block.body))
     inner = [n for n in nodes if isinstance(n, For)]
     if block.alloc_buffers or any(isinstance(n, While) for n in nodes):

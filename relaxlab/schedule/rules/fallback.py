@@ -52,7 +52,7 @@ second step and waking the team take."""
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc:
-    """Schedule what can be, leave what cannot."""
+    """Schedule every block by itself, as far as its dependences allow."""
     sch = Schedule(func)
     inline_producers(sch)  # to compute again costs less than a way through main memory
     func = sch.func

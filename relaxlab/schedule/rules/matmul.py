@@ -151,7 +151,8 @@ def _many(func: PrimFunc, target: Target) -> PrimFunc:
 
 
 def _product_of(func: PrimFunc) -> _Parts:
-    """The parts of what is known to be a product. Raises ScheduleError if a version is none."""
+    """Return the parts of a kernel known to be a product. Raises ScheduleError if a version is
+    none."""
     parts = _find(func)
     if parts is None:
         raise ScheduleError("matmul", "kernel", "the version is still a matrix product")
@@ -159,7 +160,8 @@ def _product_of(func: PrimFunc) -> _Parts:
 
 
 def _inlined(func: PrimFunc) -> Schedule:
-    """Transposes and other moves of operands are inlined; a producer that computes is kept."""
+    """Return a schedule with transposes and other moves of operands inlined; a producer that
+    computes is kept."""
     sch = Schedule(func)
     for block in blocks_of(func):
         if is_spatial(block) and _only_moves(block):
@@ -288,9 +290,9 @@ def _is_small(parts: _Parts, depth: int | None, width: int | None) -> bool:
 
 
 def _vectors(width: int | None, depth: int | None, lanes: int) -> int:
-    """Vectors per panel: the most that divide the width and, where `depth` rows of a panel are
-    kept, that make it small enough to be kept. Of a symbolic width only the last panel has parts
-    that are masked, however many vectors it has."""
+    """Return the vectors per panel: the most that divide the width and, if `depth` rows of a panel
+    are stored, fit `PANEL_BYTES`. Of a symbolic width only the last panel is masked, however many
+    vectors it has."""
     dividing = [n for n in (4, 3, 2) if (width or 0) % (n * lanes) == 0] or [1]
     small = (n for n in (*dividing, 1) if (depth or 0) * n * lanes * 4 <= PANEL_BYTES)
     return next(small, dividing[0])
@@ -317,9 +319,9 @@ def _swapped(*at: PrimExpr) -> tuple[PrimExpr, ...]:
 
 
 def _sweep(sch: Schedule, parts: _Parts, width: int | None, lanes: int, rows: int) -> PrimFunc:
-    """Few rows: the matrix is read once, several of its rows at a time, each for many columns in
-    a row; the sums stay in the first-level cache. Two vectors at once share what is read of the
-    rows, else reading takes longer than multiplying."""
+    """Schedule few rows: the matrix is read once, several of its rows at a time, each for many
+    columns, and the sums stay in the first-level cache. Two vectors share each load from the rows,
+    else loads take longer than multiply-adds (NOTES, *Few rows by a matrix in place, again*)."""
     product = sch.get_block(parts.product)
     store = separate_store(sch, parts.product)
     nest = sch.get_loops(product)
@@ -344,9 +346,9 @@ def _sweep(sch: Schedule, parts: _Parts, width: int | None, lanes: int, rows: in
 
 
 def _share_depth(sch: Schedule, parts: _Parts, lanes: int) -> PrimFunc:
-    """A single row: threads share the rows of the matrix, each of which lies in one piece, not the
-    columns, which fall into a part of the sets of the caches. The sums of the shares are added up
-    in the same order however many threads there are."""
+    """Schedule a single row by splitting the reduction (split-K): each thread reads contiguous rows
+    of the matrix. Split by columns, its part would fall into half of the sets of a cache. The
+    partial sums are added in the same order however many threads there are."""
     product = sch.get_block(parts.product)
     store = separate_store(sch, parts.product)
     share, _ = sch.split(sch.get_loops(product)[-1], factors=[SPLIT_K, None])

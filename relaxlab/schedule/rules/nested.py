@@ -25,7 +25,7 @@ from relaxlab.schedule.rules.reductions import reduce_along_rows
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 REGISTERS = 16
-"""Vectors of sums at once: with what they are made of, they fit the 32 vector registers."""
+"""Accumulators: with their operands they fit the 32 vector registers."""
 UNROLLED = 16
 """Rows of a small block that are unrolled at most."""
 
@@ -57,7 +57,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
 
 
 def schedule_tiles(sch: Schedule, outer: Block, target: Target) -> None:
-    """Schedule the block of the tiles and what is inside it."""
+    """Schedule the block of the tiles and the blocks inside it."""
     lanes = target.lanes("float32")
     for block in _leaves_of(outer):
         rv = sch.get_block(block.name)

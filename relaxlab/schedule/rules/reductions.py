@@ -42,7 +42,7 @@ VECTORS = 4
 """Vectors of partial results: an addition waits three to four cycles for the one before it, and
 two can begin in each."""
 MANY_VECTORS = 8
-"""Vectors in a row from which on `VECTORS` at a time are worth a masked last step."""
+"""Vectors of a row from which on steps of `VECTORS` vectors are worth a masked last step."""
 
 
 def reduce_along_rows(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int) -> None:
@@ -81,8 +81,8 @@ def reduce_down_columns(sch: Schedule, rv: BlockRV, reduce: list[LoopRV]) -> Non
 def split_off_blocks(
     sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int, terms: int = BLOCK
 ) -> tuple[BlockRV, int] | None:
-    """Split off the sums of blocks of so many terms for each of `lanes` partial results; returns
-    their block and how many loops are around the one over blocks. None where one block has all
+    """Split off the sums of blocks of `BLOCK` terms for each of `lanes` partial results; return
+    their block and the number of loops around the one over blocks. None if one block has all
     terms."""
     inside = 1
     for at in reversed(range(len(reduce))):
@@ -104,8 +104,8 @@ def split_off_blocks(
 def _in_blocks(
     sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int, terms: int = BLOCK
 ) -> BlockRV | None:
-    """Sum in blocks, each added to `rv` as soon as it is made; returns what makes one. None where
-    the order of terms changes nothing or is kept, or one block has all."""
+    """Sum in blocks, each added to `rv` as soon as it is complete; return the block that makes one.
+    None where the order of terms changes nothing or is kept, or one block has all."""
     block = found_block(sch, rv)
     if not depends_on_order(block) or keeps_order(sch.func, block):
         return None

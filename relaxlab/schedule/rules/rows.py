@@ -105,7 +105,8 @@ def _width_of_stored_rows(func: PrimFunc) -> tuple[Var, int] | None:
 
 
 def _widest_in_l1(terms: int) -> int:
-    """The widest row of sums of so many terms whose shared operand fits the first-level cache."""
+    """Return the widest row of sums of `terms` products whose shared operand fits the first-level
+    cache."""
     return L1_BYTES // (4 * terms)
 
 
@@ -170,8 +171,8 @@ def _with_room(func: PrimFunc, bounds: Mapping[Var, int]) -> PrimFunc:
 
 
 def read_more_than_once(func: PrimFunc) -> list[str]:
-    """Producers that several blocks read: they are worth storing. Not so the loads of single
-    elements of an input that their readers use again and again, such as the first of a row."""
+    """Return the producers that several blocks read, which are worth storing: not the loads of
+    single elements of an input that their readers reuse, such as the first of a row."""
     blocks = blocks_of(func)
     readers: dict[Buffer, list[Block]] = {}
     for block in blocks:
@@ -187,7 +188,7 @@ def read_more_than_once(func: PrimFunc) -> list[str]:
 
 
 def _only_loads(block: Block, func: PrimFunc) -> bool:
-    """True if the block computes nothing but what it takes to load an input's elements."""
+    """True if the block only loads elements of an input."""
     nodes = [n for n in walk(block.body) if isinstance(n, BufferLoad | expr.BinaryOp | expr.Call)]
     values = [n for n in nodes if is_float(n.dtype) and not _chooses(n)]
     return all(isinstance(n, BufferLoad) and n.buffer in func.params for n in values)
@@ -200,8 +201,8 @@ def _chooses(n: Node) -> bool:
 def _has_bounded_rows(
     func: PrimFunc, name: str, rank: int, bounds: Mapping[Var, int]
 ) -> bool:
-    """True if a row of what the block makes may be kept on a thread's stack. Else it would go
-    through main memory, which takes longer than to compute it again, exponentials included."""
+    """True if a row that the block makes may be stored on a thread's stack. Through main memory it
+    would take longer than computing it again, exponentials included."""
     block = next(b for b in blocks_of(func) if b.name == name)
     return all(_most(dim, bounds) is not None for dim in block.writes[0].buffer.shape[rank:])
 

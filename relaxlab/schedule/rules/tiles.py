@@ -36,7 +36,8 @@ COLUMNS = 16
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The product, the producer of the rows, that of the columns and what that one decodes from."""
+    """The product, the producer of its rows, the producer of its columns and the block that decodes
+    them."""
 
     product: str
     rows: str
@@ -187,8 +188,8 @@ def columns_in_tiles(n: PrimExpr, k: PrimExpr) -> tuple[PrimExpr, ...]:
 
 
 def _decode_panel(sch: Schedule, weights: BlockRV, decode: BlockRV | None) -> None:
-    """A row of a tile at once: pairs of 16 columns. Rows are unrolled, so that shifts are
-    constants and scales are read once."""
+    """Schedule the decoding of a panel, a row of a tile at a time: pairs of 16 columns. Rows are
+    unrolled, so that shifts are constants and scales are read once."""
     n, k = sch.get_loops(weights)[-2:]
     half, n = sch.split(n, factors=[None, COLUMNS])
     step, row, pair = sch.split(k, factors=[None, SIZE // 2, 2])

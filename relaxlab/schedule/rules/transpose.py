@@ -1,8 +1,8 @@
 """Kernels that read across the rows that they write: in tiles, each copied to a thread's stack.
 
-One row of results takes one element of each of many lines of memory, which are gone from the caches
-before the next row needs the other elements. A tile reads whole lines and writes whole lines, and
-because it is copied first, lines that are a power of two apart do not push each other out.
+A row of results takes one element of each of many cache lines, which are evicted before the next
+row needs their other elements. A tile reads and writes whole lines, and because it is copied first,
+lines that are a power of two apart do not conflict.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from relaxlab.schedule.streams import stream_results
 TILE = 64
 """Rows and columns of a tile: of float32, a third of a first-level cache."""
 SHORT = 8
-"""Extents up to which a row of a tile would be too short to be worth it."""
+"""Extents up to which tiles are too short to pay: half a vector of float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class _Across:
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
-    """Tiles of two axes: that of neighbours in the result, and that of neighbours in what is read;
-    tiles are divided among threads."""
+    """Fits kernels that read across the rows they write: tiles of the axis of neighbours in the
+    result and of the axis of neighbours in the operand, divided among threads."""
     sch = Schedule(func)
     if not all(is_spatial(b) for b in blocks_of(func)):
         return None
@@ -84,9 +84,9 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
 
 
 def _loads_across(block: Block) -> list[_Across]:
-    """The loads of a block that stores one element per iteration, the last axis side by side. None
-    where one is conditional (a copy would read what the block does not), or where they go along
-    different axes."""
+    """Return the loads of a block that stores one element per iteration, the last axis contiguous.
+    Empty where one is conditional (a copy would read what the block does not), or where they go
+    along different axes."""
     store, axes = block.body, [it.var for it in block.iter_vars]
     if not isinstance(store, BufferStore) or list(store.indices) != axes:
         return []

@@ -1,8 +1,8 @@
 """Attention: a product, a softmax over its rows, and a product with the softmaxed rows.
 
-Where the scores of a query row have a bound that fits shared memory, or there is one row only, a
-block of threads works on a row of one head. Else it works on a tile of rows, whose positions come
-in chunks, with a running maximum (`online_softmax`): no more than a chunk's scores are ever kept.
+If the scores of a query row have a bound that fits shared memory, or there is one row only, a block
+of threads works on a row of one head. Else it works on a tile of rows, whose positions come in
+chunks, with a running maximum (`online_softmax`): only a chunk's scores are stored.
 """
 
 from __future__ import annotations

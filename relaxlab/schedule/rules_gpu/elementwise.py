@@ -44,8 +44,8 @@ def _keeps_state(block: Block) -> bool:
 
 
 def _neighbours(block: Block) -> int:
-    """Elements per thread: of the widest dtype as many as an access holds, if they divide a
-    constant last axis."""
+    """Return the elements per thread: as many of the widest dtype as an access has, if they divide
+    a constant last axis."""
     dtypes = [r.buffer.dtype for r in (*block.reads, *block.writes)]
     count = ACCESS_BYTES // max(bytes_of(d) for d in dtypes)
     last = constant(extents_of(block)[-1]) if block.iter_vars else None

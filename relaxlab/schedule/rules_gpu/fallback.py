@@ -11,7 +11,7 @@ from relaxlab.schedule.schedule import LoopRV, Schedule
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc:
-    """Bind what can be; what cannot is done by one thread."""
+    """Bind the loops that are independent; a single thread runs the others."""
     sch = Schedule(func)
     for block in blocks_of(sch.func):
         bind_outer(sch, block)

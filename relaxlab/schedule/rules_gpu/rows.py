@@ -69,7 +69,7 @@ def _sums_everything(blocks: list[Block]) -> bool:
 
 
 def schedule_rows(sch: Schedule, names: list[str], rows: list[LoopRV]) -> None:
-    """Bind the loops `rows`, which hold all blocks, and what is inside them."""
+    """Bind the loops `rows`, which hold all blocks, and the loops inside them."""
     threads = _threads(sch, names, len(rows))
     left = SHARED_BYTES
     for name in names[:-1]:
@@ -101,7 +101,8 @@ def keep_near(sch: Schedule, name: str, rank: int, room: int) -> int:
 
 
 def _threads(sch: Schedule, names: list[str], rank: int) -> int:
-    """Threads per row: as many as the longest axis asks for; a power of two."""
+    """Return the threads per row: the longest axis rounded up to a power of two, at most
+    `THREADS`."""
     longest = 1
     for name in names:
         spatial, reduce = block_loops(sch, sch.get_block(name))
@@ -134,8 +135,8 @@ def _inside_row(sch: Schedule, name: str, rows: list[LoopRV], threads: int) -> N
 def _across_threads(
     sch: Schedule, rv: BlockRV, rows: list[LoopRV], reduce: list[LoopRV], threads: int
 ) -> None:
-    """Partial results per thread, then a reduction across the threads. Nothing where the order must
-    be kept: one thread reduces."""
+    """Make partial results per thread, then reduce across the threads. If the order must be kept
+    one thread reduces."""
     if keeps_order(sch.func, found_block(sch, rv)):
         return
     buffer = found_block(sch, rv).writes[0].buffer
