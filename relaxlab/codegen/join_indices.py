@@ -59,7 +59,8 @@ def _whole(
     found, flat, size = (end, indices[end]), indices[end], shape[end]
     before = _divisions(flat)
     for start in range(end - 1, -1, -1):
-        if not _divisions(indices[start]):
+        # Indices that are read from arrays may be narrower than the others.
+        if not _divisions(indices[start]) or indices[start].dtype != flat.dtype:
             break
         flat = an.simplify(indices[start] * size + flat)
         before += _divisions(indices[start])

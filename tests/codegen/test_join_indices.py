@@ -112,3 +112,20 @@ def main(x: R.Tensor(("n", "m"), "float32"), b: R.Tensor(("m",), "float32")):
     for n, m in ((1, 1), (5, 33), (3, 16), (0, 2), (2, 0)):
         x, b = rng.standard_normal((n, m), "float32"), rng.standard_normal(m, "float32")
         np.testing.assert_array_equal(exe["main"](x, b), x + b)
+
+
+def test_indices_of_two_integer_types_stay_apart(rng: np.random.Generator) -> None:
+    mod = rl.parse(f"""{HEAD}
+@T.prim_func
+def main(x: T.Buffer((4, 16), "float32"), ids: T.Buffer((4,), "int32"),
+         y: T.Buffer((64,), "float32")):
+    for i in range(64):
+        with T.block("y"):
+            v = T.axis.spatial(64, i)
+            y[v] = x[v % 4, ids[v // 16] % 16]
+""")
+    x, ids = rng.standard_normal((4, 16), "float32"), rng.integers(0, 99, 4, "int32")
+    y = np.empty(64, np.float32)
+    rl.compile(mod, use_cache=False)["main"](x, ids, y)
+    at = np.arange(64)
+    np.testing.assert_array_equal(y, x[at % 4, ids[at // 16] % 16])
