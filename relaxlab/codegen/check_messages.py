@@ -37,6 +37,6 @@ def literal(text: str) -> str:
 
 
 class _Marker(str):
-    """Stands for a number in a message."""
+    """A placeholder for a number in a message."""
 
     __slots__ = ()

@@ -1,11 +1,12 @@
-"""Test a tile's guards once, outside it.
+"""Loop partitioning: test a tile's guards once, outside it.
 
-After a split that does not divide, every statement of a tile is guarded by `i*8 + j < n`, and so is
-what a partial reduction adds. Where the largest inner index passes, all do: the tile's loop body
-becomes `if i*8 + 7 < n: unguarded copy, else: guarded copy`, so full tiles run without branches and
-full vectors without masks (TVM's loop partitioning, kept within the loop so that parallel loops
-stay one loop). An unrolled loop whose iterations are still guarded becomes one that ends where the
-guard fails: the last part of a sum takes as long as it is, and is short machine code.
+After a split that does not divide, every statement of a tile is guarded by `i*8 + j < n`, and so
+are the terms of a partial reduction. Where the largest inner index passes, all do: the tile's loop
+body becomes `if i*8 + 7 < n: unguarded copy, else: guarded copy`, so full tiles run without
+branches and full vectors without masks (TVM's loop partitioning, kept within the loop so that
+parallel loops stay one loop). An unrolled loop whose iterations are still guarded becomes one that
+ends where the guard fails: the last part of a sum then takes time for its own terms only, and is
+short machine code.
 """
 
 from __future__ import annotations
@@ -83,9 +84,9 @@ def _partition(loop: For, tested: set[PrimExpr]) -> For:
 
 
 def _ending_early(stmt: Stmt) -> Stmt:
-    """Unrolled loops all of whose iterations are guarded end where the guard fails. Those that go
-    through private memory stay unrolled: at known places it is registers, and rows of a tile share
-    what they load."""
+    """End unrolled loops all of whose iterations are guarded where the guard fails. Loops over
+    private memory stay unrolled: at constant indices it is registers, and rows of a tile share
+    loads."""
 
     def visit(n: Node) -> Node | None:
         if not isinstance(n, For) or n.kind != "unrolled" or _is_place(n.loop_var, n.body):
@@ -117,7 +118,7 @@ def _is_place(var: Var, body: Stmt) -> bool:
 
 
 def _guards_all(guard: PrimExpr, n: Node) -> bool:
-    """True if nothing is done where the guard fails."""
+    """True if the statement does nothing where the guard fails."""
     match n:
         case IfThenElse(condition, then, None):
             return guard in _conjuncts(condition) or _guards_all(guard, then)

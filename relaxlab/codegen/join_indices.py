@@ -38,7 +38,8 @@ def join_indices(stmt: Stmt, sizes: Sequence[Var]) -> Stmt:
 def _joined(
     buffer: Buffer, indices: tuple[PrimExpr, ...], an: Analyzer
 ) -> tuple[PrimExpr, ...]:
-    """The indices with those that are the parts of one replaced by zeros and that one."""
+    """Return the indices with the quotients and remainders of one index replaced by zeros and that
+    index."""
     result, end = list(indices), len(indices) - 1
     while end > 0:
         start, flat = _whole(result, buffer.shape, end, an)
@@ -51,9 +52,9 @@ def _joined(
 def _whole(
     indices: Sequence[PrimExpr], shape: Sequence[PrimExpr], end: int, an: Analyzer
 ) -> tuple[int, PrimExpr]:
-    """The first of the indices up to `end` that are parts of one, and that one; `end` where there
-    is none. Two divisions at least vanish for each index that is joined: its quotient and the
-    remainder of the next."""
+    """Return the first of the indices up to `end` that are quotients and remainders of one index,
+    and that index; `end` if there are none. Each joined index saves at least two divisions: its
+    quotient and the remainder of the next."""
     if not _divisions(indices[end]):
         return end, indices[end]
     found, flat, size = (end, indices[end]), indices[end], shape[end]

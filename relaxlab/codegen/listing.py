@@ -14,7 +14,7 @@ from relaxlab.script.printer import print_with_map
 @dataclass(frozen=True, slots=True)
 class Line:
     """A line of code; `loop` is the line of the printed loop function (from 1) that it was made
-    for, or 0; `remark` what is worth saying about it, such as a spill."""
+    for, or 0; `remark` a remark on it, such as a spill."""
 
     text: str
     loop: int = 0
@@ -42,7 +42,8 @@ def locate(func: PrimFunc, name: str) -> LocatedFunc:
     origins: dict[int, dict[str, Span]] = {}
 
     def visit(s: Stmt, path: str, around: Span) -> tuple[Stmt, dict[str, Span]]:
-        """The statement with its place, and where it and what is inside come from."""
+        """Return the statement with its place as its span, and the original spans of it and its
+        parts."""
         place = places.get(path)
         if place is not None:
             around = Span(source, place.line - shift, 0, place.end_line - shift, 0)

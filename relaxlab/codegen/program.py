@@ -38,8 +38,8 @@ def program_text(
     marks: Marks | None = None,
     checks: bool = False,
 ) -> tuple[str, dict[str, Any]]:
-    """LLVM IR of the program, and what the runtime must know about it. Raises UnsupportedHost for
-    a function that needs the virtual machine."""
+    """Return LLVM IR of the program, and the metadata that the runtime needs. Raises
+    UnsupportedHost for a function that needs the virtual machine."""
     declarations: dict[str, str] = {}
     texts = support_functions(declarations, target)
     texts += zone_functions() if checks else []
@@ -200,7 +200,7 @@ def _runs_kernels(program: host.HostProgram, function: host.HostFunction) -> boo
 
 
 def _work(program: host.HostProgram, function: host.HostFunction) -> expr.PrimExpr | None:
-    """The work of a call, if the sizes of the arguments say it."""
+    """Return the work of a call, if the sizes of the arguments determine it."""
     work = work_of(program, function)
     known = symbols_of_arguments(function)
     return None if work is None or any(s not in known for s in symbols_in(work)) else work

@@ -1,8 +1,8 @@
-"""Reductions that may be over nothing are initialised before their loops.
+"""Separate initialisation of reductions that may be empty.
 
 A block's `init` runs where its reduce axes are at their first value. If an axis may be empty that
-point may not exist, and yet the sum of nothing is 0: where the axes are not proved to have a
-first value, `init` becomes a nest of its own, before the outermost loop that carries the reduction.
+point may not exist, and yet the sum of nothing is 0: where the axes are not proved to have a first
+value, `init` becomes a nest of its own, before the outermost loop that carries the reduction.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Path = tuple[Stmt, ...]
 
 
 def separate_inits(body: Stmt) -> Stmt:
-    """`body` with the initialisations of possibly empty reductions separated.
+    """Return `body` with the initialisations of possibly empty reductions separated.
 
-    Where a loop runs over spatial and reduce axes at once, or a condition mentions both, the
-    elements to initialise are not those of a nest; there an assertion refuses empty reductions.
+    If a loop runs over spatial and reduce axes at once, or a condition mentions both, the elements
+    to initialise are not those of a nest; there an assertion refuses empty reductions.
     """
     before: dict[For, list[Stmt]] = {}
 
@@ -89,8 +89,8 @@ def _separate(realize: BlockRealize, path: Path, before: dict[For, list[Stmt]]) 
 
 
 def _bindings(path: Sequence[Stmt]) -> dict[Var, PrimExpr]:
-    """Axes of blocks, let variables and loops of one iteration in terms of the other loops; not
-    what is read from memory."""
+    """Return the axes of blocks, let variables and loops of one iteration in terms of the other
+    loops, without values that are read from memory."""
     table: dict[Var, PrimExpr] = {}
     for s in path:
         found: list[tuple[Var, PrimExpr]] = []
@@ -117,8 +117,8 @@ def _defined(path: Sequence[Stmt]) -> set[Var]:
 
 
 def _init_nest(realize: BlockRealize, inner: Path, carried: set[Var]) -> Stmt | None:
-    """The initialisation over all loops of `inner` that do not carry the reduction; None where
-    that is not what is to be initialised."""
+    """Return the initialisation over all loops of `inner` that do not carry the reduction; None if
+    these are not the elements to initialise."""
     bindings = _bindings(inner)
     conditions = _spatial_conditions([*inner, realize], bindings, carried)
     block = realize.block

@@ -1,10 +1,10 @@
-"""End serial loops where nothing happens any more.
+"""End serial loops at their last useful iteration.
 
 A split by a constant leaves `for v in 256: if c*256 + v < n: …`. Where n is small, most iterations
 only test that condition. The last one that passes is known before the loop, so its extent becomes
 `min(256, n - c*256)`: a loop over a symbolic extent costs what its iterations cost, however large
-the factors that it was split by. Partial reductions are guarded in the value that they add, where
-the identity stands for what is past the end (`X + if_then_else(c*256 + v < n, A[…], 0)`).
+the factors that it was split by. Partial reductions are guarded in the value that they add, which
+past the end is the identity (`X + if_then_else(c*256 + v < n, A[…], 0)`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from relaxlab.ir.node import Node, map_children, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 
 SHORT = 64
-"""Iterations up to which a loop of constant extent keeps it: `hoist_guards` tests the conditions
-of such a tile once, which is worth more than a few iterations."""
+"""Iterations up to which a loop of constant extent keeps it: `hoist_guards` tests the conditions of
+such a tile once, which saves more than ending a few iterations early."""
 
 
 def tighten_bounds(stmt: Stmt) -> Stmt:

@@ -17,7 +17,7 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.passes import host
 
 MOST_KERNELS = 16
-"""Kernels in a program whose work is estimated: what has more is work for a team."""
+"""Most kernels of a program whose work is estimated: a program of more has work for a team."""
 LANES = 16
 """Iterations of a vectorized loop that count as one."""
 CALL = 16
@@ -69,8 +69,9 @@ Values = dict[Var, PrimExpr]
 def _statement(
     stmt: loops.Stmt, times: PrimExpr, values: Values, lane: Var | None = None
 ) -> PrimExpr:
-    """The work of running a statement so many times. `values`: of axes, and of loops' variables
-    half-way, since extents may depend on them; the vectorized loop's variable, `lane`, has none."""
+    """Return the work of running a statement `times` times. `values`: of axes, and of loops'
+    variables half-way, since extents may depend on them; the vectorized loop's variable, `lane`,
+    has none."""
     match stmt:
         case loops.SeqStmt(stmts):
             total: PrimExpr = const(0)

@@ -1,4 +1,5 @@
-"""Say of every loop function how its writes relate to its reads (Algorithm 1 of the paper)."""
+"""Annotate every loop function with the relation of its writes to its reads (Algorithm 1 of the
+paper)."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from relaxlab.tracing import remark
 
 @module_pass("annotate_pattern_kind")
 def annotate_pattern_kind(mod: Module, _: NoOptions) -> Module:
-    """Set the attribute `op_pattern` of each loop function that has none. What was scheduled by
-    hand is opaque: merged with others it would not be what its author made of it."""
+    """Set the attribute `op_pattern` of each loop function that has none. A function scheduled by
+    hand is opaque: fusion would undo its schedule."""
     updates = dict(mod.loop_functions())
     for name, func in updates.items():
         if "op_pattern" not in func.attrs:

@@ -81,7 +81,7 @@ def _once(name: str, fn: graph.Function) -> graph.Function:
 
 
 def _take(name: str, var: graph.Var, source: graph.Expr) -> bool:
-    """True if `source` is to stand for `var`."""
+    """True if `source` is to replace `var`."""
     return may_apply("canonicalize", f"{name}.{var.name}", f"is {_name_of(source)}")
 
 

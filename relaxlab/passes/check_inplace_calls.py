@@ -14,8 +14,8 @@ from relaxlab.tracing import remark
 
 @module_pass("check_inplace_calls", needs=("normalize",))
 def check_inplace_calls(mod: Module, _: NoOptions) -> Module:
-    """Check that what a call overwrites, under any name, is not read afterwards: only then may
-    other passes move calls. The module stays as it is.
+    """Check that memory that a call overwrites, under any name, is not read afterwards: only then
+    may other passes move calls. The module stays as it is.
 
     Raises `DiagnosticError`: E0506 naming the value, the call and the later read, E0507 for a
     constant that is overwritten.

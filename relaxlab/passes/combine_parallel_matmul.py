@@ -19,12 +19,12 @@ RULE = "combine_parallel_matmul"
 
 @module_pass(RULE, needs=("normalize",))
 def combine_parallel_matmul(mod: Module, _: NoOptions) -> Module:
-    """x @ w1, x @ w2, … in one block become parts of x @ concat(w1, w2, …), which stands where the
-    first of them stood; `linear` and its bias likewise.
+    """Replace x @ w1, x @ w2, … in one block by parts of x @ concat(w1, w2, …), computed where the
+    first of them was; `linear` and its bias likewise.
 
     The weights are matrices of one height: constants, or parameters (with the attribute
-    `num_input`, those after the inputs), or their transposes. Together with
-    `lift_transform_params` they are concatenated once.
+    `num_input`, those after the inputs), or their transposes. Together with `lift_transform_params`
+    they are concatenated once.
     """
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
@@ -132,7 +132,8 @@ def _together(a: graph.Call, b: graph.Call) -> bool:
 def _combined(
     group: Sequence[Product], kind: type[graph.Var]
 ) -> tuple[graph.VarBinding, dict[graph.Var, graph.Expr], expr.PrimExpr]:
-    """The binding of the one product, what each of the group is a part of it, and its columns."""
+    """Return the binding of the combined product, the slice of it for each of the group, and its
+    columns."""
     first = group[0][1]
     axis = 1 if first.op == MATMUL else 0
     widths = [_width(v) for v, _ in group]

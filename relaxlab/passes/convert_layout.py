@@ -1,4 +1,4 @@
-"""Compute convolutions, and what lies between them, in another layout."""
+"""Compute convolutions, and the operators between them, in another layout."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ class _Rewrite:
     def call(
         self, call: graph.Call, out: types.Type | None, shadows: Shadows
     ) -> graph.Call | str | None:
-        """The call in the other layout; why it stays, where that is worth saying."""
+        """Return the call in the other layout, or in words why it stays, if that is worth a
+        remark."""
         assert isinstance(call.op, graph.Op)
         op = call.op.name
         if op == "nn.conv2d":

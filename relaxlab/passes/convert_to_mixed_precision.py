@@ -1,4 +1,4 @@
-"""Compute products in half precision, and what lies between them."""
+"""Compute products, and the operators between them, in half precision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRODUCTS = frozenset(
     "matmul linear einsum nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose "
     "nn.conv3d_transpose".split()
 )
-"""Worth converting operands for: they accumulate in float32 whatever their operands are."""
+"""Operators whose operands are worth converting: they accumulate in float32 in any case."""
 
 FOLLOWERS = frozenset(
     "abs add broadcast_to clip concat expand_dims flatten flip maximum minimum multiply negative "
@@ -38,12 +38,12 @@ class PrecisionOptions:
 
 @module_pass(RULE, PrecisionOptions, needs=("normalize",))
 def convert_to_mixed_precision(mod: Module, options: PrecisionOptions) -> Module:
-    """Convert the float32 operands of products to `dtype`; their results stay in it through what
-    only moves or combines elements, and become float32 again for everything else (norms, softmax,
-    exponentials, sums, results of functions). Signatures do not change.
+    """Convert the float32 operands of products to `dtype`; their results stay in it through
+    operators that only move or combine elements, and become float32 again for everything else
+    (norms, softmax, exponentials, sums, results of functions). Signatures do not change.
 
-    Values that leave the range of `dtype` (65504 in float16) become infinite. Raises ValueError
-    for another dtype.
+    Values that leave the range of `dtype` (65504 in float16) become infinite. Raises ValueError for
+    another dtype.
     """
     if options.dtype not in ("float16", "bfloat16"):
         raise ValueError(f"{RULE}: dtype must be float16 or bfloat16, is {options.dtype}")

@@ -1,4 +1,4 @@
-"""Remove pure bindings nobody reads and functions nobody can reach."""
+"""Remove pure bindings that are not read and functions that are not reachable."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Effects of calls on memory: which variables share it, and what is overwritten in place.
 
 A *cell* is the memory of a value: that of a variable, or of a field of a tuple. The result of an
-in-place call is a new cell although it lies where the old one lay: the old one is not read again
-(`check_inplace_calls` sees to that). The result of a branch is a cell that may be another one.
+in-place call is a new cell although its address is the old one's: the old one is not read again
+(`check_inplace_calls` makes sure). The result of a branch is a cell that may be another one.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Place: TypeAlias = "tuple[int, Path]"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Per function: the places of its parameters that it overwrites, and those that its result
-    (a field of it) may share memory with.
+    """Per function, the places of its parameters that it overwrites, and those that its result (a
+    field of it) may share memory with.
 
     `values` are the functions that the module uses as values, with the numbers of their parameters:
-    what a call of a function value may call. The first parameters of one that `make_closure` binds
-    are what it captured.
+    the possible callees of a function value. The first parameters of one that `make_closure` binds
+    are those that it captured.
     """
 
     overwriting: Mapping[str, frozenset[Place]]
@@ -114,7 +114,7 @@ class Aliases:
             self.choose((cell, i), tuple(self.field(c, i) for c in of), field)
 
     def note_fields(self, e: graph.Expr, value: graph.Expr) -> None:
-        """Learn where the fields of `e` lie, which is `value`."""
+        """Record the cells of the fields of `e`, which is `value`."""
         if isinstance(value, graph.Tuple):
             self.fields |= {(e, i): self.cell(f) for i, f in enumerate(value.fields)}
 
@@ -258,8 +258,8 @@ def overwritten_vars(fn: graph.Function, mod: Module) -> set[graph.Var]:
 
 
 def overwritten_params(mod: Module) -> Mapping[str, frozenset[int]]:
-    """Per graph function, the numbers of the parameters whose memory it, or what it calls,
-    overwrites, wholly or in part."""
+    """Return, per graph function, the numbers of the parameters whose memory it or its callees
+    overwrite, wholly or in part."""
     found = summary_of(mod).overwriting
     return {name: frozenset(number for number, _ in places) for name, places in found.items()}
 
@@ -300,7 +300,7 @@ def used_as_values(mod: Module) -> dict[str, graph.Function]:
 
 
 def _returned(fn: graph.Function, aliases: Aliases) -> dict[Path, frozenset[Place]]:
-    """The parameters (or fields of them) that the result, or a field of it, may be."""
+    """Return the parameters (or fields of them) that the result, or a field of it, may be."""
     body = fn.body.body
     found: dict[Path, frozenset[Place]] = {}
     for path in _leaves(fn.ret_ty or leaf_type(body)):

@@ -19,8 +19,8 @@ from relaxlab.tracing import may_apply
 def eliminate_common_subexpr(mod: Module, _: NoOptions) -> Module:
     """Bind a second evaluation of the same pure call to the first one's variable.
 
-    The copies it leaves (`y = x`) are what `canonicalize` removes. A value computed in a branch is
-    known only there. Calls of other functions are left alone unless they are pure.
+    It leaves copies (`y = x`) for `canonicalize` to remove. A value computed in a branch is known
+    only there. Calls of other functions are taken for impure unless they are known to be pure.
     """
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
@@ -38,7 +38,8 @@ class _Eliminator:
     overwritten: set[graph.Var]
 
     def sequence(self, seq: graph.SeqExpr, known: dict[Any, graph.Var]) -> graph.SeqExpr:
-        """`known` maps what was computed so far to the variable that holds it."""
+        """Return the sequence without repeated evaluations; `known` maps what was computed before
+        to the variable that holds it."""
         same: dict[graph.Var, graph.Expr] = {}
         blocks: list[graph.BindingBlock] = []
         for block in seq.blocks:

@@ -52,11 +52,11 @@ class FuseOptions:
 def fuse_ops(mod: Module, options: FuseOptions) -> Module:
     """Outline groups of `call_tir` bindings as private functions with the attribute `primitive`.
 
-    A group's call stands where its last member stood, so it never runs before a `match_cast` that
+    A group's call takes the place of its last member, so it never runs before a `match_cast` that
     one of its shapes needs. Symbols that no argument's shape binds are passed as a shape (Figure
     8). Equal groups share one function. Needs `annotate_pattern_kind`.
 
-    Decisions are about `source` and the variable `target` it would be computed in, of the
+    Remarks are about `source` and the variable `target` that it would be computed in, of the
     `members` of the kernel that this makes (all variables; the last one's value leaves it); of a
     decode that is copied, about `source` and its `copies`, pairs of a reader and the copy it reads.
     """
@@ -283,8 +283,8 @@ def _group_name(members: list[graph.VarBinding], mod: Module) -> str:
 
 
 def outline(members: list[graph.VarBinding]) -> tuple[graph.Function, tuple[graph.Expr, ...]]:
-    """A function that does what the bindings do and returns the last one's value, and the
-    arguments to call it with."""
+    """Return a function of the bindings that returns the last one's value, and the arguments of its
+    call."""
     local = {m.var for m in members}
     args: dict[object, graph.Expr] = {}
     for m in members:

@@ -85,7 +85,7 @@ def _obstacle(fn: graph.Function, mod: Module) -> str | None:
 
 
 def _fields(ty: types.Type | None) -> tuple[types.Type | None, ...]:
-    """The tensors that a parameter stands for."""
+    """Return the tensors of a parameter: its fields, if it is a tuple."""
     return ty.fields if isinstance(ty, types.TupleType) else (ty,)
 
 
@@ -109,7 +109,7 @@ Buffers: TypeAlias = "dict[graph.Expr, tuple[loops.Buffer, ...]]"
 
 
 def merge_calls(fn: graph.Function, mod: Module) -> PrimFunc:
-    """The loop function that does what the calls of `fn`, a `primitive` function, do."""
+    """Return one loop function for the calls of `fn`, a `primitive` function."""
     names, block_names = _Names(), _Names()
     buffers: Buffers = {}
     scalars: list[expr.Var] = []
@@ -152,7 +152,8 @@ def merge_calls(fn: graph.Function, mod: Module) -> PrimFunc:
 
 
 def _made_in(result: graph.Expr, bindings: list[graph.Binding]) -> graph.Expr:
-    """The variable whose memory the result lies in: in-place calls go on with that of another."""
+    """Return the variable whose memory holds the result: in-place calls reuse that of an
+    argument."""
     for b in reversed(bindings):
         call = tir_call(b.value)
         if b.var is result and call is not None and max(call.inplace, default=-1) >= 0:

@@ -30,7 +30,8 @@ COSTLY = frozenset(
      "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid",
      "pow", "atan2", "fmod")
 )  # fmt: skip
-"""Intrinsics that are worth storing a result for."""
+"""Intrinsics whose results are worth storing: one takes as long as a dozen additions or more (`exp`
+has 16 instructions, NOTES, *Chains that memory bounds*)."""
 
 ANCHORS = (PatternKind.REDUCTION, PatternKind.OUT_EWISE_FUSIBLE)
 
@@ -75,7 +76,7 @@ def summary_of(func: loops.PrimFunc) -> KernelSummary:
 
 
 def _is_gather(blocks: list[loops.Block]) -> bool:
-    """True if each element is made from single elements of the inputs, wherever they lie."""
+    """True if each element is computed from single elements of the inputs, at any indices."""
     if len(blocks) != 1 or any(v.kind != "spatial" for v in blocks[0].iter_vars):
         return False
     store = blocks[0].body
@@ -154,7 +155,8 @@ class Call:
 
 
 def call_of(index: int, b: graph.Binding, mod: Module, known: dict[str, KernelSummary]) -> Call:
-    """The binding with what is known about it; `known` caches summaries by loop function."""
+    """Return the binding with its call and the summary of its kernel; `known` caches summaries by
+    loop function."""
     call = tir_call(b.value) if isinstance(b, graph.VarBinding) else None
     if call is None or call.inplace or len(call.outs) != 1:
         return Call(index, b)
@@ -195,8 +197,8 @@ def describe(members: Sequence[Call]) -> str:
 
 
 def shape_of_group(members: Sequence[Call]) -> object:
-    """A key equal for groups that `why_not` cannot tell apart: the same functions called with the
-    same shapes, connected in the same way."""
+    """Return a key that is equal for groups about which `why_not` decides alike: the same functions
+    called with the same shapes, connected in the same way."""
     number = {m.var: i for i, m in enumerate(members)}
 
     def key(m: Call) -> object:

@@ -220,8 +220,8 @@ class CallKernel:
     """Run the loop function `function` on tensors, its outputs among them.
 
     `scalars` are the values of `kernel_symbols` of the function, in that order. `alone`: every
-    thread runs all of it by itself, since it writes only memory that each has its own of; else
-    the team shares the work and meets at its end.
+    thread runs all of it, writing only memory of its own; else the team shares the work, with a
+    barrier at its end.
     """
 
     function: str

@@ -1,4 +1,4 @@
-"""Put the bodies of functions in place of calls of them."""
+"""Inline graph functions into their callers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class InlineOptions:
 def inline_functions(mod: Module, options: InlineOptions) -> Module:
     """Replace calls of graph functions by their bodies, callees first.
 
-    What a callee checks on entry, and what its signature claims of its result, becomes a
-    `match_cast`, unless it is proved at the call. Not inlined are functions that call themselves
-    or declare upper bounds, groups that are to become kernels (`primitive`, `Composite`), and, in a
-    dataflow block, bodies with branches or effects. What nobody calls any more is left to
-    `dead_code_elimination`. Raises ValueError for a name that no graph function has.
+    Checks of a callee on entry, and claims of its signature about its result, become `match_cast`s,
+    unless they are proved at the call. Not inlined are functions that call themselves or declare
+    upper bounds, groups that are to become kernels (`primitive`, `Composite`), and, in a dataflow
+    block, bodies with branches or effects. `dead_code_elimination` removes functions without
+    callers. Raises ValueError for a name that no graph function has.
     """
     graphs = mod.graph_functions()
     for name in options.functions:
@@ -90,7 +90,7 @@ class _Inliner:
         return replace(blk, bindings=tuple(new)) if changed else blk
 
     def body(self, b: graph.Binding, dataflow: bool) -> list[graph.Binding] | None:
-        """The bindings in place of `b`; None where nothing is inlined."""
+        """Return the bindings that replace `b`; None if nothing is inlined."""
         call = b.value
         if not isinstance(b, graph.VarBinding) or not isinstance(call, graph.Call):
             return None
@@ -164,7 +164,7 @@ def _symbols_at(call: graph.Call, fn: graph.Function) -> dict[expr.Var, expr.Pri
 def _fitted(
     param: graph.Var, arg: graph.Expr, kind: type[graph.Var], new: list[graph.Binding]
 ) -> graph.Expr:
-    """The argument, or a `match_cast` of it to what the parameter demands."""
+    """Return the argument, or a `match_cast` of it to the type of the parameter."""
     claim = param.ty or types.ObjectType()
     if _proved(leaf_type(arg), claim):
         return arg

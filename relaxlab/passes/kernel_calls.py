@@ -1,4 +1,4 @@
-"""Matching the declared shapes of a loop function with what a call passes."""
+"""Matching of the declared shapes of a loop function with the arguments of a call."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def unproved_dimensions(
     given: Sequence[types.Type | None],
     scalars: Sequence[expr.PrimExpr],
 ) -> tuple[tuple[int, int, expr.PrimExpr], ...]:
-    """(argument, axis, expected size) of each dimension not proved to be what is declared."""
+    """Return (argument, axis, expected size) of each dimension that is not proved to be as
+    declared."""
     return _unproved(func, tuple(map(known_shape, given)), tuple(scalars))
 
 

@@ -19,11 +19,10 @@ from relaxlab.tracing import remark
 
 @module_pass("lambda_lifting", needs=("normalize",))
 def lambda_lifting(mod: Module, _: NoOptions) -> Module:
-    """Make each local function a private function of the module. What it captures, variables and
-    symbols, becomes its first parameters, which its calls pass; `invoke_closure` becomes a plain
-    call. Where it is used as a value (passed on, returned), `make_closure` binds what it captures.
-    Declared upper bounds of captured symbols hold in the new function, too.
-    """
+    """Make each local function a private function of the module. The variables and symbols that it
+    captures become its first parameters, which its calls pass; `invoke_closure` becomes a plain
+    call. Where it is used as a value (passed on, returned), `make_closure` binds them. Declared
+    upper bounds of captured symbols hold in the new function, too."""
     lifter = _Lifter(mod)
     updates = {name: lifter.top(name, fn) for name, fn in mod.graph_functions().items()}
     changed = mod.with_functions({**updates, **lifter.lifted})
@@ -119,7 +118,7 @@ class _Lifter:
         return lifted
 
     def outlined(self, fn: graph.Function, place: _Lifted, var: graph.Var) -> graph.Function:
-        """The function of the module: `fn` with parameters for what it captures."""
+        """Return the function of the module: `fn` with parameters for the captured values."""
         values: dict[graph.Var, graph.Expr] = {}
         params: list[graph.Var] = []
         for e in place.captured:
@@ -160,7 +159,7 @@ def _defined_by(params: tuple[graph.Var, ...]) -> set[expr.Var]:
 
 
 def _closure(lifted: _Lifted) -> graph.Call:
-    """The function as a value: with what it captured."""
+    """Return the function as a value, with its captured values."""
     args = (graph.GlobalVar(lifted.name), graph.Tuple(lifted.captured))
     return graph.Call(graph.Op("make_closure"), args)
 

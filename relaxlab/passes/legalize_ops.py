@@ -213,7 +213,7 @@ _SPELLED: Mapping[str, Callable[[graph.Call], graph.Expr | None]] = {
     "call_tir_with_grad": _without_gradient,
     "call_py_func": _packed,
 }
-"""Operators that are another way to say something."""
+"""Operators that are expressed by another."""
 
 
 def _tensors(e: graph.Expr) -> list[graph.Expr]:

@@ -58,7 +58,8 @@ def _with_symbols_of(other: graph.Function, fn: graph.Function) -> graph.Functio
 
 
 class _Transform:
-    """The function being made: its bindings by what they compute, from the tuple of weights."""
+    """The function under construction: its bindings, by the value that they compute from the tuple
+    of weights."""
 
     def __init__(self, weights: tuple[graph.Var, ...]) -> None:
         fields = tuple(w.ty or types.ObjectType() for w in weights)

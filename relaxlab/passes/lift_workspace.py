@@ -63,8 +63,8 @@ def _outer_blocks(s: loops.Stmt) -> Iterator[tuple[int, loops.Block]]:
 
 
 def _shared(func: loops.PrimFunc) -> dict[loops.Buffer, loops.Buffer]:
-    """For each liftable allocation the buffer that stands for it: its own, or another version's
-    of the same shape and dtype."""
+    """Return the buffer for each liftable allocation: its own, or another version's of the same
+    shape and dtype."""
     found: dict[loops.Buffer, loops.Buffer] = {}
     taken: dict[int, set[loops.Buffer]] = {}
     for version, block in _outer_blocks(func.body):

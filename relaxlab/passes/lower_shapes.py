@@ -189,7 +189,8 @@ class _Lowerer:
         return claimed, ty
 
     def claimed(self, value: host.Value, ty: types.Type, what: str) -> host.Value:
-        """`value` under the type `ty`; what is not proved is checked."""
+        """Return `value` under the type `ty`, and emit a check of the part of it that is not
+        proved."""
         if isinstance(value, tuple):
             if not isinstance(ty, types.TupleType):
                 return self.packed(value, what)

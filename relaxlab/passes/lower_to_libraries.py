@@ -22,12 +22,12 @@ class LibraryOptions:
 
 @module_pass("lower_to_libraries", LibraryOptions, needs=("normalize",))
 def lower_to_libraries(mod: Module, options: LibraryOptions) -> Module:
-    """Replace what the chosen pairs of `passes.libraries` match by library calls.
+    """Replace matches of the chosen pairs of `passes.libraries` by library calls.
 
     This is partial lowering (the paper's section 4.6): library calls, operators that become loop
-    functions and loop functions of the user's are one program under one memory plan. What a pair
-    matches but its library cannot do is noted with the reason, and stays as it is.
-    Raises KeyError for a name that nothing is registered under, TypeError for one name alone.
+    functions and loop functions of the user's are one program under one memory plan. A match that
+    its library cannot compute stays as it is, with a remark. Raises KeyError for a name that
+    nothing is registered under, TypeError for one name alone.
     """
     if isinstance(options.use, str):
         raise TypeError(f"`use` is a tuple of names: ({options.use!r},)")

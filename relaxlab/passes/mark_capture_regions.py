@@ -2,7 +2,7 @@
 
 A GPU replays a recorded graph of kernel launches far faster than a host launches them one by one.
 That is right where every launch is the same at every call: the same addresses, the same sizes,
-nothing decided on the host in between. Memory planning is what makes most of a program such.
+nothing decided on the host in between. Memory planning gives most launches fixed addresses.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Step:
 
 
 class _Regions:
-    """Walks one function; `fixed` are the variables that lie at one address at every call."""
+    """A walk over one function; `fixed` are the variables with the same address at every call."""
 
     def __init__(self, name: str, fn: graph.Function, mod: Module) -> None:
         self.name, self.fn, self.mod = name, fn, mod
@@ -77,7 +77,7 @@ class _Regions:
         yield from self.closed(kernels)
 
     def closed(self, kernels: list[int]) -> Iterator[tuple[int, int]]:
-        """The region of these kernels, if it is worth a capture."""
+        """Yield the region of these kernels, if it has enough of them for a capture."""
         if not kernels:
             return
         text = f"bindings {kernels[0]} to {kernels[-1]}: {len(kernels)} kernels"

@@ -31,7 +31,8 @@ def _written_params(
     stores: dict[str, frozenset[int]],
     by_value: bool,
 ) -> frozenset[int]:
-    """`by_value`: functions that are called as values may write to what they are given."""
+    """Return the parameters that each function writes. `by_value`: functions that are called as
+    values may write to their arguments."""
     params = {r for p in fn.params for r in host.leaves(p.value)}
     root: dict[int, set[int]] = {r: {r} for r in params}
     written: set[int] = set()

@@ -55,8 +55,8 @@ def match_claims(
     """Emit the instructions that check `claims` together and define their symbols.
 
     Dimensions that are a symbol alone define it, in order; a compound dimension that is linear in
-    one unknown symbol defines it by division. What the register's own type (`actual`) proves is not
-    checked again. Raises `DiagnosticError` for a symbol that nothing defines.
+    one unknown symbol defines it by division. Dimensions that the register's own type (`actual`)
+    proves are not checked again. Raises `DiagnosticError` for a symbol that nothing defines.
     """
     deferred: list[tuple[Claim, int, expr.PrimExpr, expr.Var]] = []
     for claim in claims:

@@ -13,12 +13,12 @@ from relaxlab.passes.bindings import leaf_type, vars_in
 def outline_bindings(
     members: Sequence[graph.VarBinding], results: Sequence[graph.Var], attrs: Attrs
 ) -> tuple[graph.Function, tuple[graph.Expr, ...]]:
-    """A private function that does what the bindings do, in order, and returns the values of
-    `results` (one: that value; several: a tuple); and the arguments to call it with.
+    """Return a private function of the bindings, in order, with the values of `results` as its
+    result (one: that value; several: a tuple); and the arguments of its call.
 
     Its parameters are the variables and the tensor constants that the bindings read from outside;
-    scalar constants stay inside. Symbols that no parameter's dimension alone determines come as a
-    last parameter `R.Shape([...])` (the paper's Figure 8).
+    scalar constants stay inside. Symbols that no parameter's dimension alone determines are a last
+    parameter `R.Shape([...])` (the paper's Figure 8).
     """
     params: dict[object, tuple[graph.Expr, graph.Var]] = {}
     local = {m.var for m in members}

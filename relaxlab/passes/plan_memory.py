@@ -81,8 +81,9 @@ class MemoryPlan:
 def plan_memory(mod: Module, options: PlanOptions) -> Module:
     """Turn `builtin.alloc_tensor`s into tensors at offsets of a storage, reusing dead memory.
 
-    Returned tensors and what they may share memory with are left alone. Tensors of the two branches
-    of an `If` may lie at the same place, as only one branch is taken. Needs `expand_calls`.
+    Returned tensors, and tensors that they may share memory with, are left alone. Tensors of the
+    two branches of an `If` may have the same offset, as only one branch is taken. Needs
+    `expand_calls`.
     """
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
@@ -153,10 +154,10 @@ def _sizes(items: list[Interval], bounds: Mapping[str, int]) -> list[tuple[int, 
 
 
 def size_of(ty: types.Type | None, bounds: Mapping[str, int]) -> tuple[int, Factors]:
-    """The bytes of a tensor as constant times factors; with `bounds` on all its symbols, the
-    constant bytes it has at most. The constant is rounded up to `ALIGN`, except where it is smaller
-    than that and has factors. No factor is negative: what a branch that is not taken would need
-    takes nothing away from the others."""
+    """Return the bytes of a tensor as a constant times factors; with `bounds` on all its symbols,
+    an upper bound in bytes. The constant is rounded up to `ALIGN`, except where it is smaller than
+    that and has factors. No factor is negative: tensors of a branch that is not taken free no space
+    for others."""
     assert isinstance(ty, types.TensorType) and ty.shape is not None and ty.dtype is not None
     analyzer = Analyzer.for_shapes(ty.shape, upper=bounds)
     constant, powers = bytes_of(ty.dtype), Counter[expr.PrimExpr]()
@@ -222,10 +223,11 @@ def _excluded(items: list[Interval]) -> list[frozenset[int]]:
 def pack(
     blocks: list[tuple[int, int, int]], excluded: list[frozenset[int]]
 ) -> tuple[list[int], int]:
-    """Offsets for blocks (first use, last use, size) such that blocks in use at the same time do
-    not overlap, and the size of it all. The largest goes first, each into the smallest gap that
-    holds it (best fit). Block k may overlap those whose numbers are in `excluded[k]`, and takes the
-    place of one of them where that is free: the results of two branches then need one place."""
+    """Return offsets for blocks (first use, last use, size) such that blocks in use at the same
+    time do not overlap, and the total size. The largest is placed first, each into the smallest gap
+    that holds it (best fit). Block k may overlap those whose numbers are in `excluded[k]`, and
+    takes the offset of one of them if that is free: the results of two branches then need one
+    place."""
     offsets = [0] * len(blocks)
     done: list[int] = []
     for at in sorted(range(len(blocks)), key=lambda k: (-blocks[k][2], blocks[k][0])):
@@ -305,7 +307,7 @@ def _tensor_at(storage: graph.Var, p: Placement) -> graph.Call:
 
 
 def _chosen(name: str, plan: MemoryPlan) -> set[graph.Var]:
-    """The tensors that get their place in an arena; notes what is decided."""
+    """Return the tensors that get their place in an arena, with a remark on each decision."""
     chosen: set[graph.Var] = set()
     for arena in plan.arenas:
         for p in arena.placements:

@@ -1,8 +1,8 @@
-"""Let every thread compute small tensors for itself, where that is cheaper than waiting.
+"""Let every thread compute small tensors by itself, if that is cheaper than a barrier.
 
-A kernel ends at a barrier, so that all threads see what it wrote. A norm of one row takes less
-time than the barrier after it: every thread runs such a kernel alone, into memory of its own, and
-goes on. (Recomputation instead of synchronisation, as in Halide's overlapped tiles.)
+A kernel ends at a barrier, so that all threads see its results. A norm of one row takes less time
+than the barrier after it: every thread runs such a kernel alone, into memory of its own.
+(Recomputation instead of synchronisation, as in Halide's overlapped tiles.)
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def replicate_small_kernels(mod: Module, options: ReplicateOptions) -> Module:
 
 def stores_of(func: loops.PrimFunc) -> int | None:
     """Return the number of elements that a scheduled loop function stores; None if it depends on
-    the arguments, or if the function concerns the team: calls out, and what may fail (one thread
-    would report what another has not come to)."""
+    the arguments, or if the whole team must run the function: it calls out, or may fail (one thread
+    would report a failure that another has not reached)."""
     total = 0
 
     def visit(n: Node, times: int) -> bool:
@@ -74,7 +74,7 @@ def stores_of(func: loops.PrimFunc) -> int | None:
 
 
 def _may_fail(e: Node) -> bool:
-    """Division of integers by what is not a constant."""
+    """True for a division of integers by a value that is no constant."""
     match e:
         case expr.FloorDiv(_, b) | expr.FloorMod(_, b) | expr.Div(_, b) | expr.Mod(_, b):
             return is_int(b.dtype) and not isinstance(b, expr.IntImm)
@@ -108,8 +108,8 @@ def _local(b: graph.Binding) -> graph.Binding:
 
 
 def _candidates(fn: graph.Function, mod: Module, small: Small) -> Iterator[tuple[graph.Var, int]]:
-    """The allocations that small kernels fill, with the number of stores. A kernel with several
-    outputs is replicated when all of them can be."""
+    """Yield the allocations that small kernels fill, with the number of stores. A kernel with
+    several outputs is replicated when all of them can be."""
     kernels = mod.loop_functions()
     live = liveness_of(fn, mod)
     bindings = list(all_bindings(fn))

@@ -1,5 +1,5 @@
-"""Schedule every loop function by rule, telling the rules which parameters are weights and how
-large symbols get."""
+"""Schedule every loop function by rule, with hints on which parameters are weights and on the
+bounds of symbols."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class ScheduleOptions:
 
 @module_pass("schedule_kernels", ScheduleOptions)
 def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
-    """Each loop function becomes what the first fitting rule makes of it, once: it has the
-    attribute `tir.is_scheduled` afterwards."""
+    """Schedule each loop function once, by the first rule that fits; it has the attribute
+    `tir.is_scheduled` afterwards."""
     target = options.target or Target.host()
     schedule_kernel = rules_gpu.schedule_kernel if target.kind == "cuda" else rules.schedule_kernel
     weights, bounds = _weight_params(mod), _upper_bounds(mod)

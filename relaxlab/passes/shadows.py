@@ -1,8 +1,8 @@
-"""Computing with another form of values: another dtype, another layout.
+"""Computation with another form of values: another dtype, another layout.
 
 A *shadow* of a variable is the same value in the other form. Calls that can work on shadows make
-one for their result, and bind the variable itself to its conversion back, which goes away where
-nobody reads it. So every other binding stays as it is.
+one for their result, and bind the variable itself to its conversion back, which is removed if it is
+not read. So every other binding stays as it is.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Shadows:
         return var
 
     def bind(self, b: graph.Binding, value: graph.Expr) -> None:
-        """Bind the shadow of `b.var` to `value`, and `b.var` to what it stands for."""
+        """Bind the shadow of `b.var` to `value`, and `b.var` to its conversion back."""
         shadow = self.kind(b.var.name + self.suffix)
         self.new.append(graph.VarBinding(value, shadow, span=b.span))
         if b.var not in self.unstable:
@@ -75,8 +75,8 @@ def with_shadows(
     suffix: str,
     rewrite: Callable[[str, graph.Binding, Shadows], bool],
 ) -> Module:
-    """Offer each binding to `rewrite(function, binding, shadows)`, which says whether it bound the
-    variable through `shadows`; bindings that nobody reads afterwards go away."""
+    """Offer each binding to `rewrite(function, binding, shadows)`, which returns whether it bound
+    the variable through `shadows`; bindings without readers are removed afterwards."""
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
         unstable = overwritten_vars(fn, mod)

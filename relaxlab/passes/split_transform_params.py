@@ -24,11 +24,11 @@ name is empty for weights that are returned as they are."""
 
 @module_pass("split_transform_params", needs=("lift_transform_params",))
 def split_transform_params(mod: Module, _: NoOptions) -> Module:
-    """Beside a function that transforms more than `MAX_WHOLE` weights, write one for each
-    distinct part of it: bindings that share no intermediate value with the others.
+    """Split each function that transforms more than `MAX_WHOLE` weights: write a function for each
+    distinct part, bindings that share no intermediate value with the others.
 
-    The attribute `parts` of the function lists the calls of these that compute all its results. Who
-    loads a model then transforms a weight as soon as it is read, and never holds all of them twice.
+    The attribute `parts` of the function lists the calls of these that compute all its results. A
+    loader then transforms a weight as soon as it is read, and never holds all of them twice.
     """
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():

@@ -1,8 +1,8 @@
-"""Thread loops away: their variables become the indices of the thread that runs the body.
+"""Removal of thread loops: their variables become the indices of the thread that runs the body.
 
-What lies outside of the loops of a thread axis happens once: stores to memory that threads share
-are left to the threads with index 0 on that axis, stores to private memory are done by all. A
-private buffer keeps only what one thread uses of it.
+Statements outside of the loops of a thread axis run once: stores to memory that threads share are
+done by the threads with index 0 on that axis, stores to private memory by all. A private buffer
+shrinks to the part that one thread uses.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ def bind_threads(
     sizes: Sequence[Var],
     name: str,
 ) -> tuple[tuple[ThreadAxis, ...], Stmt, tuple[Buffer, ...]]:
-    """The axes of a block-free nest, what each thread does, and the shrunk allocations.
+    """Return the thread axes of a block-free nest, the body for each thread, and the shrunk
+    allocations.
 
-    In the private buffers `agreed` all threads hold the same where they are read.
+    In the private buffers `agreed` all threads hold the same values wherever they are read.
 
     Raises CodegenError for loops that do not fit together as one launch.
     """
@@ -142,8 +143,8 @@ class _Guards:
                 return s
 
     def _closed(self, s: Stmt) -> bool:
-        """True if one thread can do all of it: nobody else needs what it leaves in private
-        memory, and it neither meets nor calls others."""
+        """True if a single thread can run the statement: no other reads what it leaves in private
+        memory, and it has no barriers or calls that involve others."""
         if any(is_thread_loop(n) or is_sync(n) for n in walk(s)) or has_shuffle(s):
             return False
         mine = Counter(_private(s))

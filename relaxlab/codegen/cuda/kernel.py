@@ -26,9 +26,9 @@ SHARED_BYTES = 48 * 1024
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KernelSource(Brief):
-    """A CUDA function. `failures` are what it can report at run time: it then takes one more
-    pointer, `int* failed`, to a zero that the number (from 1) of a failure replaces. `spans` says
-    for each line of `code` where the statement is from that it was written for."""
+    """A CUDA function. `failures` are the messages of its failures at run time: it then takes one
+    more pointer, `int* failed`, to a zero that the number (from 1) of a failure replaces. `spans`
+    gives for each line of `code` the span of its statement."""
 
     name: str
     code: str

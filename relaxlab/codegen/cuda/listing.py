@@ -55,8 +55,8 @@ _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
 
 
 def read_ptx(text: str, first: int, cuda: list[Line]) -> tuple[tuple[Line, ...], tuple[int, ...]]:
-    """The instructions of PTX text, and for each the line of `cuda`, which begins below line
-    `first` of the compiled source. What was inlined counts for the line that it was inlined at."""
+    """Return the instructions of PTX text, and for each the line of `cuda`, which begins below line
+    `first` of the compiled source. Inlined code counts for the line that it was inlined at."""
     ours = {m[1] for m in map(_FILE.match, text.split("\n")) if m and m[2].endswith("relaxlab.cu")}
     lines: list[Line] = []
     places: list[int] = []

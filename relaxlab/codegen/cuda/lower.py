@@ -1,7 +1,7 @@
-"""A scheduled loop function to launches.
+"""Lowering of a scheduled loop function to launches.
 
-The outermost statements become one launch each; see the section "CUDA" of docs/architecture.md for
-what a schedule may say.
+The outermost statements become one launch each; the section "CUDA" of docs/architecture.md lists
+the schedules that are allowed.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ TRUE = expr.IntImm(1, "bool")
 
 
 def lower_launches(func: PrimFunc, name: str, *, synchronise: bool = True) -> DeviceKernel:
-    """The launches of a loop function, in order.
+    """Return the launches of a loop function, in order.
 
     Barriers are inserted unless the function has its own, or `synchronise` is False. Raises
-    CodegenError for a schedule that no GPU can run, naming what is wrong with it.
+    CodegenError naming the fault of a schedule that no GPU can run.
     """
     synchronise = synchronise and not any(is_sync(n) for n in walk(func.body))
     func = align_storage(func)

@@ -42,7 +42,7 @@ def generate_cuda(program: host.HostProgram) -> CudaProgram:
 def cuda_of(
     funcs: dict[str, PrimFunc],
 ) -> tuple[dict[str, DeviceKernel], dict[str, tuple[KernelSource, ...]], str]:
-    """Launches and CUDA functions of loop functions, and one source with all of them."""
+    """Return the launches and CUDA functions of loop functions, and one source with all of them."""
     kernels: dict[str, DeviceKernel] = {}
     functions: dict[str, tuple[KernelSource, ...]] = {}
     taken: set[str] = set()

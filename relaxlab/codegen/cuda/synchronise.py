@@ -1,9 +1,9 @@
 """Barriers between the accesses of different threads to the same memory.
 
 Two accesses are by the same thread where, for every thread axis, the innermost loop bound to it is
-the same loop: the iterations of a thread loop are independent. Everything else that reads what was
-written before, or writes what was read or written before, waits for the block's threads. Barriers
-go as far out as possible, into the sequence that holds both accesses.
+the same loop: the iterations of a thread loop are independent. Every other read after a write, and
+write after a read or write, waits for the block's threads. Barriers go as far out as possible, into
+the sequence that holds both accesses.
 """
 
 from __future__ import annotations

@@ -38,5 +38,5 @@ def reduces_across(realize: BlockRealize, threads: set[Var]) -> bool:
 
 
 def comment(text: str) -> Evaluate:
-    """A statement without effect that names what follows."""
+    """Return a statement without effect that names the statements after it."""
     return Evaluate(expr.StringImm(text))

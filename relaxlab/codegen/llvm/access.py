@@ -85,10 +85,11 @@ def load(b: Builder, memory: Memory, index: Value, mask: Value | None) -> Value:
 def _load_block(
     b: Builder, memory: Memory, index: Value, start: Value, span: int
 ) -> tuple[str, int, int]:
-    """A vector with all elements from `start` on; the offset of its first element and its length.
+    """Return a vector with all elements from `start` on, the offset of its first element and its
+    length.
 
-    The aligned block around them where that is known to lie inside the array: accesses to other
-    parts of it then share one load.
+    It is the aligned block around them where that is known to be inside the array: accesses to
+    other parts of it then share one load.
     """
     assert index.base is not None and index.offsets is not None
     low = min(index.offsets)

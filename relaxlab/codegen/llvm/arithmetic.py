@@ -281,7 +281,7 @@ _ARITH = (expr.Add, expr.Sub, expr.Mul)
 
 
 def _shift(b: Builder, cls: type[Any], x: Value, y: Value, unsigned: bool) -> Value:
-    """Shifts by the width or more leave the sign (LLVM's would leave anything)."""
+    """Emit a shift; one by the width or more leaves the sign (in LLVM its result is undefined)."""
     bits, elem = bits_of(x.dtype), element_of(x.dtype)
     xt, yt = b.materialise(x), b.materialise(y)
     left = cls is expr.ShiftLeft

@@ -58,7 +58,8 @@ def _product(e: HostEmitter, dims: list[Value]) -> Value:
 
 
 def blas_functions(declarations: dict[str, str]) -> list[str]:
-    """The functions that a program's host functions call; what those call is declared."""
+    """Return the functions of BLAS calls that a program's host functions call; their own callees
+    are added to `declarations`."""
     used = [d for d in _GEMM if f"relaxlab_gemm_{d}" in declarations]
     for dtype in used:
         t, name = llvm_type(dtype), _GEMM[dtype]

@@ -18,9 +18,10 @@ from relaxlab.schedule.tile_intrinsics import TILE_SCOPE
 
 
 def check_bounds(s: Scope, buffer: loops.Buffer, indices: Sequence[Value]) -> None:
-    """Leave the thread's work, with a report, where an index that is used is outside its extent.
+    """Emit checks of indices: one outside its extent ends the thread's work with a report.
 
-    What `join_indices` made, `A[0, f]`, stays inside the dimensions of the zeros and its own.
+    Indices made by `join_indices`, `A[0, f]`, are checked against the dimensions of the zeros
+    together with their own.
     """
     if buffer.scope == TILE_SCOPE:
         return
@@ -62,8 +63,8 @@ def _first_failing(s: Scope, index: Value, bad: Value) -> str:
 
 
 def stop(s: Scope, failed: str, template: str, numbers: tuple[str, str]) -> None:
-    """Report and leave where a bit is set: the thread's work, or outside of it the kernel, which
-    all threads then leave alike."""
+    """Report where a bit is set and end the thread's work, or outside of it the kernel, in all
+    threads."""
     b = s.builder
     number = s.fail_when(failed, template, numbers)
     bad, good = b.label("bad"), b.label("ok")

@@ -76,8 +76,8 @@ class Value:
 
 
 LARGEST_SIZE = 1 << 31
-"""Constants up to here, and sums and products of them, are taken for sizes; what a larger one is
-multiplied by may overflow."""
+"""Largest constant taken for a size, as are sums and products of them; a product with a larger one
+may overflow."""
 
 
 def int_value(value: int, dtype: str = "int64") -> Value:
@@ -143,7 +143,7 @@ class Builder:
     line: int = 0
 
     def _placed(self, text: str) -> str:
-        """An instruction with the metadata of the current line, where somebody wants that."""
+        """Return an instruction with the metadata of the current line, in a listing."""
         return f"  {text}, !dbg !{self.line}" if self.debug and self.line else f"  {text}"
 
     def name(self, hint: str = "v") -> str:
@@ -267,8 +267,8 @@ class Builder:
         return self.emit(f"shufflevector {vec} {text}, {vec} poison, <{len(picks)} x i32> {mask}")
 
     def _narrowed(self, text: str, vec: str, elem: str, stride: int, picks: Sequence[int]) -> str:
-        """Every second or fourth lane as the low end of wider lanes, shifted: what is done to the
-        lanes next can often be done to the wide ones, without moving any."""
+        """Return every second or fourth lane as the low end of wider lanes, shifted: operations
+        that follow can often work on the wide lanes, without moving any."""
         bits = int(elem[1:])
         wide, narrow = f"<{len(picks)} x i{bits * stride}>", f"<{len(picks)} x {elem}>"
         whole = self.emit(f"bitcast {vec} {text} to {wide}")

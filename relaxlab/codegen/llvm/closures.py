@@ -1,9 +1,9 @@
-"""Functions as values: records of an address and of the arguments that are given already.
+"""Functions as values: records of an address and of the arguments that are bound already.
 
-A record is four words, `RECORD`, then the words of the given arguments. The record of a function
-without any is a constant of the program; others belong to the call, like its results. What is
-given and wanted is compared when a function value is called, since types need not say it: a
-*layout* has a number per tensor, shape, scalar or function (`leaf_code`).
+A record is four words, `RECORD`, then the words of the bound arguments. The record of a function
+without any is a constant of the program; others belong to the call, like its results. Arguments and
+parameters are compared when a function value is called, since types need not tell: a *layout* has a
+number per tensor, shape, scalar or function (`leaf_code`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from relaxlab.codegen.llvm.host import HostEmitter
 
 RECORD = ("code", "words", "leaves", "layout")
-"""The address of the function, how many words and how many leaves are given, and its layout: the
+"""The address of the function, the numbers of words and of leaves bound, and its layout: the
 numbers of leaves of all parameters and of the result, then their codes."""
 
 
@@ -94,7 +94,8 @@ def loaded_functions(program: host.HostProgram) -> set[str]:
 
 
 def closure_texts(program: host.HostProgram, declarations: dict[str, str]) -> list[str]:
-    """Constants for the functions used as values, and what calls of them need."""
+    """Return constants for the functions used as values, and the functions that calls of them
+    need."""
     texts: list[str] = []
     for name in sorted(loaded_functions(program)):
         f, symbol = program.functions[name], symbol_of(name)

@@ -359,8 +359,8 @@ def _reduce(kind: str) -> Callable[[Scope, expr.Call], Value]:
 
 
 def _extreme(b: Builder, v: Value, kind: str) -> Value:
-    """The largest or smallest (`kind`: max, min) of the lanes, NaN if one is: all are tested at
-    once beside the steps, which wait for each other, not in each of them."""
+    """Return the largest or smallest (`kind`: max, min) of the lanes, NaN if one is: one test for
+    NaN beside the steps keeps it out of their chain of dependences."""
     elem, text = llvm_type(element_of(v.dtype)), b.materialise(v)
     name = f"llvm.vector.reduce.f{kind}.{mangle(v.dtype)}"
     most = b.call(name, elem, [(v.ty, text)], math="nnan nsz")

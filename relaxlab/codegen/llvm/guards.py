@@ -82,8 +82,8 @@ class Guards:
         barrier(e.scope, Team())
 
     def placed(self, e: HostEmitter, i: host.View) -> None:
-        """A planned tensor lies inside its storage, at a multiple of its elements, and begins
-        with poison."""
+        """Check that a planned tensor is inside its storage and aligned, and fill it with
+        poison."""
         if i.base not in self.storages:
             return
         name, (size, per_thread) = e.function.registers[i.dst].name, self.storages[i.base]

@@ -1,13 +1,13 @@
 """Host functions to LLVM: the graph function itself as native code.
 
-A host function runs as a team: every thread walks the instructions and computes the same
-integers and addresses, kernels divide their work, and thread 0 alone allocates, calls out and
-reports. The caller passes one block of 64-bit words, the *context*; its layout is `CONTEXT`.
+A host function runs as a team: every thread walks the instructions and computes the same integers
+and addresses, kernels divide their work, and thread 0 alone allocates, calls out and reports. The
+caller passes one block of 64-bit words, the *context*; its layout is `CONTEXT`.
 
 Each function is `i64 name(ptr ctx, ptr in, ptr out, ptr caller_stack, i64 thread, i64 threads)`:
 values travel as words (a tensor: its address, then its dimensions; a shape: its dimensions; a
 scalar: its bits), and the result is 0, or the number of the check that failed. `caller_stack` is
-where the stack of the functions that call each other begins, null for the first of them.
+the start of the stack of the functions that call each other, null for the first of them.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Reg:
 class HostEmitter:
     """Emits one host function; `checks`, `packed` and `arenas` are shared by the program.
 
-    `checks` says what a non-zero return means. `failures`: per kernel what it may fail with.
-    `marks`: where calls write down their times, `guards`: the checks of a debug build; or None.
+    `checks` explains non-zero return values. `failures`: the possible failures per kernel. `marks`:
+    the memory for times of calls, `guards`: the checks of a debug build; or None.
     """
 
     program: host.HostProgram
@@ -120,7 +120,7 @@ class HostEmitter:
             body()
 
     def published(self, compute: Callable[[], str]) -> str:
-        """A word that thread 0 computes and every thread gets."""
+        """Return a word that thread 0 computes and every thread gets."""
         self.only_thread_0(lambda: self.set_context("publish", compute()))
         barrier(self.scope, Team())
         word = self.context("publish")
@@ -262,8 +262,8 @@ class HostEmitter:
         return f"{head}({params}) #0 {{\n" + "\n".join(lines) + "\n}\n"
 
     def limit_recursion(self) -> None:
-        """Stop before the stack overflows. The threads' stacks grow alike, so they decide alike:
-        frames with memory aligned to 64 bytes begin at multiples of it."""
+        """Stop before the stack overflows. The threads' stacks grow in step, so all stop at the
+        same depth: frames with memory aligned to 64 bytes begin at multiples of it."""
         here = self.b.alloca(8, "i64")
         first = self.b.emit("icmp eq ptr %caller_stack, null")
         self.stack = self.b.emit(f"select i1 {first}, ptr {here}, ptr %caller_stack", "p")
@@ -343,7 +343,7 @@ class HostEmitter:
     def fail_unless(
         self, ok: str, check: CheckInfo, axis: int | str, got: Value, expected: Value
     ) -> None:
-        """Return the check's number unless `ok`; every thread decides alike."""
+        """Return the check's number unless `ok`, which is the same in every thread."""
         self.checks.append(check)
         number = len(self.checks)
         good, bad = self.b.label("ok"), self.b.label("failed")
@@ -407,8 +407,8 @@ class HostEmitter:
         return self.kept(i, size) if self.guards is None else self.guards.storage(self, i, size)
 
     def kept(self, i: host.AllocStorage, size: str) -> str:
-        """Memory kept between calls of an entry function, grown when too small; that of a function
-        which others call is its frame's own."""
+        """Return memory that an entry function keeps between calls, grown when too small; in a
+        function which others call it belongs to the frame."""
         if not self.is_entry:
             self.storages[i.dst] = self.allocate(size)
             return self.storages[i.dst]
@@ -418,8 +418,8 @@ class HostEmitter:
         return self.require_memory(self.b.call("relaxlab_arena", "ptr", [*args, *_TEAM_ARGS]), size)
 
     def release_storages(self) -> None:
-        """Free the frame's planned memory, which no result lies in. (What a branch alone plans,
-        its result may lie in: that stays until the whole call ends.)"""
+        """Free the frame's planned memory, which holds no result. (Memory planned inside a branch
+        may hold its result: it stays until the whole call ends.)"""
         for i in self.function.instrs:
             if isinstance(i, host.AllocStorage) and i.dst in self.storages:
                 args = [("ptr", "%ctx"), ("ptr", self.storages[i.dst]), *_TEAM_ARGS]
@@ -449,7 +449,7 @@ class HostEmitter:
 
     @contextmanager
     def timed(self, i: host.CallKernel | host.CallPacked) -> Generator[None]:
-        """Marks before and after what is emitted inside, in a timed program."""
+        """Emit marks before and after the code emitted inside, in a timed program."""
         if self.marks is None:
             yield
             return
@@ -500,7 +500,7 @@ class HostEmitter:
         self.load_value(i.dst, returned, 0)
 
     def return_failure(self, code: str) -> None:
-        """Return what a called function returned unless that is 0."""
+        """Return the code of a called function unless it is 0."""
         good, bad = self.b.label("ok"), self.b.label("failed")
         self.b.branch(self.b.emit(f"icmp eq i64 {code}, 0"), good, bad)
         self.b.place(bad)

@@ -50,7 +50,8 @@ def target_machine(target: Target, level: int = 3) -> llvm.TargetMachine:
 
 
 def module_text(functions: list[str], declarations: Mapping[str, str], target: Target) -> str:
-    """A whole LLVM module: functions, what they call, and the target's attributes."""
+    """Return an LLVM module: functions, declarations of their callees, and the target's
+    attributes."""
     features = target.feature_string()
     width = target.vector_bits
     attributes = (
@@ -102,7 +103,8 @@ def compile_object(text: str, target: Target) -> tuple[bytes, bytes]:
 
 
 def compile_quickly(text: str, target: Target) -> bytes:
-    """An object file of a module that is not worth the time to optimise it."""
+    """Compile a module without optimising it: for code where that would take longer than it
+    saves."""
     module = llvm.parse_assembly(text)
     module.verify()
     return target_machine(target, 0).emit_object(module)
@@ -118,7 +120,7 @@ def compile_shared(bitcode: bytes, target: Target) -> bytes:
 
 
 def read_bitcode(bitcode: bytes, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
-    """The optimised module that was kept as bitcode, and a machine to write its assembly."""
+    """Read an optimised module from bitcode; return it and a machine to write its assembly."""
     return llvm.parse_bitcode(bitcode), target_machine(target)
 
 

@@ -29,8 +29,8 @@ from relaxlab.schedule.tile_intrinsics import TILE_SCOPE
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """An emitted kernel. `failures`: what can go wrong at run time; if anything can, the kernel
-    takes one more pointer, to a zero, and returns the number (from 1) of a failure, or 0."""
+    """An emitted kernel. `failures`: messages of its failures at run time; if there are any, the
+    kernel takes one more pointer, to a zero, and returns the number (from 1) of a failure, or 0."""
 
     text: str
     failures: tuple[str, ...]
@@ -117,7 +117,7 @@ def _declare_allocated(
     allocated: Sequence[loops.Buffer],
     declare: Callable[[Scope, loops.Buffer], Memory],
 ) -> list[loops.Buffer]:
-    """Stack memory for what a kernel allocates; gives the buffers that lie in matrix tiles."""
+    """Allocate a kernel's buffers on the stack; return those that are matrix tiles instead."""
     tiles = [buffer for buffer in allocated if buffer.scope == TILE_SCOPE]
     if len(tiles) > 1:
         names = ", ".join(repr(t.name) for t in tiles)

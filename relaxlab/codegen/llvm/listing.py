@@ -36,7 +36,7 @@ class KernelListing:
 def list_kernel(func: PrimFunc, name: str, target: Target) -> KernelListing:
     """Compile one scheduled loop function, keeping track of lines.
 
-    Raises CodegenError for what the target cannot express.
+    Raises CodegenError for a function that the target cannot express.
     """
     located = locate(func, name)
     declarations: dict[str, str] = {}
@@ -61,7 +61,8 @@ def list_kernel(func: PrimFunc, name: str, target: Target) -> KernelListing:
 
 
 def debug_metadata(name: str, lines: int) -> str:
-    """LLVM metadata for a function `!0` over a source of so many lines, whose places are `!1`, …"""
+    """Return LLVM metadata for a function `!0` over a source of `lines` lines, whose places are
+    `!1`, …"""
     n = lines + 1
     places = [f"!{k} = !DILocation(line: {k}, scope: !0)" for k in range(1, n)]
     return "\n".join([
@@ -86,7 +87,7 @@ _LOCATION = re.compile(r"^!(\d+) = !DILocation\(line: (\d+)", re.MULTILINE)
 
 
 def _locations(text: str) -> dict[int, int]:
-    """The lines that numbers of metadata stand for."""
+    """Return the line of each number of metadata."""
     return {int(number): int(line) for number, line in _LOCATION.findall(text)}
 
 
@@ -160,7 +161,7 @@ _ARM_BITS = {"b": 8, "h": 16, "s": 32, "d": 64}
 
 
 def line_bits(text: str) -> int:
-    """The width of the widest vector that one instruction works on, in bits."""
+    """Return the width of the widest vector that an instruction works on, in bits."""
     for register, bits in (("%tmm", 8192), ("%zmm", 512), ("%ymm", 256)):
         if register in text:
             return bits

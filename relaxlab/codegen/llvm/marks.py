@@ -1,7 +1,7 @@
-"""Times of calls: code that writes down, around each call of a kernel, when it begins and ends.
+"""Times of calls: code that records the begin and end of each call of a kernel.
 
 A timed program has the address of the memory for its marks written into it, so it serves the
-process that compiled it alone, and is never kept. Thread 0 makes the marks; a kernel ends for it
+process that compiled it alone, and is never cached. Thread 0 makes the marks; a kernel ends for it
 when all threads have met. Times are those of `CLOCK_MONOTONIC`, Python's `perf_counter` on Linux.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from relaxlab.passes import host
 
 CAPACITY = 1 << 16
-"""Marks of one run that are kept; later ones are dropped."""
+"""Most marks of one run; later ones are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,8 @@ class Mark:
 
 @dataclass(slots=True)
 class Marks:
-    """The memory for the marks of a program, and what its calls are. Must outlive the program."""
+    """The memory for the marks of a program, and the calls that they mark. Must outlive the
+    program."""
 
     calls: list[TimedCall] = field(default_factory=list[TimedCall])
     memory: ctypes.Array[ctypes.c_int64] = field(

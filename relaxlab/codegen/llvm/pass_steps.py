@@ -37,7 +37,8 @@ class PassStep:
 def llvm_pass_steps(func: PrimFunc, name: str, target: Target) -> tuple[PassStep, ...]:
     """Return a scheduled loop function as emitted and after each pass that changed it.
 
-    Raises CodegenError for what the target cannot express, and where the other process fails.
+    Raises CodegenError for a function that the target cannot express, and if the other process
+    fails.
     """
     declarations: dict[str, str] = {}
     texts = support_functions(declarations, target)

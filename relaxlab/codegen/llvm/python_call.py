@@ -2,8 +2,8 @@
 
 One C function serves all functions of all programs. It is called as CPython calls a builtin
 (`METH_FASTCALL | METH_KEYWORDS`); the first item of its `self`, a tuple, is the address of a
-*plan*, words that say what the arguments must be and where they go. Arrays are read where NumPy's
-C interface has their fields, results are made by it. What a plan does not foresee is left to
+*plan*, words that describe the arguments and where they go. Arrays are read where NumPy's C
+interface has their fields, results are made by it. Calls that a plan does not cover are left to
 Python, before anything was computed (`slow`) or after (`finish`).
 """
 
@@ -18,13 +18,13 @@ from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
 PLAN = ("open", "params", "entry", "context", "state", "slow", "finish", "acquire", "release",
         "spare", "guards", "guarded", "grows", "out", "words", "results", "leaves", "single",
         "ndarray")  # fmt: skip
-"""Names of a plan's words. open: how many arguments a call gives. params, results: one record each
-(`PARAM`, `RESULT`). slow, finish, acquire, release, spare: Python objects. guards: first and last
-address of memory that no argument may touch, `guarded` of them; if it `grows`, arguments join.
+"""Names of a plan's words. open: the number of arguments of a call. params, results: one record
+each (`PARAM`, `RESULT`). slow, finish, acquire, release, spare: Python objects. guards: first and
+last address of memory that no argument may touch, `guarded` of them; if it `grows`, arguments join.
 leaves: arrays in the result, -1 where Python makes it; if it is not `single`, they are a tuple."""
 STATE = ("busy", "threads", "code")
-"""Words that an executable's functions share: whether one runs, the threads it uses, and what the
-last one returned."""
+"""Words that an executable's functions share: whether one runs, the threads it uses, and the last
+one's return value."""
 PARAM = ("kind", "type", "to", "ndim", "descr", "mask", "flags", "size", "dims")
 """kind: a number of `KINDS`. type: the only Python type that is taken. to: where its words go.
 descr: an array's dtype, the type of a shape's dimensions. mask: bits that are 0 in the address of
@@ -64,7 +64,7 @@ class _Function(Builder):
         self.store(pointer, 8 * table.index(name), value, ty)
 
     def item(self, pointer: str, index: str, words: int = 1) -> str:
-        """The address of a record in a table of them."""
+        """Return the address of a record in a table of them."""
         return self.at(pointer, self.emit(f"mul i64 {index}, {8 * words}"))
 
     def is_(self, how: str, a: str, b: str, ty: str = "i64") -> str:
@@ -116,7 +116,8 @@ class _Function(Builder):
 
 
 def python_call(declarations: dict[str, str], large: int) -> list[str]:
-    """The function `CALL` and what it needs; blocks of so many bytes are left to Python."""
+    """Return the function `CALL` and its helpers; blocks of `large` bytes and more are left to
+    Python."""
     return [
         _fill(_Function(declarations)),
         _lend(_Function(declarations)),

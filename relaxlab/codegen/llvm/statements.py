@@ -275,7 +275,7 @@ def _require_distinct(s: Scope, buffer: loops.Buffer, index: Value, value: Value
 
 
 def _assert(s: Scope, test: Value, message: str) -> None:
-    """The thread leaves its work where the condition fails (in any lane)."""
+    """End the thread's work where the condition fails (in any lane)."""
     b = s.builder
     wrong = binary(b, expr.EQ, test, int_value(0, "bool"))
     if s.mask is not None:

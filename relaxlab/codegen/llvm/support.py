@@ -13,11 +13,11 @@ CONTEXT = ("axis", "got", "expected", "callback", "args", "out", "constants", "o
            "arenas", "packed", "failed", "kernel_failed", "spare", "min_work")  # fmt: skip
 """Names of the context's words. axis, got, expected: details of the failed check. owned: a linked
 list of the blocks allocated during the call. arenas: (address, bytes) per planned storage.
-kernel_failed: zero, or the number of a failure that a kernel met. spare: a linked list of blocks
-that earlier calls allocated and nobody needs any more, or null. min_work: the number of operations
-from which on a call starts a team."""
+kernel_failed: zero, or the number of a failure in a kernel. spare: a linked list of free blocks
+that earlier calls allocated, or null. min_work: the number of operations from which on a call
+starts a team."""
 TOO_MUCH = 1 << 60
-"""Stands for a number of bytes that does not fit in a word: no allocation of it succeeds."""
+"""The size of an allocation whose bytes do not fit in a word: none of this size succeeds."""
 MIN_TEAM_WORK = 1 << 14
 """Operations from which on a call starts a team: some microseconds' work, 0.1 to 0.65 ns each on
 one thread (benchmarks/NOTES.md, *Calls*). Waking threads takes two if they are still waiting for
@@ -214,7 +214,7 @@ _DECLARATIONS = {
 
 
 def support_functions(declarations: dict[str, str], target: Target) -> list[str]:
-    """The functions; what they call is added to `declarations`."""
+    """Return the support functions; their callees are added to `declarations`."""
     linux = "linux" in target.triple
     declarations.update(_DECLARATIONS)
     if not linux:

@@ -1,8 +1,7 @@
-"""Memory of a debug build: zones around blocks that nothing may write to, and poison in memory that
-nothing has written yet.
+"""Memory of a debug build: red zones around blocks, and poison in memory that is not written yet.
 
 The zones hold one byte over and over; poison is NaN for floating-point numbers and `POISON` in each
-byte of anything else, so that what is computed from it stands out.
+byte of anything else, so that values computed from it stand out.
 """
 
 from __future__ import annotations

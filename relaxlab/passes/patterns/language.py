@@ -63,7 +63,8 @@ class Pattern(Link):
         return f"{type(self).__name__}({cut(str(self), 200)})"
 
     def __call__(self, *args: Pattern | EllipsisType) -> CallPattern:
-        """A call of what this pattern matches; `...` stands for any (further) arguments."""
+        """Return a pattern of calls whose callee matches this pattern; `...` matches any (further)
+        arguments."""
         return CallPattern(self, *split_rest(args))
 
     def __or__(self, other: Pattern) -> Pattern:
@@ -231,7 +232,7 @@ class OrPattern(Pattern):
 
 @node
 class AndPattern(Pattern):
-    """Both at once."""
+    """A pattern that matches if both do."""
 
     a: Pattern
     b: Pattern
@@ -254,7 +255,7 @@ class NamedPattern(Pattern):
 
 @node
 class WherePattern(Pattern):
-    """A condition on a value and its type: `why_not` says what is wrong, or None."""
+    """A condition on a value and its type: `why_not` returns the reason of a mismatch, or None."""
 
     a: Pattern
     description: str

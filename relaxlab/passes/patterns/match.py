@@ -66,8 +66,8 @@ class BlockScope:
         return self.reads.get(var, 0) != self.uses.get(var, 0)
 
     def overwritten(self, members: Sequence[graph.Var], until: int) -> graph.Var | None:
-        """The first of `members` that reads what is overwritten after it, before position
-        `until`: what it computes cannot be computed there."""
+        """Return the first of `members` that reads memory which is overwritten after it, before
+        position `until`: its value cannot be computed there."""
         for v in members:
             at = self.position[v]
             later = [cells for k, cells in self.writes if at < k < until]

@@ -1,4 +1,4 @@
-"""Rewriting what a pattern matches with a function of the user's."""
+"""Replacement of a pattern's matches by a function of the user's."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from relaxlab.passes.patterns.match import BlockScope, Match, Matcher, NearestMi
 from relaxlab.tracing import may_apply, remark
 
 Rewriter: TypeAlias = Callable[[graph.Call, Match], "graph.Expr | str | None"]
-"""Given the call that matched, the expression to put in its place (calls may be nested); the call
-itself or None leaves it, a string does and says why in the trace."""
+"""A function of the matched call and the match that returns its replacement (calls may be nested);
+the call itself or None leaves it, a string does so with a reason for the trace."""
 
 BindingRewriter: TypeAlias = Callable[
     [Match, Mapping[graph.Var, graph.Expr]], "Mapping[graph.Var, graph.Expr] | str | None"
@@ -33,7 +33,7 @@ that are not there yet become bindings of their own)."""
 
 @dataclass(frozen=True, slots=True)
 class RewriteOptions:
-    """`pattern` and `rewriter`: what is replaced, and by what."""
+    """The `pattern` to replace, and the `rewriter` that makes the replacement."""
 
     pattern: Pattern | tuple[Chain, ...]
     rewriter: Callable[..., object] = field(compare=False)
@@ -44,15 +44,15 @@ class RewriteOptions:
 
 
 def rewrite_call(pattern: Pattern, rewriter: Rewriter, name: str = "rewrite_call") -> Pass:
-    """A pass that replaces each call that `pattern` matches by `rewriter(call, match)`.
+    """Return a pass that replaces each call that `pattern` matches by `rewriter(call, match)`.
 
-    Calls are taken in program order, within binding blocks. What a match would compute later than
-    the program does, from values that are overwritten in between, is left alone. Intermediate
-    values that nobody reads any more go away. Needs A-normal form; gives it back, with types.
+    Calls are taken in program order, within binding blocks. A match that would be computed later
+    than the program does, from values that are overwritten in between, is left alone. Intermediate
+    values without readers are removed. Needs A-normal form; returns it, with types.
 
     Raises DiagnosticError when the new calls cannot be typed, or when a value does not have the
-    type of the one it replaces; TypeError for what is no pattern, and where the rewriter returns
-    something else than a value.
+    type of the one it replaces; TypeError for a pattern that is none, and if the rewriter does not
+    return a value.
     """
 
     if not isinstance(pattern, Pattern):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -68,8 +68,8 @@ def rewrite_call(pattern: Pattern, rewriter: Rewriter, name: str = "rewrite_call
 def rewrite_bindings(
     chains: Chain | tuple[Chain, ...], rewriter: BindingRewriter, name: str = "rewrite_bindings"
 ) -> Pass:
-    """A pass that replaces bindings of dataflow blocks where `chains`, which may share patterns,
-    match. The bindings of a changed block are put into an order in which each comes after what it
+    """Return a pass that replaces bindings of dataflow blocks where `chains`, which may share
+    patterns, match. The bindings of a changed block are sorted so that each comes after those it
     reads. Blocks that overwrite values in place are left alone.
 
     Raises as `rewrite_call` does.
@@ -83,7 +83,8 @@ def rewrite_bindings(
 
 
 def rewrite_matches(mod: Module, pattern: Pattern, rewriter: Rewriter, rule: str) -> Module:
-    """`rewrite_call` at once; notes go under `rule`. A pattern that matches nothing is noted."""
+    """Apply `rewrite_call` to a module; remarks go under `rule`. A pattern without matches is
+    remarked."""
     state = _Sweep(mod, pattern, rewriter, rule)
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
@@ -250,8 +251,8 @@ def _new_values(
 def with_values(
     blk: graph.BindingBlock, values: Mapping[graph.Var, graph.Expr]
 ) -> graph.BindingBlock:
-    """A block with new values for variables, and with new variables, in an order in which each
-    binding comes after what it reads. Raises ValueError for a value that depends on itself."""
+    """Return a block with new values for variables, and with new variables, sorted so that each
+    binding comes after those it reads. Raises ValueError for a value that depends on itself."""
     bindings = {b.var: b for b in blk.bindings}
     order: dict[graph.Var, graph.Binding] = {}
     for v, e in values.items():
