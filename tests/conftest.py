@@ -15,7 +15,7 @@ import pytest
 
 from tests.browser import chromium, open_page  # noqa: F401  fixtures
 
-pytest_plugins = ["tests.tiers"]
+pytest_plugins = ["tests.tiers", "tests.golden"]
 
 # In the environment, so that parallel workers collect the same tests.
 BASE = os.environ.setdefault("RELAXLAB_SEED", str(random.getrandbits(64)))

@@ -13,6 +13,7 @@ from relaxlab.ir import expr, graph, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.script import parse
+from tests.golden import Golden
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = re.split(r"^## ", (ROOT / "docs/errors-types.md").read_text(), flags=re.M)[1:]
@@ -36,6 +37,11 @@ def load(text: str) -> Module:
 def test_documented_examples(code: str, text: str, remedy: int):
     found = check_well_formed(load(text))
     assert [d.code for d in found] == ([] if remedy else [code]), [d.render() for d in found]
+
+
+def test_texts_of_documented_errors(golden: Golden):
+    wrong = ((code, check_well_formed(load(text))) for code, text, remedy in EXAMPLES if not remedy)
+    golden.file("analysis/types", {code: found[0].render() for code, found in wrong})
 
 
 def test_every_code_is_documented():

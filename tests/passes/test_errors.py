@@ -41,6 +41,16 @@ def test_documented_examples(code, text, remedy):
     assert {d.code for d in error.value.diagnostics} == {code}
 
 
+def test_texts_of_documented_errors(golden):
+    texts = {}
+    for code, text, remedy in EXAMPLES:
+        if not remedy:
+            with pytest.raises(DiagnosticError) as error:
+                lower(text)
+            texts[code] = str(error.value)
+    golden.file("passes/errors", texts)
+
+
 def test_every_code_is_documented():
     used = set()
     for path in (ROOT / "relaxlab/passes").glob("*.py"):

@@ -10,13 +10,12 @@ import pytest
 
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.script import parse
+from tests.golden import Golden
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/errors.md").read_text()
-SECTION = re.compile(
-    r"^## (E\d{4}) .*?^```python( file)?\n(.*?)^```\n\n```text\n(.*?)^```\n", re.S | re.M
-)
-EXAMPLES = SECTION.findall(PAGE)
+PAGE = ROOT / "docs/errors.md"
+SECTION = re.compile(r"^## (E\d{4}) .*?^```python( file)?\n(.*?)^```\n\n```text\n", re.S | re.M)
+EXAMPLES = SECTION.findall(PAGE.read_text())
 
 
 def errors(text: str, *, check: bool = False) -> tuple[Diagnostic, ...]:
@@ -29,11 +28,9 @@ def codes(text: str, *, check: bool = False) -> list[str]:
     return [d.code for d in errors(text, check=check)]
 
 
-@pytest.mark.parametrize(
-    ("code", "is_file", "example", "report"), EXAMPLES, ids=[e[0] for e in EXAMPLES]
-)
+@pytest.mark.parametrize(("code", "is_file", "example"), EXAMPLES, ids=[e[0] for e in EXAMPLES])
 def test_documented_example(
-    code: str, is_file: str, example: str, report: str, tmp_path: Path
+    code: str, is_file: str, example: str, tmp_path: Path, golden: Golden
 ) -> None:
     path = tmp_path / "program.py"
     with pytest.raises(DiagnosticError) as caught:
@@ -45,14 +42,15 @@ def test_documented_example(
         else:
             parse(example, check=False)
     assert {d.code for d in caught.value.diagnostics} == {code}
-    assert str(caught.value).replace(str(path), path.name).strip("\n") == report.strip("\n")
+    golden.page(PAGE, code, str(caught.value).replace(str(path), path.name))
 
 
 def test_every_code_is_documented() -> None:
     used: set[str] = set()
     for path in (ROOT / "relaxlab/script").glob("*.py"):
         used |= set(re.findall(r'"(E\d{4})"', path.read_text()))
-    assert used == {code for code, *_ in EXAMPLES} == set(re.findall(r"^## (E\d+)", PAGE, re.M))
+    sections = set(re.findall(r"^## (E\d+)", PAGE.read_text(), re.M))
+    assert used == {code for code, *_ in EXAMPLES} == sections
 
 
 def test_several_errors_in_one_pass() -> None:
