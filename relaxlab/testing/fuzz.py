@@ -1,9 +1,11 @@
 """Run random programs over the whole operator table against NumPy, for as long as one likes:
 
-    python -m relaxlab.testing.fuzz --programs 1000 --seed 7
+    python -m relaxlab.testing.fuzz --seconds 600 --jobs 2
+    python -m relaxlab.testing.fuzz --programs 1 --seed 7
 
 Each program is interpreted as it was made, operators by their NumPy references, and compiled, every
-other one as a debug build. A program that fails is made smaller and printed with its seed.
+other one as a debug build; one compilation is called with several sizes of its symbols. A program
+that fails is made smaller and printed with its seed.
 """
 
 from __future__ import annotations
@@ -11,30 +13,31 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from relaxlab.ir.module import Module
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.build import compile as build
-from relaxlab.runtime.check_compare import Tolerance, coarsest, difference, movement
-from relaxlab.runtime.check_inputs import copy_value, nudged
+from relaxlab.runtime.check_compare import ROUNDINGS, Tolerance, coarsest, difference, movement
+from relaxlab.runtime.check_inputs import copy_value, nudged, roundoff
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.interpreter import interpret
 from relaxlab.testing.shrink import shrunk
-from relaxlab.testing.table_programs import TableProgram
+from relaxlab.testing.table_programs import Attributes, TableProgram
 
+SETS = 3
+"""Sets of arguments that a compiled program is called with."""
 TRIES = 5
-"""Draws of arguments per program, until the interpreter accepts one."""
-CHUNK = 50
-"""Programs between two lines about the rate."""
-LENGTH = 1024
-"""Terms of the longest sums in these programs, for the tolerance."""
+"""Draws of the first arguments, until the interpreter accepts one."""
+PER_TERM = 1 / 8
+"""Roundings per square root of the number of terms, in sums of random signs."""
 
-Args = tuple[Any, ...]
+Args: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +62,41 @@ def _described(value: Any) -> str:
     return str(value)
 
 
-def problem_of(mod: Module, args: Args, *, checks: bool) -> str | None:
+def _built(mod: Module, checks: bool) -> Executable | str:
+    """The compiled program, or the error of the compiler in words."""
+    try:
+        return build(mod, use_cache=False, checks="all" if checks else "default")
+    except Exception as error:  # noqa: BLE001  whatever it is: the interpreter computes a result
+        return f"{type(error).__name__}: {error}"
+
+
+def problem_of(mod: Module, args: Args, exe: Executable | str) -> str | None:
     """Return the error of the compiled program, in words; None if there is none. Raises
     ExecutionError if the interpreter does not accept the arguments."""
     want = interpret(mod, "main", *copy_value(args))
-    again = interpret(mod, "main", *copy_value(args))
-    exact = Tolerance(0.0, 0, ())
-    if difference(again, want, "the result", exact) is not None:
-        raise ExecutionError("the program gives another result each time")
-    moved = _moved(mod, args, want)
+    if isinstance(exe, str):
+        return exe
     try:
-        exe = build(mod, use_cache=False, checks="all" if checks else "default")
         got = exe["main"](*copy_value(args))
     except Exception as error:  # noqa: BLE001  whatever it is: the interpreter computed a result
         return f"{type(error).__name__}: {error}"
-    found = difference(got, want, "the result", Tolerance(coarsest(mod), LENGTH, moved))
+    unit, length = coarsest(mod), _length(mod, args)
+    if difference(got, want, "the result", Tolerance(unit, length, ())) is None:
+        return None
+    if difference(interpret(mod, "main", *copy_value(args)), want, "", Tolerance(0.0, 0, ())):
+        raise ExecutionError("the program gives another result each time")
+    moved = _moved(mod, args, want)
+    found = difference(got, want, "the result", Tolerance(unit, length, moved))
     return None if found is None else str(found)
+
+
+def _length(mod: Module, args: Args) -> int:
+    """The length of sums for the tolerance: ROUNDINGS for the rest of the program and PER_TERM for
+    sums over the largest argument, which halves take in float32."""
+    if coarsest(mod) > roundoff("float32"):
+        return 1
+    largest = max((a.size for a in args if isinstance(a, np.ndarray)), default=1)
+    return math.ceil((1 + PER_TERM * math.sqrt(largest) / ROUNDINGS) ** 2)
 
 
 def _moved(mod: Module, args: Args, want: Any) -> tuple[float, ...]:
@@ -86,39 +108,53 @@ def _moved(mod: Module, args: Args, want: Any) -> tuple[float, ...]:
     return movement(other, want)
 
 
-def run_program(seed: int, *, checks: bool, shrink: bool = True) -> Failure | None:
-    """Make the program of a seed and compare it. Raises ExecutionError if no arguments fit it."""
+def run_program(
+    seed: int, *, checks: bool, shrink: bool = True, drawn: Attributes | None = None
+) -> Failure | None:
+    """Make the program of a seed and compare it; `drawn` counts what it calls. Raises
+    ExecutionError if no arguments fit it."""
     made = TableProgram(seed)
-    mod = made.module(8)
+    mod = made.random_module()
+    if drawn is not None:
+        drawn.update(made.drawn)
+    exe = _built(mod, checks)
     rng = np.random.default_rng(seed)
-    reason = ExecutionError("")
-    for _ in range(TRIES):
-        args = made.arguments(mod, rng)
+    reason: ExecutionError | None = None
+    compared = 0
+    for attempt in range(TRIES):
         try:
-            problem = problem_of(mod, args, checks=checks)
+            args = made.arguments(mod, rng, again=attempt > 0)
+            problem = problem_of(mod, args, exe)
         except ExecutionError as error:
             reason = error
             continue
-        if problem is None:
-            return None
-        return _smaller(seed, mod, args, problem, checks) if shrink else Failure(
-            seed, problem, mod, args
-        )  # fmt: skip
-    raise reason
+        if problem is not None:
+            if not shrink:
+                return Failure(seed, problem, mod, args)
+            return _smaller(seed, mod, args, problem, checks)
+        compared += 1
+        if compared == SETS or not symbols_in(mod["main"]):
+            break
+    if not compared and reason is not None:
+        raise reason
+    return None
 
 
 def _smaller(seed: int, mod: Module, args: Args, problem: str, checks: bool) -> Failure:
     kind = _kind(problem)
 
+    def now_of(m: Module, a: Args) -> str | None:
+        return problem_of(m, a, _built(m, checks))
+
     def still_fails(m: Module, a: Args) -> bool:
         try:
-            now = problem_of(m, a, checks=checks)
+            now = now_of(m, a)
         except Exception:  # noqa: BLE001  a candidate need not be a program
             return False
         return now is not None and _kind(now) == kind
 
     mod, args = shrunk(mod, args, still_fails)
-    return Failure(seed, problem_of(mod, args, checks=checks) or problem, mod, args)
+    return Failure(seed, now_of(mod, args) or problem, mod, args)
 
 
 def _kind(problem: str) -> str:
@@ -127,47 +163,70 @@ def _kind(problem: str) -> str:
     return first if first.isidentifier() else "differs"
 
 
+@dataclass(slots=True)
+class Counts:
+    """How many programs were run, failed, and accepted no arguments."""
+
+    run: int = 0
+    failed: int = 0
+    unusable: int = 0
+
+
 def run_programs(
-    seeds: Sequence[int], report: Callable[[Failure], None], *, shrink: bool = True
-) -> tuple[int, int]:
-    """Run programs; how many failed, and how many accepted no arguments."""
-    failed = unusable = 0
+    seeds: Iterable[int], report: Callable[[Failure], None], counts: Counts,
+    drawn: Attributes, *, shrink: bool = True,
+) -> None:  # fmt: skip
+    """Run the programs of some seeds, every other one as a debug build."""
     for seed in seeds:
+        counts.run += 1
         try:
-            failure = run_program(seed, checks=seed % 2 == 1, shrink=shrink)
+            failure = run_program(seed, checks=seed % 2 == 1, shrink=shrink, drawn=drawn)
         except ExecutionError:
-            unusable += 1
+            counts.unusable += 1
             continue
         if failure is not None:
-            failed += 1
+            counts.failed += 1
             report(failure)
-    return failed, unusable
+
+
+def coverage(drawn: Attributes) -> str:
+    """A line per operator: how often it was drawn, and each value of its attributes."""
+    lines: list[str] = []
+    for op in sorted({name for name, _, _ in drawn}):
+        parts = [f"{op} {drawn[op, '', '']}"]
+        for attr in sorted({a for o, a, _ in drawn if o == op and a}):
+            values = {v: n for (o, a, v), n in drawn.items() if (o, a) == (op, attr)}
+            shown = ", ".join(f"{v}: {n}" for v, n in sorted(values.items()))
+            parts.append(f"  {attr}: {shown}")
+        lines += parts
+    return "\n".join(lines)
 
 
 def main() -> int:
     """The command."""
+    from relaxlab.testing.fuzz_jobs import run_jobs
+
     parser = argparse.ArgumentParser(prog="python -m relaxlab.testing.fuzz", description=__doc__)
-    parser.add_argument("--programs", type=int, default=100, help="how many (100)")
+    parser.add_argument("--programs", type=int, default=None, help="at most so many (100)")
+    parser.add_argument("--seconds", type=float, default=None, help="for so long")
     parser.add_argument("--seed", type=int, default=None, help="of the first; the others follow")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
     parser.add_argument("--no-shrink", action="store_true", help="print failing programs whole")
+    parser.add_argument("--coverage", action="store_true", help="print how often what was drawn")
     options = parser.parse_args()
     seed = options.seed
     if seed is None:
         seed = int(np.random.default_rng().integers(1 << 31))
-    start, end = time.perf_counter(), seed + options.programs
-    failed = unusable = 0
-    for first in range(seed, end, CHUNK):
-        seeds = range(first, min(first + CHUNK, end))
-        counts = run_programs(seeds, _show, shrink=not options.no_shrink)
-        failed, unusable = failed + counts[0], unusable + counts[1]
-        done, took = seeds.stop - seed, time.perf_counter() - start
-        print(f"programs {seed} to {seeds.stop - 1}: {done / took:.2f} a second, {failed} failed, "
-              f"{unusable} accepted no arguments", flush=True)  # fmt: skip
-    return 1 if failed else 0
-
-
-def _show(failure: Failure) -> None:
-    print(failure, flush=True)
+    programs = options.programs
+    if programs is None:
+        programs = 100 if options.seconds is None else 1 << 40
+    print(f"first seed {seed}", flush=True)
+    counts, drawn = run_jobs(
+        seed, programs, options.seconds or math.inf, options.jobs, not options.no_shrink
+    )
+    if options.coverage:
+        print(coverage(drawn))
+    return 1 if counts.failed else 0
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ class Operators:
         self.values: list[Value] = []
         self.bindings: list[graph.Binding] = []
         self.count = 0
+        self.floats: tuple[str, ...] = FLOATS
 
     def step(self) -> None:
         """One more value, of known shape."""
@@ -192,7 +193,7 @@ class Operators:
         return builder(op)(v.var, self.number(self.rng.choice((2, 3)), v.dtype)), v.most * 8, True
 
     def cast(self) -> Made | None:
-        to = self.rng.choice((*FLOATS, *INTS[:2]))
+        to = self.rng.choice((*self.floats, *INTS[:2]))
         v = self.pick(lambda v: v.dtype != to and (v.exact or is_float(to)))
         if v is None or v.most > 1000 or (v.dtype == "int64" and v.most > 100):
             return None

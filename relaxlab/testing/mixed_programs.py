@@ -26,7 +26,7 @@ from relaxlab.ops.define import builder
 from relaxlab.passes.bindings import vars_in
 from relaxlab.runtime.packed import register_func
 from relaxlab.testing.loop_kernels import KERNELS, kernel
-from relaxlab.testing.mixed_operators import FLOATS, INTS, SMOOTH, Made, Operators, Value
+from relaxlab.testing.mixed_operators import INTS, SMOOTH, Made, Operators, Value
 
 
 def mixed_program(seed: int, length: int = 14) -> Module:
@@ -57,8 +57,8 @@ class MixedProgram(Operators):
         eight, pick = expr.const(8), rng.choice
         inputs = [
             self.param("x", (n, eight), "float32"),
-            self.param("y", (n, m), pick(FLOATS)),
-            self.param("h", (pick((m, n, eight)), eight), pick(FLOATS)),
+            self.param("y", (n, m), pick(self.floats)),
+            self.param("h", (pick((m, n, eight)), eight), pick(self.floats)),
             self.param("i", (k,), pick(INTS[:2])),
             self.param("q", (pick((n, m)), eight), pick(INTS)),
             self.param("b", (n, m), "bool"),
@@ -68,15 +68,10 @@ class MixedProgram(Operators):
         self.flag = graph.Var("c", TensorType((), "bool"))
         self.pair = self.tuple_param()
         weights = [
-            self.param("w", (eight, eight), pick(FLOATS)),
+            self.param("w", (eight, eight), pick(self.floats)),
             self.param("v", (eight,), "float32"),
         ]
-        blocks = [self.block(length // 2)]
-        if rng.random() < 0.6:
-            blocks.append(self.branch())
-        if rng.random() < 0.4:
-            blocks.append(self.data_dependent())
-        blocks.append(self.block(length - length // 2))
+        blocks = self.parts(length)
         inputs += self.extra
         given = {*inputs, *weights, self.flag, self.pair}
         body = self.sequence(_merged(blocks), given)
@@ -86,6 +81,16 @@ class MixedProgram(Operators):
         if problems:
             raise DiagnosticError(problems)
         return mod
+
+    def parts(self, length: int) -> list[graph.BindingBlock]:
+        """The blocks of `main`: two of calls, at times a branch and a data-dependent shape."""
+        blocks = [self.block(length // 2)]
+        if self.rng.random() < 0.6:
+            blocks.append(self.branch())
+        if self.rng.random() < 0.4:
+            blocks.append(self.data_dependent())
+        blocks.append(self.block(length - length // 2))
+        return blocks
 
     def sequence(
         self, blocks: tuple[graph.BindingBlock, ...], given: set[graph.Var]
@@ -126,7 +131,7 @@ class MixedProgram(Operators):
 
     def tuple_param(self) -> graph.Var:
         fields = (
-            TensorType((self.m,), self.rng.choice(FLOATS)),
+            TensorType((self.m,), self.rng.choice(self.floats)),
             types.TupleType((TensorType((self.n, expr.const(8)), "float32"),)),
         )
         return graph.Var("pair", types.TupleType(fields))

@@ -1,115 +1,272 @@
-"""Random programs over the whole operator table: uses of every operator with all their options,
-among the calls, branches, tuples and claims of `mixed_programs`."""
+"""Random programs over the whole operator table: drawn calls of every operator with random
+options, among the calls, branches, tuples and claims of `mixed_programs`."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
 
+import relaxlab.testing.draw_rules_conv
+import relaxlab.testing.draw_rules_nn
+import relaxlab.testing.draw_rules_shape  # noqa: F401  each adds its rules
 from relaxlab.analysis.deduce import type_of
+from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import Attrs
+from relaxlab.ir.node import Attrs, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.ops.define import builder
+from relaxlab.passes.dead_code_elimination import dead_code_elimination
+from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.check_inputs import random_value
-from relaxlab.testing.mixed_operators import Made
+from relaxlab.testing.draw import SYMBOL_SIZES, Draw, Refused
+from relaxlab.testing.draw_rules import RULES
+from relaxlab.testing.mixed_operators import Made, Value
 from relaxlab.testing.mixed_programs import MixedProgram
-from relaxlab.testing.op_cases import FAMILIES
-from relaxlab.testing.op_check import CaseProgram, Env, OpCase, random_arguments
 
-SIZES = (0, 1, 1, 2, 3, 5, 8, 17, 33)
-"""Extents of symbols: none, one, full vectors, and what no vector width divides."""
+UNBOUNDED = 1e30
+"""The magnitude of results that nothing is known of: they are returned, or squashed first."""
+EXACT = frozenset(
+    "abs negative maximum minimum max min nn.relu nn.relu6 clip where masked_fill sort topk take "
+    "reshape flatten nn.batch_flatten expand_dims squeeze permute_dims broadcast_to flip tile "
+    "repeat nn.pixel_shuffle meshgrid reverse_sequence layout_transform concat stack split "
+    "strided_slice slice_scatter nn.pad gather_elements gather_nd index_tensor one_hot full "
+    "full_like zeros ones zeros_like ones_like tril triu eye eye_like floor ceil trunc round sign "
+    "astype wrap_param hint_on_device to_vdevice unique dynamic_strided_slice grad.no_grad "
+    "grad.start_checkpoint grad.end_checkpoint".split()
+)
+"""Operators whose floating-point results have no rounding where their operands have none."""
+FLAT = EXACT - {"nn.pad", "sign"}
+"""Operators whose results are not larger than their operands, or than 3."""
+OFTEN = ("matmul", "linear", "einsum", "sum", "mean", "variance", "max", "nn.softmax",
+         "nn.rms_norm", "nn.layer_norm", "nn.conv2d", "nn.attention", "cumsum")  # fmt: skip
+"""Operators whose loops have the most schedules; they are drawn three times as often."""
 
-
-@cache
-def cases() -> dict[str, list[OpCase]]:
-    """All uses of each operator."""
-    found: dict[str, list[OpCase]] = {}
-    for family in FAMILIES.values():
-        for case in family():
-            found.setdefault(case.op, []).append(case)
-    return found
+Attributes = Counter[tuple[str, str, str]]
+"""How often an operator, an attribute of it and a value of that were drawn."""
 
 
 class TableProgram(MixedProgram):
-    """A program with calls out of the table; its `arguments` are right for them."""
+    """A program with calls out of the table; its `arguments` are right for them. `drawn` counts
+    the attributes, with "" for the call itself."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.given: dict[graph.Var, Any] = {}
-        self.sizes: dict[expr.Var, int] = {}
+        self.draw = Draw(self.rng, (self.n, self.m, self.k), self._found)
+        main = self.rng.choice(("float32",) * 6 + ("float64", "float16", "float16", "bfloat16"))
+        self.floats = self.draw.floats = (main,)
+        self.derived: dict[expr.Var, expr.PrimExpr] = {}
+        self.shapes: dict[graph.Var, tuple[expr.Var, ...]] = {}
+        self.drawn: Attributes = Counter()
+
+    def random_module(self) -> Module:
+        """A module with few calls, rarely with many, and the parameters that they read."""
+        mod = self.module(self.rng.choice((1, 1, 2, 2, 3, 3, 4, 6, 10)))
+        main = mod["main"]
+        assert isinstance(main, graph.Function)
+        read = {n for n in walk(main.body) if isinstance(n, graph.Var)}
+        dims = {d for p in read if p in main.params for d in _dims(p)}
+        named = {s for p in main.params if p not in read for s in self.shapes.get(p, ())}
+        needed = set(symbols_in(main.body)) - dims - named
+        params = tuple(p for p in main.params
+                       if p in read or p in self.shapes or needed & set(_dims(p)))  # fmt: skip
+        return dead_code_elimination(mod.with_functions({"main": replace(main, params=params)}))
 
     def makers(self) -> list[Callable[[], Made | None]]:
-        """Half of the calls are uses out of the table."""
+        """Mostly uses out of the table."""
         others = super().makers()
-        return [*others, *[self.use] * len(others)]
+        return [*others, *[self.use] * (3 * len(others)), *[self.recast] * 4, *[self.outlined] * 8]
+
+    def parts(self, length: int) -> list[graph.BindingBlock]:
+        """Branches and data-dependent shapes only in some."""
+        if length > 4:
+            return super().parts(length)
+        blocks = [self.block(length)]
+        if self.rng.random() < 0.12:
+            blocks.append(self.branch())
+        if self.rng.random() < 0.08:
+            blocks.append(self.data_dependent())
+        return blocks
 
     def attrs(self, inputs: int) -> Attrs:
         """No weights: what depends on them alone would be given to `main` already computed."""
         return super().attrs(inputs).with_(num_input=None)
 
+    def pick(self, fits: Callable[[Value], bool] = lambda v: True) -> Value | None:
+        """A value whose magnitude is known."""
+        return super().pick(lambda v: v.most < UNBOUNDED and fits(v))
+
+    def _found(
+        self, fits: Callable[[types.TensorType], bool], most: float, exact: bool
+    ) -> graph.Var | None:
+        value = self.pick(lambda v: v.most <= most and (v.exact or not exact)
+                          and self._sized(v.ty) and fits(v.ty))  # fmt: skip
+        return value.var if value is not None else None
+
+    def _sized(self, ty: types.TensorType) -> bool:
+        """True where no data decides an extent."""
+        return all(s in self.draw.sizes for s in symbols_in(ty))
+
+    # --- Drawn calls ------------------------------------------------------------------------
+
+    def drawn_call(self, op: str | None = None) -> graph.Call | None:
+        """A call of an operator, a random one if none is named; its new operands are parameters of
+        `main`. None where no operands fitted."""
+        op = op or self.rng.choice([*sorted(RULES), *OFTEN, *OFTEN])
+        try:
+            call = RULES[op](self.draw, op)
+        except Refused:
+            return None
+        type_of(call)
+        self._declare(call)
+        self.drawn[op, "", ""] += 1
+        for name, value in call.attrs.items():
+            self.drawn[op, name, attribute_kind(value)] += 1
+        return call
+
     def use(self) -> Made | None:
-        """A use of a random operator, on parameters of its own; its result is read by others."""
-        case = self.rng.choice(cases()[self.rng.choice(sorted(cases()))])
-        env, symbolic = self.rng.choice(list(case.sizes)), self.rng.random() < 0.7
-        program = CaseProgram(case, env, symbolic)
-        params = list(dict.fromkeys(v for a in program.call.args for v in _variables(a)))
-        values = random_arguments(case, env, self.rng.getrandbits(32))
-        self._declare(program, params, values, env)
-        named = {p: self._fresh(p) for p in params}
-        for p, value in zip(params, values, strict=True):
-            self.given[named[p]] = value
-        self.extra += named.values()
-        call = substitute(program.call, values=named)
-        result = self.bind(call)
+        """A drawn call; its result is returned, or read by others."""
+        call = self.drawn_call()
+        if call is None:
+            return None
+        return self._kept(self.bind(call), call)
+
+    def _kept(self, result: graph.Var, call: graph.Call) -> Made | None:
+        assert isinstance(call.op, graph.Op)
         ty = type_of(result)
         while isinstance(ty, types.TupleType) and ty.fields:
             result = self.bind(graph.TupleGetItem(result, self.rng.randrange(len(ty.fields))))
             ty = type_of(result)
-        if not isinstance(ty, types.TensorType) or ty.dtype is None:
+        if isinstance(ty, types.ShapeType) and ty.ndim > 0:
+            return builder("shape_to_tensor")(result), UNBOUNDED, True
+        if not isinstance(ty, types.TensorType) or ty.dtype is None or ty.ndim < 0:
             return None
-        if is_float(ty.dtype):
-            return graph.Call(graph.Op("tanh"), (result,)), 1.0, False
-        return graph.Call(graph.Op("abs"), (result,)), 100.0, True
+        if ty.shape is None:  # data decide it
+            symbols = tuple(expr.Var(f"u{self.count}_{i}") for i in range(ty.ndim))
+            known = graph.Var(f"{result.name}_known", types.TensorType(symbols, ty.dtype))
+            self.bindings.append(graph.MatchCast(result, type_of(known), known))
+            result = known
+        read = [v for v in self.values if v.var in set(_variables(call))]
+        exact = not is_float(ty.dtype) or (call.op.name in EXACT and all(v.exact for v in read))
+        most = max([3.0, *(v.most for v in read)]) if call.op.name in FLAT else UNBOUNDED
+        if most == UNBOUNDED:
+            self.values.append(Value(result, most, exact))
+            if is_float(ty.dtype):
+                if self.rng.random() < 0.5:
+                    return builder("tanh")(result), 1.0, False
+                return builder("clip")(result, min=-2.0, max=2.0), 2.0, False
+            if ty.dtype == "bool":
+                return graph.Call(graph.Op("logical_not"), (result,)), 1.0, True
+            return builder("clip")(result, min=0, max=3), 3.0, True
+        return result, most, exact
 
-    def _fresh(self, like: graph.Var) -> graph.Var:
-        self.count += 1
-        return graph.Var(f"p{self.count}", like.ty)
-
-    def _declare(
-        self, program: CaseProgram, params: list[graph.Var], values: list[Any], env: Env
-    ) -> None:
-        """A shape parameter for the symbols that no dimension of a parameter is."""
-        sizes = {v: env[name] for name, v in program.symbols.items()}
-        self.sizes |= sizes
-        dims = [d for p in params if isinstance(p.ty, types.TensorType) for d in p.ty.shape or ()]
-        free = [v for v in symbols_in(program.call) if v in sizes and v not in dims]
+    def _declare(self, call: graph.Call) -> None:
+        """Make parameters of the drawn operands, and of symbols that no parameter's dimension
+        is."""
+        self.extra += [v for v in dict.fromkeys(_variables(call))
+                       if v in self.draw.inputs and v not in self.extra]  # fmt: skip
+        known = [v.var for v in self.values]
+        dims = [d for p in (*self.extra, *known) for d in _dims(p)]
+        dims += [s for of in self.shapes.values() for s in of]
+        free = tuple(s for s in symbols_in(call) if s in self.draw.sizes and s not in dims)
         if free:
-            self.count += 1
-            shape = graph.Var(f"s{self.count}", types.ShapeType(tuple(free)))
+            shape = graph.Var(f"s{len(self.shapes)}", types.ShapeType(free))
             self.extra.append(shape)
-            self.given[shape] = tuple(sizes[v] for v in free)
+            self.shapes[shape] = free
 
-    def arguments(self, mod: Module, rng: np.random.Generator) -> tuple[Any, ...]:
-        """Random arguments for `main`."""
+    def outlined(self) -> Made | None:
+        """A drawn call in a private function of its own, which is called."""
+        call = self.drawn_call()
+        if call is None or self.rng.random() < 0.5:
+            return None
+        args = tuple(dict.fromkeys(_variables(call)))
+        dims = [d for a in args for d in _dims(a)]
+        used = [s for s in symbols_in((call, *args)) if s in self.draw.sizes]
+        if not args or any(s not in dims for s in used):
+            return None
+        symbols = {s: expr.Var(f"{s.name}_in") for s in used}
+        params = {a: graph.Var(f"a{i}", substitute(type_of(a), symbols))
+                  for i, a in enumerate(args)}  # fmt: skip
+        inner = substitute(substitute(call, values=params), symbols)
+        result = graph.Var("r", type_of(inner))
+        block = graph.DataflowBlock((graph.VarBinding(inner, result),))
+        name = f"outlined{len(self.functions)}"
+        self.functions[name] = graph.Function(
+            tuple(params.values()), graph.SeqExpr((block,), result), result.ty, private=True
+        )
+        self.count += 1
+        var = graph.Var(f"v{self.count}", type_of(call))
+        self.bindings.append(graph.VarBinding(graph.Call(graph.GlobalVar(name), args), var))
+        return self._kept(var, call)
+
+    def recast(self) -> Made | None:
+        """A value under a type with symbols of its own."""
+        v = self.pick(lambda v: len(v.shape) > 0 and self._sized(v.ty))
+        if v is None:
+            return None
+        symbols = tuple(expr.Var(f"d{len(self.derived) + i}") for i in range(len(v.shape)))
+        for s, extent in zip(symbols, v.shape, strict=True):
+            self.derived[s] = extent
+            self.draw.sizes[s] = self.draw.size(extent)
+        self.count += 1
+        ty = types.TensorType(symbols, v.dtype)
+        var = graph.Var(f"v{self.count}", ty)
+        self.bindings.append(graph.MatchCast(v.var, ty, var))
+        self.values.append(Value(var, v.most, v.exact))
+        return builder("negative")(var) if v.dtype != "bool" else var, v.most, v.exact
+
+    # --- Arguments --------------------------------------------------------------------------
+
+    def arguments(self, mod: Module, rng: np.random.Generator, *, again: bool = False) -> Any:
+        """Random arguments for `main`; `again` with other values of the symbols. Raises
+        ExecutionError where an extent would be negative."""
         main = mod["main"]
         assert isinstance(main, graph.Function)
         bounds = main.attrs.get("tir_var_upper_bound", {})
-        env = dict(self.sizes)
-        for s in symbols_in(main.params):
-            env.setdefault(s, min(int(rng.choice(SIZES)), bounds.get(s.name, 1 << 30)))
-        names = {p.name: value for p, value in self.given.items()}
-        return tuple(
-            names[p.name] if p.name in names else random_value(p.ty, env, rng)
-            for p in main.params
-        )
+        sizes = {s: n for s, n in self.draw.sizes.items() if s not in self.derived}
+        if again:
+            sizes = {s: int(rng.choice(SYMBOL_SIZES)) for s in sizes}
+        sizes = {s: min(n, bounds.get(s.name, 1 << 30)) for s, n in sizes.items()}
+        for s, extent in self.derived.items():
+            sizes[s] = evaluate(extent, sizes)
+        named = {p.name: values for p, values in self.draw.inputs.items()}
+        found: list[Any] = []
+        for p in main.params:
+            if p.name in named and isinstance(p.ty, types.TensorType) and p.ty.shape is not None:
+                shape = tuple(evaluate(d, sizes) for d in p.ty.shape)
+                if any(extent < 0 for extent in shape):
+                    raise ExecutionError(f"`{p.name}` would have the shape {shape}")
+                assert p.ty.dtype is not None
+                found.append(named[p.name].array(shape, p.ty.dtype, sizes, rng))
+            else:
+                found.append(random_value(p.ty, sizes, rng))
+        return tuple(found)
 
 
-def _variables(e: graph.Expr) -> list[graph.Var]:
-    if isinstance(e, graph.Tuple):
-        return [v for f in e.fields for v in _variables(f)]
-    return [e] if isinstance(e, graph.Var) else []
+def _dims(param: graph.Var) -> tuple[expr.PrimExpr, ...]:
+    return (param.ty.shape or ()) if isinstance(param.ty, types.TensorType) else ()
+
+
+def _variables(call: graph.Call) -> list[graph.Var]:
+    return [v for v in walk(call) if isinstance(v, graph.Var)]
+
+
+def attribute_kind(value: Any) -> str:
+    """An attribute's value as it is counted: large numbers and long tuples together."""
+    match value:
+        case bool() | str() | None:
+            return repr(value)
+        case int():
+            return str(value) if -4 <= value <= 8 else "large"
+        case float():
+            return f"{value:g}"
+        case tuple() if len(value) > 2:  # type: ignore[reportUnknownArgumentType]
+            return f"{len(value)} items"  # type: ignore[reportUnknownArgumentType]
+        case tuple():
+            return f"({', '.join(map(attribute_kind, value))})"  # type: ignore[reportUnknown]
+        case _:
+            return str(value)
