@@ -42,7 +42,7 @@ LOOP_CALLS = tuple(map(graph.Op, ("call_tir", "call_tir_inplace", "call_tir_with
 
 
 def annotate(mod: Module) -> tuple[Module, list[Diagnostic]]:
-    """`mod` in A-normal form with all types deduced, and what is wrong with it (codes E02xx).
+    """Return `mod` in A-normal form with all types deduced, and its errors (codes E02xx).
 
     Returns `mod` itself when nothing changes. Functions without an annotated result are done when
     first called; one that calls itself needs the annotation.
@@ -63,7 +63,7 @@ _FAILED = _Failed()
 
 
 def is_failed(ty: Type | None) -> bool:
-    """True if a type stands for a deduction that failed."""
+    """True if a type marks a deduction that failed."""
     return isinstance(ty, _Failed)
 
 
@@ -145,7 +145,8 @@ class _Scope:
     in_dataflow: bool = False
 
     def inner(self, name: str = "") -> _Scope:
-        """A scope inside this one (a branch, a local function): what it defines stays there."""
+        """Return a scope inside this one (a branch, a local function), whose definitions stay
+        there."""
         return _Scope(
             self.owner, name or self.name, self.analyzer, set(self.symbols), dict(self.renamed),
             self.taken, self.bounds, set(self.checked_equal),
@@ -193,7 +194,8 @@ class _Scope:
     def rebuild(
         self, seq: graph.SeqExpr, blocks: list[graph.BindingBlock], result: graph.Expr
     ) -> graph.SeqExpr:
-        """`seq` with other blocks, what is pending in `self.block`, and another result."""
+        """Return `seq` with other blocks, the pending bindings of `self.block`, and another
+        result."""
         if self.block:
             blocks = [*blocks, graph.BindingBlock(tuple(self.block))]
             self.block = []
@@ -280,7 +282,7 @@ class _Scope:
     # Bindings
 
     def binding(self, b: graph.Binding) -> None:
-        """Annotate one binding and append it, after what it is made of."""
+        """Annotate one binding and append it, after the bindings of its operands."""
         if isinstance(b, graph.MatchCast):
             self.match_cast(b)
             return
@@ -379,7 +381,7 @@ class _Scope:
     # Expressions
 
     def value(self, e: graph.Expr) -> graph.Expr:
-        """`e` with leaves for operands."""
+        """Return `e` with variables, constants and other leaves as operands."""
         match e:
             case graph.Call(op, args):
                 new_op = self.leaf(op, "f")
@@ -425,7 +427,7 @@ class _Scope:
         return replace(call, args=(call.args[0], graph.Tuple(inputs), *call.args[2:]))
 
     def operator_call(self, call: graph.Call) -> graph.Call:
-        """`call`, after checks of what its operator takes for granted and is not proved."""
+        """Return `call`, after checks of its operator's conditions that are not proved."""
         if _mentions_failure(call):
             return call
         for condition, message in unproved_conditions(call, self.owner.mod, self.analyzer):
@@ -448,7 +450,8 @@ class _Scope:
             return inner.rebuild(seq, blocks, result)
 
     def leaf(self, e: graph.Expr, hint: str) -> graph.Expr:
-        """`e` as an operand: renamed, rebuilt (a tuple of leaves), or bound to a new variable."""
+        """Return `e` as an operand: renamed, rebuilt (a tuple of leaves), or bound to a new
+        variable."""
         match e:
             case graph.Var():
                 return self.renamed.get(e, e)
@@ -464,7 +467,8 @@ class _Scope:
                 return self.renamed.get(var, var)
 
     def type_of(self, e: graph.Expr) -> Type:
-        """The type of an expression of leaves; `_FAILED`, reported once, when it has none."""
+        """Return the type of an expression of leaves; `_FAILED`, reported once, when it has
+        none."""
         if _mentions_failure(e):
             return _FAILED
         try:

@@ -44,7 +44,7 @@ FREE_OPERATORS = frozenset(
 
 
 NESTED = (graph.Call, graph.TupleGetItem, graph.If, graph.SeqExpr)
-"""Arguments whose types are not at hand before normalisation."""
+"""Arguments without types before normalisation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,13 +259,13 @@ def _baked(call: graph.Call) -> tuple[graph.Expr, ...]:
 
 @lru_cache(maxsize=1024)
 def cost_of(func: loops.PrimFunc, outputs: int = 0) -> Cost | None:
-    """The cost of a loop function in terms of its symbols and scalar parameters.
+    """Return the cost of a loop function in terms of its symbols and scalar parameters.
 
-    `outputs` says how many of the last buffers hold nothing on entry: what is read from those was
-    written by the function itself, and is no traffic.
+    `outputs` is the number of the last buffers that hold nothing on entry: reads from those are of
+    values that the function wrote itself, and are no traffic.
 
     Exact for loops without conditions whose bounds are at most linear in loops around them; of two
-    branches the dearer one counts. None for what the loops do not say: `while`, calls of other
+    branches the dearer one counts. None if the loops do not determine it: `while`, calls of other
     functions, tensor intrinsics.
     """
     made = frozenset(func.buffers[len(func.buffers) - outputs :])
@@ -283,7 +283,7 @@ def cost_of(func: loops.PrimFunc, outputs: int = 0) -> Cost | None:
 
 
 class _Unknown(Exception):
-    """The loops do not say what they cost."""
+    """The loops do not determine their cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +297,8 @@ class _Loop:
 
 @dataclass(frozen=True, slots=True)
 class _Realize:
-    """A block: its axes over their domains, and what they are bound to. Where `whole`, it runs
-    once for each point of the domains, whatever the loops around it (there is a predicate)."""
+    """A block: its axes over their domains, and their bindings. If `whole`, it runs once for each
+    point of the domains, whatever the loops around it (there is a predicate)."""
 
     axes: tuple[_Loop, ...]
     values: tuple[PrimExpr, ...]
@@ -369,7 +369,7 @@ class _Collector:
         return flops + self.stmt(block.body, (*around, _Realize(axes, s.iter_values, whole)))
 
     def value(self, e: PrimExpr, around: Around) -> int:
-        """The arithmetic on data in one evaluation; records what is read."""
+        """Return the arithmetic on data in one evaluation; records the reads."""
         match e:
             case loops.BufferLoad(buffer, indices):
                 for i in indices:
@@ -432,7 +432,7 @@ class _Collector:
 
 
 def _runs(each: PrimExpr, around: Around) -> PrimExpr:
-    """`each` summed over all runs of what stands inside `around`."""
+    """Return `each` summed over all iterations of `around`."""
     if each == ZERO:
         return ZERO
     skipped: set[expr.Var] = set()
@@ -488,8 +488,8 @@ def _largest(each: PrimExpr, loop: _Loop) -> PrimExpr:
 def _touched(
     buffer: loops.Buffer, accesses: Touched, regions: tuple[loops.BufferRegion, ...]
 ) -> PrimExpr:
-    """The bytes of the elements that accesses touch: what they touch together, and no more than
-    the region around it and the buffer have."""
+    """Return the bytes of the elements that accesses touch: their sum, at most those of the region
+    around them and of the buffer."""
     most = _smaller(_sum(accesses.values()), _product(buffer.shape))
     for r in regions:
         if r.buffer is buffer:

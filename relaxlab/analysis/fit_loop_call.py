@@ -1,6 +1,6 @@
-"""True if the arguments of a `call_tir` fit the buffers that the loop function declares.
+"""Matching of the arguments of a `call_tir` with the buffers that the loop function declares.
 
-A kernel trusts its shapes, so what is not proved must be checked before it runs.
+A kernel trusts its shapes, so dimensions that are not proved must be checked before it runs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from relaxlab.ir.types import ShapeType, TensorType, Type
 
 @dataclass(frozen=True, slots=True)
 class LoopCallPlan:
-    """`conflicts` say what can never fit; `claims` are the types that values must be cast to
-    (an input tensor, or a shape of output dimensions) for the call to be safe."""
+    """`conflicts` name dimensions that can never fit; `claims` are the types that values must be
+    cast to (an input tensor, or a shape of output dimensions) for the call to be safe."""
 
     conflicts: tuple[str, ...] = ()
     claims: tuple[tuple[graph.Expr, Type], ...] = ()
@@ -40,11 +40,11 @@ class _Given:
 def fit_loop_call(
     call: graph.Call, mod: Module | None, analyzer: Analyzer, taken: Collection[str]
 ) -> LoopCallPlan:
-    """Unify the declared buffers of the called loop function with what the call gives.
+    """Unify the declared buffers of the called loop function with the arguments of the call.
 
-    Number, rank and dtype of the arguments are the operator's business; when they are wrong, or
-    the callee is unknown, the plan is empty. Symbols for inputs of unknown shape get names that
-    are not in `taken`.
+    Number, rank and dtype of the arguments are checked by the operator; when they are wrong, or the
+    callee is unknown, the plan is empty. Symbols for inputs of unknown shape get names that are not
+    in `taken`.
     """
     callee = call.args[0] if call.args else None
     func = mod.get(callee.name) if mod is not None and isinstance(callee, graph.GlobalVar) else None

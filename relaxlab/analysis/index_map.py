@@ -83,11 +83,11 @@ def detect_iter_map(
     predicate: expr.PrimExpr | None = None,
     analyzer: Analyzer | None = None,
 ) -> IterMap:
-    """Understand `indices` as independent splits of the iterators in `ranges`.
+    """Return `indices` as independent splits of the iterators in `ranges`.
 
-    The result says that the indices together go through the whole domain of their extents. With a
-    `predicate` made of bounds on sums of iterators (`i*16 + j < n`), only those iterations count.
-    Raises NotAnIterMap where that is not so or not provable.
+    Together the indices go through the whole domain of their extents. With a `predicate` made of
+    bounds on sums of iterators (`i*16 + j < n`), only those iterations count. Raises NotAnIterMap
+    if that is false or cannot be proved.
     """
     an = analyzer if analyzer is not None else Analyzer.for_shapes(*ranges.values())
     with an.scope():

@@ -36,7 +36,7 @@ def check_loops(name: str, func: loops.PrimFunc) -> list[Diagnostic]:
 
 @dataclass(slots=True)
 class _Checker:
-    """A walk over the statements with what is defined at each."""
+    """A walk over the statements with the definitions at each."""
 
     name: str
     an: Analyzer
@@ -138,7 +138,7 @@ class _Checker:
 
     @contextmanager
     def guard(self, condition: expr.PrimExpr) -> Generator[None]:
-        """Inside, the condition holds; where it never does, nothing is out of bounds."""
+        """Assume the condition inside the block; where it never holds, nothing is out of bounds."""
         was, self.guards = (self.guards, self.dead), self.guards + 1
         self.dead = self.dead or self.an.prove(condition) is False
         with self.an.assuming(condition):
@@ -258,7 +258,7 @@ class _Checker:
                 )
 
     def uninitialised(self, block: loops.Block) -> None:
-        """A reduction adds to what nobody has written."""
+        """Report a reduction whose result has no initial value."""
         reduced = [iv.var.name for iv in block.iter_vars if iv.kind == "reduce"]
         if not reduced or block.init is not None:
             return
@@ -280,7 +280,7 @@ class _Checker:
                 )
 
     def bindings(self, s: loops.BlockRealize) -> None:
-        """Each axis must go through its whole domain, and no further."""
+        """Report an axis that does not go through its whole domain, or goes beyond it."""
         with self.an.assuming(s.predicate):
             for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True):
                 if value.dtype != iv.var.dtype:

@@ -264,7 +264,8 @@ def _spatial_kind(
 def _reads_all(
     load: BufferLoad, kind: PatternKind, site: _Site, written: Indices, an: Analyzer
 ) -> bool:
-    """True if the dimensions read have the extents of those written, so that nothing is cut."""
+    """True if the dimensions read have the extents of those written, so that no element is cut
+    off."""
     out = site.stores[0].buffer
     extents = dict(zip(written, out.shape, strict=True))
     return all(

@@ -1,8 +1,8 @@
 """Private buffers that do not stay within one thread's work.
 
 A buffer that is not in main memory belongs to the thread that uses it. A team of threads divides
-each parallel loop and leaves everything outside to its first thread, so what one of these pieces
-of work writes into a private buffer, another cannot rely on.
+each parallel loop and leaves everything outside to its first thread, so a value that one of these
+pieces of work writes into a private buffer is not there for another.
 """
 
 from __future__ import annotations

@@ -24,12 +24,12 @@ Bounds = tuple[expr.PrimExpr, expr.PrimExpr]
 def access_regions(
     root: loops.Stmt, analyzer: Analyzer | None = None
 ) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
-    """(reads, writes) of a statement, one region per buffer, in order of first access.
+    """Return (reads, writes) of a statement, one region per buffer, in order of first access.
 
-    Of a `Block`, the regions of its body in terms of its axes: what it allocates is left out,
-    and so are reads of what its `init` writes (the running value of a reduction). A nested block
-    counts with the regions it declares. `analyzer` says what is known about the other variables;
-    by default, that symbols of buffer shapes are dimensions.
+    Of a `Block`, the regions of its body in terms of its axes, without the buffers it allocates and
+    without reads of the buffers its `init` writes (the running value of a reduction). A nested
+    block counts with the regions it declares. `analyzer` holds assumptions about the other
+    variables; by default, that symbols of buffer shapes are dimensions.
     """
     an = analyzer if analyzer is not None else Analyzer.for_shapes(*_buffer_shapes(root))
     collector = _Collector(an)
@@ -90,10 +90,11 @@ def _hull(x: Range, y: Range, an: Analyzer) -> Range:
 def relax_index(
     index: expr.PrimExpr, ranges: Mapping[expr.Var, Bounds], analyzer: Analyzer
 ) -> Bounds | None:
-    """Bounds of `index` over all values of the variables in `ranges`, free of those variables.
+    """Return bounds of `index` over all values of the variables in `ranges`, free of those
+    variables.
 
-    `ranges` gives inclusive bounds, themselves free of them. None when the index cannot be
-    bounded. Interval arithmetic on the simplified index: exact where each variable occurs once.
+    `ranges` gives inclusive bounds, themselves free of them. None when the index cannot be bounded.
+    Interval arithmetic on the simplified index: exact where each variable occurs once.
     """
     if not ranges and lanes_of(index.dtype) == 1:
         return index, index

@@ -123,9 +123,9 @@ class DimPair:
 
 @dataclass(slots=True)
 class Unification:
-    """The result of `unify`: what the symbols are, where each was bound, messages on what provably
-    does not hold, and what is left to check at run time: pairs with the expected dimension (None:
-    it mentions symbols that nothing binds)."""
+    """The result of `unify`: the values of symbols, where each was bound, messages on dimensions
+    that provably do not fit, and those left to check at run time: pairs with the expected dimension
+    (None: it mentions symbols that nothing binds)."""
 
     bindings: dict[Var, PrimExpr] = field(default_factory=dict[Var, PrimExpr])
     origins: dict[Var, str] = field(default_factory=dict[Var, str])

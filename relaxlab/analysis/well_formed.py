@@ -62,7 +62,7 @@ def is_pure_call(call: graph.Call, mod: Module) -> bool:
 
 @dataclass(slots=True)
 class _Checker:
-    """A walk over one function, with what is defined at each point."""
+    """A walk over one function, with the definitions at each point."""
 
     name: str
     mod: Module
@@ -83,7 +83,8 @@ class _Checker:
         self.found.append(Diagnostic(code, where + message, span, notes, fix))
 
     def inner(self) -> _Checker:
-        """The same point, for a branch or a local function: what it defines stays there."""
+        """Return a checker at the same point, for a branch or a local function, whose definitions
+        stay there."""
         return _Checker(
             self.name, self.mod, self.found, set(self.visible), set(self.symbols), self.ever,
             self.reported, self.pure,

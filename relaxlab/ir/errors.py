@@ -18,8 +18,8 @@ _LIBRARIES = ("site-packages", "dist-packages", str(Path(linecache.__file__).par
 
 
 class UserError(Exception):
-    """Base of the errors whose message says what is wrong and what to do: a notebook shows it with
-    the lines of the user's code that led to it, and no frame of the compiler."""
+    """Base of the errors whose message names the fault and a way out: a notebook shows it with the
+    lines of the user's code that led to it, and no frame of the compiler."""
 
     def _render_traceback_(self, *_: object) -> list[str]:
         """The lines that IPython prints when the error is raised."""

@@ -123,7 +123,8 @@ def _freeze(value: Any) -> Any:
 
 
 class Atom(Node):
-    """A node that stands for itself (a variable, a buffer): rewriting never looks inside it."""
+    """A leaf that is identified by itself (a variable, a buffer): rewriting never looks inside
+    it."""
 
     __slots__ = ()
     name: str

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 VIEWS = ("reshape", "flatten", "expand_dims", "squeeze", "nn.batch_flatten")
-"""Operators that keep the elements in order: their results lie where their arguments do."""
+"""Operators that keep the elements in order: their results share the memory of their arguments."""
 
 
 class _Required:
@@ -104,7 +104,7 @@ def require(condition: PrimExpr, message: str) -> None:
 def infer_with_conditions(
     row: OpRow, call: Call, tys: tuple[Type, ...], mod: Module | None
 ) -> tuple[Type, tuple[Condition, ...]]:
-    """The result type and what it takes for granted."""
+    """Return the result type, and the conditions under which the call is right."""
     conditions: list[Condition] = []
     token = _CONDITIONS.set(conditions)
     try:
@@ -119,8 +119,8 @@ _TABLE: dict[str, OpRow] = {}
 def register_op(row: OpRow, *, override: bool = False) -> OpRow:
     """Add a row; with `override` it may replace an earlier one of that name.
 
-    Raises ValueError when the name is taken, and for an operator of relaxlab itself always: the
-    compiler's own rows are part of what the artifact cache takes for granted.
+    Raises ValueError when the name is taken, and for an operator of relaxlab itself always: keys of
+    the artifact cache do not cover the compiler's own rows.
     """
     if row.name in _TABLE:
         if not override:

@@ -1,4 +1,4 @@
-"""Provenance of statements that a pass made: the span of what they were made of."""
+"""Provenance of statements that a pass made: the spans of their sources."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ S = TypeVar("S", Stmt, PrimFunc)
 
 
 def stamp(root: S, origin: Span | None, by: str) -> S:
-    """`root`, whose statements and reads of buffers come from `origin` by the pass `by` (see
-    `Span.via`). Reads stay what they are when statements are inlined into each other.
+    """Return `root`, whose statements and reads of buffers come from `origin` by the pass `by` (see
+    `Span.via`). Reads keep their own when statements are inlined into each other.
 
-    What somebody wrote keeps its place; what was stamped before gets the new one, since functions
-    that passes make may be shared by several calls.
+    Statements of the user keep their span; earlier stamps are replaced, since functions that passes
+    make may be shared by several calls.
     """
     if origin is None:
         return root

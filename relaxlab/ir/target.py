@@ -96,7 +96,7 @@ class Target(Brief):
 
 
 GENERIC = Target()
-"""A CPU of which nothing is known."""
+"""A CPU without any known features."""
 
 _VECTOR_BITS = (("avx512f", 512), ("avx2", 256))
 

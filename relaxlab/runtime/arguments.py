@@ -174,9 +174,9 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
 def as_array(
     value: Any, where: str, tree: TypeTree, written: bool = False
 ) -> np.ndarray[Any, Any]:
-    """A plain NumPy view of an array of a subclass or, through DLPack, of another library; without
-    a copy. Numbers, and lists of them, become an array of the parameter's dtype unless it is
-    `written` to."""
+    """Return a plain NumPy view of an array of a subclass or, through DLPack, of another library;
+    without a copy. Numbers, and lists of them, become an array of the parameter's dtype unless it
+    is `written` to."""
     if isinstance(value, np.ma.MaskedArray):
         raise ArgumentError(f"{where} has masked elements; pass x.filled(value)")
     if isinstance(value, np.ndarray):
@@ -256,8 +256,8 @@ def _describe(value: Any) -> str:
 
 
 def overlap(arrays: Sequence[np.ndarray[Any, Any]], written: Container[int]) -> tuple[int, int]:
-    """Numbers of two arrays that share memory, one of them among the `written`; (-1, -1) if there
-    are none."""
+    """Return the numbers of two arrays that share memory, one of them among the `written`; (-1, -1)
+    if there are none."""
     starts = [(address_of(a), i) for i, a in enumerate(arrays) if a.nbytes]
     end_of_any = end_of_written = (0, -1)
     for start, i in sorted(starts):

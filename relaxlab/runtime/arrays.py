@@ -14,8 +14,8 @@ Array = np.ndarray[Any, Any]
 
 
 class ExecutionError(UserError):
-    """A program stopped: a run-time check failed, an access left its buffer, a function is
-    missing. The message names the function, the value, what was expected and what came."""
+    """A program stopped: a run-time check failed, an access left its buffer, a function is missing.
+    The message names the function, the value, the expected and the actual size."""
 
 
 def dtype_name(array: Array | np.generic) -> str:

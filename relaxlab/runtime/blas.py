@@ -1,9 +1,9 @@
 """Matrix products by BLAS: OpenBLAS from the wheel `scipy-openblas64`.
 
 Compiled programs call `cblas_?gemm` themselves (`codegen.llvm.blas`): each thread of the team
-computes its share with a BLAS that uses one thread, so the executable's thread count is BLAS's,
-and no second pool of threads competes for the cores. The functions here are what the interpreter
-and the virtual machine call.
+computes its share with a BLAS that uses one thread, so the executable's thread count is BLAS's, and
+no second pool of threads competes for the cores. The interpreter and the virtual machine call the
+functions here.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def blas_path() -> Path:
 
 
 def _load_with_one_thread(path: Path) -> ctypes.CDLL:
-    """OpenBLAS starts its threads while it is loaded, as many as this variable says."""
+    """Load OpenBLAS with one thread: it starts its threads while it is loaded, as many as this
+    variable says."""
     before = os.environ.get("OPENBLAS_NUM_THREADS")
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     try:

@@ -1,8 +1,8 @@
 """Memory that compiled functions allocate for their results.
 
-A block whose result nobody holds any more is kept for the results of later calls: the system hands
-out large blocks page by page, at a fault each, which takes longer than most kernels take to fill
-them.
+A block whose result is not referenced any more is reused for the results of later calls: the system
+hands out large blocks page by page, at a fault each, which takes longer than most kernels take to
+fill them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from relaxlab.codegen.llvm.support import BLOCK_HEADER
 
 LARGE = 1 << 20
-"""Bytes from which on a block is kept; the C library itself recycles smaller ones."""
+"""Bytes from which on a block is reused; the C library itself recycles smaller ones."""
 
 free = ctypes.CDLL(None).free
 free.argtypes, free.restype = [ctypes.c_void_p], None
@@ -30,7 +30,7 @@ class SpareBlocks:
         self._most = 0
 
     def expect(self, size: int) -> None:
-        """A call allocated so many bytes."""
+        """Raise the limit on spare blocks to the `size` that a call allocated."""
         self._most = max(self._most, size)
 
     def give(self, block: int, size: int) -> None:
@@ -68,7 +68,7 @@ def _size_of(block: int) -> int:
 
 
 class _Lent(weakref.ref[Any]):
-    """Notices when the last array that views a block is gone."""
+    """A weak reference to a block that frees it with the last array that views it."""
 
     __slots__ = ("data", "size", "spare")
     data: int
@@ -85,8 +85,8 @@ def _take_back(lent: _Lent) -> None:
 
 
 def owned_block(data: int, size: int, spare: SpareBlocks) -> Any:
-    """The data of a block, as bytes that NumPy can view; given back with the last array that views
-    it."""
+    """Return the data of a block, as bytes that NumPy can view; freed with the last array that
+    views it."""
     block = (ctypes.c_uint8 * size).from_address(data)
     lent = _Lent(block, _take_back)
     lent.data, lent.size, lent.spare = data, size, spare

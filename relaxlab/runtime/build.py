@@ -149,7 +149,8 @@ def _has_only_our_operators(mod: Module) -> bool:
 
 
 def _names(mod: Module) -> list[str]:
-    """Names that messages at run time mention; the structure of a module leaves them out."""
+    """Return the names that messages at run time mention; the structure of a module leaves them
+    out."""
     graphs = list(mod.graph_functions().values())
     names = [n.name for f in graphs for n in walk(f) if isinstance(n, graph.Var)]
     names += [s.name for f in graphs for s in symbols_in(f)]

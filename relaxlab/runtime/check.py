@@ -41,7 +41,7 @@ Inputs = Callable[[np.random.Generator], tuple[Any, ...]]
 
 
 class CheckError(UserError, ValueError):
-    """A program, or a function of it, that `check` can say nothing about; the message says why."""
+    """A program, or a function of it, that cannot be checked; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class _Checker:
     # --- The forms of the program -------------------------------------------------------------
 
     def lower(self) -> None:
-        """Run the passes, and what comes after them."""
+        """Run the passes and the stages after them."""
         mod = self.mod
         for number, one in enumerate(self.pipeline.passes, 1):
             before, mod = mod, self.run_pass(number, one, mod)
@@ -235,7 +235,7 @@ class _Checker:
         return found
 
     def failed(self, stage: str, one: Pass | None, before: Module, error: Exception) -> _Stop:
-        """The finding for a pass that raises, or leaves an ill-formed module."""
+        """Return the finding for a pass that raises, or leaves an ill-formed module."""
 
         def wrong(make: Callable[[], Module]) -> bool:
             try:
@@ -270,7 +270,7 @@ class _Checker:
     # --- Running ------------------------------------------------------------------------------
 
     def function(self, name: str) -> None:
-        """Compare all forms of one function. Raises _Stop with what is wrong."""
+        """Compare all forms of one function. Raises _Stop with the finding."""
         for start, stages in self.segments(name):
             reference = self.interpreter.module(start)
             for run in range(self.runs):
@@ -292,7 +292,7 @@ class _Checker:
         yield start, stages
 
     def draw(self, name: str, mod: Module, reference: Any, seed: int) -> _Case:
-        """Arguments that the program accepts, and what it makes of them."""
+        """Return arguments that the program accepts, with its results."""
         fn = mod[name]
         assert isinstance(fn, graph.Function)
         rng = np.random.default_rng(seed)
@@ -403,7 +403,7 @@ def _values(args: tuple[Any, ...], fn: graph.Function) -> tuple[Any, ...]:
 
 
 def _renewed(start: Module, after: Module, name: str) -> bool:
-    """True if the function takes other arguments now, which its old ones do not tell."""
+    """True if the function takes other arguments now, which do not follow from its old ones."""
     old, new = start.get(name), after.get(name)
     if not isinstance(old, graph.Function) or not isinstance(new, graph.Function):
         return False

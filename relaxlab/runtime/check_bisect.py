@@ -1,4 +1,5 @@
-"""From a pass that changes what a program computes to the one rewrite that does, and its step."""
+"""Bisection of a pass that changes the results of a program: the one rewrite that does, and its
+step."""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ def _step(one: Pass, before: Module, number: int, wrong: Wrong) -> str | None:
 
 
 def _ignoring(make: Callable[[], object]) -> None:
-    """Run a pass for what it records: that it may fail is known by now."""
+    """Run a pass for its remarks, ignoring errors: that it may fail is known by now."""
     try:
         make()
     except Exception:  # noqa: BLE001  reported by whoever looks for the faulty rewrite

@@ -34,9 +34,9 @@ Runner = Callable[[str, tuple[Any, ...]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A form of the program: `run` calls a function of it. `before` and `one` are the module it
-    was made from and the pass, for what a pass made; `after` is the module that has the program's
-    functions with their parameters."""
+    """A form of the program: `run` calls a function of it. `before` and `one` are the module and
+    the pass that it was made by, for a form after a pass; `after` is the module that has the
+    program's functions with their parameters."""
 
     title: str
     number: int

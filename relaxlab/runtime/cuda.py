@@ -72,7 +72,7 @@ class CudaExecutable(Displayed, Brief):
 
     @property
     def sources(self) -> dict[str, str]:
-        """The CUDA functions of each loop function, without what they share."""
+        """Return the CUDA functions of each loop function, without the prelude that they share."""
         return {n: "\n".join(k.code for k in ks) for n, ks in self.cuda.functions.items()}
 
     @property
@@ -140,7 +140,7 @@ class CudaFunction(Brief):
 
 
 def require_cupy() -> Any:
-    """The module CuPy, with a GPU behind it. Raises NoGpu saying what is missing."""
+    """Return the module CuPy, with a GPU behind it. Raises NoGpu naming what is missing."""
     way_out = "exe.simulate(name, ...) runs the program without a GPU, on the SIMT interpreter"
     cupy = _cupy()
     if cupy is None:

@@ -17,7 +17,8 @@ LEVELS_PER_THREAD = 32
 """Calls in one thread. A level of nested branches takes more frames than one without: 32 levels
 leave a call about 25."""
 MOST_LEVELS = 10_000
-"""As deep as compiled functions go: their smallest frames fill 2 MB of stack at about as many."""
+"""The depth of recursion of compiled functions: their smallest frames fill 2 MB of stack at about
+as many."""
 
 
 class _Levels(threading.local):

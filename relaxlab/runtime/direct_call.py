@@ -152,7 +152,7 @@ def _describe(tree: TypeTree, written: bool) -> dict[str, Any] | None:
 
 
 def _range(dtype: str) -> tuple[int, int]:
-    """An integer's least and most, as far as words can say it."""
+    """Return the least and the largest value of an integer dtype, as far as words can hold them."""
     bits = bits_of(dtype)
     return (
         (0, (1 << min(bits, 63)) - 1) if is_uint(dtype) else (-1 << bits - 1, (1 << bits - 1) - 1)

@@ -177,7 +177,8 @@ class Executable(Displayed, Brief):
     def belongs_to(
         self, mod: Module, pipeline: Pipeline | None, entries: Mapping[str, PrimFunc]
     ) -> None:
-        """Say what was compiled: `entries` are loop functions that are called by themselves."""
+        """Set the program that was compiled: `entries` are loop functions that are called by
+        themselves."""
         from relaxlab.runtime.programs import allocator
         from relaxlab.runtime.weights import find_weights
 
@@ -285,8 +286,8 @@ class Executable(Displayed, Brief):
             free(address)
 
     def _recover_in_child(self) -> None:
-        """Undo what calls of the parent's other threads left half done: those threads do not exist
-        in the child. A call that forked by itself (from a packed function) goes on."""
+        """Reset the state that calls of the parent's other threads left incomplete: those threads
+        do not exist in the child. A call that forked by itself (from a packed function) goes on."""
         if not self._lock._is_owned():  # type: ignore[attr-defined]
             # The standard library resets its own locks the same way.
             self._lock._at_fork_reinit()  # type: ignore[attr-defined]
@@ -461,7 +462,8 @@ class NativeFunction:
             )
 
     def _in_order(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-        """The arguments of a call by position. Raises ArgumentError naming what does not fit."""
+        """Return the arguments of a call by position. Raises ArgumentError naming the one that does
+        not fit."""
         names = [name for name, _ in self.info.params[: self._open]]
         for name in named:
             if name not in names:

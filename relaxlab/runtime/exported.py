@@ -91,8 +91,9 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Executa
 
 
 def _require_whole(path: Path) -> None:
-    """Raise ArtifactError for a file that was cut off: the system's loader maps what the header
-    promises, and the process would die where nothing is. The table of sections ends an ELF file."""
+    """Raise ArtifactError for a truncated file: the system's loader maps as much as the header
+    promises, and the process would die at the first missing page. The table of sections ends an ELF
+    file."""
     with path.open("rb") as file:
         header = file.read(_ELF_HEADER.size)
     if len(header) < _ELF_HEADER.size or not header.startswith(b"\x7fELF"):
@@ -129,7 +130,7 @@ def _bind(exe: Executable, name: str, stored: list[int | list[int]], arrays: lis
 
 
 def _value(tree: TypeTree, stored: Any, arrays: list[Array]) -> Any:
-    """A parameter's value, taking what was stored for its leaves."""
+    """Return a parameter's value, with the stored arrays as its leaves."""
     match tree.kind:
         case "tuple":
             return tuple(_value(field, stored, arrays) for field in tree.fields)

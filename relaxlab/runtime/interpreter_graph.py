@@ -47,7 +47,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """A graph function as a value, with what it captured."""
+    """A graph function as a value, with the values that it captured."""
 
     machine: Machine
     name: str
@@ -65,7 +65,7 @@ class Closure:
         return call_nested(self.name, lambda: self.run(args))
 
     def run(self, args: tuple[Any, ...]) -> Any:
-        """The result for as many arguments as there are parameters."""
+        """Return the result for as many arguments as there are parameters."""
         fn = self.fn
         frame = _Frame(self.machine, self.name, dict(self.values), self.symbols.copy())
         with _located(f"in `{self.name}`"):
@@ -78,7 +78,7 @@ class Closure:
 
 @dataclass(frozen=True, slots=True)
 class _Claimed:
-    """A function passed for a parameter of function type: what it returns is checked."""
+    """A function passed for a parameter of function type, whose results are checked."""
 
     name: str
     fn: Callable[..., Any]
@@ -310,7 +310,8 @@ class _Frame:
         return self.claimed(e, result)
 
     def overwriting(self, e: graph.Call) -> Any:
-        """Call a packed function; the results that lie in arguments are those arguments."""
+        """Call a packed function that writes into its arguments, and return those as its
+        results."""
         fn, *args = map(self.eval, e.args)
         indices: tuple[int, ...] = e.attrs["inplace_indices"]
         result = fn(*args)
@@ -325,7 +326,7 @@ class _Frame:
 
 
 PARTS = ("memory.alloc_tensor", "vm.alloc_tensor")
-"""Operators whose results lie in the storage that they are given."""
+"""Operators whose results are parts of the storage that they are given."""
 
 
 def _read_only(data: Array) -> Array:

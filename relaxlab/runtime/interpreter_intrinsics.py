@@ -46,7 +46,7 @@ _EXTERNAL: dict[str, Meaning] = {
 
 
 def register_intrinsic_meaning(name: str, fn: Meaning) -> None:
-    """Say in Python what the target instruction or C function `name` computes.
+    """Register a Python function that computes the target instruction or C function `name`.
 
     `fn(result_dtype, *values)` gets the NumPy dtype of one lane of the result and NumPy scalars or
     arrays (last axis: lanes; addresses as `Pointer`), and returns the result. Raises ValueError

@@ -1,11 +1,11 @@
-"""Loop functions as Python: each statement becomes the NumPy statement that says the same.
+"""Loop functions as Python: each statement becomes a NumPy statement with the same meaning.
 
-A loop function is translated once to the text of a Python function and compiled. Every scalar is
-a NumPy scalar of its exact dtype, so integers wrap and floats round as declared. A loop whose
+A loop function is translated once to the text of a Python function and compiled. Every scalar is a
+NumPy scalar of its exact dtype, so integers wrap and floats round as declared. A loop whose
 iterations are independent is run for all of them at once: its variable becomes an array along an
 axis of its own and broadcasting does the rest; a condition on such a variable keeps the points
-where it holds. Constants enter through a table, names are numbered: the text holds nothing but
-what this file writes.
+where it holds. Constants enter through a table, names are numbered: the text holds nothing but what
+this file writes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from relaxlab.runtime.interpreter_intrinsics import MEANINGS
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Python names of what is in sight; `axes` are the names that hold arrays of points.
+    """Python names of variables and buffers in scope; `axes` are the names that hold arrays of
+    points.
 
     `counters` are, for the loops that run all at once, the name of the iteration's number and that
     of the extent. A buffer in `private` was allocated inside the first so many of them: it has one
@@ -239,7 +240,8 @@ class _Writer:
         return replace(scope.bind(buffer, name), private=private)
 
     def _view(self, m: loops.MatchBufferRegion, scope: _Scope, at: int) -> _Scope:
-        """A NumPy view of the region; what is still free in its declaration is bound by it."""
+        """Emit a NumPy view of the region; symbols of its declaration that are still free are bound
+        by it."""
         name, source = self.name("b"), m.source.buffer
         if source not in scope.names:
             raise ExecutionError(f"buffer {source.name} is used but not defined")

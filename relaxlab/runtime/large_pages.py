@@ -23,9 +23,9 @@ MAX_EAGER_BYTES = 128 << 20
 """Largest KV cache whose large pages may all be taken at once: half of a small model's other
 memory."""
 STEP = 4 * PAGE
-"""Bytes that are moved to large pages at once: some milliseconds' work."""
+"""Bytes that one step moves to large pages: some milliseconds' work."""
 GAP = 4096
-"""Bytes between arrays that are moved with them: what the allocator keeps there is its own."""
+"""Largest gap between arrays that are moved together: the allocator's own headers."""
 MADV_COLLAPSE = 25
 """Linux's number; Python has no name for it."""
 
@@ -33,10 +33,10 @@ Array = np.ndarray[Any, Any]
 
 
 def in_large_pages(arrays: Iterable[Array]) -> list[Array]:
-    """Copies of the arrays, one after the other in memory that asks for large pages.
+    """Return copies of the arrays, one after the other in memory that asks for large pages.
 
-    Takes an iterable so that each original can be freed before the next is made. Arrays that do
-    not fit into what is left of a region begin a new one.
+    Takes an iterable so that each original can be freed before the next is made. Arrays that do not
+    fit into the rest of a region begin a new one.
     """
     memory = np.empty(0, np.uint8)
     used = 0
@@ -93,7 +93,8 @@ class Promotion:
 
 
 def _spans(arrays: Iterable[Array]) -> list[tuple[int, int]]:
-    """The large pages that lie wholly in the memory of the arrays, as ranges of addresses."""
+    """Return the large pages that are wholly inside the memory of the arrays, as ranges of
+    addresses."""
     joined: list[tuple[int, int]] = []
     for start, end in sorted(
         (a.__array_interface__["data"][0], a.__array_interface__["data"][0] + a.nbytes)

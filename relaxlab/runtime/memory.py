@@ -13,7 +13,7 @@ from relaxlab.runtime.arrays import Array, ExecutionError, as_array, uninitialis
 
 
 class HostMemory:
-    """NumPy arrays. What nobody wrote yet shows: NaN, or bytes 0x5A."""
+    """NumPy arrays. Memory that is not written yet holds NaN, or bytes 0x5A."""
 
     array: type[Any] = np.ndarray
 
@@ -72,7 +72,8 @@ class DeviceMemory:
         return self.xp.asarray(host_array(value, where))
 
     def _aligned(self, value: Any, where: str, written: bool) -> Any:
-        """Kernels access up to 16 bytes at once: an array that starts elsewhere is copied."""
+        """Return a device array, copied if it is not aligned to 16 bytes, the widest access of
+        kernels."""
         address = getattr(value.data, "ptr", 0)  # CuPy's
         if address % 16 == 0:
             return value
@@ -94,14 +95,14 @@ class DeviceMemory:
         return self.xp.empty(tuple(shape), numpy_dtype(dtype))
 
     def forget(self, part: Any) -> None:
-        """Nothing: planned memory keeps what it held."""
+        """Do nothing: planned memory keeps its contents."""
 
     def to_host(self, array: Any) -> Array:
         """A copy in NumPy."""
         return self.xp.asnumpy(array) if hasattr(self.xp, "asnumpy") else np.array(array)
 
     def give_back(self, host: Array, array: Any) -> None:
-        """Copy what a function left in a copy back to the device."""
+        """Copy the result of a function in host memory back to the device."""
         array[...] = self.xp.asarray(host)
 
 

@@ -19,7 +19,7 @@ from relaxlab.runtime.openmp import load_openmp
 
 @dataclass(frozen=True, slots=True)
 class NativeKernels:
-    """Kernels run by one thread on arrays. `failures` has, by name, what each may fail with."""
+    """Kernels run by one thread on arrays. `failures` has, by name, the messages of each."""
 
     code: jit.LoadedObject
     failures: dict[str, tuple[str, ...]]

@@ -22,7 +22,7 @@ def tell(mod: Module, target: Target, pipeline: Pipeline | None) -> None:
 
 @contextmanager
 def observing(observer: Observer) -> Iterator[None]:
-    """Tell `observer` what is compiled in the body."""
+    """Call `observer` with each program compiled in the body."""
     _observers.append(observer)
     try:
         yield

@@ -39,7 +39,7 @@ Array = np.ndarray[Any, Any]
 
 
 class ParamsError(UserError, ValueError):
-    """The file is not what it should be; says how."""
+    """The file is damaged or another one than expected; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)

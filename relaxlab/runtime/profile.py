@@ -26,8 +26,8 @@ SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One execution of a call: what it calls, the function it is in, when it began after the
-    program did, and how long it took; seconds."""
+    """One execution of a call: its callee, the function it is in, its start after that of the
+    program, and its duration; seconds."""
 
     call: TimedCall
     start: float

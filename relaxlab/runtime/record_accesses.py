@@ -37,8 +37,8 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One execution of a statement: its number among the recording's, the values of the loops
-    around it, and what it accessed, in order."""
+    """One execution of a statement: its number in the recording, the values of the loops around it,
+    and its accesses, in order."""
 
     statement: int
     values: tuple[int, ...]
@@ -47,7 +47,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A buffer that was accessed or given: its shape as run, and what it held at the start (None
+    """A buffer that was accessed or given: its shape as run, and its contents at the start (None
     for one that the function allocates)."""
 
     buffer: loops.Buffer
@@ -200,10 +200,10 @@ def _scalar(v: expr.Var, env: dict[expr.Var, Any]) -> Any:
 
 
 def reuse_distances(places: Iterable[Hashable]) -> list[int | None]:
-    """For each access, how many other places were touched since its place was touched last (the
-    LRU stack distance of Mattson et al., 1970); None for the first touch.
+    """Return, for each access, the number of other places touched since its place was touched last
+    (the LRU stack distance of Mattson et al., 1970); None for the first touch.
 
-    A cache that keeps the n places used last has what is asked for where the distance is below n.
+    A cache of the n places used last hits where the distance is below n.
     """
     last: dict[Hashable, int] = {}
     order: list[int] = []  # when each place was touched last, ascending

@@ -1,4 +1,4 @@
-"""The results of compiled functions: values made of the words that machine code leaves behind."""
+"""Results of compiled functions, made of the words that machine code writes."""
 
 from __future__ import annotations
 

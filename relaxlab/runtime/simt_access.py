@@ -71,10 +71,10 @@ class Instruction:
 
 
 def instructions(access: Access) -> Iterator[Instruction]:
-    """The instructions that an access becomes.
+    """Yield the instructions of an access.
 
-    The elements of a thread are moved by up to 16 bytes at once where they lie side by side and
-    aligned in every thread; else there is one instruction per element.
+    A thread's elements are moved by up to 16 bytes at once if they are contiguous and aligned in
+    every thread; else there is one instruction per element.
     """
     threads, offsets, size = access.threads, access.offsets, access.itemsize
     first = np.flatnonzero(np.diff(threads, prepend=-1))
@@ -99,8 +99,8 @@ def instructions(access: Access) -> Iterator[Instruction]:
 
 
 def sectors(access: Access) -> tuple[int, int]:
-    """The 32-byte sectors of main memory that the warps of a block move for one access, and the
-    fewest that could hold the bytes they use.
+    """Return the number of 32-byte sectors of main memory that the warps of a block move for one
+    access, and the fewest that could hold the bytes they use.
 
     Each instruction of each warp counts by itself, as if nothing were cached.
     """

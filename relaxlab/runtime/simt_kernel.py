@@ -1,4 +1,4 @@
-"""One launch on simulated threads: its sizes, its memory, and what is wrong with it."""
+"""One launch on simulated threads: its sizes, its memory, and its problems."""
 
 from __future__ import annotations
 

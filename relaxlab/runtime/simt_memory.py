@@ -62,8 +62,8 @@ class History:
         self.time = np.full(size, -1, np.int64)
 
     def race(self, at: Array, numbers: Array, clock: Clock, before: Array | None) -> Race | None:
-        """The accesses of elements `at` by the threads `numbers` that race with what is
-        remembered; `before` is what `ordered` said."""
+        """Return the accesses of elements `at` by the threads `numbers` that race with remembered
+        ones; `before` is the result of `ordered`."""
         if before is None:
             return None
         bad = np.flatnonzero(~before)
@@ -129,7 +129,7 @@ class Watcher(Protocol):
     """Told of what goes wrong; `at` are positions in the access."""
 
     def race(self, found: Race, verb: str) -> None:
-        """`verb` says what the other thread did: reads or writes."""
+        """Report a race; `verb`: the other thread reads or writes."""
         ...
 
     def uninitialised(self, at: Array) -> None: ...
@@ -148,7 +148,7 @@ class Memory:
     changed: bool = False
 
     def watch(self) -> None:
-        """Expect writes: forget what was done, and from now on look for races."""
+        """Forget past accesses, and look for races from now on: there will be writes."""
         self.changed = True
         size = self.data.size
         self.histories = History(size, self.per_block), History(size, self.per_block)
@@ -184,7 +184,7 @@ class Memory:
 
     @staticmethod
     def fresh(size: int, dtype: str, *, per_block: bool) -> Memory:
-        """Memory that nobody has written yet."""
+        """Return memory that is not written yet."""
         return Memory(uninitialised((size,), dtype), np.zeros(size, bool), per_block)
 
 
@@ -197,5 +197,5 @@ class LocalMemory:
 
     @staticmethod
     def fresh(size: int, threads: int, dtype: str) -> LocalMemory:
-        """Registers that nobody has written yet."""
+        """Return registers that are not written yet."""
         return LocalMemory(uninitialised((size, threads), dtype), np.zeros((size, threads), bool))

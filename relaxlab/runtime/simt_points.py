@@ -54,7 +54,8 @@ class Points:
         return Points(self.lanes, bound, self, whole=self.whole, spread=self.spread)
 
     def narrow(self, pick: Array, cause: Stmt | None = None) -> Points:
-        """Those at the ascending positions `pick`, which the statement `cause` leaves."""
+        """Return the points at the ascending positions `pick`, which the statement `cause`
+        keeps."""
         points = Points(self.lanes[pick], {}, self, pick, spread=self.spread)
         points.cause = cause or self.cause
         return points
@@ -66,9 +67,9 @@ class Points:
         return Points(self.lanes[pick], bound, self, pick, spread=True)
 
     def value(self, key: Hashable, needs: frozenset[Var], compute: Callable[[Points], Any]) -> Any:
-        """The value of something that depends on the variables `needs` and on nothing else.
+        """Return a value that depends on the variables `needs` and on nothing else.
 
-        It is computed by the outermost points at which all of these are bound, and kept there.
+        It is computed by the outermost points at which all of these are bound, and cached there.
         """
         found = self.values.get(key)
         if found is not None:

@@ -123,8 +123,8 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class LaunchReport:
-    """One launch that ran. `barriers` is how many barriers the busiest block passed; `accesses`
-    is what the recorded block touched, in order."""
+    """A launch that ran. `barriers` is the number of barriers of the busiest block; `accesses` are
+    those of the recorded block, in order."""
 
     kernel: str
     geometry: Geometry

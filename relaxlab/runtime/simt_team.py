@@ -57,7 +57,8 @@ class Team:
         return LocalMemory.fresh(size, self.threads * self.count, buffer.dtype)
 
     def run(self) -> None:
-        """Run the kernel's body. Raises ExecutionError for what has no meaning."""
+        """Run the kernel's body. Raises ExecutionError for a statement without a meaning on a
+        GPU."""
         lanes = np.arange(self.count * self.threads)
         g = self.kernel.geometry
         block, thread = np.divmod(lanes + self.first * self.threads, self.threads)
@@ -433,7 +434,8 @@ class Team:
         self, kind: ProblemKind, at: Array, p: Points, text: Callable[[Thread], str],
         access: BufferLoad | BufferStore | None = None, index: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
-        """Report what the points at positions `at` do; the first of them is the example."""
+        """Report a problem of the points at positions `at`, with the first of them as the
+        example."""
         number = int(self._numbers(p)[at[0]])
         site = self.kernel.describe(self.stmt, access)
         message = text(self.kernel.geometry.thread(number))

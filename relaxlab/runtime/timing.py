@@ -66,7 +66,7 @@ class Timing(Displayed):
 
     @property
     def spread(self) -> float:
-        """The middle half of the samples lies within so many seconds."""
+        """The interquartile range of the samples, in seconds."""
         if len(self.samples) < 2:
             return 0.0
         first, _, third = quantiles(self.samples, n=4)
@@ -91,8 +91,8 @@ class Timing(Displayed):
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Displayed):
-    """Timings of programs that should mean the same; `differs` says, by name, what is wrong with
-    the result of one compared with that of the first."""
+    """Timings of programs of the same meaning; `differs` holds, by name, the difference of a result
+    from that of the first."""
 
     timings: tuple[Timing, ...]
     differs: Mapping[str, str]
@@ -232,7 +232,7 @@ def _name_of(f: Any) -> str:
 
 
 def _flops(f: NativeFunction, args: tuple[Any, ...]) -> int | None:
-    """The arithmetic of a call, where the program says it."""
+    """Return the floating-point operations of a call, if the program determines them."""
     if f.compiled_from is None:
         return None
     source = normalize(f.compiled_from)

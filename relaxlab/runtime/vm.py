@@ -1,8 +1,8 @@
 """The virtual machine: host functions executed one instruction at a time.
 
-It runs what the native code generator compiles, so it shows what native code does; registers,
-symbols and memory can be looked at between steps. Kernels are Python callables, by default the
-loop interpreter.
+It runs the program that the native code generator compiles, so it shows what native code does;
+registers, symbols and memory can be inspected between steps. Kernels are Python callables, by
+default the loop interpreter.
 """
 
 from __future__ import annotations

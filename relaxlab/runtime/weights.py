@@ -1,7 +1,7 @@
 """Weights of a compiled program as its author has them, packed as its kernels want them.
 
-`lift_transform_params` moves what depends on weights alone to a function of its own. What is here
-calls that function for those who pass the weights of the program that they wrote.
+`lift_transform_params` moves computations on weights alone to a function of its own. This module
+calls that function for callers that pass the weights of the program as it was written.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from relaxlab.runtime.executable import Executable, NativeFunction
 
 def transform_names(name: str) -> tuple[str, str]:
-    """Return the two names of the functions that `lift_transform_params` makes for function
-    `name`."""
+    """Return the names under which `lift_transform_params` puts the function that it makes for
+    function `name`."""
     return f"{name}_transform_params", "transform_params"
 
 
@@ -86,8 +86,8 @@ class Weights:
         return tuple(weights) if self._transform is None else self._transform(tuple(weights))
 
     def adapt(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments of a call with packed weights instead of those of the program. What the
-        executable's own transformation returned is taken as it is."""
+        """Return the arguments of a call with packed weights instead of those of the program. The
+        result of the executable's own transformation is taken as it is."""
         inputs, weights = args[: self._inputs], args[self._inputs :]
         if self._transform is None or len(weights) != len(self.names):
             return args
@@ -143,8 +143,8 @@ def bind_weights(
 def _in_order(
     function: str, names: Sequence[str], params: Mapping[str, Any] | Sequence[Any], used: set[str]
 ) -> list[Any]:
-    """The arrays in the order of a function's weights. In a mapping, dots stand for the `_` of the
-    parameters' names, as in the paths of `nn` modules."""
+    """Return the arrays in the order of a function's weights. In a mapping, dots replace the `_` of
+    the parameters' names, as in the paths of `nn` modules."""
     if not isinstance(params, Mapping):
         if len(params) != len(names):
             raise ArgumentError(

@@ -31,8 +31,8 @@ _REWRITES: contextvars.ContextVar[Rewrites | None] = contextvars.ContextVar(
 
 @contextmanager
 def first_rewrites(count: int | None) -> Iterator[Rewrites]:
-    """Passes run inside the block make their first `count` rewrites (None: all) and leave the
-    others out. Gives the list of those made."""
+    """Limit passes run inside the block to their first `count` rewrites (None: all). Yields the
+    list of those made."""
     rewrites = Rewrites(count)
     token = _REWRITES.set(rewrites)
     try:
@@ -60,7 +60,7 @@ def may_apply(rule: str, subject: str, reason: str, **about: Any) -> bool:
 
 
 class Stopped(Exception):  # noqa: N818  nothing went wrong
-    """`first_steps` allows no more steps; `state` is what those before have made."""
+    """`first_steps` allows no more steps; `state` is the result of those before."""
 
     def __init__(self, state: Any) -> None:
         super().__init__("the limit on steps is reached")
@@ -82,8 +82,8 @@ _STEPS: contextvars.ContextVar[Steps | None] = contextvars.ContextVar(
 
 @contextmanager
 def first_steps(count: int | None) -> Iterator[Steps]:
-    """Schedules made inside the block stop after `count` steps in all (None: never); what they
-    have made by then is their result. Gives the list of the steps."""
+    """Limit schedules made inside the block to `count` steps in all (None: no limit); the state by
+    then is their result. Yields the list of the steps."""
     steps = Steps(count)
     token = _STEPS.set(steps)
     try:
@@ -100,7 +100,7 @@ def before_step(state: Any) -> None:
 
 
 def after_step(text: str) -> None:
-    """Called after each step that succeeded, with what it was."""
+    """Record a step that succeeded."""
     steps = _STEPS.get()
     if steps is not None:
         steps.made.append(text)

@@ -103,7 +103,7 @@ def recording() -> Iterator[list[Remark]]:
 
 
 def remark(rule: str, subject: str, reason: str, *, applied: bool = True, **about: Any) -> None:
-    """Record a decision of the running pass; does nothing when nobody records."""
+    """Record a decision of the running pass; does nothing outside of `recording`."""
     remarks = _CURRENT.get()
     if remarks is not None:
         remarks.append(Remark(rule, subject, reason, applied, Attrs(about)))

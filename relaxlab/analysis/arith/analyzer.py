@@ -1,4 +1,4 @@
-"""The analyzer: what is known about some variables, and what follows from it."""
+"""The analyzer: assumptions about variables, and proofs under them."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ class Analyzer:
         lo: expr.ExprLike | None = None,
         hi_inclusive: expr.ExprLike | None = None,
     ) -> None:
-        """Take `lo <= var <= hi_inclusive`, in place of what was bound before (None: unbounded).
+        """Assume `lo <= var <= hi_inclusive`, instead of the variable's earlier bounds (None:
+        unbounded).
 
-        The variable is taken to have a value: a range that may be empty is taken not to be.
+        A range that may be empty is assumed not to be.
         """
         ctx = self._ctx
         lo_poly, hi_poly = (
@@ -87,7 +88,7 @@ class Analyzer:
         self.bind(var, 0, upper)
 
     def assume(self, condition: expr.PrimExpr) -> None:
-        """Take the condition to hold. What the prover cannot use is ignored."""
+        """Assume that the condition holds. A condition that the prover cannot use is ignored."""
         conditions.assume(self._ctx, condition, True)
 
     def assuming(self, condition: expr.PrimExpr) -> AbstractContextManager[None]:

@@ -11,7 +11,7 @@ from relaxlab.analysis.arith.prove import is_nonneg
 
 
 def extreme(ctx: Context, kind: Literal["min", "max"], p: Poly, q: Poly) -> Poly:
-    """The minimum or maximum of two polynomials; what they have in common stands outside."""
+    """Return the minimum or maximum of two polynomials, with their common terms outside of it."""
     operands: dict[poly.Key, Poly] = {}
     for x in (p, q):
         for y in _operands(ctx, kind, x):

@@ -188,7 +188,7 @@ def _negation(ctx: Context, a: expr.PrimExpr) -> expr.PrimExpr:
 
 
 def _junction(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:
-    """A conjunction or disjunction without what follows from the rest."""
+    """Return a conjunction or disjunction without the parts that follow from the rest."""
     cls = type(e)
     both = cls is expr.And
     parts = list(dict.fromkeys(convert.simplify(ctx, p) for p in _flatten(e, cls)))

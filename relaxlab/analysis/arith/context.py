@@ -98,7 +98,7 @@ class Context:
         self.scope = self.scope.child()
 
     def pop(self) -> None:
-        """Forget what was assumed since the matching `push`."""
+        """Forget the assumptions since the matching `push`."""
         self.scope = self.scopes.pop()
 
     def intern(self, key: Any, make: Any) -> int:
