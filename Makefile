@@ -120,4 +120,4 @@ system:
 	touch $@
 
 clean:
-	rm -rf .venv .venv-tvm .venv-reference .venv-bench .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-tvm .venv-reference .venv-bench .pytest_cache .ruff_cache build dist
