@@ -21,7 +21,7 @@ from relaxlab.codegen.llvm.entry import emit_entry, symbols_of_arguments
 from relaxlab.codegen.llvm.guards import Guards
 from relaxlab.codegen.llvm.host import HostEmitter
 from relaxlab.codegen.llvm.kernel import emit_kernel
-from relaxlab.codegen.llvm.marks import Marks
+from relaxlab.codegen.llvm.marks import Marks, timed_barrier
 from relaxlab.codegen.llvm.support import support_functions, symbol_of
 from relaxlab.codegen.llvm.zones import zone_functions
 from relaxlab.codegen.work import work_of
@@ -41,7 +41,8 @@ def program_text(
     """Return LLVM IR of the program, and the metadata that the runtime needs. Raises
     UnsupportedHost for a function that needs the virtual machine."""
     declarations: dict[str, str] = {}
-    texts = support_functions(declarations, target)
+    barrier = timed_barrier(declarations) if marks is not None else None
+    texts = support_functions(declarations, target, barrier)
     texts += zone_functions() if checks else []
     used = sorted(_called_kernels(program))
     kernels = {

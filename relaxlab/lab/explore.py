@@ -147,6 +147,12 @@ class Explore(Brief):
 
         return run(subject, name, *args, threads=threads, timed=timed)
 
+    def roofline(self, programs: Mapping[str, Any], *args: Any) -> View:
+        """Several programs, or schedules of one, under one roofline: `relaxlab.lab.run`."""
+        from relaxlab.lab.run import roofline
+
+        return roofline(programs, *args)
+
     def timings(self, results: Comparison | Timing | Mapping[str, Timing | float]) -> View:
         """Times as bars on a logarithmic scale: `relaxlab.lab.timings`."""
         from relaxlab.lab.timings import timings

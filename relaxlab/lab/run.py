@@ -18,12 +18,15 @@ from relaxlab.lab.pipeline import pipeline
 from relaxlab.lab.run_steps import MOST_STEPS, RunRecord, record_run
 from relaxlab.lab.view import Control, View
 from relaxlab.passes import host
+from relaxlab.passes.base import Pipeline
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import default_pipeline
+from relaxlab.runtime.build import compile
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.limits import measure_limits
 from relaxlab.runtime.native_kernels import NativeKernels
 from relaxlab.runtime.profile import Profile, copies_where_updated, profile
+from relaxlab.runtime.programs import Program
 
 
 class RunView(View):
@@ -46,9 +49,11 @@ class RunView(View):
 def _events(made: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A profile in Chrome's trace event format: complete events, times in microseconds."""
 
-    def event(name: str, kind: str, start: float, seconds: float, about: Any) -> dict[str, Any]:
+    def event(
+        name: str, kind: str, start: float, seconds: float, about: Any, thread: int = 0
+    ) -> dict[str, Any]:
         return {
-            "name": name, "cat": kind, "ph": "X", "pid": 1, "tid": 1, "ts": start * 1e6,
+            "name": name, "cat": kind, "ph": "X", "pid": 1, "tid": thread, "ts": start * 1e6,
             "dur": seconds * 1e6, "args": about,
         }  # fmt: skip
 
@@ -57,7 +62,13 @@ def _events(made: Mapping[str, Any]) -> list[dict[str, Any]]:
               {"function": c["in"], **(c["cost"] or {})})
         for c in made["calls"]
     ]  # fmt: skip
-    return [event(made["function"], "call", 0.0, made["seconds"], {}), *calls]
+    others = [
+        event("waits" if waits else made["names"][name], "barrier" if waits else "kernel",
+              start / 1e9, took / 1e9, {}, thread)
+        for thread, lane in enumerate(made["lanes"]) for name, start, took, waits in lane
+        if thread or waits
+    ]  # fmt: skip
+    return [event(made["function"], "call", 0.0, made["seconds"], {}), *calls, *others]
 
 
 def run(
@@ -78,18 +89,10 @@ def run(
     that was not compiled from a module in this process.
     """
     target = parse_target("cpu")
-    passes = default_pipeline(target)
+    mod, passes = _source_of(subject, target)
     if isinstance(subject, Executable):
-        if subject.compiled_from is None:
-            raise ValueError(
-                "this executable was loaded from a file, and has no module to step through; give "
-                "the module that it was made from"
-            )
-        mod, given = subject.compiled_from
-        passes, threads = given or passes, threads or subject.threads
-        args = (*args, *subject[name].bound)
-    else:
-        mod = subject
+        threads = threads or subject.threads
+        args = subject[name].completed(args)
     trace, error = passes.attempt(mod)
     if error is not None:
         return pipeline(mod, target, passes)
@@ -115,6 +118,46 @@ def run(
     controls = (Control("threads", "number", made.threads),) if made else ()
     text, remade = _text(state), again if controls else None
     return RunView("run", f"Run of {name}", state, text, controls, remade)
+
+
+def _source_of(subject: Module | Executable, target: Target) -> tuple[Module, Pipeline]:
+    """The module and the passes that make it a program."""
+    passes = default_pipeline(target)
+    if not isinstance(subject, Executable):
+        return subject, passes
+    if subject.compiled_from is None:
+        raise ValueError(
+            "this executable was loaded from a file, and has no module to step through; give the "
+            "module that it was made from"
+        )
+    mod, given = subject.compiled_from
+    return mod, given or passes
+
+
+def roofline(programs: Mapping[str, Program | Executable], *args: Any) -> View:
+    """The kernels of several programs under one roof, each with its name.
+
+    programs: by name, modules, functions, schedules or executables; each is called with `args`.
+    Raises ValueError without programs, and for one that fails or has no native code; else what
+    `run` raises.
+    """
+    if not programs:
+        raise ValueError("there is nothing to draw: give a dictionary of names and programs")
+    runs: list[dict[str, Any]] = []
+    for label, program in programs.items():
+        exe = program if isinstance(program, Executable) else compile(program)
+        view = run(exe, exe.chosen().info.name, *args)
+        state = view.state.get("profile")
+        if state is None:
+            notes = view.state.get("notes") or ["it does not compile"]
+            raise ValueError(f"{label!r} has no profile: {' '.join(notes)}")
+        runs.append({"label": label, "profile": {**state, "lanes": []}})
+    lines = [
+        f"{r['label']}: {r['profile']['seconds'] * 1e6:.1f} us, {len(r['profile']['calls'])} calls"
+        for r in runs
+    ]
+    title = "Roofline of " + ", ".join(programs)
+    return View("roofline", title, {"title": title, "runs": runs, "notes": []}, "\n".join(lines))
 
 
 def _native(program: host.HostProgram, target: Target, notes: list[str]) -> NativeKernels | None:
@@ -150,10 +193,11 @@ def _profile_state(made: Profile, record: RunRecord) -> dict[str, Any]:
 
     The virtual machine makes the same calls in the same order, so that its sizes are known."""
     limits = measure_limits(made.threads)
-    costs = [c for _, c in record.calls]
-    if [n for n, _ in record.calls] != [c.name for c in made.calls[: len(record.calls)]]:
-        costs = []
+    known = record.calls
+    if [n for n, _, _ in known] != [c.name for c in made.calls[: len(known)]]:
+        known = []
     names = list(dict.fromkeys(c.name for c in made.calls))
+    lanes = made.lanes if any(made.lanes[1:]) else ()
     return {
         "function": made.name, "seconds": made.seconds, "runs": list(made.runs),
         "threads": made.threads, "names": names,
@@ -161,9 +205,18 @@ def _profile_state(made: Profile, record: RunRecord) -> dict[str, Any]:
             {
                 "name": names.index(c.name), "kind": c.kind, "in": c.call.function,
                 "start": round(c.start, 9), "seconds": round(c.seconds, 9),
-                "cost": costs[i] if i < len(costs) else None,
+                "cost": known[i][1] if i < len(known) else None,
+                "memory": known[i][2] if i < len(known) else None,
             }
             for i, c in enumerate(made.calls)
+        ],
+        "lanes": [
+            [
+                [names.index(i.call.instr.function), round(i.start * 1e9),
+                 round(i.seconds * 1e9), int(i.waits)]
+                for i in lane
+            ]
+            for lane in lanes
         ],
         "limits": {
             "flops": limits.flops, "memory": limits.memory, "cache": limits.cache,

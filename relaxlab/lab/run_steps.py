@@ -25,6 +25,7 @@ MOST_STEPS = 2_000
 """Instructions that are recorded of a run."""
 
 Span = tuple[int, int]
+Call = tuple[str, "dict[str, int] | None", int]
 
 
 @dataclass(slots=True)
@@ -46,10 +47,11 @@ class Interned:
 @dataclass(slots=True)
 class RunRecord:
     """A recorded run; `state` has it as JSON. `calls`: of each kernel and outside function that
-    ran, its name and its cost (None if that is not known). `error`: why the run ended."""
+    ran, its name, its cost (None if that is not known), and the bytes that the program had
+    allocated by then. `error`: why the run ended."""
 
     state: dict[str, Any]
-    calls: list[tuple[str, dict[str, int] | None]]
+    calls: list[Call]
     error: str | None
     cut: bool
 
@@ -73,6 +75,7 @@ def record_run(
     machine.start(name, *args)
     recorder = _Recorder(machine, plain)
     recorder.settle(())
+    recorder.given = [_span(array) for _, _, array in recorder.tensors()]
     error: str | None = None
     while machine.frames and len(recorder.steps) < MOST_STEPS:
         try:
@@ -132,9 +135,8 @@ class _Recorder:
     storages: list[Span] = field(default_factory=list[Span])
     storage_states: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     steps: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    calls: list[tuple[str, dict[str, int] | None]] = field(
-        default_factory=list[tuple[str, "dict[str, int] | None"]]
-    )
+    calls: list[Call] = field(default_factory=list["Call"])
+    given: list[Span] = field(default_factory=list[Span])
     changes: list[list[int]] = field(default_factory=list[list[int]])
     symbols: list[list[Any]] = field(default_factory=list[list[Any]])
 
@@ -149,7 +151,7 @@ class _Recorder:
         cost = self._cost(frame, instr)
         self.machine.step()
         if isinstance(instr, host.CallKernel | host.CallPacked):
-            self.calls.append((instr.function, cost))
+            self.calls.append((instr.function, cost, self._allocated()))
         self.settle(_written(self.machine.program, instr, frame))
         step["changes"], self.changes = self.changes, []
         step["symbols"], self.symbols = self.symbols, []
@@ -258,7 +260,7 @@ class _Recorder:
         content, the others are gone."""
         low, high = _span(array)
         mine = activation.frame.function.registers[register].name or f"%{register}"
-        for other, at, held in list(self._tensors()):
+        for other, at, held in list(self.tensors()):
             start, end = _span(held)
             apart = end <= low or high <= start or low == high
             if (other is activation and at == register) or apart:
@@ -271,13 +273,23 @@ class _Recorder:
                 self._put(other, at, gone, other.shown[at][1])
                 other.gone.add(at)
 
-    def _tensors(self) -> Iterator[tuple[_Activation, int, Array]]:
+    def tensors(self) -> Iterator[tuple[_Activation, int, Array]]:
+        """The arrays in registers of running functions, but for those that are overwritten."""
         for activation in self.live:
             for register, value in activation.objects.items():
                 ty = activation.frame.function.registers[register].ty
                 array = isinstance(value, np.ndarray) and not isinstance(ty, types.ObjectType)
                 if array and register not in activation.gone:
                     yield activation, register, cast(Array, value)
+
+    def _allocated(self) -> int:
+        """Bytes of storages, and of tensors that lie neither in one nor in what the caller gave."""
+        held = [*self.storages, *self.given]
+        apart = {
+            span for span in (_span(array) for _, _, array in self.tensors())
+            if not any(low <= span[0] and span[1] <= high for low, high in held)
+        }  # fmt: skip
+        return sum(high - low for low, high in [*self.storages, *apart])
 
     def _cost(self, frame: Frame, instr: host.Instr) -> dict[str, int] | None:
         """Return the cost of the kernel call that comes next, if its loops tell it."""

@@ -436,6 +436,13 @@ class NativeFunction:
         if always:
             self.__call__ = self._run
 
+    def completed(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of a call with what is made for it (outputs that were left out) and what is
+        bound to the function."""
+        if self._adapt is not None and self._open == len(self._fillers):
+            args = self._adapt(args)
+        return (*args, *self.bound)
+
     def bound_leaves(self) -> dict[int, np.ndarray[Any, Any] | tuple[int, ...]]:
         """The values given to `bind`, by the number of the leaf among those of all parameters:
         arrays, and the words of shapes and scalars."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
 
-from relaxlab.codegen.llvm.marks import Mark, Marks, TimedCall
+from relaxlab.codegen.llvm.marks import LANES, WAITS, Mark, Marks, TimedCall
 from relaxlab.codegen.program import compile_program
 from relaxlab.ir.target import Target
 from relaxlab.passes import host
@@ -45,14 +45,27 @@ class Timed:
 
 
 @dataclass(frozen=True, slots=True)
+class Interval:
+    """A stretch of time of a thread inside a call: at work (`waits` False), or waiting for the team
+    at a barrier. `start` is when it began after the program did; seconds."""
+
+    call: TimedCall
+    waits: bool
+    start: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
-    """The fastest of some runs. `seconds`: of the whole call from Python, `runs`: of all runs."""
+    """The fastest of some runs. `seconds`: of the whole call from Python, `runs`: of all runs,
+    `lanes`: what each thread that took part did, thread 0 first."""
 
     name: str
     calls: tuple[Timed, ...]
     seconds: float
     runs: tuple[float, ...]
     threads: int
+    lanes: tuple[tuple[Interval, ...], ...]
 
 
 def profile(
@@ -74,16 +87,20 @@ def profile(
         exe[name](*given)
     begin = perf_counter_ns()
     runs: list[float] = []
-    best: tuple[Timed, ...] = ()
+    best: list[list[Mark]] = [[]]
+    began = 0
     while len(runs) < REPEATS and (perf_counter_ns() - begin) < SECONDS * 1e9:
         marks.clear()
         start = perf_counter_ns()
         exe[name](*given)
         end = perf_counter_ns()
         if not runs or (end - start) / 1e9 < min(runs):
-            best = _calls(marks.calls, marks.read(), start)
+            best = [marks.read(thread) for thread in range(min(exe.threads, LANES))]
+            began = start
         runs.append((end - start) / 1e9)
-    return Profile(name, best, min(runs), tuple(runs), exe.threads)
+    calls = _calls(marks.calls, best[0], began)
+    lanes = tuple(_intervals(marks.calls, lane, began) for lane in best)
+    return Profile(name, calls, min(runs), tuple(runs), exe.threads, lanes)
 
 
 def copies_where_updated(fn: host.HostFunction, args: Sequence[Any]) -> list[Any]:
@@ -96,8 +113,26 @@ def copies_where_updated(fn: host.HostFunction, args: Sequence[Any]) -> list[Any
 def _calls(calls: Sequence[TimedCall], marks: Sequence[Mark], start: int) -> tuple[Timed, ...]:
     """Begins and ends in pairs; calls do not nest."""
     found: list[Timed] = []
-    for first, last in zip(marks, marks[1:], strict=False):
+    own = [m for m in marks if m.call != WAITS]
+    for first, last in zip(own, own[1:], strict=False):
         if not first.end and last.end and first.call == last.call:
             began, took = first.nanoseconds - start, last.nanoseconds - first.nanoseconds
             found.append(Timed(calls[first.call], began / 1e9, took / 1e9))
+    return tuple(found)
+
+
+def _intervals(
+    calls: Sequence[TimedCall], marks: Sequence[Mark], start: int
+) -> tuple[Interval, ...]:
+    """What a thread does between its marks; nothing of what is outside of calls."""
+    found: list[Interval] = []
+    current: int | None = None
+    for mark, after in zip(marks, marks[1:], strict=False):
+        waits = mark.call == WAITS and not mark.end
+        if mark.call != WAITS:
+            current = None if mark.end else mark.call
+        took = after.nanoseconds - mark.nanoseconds
+        if current is not None and took > 0:
+            began = (mark.nanoseconds - start) / 1e9
+            found.append(Interval(calls[current], waits, began, took / 1e9))
     return tuple(found)

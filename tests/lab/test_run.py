@@ -282,8 +282,12 @@ def test_stepping_timeline_and_roofline(open_view, scheme):
     calls = page.get_by_role("group", name="calls")
     calls.get_by_label("Next step").click()
     assert "call 2 of 4: softmax in main" in page.locator("p.mono[aria-live]").inner_text()
+    time = page.locator("svg.time")
+    wide = int(time.get_attribute("width"))
     page.get_by_label("zoom, powers of two").fill("2")
-    assert page.locator("svg.time").get_attribute("width") == "3720"
+    assert wide >= 600 and int(time.get_attribute("width")) == 4 * wide
+    assert page.locator(".lanes .names").inner_text().splitlines()[0] == "thread 0"
+    assert "allocated, at most" in page.locator(".lanes .names").inner_text()
     page.get_by_role("tab", name="Roofline").click()
     assert page.locator("svg.roof circle").count() == 2
     assert "from main memory" in page.locator("[role=tabpanel]:visible").inner_text()
@@ -318,3 +322,81 @@ def test_nobody_is_kept_out(scheme, open_view, audit):
         tab.click()
         assert audit(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 700
+
+
+TEAM = """
+from relaxlab.script import ir as I, relax as R, tir as T
+
+@I.ir_module
+class Team:
+    @R.function
+    def main(x: R.Tensor((256, 256), "float32"), w: R.Tensor((256, 256), "float32")):
+        with R.dataflow():
+            a = R.matmul(x, w)
+            b = R.nn.softmax(a)
+            R.output(b)
+        return b
+"""
+
+
+def test_each_thread_has_a_lane_with_its_waiting(open_view, tmp_path):
+    x = np.ones((256, 256), "float32")
+    view = run(parse(TEAM), "main", x, x, threads=2)
+    made = view.state["profile"]
+    assert len(made["lanes"]) == 2
+    for lane in made["lanes"]:
+        assert {made["names"][name] for name, *_ in lane} == {"matmul", "softmax"}
+        assert {waits for *_, waits in lane} == {0, 1}
+        ends = [start + took for _, start, took, _ in lane]
+        assert all(a <= b[1] for a, b in zip(ends, lane[1:], strict=False))
+    assert [c["memory"] for c in made["calls"]] == sorted(c["memory"] for c in made["calls"])
+    assert made["calls"][0]["memory"] >= x.nbytes
+    events = json.loads(view.chrome_trace(tmp_path / "t.json").read_text())["traceEvents"]
+    assert {e["tid"] for e in events} == {0, 1} and "barrier" in {e["cat"] for e in events}
+    page = open_view(view)
+    page.get_by_role("tab", name="Timeline").click()
+    assert "thread 1 worked" in page.locator("[role=tabpanel]:visible").inner_text()
+    assert page.locator("svg.time rect.waits").count() >= 2
+    page.locator("svg.time rect:not(.waits)").last.click()
+    assert "call 2 of 2: softmax" in page.locator("p.mono[aria-live]").inner_text()
+
+
+def test_schedules_under_one_roof(open_view):
+    """A kernel of one name is followed from program to program; outputs are made."""
+    func = parse(PRODUCT)["product"]
+    swapped = relaxlab.Schedule(func)
+    i, j, k = swapped.get_loops(swapped.get_block("C"))
+    swapped.reorder(i, k, j)
+    x = np.ones((32, 32), "float32")
+    programs = {"as written": relaxlab.Schedule(func), "i k j": swapped}
+    view = relaxlab.explore.roofline(programs, x, x)
+    assert [r["label"] for r in view.state["runs"]] == ["as written", "i k j"]
+    page = open_view(view)
+    assert page.locator("svg.roof circle").count() == 2
+    assert page.locator("svg.roof path.moved").count() == 1
+    assert "i k j: product_kernel" in page.locator("svg.roof").text_content()
+    heads = page.locator("th").all_inner_texts()
+    assert {"run", "GFLOP/s", "GB/s"} <= set(heads)
+    with pytest.raises(ValueError, match="nothing to draw"):
+        relaxlab.explore.roofline({})
+    with pytest.raises(ValueError, match="'wrong' has no profile: There is no profile, as the run"):
+        relaxlab.explore.roofline({"wrong": parse(CLAIMS)}, np.ones(3, "f4"), np.ones(4, "f4"))
+
+
+PRODUCT = """
+from relaxlab.script import ir as I, relax as R, tir as T
+
+@I.ir_module
+class Product:
+    @T.prim_func
+    def product(
+        A: T.Buffer((32, 32), "float32"), B: T.Buffer((32, 32), "float32"),
+        C: T.Buffer((32, 32), "float32"),
+    ):
+        for i, j, k in T.grid(32, 32, 32):
+            with T.sblock("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""

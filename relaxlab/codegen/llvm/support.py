@@ -213,13 +213,17 @@ _DECLARATIONS = {
 }
 
 
-def support_functions(declarations: dict[str, str], target: Target) -> list[str]:
-    """Return the support functions; their callees are added to `declarations`."""
+def support_functions(
+    declarations: dict[str, str], target: Target, barrier: str | None = None
+) -> list[str]:
+    """Return the support functions; their callees are added to `declarations`. barrier: the text
+    of another `relaxlab_barrier`, for timed programs."""
     linux = "linux" in target.triple
     declarations.update(_DECLARATIONS)
     if not linux:
         del declarations["madvise"]
-    return [_BARRIER, _FAIL, _MEMORY_LINUX if linux else _MEMORY, _ALLOC, _RELEASE, _ARENA]
+    memory = _MEMORY_LINUX if linux else _MEMORY
+    return [barrier or _BARRIER, _FAIL, memory, _ALLOC, _RELEASE, _ARENA]
 
 
 def symbol_of(name: str) -> str:

@@ -304,4 +304,4 @@ export const formatCount = (n) => (n === null || n === undefined ? "?" : Math.ab
 export const plural = (n, one, many = `${one}s`) => `${formatCount(n)} ${n === 1 ? one : many}`;
 /** Seconds with a unit */
 export const formatSeconds = (s) => (s >= 1 ? `${s.toFixed(2)} s` : s >= 1e-3 ? `${(s * 1e3).toFixed(1)} ms`
-  : s >= 1e-6 || s === 0 ? `${(s * 1e6).toFixed(1)} µs` : `${(s * 1e9).toFixed(0)} ns`);
+  : s >= 1e-6 ? `${(s * 1e6).toFixed(1)} µs` : s === 0 ? "0" : `${(s * 1e9).toFixed(0)} ns`);

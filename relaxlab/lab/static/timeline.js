@@ -65,3 +65,20 @@ export function stackOf(run, activation) {
   for (let at = activation; at >= 0; at = run.activations[at].parent) found.unshift(at);
   return found;
 }
+
+/** Seconds that each thread worked, and waited at barriers, in calls. */
+export const laneTotals = (profile) => profile.lanes.map((lane) => {
+  const sum = (waits) => lane.reduce((n, [, , took, w]) => (w === waits ? n + took / 1e9 : n), 0);
+  return { works: sum(0), waits: sum(1) };
+});
+
+/** The call of a kernel that a thread was in at a time: threads begin and end calls at times of their
+ * own, so it is the nearest one. */
+export function nearestCall(profile, name, time) {
+  const apart = (c) => Math.max(c.start - time, time - (c.start + c.seconds), 0);
+  let best = -1;
+  profile.calls.forEach((c, i) => {
+    if (c.name === name && (best < 0 || apart(c) < apart(profile.calls[best]))) best = i;
+  });
+  return best;
+}

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { byKernel, decades, registersAt, roof, stackOf, standing } from "../../../relaxlab/lab/static/timeline.js";
+import { byKernel, decades, laneTotals, nearestCall, registersAt, roof, stackOf, standing } from "../../../relaxlab/lab/static/timeline.js";
 
 const limits = { flops: 1000, memory: 10, cache: 100, cache_bytes: 5 };
 
@@ -39,4 +39,15 @@ test("registers after a step, and the functions around it", () => {
   assert.deepEqual([...registersAt(run, 1).registers[0]], [[0, [6, 0]]]);
   assert.deepEqual([...registersAt(run, 1).symbols[0]], [["n", 4]]);
   assert.deepEqual(stackOf(run, 1), [0, 1]);
+});
+
+test("what each thread worked and waited", () => {
+  const lanes = [[[0, 0, 2e9, 0], [0, 2e9, 1e9, 1], [1, 3e9, 1e9, 0]], []];
+  assert.deepEqual(laneTotals({ lanes }), [{ works: 3, waits: 1 }, { works: 0, waits: 0 }]);
+});
+
+test("a thread that begins early or ends late is in the nearest call", () => {
+  const calls = [{ name: 0, start: 1, seconds: 1 }, { name: 1, start: 2, seconds: 1 }, { name: 0, start: 4, seconds: 1 }];
+  assert.deepEqual([0.5, 1.5, 2.1, 4.5, 9].map((t) => nearestCall({ calls }, 0, t)), [0, 0, 0, 2, 2]);
+  assert.equal(nearestCall({ calls }, 7, 1), -1);
 });

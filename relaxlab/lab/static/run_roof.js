@@ -1,0 +1,98 @@
+// The roofline: operations per second over operations per byte, of one run or of several.
+
+import { formatBytes, formatCount, h, plural, scroller, svg, table } from "./core.js";
+import { pictureButtons } from "./picture.js";
+import { byKernel, decades, roof, standing } from "./timeline.js";
+import { billions, color, flopsText } from "./run_time.js";
+
+export const ROOF_CSS = `
+.roof line, .roof path { stroke: var(--line); fill: none; } .roof path.top { stroke: var(--fg); stroke-width: 1.5; } .roof path.cache { stroke: var(--muted); stroke-dasharray: 5 4; }
+.roof { max-width: 1100px; } .roof circle { fill-opacity: .8; stroke: var(--fg); } .roof path.moved { stroke: var(--muted); stroke-dasharray: 2 3; }
+.roof text.muted { fill: var(--muted); }
+`;
+
+const [WIDTH, HIGH] = [1000, 400];
+
+/** The kernels of each run with where they stand, those of several runs with the run's number. */
+const pointsOf = (runs) => runs.flatMap((run, r) => byKernel(run.profile)
+  .map((k) => ({ ...k, run: r, label: run.label, at: standing(k, run.profile.limits) })).filter((k) => k.at));
+
+/** Scales that hold all points and the ridge; `low` is the lowest number of the vertical axis. */
+function scales(drawn, limits) {
+  const ridge = limits.flops / limits.memory;
+  const [x0, x1] = decades([...drawn.map((k) => k.at.intensity), ridge / 10, ridge * 10]);
+  const [y0, y1] = decades([...drawn.map((k) => k.at.rate), limits.flops, roof(10 ** x0, limits)]);
+  return {
+    x0, x1, y0, y1, low: 10 ** y0,
+    x: (v) => 62 + ((Math.log10(v) - x0) / (x1 - x0)) * (WIDTH - 76),
+    y: (v) => HIGH - 34 - ((Math.log10(v) - y0) / (y1 - y0)) * (HIGH - 50),
+  };
+}
+
+function grid({ x0, x1, y0, y1, low, x, y }) {
+  const parts = [];
+  for (let e = x0; e <= x1; e += 1) parts.push(svg("line", { x1: x(10 ** e), x2: x(10 ** e), y1: y(10 ** y1), y2: y(low) }), svg("text", { x: x(10 ** e), y: HIGH - 18, "text-anchor": "middle" }, formatCount(10 ** e)));
+  for (let e = y0; e <= y1; e += 1) parts.push(svg("line", { x1: x(10 ** x0), x2: x(10 ** x1), y1: y(10 ** e), y2: y(10 ** e) }), svg("text", { x: 58, y: y(10 ** e) + 4, "text-anchor": "end" }, formatCount(10 ** e)));
+  return parts;
+}
+
+function roofLine({ x0, x1, low, x, y }, limits, bandwidth) {
+  const from = Math.max(10 ** x0, low / bandwidth);
+  const to = Math.min(10 ** x1, limits.flops / bandwidth);
+  return `M${x(from)},${y(Math.max(low, roof(from, limits, bandwidth)))} L${x(to)},${y(roof(to, limits, bandwidth))} L${x(10 ** x1)},${y(roof(10 ** x1, limits, bandwidth))}`;
+}
+
+/** Texts beside points; those of points that lie close together stand in one line. */
+function labels(drawn, { x, y }, radius, several) {
+  const found = [];
+  drawn.forEach((k, i) => {
+    const [at, left] = [y(k.at.rate) + 4, x(k.at.intensity) + 2 + radius(k)];
+    const text = `${i + 1} ${several ? `${k.label}: ` : ""}${k.name}`;
+    const near = found.find(([a, l]) => Math.abs(a - at) < 11 && Math.abs(l - left) < 16);
+    if (near) {
+      near[1] = Math.max(near[1], left);
+      near[2] += `, ${text}`;
+    } else found.push([at, left, text, 2 * radius(k) + 8]);
+  });
+  return found.map(([at, left, text, over]) => {
+    const right = left > 0.65 * WIDTH; // there is more room on the other side
+    return svg("text", { x: right ? left - over : left, y: at, "text-anchor": right ? "end" : "start" }, text);
+  });
+}
+
+/** Dotted lines from a kernel of the first run to the ones of the same name in later runs. */
+function moves(drawn, { x, y }) {
+  return drawn.flatMap((k) => {
+    const next = drawn.find((other) => other.run === k.run + 1 && other.name === k.name);
+    return next ? [svg("path", { class: "moved", d: `M${x(k.at.intensity)},${y(k.at.rate)} L${x(next.at.intensity)},${y(next.at.rate)}` })] : [];
+  });
+}
+
+/**
+ * The roofline of runs on one machine.
+ * @param {{label: string, profile: any}[]} runs
+ */
+export function roofPanel(runs) {
+  const { limits, threads } = runs[0].profile;
+  const several = runs.length > 1;
+  const kernels = pointsOf(runs);
+  const drawn = kernels.filter((k) => k.flops > 0 && k.at.intensity);
+  const scale = scales(drawn, limits);
+  const top = Math.max(...drawn.map((k) => k.seconds));
+  const radius = (k) => 4 + 8 * Math.sqrt(k.seconds / top);
+  const figure = svg("svg", { class: "roof chart", viewBox: `0 0 ${WIDTH} ${HIGH}`, role: "img", "aria-label": `roofline: ${drawn.map((k) => `${several ? `${k.label}, ` : ""}${k.name} at ${flopsText(k.at.rate)}`).join(", ")}` },
+    grid(scale), svg("path", { class: "cache", d: roofLine(scale, limits, limits.cache) }), svg("path", { class: "top", d: roofLine(scale, limits, limits.memory) }),
+    svg("text", { x: 62, y: 10 }, "FLOP/s"), svg("text", { x: WIDTH - 14, y: HIGH - 4, "text-anchor": "end" }, "FLOPs per byte of the kernel's arguments"),
+    several ? moves(drawn, scale) : null,
+    drawn.map((k) => svg("circle", { cx: scale.x(k.at.intensity), cy: scale.y(k.at.rate), r: radius(k), style: `fill:${several ? `color-mix(in srgb, ${color(k.run)} 70%, var(--fg))` : "var(--accent)"}` }, svg("title", {}, `${k.name}: ${flopsText(k.at.rate)}`))),
+    labels(drawn, scale, radius, several));
+  const rows = kernels.map((k) => [
+    drawn.includes(k) ? String(drawn.indexOf(k) + 1) : "", ...(several ? [k.label] : []), k.name, k.at.intensity === null ? "" : formatCount(k.at.intensity), billions(k.at.rate), billions(k.at.bandwidth), k.at.bound, `${formatCount(Number((100 * k.at.part).toPrecision(2)))} %`,
+  ]);
+  const heads = ["", ...(several ? ["run"] : []), "kernel", "FLOPs per byte", "GFLOP/s", "GB/s", "bound by", "share of its roof"];
+  return h("div", {},
+    h("p", {}, `Measured on this machine with ${plural(threads, "thread")}: ${flopsText(limits.flops)} of fused multiply-adds, ${formatBytes(limits.memory)}/s from main memory (line), ${formatBytes(limits.cache)}/s from caches (dashed).`),
+    h("p", { class: "muted" }, "The size of a point is the kernel's part of the time. Bytes are those of distinct elements of its arguments: what lies in a cache comes faster than main memory allows, and may stand above the line. Kernels whose bytes are at most ", formatBytes(limits.cache_bytes), " a call are held against the caches."),
+    h("div", { class: "row" }, pictureButtons(() => figure, "roofline")),
+    figure, scroller("kernels under the roof", table(heads, rows)));
+}
