@@ -73,5 +73,7 @@ def is_size(e: PrimExpr, positive: Set[PrimExpr], sizes: Set[Var]) -> bool:
             return value >= 0
         case expr.Add(a, b) | expr.Mul(a, b) | expr.FloorDiv(a, b) | expr.Min(a, b):
             return is_size(a, positive, sizes) and is_size(b, positive, sizes)
+        case expr.Max(a, b):
+            return is_size(a, positive, sizes) or is_size(b, positive, sizes)
         case _:
             return False

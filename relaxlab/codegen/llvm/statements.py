@@ -25,8 +25,10 @@ from relaxlab.codegen.llvm.expressions import (
     require_scalar,
 )
 from relaxlab.codegen.positive import is_positive, is_size, positive_factors
+from relaxlab.codegen.unfuse import unfuse
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bits_of, bytes_of
+from relaxlab.ir.expr import Var
 from relaxlab.ir.node import walk
 from relaxlab.schedule.streams import NON_TEMPORAL, STREAM_BYTES
 
@@ -173,7 +175,13 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
 
     def share() -> None:
         with _inside(s, loop):
-            _counted(s, loop.loop_var, low, high, lambda: emit_stmt(s, loop.body))
+            first, past = Var("first"), Var("past")
+            nest = unfuse(loop, first, past, lambda e: is_positive(e, s.positive, s.sizes))
+            if nest is None:
+                _counted(s, loop.loop_var, low, high, lambda: emit_stmt(s, loop.body))
+                return
+            s.values[first], s.values[past] = low, high
+            emit_stmt(s, nest)
 
     names = loop.annotations.get(NON_TEMPORAL, ())
     streamed = [buffer for buffer in s.memory if buffer.name in names]

@@ -1,0 +1,97 @@
+"""Loops without divisions by symbols, from a part of a fused loop.
+
+Fused loops take their variable apart: with `f` over `n*m`, rows are `f // m` and columns `f % m`.
+Where `m` is a symbol these are divisions, two for each vector of a copy. The iterations from
+`first` to `past` that a thread makes are a nest instead, `for q: for r:` with `f = q*m + r`: the
+first and the last row may be parts of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr
+from relaxlab.ir.expr import IntImm, PrimExpr, Var
+from relaxlab.ir.loops import For, IfThenElse, LetStmt, Range, Stmt
+from relaxlab.ir.node import Node, rewrite, walk
+from relaxlab.ir.substitute import substitute, symbols_in
+
+
+def unfuse(
+    loop: For, first: Var, past: Var, is_positive: Callable[[PrimExpr], bool]
+) -> Stmt | None:
+    """Return loops that make the iterations from `first` to `past` of a loop without dividing its
+    variable; None if the loop divides it by no symbol. `is_positive` holds of expressions that are
+    above zero if the loop runs at all."""
+    nest = _nest(loop, loop.loop_var, first, past, loop.body, is_positive)
+    if nest is None:
+        return None
+    return IfThenElse(expr.LT(first, past), nest, None)
+
+
+def _nest(
+    loop: For, var: Var, first: PrimExpr, past: PrimExpr, body: Stmt,
+    is_positive: Callable[[PrimExpr], bool],
+) -> Stmt | None:  # fmt: skip
+    """Return the nest over `first <= var < past`, which is not empty; None if nothing is gained."""
+    size = _innermost(var, body, is_positive)
+    if size is None:
+        return None
+    outer, inner = Var(f"{var.name}_o"), Var(f"{var.name}_i")
+    an = Analyzer.for_shapes(loop.extent)
+    an.bind_range(inner, Range(expr.const(0), size))
+    body = rewrite(body, lambda n: _divided_twice(n, var, size))
+    body = _divided(substitute(body, {var: outer * size + inner}), inner, an)
+    low = expr.Max(expr.const(0), first - outer * size)
+    high = expr.Min(size, past - outer * size)
+    row = For(inner, low, high - low, "serial", body, span=loop.span)
+    start, end = expr.FloorDiv(first, size), expr.FloorDiv(past - 1, size) + 1
+    nest = _nest(loop, outer, start, end, row, is_positive)
+    return nest or For(outer, start, end - start, "serial", row, span=loop.span)
+
+
+def _innermost(var: Var, body: Stmt, is_positive: Callable[[PrimExpr], bool]) -> PrimExpr | None:
+    """Return the symbolic size of the innermost of the loops that were fused: what the variable is
+    divided by, with a remainder."""
+    nodes = list(walk(body))
+    defined = {n.var for n in nodes if isinstance(n, LetStmt | expr.Let)}
+    defined |= {n.loop_var for n in nodes if isinstance(n, For)}
+    for n in nodes:
+        match n:
+            case expr.FloorMod(a, size) if a == var and not isinstance(size, IntImm):
+                if not defined & set(symbols_in(size)) and is_positive(size):
+                    return size
+            case _:
+                pass
+    return None
+
+
+def _divided_twice(n: Node, var: Var, size: PrimExpr) -> PrimExpr | None:
+    """Return `var // size // n` for `var // (size*n)`, whose quotient is the outer variable."""
+    match n:
+        case expr.FloorDiv(a, by) if a == var and by != size:
+            rest = _factors(by)
+            for factor in _factors(size):
+                if factor not in rest:
+                    return None
+                rest.remove(factor)
+            return expr.FloorDiv(expr.FloorDiv(var, size), math.prod(rest, start=expr.const(1)))
+        case _:
+            return None
+
+
+def _factors(e: PrimExpr) -> list[PrimExpr]:
+    return [*_factors(e.a), *_factors(e.b)] if isinstance(e, expr.Mul) else [e]
+
+
+def _divided(body: Stmt, inner: Var, an: Analyzer) -> Stmt:
+    """Simplify the divisions in which the inner variable occurs."""
+
+    def visit(n: Node) -> Node | None:
+        if isinstance(n, expr.FloorDiv | expr.FloorMod) and inner in symbols_in(n):
+            return an.simplify(n)
+        return None
+
+    return rewrite(body, visit)

@@ -1,0 +1,70 @@
+"""Parts of fused loops as nests without divisions, against the loops themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+import numpy as np
+import pytest
+
+from relaxlab.analysis.evaluate import evaluate
+from relaxlab.codegen.unfuse import unfuse
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import Buffer, BufferStore, For, IfThenElse, Stmt
+from relaxlab.ir.node import walk
+
+F, N, M, K, FIRST, PAST = (Var(name) for name in ("f", "n", "m", "k", "first", "past"))
+FUSED: list[tuple[PrimExpr, tuple[PrimExpr, ...]]] = [
+    (N * M, (F // M, F % M)),
+    (N * M * K, (F // (M * K), F // K % M, F % K)),
+    (N * M * K, (F // K // M, F // K % M, F % K)),
+    (N * ((M + 3) // 4), (F // ((M + 3) // 4), F % ((M + 3) // 4) * 4)),
+    (N * 4, (F // 4, F % 4)),
+]
+
+
+def stored(stmt: Stmt | None, at: Mapping[Var, int]) -> Iterator[tuple[int, ...]]:
+    """Yield the indices of stores in order."""
+    match stmt:
+        case For(var, start, extent, _, body):
+            begin = evaluate(start, at)
+            for i in range(begin, begin + evaluate(extent, at)):
+                yield from stored(body, {**at, var: i})
+        case IfThenElse(condition, then, None):
+            if evaluate(condition, at):
+                yield from stored(then, at)
+        case BufferStore(_, _, indices):
+            yield tuple(evaluate(i, at) for i in indices)
+        case _:
+            raise AssertionError(stmt)
+
+
+@pytest.mark.parametrize(("extent", "indices"), FUSED)
+def test_unfused(extent: PrimExpr, indices: tuple[PrimExpr, ...], rng: np.random.Generator) -> None:
+    """Every part makes the same stores in the same order, and divides nothing in its innermost
+    loop."""
+    store = BufferStore(Buffer("B", (N,) * len(indices)), expr.const(0.0, "float32"), indices)
+    loop = For(F, expr.const(0), extent, "parallel", store)
+    nest = unfuse(loop, FIRST, PAST, lambda e: True)
+    if isinstance(extent.b, expr.IntImm):  # type: ignore[attr-defined]
+        assert nest is None
+        return
+    assert nest is not None
+    assert not any(
+        isinstance(x, expr.FloorDiv | expr.FloorMod)
+        for n in walk(nest) if isinstance(n, BufferStore) for i in n.indices for x in walk(i)
+    )  # fmt: skip
+    for sizes in product((1, 2, 5), repeat=3):
+        at = dict(zip((N, M, K), sizes, strict=True))
+        count = evaluate(extent, at)
+        first, past = sorted(int(x) for x in rng.integers(0, count + 1, 2))
+        part = For(F, expr.const(first), expr.const(past - first), "serial", store)
+        got = list(stored(nest, {**at, FIRST: first, PAST: past}))
+        assert got == list(stored(part, at)), (at, first, past)
+
+
+def test_a_divisor_that_may_be_zero_stays() -> None:
+    store = BufferStore(Buffer("B", (N,)), expr.const(0.0, "float32"), (F % M,))
+    assert unfuse(For(F, expr.const(0), N, "parallel", store), FIRST, PAST, lambda e: False) is None
