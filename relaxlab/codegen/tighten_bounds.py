@@ -20,8 +20,9 @@ from relaxlab.ir.node import Node, map_children, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 
 SHORT = 64
-"""Iterations up to which a loop of constant extent keeps it: `hoist_guards` tests the conditions of
-such a tile once, which saves more than ending a few iterations early."""
+"""Iterations, with those of loops inside, up to which a loop of constant extent keeps it:
+`hoist_guards` tests the conditions of such a tile once, which saves more than ending a few
+iterations early."""
 
 
 def tighten_bounds(stmt: Stmt) -> Stmt:
@@ -36,13 +37,29 @@ def tighten_bounds(stmt: Stmt) -> Stmt:
 
 def _tightened(loop: For) -> For:
     extent = loop.extent
-    is_short = isinstance(extent, IntImm) and extent.value <= SHORT
+    is_short = isinstance(extent, IntImm) and _iterations(loop) <= SHORT
     if loop.min != expr.const(0) or loop.loop_var.dtype != "int64" or is_short:
         return loop
     end = _end(loop.body, loop.loop_var, {})
     if end is None or Analyzer.for_shapes(extent, end).prove(expr.LE(extent, end)):
         return loop
     return replace(loop, extent=expr.Min(extent, end))  # the loop does not run below 0
+
+
+def _iterations(s: Stmt) -> int:
+    """The iterations of the longest nest of serial loops, unknown extents being long."""
+    match s:
+        case For(_, _, extent, "serial", body):
+            size = extent.value if isinstance(extent, IntImm) else SHORT + 1
+            return size * _iterations(body)
+        case For(_, _, _, _, body):
+            return _iterations(body)
+        case SeqStmt(stmts):
+            return max((_iterations(part) for part in stmts), default=1)
+        case IfThenElse(_, then, None):
+            return _iterations(then)
+        case _:
+            return 1
 
 
 def _end(stmt: Stmt, var: Var, inner: Mapping[Var, PrimExpr]) -> PrimExpr | None:

@@ -62,6 +62,7 @@ from relaxlab.schedule.tree import (
     find_loop,
     map_realizes,
     realizes_under,
+    vars_in,
     walk_stmts,
 )
 
@@ -156,6 +157,7 @@ def reverse_compute_at(
     kept = predicate_of_axes("reverse_compute_at", place)
     nest = _nest(place.realize, domain, an, preserve_unit_loops)
     _require_all_instances(nest, domain, block, target, an)
+    _require_iteration(nest, place, target, an)
     return _moved(place, var, _guarded(nest, kept), index, "reverse_compute_at")
 
 
@@ -354,6 +356,21 @@ def _require_all_instances(
             "iteration runs only instances that read nothing but what it makes",
             suggestion="choose a loop further out", about=(target.loop.loop_var,),
         )  # fmt: skip
+
+
+def _require_iteration(nest: Stmt, place: BlockPlace, target: LoopPlace, an: Analyzer) -> None:
+    """Loops that no axis of the block is bound to run at least once: a sum of no terms is zero."""
+    realize = next(n for n in walk_stmts(nest) if isinstance(n, BlockRealize))
+    bound = {v for value in realize.iter_values for v in vars_in(value)}
+    for loop in (*target.loops, target.loop):
+        if loop.loop_var in bound or any(loop is other for other in place.loops):
+            continue
+        if not an.prove(expr.GE(loop.extent, ONE)):
+            raise ScheduleError(
+                "reverse_compute_at", describe_loop(target.loop),
+                f"the block runs once at least; {describe_loop(loop)} may have no iterations",
+                about=(loop.loop_var,),
+            )  # fmt: skip
 
 
 def _guarded(nest: Stmt, conditions: Sequence[PrimExpr]) -> Stmt:

@@ -9,8 +9,9 @@ its first use to its last.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
-from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
@@ -25,7 +26,8 @@ from relaxlab.schedule.rules.base import (
     vectorize_inner,
 )
 from relaxlab.schedule.rules.reductions import VECTORS, goes_down_columns, reduce_down_columns
-from relaxlab.schedule.rules.rows import read_more_than_once
+from relaxlab.schedule.rules.rows import read_more_than_once, upper_bound, with_room
+from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
@@ -41,16 +43,34 @@ takes longer than waking a team and adding up its partial results."""
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
-    """Fits kernels whose reductions all keep the same axes, the innermost among them."""
+    """Fits kernels whose reductions all keep the same axes, the innermost among them.
+
+    Where intermediates are read again and a symbol is the number of rows, there is a version for
+    as many as a thread's stack keeps beside the one that computes them again.
+    """
+    general = _schedule(func, target, {})
+    rows = _symbolic_rows(func)
+    if general is None or rows is None or not read_more_than_once(func):
+        return general
+
+    def version(func: PrimFunc, most: int | None) -> PrimFunc:
+        few = _schedule(func, target, {} if most is None else {rows: most})
+        return few or general
+
+    return guarded_versions(func, rows, [_most_rows(func, target)], version)
+
+
+def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> PrimFunc | None:
+    """`bounds`: how large symbols are at most."""
     sch = Schedule(func)
     stored = read_more_than_once(func)
     inline_producers(sch, keep=stored)
-    reductions = [b for b in blocks_of(sch.func) if not is_spatial(b)]
+    reductions = _reductions(sch.func)
     if not reductions or not all(map(goes_down_columns, reductions)):
         return None
-    lanes = VECTORS * min(target.lanes(output_dtype(b)) for b in reductions)
-    rows = max(map(_row_count, reductions))
-    if rows * lanes * 4 > STACK_BYTES:
+    lanes = _lanes(reductions, target)
+    rows = max(_row_count(b, bounds) for b in reductions)
+    if rows > _most_rows(func, target):
         inline_producers(sch)
     kept = [_kept(b) for b in reductions]
     if is_spatial(blocks_of(sch.func)[0]) or any(k != kept[0] for k in kept):
@@ -75,16 +95,42 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     tile = sch.fuse(*tiles) if len(tiles) > 1 else tiles[0]
     sch.parallel(tile)
     stream_results(sch, tile)
-    return compact_buffers(sch.func)
+    return with_room(compact_buffers(sch.func), bounds)
+
+
+def _reductions(func: PrimFunc) -> list[Block]:
+    return [b for b in blocks_of(func) if not is_spatial(b)]
+
+
+def _lanes(reductions: list[Block], target: Target) -> int:
+    """The columns of a tile."""
+    return VECTORS * min(target.lanes(output_dtype(b)) for b in reductions)
+
+
+def _most_rows(func: PrimFunc, target: Target) -> int:
+    """The rows of a tile of which a thread's stack keeps an intermediate."""
+    return STACK_BYTES // (4 * _lanes(_reductions(func), target))
+
+
+def _symbolic_rows(func: PrimFunc) -> Var | None:
+    """The symbol that all reductions run over, each over it alone."""
+    extents = {
+        it.dom.extent for b in _reductions(func) for it in b.iter_vars if it.kind != "spatial"
+    }
+    match [*extents]:
+        case [Var() as rows]:
+            return rows
+        case _:
+            return None
 
 
 def _kept(block: Block) -> list[PrimExpr]:
     return [it.dom.extent for it in block.iter_vars if it.kind == "spatial"]
 
 
-def _row_count(block: Block) -> int:
-    """The terms of each of the block's reductions; many where it is not known."""
-    counts = [constant(it.dom.extent) for it in block.iter_vars if it.kind != "spatial"]
+def _row_count(block: Block, bounds: Mapping[Var, int]) -> int:
+    """The terms of each of the block's reductions at most; many where it is not known."""
+    counts = [upper_bound(it.dom.extent, bounds) for it in block.iter_vars if it.kind != "spatial"]
     return math.prod(MIN_SPLIT_REDUCTION if n is None else n for n in counts)
 
 

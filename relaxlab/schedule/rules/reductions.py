@@ -54,10 +54,7 @@ def reduce_along_rows(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: i
     most = _upper_bound(sch, reduce[-1])
     if most is not None and most < lanes:
         return
-    inner = _in_blocks(sch, rv, reduce, lanes)
-    if inner is not None:
-        sch.decompose_reduction(rv, block_loops(sch, rv)[1][0])
-    _by_lanes(sch, inner or rv, lanes)
+    _by_lanes(sch, rv, lanes)
 
 
 def reduce_down_columns(sch: Schedule, rv: BlockRV, reduce: list[LoopRV]) -> None:
@@ -65,21 +62,19 @@ def reduce_down_columns(sch: Schedule, rv: BlockRV, reduce: list[LoopRV]) -> Non
     rows stream."""
     reduce = fuse_neighbours(sch, rv, reduce)
     sch.reorder(*reduce, block_loops(sch, rv)[0][-1])
-    parts = [rv]
-    for terms in (BLOCK * BLOCK, BLOCK):  # a column has one partial result, not one per lane
-        inner = _in_blocks(sch, parts[-1], reduce, 1, terms)
-        if inner is not None:
-            spatial, reduce = block_loops(sch, inner)
-            sch.reorder(*reduce, spatial[-1])
-            parts.append(inner)
-    for part in parts:
+    _stream(sch, rv, reduce, levels=2)  # a column has one partial result, not one per lane
+
+
+def _stream(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], levels: int) -> None:
+    """Sum vectors in blocks, each with an initialisation of its own."""
+    for part in (rv, *_in_blocks(sch, rv, reduce, levels)):
         _, reduce = block_loops(sch, part)
         for one in (sch.decompose_reduction(part, reduce[0]), part):
             sch.vectorize(block_loops(sch, one)[0][-1])
 
 
 def split_off_blocks(
-    sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int, terms: int = BLOCK
+    sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int
 ) -> tuple[BlockRV, int] | None:
     """Split off the sums of blocks of `BLOCK` terms for each of `lanes` partial results; return
     their block and the number of loops around the one over blocks. None if one block has all
@@ -88,12 +83,12 @@ def split_off_blocks(
     for at in reversed(range(len(reduce))):
         most, step = _upper_bound(sch, reduce[at]), lanes if at == len(reduce) - 1 else 1
         count = None if most is None else -(-most // step)
-        if count is None or inside * count > terms:
+        if count is None or inside * count > BLOCK:
             break
         inside *= count
     else:
         return None
-    size = max(1, terms // inside) * (lanes if at == len(reduce) - 1 else 1)
+    size = max(1, BLOCK // inside) * (lanes if at == len(reduce) - 1 else 1)
     outer, _ = sch.split(reduce[at], factors=[None, size])
     around = [*reduce[:at], outer]
     number = sch.fuse(*around) if len(around) > 1 else outer
@@ -101,22 +96,39 @@ def split_off_blocks(
     return sch.rfactor(number, 0), depth
 
 
-def _in_blocks(
-    sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int, terms: int = BLOCK
-) -> BlockRV | None:
-    """Sum in blocks, each added to `rv` as soon as it is complete; return the block that makes one.
-    None where the order of terms changes nothing or is kept, or one block has all."""
+def _in_blocks(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], levels: int) -> list[BlockRV]:
+    """Sum vectors in blocks and, on a second level, these in blocks of blocks, each added to the
+    next level as soon as it is complete; return the blocks that make one of each, the largest
+    first. None where the order of terms changes nothing or is kept, or one block has all.
+
+    Blocks of blocks are made of whole blocks: both end where the terms do.
+    """
     block = found_block(sch, rv)
     if not depends_on_order(block) or keeps_order(sch.func, block):
-        return None
-    found = split_off_blocks(sch, rv, reduce, lanes, terms)
-    if found is None:
-        return None
-    inner, depth = found
-    sch.set_scope(inner, 0, "local")
-    _share_loops(sch, rv, sch.get_loops(inner)[:depth])
-    sch.compute_at(inner, sch.get_loops(rv)[depth])
-    return inner
+        return []
+    made: list[BlockRV] = []
+    for _ in range(levels):
+        found = split_off_blocks(sch, rv, reduce, 1)
+        if found is None:
+            break
+        inner, depth = found
+        sch.set_scope(inner, 0, "local")
+        _share_loops(sch, rv, sch.get_loops(inner)[:depth])
+        made.insert(0, inner)
+        reduce = _stream_past(sch, rv)
+    user = rv
+    for inner in made:
+        sch.compute_at(inner, block_loops(sch, user)[1][-1])
+        _stream_past(sch, inner)
+        user = inner
+    return made
+
+
+def _stream_past(sch: Schedule, rv: BlockRV) -> list[LoopRV]:
+    """Put the loops over terms around the vector; return them."""
+    spatial, terms = block_loops(sch, rv)
+    sch.reorder(*terms, spatial[-1])
+    return terms
 
 
 def _share_loops(sch: Schedule, rv: BlockRV, rows: list[LoopRV]) -> None:
@@ -137,12 +149,11 @@ def _by_lanes(sch: Schedule, rv: BlockRV, lanes: int) -> None:
     spatial, inner = block_loops(sch, partial)
     with suppress(ScheduleError):  # then the lanes of a row live as long as its loop's body
         _share_loops(sch, rv, spatial[:-1])
-    blocks = [partial]
-    if inner:  # else there is one vector: nothing is summed before the lanes are
+    if inner:
         sch.reorder(*inner, spatial[-1])
-        blocks.append(sch.decompose_reduction(partial, inner[0]))
-    for one in blocks:
-        sch.vectorize(block_loops(sch, one)[0][-1])
+        _stream(sch, partial, inner, levels=1)
+    else:  # there is one vector: nothing is summed before the lanes are
+        sch.vectorize(spatial[-1])
     combine = _combiner(block)
     if combine is not None:
         *_, lane = sch.get_loops(rv)

@@ -155,10 +155,10 @@ def _schedule_rows(
         if constant(extent_of(sch, row)) != 1:
             sch.parallel(row)
             stream_results(sch, row)
-    return _with_room(round_up_tails(compact_buffers(sch.func)), bounds)
+    return with_room(round_up_tails(compact_buffers(sch.func)), bounds)
 
 
-def _with_room(func: PrimFunc, bounds: Mapping[Var, int]) -> PrimFunc:
+def with_room(func: PrimFunc, bounds: Mapping[Var, int]) -> PrimFunc:
     """Private buffers whose dimensions are bounded symbols have room for the bounds."""
     private = [b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers]
     sizes = {v: expr.const(most) for v, most in bounds.items()}
@@ -204,10 +204,10 @@ def _has_bounded_rows(
     """True if a row that the block makes may be stored on a thread's stack. Through main memory it
     would take longer than computing it again, exponentials included."""
     block = next(b for b in blocks_of(func) if b.name == name)
-    return all(_most(dim, bounds) is not None for dim in block.writes[0].buffer.shape[rank:])
+    return all(upper_bound(dim, bounds) is not None for dim in block.writes[0].buffer.shape[rank:])
 
 
-def _most(dim: PrimExpr, bounds: Mapping[Var, int]) -> int | None:
+def upper_bound(dim: PrimExpr, bounds: Mapping[Var, int]) -> int | None:
     """Return the upper bound of a dimension, if it has one."""
     return bounds.get(dim) if isinstance(dim, Var) else constant(dim)
 
@@ -303,7 +303,7 @@ def _rows_at_once(blocks: list[Block], rank: int, bounds: Mapping[Var, int]) -> 
     sums = _sums_of_few(blocks, rank)
     for block in (b for b in blocks if b.name in sums):
         row = [it.dom.extent for it in block.iter_vars[rank:] if it.kind == "spatial"]
-        width = math.prod(_most(dim, bounds) or MAX_STACK_ROW for dim in row)
+        width = math.prod(upper_bound(dim, bounds) or MAX_STACK_ROW for dim in row)
         if width > _widest_in_l1(sums[block.name]):
             return ROWS_PER_TILE
     return 1
@@ -337,7 +337,7 @@ def _keep_local(sch: Schedule, block: Block, rank: int, bounds: Mapping[Var, int
         return
     size = 4
     for dim in buffer.shape[rank:]:
-        most = _most(dim, bounds)
+        most = upper_bound(dim, bounds)
         if most is None:
             return
         size *= most
