@@ -135,7 +135,7 @@ def _pair(d: Draw, kinds: tuple[str, ...], low: float = -2, high: float = 2,
           ) -> tuple[graph.Expr, graph.Expr]:  # fmt: skip
     """Two operands of one dtype that broadcast; at times one is a number."""
     x = d.x(kinds=kinds, low=low, high=high, exact=exact)
-    if d.chance(0.15):
+    if dtype_of(x) != "bool" and d.chance(0.15):
         number = d.choice((2, 1, 3) if dtype_of(x) not in FLOATS else (0.5, 2.0, 1.25))
         other_one: graph.Expr = graph.PrimValue(expr.const(number))
     elif d.chance(0.5) and other == (-2, 2):

@@ -5,7 +5,8 @@
 
 Each program is interpreted as it was made, operators by their NumPy references, and compiled, every
 other one as a debug build; one compilation is called with several sizes of its symbols. A program
-that fails is made smaller and printed with its seed.
+that fails is made smaller and printed with its seed. `--reference torch` draws calls for the NumPy
+references alone, and compares them with PyTorch.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from relaxlab.runtime.check_compare import ROUNDINGS, Tolerance, coarsest, diffe
 from relaxlab.runtime.check_inputs import copy_value, nudged, roundoff
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.interpreter import interpret
+from relaxlab.testing.draw_rules import RULES
 from relaxlab.testing.shrink import shrunk
 from relaxlab.testing.table_programs import Attributes, TableProgram
 
@@ -205,6 +207,7 @@ def coverage(drawn: Attributes) -> str:
 def main() -> int:
     """The command."""
     from relaxlab.testing.fuzz_jobs import run_jobs
+    from relaxlab.testing.torch_reference import compare_references
 
     parser = argparse.ArgumentParser(prog="python -m relaxlab.testing.fuzz", description=__doc__)
     parser.add_argument("--programs", type=int, default=None, help="at most so many (100)")
@@ -213,6 +216,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
     parser.add_argument("--no-shrink", action="store_true", help="print failing programs whole")
     parser.add_argument("--coverage", action="store_true", help="print how often what was drawn")
+    parser.add_argument("--reference", choices=("torch",), help="compare the references with it")
     options = parser.parse_args()
     seed = options.seed
     if seed is None:
@@ -221,6 +225,10 @@ def main() -> int:
     if programs is None:
         programs = 100 if options.seconds is None else 1 << 40
     print(f"first seed {seed}", flush=True)
+    if options.reference is not None:
+        problems, taken = compare_references(seed, -(-programs // len(RULES)))
+        print("\n".join(problems), f"{sum(taken.values())} calls, {len(problems)} differ", sep="\n")
+        return 1 if problems else 0
     counts, drawn = run_jobs(
         seed, programs, options.seconds or math.inf, options.jobs, not options.no_shrink
     )
