@@ -21,7 +21,9 @@ class Target(Brief):
     architecture (`sm_90`) or empty for that of the GPU that is there.
 
     `vector_bits` is the width of the widest vector registers; a GPU's thread moves 128 bits at
-    once. `Target.host()` describes this machine, `Target.cuda()` a GPU.
+    once. `Target.host()` describes this machine, `Target.cuda()` a GPU. With the triple of another
+    machine (`aarch64-unknown-linux-gnu`, `wasm32-unknown-unknown`) and its features, programs are
+    compiled to object files, which do not run here.
 
     What may be done to floating-point arithmetic for speed: with `contract`, `a * b + c` may be
     rounded once instead of twice; with `reassociate`, reductions may be taken in any order, such as

@@ -14,7 +14,7 @@ from weakref import WeakSet
 import numpy as np
 
 from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
-from relaxlab.codegen.llvm.jit import LoadedObject
+from relaxlab.codegen.llvm.jit import LoadedObject, runs_here
 from relaxlab.codegen.llvm.python_call import STATE
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, MIN_TEAM_WORK
 from relaxlab.ir.brief import Brief, cut
@@ -73,6 +73,13 @@ class Code(Protocol):
         ...
 
 
+class _NotLoaded:
+    """The code of a program for another machine: nothing of it can be called here."""
+
+    def address(self, symbol: str) -> int:
+        return 0
+
+
 class Executable(Displayed, Brief):
     """A compiled module. `exe["main"](*arrays)` runs a function on NumPy (or DLPack) arrays.
 
@@ -87,7 +94,9 @@ class Executable(Displayed, Brief):
     A loop function that was compiled by itself takes its buffers, and returns those that it writes
     to; buffers that it writes to before it reads them may all be left out, and are allocated.
 
-    `key` is the program's in the cache, None for one that is not there.
+    `key` is the program's in the cache, None for one that is not there. Where `runs_here` is False,
+    the target is another machine: calls raise ExecutionError, `assembly`, `llvm` and `object` give
+    the code.
 
     >>> import relaxlab as rl                                             # doctest: +SKIP
     >>> exe = rl.compile(mod); exe["main"](np.ones(4, "float32"))         # doctest: +SKIP
@@ -108,10 +117,12 @@ class Executable(Displayed, Brief):
         code: Code | None = None,
     ) -> None:
         """code: where the machine code is; None: the artifact's own is loaded."""
-        if code is None:
+        self.runs_here = code is not None or runs_here(target)
+        if code is None and self.runs_here:
             load_openmp()
-        if code is None and set(artifact.externs) & set(GEMM.values()):
-            load_blas()
+            if set(artifact.externs) & set(GEMM.values()):
+                load_blas()
+            code = LoadedObject(artifact.code, target, artifact.externs)
         self.artifact, self.target, self.from_cache = artifact, target, from_cache
         self.key: str | None = None
         self._compiled_from: Source | Callable[[], Source] | None = None
@@ -119,7 +130,7 @@ class Executable(Displayed, Brief):
         self._state = (ctypes.c_int64 * len(STATE))()
         _executables.add(self)
         self.threads = default_threads() if threads is None else threads
-        self._code = code or LoadedObject(artifact.code, target, artifact.externs)
+        self._code = code or _NotLoaded()
         self._lock = threading.RLock()
         self._spare = SpareBlocks()
         self._data = [_frozen(c) for c in artifact.constants]
@@ -222,6 +233,16 @@ class Executable(Displayed, Brief):
         from relaxlab.runtime import listings
 
         return listings.assembly(self, name)
+
+    def object(self) -> bytes:
+        """The program as an object file: position-independent machine code for a linker.
+
+        What it calls besides the C library is described in docs/export.md. Raises what `llvm`
+        raises.
+        """
+        from relaxlab.runtime import listings
+
+        return listings.object_file(self)
 
     def source(self, name: str | None = None) -> str:
         """The module that the machine code was made from, after all passes, as a script; or one
@@ -385,7 +406,7 @@ class NativeFunction:
         self._tensors, self._written = _tensor_leaves(info)
         self._make = make_maker(info.result, 0)
         self.__call__, self._direct = self._run, None
-        if is_supported() and not exe.artifact.packed:
+        if is_supported() and exe.runs_here and not exe.artifact.packed:
             self._direct = DirectCall(
                 exe, info, self._entry, self._in, self._out, self._context, self._run, self._finish
             )
@@ -487,6 +508,11 @@ class NativeFunction:
         return (*args, *(named[name] for name in given))
 
     def _run(self, *args: Any, **named: Any) -> Any:
+        if not self._exe.runs_here:
+            raise ExecutionError(
+                f"`{self.info.name}` was compiled for {self._exe.target.triple} and does not run "
+                "here; write exe.object() to a file and link it there"
+            )
         if named:
             args = self._in_order(args, named)
         if self._adapt is not None and self._open == len(self._fillers):

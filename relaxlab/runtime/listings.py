@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from relaxlab.codegen.llvm.jit import read_bitcode
+from relaxlab.codegen.llvm.jit import compile_shared, read_bitcode
 from relaxlab.codegen.llvm.listing import read_assembly, read_llvm
 from relaxlab.codegen.llvm.support import symbol_of
 from relaxlab.ir.module import Module
@@ -32,6 +32,11 @@ def assembly(exe: Executable, name: str | None) -> str:
         return text
     symbol = _symbol(name, module)
     return "\n".join(line.text for line in read_assembly(text, symbol))
+
+
+def object_file(exe: Executable) -> bytes:
+    """The machine code of an executable as a position-independent object file."""
+    return compile_shared(_bitcode(exe), exe.target)
 
 
 def source(exe: Executable, name: str | None) -> str:

@@ -40,13 +40,41 @@ def _initialise() -> None:
         _ready = True
 
 
+def runs_here(target: Target) -> bool:
+    """True if this process can run code for the target: the same kind of processor and system."""
+    mine, other = map(llvm.get_triple_parts, (llvm.get_process_triple(), target.triple))
+    return (mine.Arch, mine.OS) == (other.Arch, other.OS)
+
+
 def target_machine(target: Target, level: int = 3) -> llvm.TargetMachine:
-    """LLVM's description of the target, for code optimised to this level."""
-    _initialise()
-    features = target.feature_string()
-    return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=features, opt=level, jit=True, codemodel="jitdefault"
+    """LLVM's description of the target, for code optimised to this level: to be loaded into this
+    process, or position independent where the target is another machine.
+
+    Raises ValueError for a triple that LLVM has no code generator for.
+    """
+    machine, features = _llvm_target(target), target.feature_string()
+    if runs_here(target):
+        return machine.create_target_machine(
+            cpu=target.cpu, features=features, opt=level, jit=True, codemodel="jitdefault"
+        )
+    return machine.create_target_machine(
+        cpu=target.cpu, features=features, opt=level, reloc="pic"
     )
+
+
+def _llvm_target(target: Target) -> llvm.Target:
+    if runs_here(target):
+        _initialise()
+    else:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    try:
+        return llvm.Target.from_triple(target.triple)
+    except RuntimeError as error:
+        raise ValueError(
+            f"LLVM generates no code for {target.triple!r}; a triple is for example "
+            "'aarch64-unknown-linux-gnu', 'riscv64-unknown-linux-gnu' or 'wasm32-unknown-unknown'"
+        ) from error
 
 
 def module_text(functions: list[str], declarations: Mapping[str, str], target: Target) -> str:
@@ -81,6 +109,8 @@ def optimise(text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMach
     unrolling beyond what the schedule asked for."""
     machine = target_machine(target)
     module = llvm.parse_assembly(text)
+    if not runs_here(target):
+        module.data_layout = str(machine.target_data)  # pointers may have another size
     module.verify()
     for function in module.functions:
         # LLVM gives the intrinsics it knows their attributes; compiling others would crash it.
@@ -112,8 +142,7 @@ def compile_quickly(text: str, target: Target) -> bytes:
 
 def compile_shared(bitcode: bytes, target: Target) -> bytes:
     """Machine code as a position-independent object file, for a linker to put into a library."""
-    _initialise()
-    machine = llvm.Target.from_triple(target.triple).create_target_machine(
+    machine = _llvm_target(target).create_target_machine(
         cpu=target.cpu, features=target.feature_string(), opt=3, reloc="pic", codemodel="small"
     )
     return machine.emit_object(llvm.parse_bitcode(bitcode))
