@@ -14,6 +14,7 @@ from relaxlab.passes.fold_constant import fold_constant
 from relaxlab.passes.fuse_ops import fuse_ops
 from relaxlab.passes.fuse_ops_by_pattern import fuse_ops_by_pattern, merge_composites
 from relaxlab.passes.fuse_tir import fuse_tir
+from relaxlab.passes.inherit_bounds import inherit_bounds
 from relaxlab.passes.lambda_lifting import lambda_lifting
 from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.lift_transform_params import lift_transform_params
@@ -31,6 +32,7 @@ from relaxlab.passes.split_transform_params import split_transform_params
 GRAPH_PASSES: tuple[Pass, ...] = (
     normalize,
     lambda_lifting,
+    inherit_bounds,
     realize_devices,
     canonicalize,
     check_inplace_calls,

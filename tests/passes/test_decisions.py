@@ -23,6 +23,7 @@ from relaxlab.passes.convert_layout import convert_layout
 from relaxlab.passes.convert_to_mixed_precision import convert_to_mixed_precision
 from relaxlab.passes.expand_matmul_of_sum import expand_matmul_of_sum
 from relaxlab.passes.fuse_ops_by_pattern import FusionPattern
+from relaxlab.passes.inherit_bounds import inherit_bounds
 from relaxlab.passes.inline_functions import inline_functions
 from relaxlab.passes.lift_workspace import lift_workspace
 from relaxlab.passes.mark_capture_regions import mark_capture_regions
@@ -71,6 +72,16 @@ MANY = """
         v = R.abs(u)
         z = R.nn.softmax(R.matmul(s, w))
         return s, t, v, z, c
+"""
+BOUNDED = """
+    @R.function(private=True)
+    def inner(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
+        return R.exp(x)
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        R.func_attr({"tir_var_upper_bound": {"n": 8}})
+        return cls.inner(x)
 """
 TOKEN = """
     @T.prim_func
@@ -159,6 +170,7 @@ TABLE: list[tuple[str, Pipeline, str, list[str]]] = [
     ("lambda_lifting", LIBRARIES, MANY, ["[+] main.scaled: is `main_scaled`, which is given `b`"]),
     ("realize_devices", LIBRARIES, MANY, ["[+] main.d: is on cpu already"]),
     ("canonicalize", LIBRARIES, MANY, ["[+] main.d: is x"]),
+    ("inherit_bounds", alone(inherit_bounds), BOUNDED, ["[+] inner: every call has m <= 8"]),
     ("check_inplace_calls", cpu_pipeline(), TOKEN, ["[+] main.k: in place of a"]),
     ("eliminate_common_subexpr", LIBRARIES, MANY, ["[+] main.f: is computed as e"]),
     ("fold_constant", LIBRARIES, MANY, ["[+] main.c: all its arguments are constants"]),
