@@ -86,6 +86,7 @@ def append_pages(
                 vi, vh, ve = T.axis.remap("SSS", [i, h, e])
                 T.reads(k[0, vi, {first_k} + vh, ve], slots[vi])
                 T.writes(keys[0:p, vh, ve, 0:{PAGE}])
+                T.sblock_attr({{"independent": True}})  # no two rows have one slot
                 keys[slots[vi] // {PAGE}, vh, ve, slots[vi] % {PAGE}] = T.Cast(
                     "{dtype}", k[0, vi, {first_k} + vh, ve])
         for i, h, e in T.grid(t, {heads}, {d}):
@@ -93,6 +94,7 @@ def append_pages(
                 vi, vh, ve = T.axis.remap("SSS", [i, h, e])
                 T.reads(v[0, vi, {first_v} + vh, ve], slots[vi])
                 T.writes(values[0:p, vh, 0:{PAGE}, ve])
+                T.sblock_attr({{"independent": True}})
                 values[slots[vi] // {PAGE}, vh, slots[vi] % {PAGE}, ve] = T.Cast(
                     "{dtype}", v[0, vi, {first_v} + vh, ve])
     """
@@ -184,6 +186,7 @@ def f(q_: T.handle, keys_: T.handle, values_: T.handle, tiles_: T.handle, row_en
                     values[0:c, vg, 0:{page}, 0:{d}], tiles[vi, 0:2], row_ends[0:b],
                     page_ends[0:b], pages[0:n], positions[0:t])
             T.writes(out[0, 0:t, vg * {group}:vg * {group} + {group}, 0:{d}])
+            T.sblock_attr({{"independent": True}})  # no two tiles have one row
             row = T.sblock_alloc_buffer(({m},), "int64", scope="local")
             limit = T.sblock_alloc_buffer(({m},), "int64", scope="local")
             query = T.sblock_alloc_buffer(({m}, {d}), "float32", scope="local")
@@ -275,6 +278,7 @@ def f(q_: T.handle, keys_: T.handle, values_: T.handle, tiles_: T.handle, row_en
             for r, e in T.grid({m}, {d}):
                 with T.sblock("attention"):
                     vr, ve = T.axis.remap("SS", [r, e])
+                    T.sblock_attr({{"independent": True}})  # no two rows of a tile are one
                     if tiles[vi, 1] + T.Cast("int32", vr // {group}) == row[vr]:
                         out[0, row[vr], vg * {group} + vr % {group}, ve] = mix[vr, ve] / total[vr]
 """

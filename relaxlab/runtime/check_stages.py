@@ -19,14 +19,16 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
 from relaxlab.passes.base import Pass
+from relaxlab.passes.host import kernel_symbols
 from relaxlab.passes.lower_shapes import lower_shapes
-from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.arrays import Array, ExecutionError
 from relaxlab.runtime.check_inputs import copy_value
 from relaxlab.runtime.cuda import simulated
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.interpreter import bind_parameters, interpret_prim_func
 from relaxlab.runtime.interpreter_graph import Machine
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.races import find_race
+from relaxlab.runtime.vm import Kernel, VirtualMachine
 from relaxlab.runtime.weights import transform_names
 
 Runner = Callable[[str, tuple[Any, ...]], Any]
@@ -111,7 +113,8 @@ def host_stages(mod: Module, target: Target, number: int) -> tuple[list[Stage], 
             stage("the virtual machine", _machine(VirtualMachine(program))),
             stage("simulated GPU threads", _machine(simt)),
         ], ()
-    machine = stage("the virtual machine", _machine(VirtualMachine(program)))
+    watched = {name: _watched(name, func) for name, func in program.kernels.items()}
+    machine = stage("the virtual machine", _machine(VirtualMachine(program, watched)))
     try:
         exe = Executable(compile_program(program, target), target)
     except UnsupportedHost as reason:
@@ -123,6 +126,23 @@ def host_stages(mod: Module, target: Target, number: int) -> tuple[list[Stage], 
 
     reasons = (f"not compared with native code: {reason}" for reason in absent.values())
     return [machine, stage("native code", run)], tuple(reasons)
+
+
+def _watched(name: str, func: loops.PrimFunc) -> Kernel:
+    """The interpreter's run of a kernel; its first call looks for races in it."""
+    watch = True
+
+    def run(buffers: Sequence[Array], scalars: Sequence[int]) -> None:
+        nonlocal watch
+        by_symbol = dict(zip(kernel_symbols(func), scalars, strict=True))
+        args = [*buffers, *(by_symbol[p] for p in func.params if isinstance(p, expr.Var))]
+        race = find_race(func, args) if watch else None
+        watch = False
+        if race is not None:
+            raise ExecutionError(f"the kernel `{name}` races: {race}")
+        interpret_prim_func(func, args, name=name)
+
+    return run
 
 
 def _machine(vm: VirtualMachine) -> Runner:

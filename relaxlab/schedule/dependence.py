@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferRegion, For, LetStmt
-from relaxlab.schedule.determined import determines
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferRegion, For, LetStmt, Range
+from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.determined import determines, in_common, with_fixed_loads
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_region import region_written
 from relaxlab.schedule.ranges import (
     ONE,
     Span,
     analyzer_at,
+    axis_env,
     bind_stmt,
+    binding_of,
     covers_inside,
     loop_env,
+    span_of,
     spans_under,
 )
 from relaxlab.schedule.scope import read, written
@@ -32,8 +39,9 @@ def require_order_free(primitive: str, place: LoopPlace) -> None:
     """Raise ScheduleError unless the iterations of the loop may run in any order.
 
     They may when each block under it has only spatial and reduce axes, touches the elements it
-    both reads and writes at one place (an accumulation), and reads of other blocks under the loop
-    only what they made before in the same iteration.
+    both reads and writes at one place (an accumulation), leaves no element to the order in which
+    iterations write it, and reads of other blocks under the loop only what they made before in the
+    same iteration.
     """
     for s in walk_stmts(place.loop.body):
         if isinstance(s, BlockRealize):
@@ -43,8 +51,9 @@ def require_order_free(primitive: str, place: LoopPlace) -> None:
                 primitive, describe_loop(place.loop), "every statement under the loop is in a block"
             )
     blocks = realizes_under(place.loop.body)
+    an = analyzer_at(place)
     for r in blocks:
-        fault = _order_fault(r.block)
+        fault = _order_fault(r.block) or _overwriting_fault(place, r, an)
         if fault is not None:
             raise ScheduleError(primitive, describe_loop(place.loop), fault, about=(r.block.name,))
     if len(blocks) > 1:
@@ -74,28 +83,35 @@ def same_region(a: BufferRegion, b: BufferRegion) -> bool:
     return a.buffer is b.buffer and all(x.min == y.min and x.extent == y.extent for x, y in pairs)
 
 
-def require_own_elements(primitive: str, place: LoopPlace) -> None:
-    """Raise ScheduleError unless iterations that run at once write elements of their own.
+def require_own_elements(
+    primitive: str, place: LoopPlace, scopes: tuple[str, ...] = ("global",)
+) -> None:
+    """Raise ScheduleError unless iterations that run at once write elements of their own, in the
+    buffers of the given scopes, which they share.
 
     Two may store the same value to an element, as where compute_at has each make the neighbours
-    that it reads. An element with several stages (an accumulation, or two blocks that write it)
-    would be seen half made by the other iteration. Each has its own copy of a local buffer.
+    that it reads: both run the same instance of a block (`require_order_free` sees to it). An
+    element with several stages (an accumulation, or two blocks that write it) would be seen half
+    made by the other iteration.
     """
     if place.loop.extent == ONE:
         return
     an = analyzer_at(place)
-    blocks = realizes_under(place.loop.body)
-    writers = Counter(b for r in blocks for b in set(written(r.block)))
-    for r in blocks:
-        shared = [w.buffer for w in r.block.writes if w.buffer.scope == "global"]
-        staged = [b for b in shared if writers[b] > 1 or _accumulates(r.block, b)]
-        if staged and not _different_elements(place, r, an):
+    writes: dict[Buffer, list[tuple[BlockRealize, BufferRegion]]] = {}
+    for r in realizes_under(place.loop.body):
+        for w in r.block.writes:
+            if w.buffer.scope in scopes and not is_independent(r.block):
+                writes.setdefault(w.buffer, []).append((r, w))
+    for buffer, made in writes.items():
+        staged = len(made) > 1 or any(_accumulates(r.block, buffer) for r, _ in made)
+        if staged and not _own_elements(place, made, an):
+            block = made[0][0].block
             raise ScheduleError(
                 primitive, describe_loop(place.loop),
-                f"each iteration provably writes elements of {staged[0].name} that no other one "
-                f"does; block {r.block.name!r} builds them up in several stores",
-                suggestion=f"set_scope({r.block.name!r}, 0, 'local'), or run the loop serially",
-                about=(r.block.name, staged[0]),
+                f"each iteration provably writes elements of {buffer.name} that no other one "
+                f"does; block {block.name!r} builds them up in several stores",
+                suggestion=f"set_scope({block.name!r}, 0, 'local'), or run the loop serially",
+                about=(block.name, buffer),
             )  # fmt: skip
 
 
@@ -103,18 +119,98 @@ def _accumulates(block: Block, buffer: Buffer) -> bool:
     return block.init is not None or buffer in read(block)
 
 
-def _different_elements(place: LoopPlace, realize: BlockRealize, an: Analyzer) -> bool:
-    """True if no two iterations of the loop run the block for the same spatial axes."""
+def _own_elements(
+    place: LoopPlace, made: list[tuple[BlockRealize, BufferRegion]], an: Analyzer
+) -> bool:
+    """True if the element that one of the regions of a buffer has in common with another, or with
+    itself in another instance of its block, tells the iteration of the loop."""
+    with an.scope():
+        bind_stmt(an, place.loop)
+        loaded: dict[PrimExpr, Var] = {}
+        found = [_places(place, r, w, loaded, an) for r, w in made]
+        for n, (first, env) in enumerate(found):
+            for second, other in found[n:]:
+                spans: dict[Var, Span | None] = {**env, **other}
+                pairs = zip(first, second, strict=True)
+                common = [in_common(a, b, spans, an) for a, b in pairs]
+                if not determines(common, place.loop.loop_var, spans, an):
+                    return False
+    return True
+
+
+def _places(
+    place: LoopPlace,
+    realize: BlockRealize,
+    region: BufferRegion,
+    loaded: dict[PrimExpr, Var],
+    an: Analyzer,
+) -> tuple[list[PrimExpr], dict[Var, Span | None]]:
+    """The index of an element of the region, and the spans of what varies in it."""
     path = path_to(place.loop, lambda s: s is realize)
     assert path is not None
-    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
-    values = [value for iv, value in pairs if iv.kind == "spatial"]
+    for s in path[1:-1]:
+        bind_stmt(an, s)
     bound = {s.var: None for s in path if isinstance(s, LetStmt)}
+    env = loop_env([s for s in path if isinstance(s, For)], an, bound)
+    changing = {b for r in realizes_under(place.loop.body) for b in written(r.block)}
+    fixed = partial(with_fixed_loads, env=env, changing=changing, loaded=loaded)
+    return _index(substitute(region, binding_of(realize)), fixed, env, an), env
+
+
+def _index(
+    region: BufferRegion,
+    fixed: Callable[[PrimExpr], PrimExpr],
+    env: dict[Var, Span | None],
+    an: Analyzer,
+) -> list[PrimExpr]:
+    """The index of an element of a region in terms of `env`, as `fixed` writes it: plus a variable,
+    which joins `env`, where the region is longer than one element along a dimension."""
+    result: list[PrimExpr] = []
+    for r in region.region:
+        index = fixed(an.simplify(r.min))
+        if r.extent != ONE:
+            within = Var("t", index.dtype)
+            last = span_of(an.simplify(r.extent - 1), env, an)
+            env[within] = None if last is None else Span(expr.const(0, index.dtype), last.hi)
+            if last is not None:
+                an.bind_range(within, Range(expr.const(0, index.dtype), last.hi + 1))
+            index = index + within
+        result.append(index)
+    return result
+
+
+def _overwriting_fault(place: LoopPlace, realize: BlockRealize, an: Analyzer) -> str | None:
+    """Say which elements the last of several iterations decides: those that a block writes, without
+    adding to what is there, in instances of its own in each of them."""
+    block = realize.block
+    for w in block.writes:
+        if _accumulates(block, w.buffer) or w.buffer.scope != "global" or is_independent(block):
+            continue
+        axis = _undetermined_axis(block, w, an)
+        if axis is not None and not _own_elements(place, [(realize, w)], an):
+            return (
+                "the order of iterations does not matter; instances of block "
+                f"{block.name!r} with different {axis.name} may write one element of "
+                f"{w.buffer.name}"
+            )
+    return None
+
+
+def _undetermined_axis(block: Block, region: BufferRegion, an: Analyzer) -> Var | None:
+    """An axis of the block in which two instances that write the same element may differ."""
+    env = axis_env(block)
     with an.scope():
-        for s in path[:-1]:
-            bind_stmt(an, s)
-        env = loop_env([s for s in path if isinstance(s, For)], an, bound)
-        return determines(values, place.loop.loop_var, env, an)
+        bind_stmt(an, block)
+        fixed = partial(with_fixed_loads, env=env, changing=written(block), loaded={})
+        index = _index(region, fixed, env, an)
+        open_axes = (iv.var for iv in block.iter_vars if iv.dom.extent != ONE)
+        return next((v for v in open_axes if not determines(index, v, env, an)), None)
+
+
+def is_independent(block: Block) -> bool:
+    """True if the author of the block states that its instances write elements of their own: where
+    data says which, no proof can."""
+    return block.annotations.get("independent") is True
 
 
 def _require_no_exchange(primitive: str, place: LoopPlace, blocks: list[BlockRealize]) -> None:

@@ -7,13 +7,15 @@ is needed for the proof.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, is_int
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.schedule.ranges import Env, Span, by_data, span_of
+from relaxlab.ir.loops import Buffer, BufferLoad
+from relaxlab.ir.node import Node, rewrite
+from relaxlab.schedule.ranges import Env, Span, by_data, span_of, union
 from relaxlab.schedule.tree import vars_in
 
 EqualValues = Mapping[PrimExpr, None]
@@ -108,3 +110,34 @@ def _dividends(equal: EqualValues, env: Env, an: Analyzer) -> Iterator[PrimExpr]
                 e.a == x and an.prove_equal(e.b, step) for x, step in forms
             ):
                 yield whole
+
+
+def with_fixed_loads(
+    e: PrimExpr, env: Env, changing: Collection[Buffer], loaded: dict[PrimExpr, Var]
+) -> PrimExpr:
+    """`e` with a variable, kept in `loaded`, for each load whose value is the same in both
+    iterations: of an element whose index does not vary, in a buffer that is not among the
+    `changing` ones."""
+
+    def visit(n: Node) -> Node | None:
+        if not isinstance(n, BufferLoad) or n.buffer in changing:
+            return None
+        if vars_in(n) & env.keys() or any(map(by_data, n.indices)):
+            return None
+        return loaded.setdefault(n, Var("loaded", n.dtype))
+
+    return rewrite(e, visit) if by_data(e) else e
+
+
+def in_common(a: PrimExpr, b: PrimExpr, env: dict[Var, Span | None], an: Analyzer) -> PrimExpr:
+    """An expression that both `a` and `b` are instances of (their anti-unification): where they
+    differ, it has a variable that is one part or the other, which joins `env`."""
+    if a == b:
+        return a
+    if isinstance(a, expr.BinaryOp) and type(a) is type(b):
+        assert isinstance(b, expr.BinaryOp)
+        return type(a)(in_common(a.a, b.a, env, an), in_common(a.b, b.b, env, an))
+    either = Var("either", a.dtype)
+    first, second = (None if by_data(x) else span_of(x, env, an) for x in (a, b))
+    env[either] = None if first is None or second is None else union(first, second, an)
+    return either

@@ -48,12 +48,14 @@ def bind(func: PrimFunc, var: Var, thread: str) -> PrimFunc:
             suggestion="use blockIdx.x/y/z, threadIdx.x/y/z or vthread.x/y/z",
         )  # fmt: skip
     require_order_free("bind", place)
-    for realize, axis in axes_bound_to(var, place.loop.body):
-        if axis.kind != "spatial":
-            require_reassociable("bind", func, realize.block)
+    reduced = [r for r, axis in axes_bound_to(var, place.loop.body) if axis.kind != "spatial"]
+    for realize in reduced:
+        require_reassociable("bind", func, realize.block)
     if not thread.startswith("threadIdx"):
         _require_no_reduction(place, "bind")
         require_own_elements("bind", place)
+    elif not reduced:  # a reduction is one across threads
+        require_own_elements("bind", place, ("global", "shared"))
     return place.replaced(replace(place.loop, kind="thread_binding", thread=thread))
 
 

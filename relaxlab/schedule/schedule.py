@@ -192,7 +192,12 @@ class Schedule(Displayed, Brief):
         return self._step("add_unit_loop", {"target": target}, run)
 
     def parallel(self, loop: LoopRV) -> None:
-        """Run the loop's iterations on several threads."""
+        """Run the loop's iterations on several threads.
+
+        Where data says what a block writes, no proof can tell that iterations write elements of
+        their own; the block's author may state it: `T.sblock_attr({"independent": True})`.
+        `relaxlab.check` finds races when it runs the program.
+        """
         self._edit("parallel", {"loop": loop}, _kind.parallel, self._var(loop))
 
     def vectorize(self, loop: LoopRV) -> None:

@@ -3,12 +3,16 @@ that change in place: refused, or the predicate is kept."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from relaxlab.ir.loops import PrimFunc
+from relaxlab.runtime.races import find_race
 from relaxlab.schedule import Schedule, ScheduleError
+from relaxlab.script import parse
 from relaxlab.script import tir as T
 from tests.schedule.programs import assert_same, matmul, sized
 
@@ -167,6 +171,42 @@ def _matmul() -> PrimFunc:
     return sized(matmul, "n", 4, 4)
 
 
+def _at(index: str, other: str = "", *, adds: bool = False) -> PrimFunc:
+    """A block that stores to C[index], or adds to it, and perhaps one that stores to C[other]."""
+    blocks = [("C", index, adds), *([("other", other, False)] if other else [])]
+    lines = [
+        f"""
+            with T.sblock("{name}"):
+                v = T.axis.spatial(16, i)
+                C[{place}] = {f"C[{place}] + A[v]" if added else "A[v] + X[v]"}"""
+        for name, place, added in blocks
+    ]
+    mod = parse(f"""
+@I.ir_module
+class M:
+    @T.prim_func
+    def f(A: T.Buffer((16,), "int32"), X: T.Buffer((16,), "int32"), P: T.Buffer((1,), "int32"),
+          C: T.Buffer((64,), "int32")):
+        for i in range(16):{"".join(lines)}
+""")
+    func = mod["f"]
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def _parallel(sch: Schedule) -> None:
+    sch.parallel(_loop(sch, "C"))
+
+
+def _reorder(sch: Schedule) -> None:
+    outer, inner = sch.split(_loop(sch, "C"), factors=[None, 4])
+    sch.reorder(inner, outer)
+
+
+def _bind(sch: Schedule) -> None:
+    sch.bind(_loop(sch, "C"), "threadIdx.x")
+
+
 REFUSED: list[tuple[Callable[[], PrimFunc], Callable[[Schedule], None], list[str]]] = [
     (_matmul, _split_symbolic, ["product 25 is at least the extent n", "leave one factor None"]),
     (_matmul, _split_one_factor, ["factors are a list", "factors=[None, 8]"]),
@@ -179,10 +219,20 @@ REFUSED: list[tuple[Callable[[], PrimFunc], Callable[[Schedule], None], list[str
     (lambda: updated, _cache_changed_input, ["block 'B_update' writes it"]),
     (lambda: updated, _move_under_earlier_update, ["the loop is before block 'C'"]),
     (lambda: overlapping, _parallel_overlap, ["elements of C that no other", "set_scope('C'"]),
+    (lambda: _at("v // 2", adds=True), _parallel, ["elements of C that no other"]),
+    (lambda: _at("v // 2", adds=True), _bind, ["elements of C that no other"]),
+    (lambda: _at("X[v]", adds=True), _parallel, ["elements of C that no other"]),
+    (lambda: _at("v", "15 - v"), _parallel, ["elements of C that no other"]),
+    (lambda: _at("v // 2"), _parallel, ["with different v may write one element of C"]),
+    (lambda: _at("X[v]"), _parallel, ["with different v may write one element of C"]),
+    (lambda: _at("X[v]"), _reorder, ["the order of iterations does not matter"]),
 ]
 
 
-@pytest.mark.parametrize(("func", "action", "parts"), REFUSED, ids=[c[1].__name__ for c in REFUSED])
+IDS = [f"{n}{action.__name__}" for n, (_, action, _) in enumerate(REFUSED)]
+
+
+@pytest.mark.parametrize(("func", "action", "parts"), REFUSED, ids=IDS)
 def test_refused(
     func: Callable[[], PrimFunc], action: Callable[[Schedule], None], parts: list[str]
 ) -> None:
@@ -192,6 +242,34 @@ def test_refused(
     text = str(caught.value)
     for part in parts:
         assert part in text
+
+
+INDICES = (
+    "v", "v", "15 - v", "v + P[0]", "v * 3", "v // 4 * 8 + v % 4", "v // 4 + v % 4 * 5", "v % 4",
+    "v // 2", "X[v]", "v // 4 + v % 4", "v * 4 + X[0]", "P[P[0]]",
+)  # fmt: skip
+
+
+def test_concurrent_loops_do_not_race(rng: np.random.Generator) -> None:
+    """What `parallel` and `vectorize` accept has no race when it is run."""
+    outcomes = Counter[bool]()
+    for _ in range(60):
+        other = str(rng.choice(INDICES)) if rng.random() < 0.4 else ""
+        sch = Schedule(_at(str(rng.choice(INDICES)), other, adds=bool(rng.random() < 0.5)))
+        loop = _loop(sch, "C")
+        if rng.random() < 0.4:
+            factors = [None, int(rng.choice([2, 3, 4]))]
+            loop = sch.split(loop, factors=factors)[int(rng.integers(2))]
+        try:
+            (sch.parallel if rng.random() < 0.5 else sch.vectorize)(loop)
+        except ScheduleError:
+            outcomes[False] += 1
+            continue
+        outcomes[True] += 1
+        given = [rng.integers(0, 8, 16, "int32"), rng.integers(0, 8, 16, "int32")]
+        p, c = np.zeros(1, "int32"), np.zeros(64, "int32")
+        assert find_race(sch.func, [*given, p, c]) is None, sch.func
+    assert min(outcomes.values()) > 5
 
 
 def test_moves_keep_the_predicate(rng) -> None:
