@@ -21,6 +21,7 @@ from relaxlab.ir import expr, graph
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import fresh_name
 from relaxlab.ir.node import replace
 from relaxlab.ir.types import ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 from relaxlab.tracing import remark
@@ -493,11 +494,7 @@ class _Scope:
 
     def fresh(self, hint: str) -> str:
         """A variable name that the function does not use yet."""
-        count = 0
-        name = hint
-        while name in self.taken:
-            count += 1
-            name = f"{hint}_{count}"
+        name = fresh_name(hint, self.taken.__contains__)
         self.taken.add(name)
         return name
 

@@ -13,6 +13,7 @@ from relaxlab.analysis.deduce import describe, fresh_symbols, type_of
 from relaxlab.analysis.unify import DimPair, Unification, unify
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import fresh_name
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.types import ShapeType, TensorType, Type
@@ -142,9 +143,6 @@ def _claims(
 
 
 def _new_name(hint: str, taken: set[str]) -> str:
-    name, count = hint, 0
-    while name in taken:
-        count += 1
-        name = f"{hint}_{count}"
+    name = fresh_name(hint, taken.__contains__)
     taken.add(name)
     return name

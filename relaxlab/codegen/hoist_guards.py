@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaxlab.analysis.arith import Analyzer
+from relaxlab.codegen.positive import is_nondecreasing
 from relaxlab.ir import expr
 from relaxlab.ir.expr import IntImm, PrimExpr, Var, all_of
 from relaxlab.ir.loops import BufferLoad, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
@@ -176,20 +177,7 @@ def _largest(cond: PrimExpr, var: Var, inner: dict[Var, For]) -> PrimExpr | None
     last: dict[Var, PrimExpr] = {}
     for v in mine:
         extent = inner[v].extent
-        if not isinstance(extent, IntImm) or not _rises(cond.a, v):
+        if not isinstance(extent, IntImm) or not is_nondecreasing(cond.a, v):
             return None
         last[v] = inner[v].min + (extent - 1)
     return expr.LT(substitute(cond.a, last), cond.b)
-
-
-def _rises(e: PrimExpr, v: Var) -> bool:
-    """True if `e` never falls as `v` grows, by its form."""
-    match e:
-        case expr.Var() | IntImm():
-            return True
-        case expr.Add(a, b):
-            return _rises(a, v) and _rises(b, v)
-        case expr.Mul(a, IntImm(value)) | expr.FloorDiv(a, IntImm(value)):
-            return value >= 0 and _rises(a, v)
-        case _:
-            return v not in symbols_in(e)

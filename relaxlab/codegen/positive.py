@@ -1,5 +1,7 @@
-"""Expressions that are provably positive inside loops: a loop whose body runs has an extent above
-zero."""
+"""Signs and monotonicity of expressions, by their form.
+
+Sizes are not negative, and a loop whose body runs has an extent above zero.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,26 @@ from collections.abc import Set
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.substitute import symbols_in
+
+
+def sizes_of(func: PrimFunc) -> list[Var]:
+    """Return the symbols that are sizes of arrays, hence not negative. A scalar parameter that is
+    no size may be negative."""
+    dims = tuple(d for buffer in func.buffers for d in buffer.shape)
+    return [v for v in symbols_in(dims) if v in dims or v not in func.params]
+
+
+def is_nondecreasing(e: PrimExpr, v: Var) -> bool:
+    """True if `e`, by its form, never falls as `v` grows."""
+    match e:
+        case expr.Add(a, b):
+            return is_nondecreasing(a, v) and is_nondecreasing(b, v)
+        case expr.Mul(a, expr.IntImm(value)) | expr.FloorDiv(a, expr.IntImm(value)):
+            return value >= 0 and is_nondecreasing(a, v)
+        case _:
+            return e == v or v not in symbols_in(e)
 
 
 def positive_factors(extent: PrimExpr) -> set[PrimExpr]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from relaxlab.ir.display import script_of
 from relaxlab.ir.graph import ExternFunc, Function
 from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.names import fresh_name
 from relaxlab.ir.node import NO_ATTRS, Attrs, Node, hint_field, node, replace, span_field
 from relaxlab.ir.span import Span
 
@@ -131,11 +132,7 @@ class Module(Node):
 
     def fresh_name(self, hint: str) -> str:
         """`hint`, or `hint1`, `hint2`, … when it is taken."""
-        name, count = hint, 0
-        while name in self:
-            count += 1
-            name = f"{hint}{count}"
-        return name
+        return fresh_name(hint, self.__contains__, separator="")
 
     def script(self, **options: Any) -> str:
         """The module as a runnable script; see `relaxlab.script.printer.print_module`."""

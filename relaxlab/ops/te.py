@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bits_of, is_float, is_uint
 from relaxlab.ir.expr import ExprLike, PrimExpr
+from relaxlab.ir.names import UniqueNames
 from relaxlab.ir.node import Atom, Attrs, node, replace, rewrite, walk
 from relaxlab.ir.substitute import free_symbols
 
@@ -271,7 +272,7 @@ def create_prim_func(params: Sequence[Tensor]) -> loops.PrimFunc:
     stages = _ordered([p.stage for p in params if p.stage is not None])
     buffers = _declare(params, stages)
     _check_inputs(params, stages)
-    names = _Names()
+    names = UniqueNames()
     nests = [_loop_nest(s, buffers, names(s.name)) for s in stages]
     own = set(params)
     local = tuple(buffers[t] for s in stages for t in s.outputs if t not in own)
@@ -282,21 +283,6 @@ def create_prim_func(params: Sequence[Tensor]) -> loops.PrimFunc:
     bound = {d for p in buffer_params for d in p.shape if isinstance(d, expr.Var)}
     free = tuple(s for s in free_symbols(func) if s not in bound)
     return replace(func, params=(*buffer_params, *free)) if free else func
-
-
-class _Names:
-    """Hands out unique names."""
-
-    def __init__(self) -> None:
-        self.used: set[str] = set()
-
-    def __call__(self, hint: str) -> str:
-        name, count = hint, 0
-        while name in self.used:
-            count += 1
-            name = f"{hint}_{count}"
-        self.used.add(name)
-        return name
 
 
 def _ordered(roots: Sequence[Stage]) -> list[Stage]:
@@ -317,7 +303,7 @@ def _ordered(roots: Sequence[Stage]) -> list[Stage]:
 
 
 def _declare(params: Sequence[Tensor], stages: list[Stage]) -> dict[Tensor, loops.Buffer]:
-    names = _Names()
+    names = UniqueNames()
     tensors = dict.fromkeys((*params, *(t for s in stages for t in s.outputs)))
     return {t: loops.Buffer(names(t.name), t.shape, t.dtype) for t in tensors}
 

@@ -8,6 +8,7 @@ from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import UniqueNames
 from relaxlab.ir.node import Attrs, Node, binder_names, replace, rewrite, walk
 from relaxlab.ir.provenance import stamp
 from relaxlab.ir.substitute import substitute
@@ -110,7 +111,7 @@ Buffers: TypeAlias = "dict[graph.Expr, tuple[loops.Buffer, ...]]"
 
 def merge_calls(fn: graph.Function, mod: Module) -> PrimFunc:
     """Return one loop function for the calls of `fn`, a `primitive` function."""
-    names, block_names = _Names(), _Names()
+    names, block_names = UniqueNames(), UniqueNames()
     buffers: Buffers = {}
     scalars: list[expr.Var] = []
     for p in fn.params:
@@ -161,21 +162,6 @@ def _made_in(result: graph.Expr, bindings: list[graph.Binding]) -> graph.Expr:
     return result
 
 
-class _Names:
-    """Hands out unique names."""
-
-    def __init__(self) -> None:
-        self.used: set[str] = set()
-
-    def __call__(self, hint: str) -> str:
-        name, count = hint, 0
-        while name in self.used:
-            count += 1
-            name = f"{hint}_{count}"
-        self.used.add(name)
-        return name
-
-
 def _buffer(name: str, ty: types.Type | None) -> loops.Buffer:
     shape = known_shape(ty)
     assert shape is not None and isinstance(ty, types.TensorType) and ty.dtype is not None
@@ -183,7 +169,7 @@ def _buffer(name: str, ty: types.Type | None) -> loops.Buffer:
 
 
 def _inlined(
-    func: PrimFunc, actual: list[loops.Buffer], call: TirCall, names: _Names
+    func: PrimFunc, actual: list[loops.Buffer], call: TirCall, names: UniqueNames
 ) -> tuple[tuple[loops.Buffer, ...], loops.Stmt]:
     """The allocations and statements of `func` working on `actual`, every name made anew."""
     given = [types.TensorType(b.shape, b.dtype) for b in actual]
@@ -221,7 +207,7 @@ def _own_buffers(body: Node) -> list[loops.Buffer]:
     return list(dict.fromkeys(declared))
 
 
-def _tidy_blocks(body: loops.Stmt, names: _Names) -> loops.Stmt:
+def _tidy_blocks(body: loops.Stmt, names: UniqueNames) -> loops.Stmt:
     """`body` with a number after the name of each block whose name is taken, and no region read
     twice (two parameters may have become one buffer)."""
 

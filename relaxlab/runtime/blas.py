@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.codegen.llvm.blas import GEMM
 from relaxlab.codegen.llvm.jit import add_symbol
 from relaxlab.ir.errors import UserError
 
 Array = np.ndarray[Any, Any]
 
-GEMM = {"float32": "scipy_cblas_sgemm64_", "float64": "scipy_cblas_dgemm64_"}
 _REAL: dict[str, Any] = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 _ROW_MAJOR, _NO_TRANS = 101, 111
 

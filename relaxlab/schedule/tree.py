@@ -20,6 +20,7 @@ from relaxlab.ir.loops import (
     Stmt,
     While,
 )
+from relaxlab.ir.names import fresh_name
 from relaxlab.ir.node import Node, replace, walk
 from relaxlab.schedule.error import ScheduleError
 
@@ -242,7 +243,7 @@ def _expr_vars(e: expr.PrimExpr) -> frozenset[expr.Var]:
 
 def fresh_block_name(func: PrimFunc, hint: str) -> str:
     """`hint`, or `hint_1`, `hint_2`, … when a block has that name."""
-    return _fresh(hint, {b.name for b in all_blocks(func)})
+    return fresh_name(hint, {b.name for b in all_blocks(func)}.__contains__)
 
 
 def fresh_buffer_name(func: PrimFunc, hint: str) -> str:
@@ -250,15 +251,7 @@ def fresh_buffer_name(func: PrimFunc, hint: str) -> str:
     taken = {p.name for p in func.params}
     for b in all_blocks(func):
         taken |= {a.name for a in b.alloc_buffers} | {m.buffer.name for m in b.match_buffers}
-    return _fresh(hint, taken)
-
-
-def _fresh(hint: str, taken: set[str]) -> str:
-    name, count = hint, 0
-    while name in taken:
-        count += 1
-        name = f"{hint}_{count}"
-    return name
+    return fresh_name(hint, taken.__contains__)
 
 
 def normalized(func: PrimFunc) -> PrimFunc:
@@ -271,7 +264,7 @@ def normalized(func: PrimFunc) -> PrimFunc:
     def rename(s: Stmt) -> Stmt:
         new = s
         if isinstance(s, Block):
-            name = _fresh(s.name or "block", seen)
+            name = fresh_name(s.name or "block", seen.__contains__)
             seen.add(name)
             new = s if name == s.name else replace(s, name=name)
         for c in child_stmts(s):

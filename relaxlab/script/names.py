@@ -7,6 +7,7 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from relaxlab.ir.names import fresh_name
 from relaxlab.ir.node import Atom
 
 RESERVED = frozenset({"I", "R", "T", "cls", "Module", "range"})
@@ -49,10 +50,7 @@ class Names:
         base = re.sub(r"\W", "_", hint) or "v"
         if base[0].isdigit() or not is_name(base):
             base = f"v_{base}"
-        name, count = base, 0
-        while any(name in scope for scope in self._scopes):
-            count += 1
-            name = f"{base}_{count}"
+        name = fresh_name(base, lambda name: any(name in scope for scope in self._scopes))
         self._scopes[-1].add(name)
         return name
 

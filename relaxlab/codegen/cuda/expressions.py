@@ -18,6 +18,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, is_float, is_int, is_uint, lanes_of, with_lanes
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Buffer, BufferLoad
+from relaxlab.ir.names import fresh_name
 from relaxlab.ir.node import walk
 
 _RESERVED = frozenset(
@@ -53,10 +54,7 @@ class Scope:
 
     def fresh(self, text: str) -> str:
         """`text`, numbered if it is taken."""
-        chosen, count = text, 0
-        while chosen in self.taken or chosen in _RESERVED:
-            count += 1
-            chosen = f"{text}_{count}"
+        chosen = fresh_name(text, lambda name: name in self.taken or name in _RESERVED)
         self.taken.add(chosen)
         return chosen
 

@@ -6,7 +6,7 @@ the schedules that are allowed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from relaxlab.codegen.cuda.align_storage import align_storage
 from relaxlab.codegen.cuda.bind_threads import bind_threads
@@ -16,9 +16,10 @@ from relaxlab.codegen.cuda.thread_loops import comment, is_sync, thread_loops
 from relaxlab.codegen.cuda.thread_reduction import lower_thread_reductions
 from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.codegen.lower_blocks import lower_blocks
+from relaxlab.codegen.positive import sizes_of
 from relaxlab.codegen.simplify_indices import simplify_indices
 from relaxlab.ir import expr
-from relaxlab.ir.expr import PrimExpr, Var, all_of
+from relaxlab.ir.expr import PrimExpr, all_of
 from relaxlab.ir.loops import (
     Block,
     BlockRealize,
@@ -180,12 +181,6 @@ def _main_memory(func: PrimFunc, body: Stmt) -> Iterator[Buffer]:
 
 def _buffers(body: Stmt) -> Iterator[Buffer]:
     return (n.buffer for n in walk(body) if isinstance(n, BufferLoad | BufferStore))
-
-
-def sizes_of(func: PrimFunc) -> Sequence[Var]:
-    """The symbols that are sizes of arrays; a scalar parameter that is none may be negative."""
-    dims = tuple(d for buffer in func.buffers for d in buffer.shape)
-    return [v for v in symbols_in(dims) if v in dims or v not in func.params]
 
 
 def _safe(name: str) -> str:

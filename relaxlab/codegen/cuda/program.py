@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 
 from relaxlab.codegen.cuda.kernel import KernelSource, emit_kernel
 from relaxlab.codegen.cuda.launch import DeviceKernel
-from relaxlab.codegen.cuda.lower import lower_launches, sizes_of
+from relaxlab.codegen.cuda.lower import lower_launches
 from relaxlab.codegen.cuda.prelude import prelude
+from relaxlab.codegen.positive import sizes_of
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.names import UniqueNames
 from relaxlab.passes import host
 
 
@@ -45,20 +47,11 @@ def cuda_of(
     """Return the launches and CUDA functions of loop functions, and one source with all of them."""
     kernels: dict[str, DeviceKernel] = {}
     functions: dict[str, tuple[KernelSource, ...]] = {}
-    taken: set[str] = set()
+    names = UniqueNames()
     for name, func in funcs.items():
         kernel = lower_launches(func, name)
-        launches = tuple(replace(x, name=_fresh(x.name, taken)) for x in kernel.launches)
+        launches = tuple(replace(x, name=names(x.name)) for x in kernel.launches)
         kernels[name] = replace(kernel, launches=launches)
         functions[name] = tuple(emit_kernel(x, sizes_of(func)) for x in launches)
     code = "\n".join(k.code for sources in functions.values() for k in sources)
     return kernels, functions, f"{prelude(code)}\n{code}"
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    chosen, count = name, 0
-    while chosen in taken:
-        count += 1
-        chosen = f"{name}_{count}"
-    taken.add(chosen)
-    return chosen

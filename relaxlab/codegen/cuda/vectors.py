@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.codegen.cuda.expressions import flat_index
+from relaxlab.codegen.positive import is_nondecreasing
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import IntImm, PrimExpr, StringImm, Var, all_of, const
@@ -86,7 +87,7 @@ def _full(loop: For) -> tuple[PrimExpr, Stmt]:
             elif (
                 isinstance(part, expr.LT)
                 and loop.loop_var not in symbols_in(part.b)
-                and _rises(part.a, loop.loop_var)
+                and is_nondecreasing(part.a, loop.loop_var)
             ):
                 tests.append(expr.LT(substitute(part.a, {loop.loop_var: last}), part.b))
             else:
@@ -100,17 +101,6 @@ def _without_comments(s: Stmt) -> Stmt:
         return s
     kept = [p for p in s.stmts if not (isinstance(p, Evaluate) and isinstance(p.value, StringImm))]
     return seq(*kept) if kept else s
-
-
-def _rises(e: PrimExpr, v: Var) -> bool:
-    """True if `e` never falls as `v` grows, by its form."""
-    match e:
-        case expr.Add(a, b):
-            return _rises(a, v) and _rises(b, v)
-        case expr.Mul(a, IntImm(value)) | expr.FloorDiv(a, IntImm(value)):
-            return value >= 0 and _rises(a, v)
-        case _:
-            return e == v or v not in symbols_in(e)
 
 
 def _eager_loads(e: Node) -> Iterator[BufferLoad]:

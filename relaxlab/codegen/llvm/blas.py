@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 FUNCTIONS = ("relaxlab.blas.matmul", "relaxlab.blas.matmul_bias")
 """The functions that `passes.blas_patterns` calls."""
-_GEMM = {"float32": "scipy_cblas_sgemm64_", "float64": "scipy_cblas_dgemm64_"}
+GEMM = {"float32": "scipy_cblas_sgemm64_", "float64": "scipy_cblas_dgemm64_"}
+"""The function of CBLAS for each dtype, as the wheel `scipy-openblas64` names it."""
 _UNIT = 16
 """Shares of rows and columns are multiples of this, so that tiles are not cut."""
 
@@ -60,9 +61,9 @@ def _product(e: HostEmitter, dims: list[Value]) -> Value:
 def blas_functions(declarations: dict[str, str]) -> list[str]:
     """Return the functions of BLAS calls that a program's host functions call; their own callees
     are added to `declarations`."""
-    used = [d for d in _GEMM if f"relaxlab_gemm_{d}" in declarations]
+    used = [d for d in GEMM if f"relaxlab_gemm_{d}" in declarations]
     for dtype in used:
-        t, name = llvm_type(dtype), _GEMM[dtype]
+        t, name = llvm_type(dtype), GEMM[dtype]
         signature = f"i32, i32, i32, i64, i64, i64, {t}, ptr, i64, ptr, i64, {t}, ptr, i64"
         declarations[name] = f"declare void @{name}({signature})"
         declarations |= _INTRINSICS
@@ -185,6 +186,6 @@ done:
 def _gemm_text(dtype: str) -> str:
     text = _TEMPLATE
     given = {"dtype": dtype, "type": llvm_type(dtype), "bytes": bytes_of(dtype)}
-    for name, value in {**given, "gemm": _GEMM[dtype]}.items():
+    for name, value in {**given, "gemm": GEMM[dtype]}.items():
         text = text.replace(f"<{name}>", str(value))
     return text

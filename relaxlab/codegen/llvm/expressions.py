@@ -294,15 +294,8 @@ def _under(s: Scope, cond: Value, e: expr.PrimExpr) -> Value:
     return value
 
 
-def _llvm_intrin(s: Scope, e: expr.Call) -> Value:
-    name = e.args[0]
-    assert isinstance(name, expr.StringImm)
-    values = [emit_expr(s, a) for a in e.args[1:]]
-    pairs = [(v.ty, s.builder.materialise(v)) for v in values]
-    return Value(e.dtype, s.builder.call(name.value, llvm_type(e.dtype), pairs))
-
-
-def _call_extern(s: Scope, e: expr.Call) -> Value:
+def _named_call(s: Scope, e: expr.Call) -> Value:
+    """Emit a call of the LLVM intrinsic or C function that the first argument names."""
     name = e.args[0]
     assert isinstance(name, expr.StringImm)
     values = [emit_expr(s, a) for a in e.args[1:]]
@@ -442,8 +435,8 @@ def _popcount(s: Scope, e: expr.Call) -> Value:
 _INTRINSICS: dict[str, Callable[[Scope, expr.Call], Value]] = {
     "if_then_else": _if_then_else,
     "likely": lambda s, e: emit_expr(s, e.args[0]),
-    "llvm_intrin": _llvm_intrin,
-    "call_extern": _call_extern,
+    "llvm_intrin": _named_call,
+    "call_extern": _named_call,
     "reinterpret": _reinterpret,
     "address_of": _address_of,
     "prefetch": _prefetch,

@@ -17,11 +17,11 @@ from relaxlab.codegen.llvm.expressions import CodegenError, FailWhen, Scope, emi
 from relaxlab.codegen.llvm.statements import Team, declare_local, emit_team, failure
 from relaxlab.codegen.llvm.support import CONTEXT, symbol_of
 from relaxlab.codegen.lower_blocks import lower_blocks
+from relaxlab.codegen.positive import sizes_of
 from relaxlab.codegen.prefetch import insert_prefetches
 from relaxlab.codegen.simplify_indices import simplify_indices
 from relaxlab.codegen.tighten_bounds import tighten_bounds
 from relaxlab.ir import expr, loops
-from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import GENERIC, Target
 from relaxlab.passes.host import kernel_symbols
 from relaxlab.schedule.tile_intrinsics import TILE_SCOPE
@@ -57,7 +57,7 @@ def emit_kernel(
     stack = Stack() if checks else None
     params: list[str] = []
     symbols = kernel_symbols(func)
-    sizes = _sizes(func)
+    sizes = sizes_of(func)
     s.sizes = frozenset(sizes)
     for var in symbols:
         text, size = f"%{_safe(var.name)}.{len(params)}", var in sizes
@@ -150,12 +150,6 @@ def lower_loops(body: loops.Stmt, sizes: Sequence[expr.Var]) -> loops.Stmt:
     negative."""
     body = join_indices(simplify_indices(body, sizes), sizes)
     return insert_prefetches(hoist_guards(tighten_bounds(body)))
-
-
-def _sizes(func: loops.PrimFunc) -> list[expr.Var]:
-    """The symbols that are sizes of arrays; a scalar parameter that is none may be negative."""
-    dims = tuple(d for buffer in func.buffers for d in buffer.shape)
-    return [v for v in symbols_in(dims) if v in dims or v not in func.params]
 
 
 def _safe(name: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from relaxlab.analysis.private_buffers import shared_private_buffer
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.expr import PrimExpr, Var, const
 from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, For, PrimFunc
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
@@ -19,6 +21,7 @@ from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.tracing import may_apply, remark
 from relaxlab.tracing.limit import Stopped
 
+Bounded = TypeVar("Bounded", bound=PrimExpr)
 Rule = Callable[[PrimFunc, Target], PrimFunc | None]
 LARGEST = 512
 """Most nodes of an expression that is inlined: twice as many would be too deep for recursive
@@ -139,6 +142,23 @@ def vectorize_inner(sch: Schedule, loop: LoopRV, lanes: int) -> LoopRV:
     outer, inner = sch.split(loop, factors=[None, lanes])
     sch.vectorize(inner)
     return outer
+
+
+def bound_private_buffers(func: PrimFunc, bounds: Mapping[Bounded, int]) -> PrimFunc:
+    """Replace the dimensions of private buffers by upper bounds of them, given for symbols or for
+    whole dimensions: space on a thread's stack has a constant size."""
+    if not bounds:
+        return func
+    private = [b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers]
+    sizes: dict[PrimExpr, PrimExpr] = {e: const(most) for e, most in bounds.items()}
+    symbols = {v: size for v, size in sizes.items() if isinstance(v, Var)}
+
+    def bounded(dim: PrimExpr) -> PrimExpr:
+        return sizes[dim] if dim in sizes else substitute(dim, symbols)
+
+    shapes = {b: tuple(map(bounded, b.shape)) for b in private if b.scope == "local"}
+    buffers = {b: replace(b, shape=shape) for b, shape in shapes.items()}
+    return replace(func, body=substitute(func.body, buffers=buffers))
 
 
 def found_block(sch: Schedule, rv: BlockRV) -> Block:

@@ -18,6 +18,7 @@ from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.rules.base import (
     block_loops,
     blocks_of,
+    bound_private_buffers,
     constant,
     extent_of,
     inline_producers,
@@ -26,7 +27,7 @@ from relaxlab.schedule.rules.base import (
     vectorize_inner,
 )
 from relaxlab.schedule.rules.reductions import VECTORS, goes_down_columns, reduce_down_columns
-from relaxlab.schedule.rules.rows import read_more_than_once, upper_bound, with_room
+from relaxlab.schedule.rules.rows import read_more_than_once, upper_bound
 from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
@@ -95,7 +96,7 @@ def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> Prim
     tile = sch.fuse(*tiles) if len(tiles) > 1 else tiles[0]
     sch.parallel(tile)
     stream_results(sch, tile)
-    return with_room(compact_buffers(sch.func), bounds)
+    return bound_private_buffers(compact_buffers(sch.func), bounds)
 
 
 def _reductions(func: PrimFunc) -> list[Block]:

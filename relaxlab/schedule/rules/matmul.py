@@ -13,15 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from relaxlab.ir import loops
-from relaxlab.ir.expr import PrimExpr, const
+from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
-from relaxlab.ir.node import replace, walk
-from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rules.base import (
     blocks_of,
+    bound_private_buffers,
     constant,
     extent_of,
     found_block,
@@ -264,21 +264,8 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
         _vectors_of(sch, one, lanes, rows > 1)
     sch.parallel(sch.fuse(*outer, first) if outer else first)
     whole = round_up_tails(compact_buffers(sch.func))
-    return _with_room(round_up_vectors(whole), extent, most.depth)
-
-
-def _with_room(func: PrimFunc, extent: PrimExpr, most: int | None) -> PrimFunc:
-    """Private buffers one of whose dimensions is `extent` have room for its bound, if it has one:
-    a thread's stack needs to be told a number."""
-    if most is None:
-        return func
-    private = [b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers]
-    wider = {
-        b: replace(b, shape=tuple(const(most) if dim == extent else dim for dim in b.shape))
-        for b in private
-        if b.scope == "local"
-    }
-    return replace(func, body=substitute(func.body, buffers=wider))
+    bounds = {} if most.depth is None else {extent: most.depth}
+    return bound_private_buffers(round_up_vectors(whole), bounds)
 
 
 def _is_small(parts: _Parts, depth: int | None, width: int | None) -> bool:

@@ -17,14 +17,14 @@ from relaxlab.ir import expr
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferRegion, For, PrimFunc
-from relaxlab.ir.node import Node, replace, walk
-from relaxlab.ir.substitute import substitute
+from relaxlab.ir.node import Node, walk
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rules.base import (
     block_loops,
     blocks_of,
+    bound_private_buffers,
     constant,
     extent_of,
     found_block,
@@ -155,19 +155,7 @@ def _schedule_rows(
         if constant(extent_of(sch, row)) != 1:
             sch.parallel(row)
             stream_results(sch, row)
-    return with_room(round_up_tails(compact_buffers(sch.func)), bounds)
-
-
-def with_room(func: PrimFunc, bounds: Mapping[Var, int]) -> PrimFunc:
-    """Private buffers whose dimensions are bounded symbols have room for the bounds."""
-    private = [b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers]
-    sizes = {v: expr.const(most) for v, most in bounds.items()}
-    wider = {
-        b: replace(b, shape=tuple(substitute(dim, sizes) for dim in b.shape))
-        for b in private
-        if b.scope == "local"
-    }
-    return replace(func, body=substitute(func.body, buffers=wider))
+    return bound_private_buffers(round_up_tails(compact_buffers(sch.func)), bounds)
 
 
 def read_more_than_once(func: PrimFunc) -> list[str]:

@@ -10,8 +10,9 @@ import pytest
 
 from relaxlab.codegen.cuda.kernel import emit_kernel
 from relaxlab.codegen.cuda.launch import DeviceKernel
-from relaxlab.codegen.cuda.lower import lower_launches, sizes_of
+from relaxlab.codegen.cuda.lower import lower_launches
 from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.positive import sizes_of
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.runtime.interpreter import interpret_prim_func
 from relaxlab.runtime.simt import simt_prim_func

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from relaxlab.codegen.cuda.kernel import KernelSource, emit_kernel
-from relaxlab.codegen.cuda.lower import lower_launches, sizes_of
+from relaxlab.codegen.cuda.lower import lower_launches
 from relaxlab.codegen.cuda.prelude import prelude
 from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.positive import sizes_of
 from tests.codegen.kernels import parse_kernels
 
 
