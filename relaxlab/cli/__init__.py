@@ -15,8 +15,8 @@ FAILED = 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line; the exit code: 0, 2 after an error (one message on stderr), 130 after
-    Ctrl-C. A bug of ours raises what it raises."""
+    """Run a command line and return the exit code: 0, 2 after an error (one message on stderr), 130
+    after Ctrl-C. Bugs of relaxlab raise."""
     try:
         options = build_parser().parse_args(argv)
         return _run(options)

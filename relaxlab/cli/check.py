@@ -1,4 +1,4 @@
-"""`relaxlab check`: what a script computes, before and after each pass."""
+"""`relaxlab check`: compare the results of a script before and after each pass."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from relaxlab.lab.course import progress_of, write_course
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write what is missing, or sum up what is solved."""
+    """Write the missing files of the course, or sum up the solved exercises."""
     folder = Path(options.folder)
     if options.summary:
         return _sum_up(folder)

@@ -1,4 +1,5 @@
-"""`relaxlab doctor`: what this machine has, what is missing, and the command that brings it."""
+"""`relaxlab doctor`: the parts that this machine has or lacks, and the commands that install
+them."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ FEATURES = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report. `remedy` is the command that helps when the thing is not `ok`;
-    what is not `needed` is reported but is no failure."""
+    """A line of the report. `remedy` is the command that helps when the part is not `ok`; a part
+    that is not `needed` is reported but is no failure."""
 
     name: str
     value: str

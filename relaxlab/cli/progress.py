@@ -1,4 +1,4 @@
-"""A line on the terminal that says what is being done, and for how long."""
+"""A line on the terminal with the current step and its time so far."""
 
 from __future__ import annotations
 

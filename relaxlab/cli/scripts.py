@@ -1,4 +1,4 @@
-"""The programs in a Python file: what is decorated in it, read and never executed."""
+"""The programs in a Python file: its decorated functions and classes, read and never executed."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _names(path: Path, found: list[Definition]) -> str:
 
 
 def _is_used_by_programs(stmt: ast.stmt) -> bool:
-    """True if a program may use what the statement defines: names of the language and numbers."""
+    """True if a program may use the statement's definitions: names of the language and numbers."""
     match stmt:
         case ast.Import() | ast.ImportFrom():
             return True
@@ -101,8 +101,8 @@ def _is_used_by_programs(stmt: ast.stmt) -> bool:
 
 
 def _only(text: str, kept: list[ast.stmt]) -> str:
-    """The text with other lines blank, and what is inside other definitions brought to the left
-    margin, so that lines stay what they are."""
+    """Return the text with other lines blank, and with statements inside other definitions moved to
+    the left margin, so that line numbers stay."""
     lines = text.splitlines()
     blank = [""] * len(lines)
     for node in kept:

@@ -1,4 +1,4 @@
-"""`relaxlab transcribe`: what is said in sound files."""
+"""`relaxlab transcribe`: write down the speech in sound files."""
 
 from __future__ import annotations
 

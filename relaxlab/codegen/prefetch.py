@@ -16,6 +16,7 @@ from relaxlab.ir.node import Node, map_children, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 
 LINE = 64
+"""Bytes of a cache line, which one prefetch fetches."""
 
 
 def insert_prefetches(stmt: Stmt) -> Stmt:

@@ -19,9 +19,10 @@ from relaxlab.passes import host
 MOST_KERNELS = 16
 """Most kernels of a program whose work is estimated: a program of more has work for a team."""
 LANES = 16
-"""Iterations of a vectorized loop that count as one."""
+"""Iterations of a vectorized loop that count as one: those of a 512-bit vector of float32."""
 CALL = 16
-"""Operations that an elementary function or an instruction of the hardware counts as."""
+"""Operations that an elementary function counts as: exp has 16 instructions (NOTES, *Chains that
+memory bounds*); a tensor intrinsic likewise."""
 
 
 def work_of(program: host.HostProgram, function: host.HostFunction) -> PrimExpr | None:

@@ -61,7 +61,7 @@ def compressed(*kinds: str, addressed: bool = False) -> str:
 
 
 def _visit(name: str, order: list[str]) -> None:
-    """Append `name` after what it imports."""
+    """Append `name` after the modules that it imports."""
     if name in order:
         return
     text = source(name)

@@ -15,7 +15,7 @@ from relaxlab.tracing import PassRecord, Trace
 TEXT_LINES = 200
 
 Program: TypeAlias = Module | Trace | str | DiagnosticError | PassFailed
-"""A module, the text of a script, a trace, or what was raised when there was no trace."""
+"""A module, the text of a script, a trace, or an error raised when there was no trace."""
 
 
 def through(passes: tuple[Pass, ...], last: str) -> Pipeline:
@@ -25,8 +25,9 @@ def through(passes: tuple[Pass, ...], last: str) -> Pipeline:
 
 
 def attempted(program: Program, passes: Pipeline) -> tuple[Trace | None, dict[str, Any] | None]:
-    """The trace as far as it goes (None: the text cannot be parsed), and what ended it as data for
-    `failurePanel` of failure.js. Raises TypeError for what is no program."""
+    """Return the trace as far as it goes (None: the text cannot be parsed), and the error that
+    ended it as data for `failurePanel` of failure.js. Raises TypeError for a value that is no
+    program."""
     if isinstance(program, str):
         try:
             program = parse(program, check=False)  # what is wrong is found by the passes, too

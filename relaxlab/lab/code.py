@@ -131,14 +131,14 @@ class _Script:
 
 
 def _title_of(source: Source) -> str:
-    """The name of a source, for a reader: that of a notebook's cell is a file nobody has seen."""
+    """Return the name of a source for a reader: that of a notebook's cell is a temporary file."""
     return "a cell of the notebook" if "ipykernel" in source.name else source.name
 
 
 @cache
 def _statements(source: Source) -> tuple[range, ...]:
-    """The lines of each class, function or other statement at the top of a source, decorators
-    included; all lines together of what is no Python."""
+    """Return the lines of each class, function or other statement at the top of a source,
+    decorators included; all lines together of a source that is no Python."""
     first = source.first_line
     try:
         body = ast.parse(source.text).body

@@ -1,4 +1,4 @@
-"""Two pipelines on one program: where what they make begins to differ."""
+"""Two pipelines on one program: the first pass after which their modules differ."""
 
 from __future__ import annotations
 

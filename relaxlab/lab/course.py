@@ -1,7 +1,7 @@
-"""The course and the labs as notebooks of one's own.
+"""The course and the labs as notebooks in a folder of the reader's.
 
-Their sources are Python files (jupytext's percent format), which keep no outputs. A copy as
-``.ipynb`` keeps what its reader ran and wrote, and leaves the package and the checkout alone.
+Their sources are Python files (jupytext's percent format), which hold no outputs. A copy as
+``.ipynb`` holds its reader's edits and outputs, and leaves the package and the checkout alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PACKAGES = ("exercises", "figures")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file of the course. `kept` if there was one already, which is left as it is."""
+    """A file of the course. `kept`: there was one already, which is left unchanged."""
 
     path: Path
     kept: bool

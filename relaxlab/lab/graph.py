@@ -26,7 +26,7 @@ from relaxlab.passes.normalize import normalize
 from relaxlab.script.printer import print_module
 
 CAP = 500
-"""Nodes that are visible at once."""
+"""Most nodes that are visible together."""
 GROUPED_FROM = 60
 """Nodes from which on repeated blocks are collapsed."""
 LONGEST_BLOCK = 300
@@ -34,10 +34,11 @@ LONGEST_BLOCK = 300
 CHUNK = 40
 """Nodes in a group of neighbours, where no repetition makes a graph small enough."""
 WEIGHTS_FROM = 24
-"""Parameters from which on weights are told at the nodes that read them, and drawn nowhere."""
+"""Parameters of a function from which on weights are listed at the nodes that read them instead of
+drawn."""
 
 ALIKE = 8
-"""Parameters of one type from which on they are told, too."""
+"""Parameters of one type from which on they are listed, too."""
 
 LIBRARIES = ("call_dps_packed", "call_pure_packed", "call_inplace_packed", "call_py_func")
 MEMORY = ("memory.", "builtin.alloc_tensor")
@@ -45,7 +46,8 @@ MEMORY = ("memory.", "builtin.alloc_tensor")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value, or a call that writes into memory it is given. `var` None: what is returned."""
+    """A value, or a call that writes into memory it is given. `var` None: the result of the
+    function."""
 
     var: graph.Var | None
     value: graph.Expr
@@ -57,7 +59,8 @@ class Node:
 
 @dataclass(slots=True)
 class Dataflow:
-    """Nodes in program order, edges between their numbers, and what each reads that is no node."""
+    """Nodes in program order, edges between their numbers, and the parameters that each reads and
+    that are no nodes."""
 
     nodes: list[Node] = field(default_factory=list[Node])
     edges: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -95,7 +98,7 @@ def graph_view(program: Program, name: str | None = None) -> View:
 
 
 def _module_of(program: Program) -> tuple[Module, dict[str, Any] | None]:
-    """The module, with types where they can be deduced, and what is wrong with it."""
+    """Return the module, with types where they can be deduced, and its errors."""
     if isinstance(program, Module) and all(
         b.var.ty is not None for f in program.graph_functions().values() for b in all_bindings(f)
     ):
@@ -125,8 +128,8 @@ def function_state(mod: Module, name: str, fn: graph.Function) -> dict[str, Any]
 def flow_state(
     mod: Module, flow: Dataflow, kinds: Mapping[int, str] | None = None
 ) -> dict[str, Any]:
-    """Nodes, edges, groups, layouts, and notes on what is not seen, as data. `kinds`: the pattern
-    kinds, where known."""
+    """Return nodes, edges, groups, layouts, and notes on hidden nodes, as data. `kinds`: the
+    pattern kinds, where known."""
     notes: list[str] = []
     if any(isinstance(n.value, graph.If) for n in flow.nodes):
         notes.append("Branches of a conditional are drawn as one node.")
@@ -400,9 +403,10 @@ def _chunked(total: int, groups: list[Group]) -> list[Group]:
 def _layouts(
     flow: Dataflow, sizes: list[tuple[float, float]], groups: list[Group]
 ) -> dict[str, Any]:
-    """The layout of what is visible at first, and of the inside of each group.
+    """Return the layout of the nodes visible at first, and of the inside of each group.
 
-    An item is a node's number, or the number of nodes plus that of a group."""
+    An item is a node's number, or the number of nodes plus that of a group.
+    """
     owner = {v: len(sizes) + k for k, g in enumerate(groups) for v in g.members}
     items = list(dict.fromkeys(owner.get(v, v) for v in range(len(sizes))))
     place = {item: i for i, item in enumerate(items)}

@@ -162,7 +162,7 @@ class _Layers:
         self.layers = best
 
     def _sort(self, r: int, near: list[list[int]], place: dict[int, int]) -> None:
-        """Order one layer by the medians of its neighbours; what has none stays where it is."""
+        """Order one layer by the medians of its neighbours; nodes without any keep their places."""
         layer = self.layers[r]
         medians = {v: _median([place[w] for w in near[v]]) for v in layer if near[v]}
         moving = iter(sorted(medians, key=lambda v: medians[v]))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def live(view: View) -> Any:
-    """A widget that shows `view` and makes it anew with what its controls say.
+    """Return a widget that shows `view`, and recomputes it when its controls change.
 
     Raises ValueError for a view without controls, and ImportError where anywidget is missing.
     """

@@ -1,4 +1,4 @@
-"""The LLVM explorer: what each of LLVM's own passes makes of a kernel."""
+"""The LLVM explorer: the changes that each of LLVM's own passes makes to a kernel."""
 
 from __future__ import annotations
 

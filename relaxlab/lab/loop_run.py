@@ -65,10 +65,10 @@ class Sizes:
 def arguments(
     func: loops.PrimFunc, sizes: Sizes, filled: frozenset[int] = frozenset()
 ) -> list[Any]:
-    """Arguments of those sizes. Inputs, and the buffers numbered in `filled`, hold small whole
-    numbers; the other buffers that the function writes hold what nobody wrote.
+    """Return arguments of those sizes. Inputs, and the buffers numbered in `filled`, hold small
+    whole numbers; the other buffers that the function writes hold uninitialised values.
 
-    Raises ValueError where the arrays are too big to be looked at.
+    Raises ValueError if the arrays are too big to be looked at.
     """
     shapes = [sizes.shape(b) for b in func.buffers]
     total = sum(

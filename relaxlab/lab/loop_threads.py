@@ -1,5 +1,5 @@
-"""The threads of a loop function that is bound to them, run by the SIMT interpreter, as data: which
-thread touches which element, what that costs, and what is wrong."""
+"""The threads of a loop function that is bound to them, run by the SIMT interpreter, as data: the
+elements that each thread touches, their cost, and problems."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BLOCKS = 4
 MOST_COSTS = 1_000
 """Accesses of the first block whose costs are added up."""
 MOST_TOUCHES = 60_000
-"""Touched elements that are kept, of all blocks and launches together."""
+"""Most touched elements that are stored, of all blocks and launches together."""
 
 
 def is_bound(func: loops.PrimFunc) -> bool:

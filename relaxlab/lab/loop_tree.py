@@ -1,5 +1,5 @@
-"""A loop function as rows of text: loops, blocks with their axes and regions, statements; and what
-changed between two of them."""
+"""A loop function as rows of text: loops, blocks with their axes and regions, statements; and the
+changes between two of them."""
 
 from __future__ import annotations
 

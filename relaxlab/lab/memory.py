@@ -1,4 +1,5 @@
-"""The memory explorer: where every temporary lies and when, and what it would take otherwise."""
+"""The memory explorer: the place and live range of every temporary, and the memory needed without
+reuse."""
 
 from __future__ import annotations
 

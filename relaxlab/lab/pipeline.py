@@ -20,7 +20,7 @@ from relaxlab.script.printer import print_module
 from relaxlab.tracing import PassRecord, Remark, Trace, first_rewrites
 
 STEP_LINES = 20_000
-"""Lines that may be printed to show the rewrites of one pass one by one."""
+"""Most lines that are printed to show the rewrites of one pass one by one."""
 
 MOST_LINES = 30_000
 """Distinct lines of all modules above which the rewrites of the passes are left out."""
@@ -85,8 +85,8 @@ def program_controls(program: object) -> tuple[Control, ...]:
 def traced(
     program: Module | Trace | str | DiagnosticError | PassFailed, passes: Pipeline
 ) -> tuple[Trace | None, Exception | None]:
-    """The trace as far as it goes, and what ended it early. Raises TypeError for what is no
-    program."""
+    """Return the trace as far as it goes, and the error that ended it early. Raises TypeError for a
+    value that is no program."""
     match program:
         case Trace():
             return program, None

@@ -21,7 +21,8 @@ VARIABLE = "RELAXLAB_TRACE"
 
 @dataclass(slots=True)
 class Recorder:
-    """An observer of compilations. A module that is compiled twice for one target is kept once."""
+    """An observer of compilations. A module that is compiled twice for one target is recorded
+    once."""
 
     programs: list[tuple[str, Module, Target, Pipeline | None]] = field(
         default_factory=list[tuple[str, Module, Target, Pipeline | None]]

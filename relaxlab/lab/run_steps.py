@@ -1,4 +1,5 @@
-"""A run of the virtual machine as data: every instruction, what it changed, where values lie."""
+"""A run of the virtual machine as data: every instruction, its changes, and the places of
+values."""
 
 from __future__ import annotations
 
@@ -141,7 +142,7 @@ class _Recorder:
     symbols: list[list[Any]] = field(default_factory=list[list[Any]])
 
     def step(self) -> None:
-        """Run one instruction and note what it did."""
+        """Run one instruction and record its changes."""
         frame = self.machine.frames[-1]
         instr = frame.next
         assert instr is not None
@@ -157,11 +158,12 @@ class _Recorder:
         step["symbols"], self.symbols = self.symbols, []
 
     def fail(self) -> None:
-        """The last step failed: what it changed before stays unknown."""
+        """Record the failure of the last step: its changes stay unknown."""
         self.steps[-1] |= {"changes": [], "symbols": [], "failed": True}
 
     def settle(self, written: Sequence[tuple[int, Array]]) -> None:
-        """Compare all registers with what they were; `written` are arrays whose content is new."""
+        """Compare all registers with their previous values; `written` are arrays with new
+        content."""
         for activation in self.live:  # functions that have just ended among them
             self._compare(activation)
         for register, array in written:
@@ -245,8 +247,8 @@ class _Recorder:
         self.changes.append([activation.number, register, value, place])
 
     def _rewrite(self, register: int, array: Array) -> None:
-        """The content of a register of the innermost function is new: show it, and what else lies
-        there."""
+        """Record new content of a register of the innermost function, and of other tensors in its
+        memory."""
         activation = next(
             (a for a in reversed(self.live) if a.objects.get(register) is array), None
         )
@@ -256,8 +258,8 @@ class _Recorder:
         self._overwrite(activation, register, array)
 
     def _overwrite(self, activation: _Activation, register: int, array: Array) -> None:
-        """Other tensors that lie where `array` does: those that are views of it show the new
-        content, the others are gone."""
+        """Record the change of other tensors in the memory of `array`: views of it show the new
+        content, the others are overwritten."""
         low, high = _span(array)
         mine = activation.frame.function.registers[register].name or f"%{register}"
         for other, at, held in list(self.tensors()):

@@ -36,8 +36,8 @@ def value_state(value: Any) -> dict[str, Any]:
 
 
 def tensor_state(array: Array) -> dict[str, Any]:
-    """Shape, dtype, bytes; statistics and a histogram of the finite elements; the values of a
-    small array. Bytes of which nobody wrote any (all ones, or 0x5A) are `fresh`."""
+    """Return shape, dtype, bytes; statistics and a histogram of the finite elements; the values of
+    a small array. Uninitialised arrays (all ones, or 0x5A) are `fresh`."""
     state: dict[str, Any] = {
         "kind": "tensor", "shape": list(array.shape), "dtype": dtype_name(array),
         "bytes": array.nbytes, "fresh": _is_fresh(array),
@@ -66,7 +66,7 @@ def tensor_state(array: Array) -> dict[str, Any]:
 
 
 def _is_fresh(array: Array) -> bool:
-    """True if every byte is what memory is filled with before anybody writes."""
+    """True if every byte is the fill value of uninitialised memory."""
     data = array.reshape(-1)[: SAMPLE // 8]
     if not data.size:
         return False

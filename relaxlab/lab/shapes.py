@@ -1,4 +1,4 @@
-"""The shapes explorer: how the type of every value was deduced, and what it comes to."""
+"""The shapes explorer: how the type of every value was deduced, and its size."""
 
 from __future__ import annotations
 

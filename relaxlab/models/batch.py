@@ -231,9 +231,9 @@ class BatchGenerator(Brief):
         sampler: Sampler | None = None,
         on_text: OnText | None = None,
     ) -> Request:
-        """Another sequence that goes on from where `request` is: what it has had so far is the
-        prompt of the new one, in the same pages. Raises PromptError for a finished one, or one
-        that has not begun."""
+        """Return another sequence that continues from the current state of `request`: the tokens so
+        far are the prompt of the new one, in the same pages. Raises PromptError for a finished one,
+        or one that has not begun."""
         sequence = request.sequence
         if request.stopped is not None or not sequence.length:
             state = "has not begun" if request.stopped is None else "is finished"
@@ -358,7 +358,8 @@ class BatchGenerator(Brief):
         return batch
 
     def _make_room(self, needed: int, younger: Sequence[Request]) -> bool:
-        """See to it that so many pages are free, if need be by taking those of the youngest."""
+        """Free pages until `needed` are free, if need be those of the youngest sequences. Returns
+        whether that was possible."""
         free, victims = self.free_pages, list[Request]()
         for request in reversed(younger):
             if free >= needed:

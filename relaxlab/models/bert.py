@@ -53,9 +53,9 @@ class BertConfig:
 
 
 def config_from_json(keys: Keys, tensors: Collection[str]) -> BertConfig:
-    """The configuration in a ``config.json`` with model_type ``bert`` or ``roberta``; `tensors`
-    (by the names of `tensor_name`) say which heads there are. ConfigError for what is missing or
-    unsupported."""
+    """Return the configuration in a ``config.json`` with model_type ``bert`` or ``roberta``;
+    `tensors` (by the names of `tensor_name`) determine the heads. Raises ConfigError for keys that
+    are missing or unsupported."""
     kind = keys.text("model_type", "none")
     if kind not in ("bert", "roberta"):
         raise ConfigError(f"{keys.where}: model_type '{kind}' is not supported; bert, roberta are")
@@ -215,7 +215,7 @@ class Bert(nn.Module):
 
     def hidden(self, ids: nn.Tensor, types: nn.Tensor, mask: nn.Tensor) -> nn.Tensor:
         """ids, types, mask int32 (b, s) -> the last hidden states (b, s, hidden_size). Positions
-        where the mask is zero are padding, which nobody looks at."""
+        where the mask is zero are padding, which is not attended to."""
         b, s = ids.shape
         width = self.config.hidden_size
         x = self.words(ids.reshape(b * s)) + self.types(types.reshape(b * s))

@@ -22,14 +22,14 @@ class ConfigError(UserError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Rope:
-    """Rotary position embedding: pair p of a head's first `dims` features is turned by
-    position * theta^(-2p / dims) / divisors[p]; cosines and sines are multiplied by `scale`.
+    """Rotary position embedding: pair p of a head's first `dims` features is turned by position *
+    theta^(-2p / dims) / divisors[p]; cosines and sines are multiplied by `scale`.
 
-    `interleaved` says which features are a pair: (2p, 2p + 1) where true, as GGUF files of
+    `interleaved` tells which features are a pair: (2p, 2p + 1) where true, as GGUF files of
     architecture ``llama`` are stored, or (p, p + dims / 2). `divisors` slow the rotation down to
-    stretch the context; None means no stretching. `long_divisors` take their place in contexts of
-    more than `original_context` positions. `reach` is how many positions the divisors are made for,
-    where they say so.
+    stretch the context; None means no stretching. `long_divisors` replace them in contexts of more
+    than `original_context` positions. `reach` is the number of positions that the divisors are made
+    for, if that is known.
     """
 
     theta: float

@@ -234,7 +234,7 @@ class Decoder(nn.Module):
         return logits.reshape(b, s, self.config.vocab_size)
 
     def hidden(self, ids: nn.Tensor, caches: Sequence[nn.Cache]) -> nn.Tensor:
-        """ids int32 (b, s) -> float32 (b * s, hidden_size): what the blocks make of the new
+        """ids int32 (b, s) -> float32 (b * s, hidden_size): the blocks' results at the new
         positions, which are appended to the caches, one per layer."""
         b, s = ids.shape
         x = self.embedding(ids.reshape(b * s))

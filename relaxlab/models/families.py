@@ -1,7 +1,7 @@
-"""The families of decoders: for each, what it calls its tensors and which features it has.
+"""The families of decoders, with the names of their tensors and their features.
 
-A family is one row of `FAMILIES` and one function, which says what `DecoderConfig` cannot know by
-itself. Hyperparameters are asked for by the names of Hugging Face's ``config.json``, whichever kind
+A family is one row of `FAMILIES` and one function for the fields of `DecoderConfig` that no key
+holds. Hyperparameters are looked up by the names of Hugging Face's ``config.json``, whichever kind
 of file it is (see `Keys`); weights have the names of GGUF files.
 """
 
@@ -222,8 +222,8 @@ def _attention_biases(keys: Keys) -> Features:
 
 
 def _windows(keys: Keys, is_local: Callable[[int], bool], default: int | None = None) -> Windows:
-    """The window of each layer, where a file names one: `is_local` says of which layers, unless
-    the file does. `default` holds where the file says nothing."""
+    """Return the window of each layer, if a file names one: `is_local` tells of which layers,
+    unless the file does. `default` is for files without one."""
     window = keys.optional("sliding_window", default)
     layers = keys.integer("num_hidden_layers")
     kinds = keys.names("layer_types", (LOCAL, GLOBAL))

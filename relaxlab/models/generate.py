@@ -40,10 +40,11 @@ Prompt: TypeAlias = "str | Sequence[Message] | Sequence[int]"
 Progress: TypeAlias = Callable[[str], None]
 
 CHUNK = 512
-"""Positions read at once at most."""
+"""Most positions read in one call. Longer ones multiply no faster, and take more memory for
+activations."""
 
 DEFAULT_CONTEXT = 4096
-"""Positions kept at most unless asked for more: SmolLM2-135M's keys and values take 0.1 GB."""
+"""Most positions kept by default: SmolLM2-135M's keys and values take 0.1 GB."""
 
 LONG_CONTEXT = 1024
 """Cached positions, or tokens generated, from which on keys and values, or weights, move to large
@@ -197,10 +198,10 @@ class TextGenerator(Brief):
         return encode_prompt(self.checkpoint, self.max_context, prompt, raw)
 
     def logits(self, ids: Sequence[int]) -> Array:
-        """Logits float32 (vocab_size,) for what follows `ids`, the whole sequence.
+        """Return the logits float32 (vocab_size,) of the token after `ids`, the whole sequence.
 
-        Only what differs from the previous call's sequence is computed. Raises PromptError as
-        `encode` does.
+        Only the part that differs from the previous call's sequence is computed. Raises PromptError
+        as `encode` does.
         """
         ids = _checked(self.checkpoint, self.max_context, list(ids))
         return self._logits(ids)[0]

@@ -310,7 +310,7 @@ def _read_tensor_info(cursor: _Cursor, name: str) -> _TensorInfo:
 def _place_tensors(
     cursor: _Cursor, infos: Mapping[str, _TensorInfo], base: int, alignment: int
 ) -> dict[str, GGUFTensor]:
-    """Check that every tensor lies in the file, aligned and apart from the others; make views."""
+    """Check that every tensor is inside the file, aligned and apart from the others; make views."""
     size = len(cursor.data)
     end_of_previous = base
     for info in sorted(infos.values(), key=lambda i: i.offset):

@@ -74,7 +74,7 @@ class Keys:
         return float(self._number(key, int | float, default))
 
     def optional(self, key: str, default: float | None = None) -> float | None:
-        """A number, or None where the file says null; the default where it says nothing."""
+        """Return a number, None for null; the default if the file lacks the key."""
         if not self.has(key):
             return default
         return None if self._get(key) is None else self.number(key)
@@ -115,7 +115,7 @@ class Keys:
         return value
 
     def names(self, key: str, known: Collection[str]) -> tuple[str, ...] | None:
-        """A list of names among the known ones; None where the file says nothing."""
+        """Return a list of names among the known ones; None if the file lacks the key."""
         found = self._get(key)
         if found is None:
             return None

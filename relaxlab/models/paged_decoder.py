@@ -12,7 +12,8 @@ from relaxlab.nn.paged import PagedKVCache, Ragged
 from relaxlab.nn.paged_loops import PoolShape
 
 TILE = 4
-"""Rows of a sequence that attention works on at once where there are several."""
+"""Rows of a sequence per tile of attention, if there are several: they share the loads of keys and
+values."""
 
 Pools = Sequence[Sequence[nn.Tensor]]
 
@@ -38,8 +39,8 @@ class PagedDecoder(Decoder):
         return self.logits(self.hidden(ids, [PagedKVCache(k, v, ragged, 1) for k, v in pools]))
 
     def build_paged(self, *, max_rows: int, max_sequences: int) -> tuple[IRModule, list[str]]:
-        """The graph functions `extend` and `step` for at most so many rows and sequences, and the
-        weights' names in order."""
+        """Return the graph functions `extend` and `step` for at most `max_rows` rows and
+        `max_sequences` sequences, and the weights' names in order."""
         config = self.config
         pool = PagedKVCache.spec(PoolShape(config.num_kv_heads, config.head_dim, self.kv_dtype))
 

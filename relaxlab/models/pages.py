@@ -19,8 +19,8 @@ class PoolExhausted(UserError, RuntimeError):
 
 
 class PageAllocator(Brief):
-    """Hands out the pages 0 .. `total` - 1 of a pool. A page may have several owners, which then
-    only read it; it is free again when all of them have released it."""
+    """An allocator of the pages 0 .. `total` - 1 of a pool. A page may have several owners, which
+    then only read it; it is free again when all of them have released it."""
 
     def __init__(self, total: int) -> None:
         """ValueError for a pool without pages."""
@@ -36,7 +36,7 @@ class PageAllocator(Brief):
         return len(self._free)
 
     def allocate(self, count: int) -> list[int]:
-        """`count` pages with one owner each. PoolExhausted when there are not as many."""
+        """Return `count` pages with one owner each. Raises PoolExhausted if fewer are free."""
         if count > len(self._free):
             raise PoolExhausted(
                 f"{count} pages of {PAGE} positions are needed, {len(self._free)} of {self.total} "

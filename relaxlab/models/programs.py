@@ -1,7 +1,6 @@
-"""The compiled program of a decoder: found in the cache by what it is for, or built.
+"""The compiled program of a decoder: found in the cache by its settings, or built.
 
-Finding one needs neither the model's layers nor the compiler: they are imported when there is
-something to build.
+Finding one needs neither the model's layers nor the compiler: they are imported only to build one.
 """
 
 from __future__ import annotations
@@ -63,8 +62,8 @@ class Program:
     def cache_shapes(
         self, function: str, first: int, layers: int, positions: int
     ) -> list[tuple[int, ...]]:
-        """The shapes of the keys and values of each layer in turn, parameters of a function from
-        number `first` on, with room for so many positions (see `nn.KVCache`)."""
+        """Return the shapes of the keys and values of each layer in turn, parameters of a function
+        from number `first` on, with capacity for `positions` positions (see `nn.KVCache`)."""
         params = self.executable[function].info.params[first : first + 2 * layers]
         shapes: list[tuple[int, ...]] = []
         for _, tree in params:

@@ -321,7 +321,7 @@ def _decode_q3_k(f: Fields) -> Array:
 
 
 IQ4_LEVELS = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
-"""The numbers that the sixteen codes of the IQ4 formats stand for."""
+"""The values of the sixteen codes of the IQ4 formats."""
 _IQ4_LEVELS = np.array(IQ4_LEVELS, np.float32)
 
 

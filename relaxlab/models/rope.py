@@ -1,4 +1,4 @@
-"""Reading what a model file says about its rotary embedding."""
+"""Reading of the rotary embedding's parameters from a model file."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def read_rope(
     theta: float = 10000.0,
     partial: float = 1.0,
 ) -> Rope:
-    """The rotary embedding of all layers, or of those without a window.
+    """Return the rotary embedding of all layers, or of those without a window.
 
-    `theta` and `partial`, the rotated share of a head's features, are what holds where the file
-    says nothing. ConfigError for a kind of scaling that is not supported.
+    `theta` and `partial`, the rotated share of a head's features, are defaults for files without
+    them. Raises ConfigError for a kind of scaling that is not supported.
     """
     found = _parameters(keys, GLOBAL)
     theta = found.number("rope_theta", keys.number("rope_theta", theta))
@@ -137,7 +137,7 @@ def _yarn(rope: Rope, found: Keys, keys: Keys) -> Rope:
         raise ConfigError(f"{found.where}: YaRN needs a factor of at least 1, and to extrapolate")
 
     def pair_of(turns: float) -> float:
-        """Return the number of the pair, with a fraction, that makes so many turns over the
+        """Return the number of the pair, with a fraction, that makes `turns` turns over the
         original context."""
         wavelengths = math.log(original / (turns * 2 * math.pi)) / math.log(rope.theta)
         return rope.dims / 2 * wavelengths

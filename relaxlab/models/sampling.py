@@ -16,11 +16,11 @@ class SamplingError(UserError, ValueError):
 
 @dataclass(slots=True)
 class Sampler:
-    """Draws token ids. With `temperature` 0 it is greedy: the most likely token, the lowest id on a
-    tie. Otherwise logits are divided by `temperature`, the `top_k` most likely are kept (0 keeps
-    all), then the fewest whose probability reaches `top_p`, and one is drawn.
+    """A sampler of token ids. With `temperature` 0 it is greedy: the most likely token, the lowest
+    id on a tie. Otherwise logits are divided by `temperature`, the `top_k` most likely are kept (0
+    keeps all), then the fewest whose probability reaches `top_p`, and one is drawn.
 
-    The same `seed` gives the same draws. SamplingError for an argument out of range.
+    The same `seed` gives the same draws. Raises SamplingError for an argument out of range.
     """
 
     temperature: float = 0.0

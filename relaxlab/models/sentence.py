@@ -200,7 +200,7 @@ class SentenceHead(nn.Module):
     """The modules after the encoder, but for the normalisation."""
 
     def __init__(self, config: SentenceConfig, hidden_size: int, make: NamedLayers) -> None:
-        """ConfigError where a map does not fit what comes before it."""
+        """Raises ConfigError for a map whose input is not the output of the one before."""
         self.config = config
         width = hidden_size * len(config.poolings)
         for dense in config.dense:

@@ -42,7 +42,7 @@ Text: TypeAlias = "str | tuple[str, str]"
 """A text, or two that belong together, such as a question and an answer."""
 
 BATCH = 32
-"""Texts that go through the model at once."""
+"""Texts per call of the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ class BertEncoder(Brief):
         return Tokens(ids, types, mask)
 
     def hidden(self, tokens: Tokens) -> Array:
-        """The last hidden states, float32 (texts, length, hidden_size). ValueError for ids that the
-        model does not have, and where there is nothing to read."""
+        """Return the last hidden states, float32 (texts, length, hidden_size). Raises ValueError
+        for ids that the model does not have, and for no texts."""
         if not tokens.ids.size:
             raise ValueError("there are no tokens; give at least one text")
         config = self.config
@@ -269,7 +269,8 @@ def _sentence_of_gguf(gguf: GGUF) -> SentenceConfig:
 
 
 def _word(token: str) -> str:
-    """A token as vocabularies spell it: GGUF files mark beginnings of words, not what follows."""
+    """Return a token in the spelling of vocabularies: GGUF files mark beginnings of words instead
+    of continuations."""
     if token.startswith("[") and token.endswith("]"):
         return token
     return token[1:] if token.startswith("\u2581") else f"##{token}"

@@ -215,7 +215,7 @@ class Tokenizer(Brief):
         return TokenStream(self, skip_special)
 
     def token_bytes(self, id: int, *, skip_special: bool = True) -> bytes:
-        """The bytes that the token stands for; none for a control token that is skipped."""
+        """Return the bytes of a token; none for a control token that is skipped."""
         if skip_special and self._types[self._checked(id)] in (_CONTROL, _UNKNOWN, _UNUSED):
             return b""
         return self._bytes_of(self._tokens[self._checked(id)], self._types[id])

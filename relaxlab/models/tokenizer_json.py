@@ -162,7 +162,7 @@ def _spaces(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _adds_bos(content: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
-    """True if encoding puts the first token in front: the post-processor's template says so."""
+    """True if encoding puts the first token in front, by the post-processor's template."""
     bos = config.get("bos_token")
     bos = bos.get("content") if isinstance(bos, dict) else bos
     return bos is not None and f'"{bos}"' in json.dumps(

@@ -236,7 +236,8 @@ class Transcriber(Brief):
     def _logits(
         self, ids: Array, past: int, cache: Sequence[Array], memory: Sequence[Array]
     ) -> Array:
-        """Logits (b, vocab_size) of what follows ids (b, s), which are appended to the cache."""
+        """Return the logits (b, vocab_size) of the tokens after ids (b, s), which are appended to
+        the cache."""
         function = self.executable["decode" if ids.shape[1] == 1 else "prefill"]
         return function(ids.astype(np.int32), (past,), *cache, *memory)
 
@@ -312,7 +313,8 @@ class Chooser:
         self._not_first[list(rules.suppressed_first)] = True
 
     def __call__(self, logits: Array, before: Sequence[int]) -> int:
-        """logits (vocab_size,) of what follows `before`, the tokens after the prompt."""
+        """Choose the token after `before`, the tokens since the prompt, by its logits
+        (vocab_size,)."""
         forbidden = self._never if before else self._not_first
         scores = np.where(forbidden, -np.inf, logits)
         if self._timestamps:
@@ -320,9 +322,10 @@ class Chooser:
         return int(scores.argmax())
 
     def _with_stamps(self, scores: Array, before: Sequence[int]) -> Array:
-        """Timestamps come in pairs, one that ends a segment and one that begins the next; they do
-        not fall; the text begins with one; and one is due where all of them together are likelier
-        than every other token (section 3.2 of the Whisper paper and its reference decoder)."""
+        """Apply the rules of timestamps: they come in pairs, one that ends a segment and one that
+        begins the next; they do not fall; the text begins with one; and one is due where all of
+        them together are likelier than every other token (section 3.2 of the Whisper paper and its
+        reference decoder)."""
         rules, first = self._rules, self._rules.stamp
         assert first is not None and rules.no_stamps is not None
         scores[rules.no_stamps] = -np.inf

@@ -21,7 +21,7 @@ TRANSFORM = "transform_params"
 """The function that repacks weights, in programs that have one."""
 
 LEAST_BUFFER = 16 << 20
-"""Bytes of address space for the fields of a tensor; what is not used takes no memory."""
+"""Bytes of address space for the fields of a tensor; pages that are not used take no memory."""
 SLACK = 64 * ALIGN
 """Bytes for aligning the fields of a tensor."""
 
@@ -69,11 +69,12 @@ def loaded(
     read: Callable[[str], Mapping[str, Array]],
     tables: Mapping[str, Array],
 ) -> list[Array]:
-    """The weights as the functions of a program take them, each repacked as soon as it is read.
+    """Return the weights as the functions of a program take them, each repacked as soon as it is
+    read.
 
-    read: the stored fields of a tensor, maybe as views of a file; tables: what is computed. The
-    tensors pass one by one through a buffer that fits into the cache, so that nothing is in memory
-    twice, and the file's pages are let go behind them.
+    read: the stored fields of a tensor, maybe as views of a file; tables: arrays that are computed.
+    The tensors pass one by one through a buffer that fits into the cache, so that nothing is in
+    memory twice, and the file's pages are released behind them.
     """
     parts = executable.artifact.parts.get(TRANSFORM)
     if parts is None:
@@ -105,9 +106,9 @@ def _by_tensor(
     sources: Sequence[Source],
     read: Callable[[str], Mapping[str, Array]],
 ) -> Iterable[tuple[int, list[Part]]]:
-    """The parts in groups that read the same tensors, and at most how many bytes these take;
-    largest first, as they need most room beside what is finished. What is returned as it is counts
-    one by one."""
+    """Return the parts in groups that read the same tensors, with an upper bound of their bytes;
+    largest first, as they need most space beside finished weights. Weights that are returned
+    unchanged are groups of one."""
     single = [p for p in parts if p[0]]
     single += [("", (i,), (o,)) for p in parts if not p[0] for i, o in zip(*p[1:], strict=True)]
     groups: dict[Any, list[Part]] = {}
@@ -130,8 +131,8 @@ class _Buffer:
         self._used = 0
 
     def prepare(self, size: int) -> None:
-        """Make room for arrays of so many bytes; what was taken before may be overwritten. Memory
-        that was made for much larger tensors goes back to the system."""
+        """Reserve `size` bytes for arrays; earlier ones may be overwritten. Memory that was
+        reserved for much larger tensors goes back to the system."""
         self._used = 0
         size += SLACK
         if not size <= self._memory.nbytes <= 2 * max(size, LEAST_BUFFER):
@@ -145,7 +146,7 @@ class _Buffer:
         return self._memory[start:end].view(dtype).reshape(shape)
 
     def moved(self, array: Array) -> Array:
-        """The array, copied if it lies in the buffer."""
+        """Return the array, copied if it is inside the buffer."""
         if not np.may_share_memory(array, self._memory):
             return array
         (copy,) = zeros([array.shape], array.dtype.name)
@@ -159,7 +160,8 @@ def dense(
     tables: Mapping[str, Array],
     empty: Callable[[tuple[int, ...], np.dtype[Any]], Array] = np.empty,
 ) -> Array:
-    """The array of a source: as it is where it lies in one piece, else in an `empty` one."""
+    """Return the array of a source: a view if it is contiguous in the file, else a copy in an
+    `empty` array."""
     if not source.tensors:
         return tables[source.field]
     parts = [read(tensor)[source.field] for tensor in source.tensors]
@@ -172,7 +174,7 @@ def dense(
 
 
 def _forget_pages(view: Array) -> None:
-    """Drop the pages that lie wholly inside `view` if it is mapped from a file; reading it again
+    """Release the pages that are wholly inside `view` if it is mapped from a file; reading it again
     brings them back."""
     owner: Any = view
     while isinstance(owner, np.ndarray | memoryview):

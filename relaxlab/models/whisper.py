@@ -1,4 +1,4 @@
-"""Whisper as modules: an encoder of log-mel frames, and a decoder that attends to what it made."""
+"""Whisper as modules: an encoder of log-mel frames, and a decoder that attends to its results."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class WhisperConfig:
 
 
 def config_from_json(keys: Keys) -> WhisperConfig:
-    """The configuration in a ``config.json`` with model_type ``whisper``. ConfigError for what is
-    missing or unsupported."""
+    """Return the configuration in a ``config.json`` with model_type ``whisper``. Raises ConfigError
+    for keys that are missing or unsupported."""
     kind = keys.text("model_type", "none")
     if kind != "whisper":
         raise ConfigError(f"{keys.where}: model_type '{kind}' is not supported; whisper is")

@@ -209,7 +209,7 @@ class Attention(Module):
         return self.output(mixed.reshape(batch * length, q.count * self.head_dim))
 
     def _rotated(self, q: Heads, k: Heads, cache: Cache) -> tuple[Heads, Heads]:
-        """Queries and keys rotated: at once where they lie side by side."""
+        """Return queries and keys rotated: in one call where they are adjacent."""
         if self.rotary is None:
             return q, k
         if q.tensor is not k.tensor:

@@ -117,8 +117,8 @@ class SelfAttention(Module):
     def forward(
         self, x: Tensor, batch: PrimExpr, length: PrimExpr, mask: Tensor | None = None
     ) -> Tensor:
-        """x (batch * length, hidden), mask int32 (batch, length): where it is zero, nobody looks.
-        The result has the shape of x."""
+        """x (batch * length, hidden), mask int32 (batch, length): positions where it is zero are
+        not attended to. The result has the shape of x."""
         heads = split_heads(self.qkv(x), batch, length, self.head_dim)
         q, k, v = (heads[name] for name in ("q", "k", "v"))
         mixed = attend(q, packed(k), v, mask)
@@ -139,7 +139,7 @@ class CrossAttention(Module):
     def spec(
         batch: spec.Dim, length: str, blocks: str, heads: int, head_dim: int
     ) -> list[spec.Tensor]:
-        """The two parameters that hold what is remembered, for `Module.export`."""
+        """Return the two parameters with the encoder's keys and values, for `Module.export`."""
         return [
             spec.Tensor((batch, heads, blocks, head_dim, KEY_BLOCK)),
             spec.Tensor((batch, length, heads, head_dim)),

@@ -26,7 +26,7 @@ from relaxlab.ops.define import builder as operator
 
 
 class ModuleBuilder:
-    """Collects functions; loop functions that are structurally equal are kept once."""
+    """A collection of functions; of structurally equal loop functions it holds one."""
 
     def __init__(self) -> None:
         self._graph_functions: dict[str, graph.Function] = {}
@@ -117,11 +117,11 @@ class FunctionBuilder:
         return dims
 
     def weight_param(self, name: str, weight: Parameter) -> None:
-        """A new tensor parameter that stands for `weight`."""
+        """Add a tensor parameter for `weight`."""
         self._weights[weight] = self.tensor_param(name, weight.shape, weight.dtype)
 
     def weight(self, weight: Parameter) -> Tensor:
-        """The parameter that stands for `weight`. KeyError when the module does not own it."""
+        """Return the parameter of `weight`. Raises KeyError when the module does not own it."""
         return self._weights[weight]
 
     def emit(self, value: graph.Expr, name: str) -> Tensor:

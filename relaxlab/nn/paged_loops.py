@@ -31,7 +31,7 @@ PAGES_PER_STEP = 4
 whose scores of a tile of rows stay in registers and the first-level cache."""
 
 LOWEST = -1e30
-"""The running maximum before the first score: finite, so that what it is subtracted from is."""
+"""The running maximum before the first score: finite, so that a difference with it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,8 +282,8 @@ def f(q_: T.handle, keys_: T.handle, values_: T.handle, tiles_: T.handle, row_en
                     if tiles[vi, 1] + T.Cast("int32", vr // {group}) == row[vr]:
                         out[0, row[vr], vg * {group} + vr % {group}, ve] = mix[vr, ve] / total[vr]
 """
-"""The text of `paged_attention`. `new_…` is what a step adds, `fade` by how much what was summed
-before counts less, now that the maximum is higher."""
+"""The text of `paged_attention`. `new_…` are the sums of a step; `fade` is the factor that rescales
+earlier sums to the new maximum."""
 
 
 def _parsed(text: str) -> loops.PrimFunc:

@@ -1,4 +1,4 @@
-"""Learned or fixed vectors per position, added to what is at the position."""
+"""Learned or fixed vectors per position, added to the input at that position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention of sequences that lie one after the other (`R.nn.attention_var_len`)."""
+"""Attention of sequences that are concatenated (`R.nn.attention_var_len`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LANES = 16
 
 
 def _var_len_infer(call: graph.Call, tys: TypesOf) -> Type:
-    """The sequences lie one after the other: the batch size of the tensors is 1."""
+    """The sequences are concatenated: the batch size of the tensors is 1."""
     starts = [tensor_arg(call, tys, i) for i in range(3, len(tys))]
     for i, t in enumerate(starts, 3):
         require_dtype(call, t, is_int, "integer", i)
@@ -58,9 +58,9 @@ def _var_len_emit(
     seqstart_k: te.Tensor | None = None,
     max_seqlen_k: te.Tensor | None = None,
 ) -> te.Tensor:
-    """Each query visits the keys that it sees, one after the other, with a running maximum
-    (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"): the time goes with
-    the sum of the squares of the lengths, and no scores are kept."""
+    """Visit the keys of each query in order, with a running maximum (Milakov and Gimelshein 2018,
+    "Online normalizer calculation for softmax"): the time grows with the sum of the squares of the
+    lengths, and no scores are stored."""
     batch, rows, heads, depth = q.shape
     starts_k = seqstart_q if seqstart_k is None else seqstart_k
     first, end = _keys_of_queries(call, rows, k.shape[1], seqstart_q, starts_k)

@@ -96,7 +96,7 @@ def arg_name(call: graph.Call, index: int) -> str:
 
 
 def fail(call: graph.Call, message: str, suggestion: str | None = None) -> TypeDeductionError:
-    """The error to raise: the operator, then what is wrong."""
+    """Return the error to raise: the operator, then the fault."""
     return TypeDeductionError(f"{op_name(call)}: {message}", suggestion=suggestion)
 
 

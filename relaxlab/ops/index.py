@@ -167,7 +167,7 @@ def _bounds(call: graph.Call, name: str, count: int) -> list[PrimExpr]:
 def _slice(
     extent: PrimExpr, begin: PrimExpr, end: PrimExpr, stride: int, inbound: bool
 ) -> tuple[PrimExpr, int, PrimExpr]:
-    """Only one side of each bound needs to be moved: past the other side nothing is left."""
+    """Clamp one side of each bound: past the other side no element remains."""
     if not inbound:
         begin, end = _from_front(begin, extent), _from_front(end, extent)
         if stride > 0:

@@ -45,7 +45,7 @@ def dtype_code(dtype: str) -> int:
 def _property(
     name: str, result: str, known: Callable[[TensorType], int | None], of: Callable[[Array], int]
 ) -> None:
-    """Register `R.inspect.<name>(tensor)`; `known` gives the value where the type tells it."""
+    """Register `R.inspect.<name>(tensor)`; `known` returns the value if the type determines it."""
 
     def infer(call: graph.Call, tys: TypesOf) -> Type:
         value = known(tensor_arg(call, tys, 0))

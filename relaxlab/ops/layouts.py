@@ -110,7 +110,8 @@ def layout_attr(call: graph.Call, name: str, letters: str, like: Layout | None =
 
 
 def per_dimension(call: graph.Call, name: str, count: int, least: int) -> tuple[int, ...]:
-    """An integer attribute for each of `count` spatial dimensions; one number stands for all."""
+    """Return an integer attribute for each of `count` spatial dimensions; one number is used for
+    all."""
     value = attr(call, name)
     items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
     items = items * count if len(items) == 1 else items

@@ -14,7 +14,7 @@ _ENTRY = re.compile(r"([a-z]\w*(?:\.\w+)*): (.*)")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section: what its operators have in common, and (text, example) per operator."""
+    """A section: the text about all of its operators, and (text, example) per operator."""
 
     title: str
     text: str

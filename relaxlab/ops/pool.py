@@ -1,4 +1,4 @@
-"""Pooling (`R.nn.max_pool2d`, ...) and what it passes back (`R.grad.max_pool2d_backward`)."""
+"""Pooling (`R.nn.max_pool2d`, ...) and its gradients (`R.grad.max_pool2d_backward`)."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ def _statistic(
 
 
 def _quiet_on_empty(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """NumPy warns about the mean of nothing, which is NaN here without a word."""
+    """Silence NumPy's warning about the mean of nothing, which is NaN."""
 
     def wrapped(x: Array, **kw: Any) -> Any:
         import warnings

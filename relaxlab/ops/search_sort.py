@@ -156,8 +156,8 @@ def _merge(
 
 
 def _first_compute(x: te.Tensor, axis: int, count: int, descending: bool) -> te.Tensor:
-    """The first `count` places of each row in the order of `argsort_compute`, int64: each element
-    that precedes the last one kept so far is inserted. In random order few do; at worst it takes
+    """Return the first `count` places of each row in the order of `argsort_compute`, int64: each
+    element that precedes the last one so far is inserted. In random order few do; at worst it takes
     O(n count)."""
     extent = x.shape[axis]
     rows = (*x.shape[:axis], *x.shape[axis + 1 :])

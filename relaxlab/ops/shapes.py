@@ -39,8 +39,8 @@ def prove(condition: PrimExpr) -> bool | None:
 
 
 def impossible(call: graph.Call, condition: PrimExpr, claim: str) -> bool:
-    """True if a condition that the call needs never holds. Where that depends on the symbols, it
-    is checked at run time, and `claim` says what is wrong when it does not hold."""
+    """True if a condition that the call needs never holds. If that depends on the symbols, it is
+    checked at run time, and `claim` is the message when it fails."""
     truth = prove(condition)
     if truth is None:
         require(condition, f"{op_name(call)}: {claim}")
@@ -141,7 +141,7 @@ def _factors(dims: Sequence[PrimExpr]) -> tuple[int, Counter[PrimExpr]]:
 
 
 def divide_exactly(dims: Sequence[PrimExpr], by: Sequence[PrimExpr]) -> PrimExpr | None:
-    """The product of `dims` divided by that of `by`: exact where the factors cancel, a floor
+    """Return the product of `dims` divided by that of `by`: exact where the factors cancel, a floor
     division where that depends on the symbols, None where it provably leaves a remainder."""
     (count, atoms), (divisor, divisor_atoms) = _factors(dims), _factors(by)
     common = atoms & divisor_atoms

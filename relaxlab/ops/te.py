@@ -160,9 +160,9 @@ def compute_rows(
     body: RowsBody,
     name: str,
 ) -> tuple[Tensor, ...]:
-    """Tensors computed by hand-written statements, once per index of the `rows` dimensions.
+    """Return tensors computed by hand-written statements, once per index of the `rows` dimensions.
 
-    `outputs` lists (name, shape, dtype); what an iteration needs for itself is an output with the
+    `outputs` lists (name, shape, dtype); scratch memory of an iteration is an output with the
     dimensions of the rows. `body(indices, buffers)` returns the statements, where `buffers` maps
     inputs and outputs to buffers. The iterations must be independent.
     """

@@ -33,6 +33,7 @@ from relaxlab.passes.match_types import Claim, Symbols, match_claims
 Values = dict[graph.Var, host.Value]
 
 _LARGEST_SIZE = 1 << 62
+"""Sizes whose arithmetic stays below need no check for overflow of int64."""
 
 
 def lower_shapes(mod: Module) -> host.HostProgram:

@@ -30,7 +30,7 @@ from relaxlab.passes.liveness import (
 from relaxlab.tracing import may_apply, remark
 
 ALIGN = 64
-"""Bytes; every tensor starts at a multiple of this."""
+"""Bytes; every tensor starts at a multiple of a cache line and of the widest vector."""
 
 Factors = tuple[tuple[expr.PrimExpr, int], ...]
 """Symbolic factors of a size with their powers; none for a constant size."""

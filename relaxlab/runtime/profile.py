@@ -19,6 +19,7 @@ from relaxlab.runtime.check_inputs import copy_value
 from relaxlab.runtime.executable import Executable
 
 WARM_UPS = 3
+"""Runs before those measured: they fill caches and start threads."""
 REPEATS = 20
 SECONDS = 2.0
 """After which no further repetition begins."""

@@ -22,6 +22,7 @@ from relaxlab.runtime.arrays import Array
 SECTOR = 32
 """Bytes that main memory delivers at once."""
 BANKS = 32
+"""Banks of shared memory, each of which delivers one word at a time."""
 WORD = 4
 """Bytes of a bank's word."""
 WIDEST = 16

@@ -31,6 +31,7 @@ from relaxlab.runtime.executable import Executable, NativeFunction
 from relaxlab.schedule.schedule import Schedule
 
 SAMPLES = 15
+"""Samples of a timing: enough for quartiles, few enough to wait for."""
 SAMPLE_SECONDS = 2e-3
 """A sample of many short calls lasts as long: the clock and the loop around them cost 0.1 us."""
 MOST_SECONDS = 3.0

@@ -13,6 +13,7 @@ from relaxlab.schedule.schedule import apply_trace
 from relaxlab.schedule.trace import Instruction, Ref, Value
 
 MOST_TRIALS = 100
+"""Most replays of a trace for one explanation: each applies all steps again, and a reader waits."""
 
 
 @dataclass(frozen=True, slots=True)

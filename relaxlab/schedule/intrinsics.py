@@ -100,6 +100,7 @@ for _lanes, _instruction, _features in _DOT4:
     )  # fmt: skip
 
 DOT2_LANES = 16
+"""float32 sums of one `vdpbf16ps`: the lanes of a 512-bit vector."""
 _DOT2 = frozenset({"avx512f", "avx512bf16"})
 
 

@@ -15,7 +15,7 @@ from relaxlab.testing.table_programs import Attributes
 SILENCE = 60.0
 """Seconds between two lines about the rate."""
 BATCH = 10
-"""Programs after which a process tells its counts."""
+"""Programs after which a process reports its counts."""
 
 
 def _work(first: int, step: int, end: int, until: float, shrink: bool, told: Any, now: Any) -> None:

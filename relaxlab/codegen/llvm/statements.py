@@ -33,6 +33,7 @@ from relaxlab.ir.node import walk
 from relaxlab.schedule.streams import NON_TEMPORAL, STREAM_BYTES
 
 MAX_UNROLL = 4096
+"""Most copies of a loop body: LLVM's time grows with the code."""
 
 
 @dataclass(slots=True)

@@ -25,9 +25,11 @@ from relaxlab.schedule.rules.versions import guarded_versions, with_upper_bound
 from relaxlab.schedule.schedule import Schedule
 
 ROWS = 8
-"""Query rows per tile."""
+"""Query rows per tile: with two vectors of positions 16 accumulators. Tiles of 12 rows changed
+nothing, tiles of 6 lost a tenth (NOTES, *Attention: where its time goes*)."""
 CHUNK = 512
-"""Positions per chunk: the scores of a tile take 16 KB."""
+"""Positions per chunk: the scores of a tile take 16 KB, half of a first-level cache. Chunks of 64
+lose 7 %, 256 to 1024 are alike (NOTES, *Attention without a bound on its length*)."""
 MOST_FEATURES = 1056
 """Features, and depth of scores, up to which there is a version for symbols: no model's heads have
 more. The sums of a tile take 33 KB each; rows are 66 cache lines apart, so that the first lines of

@@ -27,7 +27,8 @@ LARGEST = 512
 """Most nodes of an expression that is inlined: twice as many would be too deep for recursive
 functions over expressions, and a round trip through memory each hundred operations costs little."""
 STACK_BYTES = 1 << 20
-"""Private buffers of a kernel together; threads have some megabytes."""
+"""Most bytes of a kernel's private buffers together: threads of OpenMP have stacks of some
+megabytes, of which functions that call each other take 2 MB."""
 
 
 def blocks_of(func: PrimFunc) -> list[Block]:

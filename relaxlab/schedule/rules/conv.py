@@ -37,9 +37,11 @@ from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import BlockRV, Schedule
 
 WASTE = 1.125
-"""Most that an axis may grow when it is rounded up to whole vectors."""
+"""Most that an axis may grow when it is rounded up to whole vectors: the masked lanes take time
+like the others, so an eighth more work at most."""
 ROWS = 8
-"""Rows of a tile at most."""
+"""Most rows of a register tile: 8 times two vectors of columns are 16 of the 32 accumulators, the
+others hold operands; half of that where there are 16 registers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 REGISTERS = 16
 """Accumulators: with their operands they fit the 32 vector registers."""
 UNROLLED = 16
-"""Rows of a small block that are unrolled at most."""
+"""Most rows of a small block that are unrolled: with a vector each they fill half of the registers,
+and LLVM's time grows with the code."""
 
 
 def outer_block(func: PrimFunc) -> Block | None:

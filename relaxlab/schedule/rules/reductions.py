@@ -39,8 +39,8 @@ blocked sums are smallest where blocks are as long as there are blocks: with 64 
 that is so at 4 million terms. Shorter blocks would fold their lanes more often than every 16 K
 elements, which is when that costs nothing that can be measured."""
 VECTORS = 4
-"""Vectors of partial results: an addition waits three to four cycles for the one before it, and
-two can begin in each."""
+"""Independent accumulators, in vectors: an addition has a latency of three to four cycles, and two
+can begin in each."""
 MANY_VECTORS = 8
 """Vectors of a row from which on steps of `VECTORS` vectors are worth a masked last step."""
 

@@ -56,7 +56,8 @@ L1_BYTES = 32 * 1024
 MIN_PARALLEL_ROWS = 4
 """Rows below which threads may lack work: a team of four gets one each."""
 MIN_SPLIT_ROW = 1 << 16
-"""Elements from which on a row is work for several threads: some microseconds' for one."""
+"""Elements from which on a row is work for several threads: 256 KB of float32, some microseconds'
+for one, which is what waking the others takes."""
 MAX_STACK_BYTES = 64 * 1024
 """Largest intermediate of one row of constant width that is kept on a thread's stack: beside what
 is read it must stay in a second-level cache, and stacks of OpenMP's threads are a few MB."""

@@ -31,7 +31,8 @@ from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
 TILE = 64
-"""Rows and columns of a tile: of float32, a third of a first-level cache."""
+"""Rows and columns of a tile: of float32 16 KB, a third of a first-level cache of 48 KB. 64 x 64
+took 30 ms where 16 x 16 took 40 (NOTES, *Moving and ordering data*)."""
 SHORT = 8
 """Extents up to which tiles are too short to pay: half a vector of float32."""
 

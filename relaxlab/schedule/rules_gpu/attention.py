@@ -23,9 +23,9 @@ from relaxlab.schedule.schedule import Schedule
 _SHAPE = [False, True, False, True, False, False, True]
 """True for the spatial ones of product, epilogue, row maximum, weights, sum, product, epilogue."""
 ROWS = 8
-"""Query rows per tile."""
+"""Query rows per tile: with `CHUNK` positions, the scores take 2 KB of shared memory."""
 CHUNK = 64
-"""Positions per chunk."""
+"""Positions per chunk: two for each thread of a warp. Not measured."""
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:

@@ -14,8 +14,10 @@ from relaxlab.schedule.rules.base import Rule, constant, extent_of, first_that_f
 from relaxlab.schedule.schedule import LoopRV, Schedule
 
 THREADS = 256
-"""Threads of a block, where there is enough to do."""
+"""Threads of a block, where there is enough to do: 8 warps, of which an SM holds several blocks.
+Not measured: no GPU was at hand."""
 WARP = 32
+"""Threads of a warp, which run in step."""
 SHARED_BYTES = 48 * 1024
 """Shared memory of a block that every GPU has."""
 

@@ -34,14 +34,15 @@ from relaxlab.schedule.rules_gpu.base import WARP, fused
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 SIDE = 16
-"""Threads along each side of a tile, and the depth of a slice."""
+"""Threads along each side of a tile, and the depth of a slice: 256 threads, and slices of both
+operands of 64 rows, 8 KB of shared memory together."""
 SQUARE = 4
-"""Results per thread along each side."""
+"""Results per thread along each side: 16 accumulators for 8 loads from shared memory."""
 ROWS_BY_WARPS = 2
 """Most rows for which a warp computes one result together; from then on tiles reuse what they
 load."""
 WARPS = 8
-"""Warps per block."""
+"""Warps per block: 256 threads."""
 
 
 @dataclass(frozen=True, slots=True)
