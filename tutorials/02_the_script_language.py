@@ -78,8 +78,14 @@ print(type(Halve).__name__, list(Halve))
 print(type(func).__name__, [buffer.name for buffer in func.buffers])
 
 # %% [markdown]
-# A module is a **tree of nodes**. You can walk over it. Here are all the nodes that are loops,
-# loads or stores.
+# A module is a **tree of nodes**. The names on the left are those of the fields that hold a node.
+# Point at a node, and its text lights up.
+
+# %% tags=["explorer"]
+rl.explore.tree(Halve)
+
+# %% [markdown]
+# You can walk over the tree. Here are all the nodes that are loops, loads or stores.
 
 # %%
 for node in rl.walk(func.body):

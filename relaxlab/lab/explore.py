@@ -90,6 +90,12 @@ class Explore(Brief):
 
         return graph_view(program, name)
 
+    def tree(self, program: Any, name: str | None = None) -> View:
+        """The nodes of a program, each with its text: `relaxlab.lab.ir_tree`."""
+        from relaxlab.lab.ir_tree import tree
+
+        return tree(program, name)
+
     def shapes(self, program: Program) -> View:
         """Type deduction, binding by binding: `relaxlab.lab.shapes`."""
         from relaxlab.lab.shapes import shapes

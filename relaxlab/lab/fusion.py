@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from relaxlab.ir import graph, loops
@@ -13,6 +14,7 @@ from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines, re
 from relaxlab.lab.graph import Dataflow, dataflow, flow_state
 from relaxlab.lab.modules import function_lines
 from relaxlab.lab.payload import Interner
+from relaxlab.lab.pictures import graph_drawing
 from relaxlab.lab.pipeline import program_controls
 from relaxlab.lab.view import Control, View
 from relaxlab.passes.bindings import all_bindings, map_blocks, tir_call, with_bindings
@@ -78,7 +80,9 @@ def fusion(
         return fusion(program, name, target, max_group=max(1, int(max_group)))
 
     controls = (*program_controls(source), most)
-    return View("fusion", "Fusion", state, _text(states, failure), controls, again)
+    text = _text(states, failure)
+    drawing = partial(graph_drawing, "Fusion", text, states) if states else None
+    return View("fusion", "Fusion", state, text, controls, again, drawing)
 
 
 def _chosen(mod: Module, name: str | None) -> dict[str, graph.Function]:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from relaxlab.ir import graph, loops, types
 from relaxlab.ir.module import Module
 from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines
 from relaxlab.lab.layout import Layout, layout
+from relaxlab.lab.pictures import graph_drawing
 from relaxlab.lab.pipeline import program_controls
 from relaxlab.lab.symbols import encode, symbols_of
 from relaxlab.lab.view import View
@@ -94,7 +96,9 @@ def graph_view(program: Program, name: str | None = None) -> View:
     )
     controls = program_controls(program)
     again = (lambda program: graph_view(program, name)) if controls else None
-    return View("graph", "Dataflow", state, text or "no graph functions", controls, again)
+    text = text or "no graph functions"
+    drawing = partial(graph_drawing, "Dataflow", text, functions) if functions else None
+    return View("graph", "Dataflow", state, text, controls, again, drawing)
 
 
 def _module_of(program: Program) -> tuple[Module, dict[str, Any] | None]:

@@ -4,6 +4,7 @@ reuse."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from relaxlab.analysis.costs import bytes_of
@@ -14,6 +15,7 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines, record_of, through
 from relaxlab.lab.graph import describe
+from relaxlab.lab.pictures import memory_drawing
 from relaxlab.lab.pipeline import program_controls
 from relaxlab.lab.symbols import encode, spelled, symbols_of
 from relaxlab.lab.view import Control, View
@@ -66,7 +68,9 @@ def memory(program: Program, name: str | None = None, target: str | Target = "cp
         return memory(program, name, target)
 
     controls = (*program_controls(source), control)
-    return View("memory", "Memory", state, _text(states, failure), controls, again)
+    text = _text(states, failure)
+    drawing = partial(memory_drawing, "Memory", text, states) if states else None
+    return View("memory", "Memory", state, text, controls, again, drawing)
 
 
 def _function(name: str, fn: graph.Function, mod: Module, use_bounds: bool) -> dict[str, Any]:

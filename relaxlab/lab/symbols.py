@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import operator
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from relaxlab.ir.expr import (
@@ -49,6 +50,28 @@ def encode(expr: PrimExpr | int) -> Encoded:
             return [_OPERATORS[type(expr)], encode(expr.a), encode(expr.b)]  # type: ignore[attr-defined]
         case _:
             return ["text", str(expr)]
+
+
+_VALUES = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv,
+    "%": operator.mod, "min": min, "max": max,
+}  # fmt: skip
+
+
+def value_of(encoded: Encoded, values: Mapping[str, int]) -> int | None:
+    """The value of an encoded expression; None if a symbol has none or it cannot be computed."""
+    match encoded:
+        case int():
+            return encoded
+        case str():
+            return values.get(encoded)
+        case [op, a, b] if op in _VALUES:
+            left, right = value_of(a, values), value_of(b, values)
+            if left is None or right is None or (op in ("//", "%") and right == 0):
+                return None
+            return _VALUES[op](left, right)
+        case _:
+            return None
 
 
 _LEVEL = {"+": 1, "-": 1, "*": 2, "//": 2, "%": 2}

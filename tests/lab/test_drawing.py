@@ -9,6 +9,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.lab.drawing import HUES, Drawing, clipped
+from relaxlab.lab.symbols import value_of
 from relaxlab.lab.view import View
 from tests.lab.test_view import HOSTILE
 
@@ -73,3 +74,39 @@ class M:
     page.wait_for_selector('.relaxlab-view[data-kind="graph"][data-ready=true]')
     assert page.locator('[data-kind="drawing"] svg').count() == 1
     assert page.locator('[data-kind="drawing"] pre').count() == 0
+
+
+MOD = """
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32")):
+        with R.dataflow():
+            a = R.matmul(x, w)
+            b = R.nn.relu(a)
+            c = R.matmul(b, w)
+            d = R.matmul(c, w)
+            R.output(d)
+        return d
+"""
+
+
+def test_graphs_fusions_and_plans_are_saved_as_pictures(tmp_path: Path) -> None:
+    mod = rl.parse(MOD)
+    for view, texts in (
+        (rl.explore.graph(mod), {"x", "matmul", "nn.relu", "return", "(n, 64) float32"}),
+        (rl.explore.fusion(mod), {"main", "matmul", "relu"}),
+        (rl.explore.memory(mod), {"n = 64", "32,768 bytes"}),
+    ):
+        root = ElementTree.parse(view.save(tmp_path / f"{view.kind}.svg")).getroot()
+        assert texts <= {e.text for e in root.iter() if e.tag.endswith("text")}
+    fused = (tmp_path / "fusion.svg").read_text("utf-8")
+    assert HUES["blue"] in fused and HUES["green"] not in fused, "one group of two calls"
+
+
+def test_values_of_encoded_sizes() -> None:
+    size = ["+", ["*", "n", 4], ["max", ["//", "m", 2], 1]]
+    assert value_of(size, {"n": 3, "m": 5}) == 14
+    assert value_of(size, {"n": 3}) is None
+    assert value_of(["%", "n", 0], {"n": 3}) is None
+    assert value_of(["text", "f(n)"], {"n": 3}) is None
