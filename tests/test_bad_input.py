@@ -59,7 +59,7 @@ class Module:
 
 
 @pytest.mark.parametrize("use", [rl.compile, rl.trace, rl.check, rl.interpret])
-def test_what_is_no_module_is_named(use: Callable[[Any], object]) -> None:
+def test_values_that_are_no_module_are_named(use: Callable[[Any], object]) -> None:
     with pytest.raises(TypeError, match=r"expected a module, got a str; rl\.parse"):
         use("some text")
 

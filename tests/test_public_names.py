@@ -48,7 +48,7 @@ def test_a_name_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("path", READ, ids=lambda p: p.name)
-def test_what_people_read_imports_public_names(path: Path) -> None:
+def test_documents_import_public_names(path: Path) -> None:
     """`relaxlab` itself and the script language; lesson 8 shows the code generator from inside."""
     lines = re.findall(r"^\s*(?:from|import) relaxlab\..*", path.read_text("utf-8"), re.M)
     for line in lines:

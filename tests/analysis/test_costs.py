@@ -113,7 +113,7 @@ def bytes_touched(func: loops.PrimFunc, found: dict) -> int:
     )
 
 
-def test_of_operators(monkeypatch):
+def test_costs_of_operators(monkeypatch):
     """The cost of each lowered operator is what running it counts: exactly, where nothing is
     conditional; else at least that."""
     exact = known = 0
@@ -142,7 +142,7 @@ def test_of_operators(monkeypatch):
     assert exact > 0.85 * known > 300
 
 
-def test_of_users_loops():
+def test_costs_of_handwritten_loops():
     """A triangle, and a table of which few rows are read."""
     mod = rl.parse(
         dedent("""
@@ -182,7 +182,7 @@ def test_of_users_loops():
     assert str(rows.flops) == "n * 8"
 
 
-def test_of_what_loops_do_not_say():
+def test_costs_of_unknown_loops():
     mod = rl.parse(
         dedent("""
         @I.ir_module
@@ -231,7 +231,7 @@ GRAPH = """
     """
 
 
-def test_of_calls():
+def test_costs_of_calls():
     mod = normalize(rl.parse(dedent(GRAPH)))
     bindings = {b.var.name: b for block in mod["main"].body.blocks for b in block.bindings}
 

@@ -646,7 +646,7 @@ def test_function_types_are_joined_pointwise() -> None:
     assert str(lca(a, d, AN)) == joined
 
 
-def test_what_differs_is_said_of_functions() -> None:
+def test_differences_of_function_types() -> None:
     ty = FuncType((ObjectType(),), ObjectType())
     impure = FuncType((ObjectType(),), ObjectType(), is_pure=False)
     assert str(ty) != str(impure)

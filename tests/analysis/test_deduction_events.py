@@ -83,7 +83,7 @@ def test_losses_have_a_remedy():
     assert lost.remedy == 'd = R.match_cast(d, R.Tensor(("n",), "float32"))'
 
 
-def test_nothing_is_kept_when_nobody_records():
+def test_no_events_without_a_recorder():
     emit(Checked("a", "b"))
     with deduction_events() as found:
         pass

@@ -58,6 +58,6 @@ def test_checked_before_the_call(
         interpret(mod, "main", np.ones(fails, np.float32), w)
 
 
-def test_what_is_proved_is_not_checked() -> None:
+def test_proved_dimensions_are_not_checked() -> None:
     assert _casts(_normal("R.reshape(x, (m, n))")) == []
     assert _casts(_normal("R.matmul(R.permute_dims(x), x)")) == []

@@ -74,7 +74,7 @@ def mended(*names: str) -> str:
     return text
 
 
-def test_the_trace_says_where_and_why() -> None:
+def test_remarks_name_place_and_reason() -> None:
     said = advice(PROGRAM)
     assert set(said) == {"a", "d", "f", "g"}  # not b and e, which only inherit it
     types = types_of(PROGRAM)

@@ -150,7 +150,7 @@ def test_ratios_are_to_the_best_peer_of_each_round() -> None:
     assert "MISSED" in shown and "1.00 (0.62–1.50)x" in shown
 
 
-def test_nobody_adds_to_the_peak_of_registers() -> None:
+def test_the_peak_of_registers() -> None:
     (case,) = result_of({"relaxlab": [1.0, 1.0, 1.0]}, [100.0, 400.0, 200.0])["cases"]
     assert table.share(case, "relaxlab") == 0.5
     assert table.share(case | {"limit": "copy"}, "relaxlab") == 1.0

@@ -72,7 +72,7 @@ def test_a_missing_interpreter_is_named(tmp_path: Path) -> None:
         Worker(tmp_path / "nowhere", "Relaxlab", {})
 
 
-def test_a_worker_that_cannot_load_says_why(tmp_path: Path) -> None:
+def test_errors_of_workers(tmp_path: Path) -> None:
     options = {"model": str(tmp_path / "absent.gguf"), "threads": 1}
     with pytest.raises(
         WorkerFailed, match=r"FileNotFoundError: there is no model '.*absent\.gguf'"
@@ -162,7 +162,7 @@ def test_dequantised_weights_keep_their_values(tmp_path: Path) -> None:
         np.testing.assert_array_equal(copy.tensor(name).dequantise(), tensor.dequantise())
 
 
-def test_rows_are_told_apart() -> None:
+def test_rows_have_different_names() -> None:
     assert len({row.name for row in ROWS}) == len(ROWS)
     groups = {row.group for row in ROWS}
     assert all(any(r.ours for r in ROWS if r.group == g) for g in groups)

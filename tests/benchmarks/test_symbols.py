@@ -17,7 +17,7 @@ from benchmarks.symbols import Case, all_cases
 MATMUL = Case("matmul", "x: n k; w: k m", "R.matmul(x, w)", {"n": 5, "k": 7, "m": 9}, ("n", "n k"))
 
 
-def test_what_is_measured(
+def test_measurements(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench_symbols, "all_cases", lambda: [MATMUL])

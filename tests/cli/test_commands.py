@@ -150,7 +150,7 @@ def test_demo_tiny(capsys):
     assert capsys.readouterr().out == "> What is 3 + 4?\n3 + 4 = 7.\n"
 
 
-def test_demo_says_how_to_get_the_weights(capsys, monkeypatch):
+def test_demo_without_weights(capsys, monkeypatch):
     from relaxlab.models import smollm2
 
     monkeypatch.setattr(smollm2, "PACKAGE", "no_such_package")

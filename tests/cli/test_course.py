@@ -47,7 +47,7 @@ def test_without_solutions(tmp_path: Path) -> None:
         assert tagged(path, "exercise") and not tagged(path, "solution")
 
 
-def test_what_was_written_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_files_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["course", str(tmp_path)])
     first, second, *_ = sorted(tmp_path.glob("*.ipynb"))
     first.write_text("mine")

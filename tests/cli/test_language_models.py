@@ -17,7 +17,7 @@ def test_chat_has_commands(capsys, monkeypatch):
     assert "there is no command /rest" in err and "a new conversation" in err
 
 
-def test_a_model_without_a_template_says_that_it_continues_the_prompt(capsys, tmp_path, rng):
+def test_a_model_without_a_template_continues_the_prompt(capsys, tmp_path, rng):
     write_folder(tmp_path, rng)
     settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
     del settings["chat_template"]

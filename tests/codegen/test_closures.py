@@ -215,7 +215,7 @@ WRONG = """
         ),
     ],
 )  # fmt: skip
-def test_what_a_function_value_takes_and_returns_is_checked(
+def test_arguments_and_results_of_function_values_are_checked(
     argument: str, result: str, message: str
 ) -> None:
     text = WRONG.replace("ARGUMENT", argument).replace("RESULT", result)

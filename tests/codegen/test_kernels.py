@@ -459,7 +459,7 @@ def k(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
          "LLVM has no intrinsic 'llvm.nonsense'"),
     ],
 )  # fmt: skip
-def test_what_has_no_meaning(text: str, message: str) -> None:
+def test_meaningless_programs(text: str, message: str) -> None:
     from relaxlab.ir.diagnostics import DiagnosticError
 
     with pytest.raises((CodegenError, DiagnosticError), match=message):

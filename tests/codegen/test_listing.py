@@ -126,7 +126,7 @@ def main(a: T.Buffer((64, 16), "float32"), b: T.Buffer((64, 16), "float32"),
 """
 
 
-def test_spills_and_the_stack_are_told():
+def test_spills_and_the_stack_are_listed():
     func = rl.parse(SPILLING)["main"]
     listing = list_kernel(func, "main", CPU)
     assert listing.stack >= 1024

@@ -106,7 +106,7 @@ for i in T.parallel(n):
     assert few == 4 * 2 and many is not None and many > 5 * 10
 
 
-def test_what_is_not_known_before() -> None:
+def test_unknown_symbols() -> None:
     by_data = loops_of(
         "for i in T.parallel(n):\n    for j in range(T.Cast('int64', a[i, 0])):\n"
         "        b[i, j] = T.float32(1)"
@@ -134,7 +134,7 @@ class Program:
         return R.exp(x)
 
 
-def test_which_programs_decide_when_they_run() -> None:
+def test_programs_that_decide_about_a_team_at_run_time() -> None:
     program = lower_shapes(rl.trace(Program).result)
     estimates = {name: work_of(program, f) for name, f in program.functions.items()}
     assert estimates["large"] is None and estimates["some"] is not None

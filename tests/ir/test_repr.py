@@ -95,13 +95,13 @@ def test_every_value_has_a_short_repr() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(rl.__all__))
-def test_every_public_class_says_what_it_holds(name: str) -> None:
+def test_reprs_of_public_classes(name: str) -> None:
     found = getattr(rl, name)
     if inspect.isclass(found) and not issubclass(found, BaseException):
         assert found.__repr__ is not object.__repr__
 
 
-def test_what_the_texts_say() -> None:
+def test_texts() -> None:
     mod = rl.parse(PROGRAM)
     assert repr(mod) == "Scaled(scale: loop function, main: graph function)"
     assert repr(rl.Target.cuda("sm_90")).startswith("Target(cuda, sm_90")

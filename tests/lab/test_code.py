@@ -115,7 +115,7 @@ def test_programs_that_fail_are_shown_as_such():
     assert "cannot define a function named" in odd["error"]
 
 
-def test_many_kernels_are_cut_and_that_is_said(monkeypatch):
+def test_many_kernels_are_cut_with_a_note(monkeypatch):
     monkeypatch.setattr("relaxlab.lab.code.MOST_LINES", 100)
     view = code(dense())
     assert len(view.state["kernels"]) == 1

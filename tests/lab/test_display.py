@@ -96,7 +96,7 @@ def test_a_value_shows_itself(name, open_view):
     assert page.evaluate("window.bad") is None
 
 
-def test_a_tip_says_what_a_call_costs(open_view):
+def test_tips_with_costs_of_calls(open_view):
     page = open_view(view_of(TRACE.find("fuse_tir").after))
     page.locator("[data-n=fused_matmul_relu]").first.hover()
     assert page.locator(".tip").inner_text().splitlines() == [
@@ -106,7 +106,7 @@ def test_a_tip_says_what_a_call_costs(open_view):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_displays_keep_nobody_out(scheme, open_view, audit):
+def test_accessibility_of_displays(scheme, open_view, audit):
     for name in ("module", "errors", "executable"):
         assert audit(open_view(view_of(VALUES[name][0]), scheme)) == []
 
@@ -137,7 +137,7 @@ def test_everything_that_claims_to_show_itself_has_a_view():
     assert [c.__name__ for c in kinds if view_of.dispatch(c) is without] == []
 
 
-def test_a_failing_display_says_so():
+def test_a_failing_display():
     bundle = mimebundle(object())
     assert "could not be displayed" in bundle["text/plain"]
     assert "no view is known for object" in bundle["text/html"]

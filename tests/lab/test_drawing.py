@@ -35,7 +35,7 @@ def test_a_file_is_well_formed_and_has_its_own_colours(tmp_path: Path) -> None:
     assert "prefers-color-scheme:dark" in path.read_text("utf-8")
 
 
-def test_a_view_says_in_words_what_is_drawn() -> None:
+def test_text_of_a_drawn_view() -> None:
     view = example().view(below="<p>below</p>")
     html = view.html()
     assert HOSTILE not in html and html.endswith("<p>below</p></div>")
@@ -43,7 +43,7 @@ def test_a_view_says_in_words_what_is_drawn() -> None:
     assert {HUES["blue"], HUES["green"], HUES["red"]} <= set(html.split('"'))
 
 
-def test_what_is_no_drawing(tmp_path: Path) -> None:
+def test_views_without_a_drawing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the module view has no drawing; save it as a page"):
         View("module", "a title", {}, "").save(tmp_path / "x.svg")
     with pytest.raises(ValueError, match=r"convert it \(`rsvg-convert x.svg -o x.png`\)"):

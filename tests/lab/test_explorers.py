@@ -91,7 +91,7 @@ def test_hostile_text_of_a_program_is_text(kind, open_view):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("kind", BUILDERS)
-def test_nothing_keeps_people_out(kind, scheme, open_view, audit):
+def test_accessibility(kind, scheme, open_view, audit):
     page = open_view(BUILDERS[kind](rl.parse(CHAIN if kind == "memory" else NETWORK)), scheme)
     for summary in page.locator("summary").all():
         summary.click()
@@ -101,7 +101,7 @@ def test_nothing_keeps_people_out(kind, scheme, open_view, audit):
 
 
 @pytest.mark.parametrize("kind", BUILDERS)
-def test_failures_keep_nobody_out(kind, open_view, audit):
+def test_accessibility_of_failures(kind, open_view, audit):
     assert audit(open_view(BUILDERS[kind](WRONG))) == []
 
 

@@ -62,7 +62,7 @@ def test_a_kernel_of_a_program_is_stepped_through(open_view):
     assert llvm(Schedule(function(MATMUL))).title == "LLVM's passes on main"
 
 
-def test_what_has_no_kernel_is_said():
+def test_programs_without_a_kernel():
     with pytest.raises(KeyError, match="no loop function 'nothing'"):
         llvm(CHAIN, "nothing")
     with pytest.raises(ValueError, match="GPUs see relaxlab.explore.code"):

@@ -190,7 +190,7 @@ def main(a: T.handle, b: T.handle):
     assert columns == [[-1, 16], [15, 240]]
 
 
-def test_a_long_run_is_cut_and_says_so():
+def test_a_long_run_is_cut_with_a_note():
     view = loops(function(MATMUL), n=40, m=40, k=40)
     stepped, counted = view.state["notes"]
     assert "stepped for the first 20,000 accesses" in stepped and "smaller sizes" in stepped
@@ -455,7 +455,7 @@ def main(a: T.handle):
 """
 
 
-def test_what_does_not_run_is_told_from_what_runs(open_view):
+def test_loops_that_do_not_run_are_marked(open_view):
     page = open_view(loops(function(BRANCHES)))
     idle = page.locator(".tree .idle").all_inner_texts()
     assert [text.strip() for text in idle] == ["for i in range(50)", "A[0] = 1.0"]
@@ -507,7 +507,7 @@ def test_names_stay_text(open_view):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nobody_is_kept_out(scheme, open_view, audit):
+def test_accessibility(scheme, open_view, audit):
     page = open_view(loops(refused()), scheme)
     for tab in page.get_by_role("tab").all():
         tab.click()

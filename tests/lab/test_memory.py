@@ -125,7 +125,7 @@ def test_sliding_and_choosing(chain, open_view, scheme):
     assert "later there" in panel.inner_text()
 
 
-def test_running_above_a_bound_is_said(chain, open_view):
+def test_running_above_a_bound(chain, open_view):
     page = open_view(chain)
     page.get_by_label("value of n").fill("600")
     page.keyboard.press("Tab")

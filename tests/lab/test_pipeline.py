@@ -133,7 +133,7 @@ def test_a_pass_that_leaves_an_ill_formed_module_is_shown():
     assert "not like this" in state["passes"][-1]["failure"]["message"]
 
 
-def test_what_is_no_program_is_refused():
+def test_values_that_are_no_program_are_refused():
     with pytest.raises(TypeError, match="the passes of a int cannot be shown"):
         pipeline(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="banana"):
@@ -297,7 +297,7 @@ def test_two_pipelines_in_a_browser(open_view, scheme):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_views_keep_nobody_out(open_view, audit, view, scheme):
+def test_accessibility_of_the_views(open_view, audit, view, scheme):
     page = opened(open_view, view, scheme)
     passes(page).filter(has_text="fuse_ops").click()
     page.get_by_role("button", name="Next step").click()

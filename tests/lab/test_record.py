@@ -58,7 +58,7 @@ def test_a_process_writes_a_page(tmp_path: Path) -> None:
         assert "legalize_ops" in text
 
 
-def test_what_a_process_says_without_a_page(tmp_path: Path) -> None:
+def test_processes_without_a_page(tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     file.write_text("import relaxlab")
     assert run(file, str(tmp_path / "page.html")).stderr == "RELAXLAB_TRACE: nothing was compiled\n"

@@ -207,7 +207,7 @@ def test_executables_know_their_module(tmp_path):
         run(exe, "main", x, w)
 
 
-def test_what_is_updated_in_place_is_a_copy():
+def test_updates_in_place_work_on_copies():
     text = CHAIN.replace("a = R.matmul(x, w)", "a0 = R.matmul(x, w)").replace(
         "b = R.nn.softmax(a, axis=0)",
         'a = R.call_inplace_packed("tests.zero", x, inplace_indices=[0], '
@@ -316,7 +316,7 @@ def test_names_and_errors_stay_text(open_view):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nobody_is_kept_out(scheme, open_view, audit):
+def test_accessibility(scheme, open_view, audit):
     page = open_view(run(parse(CHAIN), "main", *arguments()), scheme, width=700)
     for tab in page.get_by_role("tab").all():
         tab.click()

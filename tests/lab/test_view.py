@@ -139,7 +139,7 @@ def test_a_view_fills_the_window_and_shrinks_again(open_view):
     assert page.locator(".script").bounding_box()["height"] > 600, "the script uses the window"
 
 
-def test_what_was_chosen_is_in_the_address(open_view):
+def test_choices_are_in_the_address(open_view):
     functions = "".join(f"    @R.function\n    def f{i}(x):\n        pass\n" for i in range(3))
     second = view(f"class M:\n{functions}".split("\n"), "second one")
     page = open_view(Page.of("two", [view(["a = 1"], "first"), second]))

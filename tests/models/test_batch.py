@@ -166,7 +166,7 @@ def test_text_arrives_as_it_is_generated(batch):
     assert len(pieces[1]) > 3 and answers[0].text == "3 + 4 = 7."
 
 
-def test_where_pages_are_lacking_the_youngest_wait_and_nothing_is_lost(batch, alone, rng):
+def test_youngest_sequences_wait_when_pages_run_out(batch, alone, rng):
     """Together they need 5 * 6 pages, there are 24."""
     samplers = [Recorder() for _ in range(5)]
     prompts = [some_ids(rng, 50) for _ in range(5)]
@@ -245,7 +245,7 @@ def test_an_interrupted_step_can_be_repeated(batch, alone, rng, monkeypatch):
         check(alone, request, sampler)
 
 
-def test_a_sampler_that_fails_costs_nobody_anything(batch, alone, rng):
+def test_a_failing_sampler_leaves_other_sequences_alone(batch, alone, rng):
     class Failing(Recorder):
         fails = True
 

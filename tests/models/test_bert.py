@@ -182,7 +182,7 @@ def test_no_kernel_is_left_to_the_fallback(folder):
     assert {r for n, r in rules.items() if "linear" in n} == {"matmul"}
 
 
-def test_what_is_wrong_is_said(folder, encoder, tmp_path):
+def test_wrong_input_is_refused(folder, encoder, tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no model"):
         BertEncoder.from_pretrained(tmp_path / "nothing")
     with pytest.raises(ValueError, match=r"ids must lie in 0\.\.99"):

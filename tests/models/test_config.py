@@ -207,7 +207,7 @@ GEMMA3 = {
 }  # fmt: skip
 
 
-def test_what_published_files_leave_out(tmp_path):
+def test_defaults_of_published_files(tmp_path):
     """Older files of Gemma 3 have neither `layer_types` nor `rope_parameters`, and say neither that
     embeddings are tied nor how scores are scaled."""
     old = GEMMA3 | {"rope_scaling": {"rope_type": "linear", "factor": 8.0}, "rope_theta": 5e5,

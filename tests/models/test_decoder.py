@@ -207,7 +207,7 @@ def ids_of(opened, character):
     return only
 
 
-def test_what_is_wrong_with_a_folder(tmp_path, rng):
+def test_errors_of_folders(tmp_path, rng):
     write_folder(tmp_path, rng)
     content = json.loads((tmp_path / "tokenizer.json").read_text())
     content["pre_tokenizer"] = {"type": "Metaspace"}

@@ -36,7 +36,7 @@ def test_nothing_is_lost_when_the_pool_is_exhausted():
     assert b.pages[:1] == before and b.length == 2 * PAGE + 5
 
 
-def test_a_fork_shares_pages_until_somebody_writes():
+def test_a_fork_shares_pages_until_a_write():
     allocator = PageAllocator(5)
     a = PagedSequence(allocator)
     a.extend(PAGE + 4)

@@ -58,7 +58,7 @@ def test_a_program_is_found_without_building_it(
         replace(REQUEST, sequences=2),
     ],
 )
-def test_what_is_asked_for_is_in_the_key(checkpoint: Checkpoint, other: Request) -> None:
+def test_requests_are_in_the_key(checkpoint: Checkpoint, other: Request) -> None:
     values = [programs._values(checkpoint, request) for request in (REQUEST, other)]
     assert json.dumps(values[0]) != json.dumps(values[1])
 

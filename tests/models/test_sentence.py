@@ -129,7 +129,7 @@ def test_folders_of_later_versions(folder: Path) -> None:
     assert sentence_config(folder).max_length == 7
 
 
-def test_texts_are_lowered_where_the_folder_says_so(folder: Path) -> None:
+def test_texts_are_lowered_by_option(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     upper = BertEncoder.from_pretrained(folder).tokenize(["A CAT"]).ids.tolist()
     (folder / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
@@ -137,7 +137,7 @@ def test_texts_are_lowered_where_the_folder_says_so(folder: Path) -> None:
     assert upper == [[2, 1, 1, 3]] and lower == [[2, 5, 6, 3]]
 
 
-def test_what_is_not_supported_is_refused(folder: Path) -> None:
+def test_unsupported_features_are_refused(folder: Path) -> None:
     write_modules(folder, LSTM={})
     with pytest.raises(ModelError, match=r"modules.json: a module LSTM is not supported; Trans"):
         sentence_config(folder)

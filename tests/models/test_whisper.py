@@ -164,7 +164,7 @@ def test_no_kernel_is_left_to_the_fallback(folder):
     assert {r for n, r in rules.items() if "conv1d" in n} == {"conv"}
 
 
-def test_what_is_wrong_is_said(folder, transcriber, tmp_path):
+def test_wrong_input_is_refused(folder, transcriber, tmp_path):
     with pytest.raises(ModelError, match="unknown language 'xx'; the model knows de, en, fr"):
         transcriber.transcribe([recording(800)], language="xx")
     with pytest.raises(ModelError, match="unknown task 'sing'; known: transcribe, translate"):

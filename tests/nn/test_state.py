@@ -157,7 +157,7 @@ def test_each_operator_is_a_method(rng: np.random.Generator) -> None:
         (lambda x: x["a"], TypeError, "not 'a'"),
     ],
 )
-def test_what_tensors_refuse(
+def test_tensors_refuse_wrong_operands(
     compute: Callable[[Any], Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):

@@ -97,7 +97,7 @@ def test_a_packed_function_updates_one_argument_and_returns_another_array(run: R
     np.testing.assert_allclose(run(text, x, y), np.exp(x) - y, rtol=1e-6)
 
 
-def test_what_was_updated_is_not_read_again() -> None:
+def test_updated_values_are_not_read_again() -> None:
     text = """
     @R.function(pure=True)
     def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
@@ -212,7 +212,7 @@ def test_another_device_is_refused() -> None:
             rl.compile(rl.parse(HEADER + text.replace("cuda:0", name)), use_cache=False)
 
 
-def test_lifting_of_weights_stops_where_it_is_told() -> None:
+def test_lifting_of_weights_stops_at_its_marker() -> None:
     text = """
     @R.function
     def main(x: R.Tensor((2,), "float32"), w: R.Tensor((2,), "float32")):

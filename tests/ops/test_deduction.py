@@ -159,7 +159,7 @@ def test_suggestions_say_the_way_out() -> None:
     ],
     ids=_name,
 )
-def test_what_depends_on_the_symbols_is_stated(call: graph.Call, condition: str | None) -> None:
+def test_conditions_on_symbols_are_stated(call: graph.Call, condition: str | None) -> None:
     assert isinstance(call.op, graph.Op)
     row, tys = op_row(call.op.name), tuple(map(type_of, call.args))
     _, conditions = infer_with_conditions(row, call, tys, None)
@@ -261,7 +261,7 @@ def test_zero_copies_an_extent() -> None:
         ("R.nn.batch_flatten(v)", "data must have at least two dimensions"),
     ],
 )
-def test_what_has_no_meaning_is_refused(call: str, message: str) -> None:
+def test_meaningless_programs_are_refused(call: str, message: str) -> None:
     params = (
         'x: R.Tensor(("n", 4, 6), "float32"), u: R.Tensor(dtype="float32", ndim=2), '
         'v: R.Tensor(("n",), "float32")'

@@ -48,7 +48,7 @@ def test_only_nothing_is_read_where_there_is_nothing(call: str) -> None:
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_what_is_known_before_is_said_before(call: str) -> None:
+def test_errors_known_early_are_raised_early(call: str) -> None:
     text = program(call, "(0, 4)").replace('"k"', "3").replace("'k'", "3")
     with pytest.raises(DiagnosticError, match="there is nothing to read"):
         rl.parse(text)

@@ -88,7 +88,7 @@ def accepted(program: CaseProgram) -> tuple[types.Type, loops.PrimFunc] | None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_what_is_accepted_stays_within_its_buffers(case: OpCase) -> None:
+def test_accepted_files_stay_within_their_buffers(case: OpCase) -> None:
     for changed, env in variants(case, (0, 1)):
         try:
             program = CaseProgram(changed, env, symbolic=True)

@@ -138,7 +138,7 @@ def test_impossible_orders_are_refused_with_the_way_out():
         cpu_pipeline().without("expand_calls")
 
 
-def test_what_scheduling_and_fusion_need():
+def test_attributes_for_scheduling_and_fusion():
     with pytest.raises(PipelineError, match="`fuse_ops` .* needs `annotate_pattern_kind`"):
         cpu_pipeline().without("annotate_pattern_kind")
     with pytest.raises(PipelineError, match="`rewrite_layouts` .* needs `schedule_kernels`"):

@@ -276,6 +276,6 @@ class Captured:
         return R.invoke_pure_closure(f, (z,), sinfo_args=R.Tensor((4,), "float32"))
 
 
-def test_what_a_closure_captured_is_read_when_it_is_called():
+def test_captured_values_are_read_at_the_call():
     with pytest.raises(DiagnosticError, match="e is read after it was overwritten in place"):
         check_inplace_calls(normalize(Captured))

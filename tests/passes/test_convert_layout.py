@@ -97,7 +97,7 @@ def test_compiled_programs_agree():
         assert_same(exe["main"](*args), interpret(Symbolic, "main", *args), f"h = {h}", 1e-4)
 
 
-def test_what_stays_and_bad_layouts():
+def test_unchanged_operators_and_bad_layouts():
     @I.ir_module
     class Before:
         @R.function

@@ -6,7 +6,7 @@ from relaxlab.testing.pass_check import check_pass
 from relaxlab.tracing import recording
 
 
-def test_chains_nobody_reads_and_functions_nobody_reaches():
+def test_dead_chains_and_unreachable_functions():
     @I.ir_module
     class Before:
         @T.prim_func

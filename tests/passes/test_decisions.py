@@ -240,7 +240,7 @@ UNDECIDED = {"normalize": "it names and types what is there, and takes no decisi
 @pytest.mark.parametrize(
     ("name", "pipeline", "program", "expected"), TABLE, ids=[row[0] for row in TABLE]
 )
-def test_what_a_pass_says(
+def test_remarks_of_passes(
     name: str, pipeline: Pipeline, program: str, expected: list[str]
 ) -> None:
     trace = pipeline.run(rl.parse(HEAD + program))

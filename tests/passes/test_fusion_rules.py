@@ -71,7 +71,7 @@ def test_a_product_joins_the_sum_of_its_rows():
 
 @pytest.mark.parametrize("kind", LOW_RANK)
 @pytest.mark.parametrize("width", ['"d"', "24"])
-def test_what_reads_rows_has_them_made_in_its_kernel(kind, width):
+def test_readers_of_rows_make_them_in_their_kernel(kind, width):
     mod = low_rank(kind, width)
     assert len(kernels(fused(mod))) == 1
     steps = rl.trace(mod).find("fuse_ops").remarks
@@ -109,7 +109,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_what_keeps_them_apart(kind):
+def test_reasons_against_fusion(kind):
     body, reason = REFUSED[kind]
     mod = rl.parse(f"""
 from relaxlab.script import ir as I, relax as R

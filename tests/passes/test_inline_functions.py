@@ -58,7 +58,7 @@ def test_callees_are_inlined_first_and_symbols_are_renamed():
     assert "cls.twice" in main and "cls.plus" not in only.script()
 
 
-def test_what_the_callee_checks_is_still_checked():
+def test_checks_of_the_callee_remain():
     @I.ir_module
     class Before:
         @R.function(private=True)
@@ -84,7 +84,7 @@ def test_what_the_callee_checks_is_still_checked():
                 interpret(mod, "main", *args)
 
 
-def test_what_is_not_inlined_and_why():
+def test_functions_not_inlined_and_reasons():
     @I.ir_module
     class Before:
         @T.prim_func

@@ -129,7 +129,7 @@ def test_local_functions_are_lifted(text):
     assert_same(vm.run("main", *args), interpret(start, "main", *args), "the result")
 
 
-def test_what_is_captured_becomes_parameters():
+def test_captured_values_become_parameters():
     after = lambda_lifting(module(CAPTURES))
     fn = after["main_inner"]
     assert fn.private and [p.name for p in fn.params] == ["w", "e", "symbols", "y"]

@@ -136,7 +136,7 @@ def test_tuples_are_spread():
     legalized(Before)
 
 
-def test_unknown_shapes_stay_and_the_trace_says_why():
+def test_unknown_shapes_stay_with_a_remark():
     @I.ir_module
     class Before:
         @R.function

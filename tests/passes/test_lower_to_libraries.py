@@ -231,7 +231,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("program, reason", [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
-def test_what_blas_cannot_do_is_left_with_the_reason(program, reason):
+def test_products_that_blas_cannot_compute_stay(program, reason):
     assert reason in [r for _, _, r in decisions(case(*program))]
 
 
@@ -283,7 +283,7 @@ def test_a_users_library_takes_part():
         register_library("test.below", pattern, lambda call, match: "no")
 
 
-def test_without_the_wheel_the_error_says_what_to_install(monkeypatch):
+def test_the_error_without_the_wheel_names_it(monkeypatch):
     from relaxlab.runtime import blas
 
     def missing(name):

@@ -201,7 +201,7 @@ def test_transposed_weights_are_combined_in_plain_blocks_too():
     check_pass(combine_parallel_matmul, Before, Expected)
 
 
-def test_what_is_not_combined_and_why():
+def test_products_not_combined_and_reasons():
     @I.ir_module
     class Before:
         @R.function

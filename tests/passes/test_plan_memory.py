@@ -206,7 +206,7 @@ def test_views_casts_and_tuples_keep_memory_in_use():
     assert offsets == {"a": "0", "b": "64", "c": "128"}
 
 
-def test_what_may_outlive_the_call_is_not_planned():
+def test_values_that_outlive_the_call_are_not_planned():
     @I.ir_module
     class Before:
         @T.prim_func

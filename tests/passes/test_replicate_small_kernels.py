@@ -126,7 +126,7 @@ class Module:
 """
 
 
-def test_what_may_fail_is_done_together():
+def test_kernels_that_may_fail_are_not_replicated():
     """All threads agree on what failed: none may be ahead of another."""
     function = lowered(DIVIDING)
     calls = [i for i in function.instrs if isinstance(i, host.CallKernel)]
@@ -146,7 +146,7 @@ CONDITION = DIVIDING.replace(
 )
 
 
-def test_what_may_fail_in_a_condition_is_done_together():
+def test_kernels_with_conditions_that_may_fail_are_not_replicated():
     assert CONDITION != DIVIDING
     calls = [i for i in lowered(CONDITION).instrs if isinstance(i, host.CallKernel)]
     assert len(calls) == 3 and not any(i.alone for i in calls)
@@ -179,7 +179,7 @@ class Module:
 """
 
 
-def test_what_is_overwritten_later_is_read_together():
+def test_arguments_overwritten_later_are_not_replicated():
     calls = [i for i in lowered(OVERWRITTEN).instrs if isinstance(i, host.CallKernel)]
     norms = [i for i in calls if "norm" in i.function]
     assert len(norms) == 2 and not any(i.alone for i in norms)
@@ -196,7 +196,7 @@ def test_the_limit_on_stores(most, replicated):
     assert any(i.alone for i in calls) == replicated
 
 
-def test_what_is_returned_is_shared():
+def test_results_share_memory():
     function = lowered(RETURNED)
     calls = [i for i in function.instrs if isinstance(i, host.CallKernel)]
     assert calls and not any(i.alone for i in calls)

@@ -72,7 +72,7 @@ def test_schedules_by_hand_stay() -> None:
 
 
 @pytest.mark.parametrize(("bound", "size"), [({"n": 40, "m": 50}, 91), ({"n": 40}, None)])
-def test_rules_are_told_how_large_symbols_get(
+def test_rules_get_bounds_of_symbols(
     monkeypatch: pytest.MonkeyPatch, bound: dict[str, int], size: int | None
 ) -> None:
     """`k` of `double` is n + 1 in one call, n + m + 1 in the other."""
@@ -109,7 +109,7 @@ def test_rules_are_told_how_large_symbols_get(
     assert "tir_var_upper_bound" not in after["double"].attrs
 
 
-def test_the_trace_says_once_and_truly_what_became_of_each_kernel() -> None:
+def test_one_remark_per_kernel() -> None:
     trace = rl.trace(Mixed)
     runs = [r for r in trace.passes if r.name == "schedule_kernels"]
     assert len(runs) == 2

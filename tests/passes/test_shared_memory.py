@@ -98,7 +98,7 @@ FINE = {
 
 
 @pytest.mark.parametrize("case", FINE)
-def test_what_does_not_share_memory_runs_as_interpreted(case: str) -> None:
+def test_arguments_without_shared_memory_run_as_interpreted(case: str) -> None:
     mod = program(*FINE[case])
     exe = rl.compile(mod, threads=2)
     for c in (False, True):

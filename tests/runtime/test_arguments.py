@@ -267,7 +267,7 @@ class Broken(Foreign):
 
 
 @pytest.mark.parametrize("problem", [ValueError("no"), KeyError("no"), AttributeError("no"), 5])
-def test_whatever_another_library_does(exe: Executable, problem: Any) -> None:
+def test_arrays_of_other_libraries(exe: Executable, problem: Any) -> None:
     with pytest.raises(ArgumentError, match="`x` of `main`: a Broken cannot be viewed"):
         exe["main"](Broken(problem), F4)
 

@@ -401,7 +401,7 @@ def test_a_file_that_others_may_write_to_is_replaced(folder: Path) -> None:
 
 
 @pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="only root gives files away")
-def test_what_another_user_planted_is_not_run(folder: Path) -> None:
+def test_foreign_cache_entries_are_not_run(folder: Path) -> None:
     rl.compile(MODULE)
     (entry,) = entries(folder)
     os.chown(entry, 65534, 65534)

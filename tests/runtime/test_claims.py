@@ -167,7 +167,7 @@ def test_message(how: str, claim: Claim, executors: dict[str, Run]) -> None:
         assert part in text, f"{part!r} is missing in: {text}"
 
 
-def test_what_native_code_cannot_hold_is_said() -> None:
+def test_values_without_a_native_form() -> None:
     for claim in (c for c in CLAIMS if c.only_here):
         with pytest.raises(Exception, match="type R.Tensor") as caught:
             rl.compile(_module([claim]), use_cache=False)

@@ -98,7 +98,7 @@ def test_machine_code_and_resources_can_be_read(exe: CudaExecutable) -> None:
 
 
 @pytest.mark.skipif(has_gpu(), reason="there is a GPU")
-def test_a_call_without_a_gpu_says_what_is_missing(exe: CudaExecutable) -> None:
+def test_a_call_without_a_gpu(exe: CudaExecutable) -> None:
     with pytest.raises(NoGpu, match=r"(pip install relaxlab\[cuda\]|GPU).*exe\.simulate"):
         exe["main"](*arguments())
 
@@ -108,7 +108,7 @@ def test_an_unknown_function_is_named(exe: CudaExecutable) -> None:
         exe["mian"]
 
 
-def test_simulation_computes_what_the_program_says(exe: CudaExecutable) -> None:
+def test_simulation_agrees_with_the_program(exe: CudaExecutable) -> None:
     x, w = arguments()
     got = exe.simulate("main", x, w)
     np.testing.assert_allclose(got, rl.interpret(parse(PROGRAM), "main", x, w), rtol=1e-5)

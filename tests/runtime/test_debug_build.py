@@ -100,7 +100,7 @@ def test_a_store_outside_is_named() -> None:
         debug(SCATTER)(X, np.array([0, 3]))
 
 
-def test_what_was_not_written_is_poison() -> None:
+def test_uninitialised_memory_is_poison() -> None:
     got = debug(HALF)(X, np.array([0, 1, 2]))
     assert np.isnan(got[1]).all() and not np.isnan(got[::2]).any()
     assert (debug(HALF, dtype="int32")(X, np.array([0, 1, 2]))[1] == 0x5A5A5A5A).all()

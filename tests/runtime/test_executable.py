@@ -321,7 +321,7 @@ def test_updates_in_place(memory: Executable) -> None:
     assert new is cache and cache.tolist() == [0, 0, 0, 1, 1, 0, 0, 0]
 
 
-def test_what_cannot_be_updated(memory: Executable) -> None:
+def test_arrays_that_cannot_be_updated(memory: Executable) -> None:
     cache = np.zeros(8, "float32")
     cache.flags.writeable = False
     with pytest.raises(ArgumentError, match="`cache` of `update` is updated in place but is read-"):

@@ -129,7 +129,7 @@ def test_smollm2_in_c(tmp_path: Path) -> None:
     assert checkpoint.tokenizer.decode([int(last.argmax())]) == " Rome"
 
 
-def test_what_a_library_loads(plain: Executable, tmp_path: Path) -> None:
+def test_imports_of_a_library(plain: Executable, tmp_path: Path) -> None:
     """Nothing but the C library."""
     plain.export(tmp_path / "model.so")
     source = tmp_path / "libraries.c"

@@ -102,7 +102,7 @@ def same(got: Any, want: Any) -> None:
         np.testing.assert_array_equal(got, want)
 
 
-def test_what_is_bound_stays_bound(exe: Executable, library: Path) -> None:
+def test_bound_values_stay_bound(exe: Executable, library: Path) -> None:
     again = rl.load(library)
     assert (list(again), again.threads >= 1) == (list(exe), True)
     same(again["main"](X), exe["main"](X))
@@ -267,7 +267,7 @@ def test_missing_parameters(library: Path, tmp_path: Path) -> None:
     assert error.value.message == f"cannot read {params}: No such file or directory"
 
 
-def test_what_is_no_library(library: Path, tmp_path: Path) -> None:
+def test_files_that_are_no_library(library: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="there is no library .*nothing.so"):
         rl.load(tmp_path / "nothing.so")
     (tmp_path / "text.so").write_text("text")

@@ -164,7 +164,7 @@ def test_maxima_are_still_taken_per_lane() -> None:
     assert exact == free
 
 
-def test_nvrtc_is_told_not_to_contract() -> None:
+def test_options_for_nvrtc_forbid_contraction() -> None:
     from relaxlab.codegen.cuda import nvrtc
 
     if not nvrtc.is_available():

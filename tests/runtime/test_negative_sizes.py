@@ -90,7 +90,7 @@ def test_sizes_in_a_branch_that_is_not_taken_do_not_matter(n: int) -> None:
                 np.testing.assert_allclose(run("main", x, np.array(large)), want, 1e-5)
 
 
-def test_what_an_operator_needs_is_said_in_symbols() -> None:
+def test_needs_of_operators_are_in_symbols() -> None:
     for run in runners(Reading):
         text = r"needs m >= 1 or 0 == n; m is dimension 1 .*, n is dimension 0 of parameter `x` of "
         with pytest.raises((CheckFailed, ExecutionError), match=text):

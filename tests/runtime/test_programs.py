@@ -97,7 +97,7 @@ def test_outputs_with_scalars_and_several_results() -> None:
     np.testing.assert_array_equal(s, [12])
 
 
-def test_what_is_read_first_is_no_output() -> None:
+def test_buffers_read_first_are_no_outputs() -> None:
     assert [b.name for b in written_buffers(accumulate)] == ["S"]
     assert fresh_buffers(accumulate) == ()
     assert [b.name for b in fresh_buffers(product)] == ["C"]

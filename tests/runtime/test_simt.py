@@ -160,7 +160,7 @@ def several_things(a: T.handle, b: T.handle, k: T.int64):
                     B[bx * 32 + tx] = T.truncdiv(S[tx] + own[1], A[bx * 32 + tx] - 9) + own[0]
 
 
-def test_what_one_thread_alone_can_do_wrong():
+def test_faults_of_a_single_thread():
     a = np.arange(1, 65)
     b = np.zeros(64, "int64")
     report = run(several_things, a, b, 4)

@@ -122,7 +122,7 @@ def main(x: R.Tensor((4,), "float32")):
         rl.compile(mod).load({})
 
 
-def test_what_packs_weights_is_not_the_function_meant(rng: np.random.Generator) -> None:
+def test_the_packing_function_is_not_the_default_one(rng: np.random.Generator) -> None:
     exe, names = compiled(48, "half")
     assert any("transform_params" in name for name in exe)
     weights = {n: w for n, w in drawn(rng, ["up.weight.data", "down.weight.data"], 48).items()}

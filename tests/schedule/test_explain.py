@@ -82,7 +82,7 @@ def test_no_order_where_a_step_is_never_right():
     assert found.causes == () and found.order is None
 
 
-def test_what_stands_in_the_way_can_be_moved_behind():
+def test_blocks_in_the_way_can_be_moved_behind():
     """The refused step needs a handle that is made after the step in its way."""
     sch = Schedule(matmul())
     block = sch.get_block("C")

@@ -70,7 +70,7 @@ def test_rules_by_kind() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 3, 70])
-def test_the_threads_compute_what_the_program_says(n: int) -> None:
+def test_threads_agree_with_the_program(n: int) -> None:
     mod = parse(PROGRAM)
     rng = np.random.default_rng(n)
     shapes = [(n, 96), (80, 96), (1, n, 2, 16)]

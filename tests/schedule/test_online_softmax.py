@@ -90,7 +90,7 @@ def arguments(rng, mod: Module, b: int, n: int, m: int) -> list[np.ndarray]:
     ],
     ids=str,
 )
-def test_tiles_compute_what_the_program_says(options, rng):
+def test_tiles_agree_with_the_program(options, rng):
     mod = program(**options)
     rows, multiple = rng.integers(1, 5), rng.integers(1, 4)
     new = tiled(
@@ -209,14 +209,14 @@ def squares(n: Node) -> Node | None:
         (squares, "it is the sum of the weights"),
     ],
 )
-def test_what_is_no_softmax_is_refused(change, condition):
+def test_other_kernels_than_softmax_are_refused(change, condition):
     _, func = kernel(changed(program(), change))
     with pytest.raises(ScheduleError) as refused:
         find_attention(func)
     assert refused.value.refusal.condition == condition
 
 
-def test_scores_that_somebody_else_reads_are_refused():
+def test_scores_with_other_readers_are_refused():
     _, func = kernel(program())
     root = func.body
     assert isinstance(root, loops.BlockRealize) and isinstance(root.block.body, loops.SeqStmt)

@@ -40,7 +40,7 @@ def spread(sch: Schedule) -> None:
 
 
 @pytest.mark.parametrize("change", [swap, factor, spread])
-def test_what_changes_the_order_is_refused(change: Callable[[Schedule], None]) -> None:
+def test_steps_that_change_the_order_are_refused(change: Callable[[Schedule], None]) -> None:
     for dtype, combine in (("float32", te.te_max), ("int32", te.te_sum)):
         change(Schedule(reduction(dtype, combine, keep=True)))
     change(Schedule(reduction("float32", te.te_sum, keep=False)))
@@ -50,7 +50,7 @@ def test_what_changes_the_order_is_refused(change: Callable[[Schedule], None]) -
     assert "reassociate=True" in str(error.value)
 
 
-def test_what_keeps_the_order_is_allowed() -> None:
+def test_steps_that_keep_the_order_are_allowed() -> None:
     sch = Schedule(reduction("float32", te.te_sum, keep=True))
     i, j, k = sch.get_loops(sch.get_block("C"))
     outer, inner = sch.split(k, factors=[None, 4])
@@ -62,7 +62,7 @@ def test_what_keeps_the_order_is_allowed() -> None:
     ("dtype", "combine", "said"),
     [("float32", te.te_sum, True), ("float32", te.te_max, False), ("int32", te.te_sum, False)],
 )
-def test_the_trace_says_what_accumulates_in_another_order(
+def test_remarks_on_the_order_of_accumulation(
     dtype: str, combine: Combine, said: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sch = Schedule(reduction(dtype, combine, keep=False))

@@ -91,7 +91,7 @@ def test_any_number_of_positions_after_any_other(dtype, scores):
             assert np.abs(got[b] - want).max() < 1e-5, (past, length)
 
 
-def test_masked_steps_are_left_out_only_where_the_mask_says_so():
+def test_only_masked_steps_are_skipped():
     func = loop_functions.cached_attention(HEADS, 0, HEADS, SHAPE, "float32", PLAIN)
     assert chunks_depend_on_the_tile(func)
     # A mask that lets earlier rows see more: no chunk is masked for all rows of a tile.

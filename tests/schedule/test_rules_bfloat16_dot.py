@@ -79,7 +79,7 @@ def test_the_scheduled_product_in_the_interpreter(deep_first, rng):
         check(func, 64, 32, m, rng)
 
 
-def test_the_intrinsic_computes_what_it_says(rng):
+def test_the_intrinsic_agrees_with_its_description(rng):
     intrin = TensorIntrin.get("dot2_bf16_16")
     a, b = rounded(rng, 16, 2), rounded(rng, 2)
     start = rng.normal(size=16).astype(np.float32)
@@ -108,7 +108,7 @@ def test_the_machine_code_has_the_instruction():
     assert sum("(%rsp)" in line for line in lines) < 8  # sums and pairs are in registers
 
 
-def test_what_the_rule_fits():
+def test_kernels_that_the_rule_fits():
     assert bfloat16_dot.apply(product(64, 64), Target()) is None
     for func in (product(48, 64), product(64, 48), product(64, 64, weight=False)):
         assert bfloat16_dot.apply(func, TARGET) is None

@@ -97,7 +97,7 @@ def test_batches(n: int, k: int) -> None:
         np.testing.assert_allclose(np.asarray(exe["main"](x, w)), want, rtol=2e-5, atol=2e-5)
 
 
-def test_what_is_copied() -> None:
+def test_copied_panels() -> None:
     """Panels of a large matrix that is no weight, except for few rows; tiles of 24 sums."""
     lanes = rl.Target.host().lanes("float32")
     vectors, rows = (4, 6) if rl.Target.host().vector_registers == 32 else (4, 3)

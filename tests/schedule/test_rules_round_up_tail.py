@@ -57,7 +57,7 @@ def guards(func: loops.PrimFunc) -> dict[str, bool]:
     return {n.block.name: n.predicate != expr.IntImm(1, "bool") for n in found}
 
 
-def test_what_is_private_loses_its_guard() -> None:
+def test_private_buffers_lose_their_guard() -> None:
     mod = program()
     whole = round_up_tails(mod["rows"])
     assert [name for name, guarded in guards(whole).items() if guarded] == ["store"]

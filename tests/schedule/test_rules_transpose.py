@@ -69,5 +69,5 @@ def test_tiles_of_other_widths(dtype: str, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("name", NOT_TILED)
-def test_what_gains_nothing_from_tiles_goes_by_other_rules(name: str) -> None:
+def test_small_transposes_go_to_other_rules(name: str) -> None:
     assert rule_of(program(*NOT_TILED[name])) != "transpose"

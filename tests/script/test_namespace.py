@@ -50,7 +50,7 @@ def test_every_name_has_a_signature_and_a_text(name: str) -> None:
     assert first.endswith("."), f"{name}: {first}"
 
 
-def test_what_the_parser_knows_is_listed() -> None:
+def test_names_of_the_parser_are_listed() -> None:
     assert {f"R.{n}" for n in op_names()} <= {f"R.{n}" for n in all_names("R")}
     assert {f"T.{n}" for n in (*LOOP_CALLS, *BINARY)} <= set(MEMBERS)
 
@@ -85,7 +85,7 @@ def test_completion_lists_names_and_nothing_else() -> None:
     assert not [n for module in SPACES.values() for n in dir(module) if n.startswith("_")]
 
 
-def test_calling_a_name_outside_a_program_says_where_it_belongs() -> None:
+def test_calling_a_name_outside_a_program() -> None:
     with pytest.raises(TypeError, match=r"in a function under @R\.function; relaxlab"):
         R.matmul(1, 2)
     with pytest.raises(TypeError, match=r"under @T\.prim_func"):

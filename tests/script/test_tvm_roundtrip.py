@@ -135,7 +135,7 @@ def test_tvm_parses_what_is_printed(name: str, answers: Answers) -> None:
 # "graph" has constants, which TVM leaves out of its print; in "operators" it leaves out
 # parentheses around a comparison of comparisons.
 @pytest.mark.parametrize("name", ["loops", "paper_era", "extra", "local", "te", "calls", "model"])
-def test_what_tvm_prints_is_parsed(name: str, answers: Answers) -> None:
+def test_scripts_printed_by_tvm_are_parsed(name: str, answers: Answers) -> None:
     text = answers[name][1]
     assert text is not None
     assert set(parse(text, check=False)) == set(parse(printed_here(name), check=False))

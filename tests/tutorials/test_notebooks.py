@@ -30,7 +30,7 @@ def test_there_are_eleven_lessons_and_five_labs() -> None:
     assert len({n.title for n in NOTEBOOKS}) == 16
 
 
-def test_what_the_documents_say_of_the_course() -> None:
+def test_documents_about_the_course() -> None:
     """The number of lessons and exercises, titles, and the minutes that a lesson claims."""
     lessons = [n for n in NOTEBOOKS if n.path.parent.name == "tutorials"]
     texts = [n.path.read_text("utf-8") for n in lessons]

@@ -139,7 +139,7 @@ def test_nests_become_launches_and_versions_conditions() -> None:
     assert [x.name for x in kernel.launches] == ["f_kernel0", "f_kernel1"]
 
 
-def test_what_is_outside_of_thread_loops_happens_once() -> None:
+def test_statements_outside_of_thread_loops_run_once() -> None:
     assert statements("""
     def f(X: T.Buffer((64,), "float32"), Y: T.Buffer((64,), "float32")):
         S = T.alloc_buffer((1,), "float32", scope="shared")

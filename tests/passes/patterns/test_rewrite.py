@@ -85,7 +85,7 @@ def test_a_call_is_replaced_and_what_it_read_goes_away():
     ]
 
 
-def test_what_is_read_elsewhere_stays():
+def test_values_read_elsewhere_stay():
     @I.ir_module
     class Before:
         @R.function
@@ -145,7 +145,7 @@ def test_a_value_of_another_type_is_refused():
         one(normalize(Layers))
 
 
-def test_what_is_overwritten_in_between_is_not_computed_later():
+def test_overwritten_operands_are_not_read_later():
     @I.ir_module
     class Before:
         @T.prim_func
