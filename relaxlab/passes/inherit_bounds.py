@@ -89,7 +89,8 @@ def _passed(
 
 
 def _sizes(fn: graph.Function, call: graph.Call) -> dict[expr.Var, expr.PrimExpr | None]:
-    """What a call passes for each symbol that is a dimension of a parameter, as far as known."""
+    """Return the size that a call passes for each symbol that is a dimension of a parameter; None
+    where it is not known."""
     found: dict[expr.Var, expr.PrimExpr | None] = {}
     for p, arg in zip(fn.params, call.args, strict=True):
         assert p.ty is not None

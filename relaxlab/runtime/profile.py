@@ -125,7 +125,7 @@ def _calls(calls: Sequence[TimedCall], marks: Sequence[Mark], start: int) -> tup
 def _intervals(
     calls: Sequence[TimedCall], marks: Sequence[Mark], start: int
 ) -> tuple[Interval, ...]:
-    """What a thread does between its marks; nothing of what is outside of calls."""
+    """Return the intervals of a thread between its marks, without those outside of calls."""
     found: list[Interval] = []
     current: int | None = None
     for mark, after in zip(marks, marks[1:], strict=False):

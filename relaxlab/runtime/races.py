@@ -71,8 +71,8 @@ def _concurrent_loops(func: loops.PrimFunc) -> dict[expr.Var, frozenset[loops.Bu
 
 @dataclass(slots=True)
 class _Element:
-    """Who touched an element while the loops around stood still: the values that each iteration
-    wrote, those that read what they had not written, and in which block."""
+    """The accesses of an element while the loops around are fixed: the values that each iteration
+    wrote, those that read values they had not written, and in which block."""
 
     written: dict[int, list[Any]] = field(default_factory=dict[int, list[Any]])
     read: list[int] = field(default_factory=list[int])

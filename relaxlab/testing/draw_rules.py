@@ -21,7 +21,7 @@ from relaxlab.testing.draw import (
 
 Rule: TypeAlias = Callable[[Draw, str], graph.Call]
 RULES: dict[str, Rule] = {}
-"""By operator."""
+"""Rules by operator."""
 
 NARROW = ("float", "int32", "int64", "int8")
 """Operands of arithmetic."""
@@ -166,7 +166,7 @@ def _float_pair(d: Draw, op: str) -> graph.Call:
 
 @rule("floor_divide", "mod", "floor_mod")
 def _division(d: Draw, op: str) -> graph.Call:
-    """Of integers by anything but 0, at times by 0, too."""
+    """Divide integers by anything but 0, at times by 0, too."""
     kinds = ("float32", *INTS) if "float32" in d.floats else INTS
     least = 0 if d.chance(0.1) else 1
     return builder(op)(*_pair(d, kinds, low=-9, high=9, other=(least, 4), exact=True))

@@ -167,7 +167,7 @@ def _kind(problem: str) -> str:
 
 @dataclass(slots=True)
 class Counts:
-    """How many programs were run, failed, and accepted no arguments."""
+    """The numbers of programs that ran, failed, and accepted no arguments."""
 
     run: int = 0
     failed: int = 0

@@ -47,7 +47,7 @@ OFTEN = ("matmul", "linear", "einsum", "sum", "mean", "variance", "max", "nn.sof
 """Operators whose loops have the most schedules; they are drawn three times as often."""
 
 Attributes = Counter[tuple[str, str, str]]
-"""How often an operator, an attribute of it and a value of that were drawn."""
+"""Counts of an operator, an attribute of it and a value of that in drawn programs."""
 
 
 class TableProgram(MixedProgram):

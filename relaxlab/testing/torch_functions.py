@@ -15,7 +15,7 @@ from typing import Any
 
 Tensor = Any
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
-"""By operator: called with tensors, shapes as tuples, and the attributes as keywords."""
+"""Functions by operator: called with tensors, shapes as tuples, and the attributes as keywords."""
 
 SAME = ("exp sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh log log2 log10 log1p sqrt "
         "rsqrt sigmoid erf floor ceil trunc round abs negative square sign isnan isinf isfinite "
