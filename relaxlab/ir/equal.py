@@ -126,10 +126,10 @@ class _Matcher:
         if a in self.forward or b in self.backward:
             if self.forward.get(a) is not b or self.backward.get(b) is not a:
                 return _report(path, a, b)
-        elif a is not b:
-            if not self.free:
-                return _report(path, a, b)
+        elif a is b or self.free:  # also to itself, so that it corresponds to nothing else
             self._bind(a, b)
+        else:
+            return _report(path, a, b)
         return self._declarations(a, b, path) if self._fresh(a, b) else None
 
     def _fresh(self, a: Atom, b: Atom) -> bool:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a program as Python counts them: unlike for `str.splitlines`, form feeds
+    and the separators of Unicode end none."""
+    return re.split(r"\r\n|\r|\n", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +25,7 @@ class Source:
 
     def line(self, number: int) -> str:
         """The text of one line, by the file's numbering; empty if there is no such line."""
-        lines = self.text.splitlines()
+        lines = lines_of(self.text)
         index = number - self.first_line
         return lines[index] if 0 <= index < len(lines) else ""
 

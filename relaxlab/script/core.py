@@ -13,7 +13,7 @@ from relaxlab.ir import expr, graph
 from relaxlab.ir.diagnostics import Diagnostic
 from relaxlab.ir.loops import Range
 from relaxlab.ir.module import BaseFunc
-from relaxlab.ir.span import Source, Span
+from relaxlab.ir.span import Source, Span, lines_of
 from relaxlab.script.known_types import KnownTypes
 from relaxlab.script.members import MEMBERS
 from relaxlab.script.values import POISON, Arg, Foreign, Hidden, ModuleRef, Ref, TypeParam, Value
@@ -75,7 +75,7 @@ class Context:
         self.known = KnownTypes()
         self.functions: dict[str, BaseFunc | None] = {}  # of the module; None: not read yet
         self.in_module = False
-        self._lines = source.text.splitlines()
+        self._lines = lines_of(source.text)
 
     # --- Positions and errors -------------------------------------------------------------
 

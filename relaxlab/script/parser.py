@@ -14,7 +14,7 @@ from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.errors import brief
 from relaxlab.ir.module import BaseFunc, Module
-from relaxlab.ir.span import Source, Span
+from relaxlab.ir.span import Source, Span, lines_of
 from relaxlab.script.captured import Captured
 from relaxlab.script.core import Context, Failure, no_environment
 from relaxlab.script.definitions import decorator_of
@@ -91,7 +91,7 @@ def _python_tree(text: str) -> ast.Module:
                 raise
         # `def f[n](...)` is newer than this Python: read the brackets ourselves.
         tree = ast.parse(_TYPE_PARAMS.sub(lambda m: f"{m[1]}{' ' * len(m[2])}(", text))
-    lines = text.splitlines()
+    lines = lines_of(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             found = _TYPE_PARAMS.match(lines[node.lineno - 1])
