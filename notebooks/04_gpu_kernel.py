@@ -196,4 +196,4 @@ print(rl.simt(tiled(33), "transpose", m, t, record=(0, 0, 0)))
 # - Write `tree_sum` for rows of any length: each thread first adds up every 128th element.
 # - Leave out the last barrier of the tree that works. Which steps still race? (Threads of one warp
 #   do *not* run in lockstep on today's GPUs.)
-# - Let a rule do it: `rl.compile(mod, target="cuda").source` of a graph function with `R.sum`.
+# - Let a rule do it: `rl.compile(mod, target="cuda").source()` of a graph function with `R.sum`.

@@ -179,7 +179,7 @@ def shared_sum():
 
 a, sums = np.ones((64, 40), "float32"), np.zeros(64, "float32")
 print(rl.simt(shared_sum().mod, "row_sums", a, sums))
-print(rl.compile(shared_sum(), target="cuda").sources["row_sums_kernel"])
+print(rl.compile(shared_sum(), target="cuda").source("row_sums_kernel"))
 
 # %% [markdown]
 # `__shared__` is the memory of the block. `__syncthreads()` is a **barrier**: no thread goes on
@@ -209,7 +209,7 @@ class Smooth:
 
 
 exe = rl.compile(Smooth, target="cuda")
-print(exe.sources["relu"])
+print(exe.source("relu"))
 
 # %% [markdown]
 # ## Exercises

@@ -142,7 +142,7 @@ def _(value: Executable) -> View:
 
 @view_of.register
 def _(value: CudaExecutable) -> View:
-    return report(f"CUDA C, compiled for {value.arch}", value.source)
+    return report(f"CUDA C, compiled for {value.arch}", value.source())
 
 
 @view_of.register

@@ -93,7 +93,8 @@ def _state(section: Section, interner: Interner) -> dict[str, Any]:
         case Diagnostics(found):
             return {"diagnostics": diagnostics_state(found)}
         case Change(before, after, labels):
-            lines = [script_state(mod, interner)["lines"] for mod in (before, after)]
+            states = [script_state(mod, interner) for mod in (before, after)]
+            lines = [s.get("full", s["lines"]) for s in states]
             return {"before": lines[0], "after": lines[1], "labels": list(labels)}
         case _:
             return script_state(section, interner)

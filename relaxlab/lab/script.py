@@ -13,8 +13,13 @@ from relaxlab.script.printer import print_module
 
 def script_state(node: Module | Node, interner: Interner) -> dict[str, Any]:
     """The printed script of a module or function as numbers of `interner`'s lines, for `scriptPane`
-    of script.js, which finds definitions, calls, types and shapes in the text itself."""
-    return {"lines": interner.ids(print_module(node).rstrip("\n").split("\n"))}
+    of script.js, which finds definitions, calls, types and shapes in the text itself: `lines`
+    without the compiler's own notes, and `full` with them if there are any."""
+    short, full = (
+        interner.ids(print_module(node, show_meta=meta).rstrip("\n").split("\n"))
+        for meta in (False, True)
+    )
+    return {"lines": short} if short == full else {"lines": short, "full": full}
 
 
 def function_facts(module: Module) -> dict[str, str]:

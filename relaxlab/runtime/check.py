@@ -13,7 +13,7 @@ from relaxlab.analysis.well_formed import check_graphs
 from relaxlab.ir import graph
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.display import Displayed
-from relaxlab.ir.errors import UserError
+from relaxlab.ir.errors import UserError, brief
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import FLOAT_OPTIONS, Target, parse_target
@@ -104,6 +104,7 @@ class CheckReport(Displayed):
         return "\n".join([*lines, *(f"  note      {text}" for text in self.left_out)])
 
 
+@brief
 def check(
     mod: Module,
     name: str | None = None,

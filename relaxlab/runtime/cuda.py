@@ -21,7 +21,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
-from relaxlab.ir.errors import UserError
+from relaxlab.ir.errors import UserError, brief
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.passes.host import kernel_symbols
@@ -65,15 +65,16 @@ class CudaExecutable(Displayed, Brief):
     def __iter__(self) -> Iterator[str]:
         return iter(self.cuda.program.functions)
 
-    @property
-    def source(self) -> str:
-        """The CUDA C of all kernels."""
-        return self.cuda.source
-
-    @property
-    def sources(self) -> dict[str, str]:
-        """Return the CUDA functions of each loop function, without the prelude that they share."""
-        return {n: "\n".join(k.code for k in ks) for n, ks in self.cuda.functions.items()}
+    @brief
+    def source(self, name: str | None = None) -> str:
+        """The CUDA C of all kernels; or the kernels of one loop function, without the prelude that
+        all share. Raises KeyError for an unknown name."""
+        if name is None:
+            return self.cuda.source
+        if name not in self.cuda.functions:
+            known = ", ".join(self.cuda.functions)
+            raise KeyError(f"the program has no loop function {name!r}; there are: {known}")
+        return "\n".join(kernel.code for kernel in self.cuda.functions[name])
 
     @property
     def arch(self) -> str:
@@ -101,7 +102,7 @@ class CudaExecutable(Displayed, Brief):
         arch = arch or self.arch
         if arch not in self._compiled:
             self._compiled[arch] = nvrtc.compile_cuda(
-                self.source, arch, contract=self.target.contract
+                self.source(), arch, contract=self.target.contract
             )
         return self._compiled[arch]
 
@@ -133,6 +134,7 @@ class CudaFunction(Brief):
     exe: CudaExecutable
     name: str
 
+    @brief
     def __call__(self, *args: Any) -> Any:
         """Run it. Raises NoGpu where there is no GPU, ExecutionError for arguments that do not fit
         and checks that fail."""

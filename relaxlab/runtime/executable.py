@@ -19,7 +19,7 @@ from relaxlab.codegen.llvm.python_call import STATE
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, MIN_TEAM_WORK
 from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.display import Displayed
-from relaxlab.ir.errors import UserError
+from relaxlab.ir.errors import UserError, brief
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arguments import (
     ArgumentError,
@@ -168,6 +168,7 @@ class Executable(Displayed, Brief):
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._functions})
 
+    @brief
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Call `main`, or the only function. Raises what `chosen` raises."""
         return self.chosen()(*args, **named)
@@ -282,6 +283,7 @@ class Executable(Displayed, Brief):
             raise ValueError(f"threads must be at most {MOST_THREADS}, got {count}")
         self._state[_THREADS] = 1 if threads_are_lost() else count
 
+    @brief
     def export(self, path: str | os.PathLike[str], *, bound: bool = False) -> tuple[Path, ...]:
         """Write a shared library with a C interface, `path` ending in .so, and its header.
 
@@ -507,6 +509,7 @@ class NativeFunction:
                 raise ArgumentError(f"`{self.info.name}` needs a value for `{name}`")
         return (*args, *(named[name] for name in given))
 
+    @brief
     def _run(self, *args: Any, **named: Any) -> Any:
         if not self._exe.runs_here:
             raise ExecutionError(

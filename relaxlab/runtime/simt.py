@@ -18,6 +18,7 @@ from relaxlab.codegen.cuda.launch import DeviceKernel, Launch
 from relaxlab.codegen.cuda.lower import lower_launches
 from relaxlab.ir import loops
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import brief
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Buffer
 from relaxlab.ir.module import Module, name_of
@@ -43,6 +44,7 @@ TOGETHER = 1 << 14
 few enough that a value per thread stays in cache."""
 
 
+@brief
 def simt(mod: Module, name: str = "main", *args: Any, record: Triple | None = None) -> SimtReport:
     """Run a function of `mod` like `interpret`, its loop functions on simulated GPU threads.
 

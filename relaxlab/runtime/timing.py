@@ -20,6 +20,7 @@ from relaxlab.analysis.costs import function_cost
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
 from relaxlab.ir import expr, graph
 from relaxlab.ir.display import Displayed
+from relaxlab.ir.errors import brief
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.types import PrimType, ShapeType, TensorType, Type
@@ -154,6 +155,7 @@ class _Candidate:
         return (perf_counter() - start) / count
 
 
+@brief
 def time(f: Any, *args: Any, samples: int = SAMPLES, **named: Any) -> Timing:
     """Measure a call.
 
@@ -166,6 +168,7 @@ def time(f: Any, *args: Any, samples: int = SAMPLES, **named: Any) -> Timing:
     return compare({_name_of(f): f}, *args, samples=samples, **named).timings[0]
 
 
+@brief
 def compare(
     candidates: Mapping[str, Any], *args: Any, samples: int = SAMPLES, **named: Any
 ) -> Comparison:

@@ -7,7 +7,8 @@ import inspect
 import pkgutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -100,3 +101,29 @@ def test_a_terminal_shows_few_frames(developer: bool, tmp_path: Path) -> None:
     frames = run.stdout.count("  File ")
     assert (frames > 2) if developer else (1 <= frames <= 2), run.stdout
     assert "undefined name 'y'" in run.stdout
+
+
+def exponential() -> rl.Module:
+    return rl.parse(
+        '@R.function\ndef main(x: R.Tensor((4,), "float32")):\n    y = R.exp(x)\n    return y\n'
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: rl.compile(exponential())(),
+        lambda: rl.compile(exponential())["main"](np.zeros((3, 3), "float32")),
+        lambda: rl.compile(exponential()).export("exp.txt"),
+        lambda: rl.check(exponential(), "nothing"),
+        lambda: rl.simt(exponential(), "main"),
+        lambda: rl.time(rl.compile(exponential()), 1),
+    ],
+)
+def test_a_terminal_shows_no_frame_of_the_compiler(wrong: Callable[[], object]) -> None:
+    with pytest.raises(UserError) as caught:
+        wrong()
+    package = str(Path(rl.__file__).parent)
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    inside = [f.filename for f in frames if f.filename.startswith(package)]
+    assert set(inside) <= {str(Path(package) / "ir/errors.py")}, inside

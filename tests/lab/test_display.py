@@ -171,3 +171,25 @@ def test_numbers_of_a_difference_are_short_unless_they_read_the_same():
 
     assert "is 0.333333, expected 0.5;" in said(np.float32(1 / 3), np.float32(0.5))
     assert "is 1.0000001, expected 1.0;" in said(np.float32(1 + 1e-7), np.float32(1))
+
+
+def test_a_script_hides_what_the_compiler_notes_until_asked(open_view):
+    page = open_view(view_of(rl.parse(NOTED)))
+    text = page.locator(".script")
+    assert "B[vi] = A[vi]" in text.inner_text()
+    assert "T.reads" not in text.inner_text() and "s_tir" not in text.inner_text()
+    page.get_by_label("show all").check()
+    assert "T.reads(A[vi])" in text.inner_text() and "tir.noalias" in text.inner_text()
+
+
+NOTED = """
+@I.ir_module
+class M:
+    @T.prim_func
+    def copy(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        T.func_attr({"tir.noalias": True})
+        for i in range(4):
+            with T.sblock("B"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi]
+"""

@@ -82,16 +82,19 @@ def has_gpu() -> bool:
 
 def test_sources_can_be_read(exe: CudaExecutable) -> None:
     assert {*exe} == {"main", "update", "outside", "divided"}
-    assert "matmul" in exe.sources and len(exe.sources) == len(exe.cuda.kernels)
-    for text in exe.sources.values():
-        assert 'extern "C" __global__ void' in text and text in exe.source
+    assert "matmul" in exe.cuda.functions
+    for name in exe.cuda.functions:
+        text = exe.source(name)
+        assert 'extern "C" __global__ void' in text and text in exe.source()
+    with pytest.raises(KeyError, match="no loop function 'nothing'; there are: .*matmul"):
+        exe.source("nothing")
 
 
 @pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
 def test_machine_code_and_resources_can_be_read(exe: CudaExecutable) -> None:
     assert f".target {exe.arch}" in exe.ptx
     assert exe.cubin[:4] == b"\x7fELF"
-    kernels = re.findall(r"^(\w+)\(", exe.source, re.M)
+    kernels = re.findall(r"^(\w+)\(", exe.source(), re.M)
     assert set(exe.resources) == {k for k in kernels if "_kernel" in k}
     assert all(r.registers > 0 for r in exe.resources.values())
     assert exe.compiled("sm_90").arch == "sm_90"
