@@ -165,9 +165,9 @@ def _is_pure(call: expr.Call) -> bool:
 
 def _is_reduced(site: _Site, indices: Indices, written: Indices) -> bool:
     """True if an index runs over an axis that the write does not."""
-    kept = set(symbols_in(written))
+    written_axes = set(symbols_in(written))
     axes = {a.var for a in site.axes if a.kind == "reduce" or a.kind == "opaque"}
-    return any(v in axes and v not in kept for v in symbols_in(indices))
+    return any(v in axes and v not in written_axes for v in symbols_in(indices))
 
 
 def _updates(site: _Site) -> bool:
@@ -182,11 +182,11 @@ def _updates(site: _Site) -> bool:
 def _reduction_kind(site: _Site, written: Indices, an: Analyzer) -> tuple[PatternKind, str]:
     if not _updates(site):
         raise _Opaque(f"{site.where} overwrites its result along an axis")
-    kept = set(symbols_in(written))
+    written_axes = set(symbols_in(written))
     extra = [
         a
         for a in site.axes
-        if a.var not in kept and (a.kind == "reduce" or not an.prove_equal(a.dom.extent, 1))
+        if a.var not in written_axes and (a.kind == "reduce" or not an.prove_equal(a.dom.extent, 1))
     ]
     if not extra:
         raise _Opaque(f"{site.where} updates its output in place")

@@ -125,8 +125,8 @@ def _end_of_condition(
         return None
     if set(symbols_in((soonest, condition.b))) & inner.keys() or _reads((soonest, condition.b)):
         return None
-    left = Analyzer().simplify(condition.b - soonest)
-    return left if step == 1 else Analyzer().simplify((left + (step - 1)) // step)
+    remaining = Analyzer().simplify(condition.b - soonest)
+    return remaining if step == 1 else Analyzer().simplify((remaining + (step - 1)) // step)
 
 
 def _reads(values: tuple[PrimExpr, ...]) -> bool:

@@ -72,9 +72,9 @@ def memory_drawing(title: str, words: str, functions: Sequence[State]) -> Drawin
         bounds = plan["bounds"]
         values = {s: min(SYMBOL, bounds.get(s, SYMBOL)) for s in f["symbols"]}
         size = value_of(arena["size"], values)
-        said = ", ".join(f"{s} = {n}" for s, n in values.items())
+        sizes = ", ".join(f"{s} = {n}" for s, n in values.items())
         d.text((8, top - 8), f"{f['name']}, {arena['scope']}", bold=True)
-        d.text((8 + 7.2 * len(f"{f['name']}, {arena['scope']}"), top - 8), said, muted=True)
+        d.text((8 + 7.2 * len(f"{f['name']}, {arena['scope']}"), top - 8), sizes, muted=True)
         if not size:
             continue
         x = lambda step, f=f: left + (wide - left - 10) * step / max(1, len(f["steps"]))  # noqa: E731

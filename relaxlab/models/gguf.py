@@ -123,8 +123,8 @@ class _Cursor:
 
     def take(self, size: int) -> memoryview:
         if size > len(self.data) - self.at:
-            left = len(self.data) - self.at
-            raise self.error(f"the file ends here: {size} bytes needed, {left} left")
+            remaining = len(self.data) - self.at
+            raise self.error(f"the file ends here: {size} bytes needed, {remaining} left")
         part = self.data[self.at : self.at + size]
         self.at += size
         return part

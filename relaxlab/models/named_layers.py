@@ -94,11 +94,11 @@ class NamedLayers:
         """ModelError for tensors that no layer takes, but for those named in `unused`: a file with
         more than its configuration says would give wrong answers."""
         used = {t for source in self.sources.values() for t in source.tensors}
-        left = sorted(tensors.names - used - set(unused))
-        if left:
-            more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+        unread = sorted(tensors.names - used - set(unused))
+        if unread:
+            more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
             raise ModelError(
-                f"{tensors.where}: the configuration has no use for {', '.join(left[:3])}{more}"
+                f"{tensors.where}: the configuration has no use for {', '.join(unread[:3])}{more}"
             )
 
     def arrays(self, module: nn.Module, names: Sequence[str], tensors: Tensors) -> list[Array]:

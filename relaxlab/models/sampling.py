@@ -60,6 +60,6 @@ class Sampler:
         scaled = (logits[order].astype(np.float64) - float(logits[order[0]])) / self.temperature
         probabilities = np.exp(scaled)
         probabilities /= probabilities.sum()
-        kept = int(np.searchsorted(np.cumsum(probabilities), self.top_p)) + 1
-        probabilities = probabilities[:kept] / probabilities[:kept].sum()
-        return int(self._rng.choice(order[:kept], p=probabilities))
+        count = int(np.searchsorted(np.cumsum(probabilities), self.top_p)) + 1
+        probabilities = probabilities[:count] / probabilities[:count].sum()
+        return int(self._rng.choice(order[:count], p=probabilities))

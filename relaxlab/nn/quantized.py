@@ -112,8 +112,8 @@ def _with_fifth_bit(f: Fields, n: PrimExpr, g: PrimExpr, i: PrimExpr) -> PrimExp
 
 def _joined(low: PrimExpr, high: PrimExpr, bits: int, at: int = 4) -> PrimExpr:
     """The lowest `bits` bits of `high` on top of `at` low ones."""
-    kept = expr.BitAnd(high, const((1 << bits) - 1, "uint8"))
-    return expr.BitOr(low, expr.ShiftLeft(kept, const(at, "uint8")))
+    masked = expr.BitAnd(high, const((1 << bits) - 1, "uint8"))
+    return expr.BitOr(low, expr.ShiftLeft(masked, const(at, "uint8")))
 
 
 def _biased(f: Fields, n: PrimExpr, g: PrimExpr, i: PrimExpr) -> PrimExpr:
@@ -220,8 +220,8 @@ def _level(code: PrimExpr) -> PrimExpr:
     of a vector of any width and no table in memory."""
     found: list[PrimExpr] = [const(level + 128, "uint8") for level in IQ4_LEVELS]
     for bit in range(4):
-        kept = expr.BitAnd(code, const(1 << bit, "uint8"))
-        is_set = expr.NE(kept, const(0, "uint8"))
+        masked = expr.BitAnd(code, const(1 << bit, "uint8"))
+        is_set = expr.NE(masked, const(0, "uint8"))
         pairs = zip(found[1::2], found[::2], strict=True)
         found = [expr.Select(is_set, high, low) for high, low in pairs]
     return found[0]

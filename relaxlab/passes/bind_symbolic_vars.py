@@ -71,5 +71,5 @@ def with_symbols(fn: graph.Function, values: Mapping[expr.Var, int]) -> graph.Fu
         return fn
     new = substitute(fn, symbols={s: expr.const(v, s.var_dtype) for s, v in values.items()})
     bounds: Mapping[str, int] = fn.attrs.get("tir_var_upper_bound", {})
-    left = {k: v for k, v in bounds.items() if k not in {s.name for s in values}}
-    return replace(new, attrs=new.attrs.with_(tir_var_upper_bound=left or None))
+    remaining = {k: v for k, v in bounds.items() if k not in {s.name for s in values}}
+    return replace(new, attrs=new.attrs.with_(tir_var_upper_bound=remaining or None))

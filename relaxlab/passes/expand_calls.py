@@ -77,9 +77,9 @@ def _binding(name: str, b: graph.Binding) -> list[graph.Binding]:
         if not may_apply("expand_calls", subject, reason):
             return [b]
         extra = tuple(graph.PrimValue(s) for s in call.symbols)
-        kept = call.inplace or (-1,) * len(call.outs)
+        sources = call.inplace or (-1,) * len(call.outs)
         callee: graph.Expr = graph.GlobalVar(call.callee)
-        return _allocated(b, callee, call.args, call.outs, kept, extra)
+        return _allocated(b, callee, call.args, call.outs, sources, extra)
     match value:
         case graph.Call(graph.Op("call_dps_packed"), (callee, packed, *_)):
             reason = "what it calls writes into memory given to it"
@@ -123,14 +123,14 @@ def _allocated(
     callee: graph.Expr,
     args: tuple[graph.Expr, ...],
     outs: tuple[types.Type, ...],
-    kept: tuple[int, ...],
+    sources: tuple[int, ...],
     extra: tuple[graph.Expr, ...],
 ) -> list[graph.Binding]:
     """The allocations, the call, and the binding of `b`'s variable to the outputs."""
     new: list[graph.Binding] = []
     results: list[graph.Expr] = []
     fresh: list[graph.Expr] = []
-    for i, (ty, source) in enumerate(zip(outs, kept, strict=True)):
+    for i, (ty, source) in enumerate(zip(outs, sources, strict=True)):
         if source >= 0:
             results.append(args[source])
             continue

@@ -43,7 +43,7 @@ def _function(name: str, fn: graph.Function, limit: int, apart: set[graph.Var]) 
     values: dict[graph.Var, graph.Expr] = {}
 
     def block(blk: graph.BindingBlock) -> graph.BindingBlock:
-        kept: list[graph.Binding] = []
+        remaining: list[graph.Binding] = []
         for b in blk.bindings:
             new = substitute(b, values=values) if values else b
             folded: graph.Expr | None = None
@@ -51,10 +51,10 @@ def _function(name: str, fn: graph.Function, limit: int, apart: set[graph.Var]) 
                 folded = _fold(new, limit)
             subject, reason = f"{name}.{b.var.name}", "all its arguments are constants"
             if folded is None or not may_apply("fold_constant", subject, reason):
-                kept.append(new)
+                remaining.append(new)
                 continue
             values[b.var] = folded
-        return with_bindings(blk, kept)
+        return with_bindings(blk, remaining)
 
     new = map_blocks(fn, block)
     return replace_body(new, substitute(new.body, values=values)) if values else new

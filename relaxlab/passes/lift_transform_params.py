@@ -144,8 +144,8 @@ def _movable(value: graph.Expr, mod: Module) -> bool:
 
 def _strip(fn: graph.Function, gone: set[graph.Var]) -> graph.Function:
     def block(blk: graph.BindingBlock) -> graph.BindingBlock:
-        kept = [b for b in blk.bindings if b.var not in gone]
-        return with_bindings(blk, kept)
+        remaining = [b for b in blk.bindings if b.var not in gone]
+        return with_bindings(blk, remaining)
 
     return map_blocks(fn, block)
 

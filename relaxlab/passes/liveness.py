@@ -124,13 +124,13 @@ class _Walker:
         number, around, alone = self.ifs, self.arms, frozenset(self.read_alone)
         defined = self.defined
         self.ifs += 1
-        left: set[graph.Var] = set()
+        ended: set[graph.Var] = set()
         for arm, branch in ((True, value.true_branch), (False, value.false_branch)):
             self.arms, self.read_alone = around | {(number, arm)}, set(alone)
             self.defined = dict(defined)  # what a branch binds is unknown after it
             self.sequence(branch)
-            left |= self.read_alone
-        self.arms, self.read_alone, self.defined = around, left, defined
+            ended |= self.read_alone
+        self.arms, self.read_alone, self.defined = around, ended, defined
 
     def wait(self, value: graph.Expr, position: int) -> None:
         """Extend what threads read by themselves to the next barrier, which is the end of the next

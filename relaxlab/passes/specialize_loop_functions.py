@@ -55,8 +55,8 @@ class _Copies:
     def constants(self, call: TirCall) -> tuple[tuple[expr.Var, expr.PrimExpr], ...]:
         """The symbols that the call's tensors give a constant."""
         func = self.loop_functions[call.callee]
-        kept = call.inplace or (-1,) * len(call.outs)
-        fresh = [t for t, i in zip(call.outs, kept, strict=True) if i < 0]
+        sources = call.inplace or (-1,) * len(call.outs)
+        fresh = [t for t, i in zip(call.outs, sources, strict=True) if i < 0]
         given = [*map(leaf_type, call.args), *fresh]
         symbols = argument_symbols(func, given, call.symbols, call.callee)
         return tuple(

@@ -87,13 +87,13 @@ def make_filler(
         at += count_words(field)
         leaf += count_leaves(field)
 
-    def fill(value: Any, words: Words, kept: list[Any]) -> None:
+    def fill(value: Any, words: Words, taken: list[Any]) -> None:
         if not isinstance(value, tuple | list) or len(value) != len(fillers):  # type: ignore
             raise ArgumentError(
                 f"{where} must be a tuple of {len(fillers)} values, got {_describe(value)}"
             )
         for f, v in zip(fillers, value, strict=True):  # type: ignore[reportUnknownArgumentType]
-            f(v, words, kept)
+            f(v, words, taken)
 
     return fill
 
@@ -124,7 +124,7 @@ def _tensor_filler(where: str, tree: TypeTree, at: int, written: bool) -> Filler
     fixed, size = [(i, d) for i, d in enumerate(dims) if d != -1], dtype.itemsize
     sizes = slice(at + 1, at + 1 + ndim)
 
-    def fill(value: Any, words: Words, kept: list[Any]) -> None:
+    def fill(value: Any, words: Words, taken: list[Any]) -> None:
         if type(value) is not np.ndarray:
             value = as_array(value, where, tree, written)
         if value.dtype is not dtype and value.dtype != dtype:
@@ -155,7 +155,7 @@ def _tensor_filler(where: str, tree: TypeTree, at: int, written: bool) -> Filler
                 raise ArgumentError(f"{where} has shape {shape}, expected {tree.text}")
         words[at] = address
         words[sizes] = shape
-        kept.append(value)
+        taken.append(value)
 
     return fill
 
@@ -216,7 +216,7 @@ def _array_of_numbers(value: Any, where: str, tree: TypeTree) -> np.ndarray[Any,
 def _shape_filler(where: str, tree: TypeTree, at: int) -> Filler:
     ndim = tree.ndim
 
-    def fill(value: Any, words: Words, kept: list[Any]) -> None:
+    def fill(value: Any, words: Words, taken: list[Any]) -> None:
         if not isinstance(value, tuple | list) or len(value) != ndim:  # type: ignore
             raise ArgumentError(f"{where} must be a shape of {ndim} integers, got {value!r}")
         for i, d in enumerate(value):  # type: ignore[reportUnknownVariableType]
@@ -236,7 +236,7 @@ def _scalar_filler(where: str, tree: TypeTree, at: int) -> Filler:
         own = numpy_dtype(tree.dtype).type  # bfloat16 is not among NumPy's floats
         accepted, kind = (int, float, np.integer, np.floating, own), "a number"
 
-    def fill(value: Any, words: Words, kept: list[Any]) -> None:
+    def fill(value: Any, words: Words, taken: list[Any]) -> None:
         if not isinstance(value, accepted):
             raise ArgumentError(
                 f"{where} must be {kind} ({tree.text}), got {_describe(value)}: {value!r}"

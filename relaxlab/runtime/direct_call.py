@@ -103,20 +103,20 @@ def _words(values: Any) -> Any:
 def _param_records(info: FunctionInfo, words: int) -> tuple[list[list[int]], list[bool], list[Any]]:
     """Records of the first parameters that can be read directly, whether each is updated, and what
     the records point to."""
-    records, written, kept = list[list[int]](), list[bool](), list[Any]()
+    records, written, alive = list[list[int]](), list[bool](), list[Any]()
     leaf = 0
     for _, tree in info.params:
         described = _describe(tree, leaf in info.written)
         if described is None:
             break
         described["to"], dims = words, _words(described.pop("dims"))
-        kept.append(dims)
+        alive.append(dims)
         described["dims"] = ctypes.addressof(dims)
         records.append([described.get(name, 0) for name in PARAM])
         written.append(leaf in info.written)
         words += 8 * count_words(tree)
         leaf += count_leaves(tree)
-    return records, written, kept
+    return records, written, alive
 
 
 def _describe(tree: TypeTree, written: bool) -> dict[str, Any] | None:

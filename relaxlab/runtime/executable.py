@@ -432,24 +432,24 @@ class NativeFunction:
         """
         if len(last) > len(self.info.params):
             raise ArgumentError(f"`{self.info.name}` has {len(self.info.params)} parameters")
-        kept: list[Any] = []
+        taken: list[Any] = []
         first = len(self.info.params) - len(last)
         with self._exe._lock:
             words = type(self._in).from_buffer_copy(self._in)
             for filler, value in zip(self._fillers[first:], last, strict=True):
-                filler(value, words, kept)
-            self._require_apart(kept, len(self._tensors) - len(kept))
+                filler(value, words, taken)
+            self._require_apart(taken, len(self._tensors) - len(taken))
             # At no moment, whatever interrupts this, do words point to what nobody holds.
-            self._bound_values = [*self._bound_values, *kept]
+            self._bound_values = [*self._bound_values, *taken]
             ctypes.memmove(self._in, words, ctypes.sizeof(words))
-            self._bound_values, self._open, self.bound = kept, first, last
+            self._bound_values, self._open, self.bound = taken, first, last
             self._given = list(enumerate(self._fillers[:first]))
-            self._bound_at = {span_of(a)[0]: a for a in kept}
-            written = [a for i, a in enumerate(kept, len(self._tensors) - len(kept))
+            self._bound_at = {span_of(a)[0]: a for a in taken}
+            written = [a for i, a in enumerate(taken, len(self._tensors) - len(taken))
                        if i in self._written]  # fmt: skip
             self._bound_spans = sorted(map(span_of, written))
             if self._direct is not None:
-                self._direct.bind(first, [*map(span_of, kept)], self._bound_spans)
+                self._direct.bind(first, [*map(span_of, taken)], self._bound_spans)
                 self.__call__ = self._direct.call
 
     def adapt_with(self, adapt: Adapt, *, always: bool) -> None:
@@ -534,18 +534,18 @@ class NativeFunction:
                     f"`{self.info.name}` was called by a function that its own executable called; "
                     "compile the inner program separately"
                 )
-            kept: list[np.ndarray[Any, Any]] = []
+            taken: list[np.ndarray[Any, Any]] = []
             for i, filler in self._given:
-                filler(args[i], words, kept)
+                filler(args[i], words, taken)
             if self._written:
-                self._check_written(kept)
+                self._check_written(taken)
             state[_BUSY] = 1
             try:
                 if spare.blocks:
                     spare.lend(context, _SPARE)
                 context[_KERNEL_FAILED] = 0  # of a call whose report was interrupted
                 code = self._entry(self._address, state[_THREADS])
-                return self._result(code, kept)
+                return self._result(code, taken)
             finally:
                 if context[_SPARE]:
                     spare.take_back(context, _SPARE)
@@ -561,12 +561,12 @@ class NativeFunction:
     def _finish(self, *args: Any) -> Any:
         """The result of a direct call, which still has the lock."""
         params = zip(args, self.info.params, strict=False)
-        kept = [value for value, (_, tree) in params if tree.kind == "tensor"]
-        return self._result(self._exe._state[_CODE], kept)
+        taken = [value for value, (_, tree) in params if tree.kind == "tensor"]
+        return self._result(self._exe._state[_CODE], taken)
 
-    def _result(self, code: int, kept: list[np.ndarray[Any, Any]]) -> Any:
+    def _result(self, code: int, taken: list[np.ndarray[Any, Any]]) -> Any:
         """Return the result of the machine code as a value, or raise the error that it reports."""
-        sources = Sources(self._blocks(self._context[_OWNED]), kept, self)
+        sources = Sources(self._blocks(self._context[_OWNED]), taken, self)
         if code:
             self._fail(code, sources)
         value = self._make(self._out, sources)

@@ -119,13 +119,13 @@ def _stored_arrays(path: Path, about: dict[str, Any]) -> list[Array]:
 
 def _bind(exe: Executable, name: str, stored: list[int | list[int]], arrays: list[Array]) -> None:
     """Bind the last parameters of a function: per leaf the number of an array, or words."""
-    params, values, left = exe[name].info.params, list[Any](), list(stored)
+    params, values, remaining = exe[name].info.params, list[Any](), list(stored)
     for _, tree in reversed(params):
-        if not left:
+        if not remaining:
             break
         count = sum(1 for _ in leaves_of("", tree))
-        values.insert(0, _value(tree, iter(left[len(left) - count :]), arrays))
-        del left[len(left) - count :]
+        values.insert(0, _value(tree, iter(remaining[len(remaining) - count :]), arrays))
+        del remaining[len(remaining) - count :]
     exe[name].bind(*values)
 
 

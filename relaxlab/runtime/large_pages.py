@@ -82,13 +82,13 @@ class Promotion:
     def step(self) -> None:
         """Move the next `STEP` bytes, if any are left. Where the system has no large pages or none
         to spare (Linux has `MADV_COLLAPSE` from 6.1 on), nothing changes."""
-        left = STEP
-        while self._spans and left > 0:
+        remaining = STEP
+        while self._spans and remaining > 0:
             start, end = self._spans.pop()
-            if end - start > left:
-                self._spans.append((start + left, end))
-                end = start + left
-            left -= end - start
+            if end - start > remaining:
+                self._spans.append((start + remaining, end))
+                end = start + remaining
+            remaining -= end - start
             _collapse(start, end - start)
 
 

@@ -171,12 +171,12 @@ def _in_axes(
         return table[e] if e in table else map_children(e, visit)  # type: ignore[arg-type]
 
     result = visit(condition)
-    left = vars_in(result) & {loop.loop_var for loop in place.loops}
-    if left:
+    escaping = vars_in(result) & {loop.loop_var for loop in place.loops}
+    if escaping:
         raise ScheduleError(
             "blockize", describe_loop(place.loop),
             f"the predicate {condition} is about the block's axes alone",
-            about=tuple(left),
+            about=tuple(escaping),
         )  # fmt: skip
     return result
 
@@ -236,8 +236,8 @@ def _init_nest(
         fresh[a.inner.var] = new
         iter_vars.append(replace(a.inner, var=new))
     used = {v for a in spatial for v in vars_in(a.inner_value)}
-    kept = [loop for loop in inner if loop.loop_var in used]
-    for loop in kept:
+    used_loops = [loop for loop in inner if loop.loop_var in used]
+    for loop in used_loops:
         fresh[loop.loop_var] = Var(f"{loop.loop_var.name}_init")
     reduced = {loop.loop_var for loop in inner} - used
     conditions: list[PrimExpr] = []
@@ -256,7 +256,7 @@ def _init_nest(
     )  # fmt: skip
     values = tuple(substitute(a.inner_value, fresh) for a in spatial)
     nest: Stmt = BlockRealize(values, expr.all_of(conditions), init)
-    for loop in reversed(kept):
+    for loop in reversed(used_loops):
         var = fresh[loop.loop_var]
         assert isinstance(var, Var)
         nest = For(var, loop.min, loop.extent, "serial", nest)

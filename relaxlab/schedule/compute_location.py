@@ -100,9 +100,9 @@ def compute_at(
         for v in domains[0]
         if all(v in d for d in domains)
     }
-    kept = predicate_of_axes("compute_at", place)
+    conditions = predicate_of_axes("compute_at", place)
     realize = replace(place.realize, block=_shortened(block, domain, target, an))
-    nest = _guarded(_nest(realize, domain, an, preserve_unit_loops), kept)
+    nest = _guarded(_nest(realize, domain, an, preserve_unit_loops), conditions)
     return _moved(place, var, nest, index, "compute_at")
 
 
@@ -154,11 +154,11 @@ def reverse_compute_at(
             )  # fmt: skip
     require_output_unread("reverse_compute_at", place)
     _require_run_alike(target, place)
-    kept = predicate_of_axes("reverse_compute_at", place)
+    conditions = predicate_of_axes("reverse_compute_at", place)
     nest = _nest(place.realize, domain, an, preserve_unit_loops)
     _require_all_instances(nest, domain, block, target, an)
     _require_iteration(nest, place, target, an)
-    return _moved(place, var, _guarded(nest, kept), index, "reverse_compute_at")
+    return _moved(place, var, _guarded(nest, conditions), index, "reverse_compute_at")
 
 
 def _places(func: PrimFunc, name: str, var: Var, primitive: str) -> tuple[BlockPlace, LoopPlace]:

@@ -66,23 +66,23 @@ def require_unrestricted(primitive: str, place: BlockPlace) -> None:
     """Raise ScheduleError unless every instance of the block provably runs."""
     require_only_loops(primitive, place)
     _require_fixed_domains(primitive, place)
-    left = restrictions(place, analyzer_at(place))
-    if left or not _reaches_domain(place, left):
-        raise _leaves_out(primitive, place, left)
+    unmet = restrictions(place, analyzer_at(place))
+    if unmet or not _reaches_domain(place, unmet):
+        raise _incomplete(primitive, place, unmet)
 
 
 def require_all_written(primitive: str, place: BlockPlace) -> None:
     """Raise ScheduleError unless the block provably writes something for all values of its spatial
     axes: a predicate that holds where the reduction starts leaves no element unwritten."""
     require_only_loops(primitive, place)
-    left = _unwritten(place, analyzer_at(place))
-    if not _reaches_domain(place, left):
-        raise _leaves_out(primitive, place, left)
+    unmet = _unwritten(place, analyzer_at(place))
+    if not _reaches_domain(place, unmet):
+        raise _incomplete(primitive, place, unmet)
 
 
-def _leaves_out(primitive: str, place: BlockPlace, left: list[PrimExpr]) -> ScheduleError:
-    if left:
-        text = f"every instance of the block runs; T.where({expr.all_of(left)}) leaves some out"
+def _incomplete(primitive: str, place: BlockPlace, unmet: list[PrimExpr]) -> ScheduleError:
+    if unmet:
+        text = f"every instance of the block runs; T.where({expr.all_of(unmet)}) leaves some out"
     else:
         text = "the loops around the block reach all values of its axes"
     return ScheduleError(primitive, describe_block(place.block), text, about=(place.block.name,))
@@ -111,9 +111,9 @@ def require_body_unconditional(primitive: str, place: BlockPlace) -> None:
     for s in walk_stmts(place.block.body):
         if isinstance(s, BlockRealize):
             inner = find_block(place.func, s.block.name)
-            left = _unwritten(inner, analyzer_at(inner))
-            if left:
-                raise _leaves_out(primitive, inner, left)
+            unmet = _unwritten(inner, analyzer_at(inner))
+            if unmet:
+                raise _incomplete(primitive, inner, unmet)
         elif isinstance(s, While) or (isinstance(s, IfThenElse) and s.else_case is None):
             raise ScheduleError(
                 primitive, describe_block(place.block),

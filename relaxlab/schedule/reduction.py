@@ -96,7 +96,7 @@ def _require_untouched(place: BlockPlace, target: LoopPlace) -> None:
 def _init_nest(place: BlockPlace, inner: tuple[For, ...], name: str) -> Stmt:
     """The initialisation over the spatial ones of the `inner` loops."""
     block, realize = place.block, place.realize
-    kept: list[For] = []
+    outer: list[For] = []
     dropped: set[Var] = set()
     fresh: dict[Var, PrimExpr] = {}
     an = analyzer_at(place)
@@ -121,7 +121,7 @@ def _init_nest(place: BlockPlace, inner: tuple[For, ...], name: str) -> Stmt:
                 "its extent does not depend on a loop over a reduce axis", about=(loop.loop_var,),
             )  # fmt: skip
         if "spatial" in kinds:
-            kept.append(loop)
+            outer.append(loop)
             fresh[loop.loop_var] = Var(f"{loop.loop_var.name}_init")
         else:
             dropped.add(loop.loop_var)
@@ -143,7 +143,7 @@ def _init_nest(place: BlockPlace, inner: tuple[For, ...], name: str) -> Stmt:
         if not _mentions_reduction(c, dropped, place)
     ]  # fmt: skip
     nest: Stmt = BlockRealize(tuple(values), expr.all_of(conditions), init)
-    for loop in reversed(kept):
+    for loop in reversed(outer):
         kind = loop.kind if loop.kind in ("vectorized", "unrolled") else "serial"
         nest = For(
             fresh[loop.loop_var], substitute(loop.min, fresh), substitute(loop.extent, fresh),  # type: ignore[arg-type]

@@ -275,11 +275,11 @@ def _guarded(
     """The value, or the identity where the condition fails: every partial result is initialised,
     those beyond the end of the reduction too."""
     inside = substitute(condition, by_loop)
-    left = vars_in(inside) & {s.loop_var for s in place.loops}
-    if left:
+    escaping = vars_in(inside) & {s.loop_var for s in place.loops}
+    if escaping:
         raise ScheduleError(
             "rfactor", describe_block(place.block),
-            f"the predicate {condition} is about reduce loops alone", about=tuple(left),
+            f"the predicate {condition} is about reduce loops alone", about=tuple(escaping),
         )  # fmt: skip
     return expr.Call(value.dtype, "if_then_else", (inside, value, reduction.identity))
 

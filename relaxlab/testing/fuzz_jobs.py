@@ -18,12 +18,14 @@ BATCH = 10
 """Programs after which a process reports its counts."""
 
 
-def _work(first: int, step: int, end: int, until: float, shrink: bool, told: Any, now: Any) -> None:
-    """Run the programs `first`, `first + step`, … and put what comes of them into `told`; `now` is
+def _work(
+    first: int, step: int, end: int, until: float, shrink: bool, reports: Any, now: Any
+) -> None:
+    """Run the programs `first`, `first + step`, … and put their results into `reports`; `now` is
     the seed of the program that runs."""
 
     def report(failure: Failure) -> None:
-        told.put(("failure", str(failure)))
+        reports.put(("failure", str(failure)))
 
     seeds, parent = iter(range(first, end, step)), os.getppid()
     done = False
@@ -36,7 +38,7 @@ def _work(first: int, step: int, end: int, until: float, shrink: bool, told: Any
                 break
             now.value = seed
             run_programs((seed,), report, counts, drawn, shrink=shrink)
-        told.put(("counts", (counts.run, counts.failed, counts.unusable, drawn)))
+        reports.put(("counts", (counts.run, counts.failed, counts.unusable, drawn)))
     now.value = -1
 
 
@@ -46,7 +48,7 @@ def run_jobs(
     """Run programs from a seed on in some processes; print failures and, now and then, the rate.
     A process that dies counts as a failure of the program that it ran, and is started anew."""
     context = multiprocessing.get_context("spawn")
-    start, told = time.time(), context.Queue()
+    start, reports = time.time(), context.Queue()
     end, until = seed + programs, time.time() + seconds
     total, drawn = Counts(), Attributes()
     seeds = [context.Value("q", -1) for _ in range(jobs)]
@@ -55,15 +57,15 @@ def run_jobs(
         now = seeds[job]
         now.value = first
         process = context.Process(
-            target=_work, args=(first, jobs, end, until, shrink, told, now), daemon=True
+            target=_work, args=(first, jobs, end, until, shrink, reports, now), daemon=True
         )
         process.start()
         return process
 
     running = [started(seed + job, job) for job in range(jobs)]
-    said = start
-    while any(p.is_alive() for p in running) or not told.empty():
-        _take(told, total, drawn)
+    reported = start
+    while any(p.is_alive() for p in running) or not reports.empty():
+        _take(reports, total, drawn)
         for job, process in enumerate(running):
             if process.is_alive() or not process.exitcode:
                 continue
@@ -71,17 +73,17 @@ def run_jobs(
             at = seeds[job].value
             print(f"seed {at}: the process died (exit code {process.exitcode})", flush=True)
             running[job] = started(at + jobs, job)
-        if time.time() - said > SILENCE:
-            said = time.time()
-            _say(seed, total, said - start)
+        if time.time() - reported > SILENCE:
+            reported = time.time()
+            _say(seed, total, reported - start)
     _say(seed, total, time.time() - start)
     return total, drawn
 
 
-def _take(told: Any, total: Counts, drawn: Counter[Any]) -> None:
+def _take(reports: Any, total: Counts, drawn: Counter[Any]) -> None:
     """Add what a process tells, if one does within a moment."""
     try:
-        kind, value = told.get(timeout=0.2)
+        kind, value = reports.get(timeout=0.2)
     except queue.Empty:
         return
     if kind == "failure":

@@ -137,9 +137,9 @@ class Context:
         """Forget the assumptions of one owner."""
         assumptions = self.scope.assumptions
         for a, entries in list(assumptions.items()):
-            kept = tuple(e for e in entries if e[0] != owner)
-            if len(kept) != len(entries):
-                assumptions[a] = kept
+            remaining = tuple(e for e in entries if e[0] != owner)
+            if len(remaining) != len(entries):
+                assumptions[a] = remaining
 
     def tighten(self, number: int, bounds: Interval) -> None:
         """Assume an atom lies in a constant interval."""

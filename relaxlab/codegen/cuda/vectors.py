@@ -99,8 +99,8 @@ def _full(loop: For) -> tuple[PrimExpr, Stmt]:
 def _without_comments(s: Stmt) -> Stmt:
     if not isinstance(s, SeqStmt):
         return s
-    kept = [p for p in s.stmts if not (isinstance(p, Evaluate) and isinstance(p.value, StringImm))]
-    return seq(*kept) if kept else s
+    rest = [p for p in s.stmts if not (isinstance(p, Evaluate) and isinstance(p.value, StringImm))]
+    return seq(*rest) if rest else s
 
 
 def _eager_loads(e: Node) -> Iterator[BufferLoad]:

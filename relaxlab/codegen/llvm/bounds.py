@@ -70,9 +70,9 @@ def stop(s: Scope, failed: str, template: str, numbers: tuple[str, str]) -> None
     bad, good = b.label("bad"), b.label("ok")
     b.branch(failed, bad, good)
     b.place(bad)
-    if s.leave:
-        b.jump(s.leave)
-        s.left = True
+    if s.exit:
+        b.jump(s.exit)
+        s.exits = True
     else:
         b.raw(f"ret i64 {number}")
     b.place(good)

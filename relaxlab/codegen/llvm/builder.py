@@ -87,11 +87,11 @@ def int_value(value: int, dtype: str = "int64") -> Value:
         return Value(dtype, text, int(bool(value)), nonneg=True, index=True)
     bits = bits_of(dtype)
     signed = (value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
-    kept = value % (1 << bits) if is_uint(dtype) else signed
-    index = abs(kept) <= LARGEST_SIZE
+    stored = value % (1 << bits) if is_uint(dtype) else signed
+    index = abs(stored) <= LARGEST_SIZE
     return Value(
-        dtype, str(signed), kept, multiple=abs(kept), nonneg=kept >= 0, index=index,
-        largest=max(abs(kept), 1),
+        dtype, str(signed), stored, multiple=abs(stored), nonneg=stored >= 0, index=index,
+        largest=max(abs(stored), 1),
     )  # fmt: skip
 
 
@@ -104,8 +104,8 @@ def float_value(value: float, dtype: str) -> Value:
         rounded = bits >> 16
         if not math.isnan(value):
             rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-        kept = struct.unpack("<f", struct.pack("<I", (rounded & 0xFFFF) << 16))[0]
-        return Value(dtype, str(rounded & 0xFFFF), kept)
+        stored = struct.unpack("<f", struct.pack("<I", (rounded & 0xFFFF) << 16))[0]
+        return Value(dtype, str(rounded & 0xFFFF), stored)
     if dtype == "float16":
         raw = struct.pack(">e", _clamp_half(value))
         return Value(dtype, "0xH" + raw.hex().upper(), struct.unpack(">e", raw)[0])

@@ -92,14 +92,14 @@ def _emit_team(s: Scope, team: Team, stmt: loops.Stmt) -> None:
 def _team_section(s: Scope, team: Team) -> Generator[None, None, None]:
     """A section that ends with a barrier of the team; if a thread failed in it, all threads return
     from the kernel."""
-    s.leave, s.left = s.builder.label("leave"), False
+    s.exit, s.exits = s.builder.label("leave"), False
     yield
-    if s.left:
-        s.builder.jump(s.leave)
-        s.builder.place(s.leave)
-    s.leave = ""
+    if s.exits:
+        s.builder.jump(s.exit)
+        s.builder.place(s.exit)
+    s.exit = ""
     barrier(s, team)
-    if s.left:
+    if s.exits:
         code = failure(s, team)
         _return_if(s, s.builder.emit(f"icmp ne i64 {code}, 0"), code)
 
@@ -292,9 +292,9 @@ def _assert(s: Scope, test: Value, message: str) -> None:
     failed = any_lane(b, wrong)
     s.fail_when(failed, f"assertion failed: {literal(message)}")
     good = b.label("ok")
-    b.branch(failed, s.leave, good)
+    b.branch(failed, s.exit, good)
     b.place(good)
-    s.left = True
+    s.exits = True
 
 
 @contextmanager

@@ -73,10 +73,10 @@ def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> Prim
     rows = max(_row_count(b, bounds) for b in reductions)
     if rows > _most_rows(func, target):
         inline_producers(sch)
-    kept = [_kept(b) for b in reductions]
-    if is_spatial(blocks_of(sch.func)[0]) or any(k != kept[0] for k in kept):
+    shapes = [_result_shape(b) for b in reductions]
+    if is_spatial(blocks_of(sch.func)[0]) or any(k != shapes[0] for k in shapes):
         return None
-    if rows >= MIN_SPLIT_REDUCTION and _tile_count(kept[0], lanes) <= MIN_PARALLEL_TILES:
+    if rows >= MIN_SPLIT_REDUCTION and _tile_count(shapes[0], lanes) <= MIN_PARALLEL_TILES:
         return None
     for block in reductions:
         _keep_private(sch, block)
@@ -125,7 +125,7 @@ def _symbolic_rows(func: PrimFunc) -> Var | None:
             return None
 
 
-def _kept(block: Block) -> list[PrimExpr]:
+def _result_shape(block: Block) -> list[PrimExpr]:
     return [it.dom.extent for it in block.iter_vars if it.kind == "spatial"]
 
 
@@ -135,9 +135,9 @@ def _row_count(block: Block, bounds: Mapping[Var, int]) -> int:
     return math.prod(MIN_SPLIT_REDUCTION if n is None else n for n in counts)
 
 
-def _tile_count(kept: list[PrimExpr], lanes: int) -> int:
+def _tile_count(shapes: list[PrimExpr], lanes: int) -> int:
     """Tiles of columns; many where it is not known."""
-    *outer, width = (constant(dim) for dim in kept)
+    *outer, width = (constant(dim) for dim in shapes)
     tiles = MIN_PARALLEL_TILES + 1 if width is None else -(-width // lanes)
     return tiles * math.prod(MIN_PARALLEL_TILES + 1 if n is None else n for n in outer)
 

@@ -112,11 +112,11 @@ def _goes_along_rows(block: Block) -> bool:
 
 def _is_short(block: Block, lanes: int) -> bool:
     """True if there are results enough for all threads, or too few terms for more than one."""
-    kept = [_size(it.dom.extent) for it in block.iter_vars if it.kind == "spatial"]
+    results = [_size(it.dom.extent) for it in block.iter_vars if it.kind == "spatial"]
     terms = math.prod(_size(it.dom.extent) for it in block.iter_vars if it.kind != "spatial")
-    if kept:
-        kept[-1] = -(-kept[-1] // lanes)
-    return math.prod(kept) >= MIN_PARALLEL_RESULTS or terms < MIN_SPLIT_REDUCTION
+    if results:
+        results[-1] = -(-results[-1] // lanes)
+    return math.prod(results) >= MIN_PARALLEL_RESULTS or terms < MIN_SPLIT_REDUCTION
 
 
 def _size(dim: PrimExpr) -> int:

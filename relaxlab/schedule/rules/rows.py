@@ -121,7 +121,7 @@ def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> Prim
     few = _sums_of_few(blocks, rank or 0)
     if rank is None or any(goes_down_columns(b) and b.name not in few for b in reductions):
         return None
-    for at_most in dict.fromkeys((_kept_axes(reductions), rank)):
+    for at_most in dict.fromkeys((_spatial_rank(reductions), rank)):
         with suppress(ScheduleError):
             return _schedule_rows(func, target, at_most, bounds)
     return None
@@ -201,7 +201,7 @@ def upper_bound(dim: PrimExpr, bounds: Mapping[Var, int]) -> int | None:
     return bounds.get(dim) if isinstance(dim, Var) else constant(dim)
 
 
-def _kept_axes(reductions: list[Block]) -> int:
+def _spatial_rank(reductions: list[Block]) -> int:
     """Return the number of axes that all reductions keep."""
     return min(sum(it.kind == "spatial" for it in b.iter_vars) for b in reductions)
 
@@ -211,7 +211,7 @@ def row_rank(blocks: list[Block]) -> int | None:
     reductions = [b for b in blocks if not is_spatial(b)]
     if not reductions:
         return None
-    rank = _kept_axes(reductions)
+    rank = _spatial_rank(reductions)
     first = [it.dom.extent for it in blocks[0].iter_vars[:rank]]
     for block in blocks:
         spatial = [it for it in block.iter_vars if it.kind == "spatial"]

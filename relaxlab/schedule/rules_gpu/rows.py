@@ -71,9 +71,9 @@ def _sums_everything(blocks: list[Block]) -> bool:
 def schedule_rows(sch: Schedule, names: list[str], rows: list[LoopRV]) -> None:
     """Bind the loops `rows`, which hold all blocks, and the loops inside them."""
     threads = _threads(sch, names, len(rows))
-    left = SHARED_BYTES
+    remaining = SHARED_BYTES
     for name in names[:-1]:
-        left -= keep_near(sch, name, len(rows), left)
+        remaining -= keep_near(sch, name, len(rows), remaining)
     for name in names:
         _inside_row(sch, name, rows, threads)
     if rows:
