@@ -39,8 +39,8 @@ class Scope:
     """The state while one function is emitted.
 
     `fail_when(i1, message)` emits the report of a failure that happens when the bit is set, and
-    returns the failure's number; execution goes on. `exit` is the label for a thread that cannot
-    go on with its work, `exits` whether any jumps there. Under a `speculative` mask all lanes may be
+    returns the failure's number; execution goes on. `exit` is the label for a thread that cannot go
+    on with its work, `exits` whether any jumps there. Under a `speculative` mask all lanes may be
     off. `in_vector`: inside a vectorized loop. `sizes` are variables that are not negative,
     `positive` expressions known to be above zero here. `on_access` emits a debug build's check of
     an access; `place` is the statement's place, for its message.
