@@ -59,6 +59,8 @@ def _partition(loop: For, tested: set[PrimExpr]) -> For:
     for condition, inner in _conditions(loop.body, {}):
         for part in _conjuncts(condition):
             whole = _largest(part, loop.loop_var, inner)
+            # A guard that an inner loop tests is not tested again farther out: each test doubles
+            # the code around it (NOTES, *Symbolic columns and depth*).
             if whole is not None and part not in tested and fixed(whole):
                 guards[part] = whole
     if not guards:

@@ -133,6 +133,7 @@ def _arena(
             reuses = tuple(m.var.name for m, _ in _under(members, offsets, at))
             size = unit * units
             placed[i.var] = Placement(i.var, i.start, i.end, size, offset, reuses)
+        # Groups of different factors follow each other: which is larger is not known.
         base = base + unit * total
         apart = apart + unit * sum(units for _, units in members)
     return Arena(after, scope, base, apart, tuple(placed[i.var] for i in items))

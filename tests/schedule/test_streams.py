@@ -1,4 +1,4 @@
-"""Results that are stored around the caches, and what is fetched ahead for them."""
+"""Non-temporal stores of results, and the prefetches that go with them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def main(x: R.Tensor({shape}, "float32")):
 
 
 def annotated(mod: rl.Module) -> list[str]:
-    """Names of the buffers that loops of the scheduled kernels may store around the caches."""
+    """Names of the buffers that loops of the scheduled kernels may store non-temporally."""
     funcs = [f for _, f in rl.trace(mod).result.items() if isinstance(f, PrimFunc)]
     found = [n for f in funcs for n in walk(f.body) if isinstance(n, For)]
     return [name for n in found for name in n.annotations.get(NON_TEMPORAL, ())]

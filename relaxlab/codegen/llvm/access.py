@@ -74,6 +74,8 @@ def load(b: Builder, memory: Memory, index: Value, mask: Value | None) -> Value:
         return b.widen(scalar, lanes)
     if shape == list(range(lanes)):
         return _from_memory(b, memory, _load_vector(b, memory, start, lanes, mask), lanes)
+    # Up to four vectors and a shuffle are faster than a gather, which loads lane by lane. With a
+    # mask the elements between the lanes might not exist.
     if mask is None and span <= 4 * lanes:
         whole, first, count = _load_block(b, memory, index, start, span)
         picks = [o - first for o in index.offsets]
@@ -155,6 +157,8 @@ def _load_vector(b: Builder, memory: Memory, start: Value, lanes: int, mask: Val
     pointer, align = element_pointer(b, memory, start), _align(memory, start)
     if mask is None:
         return b.emit(f"load {vec}, ptr {pointer}, align {align}")
+    # A masked load keeps private memory from becoming registers; a load and a select dissolve
+    # (NOTES, *Private buffers must become registers*).
     if memory.holds(start, lanes):
         whole = b.emit(f"load {vec}, ptr {pointer}, align {align}")
         lanes_on = f"{mask.ty} {b.materialise(mask)}"
@@ -175,6 +179,7 @@ def _store_vector(
     vec = f"<{lanes} x {memory.element}>"
     pointer, align = element_pointer(b, memory, start), _align(memory, start)
     if mask is None:
+        # A non-temporal store that does not fill its line reads and writes it in parts.
         whole = align >= min(LINE, lanes * bytes_of(memory.dtype))
         hint = f", !nontemporal {YES}" if memory.streamed and whole else ""
         b.raw(f"store {vec} {text}, ptr {pointer}, align {align}{hint}")

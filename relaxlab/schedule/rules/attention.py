@@ -71,10 +71,13 @@ def _for_rows(func: PrimFunc, found: Attention, target: Target) -> PrimFunc:
 def _schedule(func: PrimFunc, target: Target, rows: int) -> PrimFunc:
     lanes = target.lanes("float32")
     found = find_attention(func)
+    # A single row reads each key once; tiles read them once per tile, which repays packing.
     if found is not None and rows > 1:
         func = _with_packed_keys(func, found, lanes)
         found = find_attention(func)
     assert found is not None
+    # Independent accumulators hide the latency of an addition: eight rows of two vectors, or one
+    # row of four.
     multiple = (2 if rows > 1 else 4) * lanes
     width = _feature_multiple(found, lanes)
     sch = Schedule(online_softmax(func, found, rows, CHUNK, multiple, width))
@@ -97,6 +100,8 @@ def _product_into_scores(sch: Schedule, found: Attention, multiple: int) -> None
     step, position = sch.split(position, factors=[None, multiple])
     sch.reorder(step, row, position)
     sch.unroll(row)
+    # Products in registers right where scores are made from them: 300 GFLOP/s became 320 (NOTES,
+    # *Attention without a bound on its length*).
     sch.compute_at(sch.get_block(found.dot.name), step, preserve_unit_loops=True)
 
 

@@ -85,6 +85,7 @@ def _find(func: PrimFunc) -> _Parts | None:
 def _schedule(func: PrimFunc, most: int | None, tiles: bool) -> PrimFunc:
     parts = _find(func)
     assert parts is not None
+    # Matrix tiles need many rows; a single row is a stream of weights, which vectors keep up with.
     if tiles and most is None:
         return schedule_stored(func, parts.product.name, parts.weights, parts.layout)
     rows = most or ROWS

@@ -101,8 +101,12 @@ def _schedule(func: PrimFunc, parts: _Parts, lanes: int, rows: int) -> PrimFunc:
     i, n, group = sch.get_loops(total)
     tile, i = sch.split(i, factors=[None, rows])
     block, n = sch.split(n, factors=[None, lanes])
+    # Tiles of rows inside of a block of weights: the block stays in the first-level cache for all
+    # of them.
     sch.reorder(block, tile, group, i, n)
     sch.reverse_compute_at(write, tile, preserve_unit_loops=True)
+    # The integers of a group go straight into the float sums: stored, they would take more bytes
+    # than the weights.
     for dot in reversed(dots):
         sch.compute_at(dot, group, preserve_unit_loops=True)
         sch.set_scope(dot, 0, "local")
@@ -115,6 +119,7 @@ def _schedule(func: PrimFunc, parts: _Parts, lanes: int, rows: int) -> PrimFunc:
     init = sch.decompose_reduction(total, group)
     for one in (init, total, write):
         _vector_rows(sch, one, rows)
+    # Several rows reuse what is loaded and wait for arithmetic instead of memory.
     if rows == 1:
         names = tuple(p.name for p in packed)
         sch.annotate(group, "prefetch", (PREFETCH_DISTANCE, names))

@@ -59,6 +59,7 @@ def schedule_block(sch: Schedule, block: Block, target: Target) -> None:
             lanes = _lanes_of_step(constant(extent_of(sch, nest[-1])), lanes, target)
         outer = vectorize_inner(sch, nest[-1], lanes)
     fused = sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer
+    # An unknown extent counts as `SMALL`: the kernel's caller decides by its work when it runs.
     if work >= SMALL:
         sch.parallel(fused)
         streams = straight and not keeps_state

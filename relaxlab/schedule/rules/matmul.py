@@ -219,18 +219,24 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
     depth = constant(extent)
     if parts.copied is not None and most.rows is not None:
         divides = not ((depth or 1) % (SPLIT_K * UNROLL_K_IN_PLACE) or (width or 1) % lanes)
+        # A matrix in the caches has no conflicts between columns that splitting the reduction
+        # avoids.
         if most.rows == 1 and divides and parts.row == 0 and not _is_small(parts, depth, width):
             return _share_depth(sch, parts, lanes)
         return _sweep(sch, parts, width, lanes, most.rows)
     single = most.rows == 1
+    # Narrow results and small matrices stay in the caches: copying panels would cost, not save.
     in_place = not single and (most.columns is not None or _is_small(parts, depth, width))
     keeps_panel = not single and not in_place and bool(parts.decode or parts.copied)
     room = most.depth or depth
     vectors = _vectors(width or most.columns, room if keeps_panel else None, lanes)
+    # 24 accumulators and the operands of one step fill 32 vector registers, 12 fill 16. A panel of
+    # one vector gets no more rows: each multiply-add would load an element of a row.
     rows = 1 if single else (24 if target.vector_registers == 32 else 12) // max(vectors, 2)
     store = separate_store(sch, parts.product)
     copy = None if in_place else _copy(sch, parts, product, room, vectors * lanes)
     decode = sch.get_block(parts.decode) if parts.decode else None
+    # Stored weights are packed as wide as any version's panel, so that all versions share one copy.
     widest = _vectors(width, None, lanes) * lanes
     blocks = [product, *([decode] if decode else [])]
     packed = _pack(sch, blocks, parts, widest, vectors * lanes)
@@ -239,8 +245,11 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
     outer = nest[: parts.row]
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, vectors * lanes])
+    # Panels go outside of tiles of rows where they are copied or decoded: once for all rows. In
+    # place rows go outside, so that a thread writes whole rows of the result.
     first, second = (tile, panel) if in_place else (panel, tile)
     sch.reorder(*outer, first, second, k, row, col)
+    # A symbolic depth would leave a remainder loop in each tile.
     if not single and decode is None and (depth or 1) % UNROLL_K == 0:
         k, step = sch.split(k, factors=[None, UNROLL_K])
         sch.unroll(step)
@@ -253,16 +262,22 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
             sch.reorder(k, col)
         split_vector(sch, sch.get_loops(copy)[-1], lanes, unroll=True)
     if decode is not None:
+        # Unrolled over a group, shifts of packed weights are constants and its scale is loaded
+        # once.
         if single and (constant(extent_of(sch, k)) or 1) % GROUP == 0:
             start, k = sch.split(k, factors=[None, GROUP])
             sch.unroll(k)
         _place_decode(sch, decode, panel, k, single, vectors * lanes, lanes)
     init = sch.decompose_reduction(product, start)
+    # Hardware prefetchers stop at the end of a page; weights that are read once per token stream
+    # past many.
     if single and packed:
         sch.annotate(start, "prefetch", (PREFETCH_DISTANCE, tuple(packed)))
     for one in (init, product, store):
         _vectors_of(sch, one, lanes, rows > 1)
     sch.parallel(sch.fuse(*outer, first) if outer else first)
+    # Guards on rows of the last tile would keep its sums out of registers: it took as long as six
+    # whole ones (NOTES, *The last tile*).
     whole = round_up_tails(compact_buffers(sch.func))
     bounds = {} if most.depth is None else {extent: most.depth}
     return bound_private_buffers(round_up_vectors(whole), bounds)
@@ -314,6 +329,7 @@ def _sweep(sch: Schedule, parts: _Parts, width: int | None, lanes: int, rows: in
     nest = sch.get_loops(product)
     row, col, k = nest[parts.row], nest[parts.col], nest[-1]
     outer = nest[: parts.row]
+    # At most 32 vectors of columns: 16 rows of sums are 32 KB then, a first-level cache.
     dividing = (n for n in (32, 16, 8, 4, 2) if (width or 0) % (n * lanes) == 0)
     columns = next(dividing, 1) * lanes
     tile, row = sch.split(row, factors=[None, rows])
@@ -323,6 +339,7 @@ def _sweep(sch: Schedule, parts: _Parts, width: int | None, lanes: int, rows: in
     sch.reorder(*outer, panel, tile, k, pair, row, step, vector, lane)
     sch.reverse_compute_at(store, tile, preserve_unit_loops=True)
     init = sch.decompose_reduction(product, k)
+    # Unrolled, the elements of the rows are broadcast from registers.
     for loop in (row, step, vector):
         sch.unroll(loop)
     sch.vectorize(lane)

@@ -70,6 +70,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     that fit a thread's stack beside the one that computes the row again or, if a product makes it,
     stores it in main memory.
     """
+    # Without a bound rows cannot be on a stack: they are computed again or stored in main memory.
     general = _schedule(func, target, {})
     if general is None:
         return None
@@ -82,6 +83,9 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         scheduled = _schedule(func, target, {} if most is None else {width: most})
         return scheduled or general
 
+    # Rows of sums whose operand fits the first-level cache are made one by one, wider ones four at
+    # a time: with 8 terms and 1024 columns, one by one moved 53 to 82 GB/s, four at a time 44 to 60
+    # (NOTES, *Products by a small matrix*).
     near = [_widest_in_l1(terms)] if terms else []
     return guarded_versions(func, width, sorted({*near, MAX_STACK_ROW}), version)
 
@@ -136,6 +140,7 @@ def _schedule_rows(
     names = read_more_than_once(func)
     inline_producers(sch, keep=names)
     inline_producers(sch, keep=[n for n in names if _has_bounded_rows(func, n, rank, bounds)])
+    # Few long rows are for the rule `fallback`, whose threads share each of them.
     if not rank or _has_few_long_rows(blocks_of(sch.func), rank):
         return None
     tile = _rows_at_once(blocks_of(sch.func), rank, bounds)
@@ -153,6 +158,7 @@ def _schedule_rows(
     _prefetch_rows(sch, rank, outer)
     if rows:
         row = sch.fuse(*rows) if len(rows) > 1 else rows[0]
+        # A loop of one iteration would start a team for one thread.
         if constant(extent_of(sch, row)) != 1:
             sch.parallel(row)
             stream_results(sch, row)
