@@ -47,6 +47,8 @@ def _prefetches(loop: For, distance: int, names: tuple[str, ...]) -> list[Stmt]:
             continue
         later = substitute(start, {loop.loop_var: loop.loop_var + distance})
         size = bytes_of(load.buffer.dtype)
+        # One prefetch per line that the iteration reads; the hardware drops those that are there
+        # already.
         for offset in range(0, max(1, step * size), LINE):
             *rest, last = later.indices
             line = replace(later, indices=(*rest, last + offset // size))

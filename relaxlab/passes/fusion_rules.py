@@ -260,6 +260,7 @@ class _Kernel:
         products = (first.summary.terms is not None, second.summary.terms is not None)
         if len(self.anchors) > 2 or products != (True, False) or not read:
             return one
+        # The product runs once per row of the reader, and so would its producers.
         if self.edges[first]:
             return f"{one}: {self.edges[first][0][0].callee} would be repeated for every row"
         reasons = (_why_no_rows(first.summary.terms, u, second, at) for u, at in read)
@@ -280,8 +281,11 @@ class _Kernel:
             return None
         chain = self.chain(u)
         costly = [c.callee for c in chain if c.summary is not None and c.summary.costly]
+        # Loads of a stored value cost less than repeating an exponential.
         if costly and v.summary.repeats[at]:
             return f"{v.callee} reads elements more than once and {costly[0]} is costly to repeat"
+        # A product reads an operand once per tile of its result: computing it there pays only if
+        # that reads fewer bytes, as decoding does.
         if v.kind is PatternKind.OUT_EWISE_FUSIBLE and not self.shrinks(u, chain):
             return f"{v.callee} rereads tiles, and the value of {u.callee} is no larger to read"
         return None

@@ -122,6 +122,7 @@ def _arena(
     apart: expr.PrimExpr = expr.const(0)
     placed: dict[graph.Var, Placement] = {}
     # Tensors of a few bytes per product of symbols are packed apart from larger ones.
+    # Rounding a few bytes per row up to a cache line would multiply their size.
     groups = dict.fromkeys((factors, size < ALIGN) for size, factors in sizes)
     for factors, few in sorted(groups, key=lambda group: len(group[0])):
         sized = [(i, c) for i, (c, f) in zip(items, sizes, strict=True) if f == factors]

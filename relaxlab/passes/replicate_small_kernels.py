@@ -60,6 +60,7 @@ def stores_of(func: loops.PrimFunc) -> int | None:
             case loops.Evaluate(expr.Call(op="llvm_intrin" | "call_extern")):
                 return False
             case loops.For(extent=extent):
+                # An unknown extent may be large: every thread would do all of it.
                 if not isinstance(extent, expr.IntImm):
                     return False
                 times *= extent.value

@@ -35,6 +35,8 @@ class SpareBlocks:
 
     def give(self, block: int, size: int) -> None:
         """Keep the block, or free it."""
+        # Never more than one call returned: results that a program drops for good must not stay
+        # allocated.
         if size < LARGE or size + self.bytes() > self._most:
             free(block)
         else:

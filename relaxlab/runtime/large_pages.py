@@ -111,6 +111,8 @@ def _spans(arrays: Iterable[Array]) -> list[tuple[int, int]]:
 def _collapse(start: int, size: int) -> None:
     if sys.platform.startswith("linux"):
         madvise = ctypes.CDLL(None).madvise
+        # Collapsing fails silently for memory advised against large pages (NOTES, *The whole
+        # process*).
         for advice in (mmap.MADV_HUGEPAGE, MADV_COLLAPSE):  # what is forbidden is not collapsed
             madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), advice)
 
@@ -119,6 +121,7 @@ def region(size: int, large: bool = True) -> Array:
     """At least `size` bytes, aligned to a large page; unused pages take no memory."""
     total = -(-size // PAGE) * PAGE + PAGE
     if hasattr(mmap, "MADV_HUGEPAGE"):  # Linux grants large pages to private memory only
+        # Python's default is shared memory, which never gets large pages.
         memory = mmap.mmap(-1, total, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         with contextlib.suppress(OSError):  # a kernel without large pages
             memory.madvise(mmap.MADV_HUGEPAGE if large else mmap.MADV_NOHUGEPAGE)

@@ -99,6 +99,7 @@ def _load_block(
     row = memory.strides[0].const if len(memory.strides) > 1 else None
     first = low // size * size
     fits = low + span <= first + size and index.base.multiple % size == 0
+    # The aligned block may not reach beyond a row: accesses to the next row are other loads.
     if fits and isinstance(row, int) and row > 0 and row % size == 0:
         begin = binary(b, expr.Add, index.base, int_value(first))
         return _load_vector(b, memory, begin, size, None), first, size

@@ -124,6 +124,8 @@ class HostEmitter:
         self.only_thread_0(lambda: self.set_context("publish", compute()))
         barrier(self.scope, Team())
         word = self.context("publish")
+        # The second barrier keeps thread 0 from publishing the next word before all have read this
+        # one.
         barrier(self.scope, Team())
         return word
 

@@ -116,6 +116,8 @@ def optimise(text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMach
         # LLVM gives the intrinsics it knows their attributes; compiling others would crash it.
         if function.name.startswith("llvm.") and not list(function.attributes):
             raise CodegenError(f"LLVM has no intrinsic {function.name!r}")
+    # Schedules decide about vectors and unrolling; LLVM would decide again, and take longer (NOTES,
+    # *LLVM's time*).
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = False
     options.slp_vectorization = False

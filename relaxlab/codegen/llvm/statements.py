@@ -170,6 +170,7 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     thread = Value("int64", team.thread, nonneg=True, index=True)
     threads = Value("int64", team.threads, nonneg=True, index=True)
     after = binary(b, expr.Add, thread, int_value(1))
+    # One contiguous share per thread: neighbours in memory stay with one core.
     low = binary(b, expr.FloorDiv, binary(b, expr.Mul, extent, thread), threads)
     high = binary(b, expr.FloorDiv, binary(b, expr.Mul, extent, after), threads)
     low, high = binary(b, expr.Add, start, low), binary(b, expr.Add, start, high)
@@ -189,6 +190,7 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     if not streamed:
         share()
         return
+    # Two copies of the loop: the size decides, which is known only now.
     large, small, done = b.label("large"), b.label("small"), b.label("done")
     b.branch(_may_stream(s, streamed), large, small)
     b.place(large)

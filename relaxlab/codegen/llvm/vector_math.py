@@ -125,8 +125,11 @@ def _exp(m: _Math, x: Value) -> Value:
     """exp(r) * 2**n with n rounded down. The power is zero or infinite where the result is beyond
     the range, and NaN times it is NaN, so no special case is left."""
     x = m.bound(x, -88.0, 88.8)
+    # Adding the biased exponent here saves the addition of integers later; no conversion to
+    # integers is needed (NOTES, *Row kernels*).
     sum_ = m.add(m.fma(x, math.log2(math.e), -0.499999), ROUNDING + 127.0)
     n = m.sub(sum_, ROUNDING + 127.0)
+    # ln 2 in two parts: the first has so few bits that its product with n is exact.
     r = m.fma(n, -0.693359375, x)
     r = m.fma(n, 2.12194440e-4, r)
     power = m.from_bits(m.iop(expr.ShiftLeft, m.bits(sum_), 23))
