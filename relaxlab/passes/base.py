@@ -152,6 +152,7 @@ class Pipeline(Displayed, Brief):
         return f"Pipeline({len(self.passes)} passes: {names})"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "passes", tuple(self.passes))  # of a list or a generator
         for one in self.passes:
             if not isinstance(one, Pass):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(_no_pass(one))

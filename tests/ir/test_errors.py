@@ -19,7 +19,9 @@ from relaxlab.ir.errors import UserError
 from relaxlab.script import tir as T
 
 # Exceptions by which the compiler talks to itself: none of them leaves it.
-INTERNAL = {"CannotEvaluate", "NotAnIterMap", "NotInvertible", "Failure", "Unbound", "Stopped"}
+INTERNAL = {
+    "CannotEvaluate", "NotAnIterMap", "NotInvertible", "Failure", "Unbound", "Stopped", "Refused",
+}  # fmt: skip
 # Caught by the command line, which prints it without a traceback.
 OWN_WAY = {"UsageError"}
 

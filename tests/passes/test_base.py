@@ -62,6 +62,13 @@ def test_a_trace_tells_what_ran():
     assert "test_rename" in str(trace) and "by 2" in str(trace)
 
 
+@pytest.mark.parametrize("kind", [list, tuple, iter])
+def test_passes_come_from_any_iterable(kind):
+    pipeline = Pipeline(kind([rename, nothing]))
+    assert pipeline.passes == (rename, nothing)
+    assert set(pipeline.run(Mod).result) == {"main", "main1"}
+
+
 def test_passes_are_found_by_name():
     assert find_pass("fuse_ops") is fuse_ops
     with pytest.raises(KeyError, match="unknown pass 'fuse'; known: .*fuse_ops"):
