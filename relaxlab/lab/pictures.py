@@ -1,4 +1,4 @@
-"""What graph, fusion and memory views draw when they are saved as pictures."""
+"""Pictures of graph, fusion and memory views, for saving."""
 
 from __future__ import annotations
 

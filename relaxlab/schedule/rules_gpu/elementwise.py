@@ -30,14 +30,14 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         nest = sch.get_loops(sch.get_block(block.name))
         if not nest:
             continue
-        if _keeps_state(block):
+        if _has_inner_loops(block):
             bind_outer(sch, block)
         else:
             bind_flat(sch, nest, _neighbours(block))
     return sch.func
 
 
-def _keeps_state(block: Block) -> bool:
+def _has_inner_loops(block: Block) -> bool:
     """True if one iteration loops or has buffers of its own."""
     loops_inside = any(isinstance(n, For | While) for n in walk(block.body))
     return loops_inside or bool(block.alloc_buffers)
