@@ -13,6 +13,7 @@ from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr
 from relaxlab.ir.types import FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 from relaxlab.runtime.arrays import ExecutionError, as_array, dtype_name
+from relaxlab.runtime.outside_functions import outside
 
 Dim = tuple[expr.PrimExpr, int, str]
 """A declared dimension, the actual size, and its place."""
@@ -110,7 +111,8 @@ def _dims(
 
 def to_value(value: Any, ty: Type | None) -> Any:
     """An argument given in Python as the interpreter's value for a parameter of type `ty`:
-    arrays for tensors, tuples of int for shapes, numbers for scalars."""
+    arrays for tensors, tuples of int for shapes, numbers for scalars, functions that may not write
+    to their arguments."""
     match ty:
         case TensorType():
             return value if isinstance(value, tuple | Callable) else as_array(value)
@@ -121,6 +123,8 @@ def to_value(value: Any, ty: Type | None) -> Any:
             return float(number) if dtype.startswith("float") else number
         case TupleType(fields) if isinstance(value, list | tuple) and len(value) == len(fields):
             return tuple(to_value(v, t) for v, t in zip(value, fields, strict=True))
+        case FuncType():
+            return outside(value)
         case ObjectType() | None:
             return as_array(value) if isinstance(value, int | float) else value
         case _:

@@ -22,6 +22,7 @@ from relaxlab.passes import host
 from relaxlab.runtime.arrays import Array, ExecutionError, dtype_name
 from relaxlab.runtime.interpreter import interpret_prim_func
 from relaxlab.runtime.memory import DeviceMemory, HostMemory
+from relaxlab.runtime.outside_functions import outside
 from relaxlab.runtime.packed import get_func
 
 Kernel = Callable[[Sequence[Array], Sequence[int]], None]
@@ -301,6 +302,8 @@ def _argument(
             return tuple(convert(a, t, x, f"{what}[{i}]") for i, (a, t, x) in enumerate(rows))
         if isinstance(ty, types.TensorType):
             return memory.tensor(v, where, at in fn.written)
+        if isinstance(ty, types.FuncType):
+            return outside(v)
         return tuple(v) if isinstance(v, list) else v  # type: ignore[reportUnknownArgumentType]
 
     return convert(param.value, param.ty, value, param.name)
