@@ -25,7 +25,7 @@ from relaxlab.ops.define import (
     tensor_like,
 )
 from relaxlab.ops.manipulate import shape_arg
-from relaxlab.ops.shapes import at_least, simplify
+from relaxlab.ops.shapes import at_least, impossible, simplify
 
 Array = np.ndarray[Any, Any]
 
@@ -145,9 +145,13 @@ def _arange_infer(call: graph.Call, tys: TypesOf) -> Type:
             expr.IntImm(s) | expr.FloatImm(s)
         ):
             return TensorType((expr.const(max(0, math.ceil((b - a) / s))),), dtype)
-        case _, _, expr.IntImm(s) if not is_float(start.dtype):
-            span = end - start if s > 0 else start - end
-            length = simplify((span + (abs(s) - 1)) // abs(s))
+        case _ if not is_float(start.dtype):
+            descends = isinstance(step, expr.IntImm) and step.value < 0
+            claim = f"the symbolic step {step} is not positive"
+            if not descends and impossible(call, expr.GE(step, expr.const(1)), claim):
+                raise fail(call, claim)
+            span, step = (start - end, -step) if descends else (end - start, step)
+            length = simplify((span + (step - 1)) // step)
             return TensorType((at_least(length, te.ZERO),), dtype)
         case _:
             raise fail(call, f"the number of elements from {start} to {end} by {step} is not known")

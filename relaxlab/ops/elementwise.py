@@ -193,7 +193,10 @@ def binary(
         operands, dtype = operand_types(call, tys)
         for i, operand in enumerate(operands):
             require_dtype(call, operand, DTYPE_TESTS[accepts], accepts, i)
-        return broadcast_types(call, result or dtype, *operands)
+        known = result or dtype
+        if known is not None and all(isinstance(ty, types.PrimType) for ty in tys):
+            return types.PrimType(known)  # as in Relax, a scalar with a scalar is one
+        return broadcast_types(call, known, *operands)
 
     def emit(call: graph.Call, out: TensorType, x1: Arg, x2: Arg) -> te.Tensor:
         dtype = next((x.dtype for x in (x1, x2) if isinstance(x, te.Tensor)), out.dtype)
@@ -205,11 +208,13 @@ def binary(
 def _same_dtype(fn: Callable[[Array, Array], Any]) -> Callable[..., Any]:
     """Results of NumPy's own promotions (floats for integer division) come back as the dtype."""
 
-    def wrapped(x1: Array, x2: Array) -> Array:
+    def wrapped(x1: Any, x2: Any) -> Any:
+        numbers = not any(isinstance(x, np.ndarray | np.generic) for x in (x1, x2))
         x1, x2 = _weak(x1, x2), _weak(x2, x1)
         with np.errstate(all="ignore"):
             result = np.asarray(in_float32(fn)(x1, x2))
-        return result if result.dtype == np.bool_ else result.astype(x1.dtype)
+        result = result if result.dtype == np.bool_ else result.astype(x1.dtype)
+        return result.item() if numbers else result
 
     return wrapped
 

@@ -25,6 +25,7 @@ from relaxlab.ops.define import (
     tensor_arg,
 )
 from relaxlab.ops.shapes import (
+    ONE,
     Shape,
     at_least,
     at_most,
@@ -117,37 +118,52 @@ define(
 # --- strided_slice ----------------------------------------------------------------------------
 
 
-def _slices(call: graph.Call, shape: Shape) -> dict[int, tuple[PrimExpr, int, PrimExpr]]:
-    """Per sliced dimension: first index, stride and number of elements.
+Part = tuple[PrimExpr, PrimExpr, PrimExpr]
+"""Of a sliced dimension: first index, stride and number of elements."""
+
+
+def _slices(call: graph.Call, shape: Shape) -> dict[int, Part]:
+    """Which part of each sliced dimension is taken.
 
     Bounds mean what they mean in NumPy: constants count from the end when negative, and bounds
-    outside the tensor are moved into it. Symbolic bounds must not be negative. With
-    `assume_inbound` every bound counts from the front and must lie in the tensor.
+    outside the tensor are moved into it. Symbolic bounds must not be negative, symbolic strides
+    positive. With `assume_inbound` every bound counts from the front and must lie in the tensor.
     """
     axes = normal_axes(call, attr(call, "axes"), len(shape), "axes")
     begins, ends, strides = (_bounds(call, n, len(axes)) for n in ("begin", "end", "strides"))
-    result: dict[int, tuple[PrimExpr, int, PrimExpr]] = {}
+    result: dict[int, Part] = {}
     for axis, begin, end, stride in zip(axes, begins, ends, strides, strict=True):
-        if not isinstance(stride, expr.IntImm) or stride.value == 0:
-            raise fail(call, f"strides must be constants other than 0, got {stride}")
+        _check_stride(call, stride)
         inbound = attr(call, "assume_inbound")
         for bound in (begin, end):
             constant = isinstance(bound, expr.IntImm)
             if not constant and impossible(call, expr.GE(bound, te.ZERO), f"{bound} is negative"):
                 raise fail(call, f"the symbolic bound {bound} is negative")
-        result[axis] = _slice(shape[axis], begin, end, stride.value, inbound)
+        result[axis] = _slice(shape[axis], begin, end, stride, inbound)
         if inbound:
             _check_promise(call, shape[axis], result[axis])
     return result
 
 
-def _check_promise(
-    call: graph.Call, extent: PrimExpr, part: tuple[PrimExpr, int, PrimExpr]
-) -> None:
+def _check_stride(call: graph.Call, stride: PrimExpr) -> None:
+    if isinstance(stride, expr.IntImm) and stride.value == 0:
+        raise fail(call, "strides must not be 0")
+    positive = expr.GE(stride, ONE)
+    if not isinstance(stride, expr.IntImm) and impossible(
+        call, positive, f"the symbolic stride {stride} is not positive"
+    ):
+        raise fail(call, f"the symbolic stride {stride} is not positive")
+
+
+def _descends(stride: PrimExpr) -> bool:
+    return isinstance(stride, expr.IntImm) and stride.value < 0
+
+
+def _check_promise(call: graph.Call, extent: PrimExpr, part: Part) -> None:
     """`assume_inbound` says that the slice lies in the tensor: proved, or checked at run time."""
     first, stride, count = part
     last = first + (count - 1) * stride
-    low, high = (first, last) if stride > 0 else (last, first)
+    low, high = (last, first) if _descends(stride) else (first, last)
     empty = expr.EQ(count, te.ZERO)
     inside = expr.And(expr.GE(low, te.ZERO), expr.LT(high, extent))
     for condition in (expr.GE(count, te.ZERO), expr.Or(empty, inside)):
@@ -165,17 +181,17 @@ def _bounds(call: graph.Call, name: str, count: int) -> list[PrimExpr]:
 
 
 def _slice(
-    extent: PrimExpr, begin: PrimExpr, end: PrimExpr, stride: int, inbound: bool
-) -> tuple[PrimExpr, int, PrimExpr]:
+    extent: PrimExpr, begin: PrimExpr, end: PrimExpr, stride: PrimExpr, inbound: bool
+) -> Part:
     """Clamp one side of each bound: past the other side no element remains."""
     if not inbound:
         begin, end = _from_front(begin, extent), _from_front(end, extent)
-        if stride > 0:
+        if not _descends(stride):
             begin, end = at_least(begin, te.ZERO), at_most(end, extent)
         else:
             begin, end = at_most(begin, extent - 1), at_least(end, expr.const(-1))
-    span = end - begin if stride > 0 else begin - end
-    count = simplify((span + (abs(stride) - 1)) // abs(stride))
+    span, step = (begin - end, -stride) if _descends(stride) else (end - begin, stride)
+    count = simplify((span + (step - 1)) // step)
     return begin, stride, count if inbound else at_least(count, te.ZERO)
 
 

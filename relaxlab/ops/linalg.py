@@ -30,10 +30,10 @@ Array = np.ndarray[Any, Any]
 
 
 def _product_dtypes(call: graph.Call, a: TensorType, b: TensorType) -> str | None:
-    dtype = common_dtype(call, a, b)
-    if dtype == "bool":
+    """The dtype of a product; with `out_dtype`, those of the factors may differ."""
+    if "bool" in (a.dtype, b.dtype):
         raise fail(call, "takes numbers, not bool", "convert with R.astype")
-    return dtype_attr(call, "out_dtype") or dtype
+    return dtype_attr(call, "out_dtype") or common_dtype(call, a, b)
 
 
 def _check_inner(call: graph.Call, a: TensorType, b: TensorType, x: PrimExpr, y: PrimExpr) -> None:

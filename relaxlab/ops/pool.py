@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph
-from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.dtypes import is_float, is_int, is_uint
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
@@ -144,7 +144,7 @@ def _pool_compute(
         n, c, *spatial = result.take(i)
         places = _reads(spatial, taps, windows)
         inside = _inside(call, places, extents, windows)
-        value = scalar.wide(x[data.put((n, c, *places))])
+        value = scalar.cast(x[data.put((n, c, *places))], fill.dtype)
         if inside != te.TRUE:
             value = scalar.if_then_else(inside, value, fill)
         return combine(value, *taps)
@@ -182,12 +182,19 @@ def _count(call: graph.Call, s: PrimExpr, e: PrimExpr, w: Window) -> PrimExpr:
     return expr.binary(expr.Max, end - skipped, 1)
 
 
+def _sum_dtype(dtype: str) -> str:
+    """The dtype of the sums of windows: the mean of integers, rounded towards zero, fits theirs."""
+    if is_int(dtype):
+        return "uint64" if is_uint(dtype) else "int64"
+    return scalar.accumulator_of(dtype)
+
+
 def _avg_emit(call: graph.Call, out: TensorType, x: te.Tensor, dims: int) -> te.Tensor:
     assert out.shape is not None
     data, result = _layouts(call, dims)
     _, _, *extents = data.sizes(call, x.shape)
-    zero = expr.const(0, scalar.accumulator_of(x.dtype))
-    total = _pool_compute(call, out.shape, x, dims, te.te_sum, zero, "T_pool_sum")
+    wide = _sum_dtype(x.dtype)
+    total = _pool_compute(call, out.shape, x, dims, te.te_sum, expr.const(0, wide), "T_pool_sum")
 
     def element(*i: PrimExpr) -> PrimExpr:
         _, _, *spatial = result.take(i)
@@ -245,7 +252,12 @@ def _maximum(window: Array, _: int) -> Any:
 
 
 def _average(window: Array, count: int) -> Any:
-    return window.sum(-1) / window.dtype.type(count)
+    """The mean; of integers it is rounded towards zero."""
+    if window.dtype.kind == "f":
+        return window.sum(-1) / window.dtype.type(count)
+    total = window.sum(-1, dtype=np.uint64 if window.dtype.kind == "u" else np.int64)
+    rounded_up = (total < 0) & (total % total.dtype.type(count) != 0)
+    return total // total.dtype.type(count) + rounded_up.astype(total.dtype)
 
 
 # --- Adaptive ---------------------------------------------------------------------------------
@@ -259,7 +271,7 @@ def _adaptive_sizes(call: graph.Call, extents: list[PrimExpr]) -> list[PrimExpr]
 
 def _adaptive_infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
     x = tensor_arg(call, tys, 0)
-    require_dtype(call, x, is_float, "floating point")
+    require_dtype(call, x, lambda d: d != "bool", "a number")
     data, result = _layouts(call, dims)
     if x.ndim not in (-1, data.ndim):
         raise fail(call, f"data must have {data.ndim} dimensions, is {x}")
@@ -279,6 +291,7 @@ def _adaptive_emit(call: graph.Call, out: TensorType, x: te.Tensor, dims: int) -
     data, result = _layouts(call, dims)
     _, _, *extents = data.sizes(call, x.shape)
     sizes = _adaptive_sizes(call, extents)
+    wide = _sum_dtype(x.dtype)
     even = [prove_equal(e % n, te.ZERO) is True for e, n in zip(extents, sizes, strict=True)]
     taps = tuple(
         te.reduce_axis(simplify(e // n if whole else (e - 1) // n + 2), f"k{d}")
@@ -293,7 +306,7 @@ def _adaptive_emit(call: graph.Call, out: TensorType, x: te.Tensor, dims: int) -
         batch, channel, *spatial = result.take(i)
         ends = bounds(spatial)
         places = [start + k.var for (start, _), k in zip(ends, taps, strict=True)]
-        value = scalar.wide(x[data.put((batch, channel, *places))])
+        value = scalar.cast(x[data.put((batch, channel, *places))], wide)
         rows = zip(places, ends, even, strict=True)
         inside = expr.all_of([expr.LT(p, end) for p, (_, end), whole in rows if not whole])
         if inside != te.TRUE:
@@ -327,7 +340,8 @@ def _adaptive_reference(
         rows = zip(o, x.shape[2:], sizes, strict=True)
         cut = [slice(i * e // n, -(-(i + 1) * e // n)) for i, e, n in rows]
         part = x[(..., *cut)]
-        y[(..., *o)] = part.reshape(*x.shape[:2], math.prod(part.shape[2:])).mean(-1)
+        count = math.prod(part.shape[2:])
+        y[(..., *o)] = _average(part.reshape(*x.shape[:2], count), count)
     return from_plain(y, out_layout or layout, letters)
 
 
@@ -455,7 +469,7 @@ def _define(dims: int) -> None:
     define(
         f"nn.avg_pool{dims}d",
         params("data", **window, count_include_pad=include, **layout),
-        partial(_pool_infer, dims=dims, accepts=is_float, what="floating point"),
+        partial(_pool_infer, dims=dims, accepts=lambda d: d != "bool", what="a number"),
         emit=partial(_avg_emit, dims=dims),
         reference=_pool_reference(_average, include),
     )

@@ -46,7 +46,10 @@ def convert_layout(mod: Module, options: LayoutOptions) -> Module:
     """
     for given, letters in ((options.data, DATA), (options.kernel, KERNEL)):
         if sorted(given) != sorted(letters):
-            raise ValueError(f"{RULE}: {given!r} must have each of the letters {letters!r} once")
+            raise ValueError(
+                f"{RULE}: {given!r} must have each of the letters {letters!r} once; layouts with "
+                "blocks of channels (NCHW4c) are for data that comes in them: nn.conv2d takes them"
+            )
     if options.data == DATA:
         return mod
     forth, back = _axes(DATA, options.data), _axes(options.data, DATA)

@@ -105,6 +105,10 @@ class _Legalizer:
             reason = f"not lowered: the shape or dtype of a value of type {unknown[0]} is unknown"
             remark("legalize_ops", subject, reason, applied=False)
             return None
+        if any(isinstance(t, types.PrimType) and t.value is None for t in arg_types):
+            reason = "not lowered: the value of a scalar is not an expression of symbols"
+            remark("legalize_ops", subject, reason, applied=False)
+            return None
         scalars = [i for i, t in enumerate(tensors) if _is_scalar(t)]
         written = [tensors[i] for i in scalars]
         identity = _tuples((call.op, call.attrs, arg_types, out, _baked(call), written))

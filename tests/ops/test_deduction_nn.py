@@ -73,7 +73,7 @@ def test_type(call: graph.Call, text: str) -> None:
         (ops.nn.conv1d_transpose(tensor(N, 4, 8), tensor(4, 2, 3), output_padding=1),
          "output_padding 1 must be less than the stride"),
         (ops.nn.conv1d_transpose(tensor(N, 4, 8), tensor(3, 2, 3)), "weight takes 3"),
-        (ops.nn.avg_pool2d(tensor(N, 4, 8, 8, dtype="int32")), "must be floating point"),
+        (ops.nn.avg_pool2d(tensor(N, 4, 8, 8, dtype="bool")), "must be a number"),
         (ops.nn.max_pool2d(IMAGE, pool_size=9), "smaller than the window's 9"),
         (ops.nn.adaptive_avg_pool1d(tensor(N, 4, 0), output_size=2), "spatial dimension is 0"),
         (ops.grad.max_pool2d_backward(IMAGE, IMAGE, pool_size=2), "pooling gives"),

@@ -40,11 +40,13 @@ TAKES: dict[tuple[str, ...], str] = {
         size slice_scatter sort split squeeze stack strided_slice take tile topk tril triu where
         wrap_param zeros_like""",
     # Arithmetic: a bool is no number, convert it with astype. (What is dequantized are integers,
-    # by scales that are floats.)
+    # by scales that are floats. Averages of integers in pools are rounded, as Relax has them.)
     (*FLOATS, *INTS): """
         abs add bucketize ceil clip collapse_sum_like collapse_sum_to dequantize divide einsum
         ewise_fma floor floor_divide floor_mod linear matmul max maximum median min minimum mod
-        multiply negative nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d
+        multiply negative nn.adaptive_avg_pool1d nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d
+        nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d nn.conv1d nn.conv1d_transpose nn.conv2d
+        nn.conv2d_transpose nn.conv3d
         nn.conv3d_transpose nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.relu nn.relu6 prod round
         sign square subtract sum trunc""",
     # The result lies between integers, or is about NaN and infinity, which integers do not have.
@@ -52,9 +54,8 @@ TAKES: dict[tuple[str, ...], str] = {
     FLOATS: """
         acos acosh asin asinh atan atan2 atanh cos cosh erf exp grad.avg_pool2d_backward
         grad.max_pool2d_backward grad.nll_loss_backward grad.take_backward isfinite isinf isnan
-        log log10 log1p log2 log_add_exp mean multinomial_from_uniform nn.adaptive_avg_pool1d
-        nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d nn.attention nn.attention_bias
-        nn.attention_var_len nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d nn.batch_norm
+        log log10 log1p log2 log_add_exp mean multinomial_from_uniform nn.attention
+        nn.attention_bias nn.attention_var_len nn.batch_norm
         nn.cross_entropy_with_logits nn.dropout nn.gelu nn.gelu_tanh nn.group_norm
         nn.instance_norm nn.layer_norm nn.leakyrelu nn.log_softmax nn.nll_loss nn.prelu
         nn.rms_norm nn.rope nn.selu nn.silu nn.softmax nn.softplus power quantize

@@ -37,6 +37,16 @@ class UnsupportedHost(UserError):
         self.function = function
 
 
+def coarse(what: str, ty: types.Type) -> UnsupportedHost:
+    """The error for a value of whose type too little is known."""
+    if not isinstance(ty, types.TensorType | types.ShapeType | types.TupleType):
+        return UnsupportedHost(f"{what} has type {ty}")
+    return UnsupportedHost(
+        f"{what} has type {ty}; native code needs ranks and dtypes: annotate the parameter, or "
+        'name the dimensions with R.match_cast(x, R.Tensor(("n", "m"), "float32"))'
+    )
+
+
 def words_of_type(ty: types.Type) -> int:
     """Words that a value of this type takes. Raises UnsupportedHost for a tensor or shape of
     unknown rank or dtype."""
@@ -48,7 +58,7 @@ def words_of_type(ty: types.Type) -> int:
         case types.PrimType() | types.FuncType() | types.ObjectType():
             return 1
         case _:
-            raise UnsupportedHost(f"a value of type {ty}")
+            raise coarse("a value", ty)
 
 
 def leaf_code(ty: types.Type) -> int:
@@ -63,7 +73,7 @@ def leaf_code(ty: types.Type) -> int:
         case types.FuncType() | types.ObjectType():  # what is of no known type is a function
             return 4 << 48
         case _:
-            raise UnsupportedHost(f"a value of type {ty}")
+            raise coarse("a value", ty)
 
 
 def _dtype_code(dtype: str | None) -> int:

@@ -24,6 +24,7 @@ from relaxlab.codegen.llvm.builder import Builder, Value, float_value, int_value
 from relaxlab.codegen.llvm.closures import (
     UnsupportedHost,
     call_closure,
+    coarse,
     function_value,
     leaf_codes,
     make_closure,
@@ -147,7 +148,7 @@ class HostEmitter:
                 case types.FuncType() | types.ObjectType():
                     self.regs[reg] = Reg(self.pointer(self.read(base, word)))
                 case _:
-                    raise UnsupportedHost(f"`{self.function.registers[reg].name}` has type {ty}")
+                    raise coarse(f"`{self.function.registers[reg].name}`", ty)
             word += words_of_type(ty)
         return word
 
@@ -200,7 +201,7 @@ class HostEmitter:
             return held.dims
         shape = ty.shape if isinstance(ty, types.TensorType) else None
         if shape is None:
-            raise UnsupportedHost(f"`{self.function.registers[reg].name}` has type {ty}")
+            raise coarse(f"`{self.function.registers[reg].name}`", ty)
         return [self.scalar(d) for d in shape]
 
     def scalar(self, e: expr.PrimExpr) -> Value:
