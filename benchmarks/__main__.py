@@ -13,8 +13,8 @@ NAMES = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run them one after the other; what begins with the first option goes to each of them. 1 if
-    any failed, 2 for a name that is none."""
+    """Run the named benchmarks in order; arguments from the first option on go to each of them.
+    Returns 1 if any failed, 2 for an unknown name."""
     first = next((i for i, a in enumerate(arguments) if a.startswith("-")), len(arguments))
     names, options = arguments[:first] or NAMES, arguments[first:]
     unknown = [name for name in names if name not in NAMES]

@@ -39,8 +39,8 @@ PROMPT, STEPS, READS = 128, 32, 2
 
 
 def temporaries(config: DecoderConfig, variant: str, length: int, threads: int) -> int:
-    """Bytes of the temporaries of a prompt of `length` tokens: the planned arenas, or without a
-    plan all of them, as none is freed before the call returns. By accounting."""
+    """Return the bytes of the temporaries of a prompt of `length` tokens: the planned arenas, or
+    without a plan all of them, as none is freed before the call returns. By accounting."""
     module = decoder(config, ("prefill",))
     pipeline = VARIANTS[variant](cpu_pipeline())
     planned = any(p.name == "plan_memory" for p in pipeline.passes)
@@ -53,7 +53,7 @@ def temporaries(config: DecoderConfig, variant: str, length: int, threads: int) 
 
 
 class Race:
-    """The variants' workers and what was found out about each."""
+    """The variants' workers and their results."""
 
     def __init__(self, model: Path, threads: int, stack: ExitStack) -> None:
         self.found: dict[str, dict[str, Any]] = {}

@@ -53,7 +53,7 @@ class Settings:
 
 @dataclass(slots=True)
 class Entry:
-    """A peer and what was found out about it."""
+    """A peer and its results."""
 
     row: Row
     worker: Worker | None = None
@@ -196,8 +196,8 @@ def _encoded(checkpoint: Any, question: str) -> list[int]:
 def _take_turns(
     entries: Sequence[Entry], limits: Worker, settings: Settings, vocabulary: int
 ) -> list[dict[str, Any]]:
-    """The rounds. Speeds go into each entry's `turns`; returns what each round says of the
-    machine."""
+    """Run the rounds. Speeds go into each entry's `turns`; returns the machine's state in each
+    round."""
     rng = random.Random(0)
     found: list[dict[str, Any]] = []
     order = list(entries)

@@ -63,9 +63,10 @@ def measure(layers: int, threads: int) -> dict[str, Any]:
 def account(
     mod: Module, function: str, symbol: str, values: Sequence[int], threads: int
 ) -> dict[str, Any]:
-    """Bytes of temporaries of an expanded function: `planned` with upper bounds, `symbolic` planned
-    for sizes that nobody bounds (the arena grows to the largest), what is live at the peak of the
-    largest, and what each pool holds after runs of all sizes in turn. Results are the caller's."""
+    """Return the bytes of temporaries of an expanded function: `planned` with upper bounds,
+    `symbolic` planned for unbounded sizes (the arena grows to the largest), those live at the peak
+    of the largest, and those of each pool after runs of all sizes in turn. Results are the
+    caller's."""
     fn = mod.graph_functions()[function]
     pools = {name: make() for name, make in POOLS.items()}
     uses: list[Use] = []

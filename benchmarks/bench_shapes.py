@@ -38,7 +38,7 @@ METHODS = (("prefill",), ("prefill", "decode"))
 
 
 def random_cases(count: int, seed: int, largest: int) -> list[list[Case]]:
-    """Per kind as many shapes, the logarithms of their sizes evenly distributed."""
+    """Return as many shapes of each kind, the logarithms of their sizes evenly distributed."""
     rng = random.Random(seed)
 
     def size() -> int:

@@ -70,7 +70,7 @@ for _ in range(int(sys.argv[4])):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark. RuntimeError, with what it printed, for a process that fails."""
+    """Run the benchmark. Raises RuntimeError with the output of a process that fails."""
     parser = argparse.ArgumentParser(prog="benchmarks.bench_start")
     parser.add_argument("--model", default="smollm2-135m", help="a name, a GGUF file or a folder")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))

@@ -81,5 +81,5 @@ def compile_c(folder: Path) -> str | None:
 
 
 def best_bandwidth(measured: Mapping[str, float]) -> float:
-    """The highest of the bandwidths: what a program could reach."""
+    """Return the highest of the bandwidths: what a program could reach."""
     return max(value for name, value in measured.items() if name != "int8_dot")

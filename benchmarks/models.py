@@ -1,4 +1,4 @@
-"""Decoders without weights: what a compiler sees of a large model."""
+"""Decoders without weights, the programs that a compiler gets for large models."""
 
 from __future__ import annotations
 

@@ -52,7 +52,8 @@ def members(result: Result, group: str, ours: bool) -> list[str]:
 
 
 def ratio(result: Result, name: str, what: str) -> Spread | None:
-    """To the best peer of the same group in the same round; None if either is missing."""
+    """Return the ratio to the best peer of the same group in the same round; None if either is
+    missing."""
     group = result["rows"][name]["group"]
     mine = speeds(result, name, what)
     peers = [s for p in members(result, group, False) if (s := speeds(result, p, what))]

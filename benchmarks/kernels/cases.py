@@ -1,4 +1,4 @@
-"""The cases: what is computed, on which arrays, and how much work that is.
+"""The cases: computations, their arrays, and their amount of work.
 
 Peers live in environments of their own, so this module needs NumPy alone.
 """

@@ -87,8 +87,8 @@ def say(text: str) -> None:
 def run(
     rows: Sequence[Row], groups: Sequence[Sequence[Case]], settings: Settings
 ) -> dict[str, Any]:
-    """Everything, as one JSON object. The cases of a group are prepared together, and what one turn
-    measures are all of them; their arrays are dropped before the next group."""
+    """Run the benchmark and return its results as one JSON object. The cases of a group are
+    prepared together and measured in each turn; their arrays are dropped before the next group."""
     started = time.monotonic()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relaxlab-bench-")))
@@ -105,7 +105,7 @@ def run(
 
 
 class Race:
-    """The workers. `about`: what each says of itself, or its error. One that fails takes no further
+    """The workers. `about`: the description of each, or its error. One that fails takes no further
     part in the cases of its group."""
 
     def __init__(

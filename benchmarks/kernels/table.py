@@ -26,7 +26,7 @@ def others_of(result: Result, case: Result) -> list[str]:
 
 
 def ratio(result: Result, case: Result, name: str) -> Spread | None:
-    """To the best peer of the same round; None without peers."""
+    """Return the ratio to the best peer of the same round; None without peers."""
     mine, peers = speeds(case, name), [speeds(case, p) for p in others_of(result, case)]
     rounds = list(zip(mine, *peers, strict=False))
     if not peers or not rounds:

@@ -23,9 +23,9 @@ class Timing:
 
 
 class Peer:
-    """A loaded model. `about`: what the results say of it (version, seconds of loading and
-    compiling). `reset` and `feed` are all that a peer needs; one whose interface only
-    generates overrides `generate` instead."""
+    """A loaded model. `about`: its description in the results (version, seconds of loading and
+    compiling). `reset` and `feed` are all that a peer needs; one whose interface only generates
+    overrides `generate` instead."""
 
     about: dict[str, Any]
 
@@ -34,7 +34,8 @@ class Peer:
         raise NotImplementedError
 
     def feed(self, ids: Sequence[int]) -> Array:
-        """Append `ids` to the sequence; logits float32 (vocab_size,) of what follows it."""
+        """Append `ids` to the sequence; return the logits float32 (vocab_size,) of the next
+        token."""
         raise NotImplementedError
 
     def generate(self, ids: Sequence[int], steps: int) -> Timing:

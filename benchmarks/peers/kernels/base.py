@@ -16,7 +16,7 @@ LEAST = 3
 
 
 class Kernels:
-    """`about`: what the results say of the peer. One overrides `make`."""
+    """Kernels of a peer. `about`: its description in the results. Subclasses override `make`."""
 
     about: dict[str, Any]
 

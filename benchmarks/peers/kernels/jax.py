@@ -17,7 +17,7 @@ from benchmarks.peers.kernels.base import Fetch, Kernels
 
 
 class JAXKernels(Kernels):
-    """Its threads are as many as the process may use cores when it starts."""
+    """JAX. It has as many threads as the process may use cores when it starts."""
 
     def __init__(self, threads: int) -> None:
         super().__init__()

@@ -75,7 +75,8 @@ class PyTorchKernels(Kernels):
 def _way(
     run: Callable[[], Tensor], change: Callable[[Tensor], Tensor] | None = None
 ) -> tuple[Callable[[], Any], Fetch]:
-    """The result of the last call is kept, so that its memory serves the next but one."""
+    """Return a call that holds on to the last result, so that its memory serves the next but
+    one."""
     last: list[Tensor] = []
 
     def keep() -> None:
