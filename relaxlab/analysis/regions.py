@@ -59,7 +59,7 @@ def full_region(buffer: Buffer) -> BufferRegion:
 
 
 def point_region(buffer: Buffer, indices: tuple[expr.PrimExpr, ...]) -> BufferRegion:
-    """One element."""
+    """Return the region of one element."""
     one = [expr.const(1, element_of(i.dtype)) for i in indices]
     return BufferRegion(buffer, tuple(map(Range, indices, one)))
 

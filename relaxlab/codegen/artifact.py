@@ -134,7 +134,7 @@ class Artifact(Brief):
     parts: dict[str, tuple[Part, ...]] = field(default_factory=dict[str, tuple["Part", ...]])
 
     def describe(self) -> dict[str, Any]:
-        """All but code and constants, as JSON has it."""
+        """Return everything but code and constants, as JSON values."""
         return {
             "externs": self.externs,
             "left_out": self.left_out,

@@ -36,7 +36,7 @@ class DrawnView(View):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """It needs no module."""
+        """The scripts that it needs: none."""
         return ()
 
     def html(self, *, addressed: bool = False, live: str = "") -> str:

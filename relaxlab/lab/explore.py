@@ -203,7 +203,7 @@ PAGE: dict[str, Callable[[Any, str | Target], View]] = {
 `RUN_SIZE`, on this machine's CPU whatever the target."""
 
 OF_TRACES = ("pipeline", "fusion", "memory", "loops", "code")
-"""Those that are views of a trace, where there is one."""
+"""The views of a trace, which take one if there is one."""
 
 RUN_SIZE = 16
 

@@ -21,7 +21,8 @@ from relaxlab.runtime.record_accesses import Recording, record_accesses, reuse_d
 SMALL = (4, 5, 6)
 """Default values of symbols, in order: small, and different so that they can be told apart."""
 SMALL_BOUND = (72, 40, 36)
-"""The same for functions that are bound to threads: more than a warp, and no multiple of one."""
+"""Default values for functions that are bound to threads: more than a warp, and no multiple of
+one."""
 MOST_BYTES = 1 << 26
 """Most bytes of the arguments of a run."""
 

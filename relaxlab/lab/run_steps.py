@@ -337,7 +337,7 @@ def _written(program: host.HostProgram, instr: host.Instr, frame: Frame) -> list
 
 
 def _roots(fn: host.HostFunction) -> dict[int, int]:
-    """For each register that is a view of another tensor, the one it began as."""
+    """Return, for each register that is a view of another tensor, the one it began as."""
     found: dict[int, int] = {}
     for i in host.walk_instrs(fn.instrs):
         if isinstance(i, host.View) and not isinstance(fn.registers[i.base].ty, types.ObjectType):

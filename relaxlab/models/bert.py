@@ -115,7 +115,8 @@ _ALIASES = {
 
 
 def tensor_name(name: str) -> str:
-    """One name for what BERT, RoBERTa, and both with heads call differently in ``safetensors``."""
+    """Return one name for the tensors that BERT, RoBERTa, and both with heads name differently in
+    ``safetensors``."""
     name = name.removeprefix("bert.").removeprefix("roberta.")
     for theirs, ours in _ALIASES.items():
         if theirs in name:

@@ -169,12 +169,13 @@ class Keys:
 
 
 def keys_of_gguf(gguf: GGUF, architecture: str) -> Keys:
-    """Those of a GGUF file."""
+    """Return the keys of a GGUF file."""
     return Keys(str(gguf.path), gguf.metadata, gguf, f"{architecture}.")
 
 
 def keys_of_json(path: str | os.PathLike[str]) -> Keys:
-    """Those of a ``config.json``. ConfigError if it does not hold a JSON object."""
+    """Return the keys of a ``config.json``. Raises ConfigError if it does not hold a JSON
+    object."""
     try:
         values = json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:

@@ -98,7 +98,7 @@ def open_model(model: str | os.PathLike[str]) -> Checkpoint:
 
 @contextmanager
 def _collection_paused() -> Iterator[None]:
-    """No search for garbage: a vocabulary makes hundreds of thousands of objects that stay."""
+    """Pause garbage collection: a vocabulary makes hundreds of thousands of objects that stay."""
     was_on = gc.isenabled()
     gc.disable()
     try:

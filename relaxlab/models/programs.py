@@ -101,7 +101,7 @@ def program_for(
 
 
 def _values(checkpoint: Checkpoint, request: Request) -> dict[str, Any]:
-    """All that decides the module, as values that JSON has."""
+    """Return all that determines the module, as JSON values."""
     formats: Mapping[str, str] = checkpoint.formats
     return {"config": asdict(checkpoint.config), "formats": formats, "request": asdict(request)}
 

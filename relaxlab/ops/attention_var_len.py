@@ -130,7 +130,8 @@ def _mix_key(
     weight, shrink = expr.Var("weight", dtype), expr.Var("shrink", dtype)
 
     def update(value: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> loops.Stmt:
-        """Each element of `mixed` becomes a function of itself and of the value beside it."""
+        """Return the update of each element of `mixed` by a function of itself and of the value
+        beside it."""
 
         def one(d: PrimExpr, lane: PrimExpr) -> loops.Stmt:
             (into, row), (source, other) = mixed, values

@@ -119,11 +119,11 @@ define(
 
 
 Part = tuple[PrimExpr, PrimExpr, PrimExpr]
-"""Of a sliced dimension: first index, stride and number of elements."""
+"""The part taken of a sliced dimension: first index, stride and number of elements."""
 
 
 def _slices(call: graph.Call, shape: Shape) -> dict[int, Part]:
-    """Which part of each sliced dimension is taken.
+    """Return the part that is taken of each sliced dimension.
 
     Bounds mean what they mean in NumPy: constants count from the end when negative, and bounds
     outside the tensor are moved into it. Symbolic bounds must not be negative, symbolic strides

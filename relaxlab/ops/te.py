@@ -399,7 +399,7 @@ def _point_regions(values: tuple[PrimExpr, ...]) -> tuple[loops.BufferRegion, ..
 
 
 def _point_region(buffer: loops.Buffer, indices: tuple[PrimExpr, ...]) -> loops.BufferRegion:
-    """One element; along a dimension indexed by data, all of it."""
+    """Return the region of one element; along a dimension indexed by data, all of it."""
     ranges: list[loops.Range] = []
     for index, extent in zip(indices, buffer.shape, strict=True):
         by_data = any(isinstance(n, loops.BufferLoad) for n in walk(index))

@@ -205,8 +205,8 @@ class Pipeline(Displayed, Brief):
         return trace
 
     def attempt(self, mod: Module) -> tuple[Trace, Exception | None]:
-        """As `run`, but what would be raised comes back beside the trace so far, whose last record
-        is then that of the failing pass."""
+        """Like `run`, but return an error beside the trace so far, whose last record is that of the
+        failing pass, instead of raising it."""
         Module.require(mod)
         records: list[PassRecord] = []
         current = mod

@@ -143,7 +143,7 @@ class Aliases:
         return found
 
     def sharing(self, cell: Cell) -> set[Cell]:
-        """All cells that may share memory with a cell."""
+        """Return all cells that may share memory with a cell."""
         mine = self.may_be(cell)
         return mine | {c for c in self.choices if any(overlaps(o, mine) for o in self.may_be(c))}
 

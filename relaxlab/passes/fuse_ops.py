@@ -101,7 +101,7 @@ Group: TypeAlias = "tuple[Call, ...]"
 
 
 class _Block:
-    """One binding block: who reads what, and the groups found so far."""
+    """A binding block: the readers of each value, and the groups found so far."""
 
     def __init__(
         self, fuser: _Fuser, name: str, blk: graph.BindingBlock, uses: Counter[graph.Var]
@@ -225,8 +225,8 @@ class _Block:
         )
 
     def _post_dominators(self) -> dict[Call, Call | None]:
-        """For each call the first one that every use of its value leads to (None: the value is
-        used outside the block, or not at all)."""
+        """Return, for each call, the first one that every use of its value leads to (None: the
+        value is used outside the block, or not at all)."""
         targets: dict[Call, Call | None] = {}
         depth: dict[Call, int] = {}
 

@@ -212,8 +212,8 @@ def shape_of_group(members: Sequence[Call]) -> object:
 
 
 def why_not(members: Sequence[Call]) -> str | None:
-    """None when the calls (in program order, the last one's value leaving) make a good kernel;
-    otherwise the reason that keeps them apart."""
+    """Return the reason that keeps calls (in program order, the last one's value leaving) apart;
+    None if they make a good kernel."""
     for m in members:
         if m.kind > PatternKind.OUT_EWISE_FUSIBLE:
             if m.tir is None:

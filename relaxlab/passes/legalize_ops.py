@@ -186,7 +186,7 @@ def _named_single(b: graph.Binding, var: type[graph.Var]) -> list[graph.Binding]
 
 
 def _view(call: graph.Call, out: types.Type | None) -> graph.Expr | None:
-    """The same value as a `reshape` to a stated shape."""
+    """Return a view as a `reshape` to a stated shape."""
     shape = known_shape(out)
     if shape is None or known_shape(leaf_type(call.args[0])) is None:
         return None

@@ -216,7 +216,7 @@ def _product(factors: Factors) -> expr.PrimExpr:
 
 
 def _excluded(items: list[Interval]) -> list[frozenset[int]]:
-    """For each allocation the numbers of those that no run has beside it."""
+    """Return, for each allocation, the numbers of those that no run has beside it."""
     if not any(i.arms for i in items):
         return [frozenset()] * len(items)
     return [frozenset(k for k, o in enumerate(items) if i.excludes(o)) for i in items]

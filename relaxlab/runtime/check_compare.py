@@ -68,7 +68,7 @@ class Tolerance:
     moved: tuple[float, ...]
 
     def of(self, leaf: int, expected: Array) -> float:
-        """For the array of that number in the result."""
+        """Return the tolerance for array number `leaf` of the result."""
         moved = NUDGES * self.moved[leaf] if leaf < len(self.moved) else 0.0
         if not is_float(str(expected.dtype)):
             return moved

@@ -481,8 +481,8 @@ class NativeFunction:
         return found
 
     def _require_apart(self, arrays: list[np.ndarray[Any, Any]], first: int) -> None:
-        """Nothing updated in place shares memory with another argument. The arrays are those of
-        the tensor parameters from number `first` on."""
+        """Raise ArgumentError if an array updated in place shares memory with another argument. The
+        arrays are those of the tensor parameters from number `first` on."""
         a, b = overlap(arrays, {w - first for w in self._written})
         if a >= 0:
             names = " and ".join(f"`{self._tensors[first + i]}`" for i in sorted((a, b)))

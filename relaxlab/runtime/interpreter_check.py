@@ -27,7 +27,7 @@ class Symbols:
     origins: dict[expr.Var, str] = field(default_factory=dict[expr.Var, str])
 
     def copy(self) -> Symbols:
-        """The same symbols, to be added to independently."""
+        """Return a copy of the symbols, to be added to independently."""
         return Symbols(dict(self.values), dict(self.origins))
 
     def bind(self, dims: Sequence[Dim]) -> None:

@@ -21,16 +21,16 @@ Meaning = Callable[..., Any]
 
 
 def _dot_bytes(dtype: Any, total: Any, a: Any, b: Any) -> Any:
-    """Each int32 lane of `total` plus the dot product of four uint8 of `a` with four int8 of `b`
-    (Intel's VPDPBUSD)."""
+    """Return each int32 lane of `total` plus the dot product of four uint8 of `a` with four int8 of
+    `b` (Intel's VPDPBUSD)."""
     left = np.ascontiguousarray(a).view(np.uint8).reshape(-1, 4).astype(np.int32)
     right = np.ascontiguousarray(b).view(np.int8).reshape(-1, 4).astype(np.int32)
     return (total + (left * right).sum(1, dtype=np.int32)).astype(dtype)
 
 
 def _dot_pairs(dtype: Any, total: Any, a: Any, b: Any) -> Any:
-    """Each float32 lane of `total` plus the dot product of two bfloat16 of `a` with two of `b`
-    (Intel's VDPBF16PS): the second products first, sums rounded in float32."""
+    """Return each float32 lane of `total` plus the dot product of two bfloat16 of `a` with two of
+    `b` (Intel's VDPBF16PS): the second products first, sums rounded in float32."""
     bfloat16 = numpy_dtype("bfloat16")
     left, right = (
         np.ascontiguousarray(x).view(bfloat16).reshape(-1, 2).astype(np.float32) for x in (a, b)

@@ -156,7 +156,8 @@ def costs(accesses: Sequence[Access]) -> dict[Site, Cost]:
 
 
 def summarise(accesses: Sequence[Access]) -> list[str]:
-    """One line per load and store of the program: what main or shared memory did for it."""
+    """Return one line per load and store of the program, with its transactions of main or shared
+    memory."""
     found = costs(accesses)
     width = max((len(site.buffer.name) for site in found if site.buffer), default=0)
     return [_line(site, cost, width) for site, cost in found.items()]

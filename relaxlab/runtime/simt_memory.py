@@ -126,7 +126,7 @@ def _distance(a: Array, b: Array, threads: int) -> Array:
 
 
 class Watcher(Protocol):
-    """Told of what goes wrong; `at` are positions in the access."""
+    """An observer of faults; `at` are positions in the access."""
 
     def race(self, found: Race, verb: str) -> None:
         """Report a race; `verb`: the other thread reads or writes."""

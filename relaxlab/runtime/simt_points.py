@@ -50,7 +50,7 @@ class Points:
         return len(self.lanes)
 
     def bind(self, bound: dict[Var, Any]) -> Points:
-        """The same points with more variables."""
+        """Return the same points with more variables."""
         return Points(self.lanes, bound, self, whole=self.whole, spread=self.spread)
 
     def narrow(self, pick: Array, cause: Stmt | None = None) -> Points:

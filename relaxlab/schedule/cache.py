@@ -107,8 +107,8 @@ def cache_read(
 
 
 def _require_one_value(place: BlockPlace, buffer: Buffer, readers: set[str]) -> None:
-    """No block changes the buffer after one of the readers and before another: the copy holds one
-    value per element."""
+    """Raise ScheduleError if a block changes the buffer after one of the readers and before
+    another: the copy holds one value per element."""
     blocks = [r.block for r in realizes_under(place.scope.body)]
     at = [i for i, b in enumerate(blocks) if b.name in readers]
     for b in blocks[at[0] + 1 : at[-1]]:

@@ -104,7 +104,7 @@ def _compact(func: PrimFunc, owner: str, buffer: Buffer, lets: Env) -> PrimFunc:
 
 
 def _accesses(func: PrimFunc, buffer: Buffer) -> list[Access]:
-    """All accesses in program order, initialisations before the bodies they belong to."""
+    """Return all accesses in program order, initialisations before the bodies they belong to."""
     found: list[Access] = []
 
     def scan(n: Node, path: tuple[Stmt, ...]) -> None:

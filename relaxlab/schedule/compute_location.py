@@ -205,7 +205,8 @@ def _require_run_alike(target: LoopPlace, place: BlockPlace) -> None:
 
 
 def _require_finished(producer: BlockRealize, target: LoopPlace) -> None:
-    """One iteration of the loop makes final values: no producer accumulates across iterations."""
+    """Raise ScheduleError unless one iteration of the loop makes final values: the producer does
+    not accumulate across iterations."""
     for loop in (*target.loops, target.loop):
         for r, axis in axes_bound_to(loop.loop_var, target.loop.body):
             if r is producer and axis.kind != "spatial":

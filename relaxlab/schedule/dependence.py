@@ -214,7 +214,7 @@ def is_independent(block: Block) -> bool:
 
 
 def _require_no_exchange(primitive: str, place: LoopPlace, blocks: list[BlockRealize]) -> None:
-    """No iteration reads what another one writes."""
+    """Raise ScheduleError if an iteration reads a value that another one writes."""
     an = analyzer_at(place)
     bind_stmt(an, place.loop)
     made_here = {b for r in blocks for b in written(r.block)}

@@ -246,7 +246,7 @@ class _Match:
         self,
         d: Buffer, d_indices: tuple[PrimExpr, ...], a: Buffer, a_indices: tuple[PrimExpr, ...],
     ) -> None:  # fmt: skip
-        """The same element of corresponding buffers. Raises _Mismatch."""
+        """Require the same element of corresponding buffers. Raises _Mismatch."""
         if d.dtype != a.dtype or d.ndim > a.ndim:
             raise _Mismatch(
                 f"{a.name} ({a.dtype}, {a.ndim} dimensions) is not {d.name} ({d.dtype}, {d.ndim})"

@@ -53,7 +53,8 @@ def _described(
     body: Callable[[Axes], BufferStore],
     reads: tuple[Callable[[Axes], BufferLoad], ...] = (),
 ) -> PrimFunc:
-    """One block over axes of these extents; the third, if there is one, is summed over."""
+    """Return a function of one block over axes of these extents; the third, if there is one, is
+    reduced."""
     axes = tuple(Var(f"v{name}") for name in "ijk"[: len(extents)])
     outer = [Var(name) for name in "ijk"[: len(extents)]]
     store = body(axes)

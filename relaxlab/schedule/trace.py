@@ -32,8 +32,8 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One step: the primitive's name, its arguments, the handles that it returned, and what else
-    there is to say about it."""
+    """A step: the primitive's name, its arguments, the handles that it returned, and remarks on
+    it."""
 
     name: str
     args: tuple[tuple[str, Value], ...]

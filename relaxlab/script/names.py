@@ -19,7 +19,7 @@ def is_name(text: str) -> bool:
 
 
 class Names:
-    """Hands out names; a name is free again when the scope that took it is left."""
+    """A source of names; a name is free again when the scope that took it is left."""
 
     def __init__(self, taken: frozenset[str] = RESERVED) -> None:
         self._scopes: list[set[str]] = [set(taken)]

@@ -160,7 +160,8 @@ def _smaller(seed: int, mod: Module, args: Args, problem: str, checks: bool) -> 
 
 
 def _kind(problem: str) -> str:
-    """The same for problems that may have one cause: the exception, or that numbers differ."""
+    """Return a key that is the same for problems that may have one cause: the exception, or that
+    numbers differ."""
     first = problem.split(":")[0]
     return first if first.isidentifier() else "differs"
 

@@ -46,7 +46,7 @@ class MixedProgram(Operators):
         register_func("relaxlab.testing.doubled", _doubled, override=True)
 
     def makers(self) -> list[Callable[[], Made | None]]:
-        """Those of operators, and calls of all other kinds."""
+        """Return the makers of operator calls, and of calls of all other kinds."""
         others = [self.kernel, self.kernel, self.call, self.packed, self.update, self.field]
         return [*super().makers(), *others]
 

@@ -26,7 +26,7 @@ def _product(x: float, y: float) -> float:
 
 
 def mul(a: Interval, b: Interval) -> Interval:
-    """All products."""
+    """Return the interval of all products."""
     if a[0] >= 0 and b[0] >= 0:
         return _product(a[0], b[0]), _product(a[1], b[1])
     corners = [_product(x, y) for x in a for y in b]
@@ -34,7 +34,7 @@ def mul(a: Interval, b: Interval) -> Interval:
 
 
 def scale(a: Interval, k: int) -> Interval:
-    """All multiples by `k`, which is not zero."""
+    """Return the interval times `k`, which is not zero."""
     return (a[0] * k, a[1] * k) if k > 0 else (a[1] * k, a[0] * k)
 
 
@@ -47,7 +47,7 @@ def _floordiv(x: float, d: float) -> float:
 
 
 def floordiv(a: Interval, b: Interval) -> Interval:
-    """All quotients, a divisor of zero left out."""
+    """Return the interval of all quotients, without divisors of zero."""
     results = [
         _floordiv(x, d)
         for lo, hi in ((max(b[0], 1), b[1]), (b[0], min(b[1], -1)))
@@ -59,7 +59,7 @@ def floordiv(a: Interval, b: Interval) -> Interval:
 
 
 def floormod(a: Interval, b: Interval) -> Interval:
-    """All remainders; they have the divisor's sign."""
+    """Return the interval of all remainders; they have the divisor's sign."""
     out = (b[0] + 1 if b[0] < 0 else 0, b[1] - 1 if b[1] > 0 else 0)
     if b[0] > 0 and a[0] >= 0:
         return 0, min(out[1], a[1])

@@ -122,7 +122,8 @@ def _emit(s: Scope, e: PrimExpr) -> tuple[str, int]:
 
 
 def _branch(s: Scope, e: PrimExpr) -> str:
-    """Both sides of `?:` have one type: constants of few bits are `int` otherwise."""
+    """Return one side of `?:`, with a cast if it is a constant of few bits, which would be
+    `int`."""
     text = text_of(s, e, 1)
     constant = isinstance(e, expr.IntImm) and e.dtype not in ("int32", "bool")
     return f"({c_type(e.dtype)}){text_of(s, e, UNARY)}" if constant else text

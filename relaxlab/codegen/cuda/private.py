@@ -84,7 +84,7 @@ def shrink_private_buffers(
 def _collect(
     n: Node, threads: Mapping[str, Var], found: dict[Buffer, list[_Access]], an: Analyzer
 ) -> None:
-    """All accesses of private buffers; `an` learns the ranges of all loops."""
+    """Return all accesses of private buffers; `an` learns the ranges of all loops."""
     if isinstance(n, For):
         an.bind_range(n.loop_var, Range(n.min, n.extent))
         if n.thread:

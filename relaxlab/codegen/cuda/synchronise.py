@@ -67,7 +67,8 @@ class _Synchroniser:
     def child(
         self, s: Stmt, threads: Threads, pending: list[_Access]
     ) -> tuple[Stmt, list[_Access]]:
-        """One statement, after a barrier if it needs one; and what happened since a barrier."""
+        """Return a statement, after a barrier if it needs one, and the accesses since the last
+        barrier."""
         parts: list[Stmt] = []
         for part in s.stmts if isinstance(s, SeqStmt) else (s,):
             if self._conflict(pending, self._accesses(part, threads)):
@@ -143,7 +144,7 @@ class _Synchroniser:
         return any(a.get(x) is None or a.get(x) != b.get(x) for x in self.axes)
 
     def _accesses(self, s: Node, threads: Threads, place: Node | None = None) -> list[_Access]:
-        """All accesses of memory that threads share."""
+        """Yield all accesses of memory that threads share."""
         if isinstance(s, For) and is_thread_loop(s):
             return self._accesses(s.body, {**threads, s.thread or "": s.loop_var}, place)
         if place is None and (

@@ -254,7 +254,8 @@ def _float_call(b: Builder, op: str, args: list[Value]) -> Value:
 
 
 def _if_then_else(s: Scope, e: expr.Call) -> Value:
-    """Only the chosen side runs; with a vector condition, its lanes are masked off."""
+    """Emit a choice of which only the chosen side runs; with a vector condition, its lanes are
+    masked off."""
     b, cond = s.builder, emit_expr(s, e.args[0])
     if cond.const is not None:
         return emit_expr(s, e.args[1] if cond.const else e.args[2])

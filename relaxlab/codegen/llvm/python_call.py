@@ -182,7 +182,7 @@ def _tensor(b: _Function, value: str, param: str, no: str) -> str:
 
 
 def _keep_apart(b: _Function, value: str, size: str, guarded: str, no: str) -> None:
-    """No memory that is updated in place is another argument's as well."""
+    """Emit a check that no argument shares memory with one that is updated in place."""
     start, guards = b.load(value, DATA, "i64"), b.get(PLAN, "%plan", "guards")
     end, count = b.emit(f"add i64 {start}, {size}"), b.load(guarded, 0, "i64")
     with b.each(count) as g:

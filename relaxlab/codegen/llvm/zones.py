@@ -14,7 +14,7 @@ ZONE = 64
 MARK = 0xA5
 POISON = 0x5A
 NAN = 0xFF
-"""In every byte this is a NaN of all floating-point types."""
+"""A byte of which, repeated, every floating-point type makes a NaN."""
 
 _DAMAGED = f"""define i1 @relaxlab_damaged(ptr %zone, i64 %bytes) #0 {{
 entry:

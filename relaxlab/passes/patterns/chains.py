@@ -37,7 +37,7 @@ class _Search:
     def extend(
         self, places: dict[Pattern, graph.Var], env: Env, todo: list[tuple[Pattern, graph.Var]]
     ) -> Iterator[Match]:
-        """All ways to complete `places`, beginning with those in `todo`."""
+        """Yield all ways to complete `places`, beginning with those in `todo`."""
         for pattern, var in todo:
             if var in places.values():
                 continue

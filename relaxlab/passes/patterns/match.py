@@ -154,7 +154,7 @@ class Matcher:
     def all_at(
         self, pattern: pl.Pattern, var: graph.Var, known: Env | None = None
     ) -> Iterator[Match]:
-        """All matches whose last call is bound to `var`."""
+        """Return all matches whose last call is bound to `var`."""
         self._root = f"{self.name}.{var.name}"
         match self.scope.definitions.get(var):
             case graph.Call(graph.Op(name)):

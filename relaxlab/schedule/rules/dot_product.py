@@ -151,7 +151,7 @@ def pack_rows(sch: Schedule, rows: dict[BlockRV, int], lanes: int) -> list[loops
 
 
 def _decode_tile(sch: Schedule, decode: BlockRV) -> None:
-    """One vector of lanes x 4 bytes per four columns."""
+    """Vectorise the decoding of a tile: a vector of lanes x 4 bytes per four columns."""
     lane, _, column = sch.get_loops(decode)[-3:]
     four, byte = sch.split(column, factors=[None, 4])
     sch.reorder(four, lane, byte)

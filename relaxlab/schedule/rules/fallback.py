@@ -126,7 +126,7 @@ def _size(dim: PrimExpr) -> int:
 
 
 def _in_one_step(sch: Schedule, rv: BlockRV, target: Target) -> None:
-    """Each result, or tile of results, by one thread."""
+    """Schedule a reduction whose results, or tiles of them, are each made by one thread."""
     outer = _made_by_thread(sch, rv, target)
     if outer:
         sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])

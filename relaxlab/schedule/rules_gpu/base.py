@@ -66,7 +66,7 @@ def threads_for(sch: Schedule, loop: LoopRV, most: int = THREADS) -> int:
 
 
 def fused(sch: Schedule, nest: Sequence[LoopRV]) -> LoopRV:
-    """One loop of a perfect nest."""
+    """Fuse a perfect nest into one loop."""
     return sch.fuse(*nest) if len(nest) > 1 else nest[0]
 
 

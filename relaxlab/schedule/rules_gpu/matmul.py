@@ -130,8 +130,8 @@ def _operands(block: Block) -> list[int]:
 
 
 def _together(sch: Schedule, copy: BlockRV, outside: LoopRV) -> None:
-    """All threads of the block fill a slice, neighbours by neighbours. Its rows are an odd number
-    of words long, so that threads that read a column of it use different banks."""
+    """Copy a slice by all threads of the block, neighbours by neighbours. Its rows are an odd
+    number of words long, so that threads that read a column of it use different banks."""
     words = max(1, 4 // bytes_of(found_block(sch, copy).writes[0].buffer.dtype))
     sch.storage_align(copy, 0, -2, 2 * words, words)
     nest = sch.get_loops(copy)
@@ -147,7 +147,7 @@ def _per_thread(extent: int | None) -> int:
 
 
 def _squares(sch: Schedule, store: BlockRV, rows: int, cols: int) -> None:
-    """Each thread stores the results that it has summed."""
+    """Bind the store so that each thread stores the results that it has summed."""
     *_, row, col = sch.get_loops(store)
     row, y = sch.split(row, factors=[rows, SIDE])
     col, x = sch.split(col, factors=[cols, SIDE])
