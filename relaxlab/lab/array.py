@@ -12,13 +12,16 @@ from relaxlab.runtime.arrays import as_array
 
 CORNER = (16, 24)
 """Rows and columns that are shown one by one."""
+PIXELS = 128
+"""Pixels of the picture of a whole array along an axis, at most."""
 
 
 def array_view(value: Any) -> View:
     """Look at an array (NumPy's, or anything with DLPack or the array protocol).
 
     The values of the first `CORNER` rows and columns, the last two axes, are shown, at index 0 of
-    the others. Raises ExecutionError for a dtype that programs do not have.
+    the others, and where there are more, all of them as a picture of `PIXELS` by `PIXELS`.
+    Raises ExecutionError for a dtype that programs do not have.
     """
     array = as_array(value)
     state = tensor_state(array)
@@ -33,8 +36,31 @@ def array_view(value: Any) -> View:
         "text": [number_text(v) for v in corner.reshape(-1)],
         "heat": _heat(numbers, low, high, signed=signed),
     }
+    if array.ndim >= 2 and array.size and corner.size < array.shape[-1] * array.shape[-2]:
+        state["picture"] = _picture(array[(0,) * (array.ndim - 2)])
     text = f"{state['dtype']} array of shape {array.shape}\n{array}"
     return View("array", f"array {array.shape}", state, text)
+
+
+def _picture(matrix: Any) -> dict[str, Any]:
+    """A matrix of any size as pixels: means of blocks of its finite elements, in rows, and their
+    colours."""
+    numbers = matrix.astype(np.float64)
+    finite = np.isfinite(numbers)
+    steps = [-(-n // PIXELS) for n in matrix.shape]
+    starts = [np.arange(0, n, step) for n, step in zip(matrix.shape, steps, strict=True)]
+
+    def summed(of: Any) -> Any:
+        return np.add.reduceat(np.add.reduceat(of, starts[0], axis=0), starts[1], axis=1)
+
+    counts = summed(finite.astype(np.float64))
+    means = (summed(np.where(finite, numbers, 0.0)) / np.maximum(counts, 1)).reshape(-1)
+    low, high = means.min(), means.max()
+    return {
+        "shape": [len(s) for s in starts], "of": list(matrix.shape), "block": steps,
+        "heat": _heat(means, low, high, signed=bool(low < 0 < high)),
+        "text": [number_text(v) for v in means],
+    }  # fmt: skip
 
 
 def _heat(numbers: Any, low: float, high: float, *, signed: bool) -> list[int]:

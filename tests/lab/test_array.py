@@ -55,3 +55,15 @@ def test_the_extension_shows_arrays():
 
 def test_it_is_an_explorer():
     assert rl.explore.array([1, 2]).title == "array (2,)"
+
+
+def test_large_arrays_have_a_picture_of_means(open_view):
+    values = np.outer(np.arange(-150, 150), np.ones(200)).astype("float32")
+    values[0, 0] = np.nan
+    picture = array_view(np.stack([values, values])).state["picture"]
+    assert (picture["of"], picture["block"], picture["shape"]) == ([300, 200], [3, 2], [100, 100])
+    assert picture["text"][-1] == "148" and picture["heat"][0] == -100
+    assert "picture" not in array_view(values[:16, :24]).state
+    page = open_view(array_view(values))
+    page.locator("canvas.pixels").hover(position={"x": 10, "y": 1})
+    assert "row 0–2, column 6–7: mean -149" in page.locator(".root").inner_text()

@@ -490,6 +490,26 @@ def test_threads_in_the_browser(open_view):
     assert "load from A" in said(page)
 
 
+RACE = """
+@I.ir_module
+class M:
+    @T.prim_func
+    def reversed(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for tx in T.thread_binding(8, thread="threadIdx.x"):
+            with T.sblock("swap"):
+                S = T.sblock_alloc_buffer((8,), scope="shared")
+                S[tx] = A[tx]
+                B[tx] = S[7 - tx]
+"""
+
+
+def test_the_race_is_one_click_away(open_view):
+    page = open_view(loops(parse(RACE)))
+    page.get_by_role("tab", name="Threads").click()
+    page.get_by_role("button", name="Go to it").first.click()
+    assert "from S" in said(page) or "to S" in said(page)
+
+
 def test_a_function_that_only_threads_can_run_begins_with_them(open_view):
     page = open_view(loops(simt_programs.tiled_matmul))
     assert page.get_by_role("tab", name="Threads").get_attribute("aria-selected") == "true"

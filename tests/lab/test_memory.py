@@ -130,3 +130,13 @@ def test_running_above_a_bound(chain, open_view):
     page.get_by_label("value of n").fill("600")
     page.keyboard.press("Tab")
     assert "n = 600 is above its upper bound 512" in page.inner_text(".root")
+
+
+def test_time_is_stretched_by_a_zoom(chain, open_view):
+    page = open_view(chain)
+    chart = page.locator("svg.chart").first
+    wide = chart.bounding_box()["width"]
+    page.get_by_label("zoom, powers of two").fill("2")
+    box = chart.bounding_box()
+    assert box["width"] == pytest.approx(4 * wide, rel=0.01)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -166,7 +166,7 @@ function functionView(graph, state, model) {
     }
   } }, h("summary", {}, `${graph.steps.length === 1 ? "The" : "All"} ${plural(graph.steps.length, "decision")}`), h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "all decisions" }, list));
   const element = h("div", {}, notes(graph), graph.symbols.length > 0 && sliders, legend, bar,
-    h("div", { class: "wide-left" }, pane.element, h("div", { class: "stack" }, decision, facts)), kernel.element,
+    h("div", { class: "decided" }, decision, pane.element, facts), kernel.element,
     all);
   return { element, stop: () => { stops.forEach((s) => s()); kernel.stop(); } };
 }

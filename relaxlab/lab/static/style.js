@@ -98,6 +98,9 @@ svg { display: block; max-width: 100%; }
 svg text { font: 11px var(--sans); fill: var(--fg); }
 .wide-left { display: grid; gap: 10px; grid-template-columns: minmax(0, 1fr) minmax(220px, 300px); }
 @container (max-width: 760px) { .wide-left { grid-template-columns: minmax(0, 1fr); } }
+.decided { display: grid; gap: 10px; grid-template: "graph decision" auto "graph facts" 1fr / minmax(0, 1fr) minmax(220px, 300px); align-items: start; }
+.decided > :nth-child(1) { grid-area: decision; } .decided > :nth-child(2) { grid-area: graph; } .decided > :nth-child(3) { grid-area: facts; }
+@container (max-width: 900px) { .decided { grid-template: "decision" "graph" "facts" / minmax(0, 1fr); } .decided > :nth-child(1) { min-height: 7.5em; } }
 .made { color: var(--add); } .refused { color: var(--del); }
 .decisions li { padding: 1px 4px; display: flex; gap: 8px; }
 .open { color: var(--warn); }
