@@ -219,8 +219,7 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
     depth = constant(extent)
     if parts.copied is not None and most.rows is not None:
         divides = not ((depth or 1) % (SPLIT_K * UNROLL_K_IN_PLACE) or (width or 1) % lanes)
-        # A matrix in the caches has no conflicts between columns that splitting the reduction
-        # avoids.
+        # In a small matrix columns do not conflict, so splitting the reduction gains nothing.
         if most.rows == 1 and divides and parts.row == 0 and not _is_small(parts, depth, width):
             return _share_depth(sch, parts, lanes)
         return _sweep(sch, parts, width, lanes, most.rows)
@@ -230,9 +229,7 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
     keeps_panel = not single and not in_place and bool(parts.decode or parts.copied)
     room = most.depth or depth
     vectors = _vectors(width or most.columns, room if keeps_panel else None, lanes)
-    # 24 accumulators and the operands of one step fill 32 vector registers, 12 fill 16. A panel of
-    # one vector gets no more rows: each multiply-add would load an element of a row.
-    rows = 1 if single else (24 if target.vector_registers == 32 else 12) // max(vectors, 2)
+    rows = 1 if single else _rows_of_tile(target, vectors)
     store = separate_store(sch, parts.product)
     copy = None if in_place else _copy(sch, parts, product, room, vectors * lanes)
     decode = sch.get_block(parts.decode) if parts.decode else None
@@ -256,21 +253,15 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
     sch.reverse_compute_at(store, second, preserve_unit_loops=True)
     start = k
     if copy is not None:
-        sch.compute_at(copy, panel, preserve_unit_loops=True)
-        if not parts.contiguous:
-            *_, col, k = sch.get_loops(copy)
-            sch.reorder(k, col)
-        split_vector(sch, sch.get_loops(copy)[-1], lanes, unroll=True)
+        _place_copy(sch, copy, panel, parts, lanes)
     if decode is not None:
-        # Unrolled over a group, shifts of packed weights are constants and its scale is loaded
-        # once.
+        # Unrolled over a group, shifts of packed weights are constants, its scale loaded once.
         if single and (constant(extent_of(sch, k)) or 1) % GROUP == 0:
             start, k = sch.split(k, factors=[None, GROUP])
             sch.unroll(k)
         _place_decode(sch, decode, panel, k, single, vectors * lanes, lanes)
     init = sch.decompose_reduction(product, start)
-    # Hardware prefetchers stop at the end of a page; weights that are read once per token stream
-    # past many.
+    # Hardware prefetchers stop at the end of a page; weights of a single row stream past many.
     if single and packed:
         sch.annotate(start, "prefetch", (PREFETCH_DISTANCE, tuple(packed)))
     for one in (init, product, store):
@@ -281,6 +272,24 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
     whole = round_up_tails(compact_buffers(sch.func))
     bounds = {} if most.depth is None else {extent: most.depth}
     return bound_private_buffers(round_up_vectors(whole), bounds)
+
+
+def _rows_of_tile(target: Target, vectors: int) -> int:
+    """Return the rows of a register tile with `vectors` vectors of columns: 24 accumulators and the
+    operands of one step fill 32 vector registers, 12 fill 16. With one vector there are no more
+    rows than with two, as each multiply-add loads an element of a row."""
+    return (24 if target.vector_registers == 32 else 12) // max(vectors, 2)
+
+
+def _place_copy(
+    sch: Schedule, copy: BlockRV, panel: LoopRV, parts: _Parts, lanes: int
+) -> None:
+    """Copy each panel before the rows are swept, with the columns as lanes of vectors."""
+    sch.compute_at(copy, panel, preserve_unit_loops=True)
+    if not parts.contiguous:
+        *_, col, k = sch.get_loops(copy)
+        sch.reorder(k, col)
+    split_vector(sch, sch.get_loops(copy)[-1], lanes, unroll=True)
 
 
 def _is_small(parts: _Parts, depth: int | None, width: int | None) -> bool:
