@@ -10,7 +10,7 @@ from typing import Any
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph
 from relaxlab.ir.graph import Call, Constant, GlobalVar, Op
-from relaxlab.ir.loops import IS_SCHEDULED, PrimFunc
+from relaxlab.ir.loops import IS_SCHEDULED, BlockRealize, For, PrimFunc, SeqStmt, Stmt
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, replace, walk
 from relaxlab.ir.substitute import symbols_in
@@ -20,6 +20,7 @@ from relaxlab.passes.base import module_pass
 from relaxlab.schedule import rules, rules_gpu
 from relaxlab.schedule.order import KEEP_ORDER
 from relaxlab.schedule.rules.versions import ONE_VERSION
+from relaxlab.tracing import remark
 
 BOUNDS = "tir_var_upper_bound"
 
@@ -42,7 +43,12 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
     weights, bounds = _weight_params(mod), _upper_bounds(mod)
     updates: dict[str, PrimFunc] = {}
     for name, f in mod.items():
-        if isinstance(f, PrimFunc) and not f.attrs.get(IS_SCHEDULED):
+        if not isinstance(f, PrimFunc) or f.attrs.get(IS_SCHEDULED):
+            continue
+        if target.kind != "cuda" and not _runs(f.body):
+            remark("schedule_kernels", name, "its loops have no iterations", applied=False)
+            updates[name] = replace(f, attrs=f.attrs.with_(**{IS_SCHEDULED: True}))
+        else:
             hints: dict[str, Any] = {} if options.versions else {ONE_VERSION: True}
             if not target.reassociate:
                 hints[KEEP_ORDER] = True
@@ -55,6 +61,22 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
             restored |= {name: f.attrs.get(name) for name in (BOUNDS, KEEP_ORDER)}
             updates[name] = replace(new, attrs=new.attrs.with_(**restored, **{IS_SCHEDULED: True}))
     return mod.with_functions(updates)
+
+
+def _runs(s: Stmt) -> bool:
+    """False if a statement is known to do nothing: loops without iterations have no values that
+    their variables could be split into."""
+    match s:
+        case For(_, _, expr.IntImm(extent)) if extent <= 0:
+            return False
+        case SeqStmt(stmts):
+            return any(map(_runs, stmts))
+        case For(body=body):
+            return _runs(body)
+        case BlockRealize(block=block):
+            return _runs(block.body)
+        case _:
+            return True
 
 
 def _weight_params(mod: Module) -> dict[str, set[int]]:

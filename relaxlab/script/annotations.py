@@ -9,6 +9,7 @@ from collections.abc import Callable
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.dtypes import is_dtype
 from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.module import Module
 from relaxlab.script.convert import constant_int, dtype_of, elements, scalar_of
 from relaxlab.script.core import Arguments, Context, Unbound
 from relaxlab.script.values import Arg, Ref, Value, describe, is_sequence
@@ -117,10 +118,23 @@ def _tensor(cx: Context, c: Arguments) -> types.Type:
         shape = None
     name = None if dtype is None or dtype.value in (None, "") else dtype_of(cx, dtype)
     ndim = _ndim(cx, a["ndim"])
-    dims = None if shape is None else dimensions(cx, shape)
+    if shape is not None and isinstance(shape.value, graph.Var):
+        held = _held_shape(cx, shape)
+        dims, ndim = held.values, ndim if ndim >= 0 else held.ndim
+    else:
+        dims = None if shape is None else dimensions(cx, shape)
     if dims is not None and ndim not in (-1, len(dims)):
         c.wrong(f"has ndim={ndim} and {len(dims)} dimensions", c.node)
     return types.TensorType(dims, name, ndim, span=cx.span(c.node))
+
+
+def _held_shape(cx: Context, arg: Arg) -> types.ShapeType:
+    """The type of a variable that holds a shape: its values are the dimensions, if it has some."""
+    functions = {k: f for k, f in cx.functions.items() if f is not None}
+    ty = cx.known.of(arg.value, Module.of(functions))
+    if not isinstance(ty, types.ShapeType):
+        cx.fail(arg.node, "E0106", f"a shape is needed here, not {describe(arg.value)}")
+    return ty
 
 
 def _shape(cx: Context, c: Arguments) -> types.Type:

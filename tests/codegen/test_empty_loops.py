@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import relaxlab as rl
 
@@ -21,3 +22,37 @@ def test_a_convolution_of_no_images() -> None:
     main = rl.compile(rl.parse(TEXT), use_cache=False)["main"]
     got = main(np.zeros((0, 2, 7, 3), "float32"), np.zeros((2, 6, 2, 2), "float32"))
     assert got.shape == (0, 4, 6)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "call"),
+    [
+        (["0, 5"], "R.exp(x0)"),
+        (["5, 0"], "R.exp(x0)"),
+        (["0, 5"], "R.nn.softmax(x0)"),
+        (["0, 5"], "R.sum(x0, axis=[0])"),
+        (["5, 0"], "R.sum(x0, axis=[1])"),
+        (["0, 40"], "R.permute_dims(x0)"),
+        (["0, 8", "8, 4"], "R.matmul(x0, x1)"),
+        (["3, 0", "0, 4"], "R.matmul(x0, x1)"),
+        (["3, 8", "8, 0"], "R.matmul(x0, x1)"),
+        (["0, 8", "3, 8"], "R.concat((x0, x1), axis=0)"),
+        (["0, 8"], "R.add(R.exp(x0), R.sum(x0, axis=[1], keepdims=True))"),
+    ],
+)
+def test_constant_extents_of_zero_are_well_formed_in_every_form(
+    shapes: list[str], call: str
+) -> None:
+    params = ", ".join(f'x{i}: R.Tensor(({dims}), "float32")' for i, dims in enumerate(shapes))
+    mod = rl.parse(f"""
+@I.ir_module
+class M:
+    @R.function
+    def main({params}):
+        with R.dataflow():
+            y = {call}
+            R.output(y)
+        return y
+""")
+    report = rl.check(mod, runs=1)
+    assert report.ok, report

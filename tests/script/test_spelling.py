@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.module import Module
 from relaxlab.script import parse
@@ -319,3 +320,34 @@ def test_the_example_of_the_documentation() -> None:
     (example,) = re.findall(r"```python\n(.*?)```", page, re.S)
     mod = parse(example)
     assert_structural_equal(mod, parse(mod.script()))
+
+
+@pytest.mark.parametrize(
+    ("bound", "annotation", "same"),
+    [
+        ("R.shape_of(x)", 'R.Tensor(s, "float32")', 'R.Tensor((n, 4), "float32")'),
+        ("R.shape([n, 4])", 'R.Tensor(s, "float32", ndim=2)', 'R.Tensor((n, 4), "float32")'),
+        ("q", 'R.Tensor(s, "float32")', 'R.Tensor("float32", ndim=2)'),
+        ("p", "R.Tensor(s)", "R.Tensor((n, m))"),
+    ],
+)
+def test_a_variable_that_holds_a_shape(bound: str, annotation: str, same: str) -> None:
+    text = f"""
+@R.function
+def main(x: R.Tensor(("n", 4), "float32"), q: R.Shape(ndim=2), p: R.Shape(["n", "m"])):
+    n, m = T.int64(), T.int64()
+    s = {bound}
+    y = R.match_cast(R.exp(x), {{}})
+    return y
+"""
+    assert_structural_equal(parse(text.format(annotation)), parse(text.format(same)))
+
+
+def test_a_variable_that_holds_no_shape() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(("n", 4), "float32")):
+    return R.match_cast(x, R.Tensor(x, "float32"))
+"""
+    with pytest.raises(DiagnosticError, match="a shape is needed here, not variable x"):
+        parse(text)
