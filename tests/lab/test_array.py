@@ -19,7 +19,7 @@ def test_statistics_and_a_corner(scheme, open_view, audit, rng):
     assert sum(view.state["histogram"]) == array.size
     page = open_view(view, scheme)
     assert audit(page) == []
-    assert "(3, 50, 40) float32" in page.locator("h4").inner_text()
+    assert "(3, 50, 40) float32" in page.locator("h4").first.inner_text()
     assert page.locator("svg.bars rect").count() == 16
     page = open_view(array_view(np.float32(3)))
     assert "() float32" in page.locator("h4").inner_text()
