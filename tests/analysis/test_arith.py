@@ -1,7 +1,6 @@
 """The analyzer on chosen expressions; `fuzz_arith` compares it with brute force."""
 
 import random
-import time
 
 import pytest
 
@@ -210,12 +209,8 @@ def test_unknown_variables_may_be_negative() -> None:
 def test_against_brute_force() -> None:
     seed = random.randrange(10**9)
     print("seed", seed)
-    start = time.perf_counter()
-    count = 0
-    while time.perf_counter() - start < 8:
-        fuzz_arith.check(seed + count)
-        count += 1
-    assert count > 100
+    for number in range(400):
+        fuzz_arith.check(seed + number)
 
 
 def test_fuzzing_finds_a_wrong_simplifier(monkeypatch: pytest.MonkeyPatch) -> None:
