@@ -125,7 +125,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
         )  # fmt: skip
     exe = Executable(artifact, chosen, threads, from_cache=from_cache)
     exe.key = key
-    exe.belongs_to(mod, pipeline, entries)
+    exe.belongs_to(mod, pipeline, entries, poison=checks == "all")
     return exe
 
 

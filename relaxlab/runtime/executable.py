@@ -187,10 +187,15 @@ class Executable(Displayed, Brief):
         return self["main" if "main" in mine else mine[0]]
 
     def belongs_to(
-        self, mod: Module, pipeline: Pipeline | None, entries: Mapping[str, PrimFunc]
+        self,
+        mod: Module,
+        pipeline: Pipeline | None,
+        entries: Mapping[str, PrimFunc],
+        *,
+        poison: bool,
     ) -> None:
         """Set the program that was compiled: `entries` are loop functions that are called by
-        themselves."""
+        themselves; outputs that such a call leaves out are filled as unwritten if `poison`."""
         from relaxlab.runtime.programs import allocator
         from relaxlab.runtime.weights import find_weights
 
@@ -199,7 +204,7 @@ class Executable(Displayed, Brief):
         for name, weights in self._weights.items():
             self[name].adapt_with(weights.adapt, always=weights.are_packed)
         for name, func in entries.items():
-            allocate = allocator(name, func)
+            allocate = allocator(name, func, poison=poison)
             if allocate is not None:
                 self[name].adapt_with(allocate, always=False)
 

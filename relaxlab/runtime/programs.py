@@ -16,6 +16,7 @@ from relaxlab.ir.node import Attrs, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.bindings import TirCall
 from relaxlab.runtime.arguments import ArgumentError
+from relaxlab.runtime.arrays import uninitialised
 from relaxlab.runtime.executable import Adapt
 from relaxlab.schedule.schedule import Schedule
 
@@ -123,10 +124,10 @@ def _source(buffer: Buffer, sources: dict[Buffer, Buffer]) -> Buffer:
     return buffer
 
 
-def allocator(name: str, func: PrimFunc) -> Adapt | None:
+def allocator(name: str, func: PrimFunc, *, poison: bool) -> Adapt | None:
     """Return the function that completes the arguments of a call that leaves out the outputs of a
-    loop function: it appends new arrays of the shapes that follow from those of the inputs. None
-    for a function without pure outputs.
+    loop function: it appends new arrays of the shapes that follow from those of the inputs, filled
+    as memory that was not written if `poison`. None for a function without pure outputs.
 
     It raises ArgumentError where a shape does not follow from the inputs.
     """
@@ -141,7 +142,8 @@ def allocator(name: str, func: PrimFunc) -> Adapt | None:
         given = iter(args)
         values = _sizes(inputs, args)
         return tuple(
-            _allocated(name, p, values) if p in outputs else next(given) for p in func.params
+            _allocated(name, p, values, poison) if p in outputs else next(given)
+            for p in func.params
         )
 
     return complete
@@ -160,7 +162,9 @@ def _sizes(params: Sequence[Buffer | expr.Var], args: Sequence[Any]) -> dict[exp
     return values
 
 
-def _allocated(name: str, buffer: Buffer | expr.Var, values: dict[expr.Var, int]) -> Any:
+def _allocated(
+    name: str, buffer: Buffer | expr.Var, values: dict[expr.Var, int], poison: bool
+) -> Any:
     assert isinstance(buffer, Buffer)
     missing = [s.name for s in symbols_in(buffer.shape) if s not in values]
     if missing:
@@ -168,4 +172,7 @@ def _allocated(name: str, buffer: Buffer | expr.Var, values: dict[expr.Var, int]
             f"the size `{missing[0]}` of the output `{buffer.name}` of `{name}` does not follow "
             "from the inputs; pass the array to write to as well"
         )
-    return np.empty([evaluate(d, values) for d in buffer.shape], numpy_dtype(buffer.dtype))
+    shape = [evaluate(d, values) for d in buffer.shape]
+    return uninitialised(shape, buffer.dtype) if poison else np.empty(
+        shape, numpy_dtype(buffer.dtype)
+    )  # fmt: skip

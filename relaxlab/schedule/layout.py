@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from relaxlab.analysis.index_map import IndexMap, NotInvertible
 from relaxlab.ir import expr
+from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
@@ -79,6 +80,22 @@ def region_number(block: Block, buffer: tuple[str, int] | str | Buffer) -> tuple
         f"the block touches the buffer {getattr(buffer, 'name', buffer)!r}",
         suggestion='name a buffer of the block, or give ("read", 0) or ("write", 0)',
     )  # fmt: skip
+
+
+def padding_of(value: float | PrimExpr, buffer: Buffer, block: Block) -> PrimExpr:
+    """A pad value as an expression of the buffer's dtype. Raises ScheduleError for one of another
+    dtype, and for a fraction where the buffer holds integers."""
+    integer = not is_float(buffer.dtype)
+    if integer and not isinstance(value, PrimExpr) and float(value).is_integer():
+        value = int(value)
+    pad = expr.as_expr(value, buffer.dtype)
+    if pad.dtype != buffer.dtype:
+        raise ScheduleError(
+            "transform_layout", describe_block(block),
+            f"the pad value has the dtype of {buffer.name}, {buffer.dtype}; {value} is {pad.dtype}",
+            suggestion=f"give a number that {buffer.dtype} holds",
+        )  # fmt: skip
+    return pad
 
 
 def transform_layout(

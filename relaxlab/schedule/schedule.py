@@ -14,7 +14,7 @@ from typing import Any, cast
 from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import brief
-from relaxlab.ir.expr import PrimExpr, Var, as_expr
+from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import IS_SCHEDULED, Block, Buffer, For, PrimFunc
 from relaxlab.ir.module import Module, name_of
 from relaxlab.ir.substitute import symbols_in
@@ -339,12 +339,13 @@ class Schedule(Displayed, Brief):
         pad_value: float | PrimExpr | None = None,
     ) -> None:
         """Store a buffer in another order; `buffer` is ("read" | "write", index), or a buffer of
-        the block or its name. `index_map` is an IndexMap or a function of the old indices."""
+        the block or its name. `index_map` is an IndexMap or a function of the old indices;
+        `pad_value` has the buffer's dtype, or is a number that it can hold."""
         found = self._place(block).block
         kind, index = _layout.region_number(found, buffer)
         target = _cache.buffer_of(found, kind, index, "transform_layout")
         imap = _layout.as_index_map(index_map, target.ndim)
-        pad = None if pad_value is None else as_expr(pad_value, target.dtype)
+        pad = None if pad_value is None else _layout.padding_of(pad_value, target, found)
         args = {"block": block, "buffer": (kind, index), "index_map": imap, "pad_value": pad}
         self._edit(
             "transform_layout", args, _layout.transform_layout, found.name, kind, index, imap, pad

@@ -106,6 +106,21 @@ def test_uninitialised_memory_is_poison() -> None:
     assert (debug(HALF, dtype="int32")(X, np.array([0, 1, 2]))[1] == 0x5A5A5A5A).all()
 
 
+def test_outputs_that_a_call_leaves_out_are_poison() -> None:
+    """Of a loop function that is called by itself."""
+    func = rl.parse("""
+@T.prim_func
+def f(A: T.Buffer((4,), "int32"), O: T.Buffer((4,), "int32")):
+    for i in range(4):
+        with T.sblock("O"):
+            vi = T.axis.spatial(4, i)
+            T.where(T.Cast("int64", A[1]) > i)
+            O[vi] = A[vi] + 1
+""")
+    got = rl.compile(func, use_cache=False, checks="all")["f"](np.arange(1, 5, dtype="int32"))
+    np.testing.assert_array_equal(got, [2, 3, 0x5A5A5A5A, 0x5A5A5A5A])
+
+
 def test_writing_beside_a_private_buffer() -> None:
     with pytest.raises(CheckFailed, match="wrote beside the private buffer B in `"):
         debug(BESIDE)(X, np.array([1]))

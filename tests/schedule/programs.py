@@ -128,10 +128,15 @@ def backwards(func: PrimFunc) -> PrimFunc:
 
 def run(func: PrimFunc, inputs: list[np.ndarray], shapes: list[tuple[int, ...]]) -> np.ndarray:
     """The function's last parameter, computed; it starts as NaN, or -1 where there is none."""
-    dtype = func.buffers[-1].dtype
-    out = np.full(shapes[-1], np.nan if is_float(dtype) else -1, dtype)
+    out = unwritten(func, shapes[-1])
     interpret_prim_func(func, [*inputs, out])
     return out
+
+
+def unwritten(func: PrimFunc, shape: tuple[int, ...]) -> np.ndarray:
+    """An array for the function's last parameter, of NaN, or -1 where there is none."""
+    dtype = func.buffers[-1].dtype
+    return np.full(shape, np.nan if is_float(dtype) else -1, dtype)
 
 
 def assert_same(
@@ -147,7 +152,7 @@ def assert_same(
             tuple(int(str(substitute(d, values))) for d in b.shape) for b in before.buffers
         ]
         inputs = [
-            _random(rng, s, b.dtype) for s, b in zip(shapes[:-1], before.buffers, strict=False)
+            random_array(rng, s, b.dtype) for s, b in zip(shapes[:-1], before.buffers, strict=False)
         ]
         expected = run(before, inputs, shapes)
         np.testing.assert_allclose(run(after, inputs, shapes), expected, rtol=1e-4, atol=1e-5)
@@ -155,7 +160,8 @@ def assert_same(
         np.testing.assert_allclose(turned, expected, rtol=1e-4, atol=1e-5)
 
 
-def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Random values of a dtype, small ones of integers."""
     if is_float(dtype):
         return rng.standard_normal(shape).astype(dtype)
     return rng.integers(0, 8, shape).astype(dtype)

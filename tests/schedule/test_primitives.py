@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.loops import PrimFunc
-from relaxlab.schedule import Schedule, apply_trace
+from relaxlab.runtime.build import compile as build
+from relaxlab.schedule import Schedule, ScheduleError, apply_trace
 from relaxlab.schedule.schedule import marked_as_scheduled
 from relaxlab.schedule.tree import normalized
 from relaxlab.script import tir as T
@@ -536,6 +538,29 @@ def test_transform_layout_padded() -> None:
         sch.transform_layout(sch.get_block("B"), ("write", 0), tiles, pad_value=0)
 
     check(chain, apply, after)
+
+
+def test_pad_values_have_the_dtype_of_the_buffer() -> None:
+    @T.prim_func
+    def integers(A: T.Buffer((5,), "int32"), C: T.Buffer((5,), "int32")):
+        B = T.alloc_buffer((5,), "int32")
+        for i in range(5):
+            with T.block("B"):
+                vi = T.axis.spatial(5, i)
+                B[vi] = A[vi] * 2
+        for i in range(5):
+            with T.block("C"):
+                vi = T.axis.spatial(5, i)
+                C[vi] = B[vi] + 1
+
+    tiles = lambda i: (i // 4, i % 4)  # noqa: E731
+    sch = Schedule(integers)
+    with pytest.raises(ScheduleError, match="the pad value has the dtype of B, int32; 0.5 is"):
+        sch.transform_layout(sch.get_block("B"), ("write", 0), tiles, pad_value=0.5)
+    sch.transform_layout(sch.get_block("B"), ("write", 0), tiles, pad_value=0.0)
+    x, out = np.arange(5, dtype="int32"), np.empty(5, "int32")
+    build(sch, use_cache=False)["integers"](x, out)
+    np.testing.assert_array_equal(out, x * 2 + 1)
 
 
 def test_pad_einsum() -> None:

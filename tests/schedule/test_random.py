@@ -8,14 +8,25 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from relaxlab.analysis.evaluate import evaluate
+from relaxlab.codegen.llvm.builder import CodegenError
 from relaxlab.ir.equal import assert_structural_equal
+from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.build import compile as build
 from relaxlab.schedule import Schedule, ScheduleError, apply_trace
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.tree import all_blocks
 from relaxlab.script import print_module
-from tests.schedule.programs import PROGRAMS, assert_same, assert_well_formed
+from tests.schedule.programs import (
+    PROGRAMS,
+    assert_same,
+    assert_well_formed,
+    random_array,
+    run,
+    unwritten,
+)
 from tests.schedule.random_programs import random_program
 
 STEPS = 14
@@ -148,6 +159,31 @@ def test_every_primitive_keeps_random_programs(case: int, rng) -> None:
     before = random_program(draw)
     print(print_module(before))
     _same_when_done(before, _schedule(before, draw, rng, every=True), rng)
+
+
+@pytest.mark.parametrize("case", range(25))
+def test_random_schedules_as_debug_builds(case: int, rng) -> None:
+    """What is compiled computes what the interpreter does, or is refused with a reason. Memory that
+    nothing has written holds the same values in both."""
+    draw = random.Random(int(rng.integers(1 << 60)))
+    before = random_program(draw) if case % 3 else PROGRAMS[draw.choice(list(PROGRAMS))]()
+    sch = _schedule(before, draw, rng, every=False)
+    print(print_module(sch.func))
+    try:
+        exe = build(sch, use_cache=False, checks="all")
+    except CodegenError as refused:
+        print(refused)
+        return
+    symbols = [d for b in before.buffers for d in b.shape if isinstance(d, Var)]
+    for size in SIZES:
+        values = {v: size + i for i, v in enumerate(dict.fromkeys(symbols))}
+        shapes = [tuple(evaluate(d, values) for d in b.shape) for b in before.buffers]
+        inputs = [random_array(rng, s, b.dtype)
+                  for s, b in zip(shapes[:-1], before.buffers, strict=False)]  # fmt: skip
+        want = run(before, inputs, shapes)
+        got = unwritten(before, shapes[-1])
+        exe(*inputs, got)
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
 def test_every_primitive_was_applied() -> None:
