@@ -143,6 +143,8 @@ def _attentions() -> Iterator[Case]:
     yield Case("attention", params, call.format(""), sizes, places)
     causal = call.format(', causal_mask="TopLeft"')
     yield Case("causal attention", params, causal, sizes, ("n", "b n h", "b n h d"))
+    odd = sizes | {"n": 100, "d": 72}
+    yield Case("attention", params, call.format(""), odd, ("n", "d", "b n h d"))
     yield Case(
         "cross attention", "q: b n h d; k: b m h d; v: b m h d", call.format(""),
         {"b": 2, "n": 64, "m": 500, "h": 8, "d": 64}, ("n", "m", "n m", "b n m h", "b n m h d"),
@@ -219,7 +221,25 @@ def _rows() -> Iterator[Case]:
     for axes in ("[0, 1]", "[0, 2]", "[1, 2]", "[1]"):
         yield Case(f"sum axes {axes} of 3", "x: a n d", f"R.sum(x, axis={axes})", cube, every)
     yield Case("sum of all", "x: a n d", "R.sum(x)", cube, every)
-    yield Case("cumsum", "x: n d", "R.cumsum(x, axis=1)", sizes, both)
+    for axis in (1, 0):
+        yield Case(f"cumsum axis {axis}", "x: n d", f"R.cumsum(x, axis={axis})", sizes, both)
+    yield from _reductions()
+
+
+def _reductions() -> Iterator[Case]:
+    """Over each of four axes and several; rows of three elements; odd extents."""
+    four = {"a": 16, "b": 30, "n": 33, "d": 67}
+    places = ("a", "b", "n", "d", "a b n d")
+    for operator in ("sum", "max", "std"):
+        for axes in ("[0]", "[1]", "[2]", "[3]", "[0, 3]", "[1, 2]"):
+            result = f"R.{operator}(x, axis={axes})"
+            yield Case(f"{operator} axes {axes} of 4", "x: a b n d", result, four, places)
+        for axis in (0, 1):
+            result = f"R.{operator}(x, axis={axis})"
+            narrow = {"n": 100_000, "d": 3}
+            yield Case(f"{operator} axis {axis}", "x: n d", result, narrow, ("n", "d", "n d"))
+    yield Case("argmax axis 1 of 4", "x: a b n d", "R.argmax(x, axis=1)", four, places)
+    yield Case("mean axis 0", "x: n d", "R.mean(x, axis=0)", {"n": 7, "d": 5}, ("n", "d", "n d"))
 
 
 def _moves() -> Iterator[Case]:

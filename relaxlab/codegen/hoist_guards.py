@@ -11,7 +11,7 @@ short machine code.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.codegen.positive import is_nondecreasing
@@ -66,6 +66,7 @@ def _partition(loop: For, tested: set[PrimExpr]) -> For:
     if not guards:
         return loop
     tested.update(guards)
+    implied = _implied(loop, list(guards.values()))
 
     def unguarded(condition: PrimExpr) -> PrimExpr:
         return all_of([c for c in _conjuncts(condition) if c not in guards])
@@ -75,6 +76,8 @@ def _partition(loop: For, tested: set[PrimExpr]) -> For:
             case IfThenElse(condition, then, None):
                 rest = unguarded(condition)
                 return then if rest == TRUE else replace(n, condition=rest)
+            case IfThenElse(condition, then):
+                return then if implied.issuperset(_conjuncts(condition)) else None
             case expr.Call(_, "if_then_else", (condition, value, other)):
                 rest = unguarded(condition)
                 return value if rest == TRUE else replace(n, args=(rest, value, other))
@@ -84,6 +87,26 @@ def _partition(loop: For, tested: set[PrimExpr]) -> For:
     full = rewrite(loop.body, drop)
     test = all_of(list(dict.fromkeys(guards.values())))
     return replace(loop, body=IfThenElse(test, full, loop.body))
+
+
+def _implied(loop: For, wholes: Sequence[PrimExpr]) -> set[PrimExpr]:
+    """The tests of smaller tiles inside the loop that hold if its own do: those of parts of its
+    tile."""
+    found: set[PrimExpr] = set()
+    for condition, inner in _conditions(loop.body, {}, tests=True):
+        for part in _conjuncts(condition):
+            whole = _largest(part, loop.loop_var, inner)
+            if any(_is_same(whole, other) for other in wholes):
+                found.add(part)
+    return found
+
+
+def _is_same(a: PrimExpr | None, b: PrimExpr) -> bool:
+    match a, b:
+        case expr.LT(x, bound), expr.LT(y, other):
+            return bound == other and Analyzer().prove_equal(x, y) is True
+        case _:
+            return False
 
 
 def _ending_early(stmt: Stmt) -> Stmt:
@@ -144,19 +167,22 @@ class _Fixed:
         return not reads and not self.defined & set(symbols_in(e))
 
 
-def _conditions(n: Node, inner: dict[Var, For]) -> Iterator[tuple[PrimExpr, dict[Var, For]]]:
-    """Conditions of the `if`s below, each with the loops between."""
+def _conditions(
+    n: Node, inner: dict[Var, For], *, tests: bool = False
+) -> Iterator[tuple[PrimExpr, dict[Var, For]]]:
+    """Conditions of the `if`s below, each with the loops between; `tests`: of those with an
+    `else`, which are tests of whole tiles."""
     match n:
-        case IfThenElse(condition, _, None):
+        case IfThenElse(condition, _, other) if (other is not None) == tests:
             yield condition, inner
-        case expr.Call(_, "if_then_else", (condition, *_)):
+        case expr.Call(_, "if_then_else", (condition, *_)) if not tests:
             yield condition, inner
         case For():
             inner = {**inner, n.loop_var: n}
         case _:
             pass
     for child in children(n):
-        yield from _conditions(child, inner)
+        yield from _conditions(child, inner, tests=tests)
 
 
 def _conjuncts(e: PrimExpr) -> Iterator[PrimExpr]:

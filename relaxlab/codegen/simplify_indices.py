@@ -74,9 +74,22 @@ class _Simplifier:
         """An expression with the indices inside it simplified."""
         if isinstance(n, BufferLoad):
             return replace(n, indices=tuple(self.index(i) for i in n.indices))
+        if isinstance(n, expr.Call) and n.op == "if_then_else":
+            return self.guarded(n, *n.args)  # type: ignore[return-value]
         if isinstance(n, PrimExpr) and _is_place(n, self.an):
             return self.an.simplify(n)  # type: ignore[return-value]
         return map_children(n, self.loads)
+
+    def guarded(self, e: expr.Call, *args: PrimExpr) -> PrimExpr:
+        """A value under a guard, which holds where it is computed: what else the guard implies,
+        such as that an array is not empty, is not tested again."""
+        condition, value, other = args
+        condition = self.an.simplify(self.loads(condition))
+        if condition == expr.IntImm(1, "bool"):
+            return self.loads(value)
+        with self.an.assuming(condition):
+            value = self.loads(value)
+        return replace(e, args=(condition, value, self.loads(other)))
 
 
 def _is_place(e: PrimExpr, an: Analyzer) -> bool:

@@ -28,7 +28,7 @@ from relaxlab.schedule.rules.base import (
 )
 from relaxlab.schedule.rules.reductions import VECTORS, goes_down_columns, reduce_down_columns
 from relaxlab.schedule.rules.rows import read_more_than_once, upper_bound
-from relaxlab.schedule.rules.versions import guarded_versions
+from relaxlab.schedule.rules.versions import guarded_versions, with_upper_bound
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
@@ -49,16 +49,14 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     Where intermediates are read again and a symbol is the number of rows, there is a version for
     as many as a thread's stack keeps beside the one that computes them again.
     """
-    general = _schedule(func, target, {})
-    rows = _symbolic_rows(func)
+    general, rows = _schedule(func, target, {}), _symbolic_rows(func)
     if general is None or rows is None or not read_more_than_once(func):
         return general
-
-    def version(func: PrimFunc, most: int | None) -> PrimFunc:
-        few = _schedule(func, target, {} if most is None else {rows: most})
-        return few or general
-
-    return guarded_versions(func, rows, [_most_rows(func, target)], version)
+    most = _most_rows(func, target)
+    few = _schedule(with_upper_bound(func, rows, most), target, {rows: most})
+    if few is None:
+        return general
+    return guarded_versions(func, rows, [most], lambda _, bound: general if bound is None else few)
 
 
 def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> PrimFunc | None:
@@ -75,6 +73,10 @@ def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> Prim
     # *Reductions over any axis*).
     if rows > _most_rows(func, target):
         inline_producers(sch)
+    else:  # tiles are those of the first reduction
+        first = blocks_of(sch.func).index(reductions[0])
+        leading = [b.name for b in blocks_of(sch.func)[:first]]
+        inline_producers(sch, keep=[name for name in stored if name not in leading])
     shapes = [_result_shape(b) for b in reductions]
     if is_spatial(blocks_of(sch.func)[0]) or any(k != shapes[0] for k in shapes):
         return None

@@ -41,7 +41,7 @@ from relaxlab.schedule.rules.reductions import (
 )
 from relaxlab.schedule.rules.round_up_tail import round_up_tails
 from relaxlab.schedule.rules.row_limits import MAX_INLINE_REDUCTION, MAX_STACK_ROW
-from relaxlab.schedule.rules.versions import guarded_versions
+from relaxlab.schedule.rules.versions import guarded_versions, with_upper_bound
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
@@ -80,8 +80,9 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     width, terms = found
 
     def version(func: PrimFunc, most: int | None) -> PrimFunc:
-        scheduled = _schedule(func, target, {} if most is None else {width: most})
-        return scheduled or general
+        if most is None:
+            return general
+        return _schedule(with_upper_bound(func, width, most), target, {width: most}) or general
 
     # Rows of sums whose operand fits the first-level cache are made one by one, wider ones four at
     # a time: with 8 terms and 1024 columns, one by one moved 53 to 82 GB/s, four at a time 44 to 60
