@@ -8,6 +8,7 @@ from typing import Any
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import NO_ATTRS, Atom, Node, field_names
 from relaxlab.lab.payload import Interner
+from relaxlab.lab.pipeline import program_controls
 from relaxlab.lab.view import View
 from relaxlab.script import parse
 from relaxlab.script.printer import print_with_map
@@ -44,7 +45,9 @@ def tree(program: Node | str, name: str | None = None) -> View:
         "title": title, "root": root, "notes": notes,
         "lines": interner.ids(text.rstrip("\n").split("\n")), "table": interner.lines,
     }  # fmt: skip
-    return View("ir_tree", title, state, "\n".join(_text(root, 0)))
+    controls = program_controls(program)
+    again = (lambda program: tree(program, name)) if controls else None
+    return View("ir_tree", title, state, "\n".join(_text(root, 0)), controls, again)
 
 
 def _node(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from relaxlab.codegen.llvm.pass_steps import PassStep, llvm_pass_steps
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module, name_of
@@ -9,7 +11,7 @@ from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import Program, attempted
 from relaxlab.lab.modules import differences
 from relaxlab.lab.payload import Interner
-from relaxlab.lab.pipeline import pipeline
+from relaxlab.lab.pipeline import pipeline, program_controls
 from relaxlab.lab.view import View
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.schedule.schedule import Schedule
@@ -37,8 +39,11 @@ def llvm(
     trace, failure = attempted(program, default_pipeline(chosen))
     if trace is None or failure is not None:
         return pipeline(program, chosen)
-    name = _kernel_of(trace.result, name)
-    return _view(name, llvm_pass_steps(trace.result.loop_functions()[name], name, chosen))
+    kernel = _kernel_of(trace.result, name)
+    view = _view(kernel, llvm_pass_steps(trace.result.loop_functions()[kernel], kernel, chosen))
+    controls = program_controls(program)
+    again = (lambda program: llvm(program, name, target)) if controls else None
+    return replace(view, controls=controls, again=again)
 
 
 def _kernel_of(mod: Module, name: str | None) -> str:

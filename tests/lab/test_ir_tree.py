@@ -60,3 +60,12 @@ def test_pointing_at_a_node_lights_its_text(scheme, open_view, audit):
     page.get_by_role("button", name="Close all").click()
     assert page.locator(".nodes details[open]").count() == 1
     assert audit(page) == []
+
+
+def test_a_program_can_be_edited_in_the_live_view():
+    view = tree(CHAIN)
+    (control,) = view.controls
+    assert view.again is not None and control.kind == "program"
+    changed = view.again(program=str(control.value).replace("R.nn.softmax", "R.nn.log_softmax"))
+    assert "nn.log_softmax" in changed.text
+    assert tree(rl.parse(CHAIN)["main"]).again is None

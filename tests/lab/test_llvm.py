@@ -56,6 +56,8 @@ b:                                                ; preds = %0
 def test_a_kernel_of_a_program_is_stepped_through(open_view):
     view = llvm(CHAIN)
     assert view.title.startswith("LLVM's passes on ") and "passes of LLVM changed it" in view.text
+    (control,) = view.controls
+    assert view.again is not None and control.kind == "program" and "softmax" in str(control.value)
     page = open_view(view)
     page.get_by_role("option", name="InstCombine").first.click()
     assert page.locator(".ln.del").count() > 0 and " ms" not in page.inner_text(".root")
