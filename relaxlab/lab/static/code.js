@@ -112,8 +112,8 @@ function copyButton(pane) {
   return button;
 }
 
-/** The panes of one kernel; `go(kernel, row)` shows a row of the script with another one. */
-function kernelParts(state, kernel, shown, chosen, go) {
+/** The rows of each pane, script first, with the colours of lines that belong together. */
+function panesOf(state, kernel) {
   const script = state.script.map(([no, id]) => ({ text: state.table[id], no: no > 0 ? no : "", cls: no > 0 ? "" : "fold" }));
   const all = [
     ...(script.length > 0 ? [{ key: "script", title: "Script", rows: script }] : []),
@@ -121,20 +121,63 @@ function kernelParts(state, kernel, shown, chosen, go) {
   ];
   const colours = coloursOf(kernel, script.length);
   for (const p of all) p.rows.forEach((r, i) => { if (colours[p.key]?.[i] >= 0) r.cls += ` c${colours[p.key][i]}`; });
-  const titles = Object.fromEntries(all.map((p) => [p.key, p.title]));
-  const linked = linker(kernel, script.length);
-  const said = h("p", { class: "muted picked", "aria-live": "polite" }, "Point at a line, or press j and k in a pane; a click or Enter brings its partners into view.");
-  const parts = all.map((p) => {
-    const pane = scriptPane({ rows: p.rows, height: "26em", label: p.title });
-    const marked = p.rows.map((r, i) => (r.mark ? i : -1)).filter((i) => i >= 0);
-    const spilled = p.rows.map((r, i) => (r.mark === "⚠" ? i : -1)).filter((i) => i >= 0);
-    const jump = (text, where) => where.length > 0 && h("button", { type: "button", class: "link", "aria-label": `${text} in ${p.title}`,
-      onclick: () => pick(p.key, where.find((i) => i > here(p.key)) ?? where[0], true) }, text);
-    const box = h("div", { hidden: !shown.get()[p.key] }, h("h4", {}, h("span", {}, p.title),
-      h("span", { class: "row" }, jump("next spill", spilled), marked.length > spilled.length && jump("next vector", marked.filter((i) => p.rows[i].mark === "▮")), copyButton(p))), pane.element);
-    return { ...p, pane, box };
+  return all;
+}
+
+/** A pane with its head: buttons to the next spill and vector, and a copy of its text. */
+function paneBox(p, isShown, jumpTo) {
+  const pane = scriptPane({ rows: p.rows, height: "26em", label: p.title });
+  const marked = (mark) => p.rows.flatMap((r, i) => (r.mark === mark ? [i] : []));
+  const jump = (text, where) => where.length > 0 && h("button", { type: "button", class: "link", "aria-label": `${text} in ${p.title}`, onclick: () => jumpTo(p.key, where) }, text);
+  const box = h("div", { hidden: !isShown }, h("h4", {}, h("span", {}, p.title),
+    h("span", { class: "row" }, jump("next spill", marked("⚠")), jump("next vector", marked("▮")), copyButton(p))), pane.element);
+  return { ...p, pane, box };
+}
+
+/** Lets a pane hear the pointer and the keys. */
+function listen(part, { chosen, here, show, pick }) {
+  const { pane } = part.pane;
+  const rowOf = (event) => { const line = event.target.closest?.(".ln"); return line ? Number(line.dataset.i) : -1; };
+  pane.addEventListener("mouseover", (event) => { if (rowOf(event) >= 0) show(part.key, rowOf(event), false); });
+  pane.addEventListener("mouseleave", () => { if (chosen.get()) show(...chosen.get(), false); });
+  pane.addEventListener("click", (event) => { if (rowOf(event) >= 0) { pick(part.key, rowOf(event), false); show(part.key, rowOf(event), true); } });
+  pane.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Enter" && here(part.key) >= 0) show(part.key, here(part.key), true);
+    else if (["j", "k"].includes(event.key)) pick(part.key, keyStep(event.key, here(part.key), part.rows.length), true);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
   });
+}
+
+/** The panes side by side, and a checkbox for each and for the colours. */
+function arranged(parts, shown) {
+  const area = h("div", { class: "codes colours" }, parts.map((p) => p.box));
+  const arrange = () => area.classList.toggle("one", parts.filter((p) => !p.box.hidden).length <= 2);
+  const check = (text, checked, change) => {
+    const box = h("input", { type: "checkbox", checked, onchange: () => change(box.checked) });
+    return h("label", {}, box, text);
+  };
+  const toggles = parts.map((p) => check(p.title, shown.get()[p.key], (on) => {
+    shown.set({ ...shown.get(), [p.key]: on });
+    p.box.hidden = !on;
+    arrange();
+  }));
+  toggles.push(check("colours", true, (on) => area.classList.toggle("colours", on)));
+  arrange();
+  return { area, toggles };
+}
+
+/** The panes of one kernel; `go(kernel, row)` shows a row of the script with another one. */
+function kernelParts(state, kernel, shown, chosen, go) {
+  const all = panesOf(state, kernel);
+  const scriptLines = state.script.length;
+  const titles = Object.fromEntries(all.map((p) => [p.key, p.title]));
+  const linked = linker(kernel, scriptLines);
+  const said = h("p", { class: "muted picked", "aria-live": "polite" }, "Point at a line, or press j and k in a pane; a click or Enter brings its partners into view.");
   const here = (key) => (chosen.get()?.[0] === key ? chosen.get()[1] : -1);
+  const parts = all.map((p) => paneBox(p, shown.get()[p.key], (key, where) => pick(key, where.find((i) => i > here(key)) ?? where[0], true)));
   const show = (key, row, bring) => {
     const found = linked(key, row);
     for (const part of parts) {
@@ -155,34 +198,9 @@ function kernelParts(state, kernel, shown, chosen, go) {
     if (bring) part.pane.scrollTo(row, false);
     show(key, row, bring);
   };
-  for (const part of parts) {
-    const rowOf = (event) => { const line = event.target.closest?.(".ln"); return line ? Number(line.dataset.i) : -1; };
-    part.pane.pane.addEventListener("mouseover", (event) => { if (rowOf(event) >= 0) show(part.key, rowOf(event), false); });
-    part.pane.pane.addEventListener("mouseleave", () => { if (chosen.get()) show(...chosen.get(), false); });
-    part.pane.pane.addEventListener("click", (event) => { if (rowOf(event) >= 0) { pick(part.key, rowOf(event), false); show(part.key, rowOf(event), true); } });
-    part.pane.pane.addEventListener("keydown", (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey) return;
-      if (event.key === "Enter" && here(part.key) >= 0) show(part.key, here(part.key), true);
-      else if (["j", "k"].includes(event.key)) pick(part.key, keyStep(event.key, here(part.key), part.rows.length), true);
-      else return;
-      event.preventDefault();
-      event.stopPropagation();
-    });
-  }
-  const area = h("div", { class: "codes colours" }, parts.map((p) => p.box));
-  const arrange = () => area.classList.toggle("one", parts.filter((p) => !p.box.hidden).length <= 2);
-  const check = (text, checked, change) => {
-    const box = h("input", { type: "checkbox", checked, onchange: () => change(box.checked) });
-    return h("label", {}, box, text);
-  };
-  const toggles = parts.map((p) => check(p.title, shown.get()[p.key], (on) => {
-    shown.set({ ...shown.get(), [p.key]: on });
-    p.box.hidden = !on;
-    arrange();
-  }));
-  toggles.push(check("colours", true, (on) => area.classList.toggle("colours", on)));
-  arrange();
-  const first = chosen.get() ?? firstLinked(kernel, script.length);
+  for (const part of parts) listen(part, { chosen, here, show, pick });
+  const { area, toggles } = arranged(parts, shown);
+  const first = chosen.get() ?? firstLinked(kernel, scriptLines);
   if (first) requestAnimationFrame(() => pick(...first, true)); // once the panes have their heights
   return {
     pick,

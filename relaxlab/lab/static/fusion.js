@@ -77,6 +77,43 @@ function kernelPanel(graph, state, tab) {
   return { element, show, stop };
 }
 
+/** What a decision says: what was merged or not, and why; `go` leads to a node. */
+function decisionText(graph, s, go, saved) {
+  if (graph.steps.length === 0) return [h("p", {}, "There are no decisions here.")];
+  if (!s) return [h("p", {}, "Before the first decision: every call is a kernel of its own. Step on with ▶ or the arrow keys."), saved];
+  const button = (v) => v !== null && v !== undefined && h("button", { type: "button", class: "link mono", onclick: () => go(v) }, graph.nodes[v].name);
+  const what = s.copies.length ? [`Copy for ${plural(s.copies.length, "reader")}: `, button(s.copies[0] ?? s.source)]
+    : [s.members.length < 2 ? "Keep apart: " : s.applied ? "Compute " : "Not: compute ", button(s.source), s.target !== null && [" in the kernel of ", button(s.target)]];
+  return [h("p", {}, h("strong", { class: s.applied ? "made" : "refused" }, s.applied ? "+ made " : "− refused "), what),
+    h("p", {}, s.reason, "."), h("p", { class: "muted mono" }, s.subject), saved];
+}
+
+/** All decisions as a list that is made when it is opened. */
+function decisionList(graph, at) {
+  const list = h("ol", { class: "list decisions" });
+  const all = h("details", { ontoggle() {
+    if (all.open && !list.children.length) {
+      list.append(...graph.steps.map((s, i) => h("li", {},
+        h("button", { type: "button", class: "link", onclick: () => at.set(i + 1) }, `${s.applied ? "+" : "−"} ${s.subject}`), h("span", { class: "muted" }, s.reason))));
+    }
+  } }, h("summary", {}, `${graph.steps.length === 1 ? "The" : "All"} ${plural(graph.steps.length, "decision")}`), h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "all decisions" }, list));
+  return all;
+}
+
+/** How a node is drawn: in the colour of its group, with its kind and the group's letter. */
+function painted(graph, v, groups, step) {
+  const g = groups.of.get(v);
+  const tag = [SHORT[graph.nodes[v].kind], g === undefined ? "" : letter(g)].filter(Boolean).join(" · ");
+  const part = step && (v === step.source || v === step.target);
+  return { fill: g === undefined ? "var(--bg)" : `var(--group-${g % 10})`, tag, strong: Boolean(part) };
+}
+
+/** The pattern kinds that occur, in words. */
+function kindLegend(graph, kinds) {
+  const used = [...new Set(graph.nodes.map((n) => n.kind).filter(Boolean))];
+  return h("ul", { class: "legend" }, used.map((k) => h("li", {}, h("span", { class: "swatch" }, SHORT[k] ?? k), `${k.replaceAll("_", " ")}: ${kinds[k] ?? ""}`)));
+}
+
 function functionView(graph, state, model) {
   const key = graph.name;
   const at = within(field(model, `step ${key}`, 0), graph.steps.length + 1);
@@ -89,15 +126,7 @@ function functionView(graph, state, model) {
   let now = groupsAfter(graph.steps, at.get());
   const current = () => (at.get() > 0 ? graph.steps[at.get() - 1] : null);
 
-  const paint = (v) => {
-    const step = current();
-    const g = now.of.get(v);
-    const kind = graph.nodes[v].kind;
-    const tag = [SHORT[kind], g === undefined ? "" : letter(g)].filter(Boolean).join(" · ");
-    const part = step && (v === step.source || v === step.target);
-    return { fill: g === undefined ? "var(--bg)" : `var(--group-${g % 10})`, tag, strong: Boolean(part) };
-  };
-  const pane = graphPane({ graph, chosen, opened, paint, height: "30em", label: `calls of ${key}` });
+  const pane = graphPane({ graph, chosen, opened, paint: (v) => painted(graph, v, now, current()), height: "30em", label: `calls of ${key}` });
   const says = (i) => {
     if (i === 0) return "before the first decision";
     const s = graph.steps[i - 1];
@@ -112,23 +141,7 @@ function functionView(graph, state, model) {
     const bytes = bytesOf(graph, gone, values.get());
     saved.replaceChildren(h("strong", {}, formatBytes(bytes)), ` of intermediates need not be stored: ${plural(gone.length, "value")} in ${plural(now.members.size, "group")}.`);
   };
-  const showDecision = () => {
-    const s = current();
-    if (graph.steps.length === 0) {
-      decision.replaceChildren(h("p", {}, "There are no decisions here."));
-      return;
-    }
-    if (!s) {
-      decision.replaceChildren(h("p", {}, "Before the first decision: every call is a kernel of its own. Step on with ▶ or the arrow keys."), saved);
-      return;
-    }
-    const button = (v) => v !== null && v !== undefined && h("button", { type: "button", class: "link mono", onclick: () => pane.focusOn(v) }, graph.nodes[v].name);
-    const what = s.copies.length ? [`Copy for ${s.copies.length} readers: `, button(s.copies[0] ?? s.source)]
-      : [s.members.length < 2 ? "Keep apart: " : s.applied ? "Compute " : "Not: compute ", button(s.source), s.target !== null && [" in the kernel of ", button(s.target)]];
-    decision.replaceChildren(
-      h("p", {}, h("strong", { class: s.applied ? "made" : "refused" }, s.applied ? "+ made " : "− refused "), what),
-      h("p", {}, s.reason, "."), h("p", { class: "muted mono" }, s.subject), saved);
-  };
+  const showDecision = () => decision.replaceChildren(...decisionText(graph, current(), pane.focusOn, saved));
   const showFacts = () => {
     const v = chosen.get();
     const kind = graph.nodes[v]?.kind;
@@ -156,18 +169,9 @@ function functionView(graph, state, model) {
   const sliders = symbolSliders(graph.symbols, values);
   const stops = [sliders.stop, at.on(show), chosen.on(() => { showFacts(); showKernels(); }), values.on(() => { showSaved(); showFacts(); }), pane.stop, bar.stop];
   show();
-  const used = [...new Set(graph.nodes.map((n) => n.kind).filter(Boolean))];
-  const legend = h("ul", { class: "legend" }, used.map((k) => h("li", {}, h("span", { class: "swatch" }, SHORT[k] ?? k), `${k.replaceAll("_", " ")}: ${state.kinds[k] ?? ""}`)));
-  const list = h("ol", { class: "list decisions" });
-  const all = h("details", { ontoggle() {
-    if (all.open && !list.children.length) {
-      list.append(...graph.steps.map((s, i) => h("li", {},
-        h("button", { type: "button", class: "link", onclick: () => at.set(i + 1) }, `${s.applied ? "+" : "−"} ${s.subject}`), h("span", { class: "muted" }, s.reason))));
-    }
-  } }, h("summary", {}, `${graph.steps.length === 1 ? "The" : "All"} ${plural(graph.steps.length, "decision")}`), h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "all decisions" }, list));
-  const element = h("div", {}, notes(graph), graph.symbols.length > 0 && sliders, legend, bar,
+  const element = h("div", {}, notes(graph), graph.symbols.length > 0 && sliders, kindLegend(graph, state.kinds), bar,
     h("div", { class: "decided" }, decision, pane.element, facts), kernel.element,
-    all);
+    decisionList(graph, at));
   return { element, stop: () => { stops.forEach((s) => s()); kernel.stop(); } };
 }
 
