@@ -135,7 +135,9 @@ class BatchGenerator(Brief):
         self.active: list[Request] = []
         self.rows, self.seconds = 0, 0.0
         self._extend, self._step = executable["extend"], executable["step"]
-        for function in (self._extend, self._step):
+        few = "few_steps" if "few_steps" in executable else "step"
+        self._few_steps = executable[few]
+        for function in (self._extend, self._step, self._few_steps):
             function.bind(*pools, *weights)
         self._pools = pools
         self._allocator = PageAllocator(len(pools[0]))
@@ -156,8 +158,9 @@ class BatchGenerator(Brief):
         """Open, compile and load a model; arguments as for `TextGenerator.load`, and:
 
         pages: of `PAGE` positions each, for all sequences together. max_sequences: how many take
-        part in one step at most; more wait for their turn. With "q8", and more than `FEW_ROWS`
-        of them, steps are multiplied in bfloat16, too, where the machine has matrix tiles for it.
+        part in one step at most, up to `CHUNK`; more wait for their turn. With "q8", steps of
+        more than `FEW_ROWS` are multiplied in bfloat16, too, where the machine has matrix tiles
+        for it.
         """
         if pages < 1 or max_sequences < 1:
             raise ModelError("a batch needs at least one page and one sequence")
@@ -169,10 +172,8 @@ class BatchGenerator(Brief):
             report(f"opening {model}")
             checkpoint = open_model(model)
         config, context = checkpoint.config, context_of(checkpoint, max_context)
-        # Few sequences have kernels of their own; any others share a program as far as they can.
-        chunks = CHUNK * -(-max_sequences // CHUNK)
-        most = FEW_ROWS if max_sequences <= FEW_ROWS else chunks
-        request = ProgramRequest.of(activations, kv_dtype, chunks, most)
+        request = ProgramRequest.of(activations, kv_dtype, CHUNK, CHUNK)
+        max_sequences = min(max_sequences, CHUNK)
         opened = time.perf_counter()
         report(f"compiling {config.num_layers} layers")
         program = program_for(checkpoint, request, threads=threads, use_cache=use_cache)
@@ -324,13 +325,14 @@ class BatchGenerator(Brief):
         is_step = max(rows) == 1
         arrays = ragged_arrays([p.request.sequence for p in batch], rows, 1 if is_step else TILE)
         ids = np.array([[i for part in batch for i in part.ids]], np.int32)
-        return np.asarray((self._step if is_step else self._extend)(ids, *arrays))
+        step = self._few_steps if len(batch) <= FEW_ROWS else self._step
+        return np.asarray((step if is_step else self._extend)(ids, *arrays))
 
     def _with_room(self) -> list[_Part]:
         """Return the sequences that take part in this step, with pages allocated for them. Raises
         PoolExhausted if none has enough."""
         batch: list[_Part] = []
-        rows = max(CHUNK, self.max_sequences)
+        rows = CHUNK
         for number, request in enumerate(self.active):
             if len(batch) == self.max_sequences or not rows:
                 break

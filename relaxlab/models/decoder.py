@@ -178,7 +178,7 @@ class Decoder(nn.Module):
         """`formats` gives the weight format of each tensor by GGUF name. Sequences have at most
         `max_context` positions; None: as many as the arrays of a call have room for, a symbol.
         ValueError for an unknown format."""
-        self.config, self.kv_dtype = config, kv_dtype
+        self.config, self.precision, self.kv_dtype = config, precision, kv_dtype
         self.positions: int | str = "positions" if max_context is None else max_context
         parts = Parts(config, formats, precision)
         self.embedding = parts.embedding("token_embd")

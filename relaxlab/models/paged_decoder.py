@@ -8,6 +8,7 @@ from relaxlab import nn
 from relaxlab.ir.module import Module as IRModule
 from relaxlab.models.decoder import Decoder
 from relaxlab.nn import paged_loops
+from relaxlab.nn.layers import FEW_ROWS
 from relaxlab.nn.paged import PagedKVCache, Ragged
 from relaxlab.nn.paged_loops import PoolShape
 
@@ -19,7 +20,8 @@ Pools = Sequence[Sequence[nn.Tensor]]
 
 
 class PagedDecoder(Decoder):
-    """`extend` takes any number of new rows of each sequence, `step` one row of each.
+    """`extend` takes any number of new rows of each sequence, `step` one row of each; so does
+    `few_steps` for at most `FEW_ROWS` sequences, in the precision for few rows.
 
     They take ids int32 (1, t), the arrays of `Ragged`, and per layer the keys and values of the
     pool (see `PagedKVCache`), to which the new rows are written in place.
@@ -38,9 +40,12 @@ class PagedDecoder(Decoder):
         ragged = Ragged(*rows)
         return self.logits(self.hidden(ids, [PagedKVCache(k, v, ragged, 1) for k, v in pools]))
 
+    few_steps = step
+
     def build_paged(self, *, max_rows: int, max_sequences: int) -> tuple[IRModule, list[str]]:
         """Return the graph functions `extend` and `step` for at most `max_rows` rows and
-        `max_sequences` sequences, and the weights' names in order."""
+        `max_sequences` sequences, `few_steps` where few rows have a precision of their own, and
+        the weights' names in order."""
         config = self.config
         pool = PagedKVCache.spec(PoolShape(config.num_kv_heads, config.head_dim, self.kv_dtype))
 
@@ -52,4 +57,8 @@ class PagedDecoder(Decoder):
             }
 
         bounds = {"t": max_rows, "b": max_sequences, "ends": max_sequences + 1, "tiles": max_rows}
-        return self.export({"extend": arguments("t"), "step": arguments("b")}, bounds)
+        methods = {"extend": arguments("t"), "step": arguments("b")}
+        if self.precision.few is not None:
+            methods["few_steps"] = arguments("few")
+            bounds["few"] = FEW_ROWS
+        return self.export(methods, bounds)

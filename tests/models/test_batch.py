@@ -17,6 +17,7 @@ from relaxlab.models.loader import ModelError, open_model
 from relaxlab.models.paged_decoder import PagedDecoder
 from relaxlab.models.pages import PageAllocator, PagedSequence, PoolExhausted, ragged_arrays
 from relaxlab.models.sampling import Sampler
+from relaxlab.nn.layers import FEW_ROWS
 from relaxlab.nn.paged_loops import PAGE, PoolShape
 from tests.models.test_decoder import write_folder
 from tests.test_repo import ROOT
@@ -235,7 +236,7 @@ def test_an_interrupted_step_can_be_repeated(batch, alone, rng, monkeypatch):
     samplers = [Recorder(), Recorder()]
     requests = [batch.submit(some_ids(rng, n), sampler=s, max_new_tokens=6)
                 for n, s in zip((5, 30), samplers, strict=True)]  # fmt: skip
-    for name in ("_extend", "_step"):
+    for name in ("_extend", "_few_steps"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(batch, name, interrupted)
             batch.step()
@@ -274,6 +275,19 @@ def test_bad_input(batch):
         batch.fork(batch.submit("a"))
     with pytest.raises(ModelError, match="at least one page"):
         BatchGenerator.load("tiny", pages=0)
+
+
+def test_contexts_pools_and_numbers_of_sequences_share_a_program(batch):
+    other = BatchGenerator.load("tiny", max_context=CONTEXT - 3, pages=5, max_sequences=100)
+    assert other.executable.from_cache and other.executable.key == batch.executable.key
+
+
+def test_more_sequences_than_are_few(batch, alone, rng):
+    """Their steps have another function, which gives the same tokens."""
+    wide = BatchGenerator.load("tiny", max_context=CONTEXT, pages=200, max_sequences=60)
+    prompts = [some_ids(rng, int(n)) for n in rng.integers(1, 12, FEW_ROWS + 3)]
+    for prompt, answer in zip(prompts, wide.generate(prompts, max_new_tokens=4), strict=True):
+        assert answer.ids == alone.generate(prompt, max_new_tokens=4).ids
 
 
 def test_the_pool_is_all_the_memory_that_sequences_have(batch):
