@@ -20,7 +20,7 @@ from relaxlab.ir.errors import UserError
 if TYPE_CHECKING:
     from relaxlab.ir import types
 
-MAGIC = b"relaxlab-artifact-3\n"
+MAGIC = b"relaxlab-artifact-4\n"
 
 
 class ArtifactError(UserError):
@@ -115,13 +115,13 @@ name is empty for weights that are returned as they are."""
 class Artifact(Brief):
     """A compiled program. `planned_bytes` per function, where its bounds make it a number.
 
-    code: machine code to load into this process. bitcode: the same program as LLVM keeps it, from
-    which code for a shared library is made. externs: the C functions that the code calls. left_out:
-    the functions that cannot be called natively, with the reasons. parts: the calls that do the
-    work of a function that transforms weights, one weight after the other.
+    code: machine code to load into this process, in object files. bitcode: the same program as LLVM
+    keeps it, from which code for a shared library is made. externs: the C functions that the code
+    calls. left_out: the functions that cannot be called natively, with the reasons. parts: the
+    calls that do the work of a function that transforms weights, one weight after the other.
     """
 
-    code: bytes
+    code: tuple[bytes, ...]
     bitcode: bytes
     functions: tuple[FunctionInfo, ...]
     checks: tuple[CheckInfo, ...]
@@ -149,7 +149,7 @@ class Artifact(Brief):
     @staticmethod
     def from_description(
         head: dict[str, Any],
-        code: bytes,
+        code: tuple[bytes, ...],
         bitcode: bytes,
         constants: tuple[np.ndarray[Any, Any], ...],
     ) -> Artifact:
@@ -174,10 +174,11 @@ class Artifact(Brief):
     def to_bytes(self) -> bytes:
         """The file's content."""
         arrays = [np.asarray(c, order="C") for c in self.constants]
-        blobs = [self.code, self.bitcode, *(a.tobytes() for a in arrays)]
+        blobs = [*self.code, self.bitcode, *(a.tobytes() for a in arrays)]
         head = {
             **self.describe(),
             "constants": [[str(a.dtype), list(a.shape)] for a in arrays],
+            "objects": len(self.code),
             "sizes": [len(b) for b in blobs],
         }
         line = json.dumps(head, separators=(",", ":")).encode() + b"\n"
@@ -198,11 +199,12 @@ class Artifact(Brief):
         for size in head["sizes"]:
             parts.append(body[at : at + size])
             at += size
+        count = head["objects"]
         constants = tuple(
             np.frombuffer(raw, numpy_dtype(dtype)).reshape(shape)
-            for raw, (dtype, shape) in zip(parts[2:], head["constants"], strict=True)
+            for raw, (dtype, shape) in zip(parts[count + 1 :], head["constants"], strict=True)
         )
-        return Artifact.from_description(head, parts[0], parts[1], constants)
+        return Artifact.from_description(head, tuple(parts[:count]), parts[count], constants)
 
 
 def _part(data: Any) -> Part:

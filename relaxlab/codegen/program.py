@@ -11,6 +11,7 @@ import numpy as np
 from relaxlab.codegen.artifact import Artifact, CheckInfo, FunctionInfo, PackedInfo, TypeTree
 from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.llvm.blas import FUNCTIONS, blas_functions
+from relaxlab.codegen.llvm.builder import unoptimised_if_long
 from relaxlab.codegen.llvm.closures import (
     UnsupportedHost,
     closure_texts,
@@ -22,6 +23,7 @@ from relaxlab.codegen.llvm.guards import Guards
 from relaxlab.codegen.llvm.host import HostEmitter
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.codegen.llvm.marks import Marks, timed_barrier
+from relaxlab.codegen.llvm.parallel import compile_objects
 from relaxlab.codegen.llvm.support import support_functions, symbol_of
 from relaxlab.codegen.llvm.zones import zone_functions
 from relaxlab.codegen.work import work_of
@@ -32,14 +34,15 @@ from relaxlab.passes import host
 from relaxlab.tracing import remark
 
 
-def program_text(
+def program_functions(
     program: host.HostProgram,
     target: Target,
     marks: Marks | None = None,
     checks: bool = False,
-) -> tuple[str, dict[str, Any]]:
-    """Return LLVM IR of the program, and the metadata that the runtime needs. Raises
-    UnsupportedHost for a function that needs the virtual machine."""
+) -> tuple[list[str], dict[str, str], dict[str, Any]]:
+    """Return LLVM IR of the program's functions, the declarations of their callees, and the
+    metadata that the runtime needs. Raises UnsupportedHost for a function that needs the virtual
+    machine."""
     declarations: dict[str, str] = {}
     barrier = timed_barrier(declarations) if marks is not None else None
     texts = support_functions(declarations, target, barrier)
@@ -64,7 +67,7 @@ def program_text(
             guards=Guards() if checks else None,
         )  # fmt: skip
         try:
-            texts.append(emitter.emit())
+            texts.append(unoptimised_if_long(emitter.emit()))
         except UnsupportedHost as error:
             raise UnsupportedHost(str(error), function.name) from None
         constants += function.constants
@@ -84,7 +87,7 @@ def program_text(
         "constants": tuple(constants),
         "externs": jit.external_functions(texts, declarations),
     }
-    return jit.module_text(texts, declarations, target), metadata
+    return texts, declarations, metadata
 
 
 def compile_program(
@@ -105,7 +108,7 @@ def compile_program(
     while True:
         part, reasons = _native_part(program, left_out)
         try:
-            text, metadata = program_text(part, target, marks, checks)
+            texts, declarations, metadata = program_functions(part, target, marks, checks)
             break
         except UnsupportedHost as error:  # what lacks a native form shows when code is made of it
             if not error.function:
@@ -113,7 +116,7 @@ def compile_program(
             left_out[error.function] = f"in `{error.function}`: {error}"
     for name, reason in reasons.items():
         remark("compile", name, f"cannot be called natively: {reason}", applied=False)
-    code, bitcode = jit.compile_object(text, target)
+    code, bitcode = compile_objects(texts, declarations, target)
     infos = tuple(map(_function_info, _offered(part)))
     planned = {f.name: _planned(f, (bounds or {}).get(f.name, {})) for f in part.functions.values()}
     return Artifact(code, bitcode, infos, planned_bytes=planned, left_out=reasons, **metadata)

@@ -130,7 +130,7 @@ def _(value: Executable) -> View:
     facts = [
         ("target", f"{value.target.kind}, {value.target.cpu or value.target.triple}"),
         ("threads", value.threads),
-        ("machine code", f"{len(value.artifact.code):,} bytes"),
+        ("machine code", f"{sum(map(len, value.artifact.code)):,} bytes"),
         ("constants", f"{sum(c.nbytes for c in value.artifact.constants):,} bytes"),
         ("memory for temporaries now", f"{value.arena_bytes():,} bytes"),
         ("from the cache", "yes" if value.from_cache else "no"),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +27,7 @@ from relaxlab.models.safetensors import read_safetensors
 from relaxlab.models.tokenizer import Tokenizer
 from relaxlab.models.tokenizer_json import read_tokenizer_json
 from relaxlab.models.weights import Source, dense, rotary_tables
+from relaxlab.runtime.collection import collection_paused
 
 if TYPE_CHECKING:
     from relaxlab.models.decoder import Decoder
@@ -92,20 +91,8 @@ def open_model(model: str | os.PathLike[str]) -> Checkpoint:
             f"there is no model {str(model)!r}; give a GGUF file, a folder with config.json, "
             f"or one of: {', '.join(NAMED)}"
         )
-    with _collection_paused():
+    with collection_paused():  # a vocabulary makes hundreds of thousands of objects
         return _open_folder(path) if path.is_dir() else _open_file(path)
-
-
-@contextmanager
-def _collection_paused() -> Iterator[None]:
-    """Pause garbage collection: a vocabulary makes hundreds of thousands of objects that stay."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _open_file(path: Path) -> Checkpoint:

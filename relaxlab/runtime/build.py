@@ -21,6 +21,7 @@ from relaxlab.passes.base import Pipeline
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import pipeline_for
 from relaxlab.runtime.cache import artifact_key, cached
+from relaxlab.runtime.collection import collection_paused
 from relaxlab.runtime.cuda import CudaExecutable
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.observe import tell
@@ -138,8 +139,9 @@ def trace(
 
 
 def _artifact(mod: Module, passes: Pipeline, target: Target, checks: bool) -> Artifact:
-    result = passes.run(mod).result
-    artifact = compile_program(lower_shapes(result), target, _bounds(mod), checks=checks)
+    with collection_paused():
+        result = passes.run(mod).result
+        artifact = compile_program(lower_shapes(result), target, _bounds(mod), checks=checks)
     return replace(artifact, parts=_parts(result))
 
 

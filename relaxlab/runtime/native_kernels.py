@@ -34,7 +34,7 @@ class NativeKernels:
         emitted = {k: emit_kernel(f, k, declarations, target) for k, f in kernels}
         texts += [k.text for k in emitted.values()]
         text = jit.module_text(texts, declarations, target)
-        code = jit.LoadedObject(jit.compile_object(text, target)[0], target)
+        code = jit.LoadedObject([jit.compile_object(text, target)[0]], target)
         return NativeKernels(code, {name: tuple(k.failures) for name, k in emitted.items()})
 
     def run(self, name: str, buffers: Sequence[Array], scalars: Sequence[int]) -> str | None:

@@ -58,7 +58,8 @@ class Kernels:
         load_openmp()
         self.mod = mod
         self.text, self.kernels = module_text(mod)
-        self.code = jit.LoadedObject(jit.compile_object(self.text, Target.host())[0], Target.host())
+        code, _ = jit.compile_object(self.text, Target.host())
+        self.code = jit.LoadedObject([code], Target.host())
 
     def __call__(self, name: str, arrays: list[Any], **symbols: int) -> int:
         """Run a kernel on arrays; its symbols by name. Returns the number of its failure or 0."""

@@ -19,4 +19,4 @@ def test_a_function_that_is_nowhere_is_refused_before_it_is_called():
     target = Target.host()
     code, _ = compile_object(CALLER.format(triple=target.triple), target)
     with pytest.raises(ImportError, match="nowhere_at_all"):
-        LoadedObject(code, target)
+        LoadedObject([code], target)

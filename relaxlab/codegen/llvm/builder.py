@@ -42,6 +42,18 @@ def memory_type(dtype: str) -> str:
     return llvm_type(dtype.replace("bool", "uint8"))
 
 
+MOST_OPTIMISED = 8000
+"""Lines of a host function that LLVM optimises: in longer ones it takes quadratic time to allocate
+registers (4 s of the 5 for the 10,000 lines that repack a model's weights), and what calls so many
+kernels spends its time in them."""
+
+
+def unoptimised_if_long(function: str) -> str:
+    """The text of a host function, with attributes that keep LLVM from optimising a long one."""
+    is_long = function.count("\n") > MOST_OPTIMISED
+    return function.replace(") #0 {", ") #1 {", 1) if is_long else function
+
+
 @dataclass(slots=True)
 class Value:
     """One emitted value.

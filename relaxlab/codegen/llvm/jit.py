@@ -1,4 +1,4 @@
-"""LLVM IR text to machine code in this process, through llvmlite."""
+"""LLVM IR text to machine code, through llvmlite."""
 
 from __future__ import annotations
 
@@ -77,28 +77,46 @@ def _llvm_target(target: Target) -> llvm.Target:
         ) from error
 
 
-def module_text(functions: list[str], declarations: Mapping[str, str], target: Target) -> str:
-    """Return an LLVM module: functions, declarations of their callees, and the target's
-    attributes."""
+def module_text(
+    functions: Sequence[str],
+    declarations: Mapping[str, str],
+    target: Target,
+    program: Sequence[str] = (),
+) -> str:
+    """Return an LLVM module: functions, declarations of their callees and of the other functions of
+    the `program`, and the target's attributes."""
     features = target.feature_string()
     width = target.vector_bits
-    attributes = (
-        f'attributes #0 = {{ noinline nounwind "target-cpu"="{target.cpu}" '
-        f'"target-features"="{features}" '
-        f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}" }}'
+    common = (
+        f'nounwind "target-cpu"="{target.cpu}" "target-features"="{features}" '
+        f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"'
     )
-    defined = _defined(functions)
+    # 0: whatever is to be fast; 1: long functions that are not.
+    attributes = (
+        f"attributes #0 = {{ noinline {common} }}\n"
+        f"attributes #1 = {{ noinline optnone {common} }}"
+    )
+    defined = _defined([*functions, *program])
     head = f'target triple = "{target.triple}"'
     used = [d for name, d in sorted(declarations.items()) if name not in defined]
+    mine = set(functions)
+    used += [_declaration(f) for f in program if f not in mine]
     hints = f"{YES} = !{{i32 1}}"
     return "\n\n".join([head, *functions, "\n".join(used), attributes, hints]) + "\n"
 
 
-def _defined(functions: list[str]) -> set[str]:
+def _defined(functions: Sequence[str]) -> set[str]:
     return {f.split("@", 1)[1].split("(", 1)[0] for f in functions}
 
 
-def external_functions(functions: list[str], declarations: Mapping[str, str]) -> tuple[str, ...]:
+def _declaration(function: str) -> str:
+    """The declaration of a function that another module defines."""
+    return "declare" + function.split(" {\n", 1)[0].removeprefix("define")
+
+
+def external_functions(
+    functions: Sequence[str], declarations: Mapping[str, str]
+) -> tuple[str, ...]:
     """Names of the C functions that a module calls."""
     called = {name for name, text in declarations.items() if text.startswith("declare")}
     return tuple(sorted(n for n in called - _defined(functions) if not n.startswith("llvm.")))
@@ -164,28 +182,38 @@ def assembly(text: str, target: Target) -> str:
 _ELF_SYMBOL = np.dtype([("name", "u4"), ("kind", "u2"), ("section", "u2"), ("place", "u8", 2)])
 
 
-def _undefined(code: llvm.ObjectFileRef) -> set[str]:
-    """Names that an object file takes from elsewhere; of ELF files (others: none are known).
-    MCJIT would call address 0 for one that is nowhere."""
+def _symbols(code: llvm.ObjectFileRef) -> tuple[set[str], set[str]]:
+    """Names that an object file defines, and that it takes from elsewhere; of ELF files (others:
+    none are known). MCJIT would call address 0 for one that is nowhere."""
     tables = (b".strtab", b".symtab")
     found = {s.name(): s.data() for s in code.sections() if s.name() in tables}
     names, symbols = (found.get(name, b"") for name in tables)
     symbols = np.frombuffer(symbols, _ELF_SYMBOL)
-    starts = symbols["name"][(symbols["section"] == 0) & (symbols["name"] > 0)]
-    return {names[int(i) :].split(b"\0", 1)[0].decode() for i in starts}
+
+    def named(chosen: np.ndarray[Any, Any]) -> set[str]:
+        starts = symbols["name"][chosen & (symbols["name"] > 0)]
+        return {names[int(i) :].split(b"\0", 1)[0].decode() for i in starts}
+
+    return named(symbols["section"] != 0), named(symbols["section"] == 0)
 
 
 class LoadedObject(Brief):
-    """Machine code mapped into this process; lives as long as this value does.
+    """Machine code mapped into this process, of object files that may call each other's functions;
+    lives as long as this value does.
 
     Raises ImportError when the code calls a function that no library loaded into this process has:
     one of `externs`, or one of the compiler's own that LLVM brought in.
     """
 
-    def __init__(self, code: bytes, target: Target, externs: Sequence[str] = ()) -> None:
+    def __init__(
+        self, code: Sequence[bytes], target: Target, externs: Sequence[str] = ()
+    ) -> None:
         _initialise()
-        object_file = llvm.ObjectFileRef.from_data(code)
-        for name in {*externs, *_undefined(object_file)}:
+        object_files = [llvm.ObjectFileRef.from_data(c) for c in code]
+        symbols = [_symbols(o) for o in object_files]
+        undefined = {name for _, names in symbols for name in names}
+        defined = {name for names, _ in symbols for name in names}
+        for name in {*externs, *undefined} - defined:
             if llvm.address_of_symbol(name) is None and not hasattr(_PROCESS, name):
                 raise ImportError(
                     f"compiled code calls the C function {name!r}, which is not in this process; "
@@ -193,7 +221,8 @@ class LoadedObject(Brief):
                 )
         machine = target_machine(target)
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-        self._engine.add_object_file(object_file)
+        for object_file in object_files:
+            self._engine.add_object_file(object_file)
         self._engine.finalize_object()
 
     def address(self, symbol: str) -> int:
