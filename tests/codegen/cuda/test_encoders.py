@@ -35,7 +35,7 @@ def weights_of(module: nn.Module, names: list[str]) -> list[np.ndarray[Any, Any]
 def compiled(module: Module) -> CudaExecutable:
     exe = rl.compile(module, target="cuda")
     if nvrtc.is_available():
-        for result in (nvrtc.compile_cuda(exe.source, arch) for arch in ("sm_80", "sm_90")):
+        for result in (nvrtc.compile_cuda(exe.source(), arch) for arch in ("sm_80", "sm_90")):
             assert max(r.spill_stores for r in result.resources.values()) <= 64
     return exe
 
