@@ -188,7 +188,7 @@ def main(q: R.Tensor(("b", "n", "h", "d"), "float32"), k: R.Tensor(("b", "m", "h
     y = R.nn.attention(q, k, v, causal_mask={mask!r})
     return y
 """)
-    reasons = [r.reason for p in rl.trace(mod).passes for r in p.rewrites]
+    reasons = [r.reason for p in rl.trace(mod).passes for r in p.remarks]
     assert "scheduled by the rule attention" in reasons
     exe = rl.compile(mod, checks="all")
     wide = attention.MOST_FEATURES
