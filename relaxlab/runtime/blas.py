@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.codegen.llvm.blas import GEMM
 from relaxlab.codegen.llvm.jit import add_symbol
+from relaxlab.codegen.llvm.support import GEMM
 from relaxlab.ir.errors import UserError
 
 Array = np.ndarray[Any, Any]

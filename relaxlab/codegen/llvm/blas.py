@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from relaxlab.codegen.llvm.arithmetic import binary
 from relaxlab.codegen.llvm.builder import Value, int_value, llvm_type
 from relaxlab.codegen.llvm.statements import Team, barrier
+from relaxlab.codegen.llvm.support import GEMM
 from relaxlab.ir import expr, types
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.passes import host
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 FUNCTIONS = ("relaxlab.blas.matmul", "relaxlab.blas.matmul_bias")
 """The functions that `passes.blas_patterns` calls."""
-GEMM = {"float32": "scipy_cblas_sgemm64_", "float64": "scipy_cblas_dgemm64_"}
-"""The function of CBLAS for each dtype, as the wheel `scipy-openblas64` names it."""
 _UNIT = 16
 """Shares of rows and columns are multiples of this, so that tiles are not cut."""
 

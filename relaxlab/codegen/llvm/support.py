@@ -16,6 +16,9 @@ list of the blocks allocated during the call. arenas: (address, bytes) per plann
 kernel_failed: zero, or the number of a failure in a kernel. spare: a linked list of free blocks
 that earlier calls allocated, or null. min_work: the number of operations from which on a call
 starts a team."""
+GEMM = {"float32": "scipy_cblas_sgemm64_", "float64": "scipy_cblas_dgemm64_"}
+"""The function of CBLAS for each dtype, as the wheel `scipy-openblas64` names it. It stands here
+because loading a program needs it, which must not import the compiler."""
 TOO_MUCH = 1 << 60
 """The size of an allocation whose bytes do not fit in a word: none of this size succeeds."""
 MIN_TEAM_WORK = 1 << 14
