@@ -51,8 +51,8 @@ figure.memories()
 figure.tiles()
 
 # %% [markdown]
-# The fastest memory is the registers. There are 16 or 32 of them, and a vector fits in each. A
-# tile of 8 rows by 2 vectors takes 16.
+# Registers are the fastest memory. There are 16 or 32 for vectors, and each holds one. A tile of 8
+# rows by 2 vectors takes 16.
 
 # %% tags=["figure"]
 figure.register_tile(rows=8, vectors=2)
@@ -87,9 +87,9 @@ def product_of(size):
 
 def loops(sch):
     """Print the loops and the names of the blocks."""
-    for line in sch.func.script().splitlines():
-        if line.strip().startswith(("for ", "with T.sblock(")):
-            print(line.removeprefix("    "))
+    lines = sch.func.script().splitlines()
+    shown = [line for line in lines if line.strip().startswith(("for ", "with T.sblock("))]
+    print("\n".join(line.removeprefix("    ") for line in shown))
 
 
 N = 512
@@ -134,8 +134,8 @@ loops(sch)
 # %% [markdown]
 # ## Step 3: zeros before the sums
 #
-# The block stores zeros whenever `k` is 0: a question asked in every round. `decompose_reduction`
-# makes a block of its own for that, in front of the loop `k`.
+# The block stores zeros whenever `k` is 0: a test in every round. `decompose_reduction` makes a
+# block of its own for that, in front of the loop `k`.
 
 # %%
 init = sch.decompose_reduction(block, k)
@@ -319,7 +319,7 @@ lesson8.local_sum(RowSums, local_sum_solution)
 
 # %% [markdown]
 # **8.3** Write the zeros of `row_sums` before the sums begin, in a block of their own: all of them
-# first, so that the loops of the sums hold no question any more.
+# first, so that the loops of the sums contain no test any more.
 
 # %% tags=["exercise"]
 def zeros_first(sch):

@@ -31,6 +31,7 @@ from relaxlab.schedule import rfactor as _rfactor
 from relaxlab.schedule import scope, tree
 from relaxlab.schedule import split_fuse_reorder as _loops
 from relaxlab.schedule import tensorize as _tensorize
+from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import depends_on_order
 from relaxlab.schedule.trace import Instruction, Ref, Value, from_json, to_json
@@ -102,8 +103,11 @@ class Schedule(Displayed, Brief):
 
     @property
     def mod(self) -> Module:
-        """The module with the function as it is now, marked as scheduled."""
-        return self._module.with_functions({self.name: marked_as_scheduled(self.func)})
+        """The module with the function as it is now, marked as scheduled. Its `local` and `shared`
+        buffers have the size that an iteration needs: they lie on the stack of a thread, or in the
+        little memory of a block of threads."""
+        func = marked_as_scheduled(compact_buffers(self.func))
+        return self._module.with_functions({self.name: func})
 
     # Looking
 

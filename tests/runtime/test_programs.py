@@ -174,6 +174,23 @@ def test_a_schedule_inside_a_program_is_neither_merged_nor_scheduled(
         )
 
 
+def test_private_buffers_of_schedules_hold_a_tile(rng: np.random.Generator) -> None:
+    """On a thread's stack there is a tile, not the whole result."""
+    sch = rl.Schedule(product)
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    jo, ji = sch.split(j, factors=[None, 4])
+    sch.reorder(i, jo, k, ji)
+    total = sch.cache_write(block, 0, "local")
+    sch.reverse_compute_at(total, jo)
+    func = rl.trace(sch).result["product"]
+    blocks = [n for n in walk(func.body) if isinstance(n, rl.loops.Block)]
+    shapes = [tuple(map(str, b.shape)) for n in blocks for b in n.alloc_buffers]
+    assert shapes == [("1", "4")]
+    a, b = operands(rng)
+    np.testing.assert_allclose(rl.compile(sch)(a, b), a @ b, rtol=1e-4, atol=1e-5)
+
+
 def test_the_function_to_schedule_is_chosen_by_name() -> None:
     mod = rl.Module.of({"product": product, "accumulate": accumulate})
     assert rl.Schedule(mod, "accumulate").func.buffers == accumulate.buffers
