@@ -136,6 +136,41 @@ def _products() -> Iterator[Case]:
     )  # fmt: skip
 
 
+    for sub, x, w in (
+        ("bhnm,bmhd->bnhd", "b h n m", "b m h d"),
+        ("bnhd,bmhd->bnmh", "b n h d", "b m h d"),
+        ("nhd,mhd->mn", "n h d", "m h d"),
+        ("bki,bkj->bij", "b k i", "b k j"),
+    ):
+        sizes = {"b": 4, "n": 128, "m": 128, "h": 4, "d": 64, "k": 256, "i": 128, "j": 128}
+        used = [name for name in sizes if name in sub]
+        yield Case(
+            f"einsum {sub}", f"x: {x}; w: {w}", f'R.einsum((x, w), subscripts="{sub}")',
+            {name: sizes[name] for name in used}, (used[0], " ".join(used)),
+        )  # fmt: skip
+    yield Case(
+        "einsum of one row of heads", "x: b n h d; w: b m h d",
+        'R.einsum((x, w), subscripts="bnhd,bmhd->bhnm")',
+        {"b": 2, "n": 1, "m": 1024, "h": 8, "d": 64}, ("n", "m", "b n m h d"),
+    )  # fmt: skip
+
+
+def _odd_products() -> Iterator[Case]:
+    """Products whose extents fill no vectors or tiles, and those of a few microseconds."""
+    for width in (1, 3, 7, 15, 17, 65):
+        sizes = {"n": 512, "k": 512, "m": width}
+        yield Case("matmul", "x: n k; w: k m", "R.matmul(x, w)", sizes, ("n", "m", "n k m"))
+        yield Case("linear", "x: n k; w: m k", "R.linear(x, w)", sizes, ("n", "m", "n k m"))
+    for size in (4, 15, 17, 33, 64):
+        sizes = {"n": size, "k": size, "m": size}
+        yield Case("matmul", "x: n k; w: k m", "R.matmul(x, w)", sizes, ("n", "n k m"))
+        yield Case("linear", "x: n k; w: m k", "R.linear(x, w)", sizes, ("n", "n k m"))
+    sizes = {"b": 16, "n": 65, "k": 33, "m": 17}
+    yield Case(
+        "batched matmul", "x: b n k; w: b k m", "R.matmul(x, w)", sizes, ("b", "n", "m", "b n k m")
+    )
+
+
 def _attentions() -> Iterator[Case]:
     sizes = {"b": 2, "n": 256, "h": 8, "d": 64}
     params, call = "q: b n h d; k: b n h d; v: b n h d", "R.nn.attention(q, k, v{})"
@@ -253,6 +288,16 @@ def _moves() -> Iterator[Case]:
     every = ("a", "n", "d", "a n d")
     for axes in ("[0, 2, 1]", "[1, 0, 2]", "[2, 1, 0]"):
         yield Case(f"transpose {axes}", "x: a n d", f"R.permute_dims(x, axes={axes})", cube, every)
+    small = {"a": 4, "b": 16, "c": 8, "d": 24}
+    for axes in ("[0, 2, 1, 3]", "[0, 3, 1, 2]", "[3, 2, 1, 0]"):
+        yield Case(
+            f"transpose {axes}", "x: a b c d", f"R.permute_dims(x, axes={axes})", small,
+            ("a", "b", "c", "d", "a b c d"),
+        )  # fmt: skip
+    yield Case(
+        "take a few", "x: n d; i: m int64", "R.take(x, i, axis=0)", {"n": 64, "d": 33, "m": 16},
+        ("n", "d", "m", "n d m"),
+    )  # fmt: skip
     taken = {"n": 1024, "d": 1000, "m": 512}
     yield Case(
         "take rows", "x: n d; i: m int64", "R.take(x, i, axis=0)", taken, ("n", "d", "m", "n d m")
@@ -281,4 +326,4 @@ def _moves() -> Iterator[Case]:
 
 def all_cases() -> list[Case]:
     """All cases, products first."""
-    return [*_products(), *_attentions(), *_convolutions(), *_rows(), *_moves()]
+    return [*_products(), *_odd_products(), *_attentions(), *_convolutions(), *_rows(), *_moves()]
