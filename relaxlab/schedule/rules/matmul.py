@@ -120,9 +120,10 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
 
 
 def _many(func: PrimFunc, target: Target) -> PrimFunc:
-    """Versions for many rows by a matrix that is copied: for few columns, which are read in place,
-    so that threads can share the rows; for panels that fit a thread's stack; for deeper ones. Where
-    columns and depth are constants there is one."""
+    """Versions for many rows by a matrix that is copied: for one column, or few that are
+    rows of memory, dot products; for few columns, which are read in place, so that threads can
+    share the rows; for panels that fit a thread's stack; for deeper ones. Where columns and depth
+    are constants there is one."""
     parts = _product_of(_inlined(func).func)
     block = next(b for b in blocks_of(func) if b.name == parts.product)
     columns, depth = block.iter_vars[parts.col].dom.extent, block.iter_vars[-1].dom.extent
@@ -133,6 +134,11 @@ def _many(func: PrimFunc, target: Target) -> PrimFunc:
         rows = None if parts.contiguous else rows_apply(func, target)
         return rows or _schedule(func, target, _Most())
 
+    def narrow(func: PrimFunc, columns: int) -> PrimFunc:
+        dots = columns == 1 or not parts.contiguous
+        rows = rows_apply(func, target) if dots else None
+        return rows or _schedule(func, target, _Most(columns=columns))
+
     def by_depth(func: PrimFunc) -> PrimFunc:
         if constant(depth) is not None:
             return _schedule(func, target, _Most())
@@ -141,13 +147,15 @@ def _many(func: PrimFunc, target: Target) -> PrimFunc:
             lambda f, most: _schedule(f, target, _Most(depth=most)) if most else deeper(f),
         )  # fmt: skip
 
-    known = constant(columns) is not None and constant(depth) is not None
-    if known or not parts.contiguous:
-        return by_depth(func)
+    bounds = [lanes]
+    if parts.contiguous:
+        rows = block.iter_vars[parts.row].dom.extent
+        single = [] if columns in (rows, depth) else [1]
+        known = constant(columns) is not None
+        bounds = [] if known else [*single, *(n * lanes for n in NARROW_PANELS)]
     return guarded_versions(
-        func, columns, [n * lanes for n in NARROW_PANELS],
-        lambda f, most: _schedule(f, target, _Most(columns=most)) if most else by_depth(f),
-    )  # fmt: skip
+        func, columns, bounds, lambda f, most: narrow(f, most) if most else by_depth(f)
+    )
 
 
 def _product_of(func: PrimFunc) -> _Parts:

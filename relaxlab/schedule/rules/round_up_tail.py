@@ -31,6 +31,9 @@ from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.rules.base import constant
 from relaxlab.tracing.limit import as_step
 
+AT_ONCE = ("vectorized", "unrolled")
+"""The kinds of loops whose iterations are straight-line code."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Guarded:
@@ -85,30 +88,49 @@ def round_up_vectors(func: PrimFunc) -> PrimFunc:
     """Remove the guards on the vectorised axis from blocks that write only memory private to their
     thread. Inputs read as zero past the end: loads are masked, the arithmetic is not, and a tile of
     sums stays in registers."""
+    func = _with_room_for_vectors(func)
     found = {
         realize.block: guarded
         for realize, loops in _leaves(func.body, {})
         if all(w.buffer.scope == "local" for w in realize.block.writes)
         and (guarded := _guarded_vectors(realize, loops)) is not None
+        and _has_room(realize.block, *guarded)
     }
 
     def whole(n: Node) -> Node | None:
         if not isinstance(n, BlockRealize) or n.block not in found:
             return None
-        guarded, begins = found[n.block]
+        guarded, inner = found[n.block]
+        looped = any(f.kind not in AT_ONCE for f in inner.values())
+        begins = expr.LT(guarded.tile, guarded.extent) if looped else expr.const(True)
         parts = [begins if c == guarded.guard else c for c in _conjuncts(n.predicate)]
         return replace(n, predicate=all_of(parts), block=_padded(n.block, guarded))
 
     return replace(func, body=rewrite(func.body, whole)) if found else func
 
 
+def _with_room_for_vectors(func: PrimFunc) -> PrimFunc:
+    """Make private buffers as wide as the vectors that are stored into them, where the axis is
+    known to be shorter: 15 columns take the room of 16."""
+    rooms: dict[Buffer, list[PrimExpr]] = {}
+    for realize, loops in _leaves(func.body, {}):
+        guarded = _guarded_vectors(realize, loops)
+        if guarded is None or any(w.buffer.scope != "local" for w in realize.block.writes):
+            continue
+        for buffer, dim, at, an in _private_places(realize.block, *guarded):
+            room, last = constant(buffer.shape[dim]), an.upper_bound(at)
+            if room is not None and last is not None and room <= last:
+                rooms.setdefault(buffer, list(buffer.shape))[dim] = expr.const(last + 1)
+    wider = {buffer: replace(buffer, shape=tuple(shape)) for buffer, shape in rooms.items()}
+    return replace(func, body=substitute(func.body, buffers=wider)) if wider else func
+
+
 def _guarded_vectors(
     realize: BlockRealize, loops: Mapping[Var, For]
-) -> tuple[_Guarded, PrimExpr] | None:
-    """Return the guard of the vectorised spatial axis, if private buffers hold all columns of the
-    loops, and the condition that replaces it: a loop over several tiles still tests that each tile
-    begins before the end. `tile` is the first column of the vectors made at once, `size` their
-    number of columns."""
+) -> tuple[_Guarded, dict[Var, For]] | None:
+    """Return the guard of the vectorised spatial axis, and the loops of constant extent in its
+    value. `tile` is the first column of the vectors made at once, `size` their number of
+    columns."""
     values = dict(zip(realize.iter_values, realize.block.iter_vars, strict=True))
     for guard in _conjuncts(realize.predicate):
         if not isinstance(guard, expr.LT) or guard.a not in values:
@@ -122,16 +144,12 @@ def _guarded_vectors(
         lanes = any(loop.kind == "vectorized" for loop in inner.values())
         if axis.kind != "spatial" or axis.dom.extent != guard.b or not lanes:
             continue
-        at_once = {v: f for v, f in inner.items() if f.kind in ("vectorized", "unrolled")}
+        at_once = {v: f for v, f in inner.items() if f.kind in AT_ONCE}
         tile = substitute(guard.a, {v: f.min for v, f in at_once.items()})
         last = substitute(guard.a, {v: f.min + f.extent - 1 for v, f in at_once.items()})
         size = constant(Analyzer().simplify(last - tile + 1))
-        if size is None or not _is_multiple(tile, size):
-            continue
-        if _has_room(realize.block, axis.var, guard.a, inner):
-            looped = len(at_once) < len(inner)
-            found = _Guarded(guard, axis.var, axis.dom.extent, tile, size)
-            return found, expr.LT(tile, guard.b) if looped else expr.const(True)
+        if size is not None and _is_multiple(tile, size):
+            return _Guarded(guard, axis.var, axis.dom.extent, tile, size), inner
     return None
 
 
@@ -141,20 +159,26 @@ def _is_multiple(tile: PrimExpr, size: int) -> bool:
     return Analyzer().prove_equal(expr.FloorMod(tile, expr.const(size, tile.dtype)), 0) is True
 
 
-def _has_room(block: Block, axis: Var, value: PrimExpr, inner: Mapping[Var, For]) -> bool:
+def _has_room(block: Block, guarded: _Guarded, inner: Mapping[Var, For]) -> bool:
     """True if private buffers have room for all values of the axis in a tile."""
+    return all(
+        an.prove(expr.LE(expr.const(0), at)) and an.prove(expr.LT(at, buffer.shape[dim]))
+        for buffer, dim, at, an in _private_places(block, guarded, inner)
+    )
+
+
+def _private_places(
+    block: Block, guarded: _Guarded, inner: Mapping[Var, For]
+) -> Iterator[tuple[Buffer, int, PrimExpr, Analyzer]]:
+    """Yield the indices of private buffers that depend on the axis, by the loops around the
+    block: buffer, dimension, index, and what is known of the loops."""
     an = Analyzer()
     for v, loop in inner.items():
         an.bind(v, loop.min, loop.min + loop.extent - 1)
     for buffer, indices in _accesses(block):
-        if buffer.scope != "local":
-            continue
-        for index, room in zip(indices, buffer.shape, strict=True):
-            at = substitute(index, {axis: value})
-            inside = an.prove(expr.LE(expr.const(0), at)) and an.prove(expr.LT(at, room))
-            if axis in symbols_in(index) and not inside:
-                return False
-    return True
+        for dim, index in enumerate(indices):
+            if buffer.scope == "local" and guarded.axis in symbols_in(index):
+                yield buffer, dim, substitute(index, {guarded.axis: guarded.guard.a}), an
 
 
 def _padded(block: Block, guarded: _Guarded) -> Block:

@@ -7,11 +7,12 @@ lines that are a power of two apart do not conflict.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
 from relaxlab.ir import expr
-from relaxlab.ir.expr import Var
+from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, BufferLoad, BufferStore, PrimFunc
 from relaxlab.ir.node import Node, walk
 from relaxlab.ir.target import Target
@@ -27,6 +28,8 @@ from relaxlab.schedule.rules.base import (
     vectorize_inner,
 )
 from relaxlab.schedule.rules.elementwise import SMALL
+from relaxlab.schedule.rules.elementwise import apply as elementwise_apply
+from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
@@ -47,8 +50,23 @@ class _Across:
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
-    """Fits kernels that read across the rows they write: tiles of the axis of neighbours in the
-    result and of the axis of neighbours in the operand, divided among threads."""
+    """Fits kernels that read across the rows they write. Where one of the two axes is symbolic,
+    there is a version without tiles for short ones."""
+    tiled = _in_tiles(func, target)
+    if tiled is None or not tiled[1]:
+        return tiled[0] if tiled else None
+    general, symbolic = tiled
+
+    def version(func: PrimFunc, most: int | None) -> PrimFunc:
+        return general if most is None else elementwise_apply(func, target) or general
+
+    return guarded_versions(func, functools.reduce(expr.Min, symbolic), [SHORT], version)
+
+
+def _in_tiles(func: PrimFunc, target: Target) -> tuple[PrimFunc, list[PrimExpr]] | None:
+    """Schedule tiles of the axis of neighbours in the result and of the axis of neighbours in the
+    operand, divided among threads. Returns None if the kernel does not fit, else also which of the
+    extents of the two are symbolic."""
     sch = Schedule(func)
     if not all(is_spatial(b) for b in blocks_of(func)):
         return None
@@ -81,7 +99,8 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     vectorize_inner(sch, inner[1], target.lanes(output_dtype(found_block(sch, rv))))
     sch.parallel(tiles)
     stream_results(sch, tiles)
-    return compact_buffers(sch.func)
+    extents = [block.iter_vars[at].dom.extent for at in (row, column)]
+    return compact_buffers(sch.func), [e for e in extents if constant(e) is None]
 
 
 def _loads_across(block: Block) -> list[_Across]:
