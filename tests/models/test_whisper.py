@@ -161,7 +161,7 @@ def test_no_kernel_is_left_to_the_fallback(folder):
     assert "fallback" not in rules.values(), rules
     assert {r for n, r in rules.items() if "attention" in n} == {"attention"}
     assert {r for n, r in rules.items() if "linear" in n} == {"matmul"}
-    assert {r for n, r in rules.items() if "conv1d" in n} == {"conv"}
+    assert {r for n, r in rules.items() if "conv1d" in n} == {"contraction"}
 
 
 def test_wrong_input_is_refused(folder, transcriber, tmp_path):

@@ -10,11 +10,16 @@ from relaxlab.analysis.private_buffers import shared_private_buffer
 from relaxlab.codegen.hoist_guards import hoist_guards
 from relaxlab.codegen.join_indices import join_indices
 from relaxlab.codegen.llvm.access import Memory
-from relaxlab.codegen.llvm.arithmetic import binary
 from relaxlab.codegen.llvm.bounds import Stack, check_bounds
-from relaxlab.codegen.llvm.builder import Builder, Value, int_value, llvm_type
-from relaxlab.codegen.llvm.expressions import CodegenError, FailWhen, Scope, emit_expr
-from relaxlab.codegen.llvm.statements import Team, declare_local, emit_team, failure
+from relaxlab.codegen.llvm.builder import Builder, Value, llvm_type
+from relaxlab.codegen.llvm.expressions import CodegenError, FailWhen, Scope
+from relaxlab.codegen.llvm.statements import (
+    Team,
+    declare_local,
+    dense_strides,
+    emit_team,
+    failure,
+)
 from relaxlab.codegen.llvm.support import CONTEXT, symbol_of
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.codegen.positive import sizes_of
@@ -158,12 +163,7 @@ def _safe(name: str) -> str:
 
 def _parameter(s: Scope, buffer: loops.Buffer, pointer: str) -> Memory:
     _require_dense(s, buffer)
-    strides: list[Value] = []
-    total = int_value(1)
-    for dim in reversed(buffer.shape):
-        strides.insert(0, total)
-        total = binary(s.builder, expr.Mul, total, emit_expr(s, dim))
-    return Memory(pointer, buffer.dtype, tuple(strides), 1)
+    return Memory(pointer, buffer.dtype, dense_strides(s, buffer), 1)
 
 
 def _require_dense(s: Scope, buffer: loops.Buffer) -> None:

@@ -150,13 +150,42 @@ def _uniform_if(
     yes, no, done = b.label("then"), b.label("else"), b.label("endif")
     b.branch(b.materialise(test), yes, no)
     b.place(yes)
-    emit_team(s, team, then)
+    with _knowing(s, cond):
+        emit_team(s, team, then)
     b.jump(done)
     b.place(no)
     if other is not None:
         emit_team(s, team, other)
     b.jump(done)
     b.place(done)
+
+
+@contextmanager
+def _knowing(s: Scope, cond: expr.PrimExpr) -> Generator[None, None, None]:
+    """The version of a kernel for one value of a symbol, `if m == 1`: a column of an array of `m`
+    columns then is one piece of memory."""
+    outer = s.values, s.memory
+    match cond:
+        case expr.EQ(expr.Var() as var, expr.IntImm(value)):
+            s.values = s.values | {var: int_value(value)}
+            s.memory = {
+                buffer: memory if memory.size else replace(memory, strides=dense_strides(s, buffer))
+                for buffer, memory in s.memory.items()
+            }
+        case _:
+            pass
+    yield
+    s.values, s.memory = outer
+
+
+def dense_strides(s: Scope, buffer: loops.Buffer) -> tuple[Value, ...]:
+    """Return the strides of a dense array, row by row, in elements."""
+    strides: list[Value] = []
+    total = int_value(1)
+    for dim in reversed(buffer.shape):
+        strides.insert(0, total)
+        total = binary(s.builder, expr.Mul, total, emit_expr(s, dim))
+    return tuple(strides)
 
 
 def _parallel(s: Scope, team: Team, loop: loops.For) -> None:

@@ -31,6 +31,7 @@ from relaxlab.schedule.rules.base import (
     sum_of_products,
     weight_params,
 )
+from relaxlab.schedule.rules.contraction import tiles_of_product
 from relaxlab.schedule.rules.round_up_tail import round_up_tails, round_up_vectors
 from relaxlab.schedule.rules.rows import apply as rows_apply
 from relaxlab.schedule.rules.versions import guarded_versions
@@ -135,9 +136,14 @@ def _many(func: PrimFunc, target: Target) -> PrimFunc:
         return rows or _schedule(func, target, _Most())
 
     def narrow(func: PrimFunc, columns: int) -> PrimFunc:
-        dots = columns == 1 or not parts.contiguous
-        rows = rows_apply(func, target) if dots else None
-        return rows or _schedule(func, target, _Most(columns=columns))
+        found: PrimFunc | None = None
+        if columns == 1 or (columns == lanes and not parts.contiguous):
+            found = rows_apply(func, target)
+        elif not parts.contiguous:  # a single panel, whose rows of results threads share
+            found = tiles_of_product(func, target)
+        if found is None and not parts.contiguous:
+            return by_depth(func)
+        return found or _schedule(func, target, _Most(columns=columns))
 
     def by_depth(func: PrimFunc) -> PrimFunc:
         if constant(depth) is not None:
@@ -147,11 +153,11 @@ def _many(func: PrimFunc, target: Target) -> PrimFunc:
             lambda f, most: _schedule(f, target, _Most(depth=most)) if most else deeper(f),
         )  # fmt: skip
 
-    bounds = [lanes]
+    known = constant(columns) is not None
+    bounds = [lanes] if known else [lanes, NARROW_PANELS[-1] * lanes]
     if parts.contiguous:
         rows = block.iter_vars[parts.row].dom.extent
         single = [] if columns in (rows, depth) else [1]
-        known = constant(columns) is not None
         bounds = [] if known else [*single, *(n * lanes for n in NARROW_PANELS)]
     return guarded_versions(
         func, columns, bounds, lambda f, most: narrow(f, most) if most else by_depth(f)

@@ -1,10 +1,13 @@
-"""Convolutions in float: register tiles of sums over windows, no matrix of windows in memory.
+"""Contractions in float, over any axes in any order, convolutions among them: register tiles of
+sums of products.
 
-Where the output channels fill vectors they are the columns of a matrix product, in any layout: the
-weights are packed in panels, and the rows of a tile are positions, whose windows are read where
-they lie (an implicit GEMM). Otherwise vectors are neighbours along the last axis of the result, and
-the rows of a tile are channels, or positions where each channel has its own weights (the direct
-way). Operands that are computed, such as padded data, are stored first.
+The columns of a tile are an axis of one operand alone, best the last of the result, and that
+operand is packed in panels of vectors; the rows are an axis of the other. Of a convolution, the
+columns are output channels where they fill vectors, in any layout, and the rows positions, whose
+windows are read where they lie: no matrix of windows is stored (an implicit GEMM). Otherwise
+vectors are neighbours along the last axis of the result, and the rows of a tile are channels, or
+positions where each channel has its own weights (the direct way). Operands that are computed, such
+as padded data, are stored first.
 """
 
 from __future__ import annotations
@@ -47,7 +50,8 @@ others hold operands; half of that where there are 16 registers."""
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """The reduction block; the axes that are the rows and the columns of its tiles; the operand
-    that the columns index; the reduced axes in the order in which the other operand is read."""
+    that the columns index; the reduced axes in the order in which the other operand is read;
+    True if operands are read at axes, not in windows."""
 
     product: str
     row: int
@@ -71,6 +75,12 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         func, rows, [1],
         lambda f, most: _single(f, target) if most else _schedule(f, parts, target),
     )  # fmt: skip
+
+
+def tiles_of_product(func: PrimFunc, target: Target) -> PrimFunc | None:
+    """Return the version for any number of rows of what the rule fits; None if it does not fit."""
+    parts = _find(func, target.lanes("float32"))
+    return None if parts is None else _schedule(func, parts, target)
 
 
 def _single(func: PrimFunc, target: Target) -> PrimFunc:
@@ -175,7 +185,8 @@ def _schedule(func: PrimFunc, parts: _Parts, target: Target) -> PrimFunc:
             sch.reorder(*inner)
         split_vector(sch, inner[1], lanes, unroll=True)
         sch.unroll(inner[0])
-    sch.parallel(sch.fuse(*outer, panel) if outer else panel)
+    # Without others around them, panels may be fewer than threads.
+    sch.parallel(sch.fuse(*outer, panel) if outer else sch.fuse(panel, tile))
     for block in (*stored, *packed):
         _copy(sch, block, lanes)
     rounded = round_up_tails(compact_buffers(sch.func))

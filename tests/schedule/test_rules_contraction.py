@@ -1,0 +1,72 @@
+"""Contractions over any axes in register tiles, compiled, against NumPy: every order of axes,
+extents around a vector and a tile."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.ir.module import Module
+from relaxlab.passes.pipeline import cpu_pipeline
+
+SUBSCRIPTS = [
+    ("bnhd,bmhd->bhnm", {"contraction"}),
+    ("bhnm,bmhd->bnhd", {"contraction"}),
+    ("bnhd,bmhd->bnmh", {"contraction"}),
+    ("nhd,mhd->mn", {"contraction"}),
+    ("nk,bmk->mbn", {"matmul"}),
+    ("ckn,ckm->nm", {"contraction"}),
+    ("bki,bkj->bij", {"matmul"}),
+]
+EXTENTS = (0, 1, 2, 7, 8, 9, 15, 16, 17, 32, 33)
+
+
+def einsum(subscripts: str, sizes: dict[str, int] | None = None) -> Module:
+    """The module of one contraction; extents without sizes are symbols."""
+    left, right = subscripts.partition("->")[0].split(",")
+    known = sizes or {}
+    dims = [", ".join(str(known.get(a, f'"{a}"')) for a in side) for side in (left, right)]
+    symbols = sorted({*left, *right} - known.keys())
+    declared = "".join(f"        {name} = T.int64()\n" for name in symbols)
+    return rl.parse(
+        "from relaxlab.script import ir as I, relax as R, tir as T\n\n"
+        "@I.ir_module\nclass Module:\n    @R.function\n"
+        f'    def main(x: R.Tensor(({dims[0]}), "float32"), y: R.Tensor(({dims[1]}), "float32")):\n'
+        f"{declared}        with R.dataflow():\n"
+        f'            out = R.einsum((x, y), subscripts="{subscripts}")\n'
+        "            R.output(out)\n        return out\n"
+    )
+
+
+def rules_of(module: Module) -> set[str]:
+    """The rules that scheduled the module's kernels."""
+    trace = cpu_pipeline().run(module)
+    remarks = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.remarks]
+    return {w.reason.rpartition(" ")[2] for w in remarks if w.applied}
+
+
+@pytest.mark.parametrize(("subscripts", "rules"), SUBSCRIPTS)
+def test_contractions_of_symbols(subscripts, rules, rng):
+    module = einsum(subscripts)
+    assert rules_of(module) == rules
+    main = rl.compile(module, use_cache=False)["main"]
+    left, right = subscripts.partition("->")[0].split(",")
+    for _ in range(40):
+        sizes = {name: int(rng.choice(EXTENTS)) for name in sorted({*left, *right})}
+        x, y = (rng.normal(size=[sizes[a] for a in side]) for side in (left, right))
+        got = main(x.astype(np.float32), y.astype(np.float32))
+        np.testing.assert_allclose(got, np.einsum(subscripts, x, y), 1e-4, 1e-4, err_msg=str(sizes))
+
+
+@pytest.mark.parametrize("width", [1, 3, 15, 17])
+def test_narrow_contractions_of_constants(width, rng):
+    """Sums of fewer columns than a vector has lanes are as wide as a vector."""
+    for subscripts in ("nk,km->nm", "nk,mk->nm", "bnhk,bmhk->bhnm"):
+        left, right = subscripts.partition("->")[0].split(",")
+        sizes = {"b": 2, "n": 30, "h": 3, "k": 37, "m": width}
+        used = {a: sizes[a] for a in {*left, *right}}
+        main = rl.compile(einsum(subscripts, used), use_cache=False)["main"]
+        x, y = (rng.normal(size=[sizes[a] for a in side]) for side in (left, right))
+        got = main(x.astype(np.float32), y.astype(np.float32))
+        np.testing.assert_allclose(got, np.einsum(subscripts, x, y), 1e-4, 1e-4)
