@@ -48,7 +48,7 @@ def inherit_bounds(mod: Module, _: NoOptions) -> Module:
         return mod
     updates: dict[str, graph.Function] = {}
     for name in inner:
-        if known.get(name, {}) != _declared(functions[name]):
+        if name in known and known[name] != _declared(functions[name]):  # else nothing calls it
             text = ", ".join(f"{s} <= {bound}" for s, bound in known[name].items())
             remark(RULE, name, f"every call has {text}")
             attrs = functions[name].attrs.with_(**{BOUNDS: Attrs(known[name])})

@@ -97,3 +97,23 @@ def test_functions_that_are_values_are_left_alone() -> None:
     after = inherit_bounds(lambda_lifting(start))
     assert "tir_var_upper_bound" not in after["layer"].attrs
     assert dict(after["two"].attrs["tir_var_upper_bound"]) == {"m": 32}
+
+
+def test_a_function_that_nothing_calls_keeps_its_bounds():
+    mod = normalize(
+        parse(
+            """
+@I.ir_module
+class M:
+    @R.function(private=True)
+    def other(x: R.Tensor(("n", 8), "float32")):
+        R.func_attr({"tir_var_upper_bound": {"n": 4}})
+        return R.exp(x)
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        return R.exp(x)
+"""
+        )
+    )
+    assert inherit_bounds(mod) is mod
