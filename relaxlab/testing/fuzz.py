@@ -36,6 +36,8 @@ SETS = 3
 """Sets of arguments that a compiled program is called with."""
 TRIES = 5
 """Draws of the first arguments, until the interpreter accepts one."""
+HALF_ROUNDINGS = 8
+"""Roundings to halves that a result may differ by; what lies between is computed in float32."""
 PER_TERM = 1 / 8
 """Roundings per square root of the number of terms, in sums of random signs."""
 
@@ -82,7 +84,7 @@ def problem_of(mod: Module, args: Args, exe: Executable | str) -> str | None:
         got = exe["main"](*copy_value(args))
     except Exception as error:  # noqa: BLE001  whatever it is: the interpreter computed a result
         return f"{type(error).__name__}: {error}"
-    unit, length = coarsest(mod), _length(mod, args)
+    unit, length = _roundoff(mod), _length(mod, args)
     if difference(got, want, "the result", Tolerance(unit, length, ())) is None:
         return None
     if difference(interpret(mod, "main", *copy_value(args)), want, "", Tolerance(0.0, 0, ())):
@@ -90,6 +92,12 @@ def problem_of(mod: Module, args: Args, exe: Executable | str) -> str | None:
     moved = _moved(mod, args, want)
     found = difference(got, want, "the result", Tolerance(unit, length, moved))
     return None if found is None else str(found)
+
+
+def _roundoff(mod: Module) -> float:
+    """The roundoff of the coarsest dtype; HALF_ROUNDINGS of them for halves, not ROUNDINGS."""
+    unit = coarsest(mod)
+    return unit if unit <= roundoff("float32") else unit * HALF_ROUNDINGS / ROUNDINGS
 
 
 def _length(mod: Module, args: Args) -> int:

@@ -1,4 +1,5 @@
-"""Making a failing program smaller: fewer results, and parameters in place of what was computed."""
+"""Making a failing program smaller: fewer results, one arm of an `If`, and parameters in place of
+what was computed."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from relaxlab.analysis.annotate import annotate
+from relaxlab.analysis.deduce import type_of
 from relaxlab.ir import graph
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
@@ -50,6 +52,11 @@ def _smaller(mod: Module, args: Args) -> Iterator[tuple[Module, Args] | None]:
     for b in reversed(bindings):
         if b.var is not result and isinstance(b.var, graph.Var):
             yield _given(mod, main, b.var, args)
+    for number, block in enumerate(main.body.blocks):
+        for b in block.bindings:
+            if isinstance(b, graph.VarBinding) and isinstance(b.value, graph.If):
+                for arm in (b.value.true_branch, b.value.false_branch):
+                    yield _cleaned(mod, _with_arm(main, number, b, arm), args)
     for i, p in enumerate(main.params):
         if not any(n is p for n in walk(main.body)):
             params = (*main.params[:i], *main.params[i + 1 :])
@@ -63,6 +70,23 @@ def _returning(main: graph.Function, value: graph.Expr) -> graph.Function:
         plain[value] = graph.Var(value.name, value.ty)
     body = substitute(replace(main.body, body=value), values=plain)
     return replace(main, body=body, ret_ty=None)
+
+
+def _with_arm(
+    main: graph.Function, number: int, b: graph.VarBinding, arm: graph.SeqExpr
+) -> graph.Function:
+    """One arm in place of an `If` that a block binds."""
+    assert isinstance(main.body, graph.SeqExpr)
+    blocks, bindings = main.body.blocks, main.body.blocks[number].bindings
+    at = next(i for i, other in enumerate(bindings) if other is b)
+    var = graph.Var(b.var.name, type_of(arm.body))
+    parts = (
+        graph.BindingBlock(bindings[:at]), *arm.blocks,
+        graph.BindingBlock((graph.VarBinding(arm.body, var), *bindings[at + 1 :])),
+    )  # fmt: skip
+    kept = tuple(part for part in parts if part.bindings)
+    body = replace(main.body, blocks=(*blocks[:number], *kept, *blocks[number + 1 :]))
+    return replace(main, body=substitute(body, values={b.var: var}), ret_ty=None)
 
 
 def _given(
