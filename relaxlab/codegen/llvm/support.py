@@ -25,8 +25,6 @@ MIN_TEAM_WORK = 1 << 14
 """Operations from which on a call starts a team: some microseconds' work, 0.1 to 0.65 ns each on
 one thread (benchmarks/NOTES.md, *Calls*). Waking threads takes two if they are still waiting for
 it, and fifty or more if they sleep."""
-GEMM = {"float32": "scipy_cblas_sgemm64_", "float64": "scipy_cblas_dgemm64_"}
-"""The function of CBLAS for each dtype, as the wheel `scipy-openblas64` names it."""
 BLOCK_HEADER = 64
 """Bytes before the data of an owned block; its first words are the next block and the
 bytes of data."""
