@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, cast
 
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import NO_ATTRS, Atom, Node, field_names
@@ -60,7 +60,7 @@ def _node(
     if isinstance(node, Atom):
         facts.append(_cut(node.name))
     else:
-        defaults = {f.name: f.default for f in dataclasses.fields(node)}
+        defaults = {f.name: f.default for f in dataclasses.fields(cast(Any, node))}
         for field in field_names(type(node)):
             value = getattr(node, field)
             nodes = list(_nodes_in(value, field, f"{path}.{field}"))
