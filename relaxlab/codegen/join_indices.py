@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
-from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.expr import PrimExpr, Var, all_of
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, For, Range, Stmt
 from relaxlab.ir.node import Node, map_children, replace, walk
 
@@ -29,7 +29,11 @@ def join_indices(stmt: Stmt, sizes: Sequence[Var]) -> Stmt:
         n = map_children(n, joined)
         if not isinstance(n, BufferLoad | BufferStore):
             return n
-        indices = _joined(n.buffer, n.indices, an)
+        if not any(map(_divisions, n.indices)):
+            return n
+        # An array that is accessed has elements: divisions by its dimensions are defined.
+        with an.assuming(all_of([expr.GE(dim, expr.const(1)) for dim in n.buffer.shape])):
+            indices = _joined(n.buffer, n.indices, an)
         return n if indices == n.indices else replace(n, indices=indices)
 
     return joined(stmt)  # type: ignore[return-value]
