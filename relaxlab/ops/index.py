@@ -97,7 +97,7 @@ def _take(x: Array, indices: Any, axis: int | None = None, mode: str = "fast") -
     axis = 0 if axis is None else axis
     if mode != "nan":
         return np.take(x, at, axis, mode="wrap" if mode == "wrap" else "clip")
-    value = np.take(x, at, axis, mode="clip").copy()
+    value = np.array(np.take(x, at, axis, mode="clip"))
     wrong = (at < 0) | (at >= x.shape[axis])
     lead = axis % x.ndim
     value[(slice(None),) * lead + (wrong,)] = np.nan

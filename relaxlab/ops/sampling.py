@@ -145,6 +145,8 @@ def _temperature_emit(
 
 
 def _softmax_with_temperature(logits: Array, temperature: Array) -> Array:
+    if not logits.size:
+        return logits.copy()
     x = logits.astype(scalar.accumulator_of(logits.dtype.name))
     t = temperature.astype(x.dtype)
     cold = np.arange(x.shape[1]) == x.argmax(1)[:, None]
@@ -219,6 +221,8 @@ def _top_emit(
 
 
 def _renormalize(prob: Array, top_p: Array, top_k: Array) -> Array:
+    if not prob.size:
+        return prob.copy()
     classes = prob.shape[1]
     wide = prob.astype(np.float32)
     order = np.argsort(-wide, axis=1, kind="stable")

@@ -379,6 +379,7 @@ def index() -> list[OpCase]:
     one, off = T(values=1.0), T(values=0.0)
     return [
         *(OpCase("take", (T(5, 3), places), {"axis": 0, "mode": m}) for m in modes),
+        OpCase("take", (T(5), T(dtype="int64", low=-2, high=7)), {"mode": "nan"}, ({},)),
         OpCase("take", (T(2, 6, 3), T("n", dtype="int64", low=0, high=5)), {"axis": 1}),
         OpCase("take", (T("m"), T("n", dtype="int64", low=0, high=3)), {}, ({"n": 3, "m": 4},)),
         OpCase("take", (T(3, "n"), Scalar(1)), {"axis": 0}),
@@ -462,6 +463,7 @@ def sampling() -> list[OpCase]:
     op = "softmax_with_temperature"
     cases += [
         OpCase(op, (T("n", 6, low=-9, high=9), heat)),
+        OpCase(op, (T(2, "n"), T(2, 1, low=1)), {}, ({"n": 0},)),
         OpCase(op, (T(1, "n", values=(2.0, 5.0, 5.0)), T(1, 1, values=0.0)), {}, SOME),
         OpCase(op, (T("n", 5, dtype="float16"), T("n", 1, dtype="float16", low=1))),
     ]
@@ -469,6 +471,7 @@ def sampling() -> list[OpCase]:
     limits = T("n", 1, dtype="int32", values=(0, 3, 4, 99, 1))
     cases += [
         OpCase(op, (T("n", 7, low=0, high=1), share, limits)),
+        OpCase(op, (T(2, "n"), T(2, 1), T(2, 1, dtype="int32")), {}, ({"n": 0},)),
         OpCase(op, (T(2, "n", values=0.25), T(2, 1, values=0.5), T(2, 1, dtype="int64")), {}, SOME),
         OpCase(op, (T("n", 5, dtype="bfloat16", low=0, high=1), share, limits)),
     ]

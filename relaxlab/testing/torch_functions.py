@@ -1,17 +1,19 @@
 """PyTorch's answers to calls of operators, where it has a function that means the same.
 
 Run by a Python that has PyTorch, which need not have relaxlab: `python torch_functions.py CALLS
-ANSWERS` reads a pickled list of (operator, arguments, attributes) with NumPy arrays, and writes the
+ANSWERS` reads a list of [operator, arguments, attributes] that `write` wrote, and writes the
 results: arrays, tuples of arrays, or None where PyTorch has no such function.
 """
 
 from __future__ import annotations
 
-import pickle
+import json
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
+
+import numpy as np
 
 Tensor = Any
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
@@ -358,6 +360,47 @@ def _windows(torch: Any) -> None:
         FUNCTIONS[f"nn.avg_pool{dims}d"] = lambda x, fn=pool, **k: fn(x, kind="avg", **k)
 
 
+def encoded(value: Any, arrays: dict[str, Any]) -> Any:
+    """A value as JSON, its arrays put into `arrays`. Raises TypeError for what is neither a number,
+    a text, an array nor a tuple or mapping of them."""
+    if isinstance(value, np.ndarray):
+        arrays[str(len(arrays))] = value
+        return {"array": str(len(arrays) - 1)}
+    if isinstance(value, tuple | list):
+        return {"tuple": [encoded(v, arrays) for v in value]}
+    if isinstance(value, dict):
+        return {"dict": {k: encoded(v, arrays) for k, v in value.items()}}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"{type(value).__name__} is not written")
+
+
+def _decoded(value: Any, arrays: Any) -> Any:
+    match value:
+        case {"array": name}:
+            return arrays[name]
+        case {"tuple": items}:
+            return tuple(_decoded(v, arrays) for v in items)
+        case {"dict": items}:
+            return {k: _decoded(v, arrays) for k, v in items.items()}
+        case _:
+            return value
+
+
+def write(values: list[Any], path: Any) -> None:
+    """Write values and their arrays into a file."""
+    arrays: dict[str, Any] = {}
+    text = json.dumps([encoded(v, arrays) for v in values])
+    with open(path, "wb") as file:
+        np.savez(file, text=np.array(text), **arrays)
+
+
+def read(path: Any) -> list[Any]:
+    """Read what `write` wrote; lists come back as tuples."""
+    with np.load(path) as arrays:
+        return [_decoded(v, arrays) for v in json.loads(str(arrays["text"]))]
+
+
 def _tensors(torch: Any, value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_tensors(torch, v) for v in value)
@@ -391,10 +434,7 @@ def main() -> None:
     torch.set_num_threads(1)
     fill_table(torch)
     source, target = sys.argv[1:]
-    with open(source, "rb") as file:
-        calls = pickle.load(file)
-    with open(target, "wb") as file:
-        pickle.dump([answer(torch, *call) for call in calls], file)
+    write([answer(torch, *call) for call in read(source)], target)
 
 
 if __name__ == "__main__":
