@@ -143,3 +143,17 @@ def main(x: R.Tensor({shape}, "float32")):
     x = rng.standard_normal((1, bound, 48) if axis == 1 else (1, 48, bound)).astype("float32")
     want = x.sum(axis, dtype="float64")
     np.testing.assert_allclose(rl.compile(mod)["main"](x), want, 1e-4, 1e-2)
+
+
+def test_a_product_with_one_term(rng):
+    """Neither its row nor its reduction has a loop that an index needs."""
+    mod = rl.parse("""
+@R.function
+def main(x: R.Tensor((1, 1), "float32"), w: R.Tensor((1, "m"), "float32")):
+    y = R.matmul(x, w)
+    return y
+""")
+    exe = rl.compile(mod, "cpu,contract=off,reassociate=off", use_cache=False)
+    for m in (0, 1, 15, 64, 100):
+        x, w = rng.random((1, 1), "float32"), rng.random((1, m), "float32")
+        np.testing.assert_array_equal(np.asarray(exe["main"](x, w)), x * w)

@@ -68,8 +68,10 @@ def reduce_down_columns(sch: Schedule, rv: BlockRV, reduce: list[LoopRV]) -> Non
 def _stream(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], levels: int) -> None:
     """Sum vectors in blocks, each with an initialisation of its own."""
     for part in (rv, *_in_blocks(sch, rv, reduce, levels)):
-        _, reduce = block_loops(sch, part)
-        for one in (sch.decompose_reduction(part, reduce[0]), part):
+        spatial, reduce = block_loops(sch, part)
+        # A reduction of extent one has no loop where another value has filled in its index.
+        around = reduce[0] if reduce else spatial[-1]
+        for one in (sch.decompose_reduction(part, around), part):
             sch.vectorize(block_loops(sch, one)[0][-1])
 
 
