@@ -31,9 +31,12 @@ def join_indices(stmt: Stmt, sizes: Sequence[Var]) -> Stmt:
             return n
         if not any(map(_divisions, n.indices)):
             return n
-        # An array that is accessed has elements: divisions by its dimensions are defined.
+        plain = _joined(n.buffer, n.indices, an)
+        # An array that is accessed has elements: divisions by its dimensions are defined. Knowing
+        # that takes divisions apart, too, after which parts may not fit: the better attempt counts.
         with an.assuming(all_of([expr.GE(dim, expr.const(1)) for dim in n.buffer.shape])):
-            indices = _joined(n.buffer, n.indices, an)
+            known = _joined(n.buffer, n.indices, an)
+        indices = min(plain, known, key=lambda found: sum(map(_divisions, found)))
         return n if indices == n.indices else replace(n, indices=indices)
 
     return joined(stmt)  # type: ignore[return-value]
