@@ -85,21 +85,23 @@ def bind_values(
 
     `env` gets the symbols found (bare symbols first, then compound expressions solved as far as
     they can be). Returns the positions in `dims` that do not hold, each with what was expected:
-    `"n = 4"`, `"2 * n + 1 = 9"`.
+    `"n = 4"`, `"2 * n + 1 = 9"`; `"n + 5 with n not negative"` where a symbol would have to be.
     """
     for dim, size in dims:
         if isinstance(dim, Var):
             env.setdefault(dim, size)
+    wrong: list[tuple[int, str]] = []
     progress = True
     while progress:
         progress = False
-        for dim, size in dims:
+        for at, (dim, size) in enumerate(dims):
             known = {v: expr.const(k, v.dtype) for v, k in env.items()}
             solved = solve_for(dim, expr.const(size, dim.dtype), known)
             if solved is not None:
                 env[solved.symbol] = int(evaluate(solved.value, env))
+                if env[solved.symbol] < 0:
+                    wrong.append((at, f"{dim} with {solved.symbol.name} not negative"))
                 progress = True
-    wrong: list[tuple[int, str]] = []
     for at, (dim, size) in enumerate(dims):
         try:
             expected = evaluate(dim, env)

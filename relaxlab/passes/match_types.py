@@ -118,8 +118,7 @@ def _match_one(
     )  # fmt: skip
     if kind != "tensor":
         for s in signs:
-            text = f"{s.name} ({symbols.origin[s]}) must not be negative"
-            emit(host.Require(expr.GE(s, expr.const(0)), s, text))
+            emit(_require_non_negative(s, symbols.origin[s]))
 
 
 def _solve(
@@ -137,7 +136,13 @@ def _solve(
                 origin = f"found from dimension {axis} of {claim.what}, declared {dim}"
                 symbols.bind(solved.symbol, origin)
                 emit(host.ComputeScalar(solved.symbol, solved.value))
+                emit(_require_non_negative(solved.symbol, origin))
                 progress = True
+
+
+def _require_non_negative(s: expr.Var, origin: str) -> host.Require:
+    text = f"{s.name} ({origin}) must not be negative"
+    return host.Require(expr.GE(s, expr.const(0)), s, text)
 
 
 def _dims_of(ty: types.Type) -> tuple[str, tuple[expr.PrimExpr, ...] | None]:

@@ -99,3 +99,17 @@ def test_needs_of_operators_are_in_symbols() -> None:
         text = r"needs n >= 4; n is dimension 2 of parameter `x` of `window` \(it is 1\)"
         with pytest.raises((CheckFailed, ExecutionError), match=text):
             run("window", np.zeros((1, 2, 1), "float32"), np.zeros((3, 2, 4), "float32"))
+
+
+def test_symbols_found_from_compound_dimensions_are_not_negative() -> None:
+    @I.ir_module
+    class Offset:
+        @R.function
+        def main(x: R.Tensor(("n + 5",), "float32")):
+            n = T.int64()
+            return R.exp(x)
+
+    for run in [*runners(Offset), lambda name, x: rl.interpret(Offset, name, x)]:
+        assert run("main", np.zeros(5, "float32")).shape == (5,)
+        with pytest.raises((CheckFailed, ExecutionError), match="n .*not .*negative|n not negative"):
+            run("main", np.zeros(3, "float32"))
