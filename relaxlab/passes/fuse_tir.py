@@ -82,7 +82,9 @@ def _obstacle(fn: graph.Function, mod: Module) -> str | None:
     if fn.body.body not in computed:
         return "its result is not what a loop function computes"
     tensors = (f for p in fn.params for f in _fields(p.ty) if not isinstance(f, types.ShapeType))
-    return None if all(known_shape(t) for t in tensors) else "a parameter's shape is not known"
+    if any(known_shape(t) is None for t in tensors):
+        return "a parameter's shape is not known"
+    return None
 
 
 def _fields(ty: types.Type | None) -> tuple[types.Type | None, ...]:

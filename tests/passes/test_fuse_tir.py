@@ -81,6 +81,24 @@ def test_one_function_called_twice_gets_names_of_its_own():
     assert [p.name for p in func.params] == ["x", "out"]
 
 
+def test_scalars_are_merged_too():
+    """A scalar tensor has a known shape, which is empty."""
+
+    @I.ir_module
+    class Scalars:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), s: R.Tensor((), "float32")):
+            with R.dataflow():
+                y = R.add(R.multiply(x, s), s)
+                R.output(y)
+            return y
+
+    merged = cpu_pipeline().run(Scalars).result
+    assert [name for name, f in merged.items() if isinstance(f, loops.PrimFunc)] == [
+        "fused_multiply_add"
+    ]
+
+
 def test_nothing_to_merge():
     check_pass(fuse_tir, User)
 
