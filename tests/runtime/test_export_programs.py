@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab import nn
 from relaxlab.ir.target import Target
 from relaxlab.models.config import DecoderConfig
 from relaxlab.models.decoder import Decoder
@@ -28,6 +29,9 @@ from relaxlab.runtime.params_file import read_params
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from tests.runtime.test_executable import Memory
+
+POSITIONS = 64
+"""Positions in the caches of the programs in C, whole blocks of keys."""
 
 
 def compiler() -> list[str]:
@@ -75,9 +79,8 @@ def logits_in_c(
     Python gets from the executable, bit for bit. `prompt` ids are read at once."""
     params, header, library = exe.export(folder / "model.so", bound=True)
     assert params.stat().st_size > 0
-    positions = exe["decode"].info.params[3][1].dims[2]  # of the values of the first layer
     sizes = {
-        "MODEL_HEADER": f'"{header.name}"', "LAYERS": config.num_layers, "POSITIONS": positions,
+        "MODEL_HEADER": f'"{header.name}"', "LAYERS": config.num_layers, "POSITIONS": POSITIONS,
         "HEADS": config.num_kv_heads, "HEAD_DIM": config.head_dim, "VOCABULARY": config.vocab_size,
     }  # fmt: skip
     program = compile_c(
@@ -94,22 +97,24 @@ def logits_in_c(
         np.testing.assert_array_equal(got, want)
 
 
-def empty_cache(exe: Executable, config: DecoderConfig) -> list[np.ndarray[Any, Any]]:
-    params = exe["decode"].info.params[2 : 2 + 2 * config.num_layers]
-    return [np.zeros(tree.dims, tree.dtype) for _, tree in params]
+def empty_cache(config: DecoderConfig) -> list[np.ndarray[Any, Any]]:
+    shapes = nn.KVCache.shapes(config.num_kv_heads, config.head_dim, POSITIONS)
+    return [np.zeros((1, *s), "float32") for _ in range(config.num_layers) for s in shapes]
 
 
 def test_small_model_in_c(tmp_path: Path) -> None:
     """Two functions that share their weights and their cache; reading the prompt takes matrix
     tiles where there are any, which a process has to ask for."""
-    generator = TextGenerator.load("tiny", activations="q8", kv_dtype="float32", threads=2)
+    generator = TextGenerator.load(
+        "tiny", activations="q8", kv_dtype="float32", max_context=POSITIONS, threads=2,
+    )  # fmt: skip
     ids = np.random.default_rng(3).integers(0, 300, 50).tolist()
     config = generator.checkpoint.config
     logits_in_c(tmp_path, generator.executable, config, 40, ids)
     stored = read_params(tmp_path / "model.params")
     assert len({name.split(".")[0] for name, _ in stored}) == 1
     again = rl.load(tmp_path / "model.so")
-    got = again["prefill"](np.array([ids], "int32"), (0,), *empty_cache(again, config))
+    got = again["prefill"](np.array([ids], "int32"), (0,), *empty_cache(config))
     np.testing.assert_array_equal(got[0], generator.logits(ids))
 
 
@@ -118,11 +123,11 @@ def test_smollm2_in_c(tmp_path: Path) -> None:
         checkpoint = open_model("smollm2-135m")
     except FileNotFoundError as error:
         pytest.skip(str(error))
-    model = Decoder(checkpoint.config, checkpoint.formats, max_context=64)
+    model = Decoder(checkpoint.config, checkpoint.formats, max_context=POSITIONS)
     module, names = model.build(methods=["decode"])
     exe = rl.compile(module, threads=2)
     weights = exe["decode_transform_params"](tuple(checkpoint.weights(model, names)))
-    exe["decode"].bind(*empty_cache(exe, checkpoint.config), *weights)
+    exe["decode"].bind(*empty_cache(checkpoint.config), *weights)
     ids = checkpoint.tokenizer.encode("The capital of France is Paris, and that of Italy is")
     logits_in_c(tmp_path, exe, checkpoint.config, 0, ids)
     last = np.fromfile(tmp_path / "logits2", "float32")[-checkpoint.config.vocab_size :]

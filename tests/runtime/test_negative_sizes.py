@@ -111,5 +111,5 @@ def test_symbols_found_from_compound_dimensions_are_not_negative() -> None:
 
     for run in [*runners(Offset), lambda name, x: rl.interpret(Offset, name, x)]:
         assert run("main", np.zeros(5, "float32")).shape == (5,)
-        with pytest.raises((CheckFailed, ExecutionError), match="n .*not .*negative|n not negative"):
+        with pytest.raises((CheckFailed, ExecutionError), match="n .*not.* negative"):
             run("main", np.zeros(3, "float32"))
