@@ -93,8 +93,14 @@ class TableProgram(MixedProgram):
         return blocks
 
     def attrs(self, inputs: int) -> Attrs:
-        """No weights: what depends on them alone would be given to `main` already computed."""
-        return super().attrs(inputs).with_(num_input=None)
+        """No weights: what depends on them alone would be given to `main` already computed. Bounds
+        admit the sizes for which calls were drawn."""
+        given = super().attrs(inputs).with_(num_input=None)
+        if "tir_var_upper_bound" not in given:
+            return given
+        drawn = {s.name: n for s, n in self.draw.sizes.items()}
+        bounds = given["tir_var_upper_bound"].items()
+        return given.with_(tir_var_upper_bound={k: max(n, drawn.get(k, 0)) for k, n in bounds})
 
     def pick(self, fits: Callable[[Value], bool] = lambda v: True) -> Value | None:
         """A value whose magnitude is known."""

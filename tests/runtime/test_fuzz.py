@@ -140,3 +140,14 @@ class M:
 """)
     x = np.array([[1, 0, 1], [2, 3, 2]], "int8")
     np.testing.assert_array_equal(build(mod)["main"](x), [[0, 1], [3, 2]])
+
+
+def test_declared_bounds_admit_the_sizes_of_drawn_calls() -> None:
+    bounded = 0
+    for seed in range(40):
+        made = TableProgram(seed)
+        bounds = made.random_module()["main"].attrs.get("tir_var_upper_bound", {})
+        drawn = {s.name: n for s, n in made.draw.sizes.items()}
+        assert all(n >= drawn.get(name, 0) for name, n in bounds.items()), seed
+        bounded += bool(bounds)
+    assert bounded
