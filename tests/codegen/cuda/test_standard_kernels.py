@@ -83,7 +83,7 @@ def test_elementwise_kernels_move_16_bytes_at_once(exe: CudaExecutable, name: st
 
 @pytest.mark.parametrize("name", ["softmax", "layer_norm"])
 def test_rows_are_reduced_by_shuffles_and_shared_memory(exe: CudaExecutable, name: str) -> None:
-    source = exe.sources[name]
+    source = exe.source(name)
     assert "__shared__" in source and "__syncthreads()" in source
     ptx = ptx_of(exe, name)
     assert ptx.count("shfl.sync") >= 2 * 8  # two reductions over 32 lanes, then over 8 warps
