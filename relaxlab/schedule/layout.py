@@ -84,7 +84,10 @@ def region_number(block: Block, buffer: tuple[str, int] | str | Buffer) -> tuple
 
 def padding_of(value: float | PrimExpr, buffer: Buffer, block: Block) -> PrimExpr:
     """A pad value as an expression of the buffer's dtype. Raises ScheduleError for one of another
-    dtype, and for a fraction where the buffer holds integers."""
+    dtype, and for a fraction where the buffer holds integers. The dtype of a constant does not
+    matter, since a trace in JSON keeps its value alone."""
+    if isinstance(value, expr.IntImm | expr.FloatImm):
+        value = value.value
     integer = not is_float(buffer.dtype)
     if integer and not isinstance(value, PrimExpr) and float(value).is_integer():
         value = int(value)
