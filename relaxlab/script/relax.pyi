@@ -340,7 +340,7 @@ class _nn:
 
         Arguments: data. Constants: output_size, layout, out_layout.
 
-        Dtypes of data: floating point.
+        Dtypes of data: integers, floating point.
 
             R.nn.adaptive_avg_pool1d(x, 2)  # (1, 3, 8) -> (1, 3, 2)
         """
@@ -351,7 +351,7 @@ class _nn:
 
         Arguments: data. Constants: output_size, layout, out_layout.
 
-        Dtypes of data: floating point.
+        Dtypes of data: integers, floating point.
 
             R.nn.adaptive_avg_pool2d(x, 2)  # (1, 3, 8, 8) -> (1, 3, 2, 2)
         """
@@ -362,7 +362,7 @@ class _nn:
 
         Arguments: data. Constants: output_size, layout, out_layout.
 
-        Dtypes of data: floating point.
+        Dtypes of data: integers, floating point.
 
             R.nn.adaptive_avg_pool3d(x, 2)  # (1, 3, 8, 8, 8) -> (1, 3, 2, 2, 2)
         """
@@ -406,7 +406,7 @@ class _nn:
 
         Arguments: data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
 
-        Dtypes of data: floating point.
+        Dtypes of data: integers, floating point.
 
             R.nn.avg_pool1d(x, pool_size=2, strides=2)  # (1, 3, 8) -> (1, 3, 4)
         """
@@ -417,7 +417,7 @@ class _nn:
 
         Arguments: data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
 
-        Dtypes of data: floating point.
+        Dtypes of data: integers, floating point.
 
             R.nn.avg_pool2d(x, pool_size=2, strides=2)  # (1, 3, 8, 8) -> (1, 3, 4, 4)
         """
@@ -428,7 +428,7 @@ class _nn:
 
         Arguments: data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
 
-        Dtypes of data: floating point.
+        Dtypes of data: integers, floating point.
 
             R.nn.avg_pool3d(x, pool_size=2, strides=2)  # (1, 3, 8, 8, 8) -> (1, 3, 4, 4, 4)
         """
