@@ -75,6 +75,7 @@ def _union(
     conditions: list[PrimExpr],
     an: Analyzer,
 ) -> tuple[Span, ...] | None:
+    ranges, conditions = _narrowed(ranges, conditions)
     running = ranges.keys()
     if any(not vars_in(c) & running for c in conditions):
         return None
@@ -104,6 +105,21 @@ def _union(
         Span(an.simplify(base * size), an.simplify((base + extent) * size - 1))
         for base, extent, size in zip(found.bases, found.extents, sizes, strict=True)
     )
+
+
+def _narrowed(
+    ranges: dict[Var, Range], conditions: list[PrimExpr]
+) -> tuple[dict[Var, Range], list[PrimExpr]]:
+    """Return the ranges of loops as conditions on one loop variable alone leave them, as a split
+    into more iterations than there are makes them, and the other conditions."""
+    ranges, others = dict(ranges), list[PrimExpr]()
+    for c in conditions:
+        match c:
+            case expr.LT(Var() as v, expr.IntImm() as end) if v in ranges and ranges[v].min == ZERO:
+                ranges[v] = Range(ZERO, expr.Min(ranges[v].extent, end))
+            case _:
+                others.append(c)
+    return ranges, others
 
 
 def _whole_piece(size: PrimExpr, an: Analyzer) -> PrimExpr:
