@@ -199,7 +199,7 @@ class Artifact(Brief):
         for size in head["sizes"]:
             parts.append(body[at : at + size])
             at += size
-        count = head["objects"]
+        count = int(head["objects"])
         constants = tuple(
             np.frombuffer(raw, numpy_dtype(dtype)).reshape(shape)
             for raw, (dtype, shape) in zip(parts[count + 1 :], head["constants"], strict=True)

@@ -83,7 +83,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Executa
         )
     arrays = _stored_arrays(library, about)
     constants = tuple(arrays[: about["constants"]])
-    artifact = Artifact.from_description(about["artifact"], b"", b"", constants)
+    artifact = Artifact.from_description(about["artifact"], (), b"", constants)
     exe = Executable(artifact, target, threads, code=code)
     for function in artifact.functions:
         _bind(exe, function.name, about["stored"][function.name], arrays)
