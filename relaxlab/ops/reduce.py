@@ -76,7 +76,9 @@ def reduction(
     name: str,
     prepare: Callable[[PrimExpr], PrimExpr] = lambda v: v,
 ) -> te.Tensor:
-    """`combine` (`te.te_sum`, …) of `prepare(x[…])` over the dimensions `gone`."""
+    """`combine` (`te.te_sum`, …) of `prepare(x[…])` over the dimensions `gone`, taken in the order
+    of memory: schedules sum in blocks along neighbours."""
+    gone = tuple(sorted(gone))
     axes = reduce_axes(x, gone)
     return te.compute(
         reduced_shape(x.shape, gone, keep),
