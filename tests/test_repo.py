@@ -33,7 +33,7 @@ LAYERS: tuple[frozenset[str], ...] = (
 )
 # The public API and the helpers of tests sit above all packages, and no package imports them.
 ABOVE_ALL = frozenset({"__init__", "__main__", "testing"})
-# Of two packages in one layer, the first may import the second.
+# Within a layer, the first package of a pair may import the second.
 NEIGHBOURS = frozenset({("cli", "lab"), ("cli", "tvm")})
 
 NOT_LOADED_BY_THE_PACKAGE = ("llvmlite", "cupy", "jax", "ipywidgets", "anywidget", "IPython")

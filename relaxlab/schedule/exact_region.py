@@ -75,7 +75,7 @@ def _union(
     conditions: list[PrimExpr],
     an: Analyzer,
 ) -> tuple[Span, ...] | None:
-    ranges, conditions = _narrowed(ranges, conditions)
+    ranges, conditions = _narrowed(ranges, conditions, an)
     running = ranges.keys()
     if any(not vars_in(c) & running for c in conditions):
         return None
@@ -108,15 +108,18 @@ def _union(
 
 
 def _narrowed(
-    ranges: dict[Var, Range], conditions: list[PrimExpr]
+    ranges: dict[Var, Range], conditions: list[PrimExpr], an: Analyzer
 ) -> tuple[dict[Var, Range], list[PrimExpr]]:
-    """Return the ranges of loops as conditions on one loop variable alone leave them, as a split
-    into more iterations than there are makes them, and the other conditions."""
+    """Return the ranges of the loops, cut by conditions `v < end` on one loop variable, and the
+    other conditions. A split that makes more iterations than there are leaves such conditions."""
     ranges, others = dict(ranges), list[PrimExpr]()
     for c in conditions:
         match c:
-            case expr.LT(Var() as v, expr.IntImm() as end) if v in ranges and ranges[v].min == ZERO:
-                ranges[v] = Range(ZERO, expr.Min(ranges[v].extent, end))
+            case expr.LT(Var() as v, expr.IntImm(end)) if (
+                end > 0 and v in ranges and ranges[v].min == ZERO
+            ):
+                extent = an.simplify(expr.Min(ranges[v].extent, c.b))
+                ranges[v] = Range(ZERO, extent)
             case _:
                 others.append(c)
     return ranges, others

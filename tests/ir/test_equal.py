@@ -62,7 +62,7 @@ Place = tuple[Any, ...]
 
 
 def places(value: Any, path: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """What can be changed below `value`: constants, lengths of tuples, uses of variables."""
+    """Yield the paths and values that a mutation can change: constants, tuples, variables."""
     if isinstance(value, NAMED) or (isinstance(value, Atom) and path):
         yield path, value
     elif isinstance(value, Node):

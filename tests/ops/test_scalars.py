@@ -30,7 +30,7 @@ def module(params: str, call: str) -> rl.Module:
 
 
 def run(params: str, call: str, *args: Any) -> Any:
-    """What native code computes, which the interpreter does, too."""
+    """Return the native result, after comparing it with the interpreter's."""
     mod = module(params, call)
     got, want = rl.compile(mod, use_cache=False)(*args), rl.interpret(mod, "main", *args)
     np.testing.assert_allclose(got, want, rtol=1e-6)

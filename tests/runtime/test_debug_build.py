@@ -107,7 +107,7 @@ def test_uninitialised_memory_is_poison() -> None:
 
 
 def test_outputs_that_a_call_leaves_out_are_poison() -> None:
-    """Of a loop function that is called by itself."""
+    """A loop function called alone returns poison where its predicate fails."""
     func = rl.parse("""
 @T.prim_func
 def f(A: T.Buffer((4,), "int32"), O: T.Buffer((4,), "int32")):

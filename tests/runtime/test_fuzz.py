@@ -82,7 +82,7 @@ def test_drawn_calls_have_several_values_of_every_attribute(name, rng) -> None:
 
 
 DRAWS = 2000
-"""So many that the rarest value, of one call in twenty, comes with a probability of 1 - 1e-44."""
+"""Draws per operator: a value that one call in twenty has is missed with probability 1e-44."""
 
 
 def _values(drawn: Attributes, name: str, attr: str) -> int:

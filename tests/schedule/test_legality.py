@@ -251,7 +251,7 @@ INDICES = (
 
 
 def test_concurrent_loops_do_not_race(rng: np.random.Generator) -> None:
-    """What `parallel` and `vectorize` accept has no race when it is run."""
+    """Random loops that `parallel` and `vectorize` accept run without a race."""
     outcomes = Counter[bool]()
     for _ in range(60):
         other = str(rng.choice(INDICES)) if rng.random() < 0.4 else ""

@@ -163,8 +163,8 @@ def test_every_primitive_keeps_random_programs(case: int, rng) -> None:
 
 @pytest.mark.parametrize("case", range(25))
 def test_random_schedules_as_debug_builds(case: int, rng) -> None:
-    """What is compiled computes what the interpreter does, or is refused with a reason. Memory that
-    nothing has written holds the same values in both."""
+    """A compiled schedule agrees with the interpreter. The code generator may refuse one, with a
+    CodegenError. Unwritten memory holds the same values in both."""
     draw = random.Random(int(rng.integers(1 << 60)))
     before = random_program(draw) if case % 3 else PROGRAMS[draw.choice(list(PROGRAMS))]()
     sch = _schedule(before, draw, rng, every=False)

@@ -41,7 +41,7 @@ def two_levels() -> View:
 
 
 def callees() -> View:
-    """What a graph function can call, and what becomes of it."""
+    """The three kinds of callees of a graph function, and the code that each becomes."""
     words = (
         "An operator becomes a loop function in the pass legalize_ops. A loop function of your own "
         "is called by call_tir as it is. A library function is called by its name."

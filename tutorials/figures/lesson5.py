@@ -9,7 +9,7 @@ from relaxlab.lab.view import View
 
 
 def traffic(names: Sequence[str] = ("* 3", "relu", "+ 1", "sqrt"), megabytes: int = 8) -> View:
-    """What travels between processor and memory: a kernel for each operation, and one for all."""
+    """Memory traffic of one kernel per operation, beside that of one fused kernel."""
     count = len(names)
     apart, together = 2 * count * megabytes, 2 * megabytes
     words = (
