@@ -80,7 +80,7 @@ def is_positive(e: PrimExpr, positive: Set[PrimExpr], sizes: Set[Var]) -> bool:
 
 def _divides(e: PrimExpr, product: PrimExpr) -> bool:
     """True if `e` is a factor of a product that was multiplied out, as (h - 1) of h * w - w."""
-    if not isinstance(product, expr.Add | expr.Sub) or product == e:
+    if not isinstance(product, expr.Add | expr.Sub) or product == e or product.dtype != e.dtype:
         return False
     analyzer = Analyzer.for_shapes(e, product)
     return analyzer.prove_equal(product % e, expr.const(0)) is True

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from relaxlab.analysis.evaluate import evaluate
+from relaxlab.codegen.positive import is_positive
 from relaxlab.codegen.unfuse import unfuse
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
@@ -68,3 +69,12 @@ def test_unfused(extent: PrimExpr, indices: tuple[PrimExpr, ...], rng: np.random
 def test_a_divisor_that_may_be_zero_stays() -> None:
     store = BufferStore(Buffer("B", (N,)), expr.const(0.0, "float32"), (F % M,))
     assert unfuse(For(F, expr.const(0), N, "parallel", store), FIRST, PAST, lambda e: False) is None
+
+
+def test_only_integers_of_one_type_divide_an_extent() -> None:
+    """A divisor of floats is no factor of an extent, whatever its form."""
+    extent = {N * M - M}
+    assert is_positive(N - 1, extent, {N, M})
+    for dtype in ("float32", "int32"):
+        x = Var("x", dtype)
+        assert not is_positive(x - expr.const(1, dtype), extent, {N, M})
