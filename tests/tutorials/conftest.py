@@ -1,14 +1,17 @@
-"""Tutorials and labs, each executed once per session in a kernel of its own."""
+"""Tutorials and labs, each executed once per run of the tests, in a kernel of its own."""
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
+import os
 import sys
 from collections.abc import Callable
 from functools import cache
 from types import ModuleType
 from typing import Any
 
+import nbformat
 import pytest
 
 from tests.test_repo import ROOT
@@ -26,6 +29,19 @@ def export_site() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def executed() -> Callable[[Any], Any]:
-    """`executed(notebook)`: its cells with their outputs."""
-    return cache(export_site().execute)
+def executed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], Any]:
+    """`executed(notebook)`: its cells with their outputs. Worker processes share them in files,
+    since all notebooks take three minutes to execute."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+
+    def content(notebook: Any) -> Any:
+        path = folder / f"{notebook.page}.ipynb"
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                nbformat.write(export_site().execute(notebook), path)
+            return nbformat.read(path, as_version=4)
+
+    return content
