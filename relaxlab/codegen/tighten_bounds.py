@@ -25,19 +25,20 @@ SHORT = 64
 iterations early."""
 
 
-def tighten_bounds(stmt: Stmt) -> Stmt:
-    """Apply to every serial loop of a block-free statement."""
+def tighten_bounds(stmt: Stmt, short: int = SHORT) -> Stmt:
+    """Apply to every serial loop of a block-free statement, except to those of constant extent that
+    take `short` iterations at most."""
 
     def visit(n: Node) -> Node:
         n = map_children(n, visit)
-        return _tightened(n) if isinstance(n, For) and n.kind == "serial" else n
+        return _tightened(n, short) if isinstance(n, For) and n.kind == "serial" else n
 
     return visit(stmt)  # type: ignore[return-value]
 
 
-def _tightened(loop: For) -> For:
+def _tightened(loop: For, short: int) -> For:
     extent = loop.extent
-    is_short = isinstance(extent, IntImm) and _iterations(loop) <= SHORT
+    is_short = isinstance(extent, IntImm) and _iterations(loop) <= short
     if loop.min != expr.const(0) or loop.loop_var.dtype != "int64" or is_short:
         return loop
     end = _end(loop.body, loop.loop_var, {})

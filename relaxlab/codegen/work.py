@@ -10,6 +10,8 @@ from functools import lru_cache
 
 from relaxlab.analysis.arith import simplify
 from relaxlab.codegen.llvm.support import MIN_TEAM_WORK
+from relaxlab.codegen.lower_blocks import lower_blocks
+from relaxlab.codegen.tighten_bounds import tighten_bounds
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr, Var, const
 from relaxlab.ir.node import Node, children, rewrite, walk
@@ -48,9 +50,10 @@ def work_of(program: host.HostProgram, function: host.HostFunction) -> PrimExpr 
 
 @lru_cache(maxsize=1024)
 def _kernel_work(func: loops.PrimFunc) -> PrimExpr | None:
+    """Return the work of a kernel, whose loops end where their guards fail."""
     if any(isinstance(n, loops.While) for n in walk(func.body)):
         return None
-    return _statement(func.body, const(1), {})
+    return _statement(tighten_bounds(lower_blocks(func.body)[0], short=1), const(1), {})
 
 
 def _is_unknown(e: Node) -> bool:
@@ -88,7 +91,9 @@ def _statement(
             return _statement(body, times * extent, inner, lane)
         case loops.IfThenElse(condition, then, other):
             yes = _statement(then, times, values, lane)
-            no = const(0) if other is None else _statement(other, times, values, lane)
+            if other is None:  # a tile's last rows take as long as the others
+                return yes
+            no = _statement(other, times, values, lane)
             test = substitute(condition, values)
             known = lane is None and not any(map(_is_unknown, walk(test)))
             return expr.Select(test, yes, no) if known else yes + no
@@ -96,30 +101,13 @@ def _statement(
             inner = {**values, var: substitute(value, values)}
             own = times * _operations(value, values, lane)
             return own + _statement(body, times, inner, lane)
-        case loops.BlockRealize(points, _, block):
-            bound = {
-                it.var: substitute(point, values)
-                for it, point in zip(block.iter_vars, points, strict=True)
-            }
-            return _statement(block.body, _distinct(block, times, lane), {**values, **bound}, lane)
-        case loops.BufferStore(_, value, indices):
-            own = _access(indices, values, lane)
+        case loops.BufferStore(buffer, value, indices):
+            own = _access(buffer, indices, values, lane)
             return times * (own + _operations(value, values, lane))
         case loops.Evaluate(value):
             return times * _operations(value, values, lane)
         case _:
             return times
-
-
-def _distinct(block: loops.Block, times: PrimExpr, lane: Var | None) -> PrimExpr:
-    """Return how often the loops around a block reach one of its points: tiles may reach past the
-    end."""
-    if not block.iter_vars or any(isinstance(n, loops.BlockRealize) for n in walk(block.body)):
-        return times
-    points: PrimExpr = const(1)
-    for it in block.iter_vars:
-        points = points * it.dom.extent
-    return expr.Min(times, points if lane is None else (points + (LANES - 1)) // LANES)
 
 
 def _usual(e: PrimExpr, values: Values) -> PrimExpr:
@@ -135,14 +123,26 @@ def _usual(e: PrimExpr, values: Values) -> PrimExpr:
 
 def _operations(e: PrimExpr, values: Values, lane: Var | None) -> int:
     """A value's operations; those of indices disappear."""
-    if isinstance(e, loops.BufferLoad):
-        return _access(e.indices, values, lane)
+    match e:
+        case loops.BufferLoad(buffer, indices):
+            return _access(buffer, indices, values, lane)
+        case expr.Add(a, expr.Mul() as product):  # one multiply-add
+            return _operations(a, values, lane) + _operations(product, values, lane)
+        case expr.Call(_, "if_then_else", (_, value, other)):  # the condition is tested once
+            return _operations(value, values, lane) + _operations(other, values, lane)
+        case _:
+            pass
     own = CALL if isinstance(e, expr.Call) else 1
     return own + sum(_operations(c, values, lane) for c in children(e) if isinstance(c, PrimExpr))
 
 
-def _access(indices: tuple[PrimExpr, ...], values: Values, lane: Var | None) -> int:
-    """One, or one for each lane where these are rows apart."""
+def _access(
+    buffer: loops.Buffer, indices: tuple[PrimExpr, ...], values: Values, lane: Var | None
+) -> int:
+    """One, or one for each lane where these are rows apart; nothing for private memory, which is
+    registers or stays in the first-level cache."""
+    if buffer.scope == "local":
+        return 0
     if lane is None:
         return 1
     rows = (substitute(i, values) for i in indices[:-1])

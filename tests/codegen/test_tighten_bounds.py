@@ -55,3 +55,11 @@ LAST = "min(256, n - b * 256)"
 )  # fmt: skip
 def test_extents(body: str, expected: str) -> None:
     assert extent(body) == expected
+
+
+def test_short_loops_end_early_where_asked() -> None:
+    body = kernel("for w in range(8):\n                if v * 8 + w < n: C[v * 8 + w] = A[0]").body
+    lowered = lower_blocks(body)[0]
+    for short, expected in ((64, "8"), (1, "min(8, n - v * 8)")):
+        loops = [n for n in walk(tighten_bounds(lowered, short)) if isinstance(n, For)]
+        assert [str(n.extent) for n in loops if n.loop_var.name == "w"] == [expected]

@@ -106,6 +106,58 @@ for i in T.parallel(n):
     assert few == 4 * 2 and many is not None and many > 5 * 10
 
 
+def test_guarded_terms_count_as_far_as_they_reach() -> None:
+    mod = loops_of(
+        """
+for i in T.parallel(n):
+    for s in range((m + 4095) // 4096):
+        for j in range(4096):
+            b[i, 0] = b[i, 0] + T.if_then_else(s * 4096 + j < m, a[i, j] * a[i, j], T.float32(0))
+"""
+    )
+    assert work(mod, n=3, m=5) == 3 * 5 * (1 + 1 + 1 + 3 + 1)
+
+
+def test_private_memory_and_additions_of_products_count_nothing() -> None:
+    mod = loops_of(
+        """
+for i in T.parallel(n):
+    with T.sblock("row"):
+        t = T.sblock_alloc_buffer((1,), "float32", scope="local")
+        t[0] = T.float32(0)
+        for j in range(m):
+            t[0] = t[0] + a[i, j] * a[i, j]
+        b[i, 0] = t[0]
+"""
+    )
+    assert work(mod, n=4, m=100) == 4 * (1 + 100 * 3 + 1)
+
+
+@pytest.mark.parametrize("operator", ["matmul", "linear"])
+@pytest.mark.parametrize("symbols", ["", "n k m"])
+def test_small_products_start_no_team(operator: str, symbols: str) -> None:
+    """Of 24 rows, columns and terms a product takes about a microsecond."""
+
+    def of(size: int) -> int | None:
+        dims = ", ".join(f'"{d}"' if symbols else str(size) for d in "nk")
+        other = "km" if operator == "matmul" else "mk"
+        weights = ", ".join(f'"{d}"' if symbols else str(size) for d in other)
+        mod = rl.parse(f"""
+from relaxlab.script import ir as I, relax as R, tir as T
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(({dims}), "float32"), w: R.Tensor(({weights}), "float32")):
+        {"n, k, m = T.int64(), T.int64(), T.int64()" if symbols else ""}
+        return R.{operator}(x, w)
+""")
+        return work(mod, n=size, k=size, m=size)
+
+    small, large = of(24), of(100)
+    assert small is not None and small < MIN_TEAM_WORK
+    assert large is None or large >= MIN_TEAM_WORK
+
+
 def test_unknown_symbols() -> None:
     by_data = loops_of(
         "for i in T.parallel(n):\n    for j in range(T.Cast('int64', a[i, 0])):\n"

@@ -154,7 +154,9 @@ def lower_loops(body: loops.Stmt, sizes: Sequence[expr.Var]) -> loops.Stmt:
     """Lower block-free loops to those that are emitted as instructions. `sizes` are not
     negative."""
     body = join_indices(simplify_indices(body, sizes), sizes)
-    return insert_prefetches(hoist_guards(tighten_bounds(body)))
+    hoisted = hoist_guards(tighten_bounds(body))
+    # What is still guarded belongs to the last tiles, whose short loops may end early.
+    return insert_prefetches(tighten_bounds(hoisted, short=1))
 
 
 def _safe(name: str) -> str:
