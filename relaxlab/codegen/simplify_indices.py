@@ -13,7 +13,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.codegen.llvm.builder import LARGEST_SIZE
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import BufferLoad, BufferStore, For, IfThenElse, Range, Stmt
+from relaxlab.ir.loops import BufferLoad, BufferStore, For, IfThenElse, Range, SeqStmt, Stmt
 from relaxlab.ir.node import Node, map_children, replace, walk
 
 
@@ -56,7 +56,27 @@ class _Simplifier:
         with self.an.scope():
             self.an.bind_range(s.loop_var, Range(low, extent))
             body = self.stmt(s.body)
+            first, last = self.used(body, s.loop_var)
+        # Indices of a lone lane are constants, which more lanes cannot store to.
+        if s.kind == "vectorized" and first is not None and first == last:
+            low, extent = expr.const(first), expr.const(1)
         return replace(s, min=low, extent=extent, body=body)
+
+    def used(self, s: Stmt, var: Var) -> tuple[int | None, int | None]:
+        """The least and the largest value of a loop's variable with which a statement does
+        anything."""
+        match s:
+            case IfThenElse(condition, then, None):
+                with self.an.assuming(condition):
+                    return self.used(then, var)
+            case For(body=body):
+                return self.used(body, var)
+            case SeqStmt(stmts) if stmts:
+                lows, highs = zip(*(self.used(part, var) for part in stmts), strict=True)
+                unknown = None in lows or None in highs
+                return (None, None) if unknown else (min(lows), max(highs))
+            case _:
+                return self.an.bounds_of(var)
 
     def branch(self, s: IfThenElse, condition: PrimExpr) -> Stmt:
         if condition == expr.IntImm(1, "bool"):

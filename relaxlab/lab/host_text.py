@@ -99,6 +99,8 @@ def instr_text(fn: host.HostFunction, i: host.Instr) -> str:
             return f"{name(dst)} = new tensor{' for the caller' if escapes else ''}"
         case host.View(dst, base, offset):
             return f"{name(dst)} = {name(base)} from byte {format_expr(offset)}"
+        case host.Kill(tensor):
+            return f"{name(tensor)} is dead"
         case host.CallKernel(function, buffers, scalars):
             return f"kernel {function}({', '.join((*map(name, buffers), *map(one, scalars)))})"
         case host.CallPacked(function, args, dst):

@@ -216,6 +216,15 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Kill:
+    """The tensor's memory is read no more before something else is written there. Nothing happens,
+    except where such reads are looked for: in the virtual machine and in debug builds, which fill
+    the memory with poison."""
+
+    tensor: int
+
+
+@dataclass(frozen=True, slots=True)
 class CallKernel:
     """Run the loop function `function` on tensors, its outputs among them.
 
@@ -296,8 +305,8 @@ class If:
 
 Instr: TypeAlias = (
     MatchShape | ComputeScalar | Require | LoadConst | LoadFunction | MakeClosure | MakeShape
-    | MakeScalar | AllocStorage | Alloc | View | CallKernel | CallPacked | CallFunction | Pack
-    | Unpack | If
+    | MakeScalar | AllocStorage | Alloc | View | Kill | CallKernel | CallPacked | CallFunction
+    | Pack | Unpack | If
 )  # fmt: skip
 
 

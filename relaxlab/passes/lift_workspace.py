@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.module import Module
@@ -10,6 +10,7 @@ from relaxlab.ir.node import Node, replace, rewrite
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import TirCall, leaf_type, map_blocks, tir_call, with_bindings
+from relaxlab.passes.expand_calls import alloc_tensor
 from relaxlab.passes.kernel_calls import argument_symbols
 from relaxlab.tracing import may_apply
 
@@ -19,6 +20,7 @@ def lift_workspace(mod: Module, _: NoOptions) -> Module:
     """Main-memory buffers that a loop function allocates outside its loops become further outputs
     of it, which the caller allocates: the memory planner can then reuse them.
 
+    Calls that are expanded already get the memory as further arguments, allocated before them.
     Versions of a kernel (branches at its top) share workspaces of equal shape and dtype.
     """
     lifted: dict[str, tuple[loops.PrimFunc, tuple[loops.Buffer, ...]]] = {}
@@ -107,20 +109,80 @@ def _call(
     lifted: dict[str, tuple[loops.PrimFunc, tuple[loops.Buffer, ...]]],
     kind: type[graph.Var],
 ) -> list[graph.Binding]:
-    """The call with the workspaces as outputs, then the reads of the outputs it had before."""
-    call = tir_call(b.value)
-    if call is None or call.callee not in lifted or not isinstance(b, graph.VarBinding):
+    """The bindings for one that may call a function whose workspaces are lifted."""
+    if not isinstance(b, graph.VarBinding):
         return [b]
-    func = mod[call.callee]
+    call = tir_call(b.value)
+    if call is not None and call.callee in lifted:
+        kept = call.inplace or (-1,) * len(call.outs)
+        fresh = [t for t, i in zip(call.outs, kept, strict=True) if i < 0]
+        given = [*map(leaf_type, call.args), *fresh]
+        added = _added(mod, lifted[call.callee][1], given, call.symbols, call.callee)
+        return _tir_call(b, call, kept, added, kind)
+    match b.value:
+        case graph.Call(graph.GlobalVar(name), args) if name in lifted:
+            new, given = _given(b, mod, lifted[name][1], name, args)
+            return [*new, replace(b, value=replace(b.value, args=given))]
+        case graph.Call(
+            graph.Op("vm.call_tir_dyn"),
+            (graph.GlobalVar(name) as callee, graph.Tuple((*tensors, graph.ShapeExpr(sizes) as s))),
+        ) if name in lifted:
+            args = (*tensors, *map(graph.PrimValue, sizes))
+            new, given = _given(b, mod, lifted[name][1], name, args)
+            packed = graph.Tuple((*given[: len(given) - len(sizes)], s))
+            return [*new, replace(b, value=replace(b.value, args=(callee, packed)))]
+        case _:
+            return [b]
+
+
+def _added(
+    mod: Module,
+    workspaces: tuple[loops.Buffer, ...],
+    given: Sequence[types.Type | None],
+    scalars: Sequence[expr.PrimExpr],
+    name: str,
+) -> tuple[types.TensorType, ...]:
+    """Return the types of the workspaces in a call that passes tensors of the types `given` and
+    the scalar arguments `scalars`."""
+    func = mod[name]
     assert isinstance(func, loops.PrimFunc)
-    kept = call.inplace or (-1,) * len(call.outs)
-    fresh = [t for t, i in zip(call.outs, kept, strict=True) if i < 0]
-    given = [*map(leaf_type, call.args), *fresh]
-    symbols = argument_symbols(func, given, call.symbols, call.callee)
-    added = tuple(
+    symbols = argument_symbols(func, given, scalars, name)
+    return tuple(
         types.TensorType(tuple(substitute(d, symbols) for d in buffer.shape), buffer.dtype)
-        for buffer in lifted[call.callee][1]
+        for buffer in workspaces
     )
+
+
+def _given(
+    b: graph.VarBinding,
+    mod: Module,
+    workspaces: tuple[loops.Buffer, ...],
+    name: str,
+    args: tuple[graph.Expr, ...],
+) -> tuple[list[graph.Binding], tuple[graph.Expr, ...]]:
+    """Return the allocations of the workspaces of an expanded call, and its arguments with them
+    after the other tensors."""
+    func = mod[name]
+    assert isinstance(func, loops.PrimFunc)
+    count = len(func.buffers)
+    scalars = [a.value for a in args[count:] if isinstance(a, graph.PrimValue)]
+    added = _added(mod, workspaces, list(map(leaf_type, args[:count])), scalars, name)
+    made = [graph.Var(f"{name}_workspace_{i}", ty) for i, ty in enumerate(added)]
+    new = [
+        graph.VarBinding(alloc_tensor(ty), v, span=b.span)
+        for ty, v in zip(added, made, strict=True)
+    ]
+    return [*new], (*args[:count], *made, *args[count:])
+
+
+def _tir_call(
+    b: graph.VarBinding,
+    call: TirCall,
+    kept: tuple[int, ...],
+    added: tuple[types.TensorType, ...],
+    kind: type[graph.Var],
+) -> list[graph.Binding]:
+    """The call with the workspaces as outputs, then the reads of the outputs it had before."""
     outs = (*call.outs, *added)
     inplace = (*kept, *(-1 for _ in added)) if call.inplace else ()
     value = TirCall(call.callee, call.args, call.symbols, outs, inplace).build()

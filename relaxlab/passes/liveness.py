@@ -24,7 +24,8 @@ class Interval:
 
     `after` is the last `match_cast` that binds a symbol of its size, None if all are known at
     entry. `arms` are the branches around the allocation: the number of each `If`, and True for its
-    true branch. `escapes` says why it must outlive the function's own memory, if it must.
+    true branch. `last` is the binding of the last use; None where the allocation's branch ended
+    before. `escapes` says why it must outlive the function's own memory, if it must.
     """
 
     binding: graph.VarBinding
@@ -32,6 +33,7 @@ class Interval:
     end: int
     after: graph.MatchCast | None
     arms: frozenset[tuple[int, bool]]
+    last: graph.Binding | None = None
     escapes: str | None = None
 
     @property
@@ -64,6 +66,7 @@ def liveness_of(fn: graph.Function, mod: Module) -> Liveness:
     walker = _Walker(mod, fn)
     walker.sequence(fn.body)
     walker.escape(fn.body.body, "it is returned")
+    walker.find_last_uses()
     return walker.result
 
 
@@ -77,6 +80,7 @@ class _Walker:
         self.defined: dict[expr.Var, graph.MatchCast] = {}
         self.at = self.ifs = 0
         self.arms: frozenset[tuple[int, bool]] = frozenset()
+        self.arms_at: list[frozenset[tuple[int, bool]]] = []
         self.per_thread: set[graph.Var] = set()
         self.read_alone: set[graph.Var] = set()
 
@@ -91,6 +95,7 @@ class _Walker:
         if isinstance(value, graph.If):
             self.branches(value)
         position = self.result.positions[b] = self.at
+        self.arms_at.append(self.arms)
         self.at += 1
         # What the branches use was counted where they use it.
         uses = _results(value) if isinstance(value, graph.If) else (value,)
@@ -193,6 +198,12 @@ class _Walker:
     def use(self, v: graph.Var, position: int) -> None:
         for root in self.roots.get(v, ()):
             self.result.intervals[root].end = position
+
+    def find_last_uses(self) -> None:
+        bindings = list(self.result.positions)
+        for interval in self.result.intervals.values():
+            if interval.arms <= self.arms_at[interval.end]:
+                interval.last = bindings[interval.end]
 
     def escape(self, e: graph.Expr, reason: str) -> None:
         for root in self.roots_in(e):

@@ -59,6 +59,7 @@ class _Lowerer:
     instrs: list[host.Instr] = field(default_factory=lambda: [])
     escaping: set[graph.Var] = field(default_factory=lambda: set())
     per_thread: set[int] = field(default_factory=lambda: set())
+    allocated: set[int] = field(default_factory=lambda: set())  # tensors that the function makes
     sizes: dict[expr.PrimExpr, bool] = field(default_factory=lambda: {})  # proved not negative
 
     # --- Registers and values -----------------------------------------------------------------
@@ -309,6 +310,7 @@ class _Lowerer:
                 self.require_sizes(var.name, ty)
                 dst = self.register(var.name, ty)
                 self.emit(host.Alloc(dst, var in self.escaping))
+                self.allocated.add(dst)
                 return dst
             case "memory.alloc_storage":
                 dst = self.register(var.name, types.ObjectType())
@@ -329,11 +331,15 @@ class _Lowerer:
                 assert isinstance(args[1], graph.PrimValue)
                 self.require_sizes(var.name, ty)
                 dst = self.register(var.name, ty)
+                self.allocated.add(dst)
                 return self.view_at(dst, self.leaf(args[0]), args[1].value)
             case "reshape" if known_shape(leaf_type(args[0])) and known_shape(ty) is not None:
                 return self.view(var, args[0], ty)
             case "shape_of" if isinstance(ty, types.ShapeType) and ty.values is not None:
                 return self.value(graph.ShapeExpr(ty.values))
+            case "memory.kill_tensor" if self.leaf(args[0]) in self.allocated:
+                self.emit(host.Kill(self.leaf(args[0])))
+                return ()
             case "memory.kill_storage" | "memory.kill_tensor" | "vm.kill_object":
                 return ()  # memory is reused by plan and given back when the function returns
             case "call_pure_packed":

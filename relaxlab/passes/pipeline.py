@@ -88,6 +88,13 @@ def default_pipeline(target: Target) -> Pipeline:
     return cuda_pipeline(target) if target.kind == "cuda" else cpu_pipeline(target)
 
 
+def marking_dead_memory(pipeline: Pipeline) -> Pipeline:
+    """Return the pipeline with the ends of planned tensors' lifetimes written into the program."""
+    if not any(p.name == plan_memory.name for p in pipeline.passes):
+        return pipeline
+    return pipeline.with_options(plan_memory.name, mark_dead=True)
+
+
 def pipeline_for(target: Target, given: Pipeline | None) -> Pipeline:
     """Return the given pipeline, or the target's default. Raises TypeError for a value that is no
     pipeline."""

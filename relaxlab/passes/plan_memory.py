@@ -39,14 +39,18 @@ Factors = tuple[tuple[expr.PrimExpr, int], ...]
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
     """`use_bounds`: take the size of a tensor at the declared upper bounds when all its symbols
-    have one. The arena is then as large as the longest input needs, whatever the input."""
+    have one. The arena is then as large as the longest input needs, whatever the input.
+    `mark_dead`: write `memory.kill_tensor` after the last use of each tensor in an arena, by which
+    the virtual machine and debug builds find reads of dead memory."""
 
     use_bounds: bool = True
+    mark_dead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The place of a tensor: `offset` bytes into the arena, in use between two positions."""
+    """The place of a tensor: `offset` bytes into the arena, in use between two positions. `last`
+    is the binding of its last use; None where its branch of an `If` ended before."""
 
     var: graph.Var
     start: int
@@ -54,6 +58,7 @@ class Placement:
     size: expr.PrimExpr
     offset: expr.PrimExpr
     reuses: tuple[str, ...]
+    last: graph.Binding | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ def plan_memory(mod: Module, options: PlanOptions) -> Module:
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
         plan = memory_plan_of(fn, mod, use_bounds=options.use_bounds)
-        updates[name] = _apply(fn, plan, _chosen(name, plan))
+        updates[name] = _apply(fn, plan, _chosen(name, plan), options.mark_dead)
     return mod.with_functions(updates)
 
 
@@ -133,7 +138,7 @@ def _arena(
             offset = base + unit * offsets[at]
             reuses = tuple(m.var.name for m, _ in _under(members, offsets, at))
             size = unit * units
-            placed[i.var] = Placement(i.var, i.start, i.end, size, offset, reuses)
+            placed[i.var] = Placement(i.var, i.start, i.end, size, offset, reuses, i.last)
         # Groups of different factors follow each other: which is larger is not known.
         base = base + unit * total
         apart = apart + unit * sum(units for _, units in members)
@@ -271,18 +276,25 @@ def _under(
 # --- Rewriting --------------------------------------------------------------------------------
 
 
-def _apply(fn: graph.Function, plan: MemoryPlan, chosen: set[graph.Var]) -> graph.Function:
+def _apply(
+    fn: graph.Function, plan: MemoryPlan, chosen: set[graph.Var], mark_dead: bool
+) -> graph.Function:
     if not chosen:
         return fn
     storages: dict[graph.MatchCast | None, list[graph.Binding]] = {}
     tensors: dict[graph.Var, graph.Call] = {}
+    dead: dict[graph.Var, list[graph.Binding]] = {}  # by the variable of the last use
     for k, arena in enumerate(plan.arenas):
         var = graph.Var(f"storage{k}" if k else "storage", types.ObjectType())
         size = graph.ShapeExpr((arena.size,))
         args = (size, DEVICE, arena.scope, graph.DataTypeImm("uint8"))
         call = graph.Call(graph.Op("memory.alloc_storage"), args)
         storages.setdefault(arena.after, []).append(graph.VarBinding(call, var))
-        tensors |= {p.var: _tensor_at(var, p) for p in arena.placements if p.var in chosen}
+        for p in arena.placements:
+            if p.var in chosen:
+                tensors[p.var] = _tensor_at(var, p)
+                if mark_dead and p.last is not None:
+                    dead.setdefault(p.last.var, []).append(_kill(p.var))
 
     def block(blk: graph.BindingBlock) -> graph.BindingBlock:
         new: list[graph.Binding] = []
@@ -291,6 +303,7 @@ def _apply(fn: graph.Function, plan: MemoryPlan, chosen: set[graph.Var]) -> grap
             new.append(b if call is None else replace(b, value=call))  # type: ignore[call-arg]
             if isinstance(b, graph.MatchCast) and b in storages:
                 new += storages[b]
+            new += dead.get(b.var, ())
         return with_bindings(blk, new)
 
     planned = map_blocks(fn, block)
@@ -306,6 +319,11 @@ def _tensor_at(storage: graph.Var, p: Placement) -> graph.Call:
     shape, dtype = graph.ShapeExpr(p.var.ty.shape), graph.DataTypeImm(p.var.ty.dtype or "")
     args = (storage, graph.PrimValue(p.offset), shape, dtype, DEVICE)
     return graph.Call(graph.Op("memory.alloc_tensor"), args)
+
+
+def _kill(var: graph.Var) -> graph.Binding:
+    nothing = graph.Var("_", types.TupleType(()))
+    return graph.VarBinding(graph.Call(graph.Op("memory.kill_tensor"), (var,)), nothing)
 
 
 def _chosen(name: str, plan: MemoryPlan) -> set[graph.Var]:

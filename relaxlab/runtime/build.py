@@ -19,7 +19,7 @@ from relaxlab.ir.target import Target, parse_target
 from relaxlab.ops import OPERATORS
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.lower_shapes import lower_shapes
-from relaxlab.passes.pipeline import pipeline_for
+from relaxlab.passes.pipeline import marking_dead_memory, pipeline_for
 from relaxlab.runtime.cache import artifact_key, cached
 from relaxlab.runtime.collection import collection_paused
 from relaxlab.runtime.cuda import CudaExecutable
@@ -88,7 +88,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     CheckFailed where a kernel uses an index outside an array (naming kernel, array, index, extent
     and, where it is known, the line), where something writes beside an array on the heap or the
     stack, where a planned tensor leaves its storage, and where an argument or result is not aligned
-    to its elements; memory that nothing has written yet holds NaN, or 0x5A in each byte.
+    to its elements. Memory not written yet, or planned and dead, holds NaN, or 0x5A in each byte.
 
     Raises DiagnosticError for an ill-formed module, PassFailed (with the trace so far) for a
     failing pass, ValueError for an unknown target or kind of checks or a module without a function
@@ -140,7 +140,7 @@ def trace(
 
 def _artifact(mod: Module, passes: Pipeline, target: Target, checks: bool) -> Artifact:
     with collection_paused():
-        result = passes.run(mod).result
+        result = (marking_dead_memory(passes) if checks else passes).run(mod).result
         artifact = compile_program(lower_shapes(result), target, _bounds(mod), checks=checks)
     return replace(artifact, parts=_parts(result))
 

@@ -18,7 +18,7 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import FLOAT_OPTIONS, Target, parse_target
 from relaxlab.passes.base import Pass, PassFailed, Pipeline
-from relaxlab.passes.pipeline import default_pipeline, pipeline_for
+from relaxlab.passes.pipeline import default_pipeline, marking_dead_memory, pipeline_for
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.check_bisect import FaultyRewrite, find_faulty_rewrite
 from relaxlab.runtime.check_compare import Difference, Tolerance, coarsest, difference, movement
@@ -196,7 +196,7 @@ class _Checker:
     def lower(self) -> None:
         """Run the passes and the stages after them."""
         mod = self.mod
-        for number, one in enumerate(self.pipeline.passes, 1):
+        for number, one in enumerate(marking_dead_memory(self.pipeline).passes, 1):
             before, mod = mod, self.run_pass(number, one, mod)
             if mod is not before:
                 title = f"pass {number}, {one.name}"

@@ -199,6 +199,8 @@ class VirtualMachine:
                 regs[dst] = self.memory.empty(shape, dtype)
             case host.View(dst, base, offset):
                 regs[dst] = _view(self.memory, frame, dst, base, evaluate(offset, symbols))
+            case host.Kill(tensor):
+                self.memory.forget(regs[tensor].reshape(-1).view(np.uint8))
             case host.CallKernel(function, buffers, scalars):
                 values = [evaluate(s, symbols) for s in scalars]
                 self._kernel(function, [regs[b] for b in buffers], values)

@@ -138,6 +138,26 @@ def k(p: T.Buffer((20,), "{dtype}"), a: T.Buffer((20, 3), "float32"),
     kernels.agree("k", [args[0], *(x.astype("float32") for x in args[1:])])
 
 
+@pytest.mark.parametrize(
+    ("index", "where"),
+    [("v", "v < 1"), ("v - 3", "v == 3"), ("v - 7", "v >= 7 and v < 8"), ("0", "v == 15")],
+)
+def test_a_predicate_that_leaves_one_lane(index: str, where: str) -> None:
+    kernels = compiled(f"""
+def k(A: T.Buffer((16,), "float32"), C: T.Buffer((1,), "float32")):
+    for v in T.vectorized(16):
+        for k in range(16):
+            with T.sblock("C"):
+                vi = T.axis.spatial(1, {index})
+                vk = T.axis.reduce(16, k)
+                T.where({where})
+                with T.init():
+                    C[vi] = T.float32(5)
+                C[vi] = C[vi] + A[vk]
+""")
+    kernels.agree("k", [np.arange(16, dtype="float32"), np.zeros(1, "float32")])
+
+
 def test_lanes_that_collide_are_refused() -> None:
     with pytest.raises(CodegenError, match="16 lanes .* store into one element of 'C' in 'k'"):
         compiled("""
@@ -478,7 +498,7 @@ def k(A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
         ("for i in T.vectorized(n):\n        C[i] = A[i]",
          "vectorized loop 'i' of 'k' has extent n; split it by a constant"),
         ("acc = T.alloc_buffer((16,), 'float32')\n    for i in range(16):\n"
-         "        acc[i] = A[i]\n        C[i] = acc[i]", "main memory; run lift_workspace first"),
+         "        acc[i] = A[i]\n        C[i] = acc[i]", "main memory where loops run"),
         ("acc = T.alloc_buffer((n,), 'float32', scope='local')\n    for i in range(16):\n"
          "        acc[i] = A[i]\n        C[i] = acc[i]", "which is not constant"),
         ("acc = T.alloc_buffer((1000000,), 'float32', scope='local')\n    for i in range(16):\n"

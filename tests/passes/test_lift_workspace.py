@@ -1,3 +1,8 @@
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.codegen.llvm.builder import CodegenError
 from relaxlab.ir import graph
 from relaxlab.passes.expand_calls import expand_calls
 from relaxlab.passes.lift_workspace import lift_workspace
@@ -141,3 +146,72 @@ def test_several_outputs_and_updates_in_place():
     call = after["main"].body.blocks[0].bindings[0].value
     assert call.attrs["inplace_indices"] == (0, -1, -1)
     assert call.op == graph.Op("call_tir_inplace")
+
+
+EXPANDED = """
+@I.ir_module
+class M:
+    @T.prim_func
+    def f(a: T.handle, o: T.handle, k: T.int64):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        O = T.match_buffer(o, (n,), "float32")
+        W = T.alloc_buffer((n, k), "float32")
+        for i, j in T.grid(n, k):
+            with T.sblock("W"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[0:n])
+                T.writes(W[vi, vj])
+                W[vi, vj] = T.float32(1)
+                for r in range(n):
+                    W[vi, vj] = W[vi, vj] + A[r] * W[vi, vj]
+        for i, j in T.grid(n, k):
+            with T.sblock("O"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                with T.init():
+                    O[vi] = T.float32(0)
+                O[vi] = O[vi] + W[vi, vj] * W[n - 1 - vi, vj]
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("m",), "float32")):
+        m = T.int64()
+        y = R.builtin.alloc_tensor(
+            R.shape([m]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+        _ = CALL
+        return y
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["cls.f(x, y, R.prim_value(m + 1))", "R.vm.call_tir_dyn(cls.f, (x, y, R.shape([m + 1])))"],
+)
+def test_a_call_that_is_expanded_already(call, rng):
+    mod = rl.parse(EXPANDED.replace("CALL", call))
+    start = normalize(mod)
+    after = lift_workspace(start)
+    assert len(after["f"].buffers) == 3
+    check_module(lift_workspace, start, after)
+    x = rng.random(5).astype("float32")
+    want = rl.interpret(mod, "main", x)
+    np.testing.assert_allclose(rl.interpret(after, "main", x), want)
+    exe = rl.compile(mod, use_cache=False, checks="all")
+    np.testing.assert_allclose(exe["main"](x), want, rtol=1e-5)
+
+
+def test_memory_allocated_inside_loops_is_refused():
+    func = rl.parse("""
+@T.prim_func
+def f(A: T.Buffer((4,), "float32"), O: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.sblock("O"):
+            vi = T.axis.spatial(4, i)
+            W = T.alloc_buffer((4,), "float32")
+            for j in range(4):
+                with T.sblock("W"):
+                    vj = T.axis.spatial(4, j)
+                    W[vj] = A[vj] + T.float32(1)
+            O[vi] = W[3 - vi]
+""")
+    with pytest.raises(CodegenError, match=r"main memory where loops run: .* scope=\"local\""):
+        rl.compile(func, use_cache=False)

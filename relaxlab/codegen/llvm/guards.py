@@ -26,12 +26,14 @@ HEADER_ZONE = BLOCK_HEADER - 16
 @dataclass(slots=True)
 class Guards:
     """The blocks that a host function has allocated so far, as name, address, bytes and bytes of
-    the zone before; its storages by register: their bytes, and whether each thread has its own."""
+    the zone before; its storages by register: their bytes, and whether each thread has its own; the
+    registers of tensors of which each thread has its own."""
 
     blocks: list[tuple[str, str, str, int]] = field(
         default_factory=list[tuple[str, str, str, int]]
     )
     storages: dict[int, tuple[str, bool]] = field(default_factory=dict[int, tuple[str, bool]])
+    per_thread: set[int] = field(default_factory=set[int])
 
     def block(self, e: HostEmitter, name: str, start: str, size: str, before: int) -> None:
         """Make zones around a new block, in which there is room for them."""
@@ -69,6 +71,10 @@ class Guards:
         ok = e.b.emit(f"icmp eq i64 {number}, 0")
         e.fail_unless(ok, info, number, int_value(0), int_value(0))
 
+    def dead(self, e: HostEmitter, reg: int) -> None:
+        """Poison a tensor that is read no more."""
+        self.fresh(e, reg, per_thread=reg in self.per_thread)
+
     def fresh(self, e: HostEmitter, reg: int, *, per_thread: bool = False) -> None:
         """Poison a tensor that nothing has written yet."""
         ty = e.type_of(reg)
@@ -93,6 +99,8 @@ class Guards:
         ok = e.b.emit(f"icmp ule i64 {end}, {size}")
         e.fail_unless(ok, info, 0, Value("int64", end), Value("int64", size))
         self.aligned(e, i.dst)
+        if per_thread:
+            self.per_thread.add(i.dst)
         self.fresh(e, i.dst, per_thread=per_thread)
 
     def aligned(self, e: HostEmitter, value: host.Value) -> None:

@@ -315,6 +315,8 @@ class HostEmitter:
             case host.View(dst, base, offset):
                 self.view(dst, base, offset)
                 self.guarded(lambda g: g.placed(self, i))
+            case host.Kill(tensor):
+                self.guarded(lambda g: g.dead(self, tensor))
             case host.CallKernel():
                 with self.timed(i):
                     self.kernel(i)

@@ -134,7 +134,9 @@ def _declare_allocated(
             continue
         if buffer.scope == "global":
             raise CodegenError(
-                f"{s.function!r} allocates {buffer.name!r} in main memory; run lift_workspace first"
+                f"{s.function!r} allocates {buffer.name!r} in main memory where loops run: "
+                "allocate it at the top of the function, before the loops, or with "
+                'scope="local" for a copy per thread'
             )
         s.memory[buffer] = declare(s, buffer)
     return tiles
