@@ -205,6 +205,7 @@ def _largest(cond: PrimExpr, var: Var, inner: dict[Var, For]) -> PrimExpr | None
     last: dict[Var, PrimExpr] = {}
     for v in mine:
         extent = inner[v].extent
+        # Only then is the last value of the inner loop the one that fails first.
         if not isinstance(extent, IntImm) or not is_nondecreasing(cond.a, v):
             return None
         last[v] = inner[v].min + (extent - 1)

@@ -42,6 +42,7 @@ def _tightened(loop: For, short: int) -> For:
     if loop.min != expr.const(0) or loop.loop_var.dtype != "int64" or is_short:
         return loop
     end = _end(loop.body, loop.loop_var, {})
+    # A bound that never ends the loop earlier would only make its extent a minimum.
     if end is None or Analyzer.for_shapes(extent, end).prove(expr.LE(extent, end)):
         return loop
     return replace(loop, extent=expr.Min(extent, end))  # the loop does not run below 0

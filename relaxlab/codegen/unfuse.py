@@ -44,6 +44,7 @@ def _nest(
     an.bind_range(inner, Range(expr.const(0), size))
     body = rewrite(body, lambda n: _divided_twice(n, var, size))
     body = _divided(substitute(body, {var: outer * size + inner}), inner, an)
+    # A thread's share may begin and end within a row.
     low = expr.Max(expr.const(0), first - outer * size)
     high = expr.Min(size, past - outer * size)
     row = For(inner, low, high - low, "serial", body, span=loop.span)

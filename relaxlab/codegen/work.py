@@ -83,10 +83,13 @@ def _statement(
                 total = total + _statement(part, times, values, lane)
             return total
         case loops.For(var, _, extent, "vectorized", body):
+            # A masked vector takes as long as a full one.
             vectors = (_usual(extent, values) + (LANES - 1)) // LANES
             return _statement(body, times * vectors, values, var)
         case loops.For(var, start, extent, _, body):
             extent = _usual(extent, values)
+            # Half-way is the average of extents that grow linearly with an outer loop, as in
+            # triangles.
             inner = {**values, var: _usual(start, values) + extent // 2}
             return _statement(body, times * extent, inner, lane)
         case loops.IfThenElse(condition, then, other):
@@ -96,6 +99,8 @@ def _statement(
             no = _statement(other, times, values, lane)
             test = substitute(condition, values)
             known = lane is None and not any(map(_is_unknown, walk(test)))
+            # Versions for single rows: only the one that a call takes counts. Where the test is not
+            # known before the call, both do.
             return expr.Select(test, yes, no) if known else yes + no
         case loops.LetStmt(var, value, body):
             inner = {**values, var: substitute(value, values)}

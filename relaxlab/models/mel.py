@@ -51,6 +51,7 @@ def log_mel(audio: Array, bands: int, samples: int | None = None) -> Array:
     frames = frames[: len(signal) // HOP]
     hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME) / FRAME)
     power = np.abs(np.fft.rfft(frames * hann, axis=1)) ** 2
+    # Silence has no logarithm; 1e-10 is the floor that Whisper was trained with.
     energy = np.maximum(power @ mel_filters(bands), 1e-10)
     logarithm = np.log10(energy)
     logarithm = np.maximum(logarithm, logarithm.max() - 8.0)

@@ -190,6 +190,8 @@ def _decode_q4_0(f: Fields) -> Array:
 
 
 def _encode_q4_0(x: Array) -> dict[str, Array]:
+    # Divided by -8, not 7: the value of largest magnitude is then exact, on the side that has one
+    # more code.
     d = _signed_extreme(x) / np.float32(-8)
     q = (_divide(x, d, -8, 7) + 8).astype(np.uint8)
     return {"d": d.astype(_F16), "qs": _pack_nibbles(q)}

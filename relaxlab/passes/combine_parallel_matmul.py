@@ -146,6 +146,7 @@ def _combined(
     start: expr.PrimExpr = expr.const(0)
     for (v, _), width in zip(group, widths, strict=True):
         end = start + width
+        # The parts are known to be inside, so their bounds need not be clamped.
         cut = builder("strided_slice")
         parts[v] = cut(whole, axes=[-1], begin=[start], end=[end], assume_inbound=True)
         start = end

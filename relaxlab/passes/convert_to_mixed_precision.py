@@ -83,6 +83,7 @@ def _binding(name: str, b: graph.Binding, shadows: Shadows) -> bool:
         remark(RULE, where, f"its result is stated to be {value.attrs['out_dtype']}", applied=False)
         return False
     apart = [e for e in floats if not shadows.has(e) and not _is_scalar(e)]
+    # Followers save nothing by themselves: converting an operand for one would cost a pass over it.
     if op in FOLLOWERS and (apart or all(_is_scalar(e) for e in floats)):
         if len(apart) < len(floats):
             text = f"`{getattr(apart[0], 'name', 'a constant')}` is in float32" if apart else ""

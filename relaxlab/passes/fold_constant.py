@@ -104,6 +104,7 @@ def _numbers(args: tuple[graph.Expr, ...]) -> bool:
 def _small(b: graph.VarBinding, args: tuple[graph.Expr, ...], limit: int) -> bool:
     size = _static_bytes(b.var.ty)
     given = sum(a.data.nbytes for a in args if isinstance(a, graph.Constant))
+    # A value that is no larger than its arguments replaces them at no cost, whatever its size.
     return size is not None and size <= max(limit, given)
 
 

@@ -142,6 +142,7 @@ class _Block:
         split: set[Call] = set()
         for c in reversed(self.calls):
             readers = self.readers.get(c.var, [])
+            # A reader that is itself copied has no single place to compute its argument in.
             if len(readers) < 2 or self.escapes(c) or not split.isdisjoint(readers):
                 continue
             reason = f"copied for its {len(readers)} readers: it is cheap to repeat, and what "
@@ -195,6 +196,8 @@ class _Block:
                     remark("fuse_ops", subject, reason, applied=False, source=c.var)
                 continue
             subject = f"{subject} into {self.label(target)}"
+            # All calls on the way to the post-dominator join, so that no value of the kernel is
+            # read outside of it.
             parts = [groups[x] for x in (c, *self._between(c, target), target)]
             merged = tuple(sorted({m for g in parts for m in g}, key=lambda m: m.index))
             about = {"source": c.var, "target": target.var, "members": [m.var for m in merged]}
@@ -212,6 +215,7 @@ class _Block:
         for m in members:
             if self._overwritten(m, sink.index):
                 return f"what {m.var.name} reads is overwritten before {sink.var.name} is computed"
+        # The layers of a model ask the same question over and over: its verdict is kept.
         key = shape_of_group(members)
         if key not in self.fuser.verdicts:
             self.fuser.verdicts[key] = why_not(members)

@@ -103,6 +103,8 @@ def _terms(blocks: list[loops.Block]) -> expr.PrimExpr | None:
     axes = reductions[0].iter_vars
     last = [v.var for v in axes if v.kind == "spatial"][-1:]
     for f in factors:
+        # Lanes are neighbours along the last axis: an operand that moves with it elsewhere would be
+        # gathered.
         if any(v in symbols_in(f.indices) and f.indices[-1] != v for v in last):
             return None
     return product(v.dom.extent for v in axes if v.kind != "spatial")

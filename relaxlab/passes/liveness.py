@@ -156,6 +156,7 @@ class _Walker:
                 if not isinstance(func, loops.PrimFunc):
                     return False
                 made = {r for i in written_buffers(func) for r in self.roots_in(args[i])}
+                # All outputs must be private: one that is shared would be written by every thread.
                 return bool(made) and made <= self.per_thread
             case graph.Call(graph.Op(name)):
                 return name in ALIASING

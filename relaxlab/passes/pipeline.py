@@ -31,32 +31,39 @@ from relaxlab.passes.split_transform_params import split_transform_params
 
 GRAPH_PASSES: tuple[Pass, ...] = (
     normalize,
+    # First, so that local functions are functions of the module, which the others go through.
     lambda_lifting,
     inherit_bounds,
     realize_devices,
     canonicalize,
+    # Before any pass that moves or shares calls: they rely on it.
     check_inplace_calls,
     eliminate_common_subexpr,
-    canonicalize,
+    canonicalize,  # away with the copies that it leaves
     fold_constant,
     dead_code_elimination,
+    # Patterns and libraries are about operators, which legalize_ops replaces by loops.
     fuse_ops_by_pattern,
     lower_to_libraries,
     legalize_ops,
+    # Before fusion and schedules, which then see constants.
     specialize_loop_functions,
-    canonicalize,
-    dead_code_elimination,
+    canonicalize,  # tuples that legalize_ops took apart
+    dead_code_elimination,  # and the functions that specialised ones replace
     annotate_pattern_kind,
+    # A user's groups become kernels as they are, before fusion by kinds looks at the rest.
     merge_composites,
     fuse_ops,
     fuse_tir,
-    dead_code_elimination,
+    dead_code_elimination,  # loop functions that only exist as parts of fused ones
 )
 """From operators to fused loop functions."""
 
 MEMORY_PASSES: tuple[Pass, ...] = (
+    # Workspaces become results of calls: the plan then covers them, too.
     lift_workspace,
     expand_calls,
+    # Before the plan, which gives memory for each thread an arena of its own.
     replicate_small_kernels,
     plan_memory,
 )

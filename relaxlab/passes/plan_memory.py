@@ -108,6 +108,8 @@ def memory_plan_of(fn: graph.Function, mod: Module, *, use_bounds: bool = True) 
             unplanned.append((interval.var, interval.escapes))
         else:
             scope = PER_THREAD if is_per_thread(interval.binding.value) else SCOPE
+            # A storage is allocated once its size is known: tensors that wait for the same
+            # `match_cast` share one.
             groups.setdefault((interval.after, scope), []).append(interval)
     arenas = tuple(_arena(after, scope, items, bounds) for (after, scope), items in groups.items())
     return MemoryPlan(arenas, tuple(unplanned))
@@ -129,6 +131,7 @@ def _arena(
     # Tensors of a few bytes per product of symbols are packed apart from larger ones.
     # Rounding a few bytes per row up to a cache line would multiply their size.
     groups = dict.fromkeys((factors, size < ALIGN) for size, factors in sizes)
+    # Constant sizes come first: the offsets after them are constants as far as possible.
     for factors, few in sorted(groups, key=lambda group: len(group[0])):
         sized = [(i, c) for i, (c, f) in zip(items, sizes, strict=True) if f == factors]
         unit, members = _in_units([m for m in sized if (m[1] < ALIGN) == few], factors)
@@ -174,6 +177,8 @@ def size_of(ty: types.Type | None, bounds: Mapping[str, int]) -> tuple[int, Fact
         # A product of factors may be positive where some are negative: `min(a, b) * -1`.
         parts = _factors(dim)
         signed = [f for f in parts if analyzer.prove(expr.GE(f, expr.const(0))) is not True]
+        # Kept as one factor, which is not negative as a whole; as separate factors the sizes would
+        # be a product whose sign is not known.
         if signed:
             positive = analyzer.prove(expr.GE(dim, expr.const(0))) is True
             parts = [dim if positive else expr.binary(expr.Max, dim, expr.const(0))]
@@ -202,6 +207,7 @@ def _in_units(
     """
     product = _product(factors)
     common = math.gcd(*(constant for _, constant in members))
+    # Sizes and offsets stay plain multiples of the symbols: nothing is rounded at run time.
     if common % ALIGN == 0:
         return product, members
     unit = (product * common + (ALIGN - 1)) // ALIGN * ALIGN

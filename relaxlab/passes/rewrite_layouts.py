@@ -115,6 +115,7 @@ def relayout_function(
         value = source[back.apply(indices)]
         if padding is None:
             return value
+        # Zeros, since kernels compute whole panels: what is multiplied there must not be NaN.
         unused = IndexMap(back.initial_indices, (padding,)).apply(indices)[0]
         return scalar.if_then_else(unused, expr.const(0, dtype), value)
 

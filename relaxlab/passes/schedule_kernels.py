@@ -88,6 +88,8 @@ def _weight_params(mod: Module) -> dict[str, set[int]]:
         for call in walk(f):
             match call:
                 case Call(Op("call_tir"), (GlobalVar(name), graph.Tuple(args), *_)):
+                    # Only what every call passes as a weight is packed, once and ahead of all
+                    # calls; an activation would be packed at each.
                     mine = {i for i, a in enumerate(args) if isinstance(a, Constant) or a in given}
                     found[name] = found.get(name, mine) & mine
                 case _:

@@ -141,6 +141,7 @@ class _Candidate:
         """Call until the time of one is known, and choose how many make a sample."""
         self.result = copy_value(self.call())
         start, count = perf_counter(), 0
+        # Some calls, as one of microseconds is not long enough for the clock.
         while count < 3 and perf_counter() - start < SAMPLE_SECONDS:
             self.call()
             count += 1
@@ -202,6 +203,7 @@ def compare(
 def _measure(entered: Sequence[_Candidate], samples: int) -> list[list[float]]:
     taken: list[list[float]] = [[] for _ in entered]
     was_enabled = gc.isenabled()
+    # A collection takes longer than most samples.
     gc.disable()
     try:
         for _ in range(max(1, samples)):

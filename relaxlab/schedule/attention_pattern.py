@@ -286,6 +286,8 @@ def visible_positions(
         return bool(an.prove(expr.LE(bound, substitute(bound, {row: row + 1}))))
 
     if limit is None or not rises(limit) or (floor is not None and not rises(floor)):
+        # Without the order of bounds no row is the first or the last to see a position, so all
+        # positions are visited.
         return ZERO, count
     others = {found.axis(score, role): place[role] for role in ("batch", "head")}
     end = substitute(limit, {**others, row: last_row}) + 1

@@ -225,6 +225,8 @@ def _clipped(span: Span, dim: expr.PrimExpr, an: Analyzer) -> Span:
     """
     lo = span.lo if an.prove(expr.GE(span.lo, ZERO)) else ZERO
     moves = vars_in(span.lo) - vars_in(dim)
+    # A bound that moves is not cut here: `min(hi, dim - 1)` would make the extents of the copy's
+    # loops irregular.
     hi = span.hi if moves or an.prove(expr.LT(span.hi, dim)) else dim - 1
     return Span(lo, hi)
 
@@ -272,6 +274,8 @@ def _copy_nest(
         count = extent
         values.append(s.lo + loop_vars[d])
         if not an.prove(expr.LT(s.hi, src.shape[d])):
+            # The loops keep their regular extent; the axis ends with the buffer, and the predicate
+            # skips what is beyond.
             count = expr.Min(extent, src.shape[d] - s.lo)
             conditions.append(expr.LT(values[d], src.shape[d]))
         axes.append(IterVar(Var(f"v{d}"), Range(s.lo, count), "spatial"))

@@ -79,6 +79,8 @@ class Access:
 def compact_buffers(func: PrimFunc) -> PrimFunc:
     """`func` with its `local` and `shared` buffers allocated and sized per iteration."""
     lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, expr.Let | LetStmt)}
+    # Whoever takes an address may reach all elements from it, as tile instructions do with a row
+    # stride: such a buffer keeps its place and its shape.
     fixed = addressed_buffers(func.body)
     for block in [b for b in all_blocks(func) if realizes_under(b.body)]:
         for buffer in block.alloc_buffers:
@@ -172,6 +174,7 @@ def _sites(found: list[Access], owner: int, buffer: Buffer) -> Iterator[int]:
     limit = min((_accumulation_depth(a) for a in found if a.write), default=common)
     for depth in range(min(common, limit) - 1, owner, -1):
         s = path[depth]
+        # The lanes of a vectorized loop run at once, so nothing can be allocated for one of them.
         if isinstance(s, For) and s.kind != "vectorized" and _may_own(s, buffer):
             yield depth
     yield owner
@@ -179,6 +182,7 @@ def _sites(found: list[Access], owner: int, buffer: Buffer) -> Iterator[int]:
 
 def _may_own(loop: For, buffer: Buffer) -> bool:
     thread = loop.thread or ""
+    # Threads of a block share this memory: one copy for each of them would be `local`.
     return not (buffer.scope == "shared" and thread.startswith("threadIdx"))
 
 
@@ -210,6 +214,7 @@ def _spans(a: Access, site: int, lets: Env, buffer: Buffer, an: Analyzer) -> tup
             if isinstance(s, BlockRealize):
                 lo, hi = substitute(lo, binding_of(s)), substitute(hi, binding_of(s))
         first, last = span_of(an.simplify(lo), env, an), span_of(an.simplify(hi), env, an)
+        # Indices from data reach any element, whatever the bounds of the data's own index are.
         whole = by_data(lo) or by_data(hi) or first is None or last is None
         result.append(Span(ZERO, dim - 1) if whole else Span(first.lo, last.hi))  # type: ignore
     return tuple(result)
@@ -263,6 +268,7 @@ def _placed(
         starts.append(start)
         shape.append(extent)
     site = path[-1]
+    # Nothing would change; the same object tells passes that there is nothing left to do.
     if tuple(shape) == buffer.shape and isinstance(site, Block):
         return func
     new = replace(buffer, shape=tuple(shape), strides=())
@@ -288,6 +294,8 @@ def _kept(span: Span, dim: PrimExpr, an: Analyzer) -> tuple[PrimExpr, PrimExpr]:
     if not isinstance(extent, expr.IntImm):
         _, upper = an.bounds_of(extent)
         if upper is not None:
+            # A constant extent is taken even where it is larger than the span: only buffers of
+            # constant size can be registers.
             extent = expr.const(upper)
     if an.prove(expr.LE(dim, extent)):
         is_fixed = isinstance(extent, expr.IntImm) and not isinstance(dim, expr.IntImm)

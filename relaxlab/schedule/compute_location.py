@@ -248,6 +248,7 @@ def _touching(
     for r, s, dim in zip(region.region, spans, region.buffer.shape, strict=True):
         size = size_over_axes(r.extent, block, an)
         more = dim if size is None else size - 1
+        # A region that ends inside `spans` may begin up to its size less one before them.
         grown.append(Span(s.lo - more, s.hi + more))
     return tuple(grown)
 
@@ -292,6 +293,8 @@ def _shortened(block: Block, domain: Domain, target: LoopPlace, an: Analyzer) ->
     for iv in block.iter_vars:
         lo, hi = iv.dom.min, iv.dom.min + iv.dom.extent - 1
         if iv.var in domain:
+            # Relaxed over the loops outside: the block's own domain must hold what every iteration
+            # asks for, though each iteration runs a part of it.
             first = span_of(domain[iv.var].lo, env, an)
             last = span_of(domain[iv.var].hi, env, an)
             if first is not None and an.prove(expr.GT(first.lo, lo)):
@@ -416,6 +419,8 @@ def _axis_range(
     """First value and number of values of an axis of `size` values that runs over `span`."""
     if span is None or covers(span, whole, an):
         return whole.lo, size
+    # A constant extent is worth a predicate: only such loops can be vectorised, unrolled or kept in
+    # registers.
     extent = _bounded(an.simplify(span.hi - span.lo + 1), an)
     if an.prove(expr.LE(size, extent)):
         return whole.lo, size

@@ -79,6 +79,7 @@ def _union(
     running = ranges.keys()
     if any(not vars_in(c) & running for c in conditions):
         return None
+    # Data may repeat an index and leave others out.
     if any(by_data(s.lo) or by_data(s.hi) for s in bounds):
         return None
     sizes: list[PrimExpr] = []
@@ -88,6 +89,7 @@ def _union(
         first = s.lo if piece == ONE else an.simplify(s.lo // piece)
         if piece != ONE and not an.prove_equal(first * piece, s.lo):
             return None
+        # Pieces of several elements are counted in pieces: iterator maps are about single integers.
         sizes.append(piece)
         firsts.append(first)
     used = {v for e in (*firsts, *conditions) for v in vars_in(e)} & running

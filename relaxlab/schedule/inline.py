@@ -44,6 +44,7 @@ def compute_inline(func: PrimFunc, name: str) -> PrimFunc:
     require_inputs_settled("compute_inline", place)
     value = store.value
     if value.dtype != buffer.dtype:
+        # The buffer rounded its values; without it the reader would see more digits.
         value = expr.Cast(buffer.dtype, value)
     units = {iv.var: iv.dom.min for iv in place.block.iter_vars if iv.var not in axes}
     value = substitute(value, units)
@@ -53,6 +54,8 @@ def compute_inline(func: PrimFunc, name: str) -> PrimFunc:
 
     removed = without_alloc(place.replaced(None), buffer)
     body = removed.body
+    # Ten steps of Newton's iteration inlined as a tree took 5.7 s to compile (NOTES, *Chains that
+    # read values twice*).
     if sum(1 for _ in walk(value)) > REPEATED:
         body = rewrite(body, lambda n: _loading_once(n, buffer))
     return replace(removed, body=replace_loads(body, buffer, at))

@@ -169,6 +169,8 @@ def _with_parameter(func: PrimFunc, old: Buffer, new: Buffer, index_map: IndexMa
     params = tuple(new if p is old else p for p in func.params)
     bound = {d for p in params if isinstance(p, Buffer) for d in p.shape if isinstance(d, Var)}
     bound |= {p for p in params if isinstance(p, Var)}
+    # Symbols get their values from the shapes of arguments; a layout such as `(n // 16, 16)` alone
+    # does not give n.
     lost = [v.name for v in symbols_in(old.shape) if v not in bound]
     if lost:
         raise ScheduleError(
@@ -180,6 +182,7 @@ def _with_parameter(func: PrimFunc, old: Buffer, new: Buffer, index_map: IndexMa
     before = rewrites.get(position)
     if before is not None:
         finals = index_map.apply(before.final_indices)
+        # Callers convert each argument once, by one map from the original layout.
         index_map = IndexMap(before.initial_indices, finals)
     rewrites[position] = index_map
     attrs = func.attrs.with_(layout_rewrites=tuple(sorted(rewrites.items(), key=lambda r: r[0])))

@@ -92,6 +92,8 @@ class _Tile:
         extents, roles = self.found.extents, self.found.roles
         values: dict[Role, PrimExpr] = {**self.place, **local}
         if "row" in local:
+            # Clamping instead of a guard on each row: guarded rows would keep the sums of the last
+            # tile in memory (NOTES, *The last tile*). Their results are not stored.
             row = self.place["row"] + local["row"]
             values["row"] = expr.Min(row, extents["row"] - 1)
         if "position" in local:
@@ -172,6 +174,7 @@ def online_softmax(
     place: dict[Role, PrimExpr] = {"batch": batch, "head": head, "row": tile * rows}
     last_row = expr.Min(place["row"] + (rows - 1), found.extents["row"] - 1)
     first, stop = visible_positions(found, place, last_row)
+    # Chunks start at a multiple, so that vectors of positions are loaded from whole blocks of keys.
     first = first // multiple * multiple
     start = first + chunk_number * chunk
     count = expr.Min(expr.const(chunk // multiple), _ceildiv(stop - start, multiple)) * multiple
@@ -254,6 +257,8 @@ def _start(tile: _Tile) -> Stmt:
 def _chunk(tile: _Tile) -> tuple[tuple[Buffer, ...], Stmt]:
     """Return the buffers and the statement that update the running maximum, the sum and the product
     by one chunk."""
+    # The steps of the chunk write to buffers of their own: the old maximum is needed for the factor
+    # by which the sums shrink, and the running sums are multiplied before they grow.
     top, total, mix = _sums(tile)
     new_top, new_total, new_mix = (replace(b, name=f"new_{b.name}") for b in (top, total, mix))
     fade = replace(top, name=f"{top.name}_fade")
@@ -285,6 +290,8 @@ def _chunk(tile: _Tile) -> tuple[tuple[Buffer, ...], Stmt]:
         tile.step(found.weight),
         tile.step(found.total, new_total),
         tile.block(found.total.name, _ROW, faded(total, new_total)),
+        # The values are read for positions that exist only: a weight of zero times whatever is
+        # behind the end of memory may be NaN.
         tile.step(found.mix, new_mix, exact=True),
         tile.block(found.mix.name, _FEATURES, faded(mix, new_mix)),
     )
@@ -337,6 +344,8 @@ def _guarded_product(found: Attention) -> Block:
         def visit(n: Node) -> Node | None:
             match n:
                 case expr.FloorDiv(at, size) if at == position:
+                    # Reading the last block again costs less than a condition for each vector of
+                    # positions.
                     return expr.Min(n, (count - 1) // size)
                 case _:
                     return None
@@ -376,6 +385,8 @@ def _guarded_score(found: Attention) -> Block:
     an.bind_range(found.axis(block, "row"), Range(ZERO, found.extents["row"]))
     masked = limit is not None and an.prove(expr.LT(limit, count))
     loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer is not product]
+    # The mask already hides every position beyond the end, and the score reads no other array
+    # there, so a second condition would only cost instructions.
     if masked and not any(position in symbols_in(n.indices) for n in loads):
         return block
     assert isinstance(block.body, BufferStore)

@@ -53,6 +53,8 @@ def _one(dtype: str) -> PrimExpr:
 
 def _lowest(dtype: str) -> PrimExpr:
     if is_float(dtype):
+        # Not the lowest finite number: the maximum of values that are all minus infinity is minus
+        # infinity.
         return expr.const(float("-inf"), dtype)
     return expr.const(0 if is_uint(dtype) else -(1 << (bits_of(dtype) - 1)), dtype)
 
@@ -217,6 +219,7 @@ def _partial_block(
     for iv, value in zip(block.iter_vars, place.realize.iter_values, strict=True):
         if iv.kind == "spatial":
             spatial.append((iv, value))
+        # Axes that the factored loop has no part in stay as they are, with their domains.
         elif shared.isdisjoint(vars_in(value)):
             reduce.append((iv, value))
         else:
@@ -229,6 +232,8 @@ def _partial_block(
     kept: list[PrimExpr] = []
     for c in conjuncts(place.realize.predicate):
         if vars_in(c) & by_loop.keys():
+            # A predicate on the partial block would leave some partial results without a value, and
+            # the last step adds all of them up.
             value = _guarded(c, value, by_loop, reduction, place)
         else:
             kept.append(c)

@@ -53,6 +53,8 @@ def split(
     index = an.simplify(index)
     body = substitute(loop.body, {var: loop.min + index})
     if not an.prove_equal(total, loop.extent):
+        # The guard is a predicate of the blocks, not an `if` around them: primitives that come
+        # later can move and weaken it.
         body = guard(body, expr.LT(index, loop.extent))
     body = _simplified(body, an)
     for v, extent in reversed(list(zip(new_vars, extents, strict=True))):
@@ -92,6 +94,7 @@ def _factor_extents(
             "for every value of its symbols",
             suggestion="leave one factor None",
         )  # fmt: skip
+    # Rounded up, since the last iteration of the outer loop may be partial.
     rest = an.simplify((loop.extent + (product - 1)) // product)
     return tuple(rest if f is None else expr.as_expr(f) for f in factors)
 
@@ -139,6 +142,8 @@ def fuse(func: PrimFunc, variables: Sequence[Var]) -> tuple[PrimFunc, Var]:
     total: PrimExpr = ONE
     for i, loop in enumerate(reversed(chain)):
         last = i == len(chain) - 1
+        # The outermost loop needs no modulo: the fused variable is less than the product of all
+        # extents.
         values[loop.loop_var] = loop.min + (rest if last else rest % loop.extent)
         rest = rest // loop.extent
         total = loop.extent * total

@@ -119,6 +119,8 @@ def _flat(s: Stmt) -> Stmt:
             block = s.block
             body = block.body
             if block.init is not None:
+                # The description of an intrinsic that begins with zero says so by a conditional,
+                # and a block's initialisation means the same.
                 first: list[PrimExpr] = [
                     expr.EQ(iv.var, iv.dom.min)
                     for iv in block.iter_vars
@@ -205,6 +207,8 @@ class _Match:
         if isinstance(d, BufferLoad) and isinstance(a, BufferLoad):
             self.access(d.buffer, d.indices, a.buffer, a.indices)
             return
+        # Indices are compared by value: schedules write `i*16 + j` in as many ways as there are
+        # primitives. Values of data are compared by form, as a sum has one order.
         if is_int(d.dtype) and d.dtype == a.dtype and not _has_load(d) and not _has_load(a):
             if self.an.prove_equal(substitute(d, self.vars), a):
                 return
@@ -231,6 +235,7 @@ class _Match:
                 self.expr(d.a, a.b)
                 self.expr(d.b, a.a)
             except _Mismatch as second:
+                # The attempt that got further is the one that the author meant.
                 raise max(first, second, key=lambda e: e.matched) from None
 
     def field(self, d: Any, a: Any, whole_d: PrimExpr, whole_a: PrimExpr) -> None:
@@ -251,6 +256,7 @@ class _Match:
             raise _Mismatch(
                 f"{a.name} ({a.dtype}, {a.ndim} dimensions) is not {d.name} ({d.dtype}, {d.ndim})"
             )
+        # Leading dimensions that the description lacks are fixed: a tile of a batch of matrices.
         offsets = (*([ZERO] * (a.ndim - d.ndim)), *d_indices)
         starts: list[PrimExpr] = []
         known = len(self.buffers) + 1

@@ -31,7 +31,9 @@ _AS_NONNEG: dict[type, tuple[int, int]] = {
     expr.GT: (-1, -1),
     expr.GE: (-1, 0),
 }
-_SMALL = 8  # a variable with at most so many values is tried value by value
+# A variable with at most so many values is tried value by value, and so are the parts of a
+# conjunction against the others: the questions grow with the number and its square.
+_SMALL = 8
 
 
 def decide(ctx: Context, e: expr.PrimExpr) -> bool | None:
@@ -151,6 +153,7 @@ def _split_candidates(ctx: Context, e: expr.PrimExpr) -> list[int]:
                 collect(q, True)
 
     collect(_difference(ctx, e.a, e.b), False)
+    # Each candidate costs up to eight questions: the two with fewest values are tried.
     return sorted(found, key=lambda a: found[a])[:2]
 
 

@@ -24,7 +24,8 @@ from relaxlab.ir.node import Node, map_children, walk
 from relaxlab.ir.substitute import substitute
 
 INTEGERS = frozenset(("int64", "int32"))
-_TERMS = 128  # products with more terms stay products
+# Products with more terms stay products: multiplied out, nested ones would grow exponentially.
+_TERMS = 128
 
 
 def simplify(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:
@@ -195,6 +196,7 @@ def _cast(ctx: Context, e: expr.PrimExpr) -> Poly:
     if value.dtype in INTEGERS:
         inner = poly_of(ctx, value)
         lo, hi = ctx.interval_of(inner)
+        # Narrowing keeps such a value, but the polynomial must be written in int32 again.
         if lo >= -(2**31) and hi < 2**31 and _all_int32(ctx, inner):
             return inner
     return _opaque(ctx, e)

@@ -237,6 +237,7 @@ class Builder:
             v.text = offsets
         else:
             splat = self.splat_text(v.base.text or "", elem, len(v.offsets))
+            # Without wrapping, LLVM can fold the addition into addresses and widen the lanes.
             wrap = " nsw" if v.index else ""
             v.text = self.emit(f"add{wrap} {v.ty} {splat}, {offsets}")
         return v.text

@@ -63,6 +63,8 @@ def _shares(functions: Sequence[str], most: int) -> list[list[str]]:
     if count < 2 or not all(f.startswith("define") for f in functions):
         return [list(functions)]
     sizes, share_of = [0] * count, dict[int, int]()
+    # Longest first, each to the module that is shortest so far: the last process ends soon after
+    # the others.
     for number in sorted(range(len(functions)), key=lambda i: -len(functions[i])):
         share_of[number] = min(range(count), key=sizes.__getitem__)
         sizes[share_of[number]] += len(functions[number])

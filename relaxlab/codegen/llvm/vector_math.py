@@ -124,9 +124,12 @@ _EXP_BY_FLOOR = [1.912487802133535e-3, 7.868424626703958e-3, 4.1854983955518635e
 def _exp(m: _Math, x: Value) -> Value:
     """exp(r) * 2**n with n rounded down. The power is zero or infinite where the result is beyond
     the range, and NaN times it is NaN, so no special case is left."""
+    # There n is -127 and 128, whose biased exponents 0 and 255 are those of zero and infinity.
     x = m.bound(x, -88.0, 88.8)
     # Adding the biased exponent here saves the addition of integers later; no conversion to
     # integers is needed (NOTES, *Row kernels*).
+    # Subtracting one half and rounding to nearest rounds down, but an integer would be a tie: a
+    # little less than a half keeps exp(0) = 1 exact.
     sum_ = m.add(m.fma(x, math.log2(math.e), -0.499999), ROUNDING + 127.0)
     n = m.sub(sum_, ROUNDING + 127.0)
     # ln 2 in two parts: the first has so few bits that its product with n is exact.
@@ -163,6 +166,7 @@ def _log(m: _Math, x: Value) -> Value:
     f = m.from_bits(mantissa_bits)
     e = cast(m.b, exponent, m.dtype)
     e = m.select(tiny, m.sub(e, 25.0), e)
+    # The mantissa moves to [sqrt(1/2), sqrt(2)), around 1, where the polynomial is accurate.
     low = m.op(expr.LT, f, math.sqrt(0.5))
     e = m.select(low, m.sub(e, 1.0), e)
     f = m.sub(m.select(low, m.add(f, f), f), 1.0)
@@ -199,6 +203,8 @@ def _tanh(m: _Math, x: Value) -> Value:
     large = m.sub(m.num(1.0), m.div(m.num(2.0), m.add(e, 1.0)))
     z = m.mul(a, a)
     small = m.fma(m.mul(m.poly(z, _TANH_POLY), z), a, a)
+    # Near zero the quotient is close to one and the difference would lose digits; the polynomial is
+    # Cephes's, good up to 0.625.
     result = m.select(m.op(expr.LT, a, 0.625), small, large)
     return m.call("copysign", result, x)
 

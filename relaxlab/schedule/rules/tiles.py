@@ -94,6 +94,7 @@ def _schedule(func: PrimFunc, parts: _Parts) -> PrimFunc:
     sch = Schedule(func)
     product, weights = sch.get_block(parts.product), sch.get_block(parts.columns)
     decode = sch.get_block(parts.decode) if parts.decode else None
+    # Tile registers are loaded whole; columns and depth are multiples of a tile already.
     sch.pad_einsum(product, [SIZE, 1, 1])
     _convert_rows(sch, _padded_rows(sch, parts.rows, product))
     pack_rows(sch, {decode or weights: 0}, COLUMNS)
