@@ -14,9 +14,7 @@ from relaxlab.ir.expr import Call, PrimExpr, Var, const
 from relaxlab.ir.loops import BufferLoad, For, Stmt, seq
 from relaxlab.ir.node import Node, map_children, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
-
-LINE = 64
-"""Bytes of a cache line, which one prefetch fetches."""
+from relaxlab.ir.target import CACHE_LINE
 
 
 def insert_prefetches(stmt: Stmt) -> Stmt:
@@ -38,6 +36,7 @@ def _prefetches(loop: For, distance: int, names: tuple[str, ...]) -> list[Stmt]:
     inner: dict[Var, PrimExpr] = {n.loop_var: n.min for n in walk(loop.body) if isinstance(n, For)}
     for n in walk(loop.body):
         if isinstance(n, BufferLoad) and n.buffer.name in names:
+            # The first access of each buffer stands for all: those of one iteration are neighbours.
             found.setdefault(n.buffer.name, n)
     statements: list[Stmt] = []
     for load in found.values():
@@ -49,7 +48,7 @@ def _prefetches(loop: For, distance: int, names: tuple[str, ...]) -> list[Stmt]:
         size = bytes_of(load.buffer.dtype)
         # One prefetch per line that the iteration reads; the hardware drops those that are there
         # already.
-        for offset in range(0, max(1, step * size), LINE):
+        for offset in range(0, max(1, step * size), CACHE_LINE):
             *rest, last = later.indices
             line = replace(later, indices=(*rest, last + offset // size))
             address = Call("handle", "address_of", (line,))

@@ -13,6 +13,14 @@ from relaxlab.ir.brief import Brief
 
 FLOAT_OPTIONS = ("contract", "reassociate")
 """The options of `Target` for floating-point arithmetic."""
+CACHE_LINE = 64
+"""Bytes of a cache line, of all CPUs that kernels are tuned for."""
+WARP = 32
+"""Threads of a GPU that run in step and can exchange registers."""
+SHARED_BYTES = 48 * 1024
+"""Shared memory of a block that every GPU of CUDA has; more must be asked for at the launch."""
+ACCESS_BYTES = 16
+"""Bytes of the widest load or store of a GPU's thread."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -15,14 +15,12 @@ import numpy as np
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.target import CACHE_LINE
 from relaxlab.runtime.arguments import address_of
 from relaxlab.runtime.arrays import Array, ExecutionError
 from relaxlab.runtime.interpreter import bind_parameters
 from relaxlab.runtime.interpreter_helpers import NAMES, Place
 from relaxlab.runtime.interpreter_loops import Arrival, compile_watched
-
-LINE = 64
-"""Bytes of a cache line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ class Recording:
         """All accesses, in order."""
         return [a for s in self.steps for a in s.accesses]
 
-    def line_of(self, access: Access, line: int = LINE) -> tuple[int, int]:
+    def line_of(self, access: Access, line: int = CACHE_LINE) -> tuple[int, int]:
         """Return the cache line of `line` bytes that an element is in; each buffer begins one."""
         size = numpy_dtype(self.buffers[access.buffer].buffer.dtype).itemsize
         return access.buffer, access.element * size // line

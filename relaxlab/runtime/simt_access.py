@@ -14,9 +14,9 @@ from typing import Literal
 
 import numpy as np
 
-from relaxlab.codegen.cuda.launch import WARP
 from relaxlab.ir import loops
 from relaxlab.ir.span import Span
+from relaxlab.ir.target import ACCESS_BYTES, WARP
 from relaxlab.runtime.arrays import Array
 
 SECTOR = 32
@@ -25,8 +25,6 @@ BANKS = 32
 """Banks of shared memory, each of which delivers one word at a time."""
 WORD = 4
 """Bytes of a bank's word."""
-WIDEST = 16
-"""Bytes that one thread can load or store with one instruction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ def instructions(access: Access) -> Iterator[Instruction]:
     counts = np.diff(first, append=len(threads))
     nth = np.arange(len(threads)) - np.repeat(first, counts)
     many = int(counts[0])
-    width = min(many * size, WIDEST)
+    width = min(many * size, ACCESS_BYTES)
     wide = (
         width & (width - 1) == 0
         and many * size % width == 0

@@ -15,6 +15,7 @@ from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.expr import Var, format_expr
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, Evaluate, IfThenElse, SeqStmt
 from relaxlab.ir.node import Node, walk
+from relaxlab.ir.target import SHARED_BYTES
 from relaxlab.runtime.interpreter_independence import is_independent
 from relaxlab.runtime.simt_access import Access, Site
 from relaxlab.runtime.simt_memory import Memory
@@ -24,8 +25,6 @@ MOST_THREADS = 1024
 """Threads that a block may have."""
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 """Blocks that a grid may have along x, y and z."""
-MOST_SHARED = 48 * 1024
-"""Bytes of shared memory that a kernel may declare."""
 
 
 @dataclass(slots=True)
@@ -156,8 +155,8 @@ def broken_limits(launch: Launch, geometry: Geometry) -> list[str]:
         numpy_dtype(b.dtype).itemsize * int(np.prod([evaluate(d, {}) for d in b.shape]))
         for b in launch.shared
     )
-    if size > MOST_SHARED:
-        wrong.append(f"a block declares {size} bytes of shared memory, {MOST_SHARED} at most")
+    if size > SHARED_BYTES:
+        wrong.append(f"a block declares {size} bytes of shared memory, {SHARED_BYTES} at most")
     return wrong
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from relaxlab.codegen.cuda.launch import WARP
+from relaxlab.ir.target import WARP
 from relaxlab.runtime.arrays import Array, uninitialised
 
 _SITE_BITS = 20

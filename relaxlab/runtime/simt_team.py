@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.codegen.cuda.launch import WARP
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, Stmt
+from relaxlab.ir.target import WARP
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
 from relaxlab.runtime.simt_access import Access
 from relaxlab.runtime.simt_kernel import Kernel, statement_text

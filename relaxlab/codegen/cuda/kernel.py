@@ -10,7 +10,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.codegen.cuda.expressions import Scope, c_type, element, is_nonneg, text_of
 from relaxlab.codegen.cuda.launch import Launch
 from relaxlab.codegen.cuda.thread_loops import is_sync
-from relaxlab.codegen.cuda.vectors import ACCESS_BYTES, VectorLoop, vector_loop
+from relaxlab.codegen.cuda.vectors import VectorLoop, vector_loop
 from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.ir import expr, loops
 from relaxlab.ir.brief import Brief
@@ -19,9 +19,7 @@ from relaxlab.ir.expr import IntImm, Var, const
 from relaxlab.ir.loops import Buffer, BufferStore, For, Range, Stmt
 from relaxlab.ir.node import walk
 from relaxlab.ir.span import Span
-
-SHARED_BYTES = 48 * 1024
-"""Shared memory of a block that every GPU has."""
+from relaxlab.ir.target import ACCESS_BYTES, SHARED_BYTES
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -8,9 +8,6 @@ from relaxlab.ir.brief import Brief
 from relaxlab.ir.expr import IntImm, PrimExpr, Var
 from relaxlab.ir.loops import Buffer, Stmt
 
-WARP = 32
-"""Threads that run in step and can exchange registers."""
-
 
 @dataclass(frozen=True, slots=True)
 class ThreadAxis:

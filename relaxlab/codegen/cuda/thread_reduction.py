@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relaxlab.codegen.cuda.launch import WARP
 from relaxlab.codegen.cuda.thread_loops import SYNC, comment, is_thread_loop, reduces_across
 from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.ir import expr
@@ -27,6 +26,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, map_children, walk
 from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.ir.target import WARP
 from relaxlab.schedule.rfactor import Reduction, reduction_of
 from relaxlab.schedule.tree import conjuncts
 

@@ -30,10 +30,9 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, children, walk
 from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.ir.target import ACCESS_BYTES
 from relaxlab.schedule.tree import conjuncts
 
-ACCESS_BYTES = 16
-"""The widest access of a thread."""
 TRUE = IntImm(1, "bool")
 
 

@@ -17,9 +17,7 @@ from relaxlab.codegen.llvm.builder import (
 )
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, bytes_of, element_of, with_lanes
-
-LINE = 64
-"""Bytes of a cache line."""
+from relaxlab.ir.target import CACHE_LINE
 
 
 @dataclass(slots=True)
@@ -121,6 +119,8 @@ def store(b: Builder, memory: Memory, index: Value, value: Value, mask: Value | 
         shape = [o - low for o in index.offsets]
         start = binary(b, expr.Add, index.base, int_value(low))
         permutation = sorted(shape) == list(range(lanes))
+        # Shuffling the values is cheaper than a scatter, which stores lane by lane; a mask would
+        # have to be shuffled, too.
         if permutation and (mask is None or shape == list(range(lanes))):
             picks = [shape.index(i) for i in range(lanes)]
             text = b.select_lanes(text, memory.element, lanes, picks)
@@ -181,7 +181,7 @@ def _store_vector(
     pointer, align = element_pointer(b, memory, start), _align(memory, start)
     if mask is None:
         # A non-temporal store that does not fill its line reads and writes it in parts.
-        whole = align >= min(LINE, lanes * bytes_of(memory.dtype))
+        whole = align >= min(CACHE_LINE, lanes * bytes_of(memory.dtype))
         hint = f", !nontemporal {YES}" if memory.streamed and whole else ""
         b.raw(f"store {vec} {text}, ptr {pointer}, align {align}{hint}")
         return

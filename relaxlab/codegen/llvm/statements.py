@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from relaxlab.codegen.check_messages import literal
-from relaxlab.codegen.llvm.access import LINE, Memory, linear_index, store
+from relaxlab.codegen.llvm.access import Memory, linear_index, store
 from relaxlab.codegen.llvm.arithmetic import binary, index_vector
 from relaxlab.codegen.llvm.builder import Value, int_value, memory_type
 from relaxlab.codegen.llvm.expressions import (
@@ -30,10 +30,13 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bits_of, bytes_of
 from relaxlab.ir.expr import Var
 from relaxlab.ir.node import walk
+from relaxlab.ir.target import CACHE_LINE
 from relaxlab.schedule.streams import NON_TEMPORAL, STREAM_BYTES
 
 MAX_UNROLL = 4096
 """Most copies of a loop body: LLVM's time grows with the code."""
+MAX_LOCAL_BYTES = 1 << 20
+"""Bytes of the largest private buffer: the threads of OpenMP have stacks of a few MB."""
 
 
 @dataclass(slots=True)
@@ -191,6 +194,7 @@ def dense_strides(s: Scope, buffer: loops.Buffer) -> tuple[Value, ...]:
 def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     """This thread's contiguous share of the iterations."""
     b = s.builder
+    # All threads must agree on the bounds, or some would wait at a barrier that others never reach.
     start, extent = _uniform(s, team, loop.min), _uniform(s, team, loop.extent)
     if isinstance(extent.const, int) and extent.const <= 0:
         return
@@ -246,16 +250,16 @@ def _may_stream(s: Scope, buffers: list[loops.Buffer]) -> str:
         for stride in memory.strides[:-1]:
             row = b.emit(f"mul i64 {b.materialise(stride)}, {size}")
             places = b.emit(f"or i64 {places}, {row}")
-        aligned = b.emit(f"icmp eq i64 {b.emit(f'and i64 {places}, {LINE - 1}')}, 0")
+        aligned = b.emit(f"icmp eq i64 {b.emit(f'and i64 {places}, {CACHE_LINE - 1}')}, 0")
         all_ = b.emit(f"and i1 {all_}, {b.emit(f'and i1 {large}, {aligned}')}")
     return all_
 
 
 def _streamed(memory: Memory) -> Memory:
     """The memory as `_may_stream` found it."""
-    line = LINE // bytes_of(memory.dtype)
+    line = CACHE_LINE // bytes_of(memory.dtype)
     strides = [replace(x, multiple=math.lcm(line, x.multiple)) for x in memory.strides[:-1]]
-    return replace(memory, strides=(*strides, memory.strides[-1]), align=LINE, streamed=True)
+    return replace(memory, strides=(*strides, memory.strides[-1]), align=CACHE_LINE, streamed=True)
 
 
 def emit_stmt(s: Scope, stmt: loops.Stmt) -> None:
@@ -450,6 +454,8 @@ def _masked_if(s: Scope, test: Value, then: loops.Stmt, other: loops.Stmt | None
     """Full vectors take a version without masks; a vector with some lanes off is masked."""
     b, outer = s.builder, s.mask
     mask = test if outer is None else binary(b, expr.And, outer, test)
+    # One test for the whole vector keeps masks, and the gathers that they may force, out of all but
+    # the last vector of a row (NOTES, *Chains that memory bounds*).
     if other is None and outer is None:
         bits = _mask_bits(s, mask)
         full = b.emit(f"icmp eq i{mask.lanes} {bits}, -1")
@@ -501,7 +507,7 @@ def local_strides(s: Scope, buffer: loops.Buffer) -> tuple[tuple[Value, ...], in
             )
         strides.insert(0, int_value(count))
         count *= dim.value
-    if count * bits_of(buffer.dtype) // 8 > 1 << 20:
+    if count * bits_of(buffer.dtype) // 8 > MAX_LOCAL_BYTES:
         raise CodegenError(
             f"local buffer {buffer.name!r} of {s.function!r} would take "
             f"{count * bits_of(buffer.dtype) // 8} bytes of stack; give it the scope 'global'"

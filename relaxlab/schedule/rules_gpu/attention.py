@@ -8,7 +8,7 @@ chunks, with a running maximum (`online_softmax`): only a chunk's scores are sto
 from __future__ import annotations
 
 from relaxlab.ir.loops import PrimFunc
-from relaxlab.ir.target import Target
+from relaxlab.ir.target import SHARED_BYTES, Target
 from relaxlab.schedule.attention_pattern import find_attention
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.online_softmax import online_softmax
@@ -16,7 +16,6 @@ from relaxlab.schedule.order import KEEP_ORDER
 from relaxlab.schedule.rules.base import blocks_of, constant, is_spatial, sum_of_products
 from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.rules_gpu import nested
-from relaxlab.schedule.rules_gpu.base import SHARED_BYTES
 from relaxlab.schedule.rules_gpu.rows import schedule_rows
 from relaxlab.schedule.schedule import Schedule
 
@@ -37,6 +36,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     if not products[0] or products[4] == products[5] or len(blocks[-1].iter_vars) != 4:
         return None
     *_, row, position = (it.dom.extent for it in blocks[1].iter_vars)
+    # Products, scores and weights of a row, in float32.
     fits = (constant(position) or SHARED_BYTES) * 3 * 4 <= SHARED_BYTES
     if fits or func.attrs.get(KEEP_ORDER) or find_attention(func) is None:
         return _by_rows(func)

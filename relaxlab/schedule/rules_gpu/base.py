@@ -9,17 +9,13 @@ from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.node import walk
-from relaxlab.ir.target import Target
+from relaxlab.ir.target import SHARED_BYTES, WARP, Target
 from relaxlab.schedule.rules.base import Rule, constant, extent_of, first_that_fits
 from relaxlab.schedule.schedule import LoopRV, Schedule
 
 THREADS = 256
 """Threads of a block, where there is enough to do: 8 warps, of which an SM holds several blocks.
 Not measured: no GPU was at hand."""
-WARP = 32
-"""Threads of a warp, which run in step."""
-SHARED_BYTES = 48 * 1024
-"""Shared memory of a block that every GPU has."""
 
 
 def schedule_kernel(name: str, func: PrimFunc, target: Target) -> PrimFunc:

@@ -9,14 +9,11 @@ from __future__ import annotations
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.loops import Block, For, PrimFunc, While
 from relaxlab.ir.node import walk
-from relaxlab.ir.target import Target
+from relaxlab.ir.target import ACCESS_BYTES, Target
 from relaxlab.schedule.rules.base import blocks_of, constant, inline_producers, is_spatial
 from relaxlab.schedule.rules_gpu.base import bind_flat, extents_of
 from relaxlab.schedule.rules_gpu.fallback import bind_outer
 from relaxlab.schedule.schedule import Schedule
-
-ACCESS_BYTES = 16
-"""The widest access of a thread."""
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:

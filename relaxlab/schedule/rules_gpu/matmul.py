@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.ir.target import Target
+from relaxlab.ir.target import WARP, Target
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import keeps_order
@@ -30,7 +30,7 @@ from relaxlab.schedule.rules.base import (
     sum_of_products,
 )
 from relaxlab.schedule.rules.versions import guarded_versions
-from relaxlab.schedule.rules_gpu.base import WARP, fused
+from relaxlab.schedule.rules_gpu.base import fused
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 SIDE = 16

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.loops import Block, PrimFunc
-from relaxlab.ir.target import Target
+from relaxlab.ir.target import SHARED_BYTES, WARP, Target
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
@@ -22,12 +22,7 @@ from relaxlab.schedule.rules.base import (
     is_spatial,
 )
 from relaxlab.schedule.rules.rows import read_more_than_once, row_rank, separate_stores
-from relaxlab.schedule.rules_gpu.base import (
-    SHARED_BYTES,
-    THREADS,
-    WARP,
-    fused,
-)
+from relaxlab.schedule.rules_gpu.base import THREADS, fused
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.scope import is_output
 
