@@ -12,7 +12,15 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
 from relaxlab.ir.brief import cut
-from relaxlab.ir.dtypes import element_of, is_float, is_int, lanes_of, with_lanes
+from relaxlab.ir.dtypes import (
+    bits_of,
+    element_of,
+    is_float,
+    is_int,
+    is_uint,
+    lanes_of,
+    with_lanes,
+)
 from relaxlab.ir.node import Atom, Node, binder, field_names, node, span_field
 from relaxlab.ir.span import Span
 
@@ -437,6 +445,24 @@ def const(value: float, dtype: str | None = None) -> PrimExpr:
     imm: PrimExpr
     imm = FloatImm(float(value), scalar) if is_float(scalar) else IntImm(int(value), scalar)
     return imm if lanes == 1 else Broadcast(imm, lanes)
+
+
+def lowest(dtype: str) -> PrimExpr:
+    """The identity of `Max`: -inf, False or the smallest integer."""
+    if is_float(dtype):  # not the lowest finite number: the maximum of minus infinities is one
+        return const(float("-inf"), dtype)
+    if dtype == "bool" or is_uint(dtype):
+        return const(0, dtype)
+    return const(-(1 << (bits_of(dtype) - 1)), dtype)
+
+
+def highest(dtype: str) -> PrimExpr:
+    """The identity of `Min`: inf, True or the largest integer."""
+    if is_float(dtype):
+        return const(float("inf"), dtype)
+    if dtype == "bool":
+        return const(True)
+    return const((1 << (bits_of(dtype) - (not is_uint(dtype)))) - 1, dtype)
 
 
 def as_expr(value: ExprLike, like: str | None = None) -> PrimExpr:

@@ -157,7 +157,7 @@ def _attention_emit(
         seen = visible(mask, window, i, j, shift)
         if seen == te.TRUE:
             return value
-        return expr.Select(seen, value, te.lowest(accumulator))
+        return expr.Select(seen, value, expr.lowest(accumulator))
 
     scores = te.compute(shape, score, "T_attention_score")
     weights, total = _softmax_parts(scores, accumulator)
@@ -188,7 +188,7 @@ def _softmax_parts(scores: te.Tensor, dtype: str) -> tuple[te.Tensor, te.Tensor]
     )
 
     def weight(b: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
-        unseen = expr.EQ(scores[b, h, i, j], te.lowest(dtype))
+        unseen = expr.EQ(scores[b, h, i, j], expr.lowest(dtype))
         exp = scalar.call("exp", expr.Sub(scores[b, h, i, j], top[b, h, i]))
         return expr.Select(unseen, expr.const(0, dtype), exp)
 

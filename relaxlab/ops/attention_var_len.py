@@ -95,7 +95,7 @@ def _var_len_emit(
             return store(b[mixed], expr.Div(load(b[mixed], (at, i, h, d)), divisor), (at, i, h, d))
 
         return loops.seq(
-            store(b[tops], te.lowest(dtype), point),
+            store(b[tops], expr.lowest(dtype), point),
             store(b[totals], zero, point),
             _in_vectors(v.shape[3], lambda d, _: store(b[mixed], zero, (at, i, h, d))),
             loops.For(j, begin, stop - begin, "serial", each),
@@ -149,7 +149,7 @@ def _mix_key(
     # exp(-inf) is 0 at the first key; a score of -inf has no weight, even if all are.
     raised = loops.LetStmt(shrink, scalar.call("exp", expr.Sub(top, score)), raised)
     gain = scalar.call("exp", expr.Sub(score, top))
-    unseen = expr.EQ(score, te.lowest(dtype))
+    unseen = expr.EQ(score, expr.lowest(dtype))
     added = loops.seq(
         loops.BufferStore(totals, expr.Add(total, weight), point),
         update(lambda old, value: expr.Add(old, expr.Mul(weight, value))),

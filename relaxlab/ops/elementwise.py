@@ -397,7 +397,7 @@ def _holds(dtype: str, value: float) -> bool:
     """True if a value may fill a tensor: floats are rounded, integers must be exact."""
     if is_float(dtype):
         return True
-    low, high = te.lowest(dtype), te.highest(dtype)
+    low, high = expr.lowest(dtype), expr.highest(dtype)
     assert isinstance(low, expr.IntImm) and isinstance(high, expr.IntImm)
     return value == value // 1 and low.value <= value <= high.value
 

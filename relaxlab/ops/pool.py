@@ -154,7 +154,7 @@ def _pool_compute(
 
 def _max_emit(call: graph.Call, out: TensorType, x: te.Tensor, dims: int) -> te.Tensor:
     assert out.shape is not None
-    lowest = te.lowest(scalar.accumulator_of(x.dtype))
+    lowest = expr.lowest(scalar.accumulator_of(x.dtype))
     name = f"T_max_pool{dims}d"
     return narrow(_pool_compute(call, out.shape, x, dims, te.te_max, lowest, name), x.dtype)
 
@@ -248,7 +248,7 @@ def _pool_reference(combine: Callable[[Array, int], Any], include: bool) -> Call
 
 
 def _maximum(window: Array, _: int) -> Any:
-    return window.max(-1, initial=te.lowest(window.dtype.name).value)  # type: ignore[attr-defined]
+    return window.max(-1, initial=expr.lowest(window.dtype.name).value)  # type: ignore[attr-defined]
 
 
 def _average(window: Array, count: int) -> Any:
@@ -420,8 +420,8 @@ def _max_backward_emit(
         y, z = _reads(spatial, taps, windows)
         inside = _inside(call, [y, z], [height, width], windows)
         value = scalar.wide(x[data.put((n, c, y, z))])
-        value = scalar.if_then_else(inside, value, te.lowest(value.dtype))
-        place = expr.Select(inside, y * width + z, te.highest("int64"))
+        value = scalar.if_then_else(inside, value, expr.lowest(value.dtype))
+        place = expr.Select(inside, y * width + z, expr.highest("int64"))
         return te.Reduce(te.ARGMAX, (value, place), taps)
 
     _, places = te.compute_many(grad.shape, best, ("T_best", "T_best_place"), "T_best")

@@ -63,7 +63,7 @@ def _quantize_emit(
     axis = normal_axis(call, attr(call, "axis"), x.ndim) if x.ndim else 0
     assert out.dtype is not None
     wide, dtype = scalar.accumulator_of(x.dtype), out.dtype
-    low, high = (scalar.cast(end, wide) for end in (te.lowest(dtype), te.highest(dtype)))
+    low, high = (scalar.cast(end, wide) for end in (expr.lowest(dtype), expr.highest(dtype)))
 
     def element(*i: PrimExpr) -> PrimExpr:
         steps = expr.Div(scalar.cast(x[i], wide), scalar.cast(_at(scale, i, axis), wide))

@@ -142,8 +142,8 @@ def _or_identity(fn: Callable[..., Any], identity: Callable[[str], PrimExpr]) ->
 
 _simple("sum", te.te_sum, _keep_dtype(np.sum))
 _simple("prod", te.te_prod, _keep_dtype(np.prod))
-_simple("max", te.te_max, _or_identity(np.max, te.lowest))
-_simple("min", te.te_min, _or_identity(np.min, te.highest))
+_simple("max", te.te_max, _or_identity(np.max, expr.lowest))
+_simple("min", te.te_min, _or_identity(np.min, expr.highest))
 
 
 # --- mean, variance, std ----------------------------------------------------------------------
@@ -282,7 +282,7 @@ def _arg(name: str, best: Callable[..., te.Reduce], reference: Callable[..., Any
             is_best: PrimExpr = expr.EQ(own, value[i])
             if is_float(x.dtype):
                 is_best = expr.Or(is_best, scalar.isnan(scalar.wide(own)))
-            return te.te_min(expr.Select(is_best, place, te.highest("int64")), *axes)
+            return te.te_min(expr.Select(is_best, place, expr.highest("int64")), *axes)
 
         return te.compute(out.shape, element, f"T_{name}")
 

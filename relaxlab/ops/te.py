@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from relaxlab.ir import expr, loops
-from relaxlab.ir.dtypes import bits_of, is_float, is_uint
+from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import ExprLike, PrimExpr
 from relaxlab.ir.names import UniqueNames
 from relaxlab.ir.node import Atom, Attrs, node, replace, rewrite, walk
@@ -189,24 +189,6 @@ def _letters(ndim: int) -> list[str]:
 # --- Reductions -------------------------------------------------------------------------------
 
 
-def lowest(dtype: str) -> PrimExpr:
-    """The identity of max: -inf, or the smallest integer."""
-    if is_float(dtype):
-        return expr.const(float("-inf"), dtype)
-    if dtype == "bool" or is_uint(dtype):
-        return expr.const(0, dtype)
-    return expr.const(-(1 << (bits_of(dtype) - 1)), dtype)
-
-
-def highest(dtype: str) -> PrimExpr:
-    """The identity of min: inf, or the largest integer."""
-    if is_float(dtype):
-        return expr.const(float("inf"), dtype)
-    if dtype == "bool":
-        return expr.const(True)
-    return expr.const((1 << (bits_of(dtype) - (not is_uint(dtype)))) - 1, dtype)
-
-
 def _simple(name: str, identity: Callable[[str], PrimExpr], op: type[expr.BinaryOp]) -> Combiner:
     return Combiner(
         name,
@@ -217,8 +199,8 @@ def _simple(name: str, identity: Callable[[str], PrimExpr], op: type[expr.Binary
 
 SUM = _simple("sum", lambda d: expr.const(0, d), expr.Add)
 PROD = _simple("prod", lambda d: expr.const(1, d), expr.Mul)
-MAX = _simple("max", lowest, expr.Max)
-MIN = _simple("min", highest, expr.Min)
+MAX = _simple("max", expr.lowest, expr.Max)
+MIN = _simple("min", expr.highest, expr.Min)
 
 
 def _reduction(combiner: Combiner) -> Callable[..., Reduce]:
@@ -252,11 +234,11 @@ def _arg_combiner(name: str, better: type[expr.BinaryOp], worst: Callable[[str],
             )
         return (expr.Select(keep, acc[0], new[0]), expr.Select(keep, acc[1], new[1]))
 
-    return Combiner(name, lambda dtypes: (worst(dtypes[0]), highest(dtypes[1])), combine)
+    return Combiner(name, lambda dtypes: (worst(dtypes[0]), expr.highest(dtypes[1])), combine)
 
 
-ARGMAX = _arg_combiner("argmax", expr.GT, lowest)
-ARGMIN = _arg_combiner("argmin", expr.LT, highest)
+ARGMAX = _arg_combiner("argmax", expr.GT, expr.lowest)
+ARGMIN = _arg_combiner("argmin", expr.LT, expr.highest)
 
 
 # --- Loop functions ---------------------------------------------------------------------------

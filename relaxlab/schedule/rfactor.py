@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
-from relaxlab.ir.dtypes import bits_of, is_float, is_uint
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
@@ -51,22 +50,8 @@ def _one(dtype: str) -> PrimExpr:
     return expr.const(1, dtype)
 
 
-def _lowest(dtype: str) -> PrimExpr:
-    if is_float(dtype):
-        # Not the lowest finite number: the maximum of values that are all minus infinity is minus
-        # infinity.
-        return expr.const(float("-inf"), dtype)
-    return expr.const(0 if is_uint(dtype) else -(1 << (bits_of(dtype) - 1)), dtype)
-
-
-def _highest(dtype: str) -> PrimExpr:
-    if is_float(dtype):
-        return expr.const(float("inf"), dtype)
-    return expr.const((1 << (bits_of(dtype) - (0 if is_uint(dtype) else 1))) - 1, dtype)
-
-
 _IDENTITY: dict[type[expr.BinaryOp], Callable[[str], PrimExpr]] = {
-    expr.Add: _zero, expr.Mul: _one, expr.Max: _lowest, expr.Min: _highest,
+    expr.Add: _zero, expr.Mul: _one, expr.Max: expr.lowest, expr.Min: expr.highest,
 }  # fmt: skip
 
 

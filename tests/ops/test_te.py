@@ -109,7 +109,7 @@ def test_errors_name_the_tensor() -> None:
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "float32", "bool"])
 def test_identities_of_max_and_min(dtype: str) -> None:
-    low, high = te.lowest(dtype), te.highest(dtype)
+    low, high = expr.lowest(dtype), expr.highest(dtype)
     if dtype == "bool":
         assert (low, high) == (expr.const(False), expr.const(True))
     elif dtype == "float32":

@@ -7,6 +7,10 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.ir import expr
+from relaxlab.ops import te
+from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.schedule import Schedule
 from tests.schedule.reduction_programs import (
     NAMES,
     OVER_AXES,
@@ -16,6 +20,7 @@ from tests.schedule.reduction_programs import (
     program,
 )
 
+NUMBERS = ("int8", "uint8", "int32", "float16", "float32")
 SIZES = (0, 1, 2, 3, 7, 16, 17, 33, 64, 65, 100, 257)
 
 
@@ -157,3 +162,31 @@ def main(x: R.Tensor((1, 1), "float32"), w: R.Tensor((1, "m"), "float32")):
     for m in (0, 1, 15, 64, 100):
         x, w = rng.random((1, 1), "float32"), rng.random((1, m), "float32")
         np.testing.assert_array_equal(np.asarray(exe["main"](x, w)), x * w)
+
+
+@pytest.mark.parametrize(
+    "combine, dtype",
+    [
+        *((c, d) for c in (te.te_sum, te.te_prod, te.te_max, te.te_min) for d in NUMBERS),
+        (te.te_max, "bool"),
+        (te.te_min, "bool"),
+    ],
+)
+def test_partial_reductions_start_from_the_identity(combine, dtype, rng):
+    """Rows of the smallest and of the largest value show what an accumulator was set to."""
+    x = te.placeholder((expr.const(6), expr.const(8)), dtype, "x")
+    r = te.reduce_axis(expr.const(8), "r")
+    func = te.create_prim_func(
+        [x, te.compute((expr.const(6),), lambda i: combine(x[i, r.var], r), "y")]
+    )
+    sch = Schedule(func)
+    sch.rfactor(sch.get_loops(sch.get_block("y"))[-1], 1)
+    ends = [bound(dtype).value for bound in (expr.lowest, expr.highest)]
+    rows = np.repeat(np.array([*ends, 0, 1, 1, 0], "float64"), 8).reshape(6, 8)
+    given = rows.astype(dtype) if dtype.startswith("float") else rows.astype("int64").astype(dtype)
+    given[4:] = rng.permuted(given[4:].ravel()).reshape(2, 8)
+    found = [np.zeros(6, dtype) for _ in range(2)]
+    with np.errstate(all="ignore"):
+        for made, result in zip((func, sch.func), found, strict=True):
+            interpret_prim_func(made, [given, result])
+    np.testing.assert_array_equal(*found)
