@@ -74,6 +74,9 @@ def _reshape_infer(call: graph.Call, tys: TypesOf) -> Type:
         if missing is None or differ(call, *counts, "the element counts"):
             raise _reshape_error(call, x.shape, dims)
         dims = (*dims[: holes[0]], missing, *dims[holes[0] + 1 :])
+    elif x.shape is not None and te.ZERO in {*x.shape} & {*shape.values} - {*dims}:
+        # Nothing is moved, and sizes decide whether 0 stands for an old extent.
+        return TensorType(None, x.dtype, len(dims))
     elif x.shape is not None and differ(
         call, product(x.shape), product(dims), "the element counts"
     ):

@@ -241,6 +241,10 @@ def test_zero_copies_an_extent() -> None:
     assert known("R.reshape(x, (0, 0, 2, 3))") == "R.Tensor((n, 4, 2, 3), 'float32')"
     assert known("R.reshape(x, (0, -1))") == "R.Tensor((n, 24), 'float32')"
     assert known("R.reshape(x, (0,))", 'x: R.Tensor((3, 0), "int8")') == "R.Tensor((0,), 'int8')"
+    # 0 or the old extent, which only the number of rows tells
+    assert known("R.reshape(x, (0,))", 'x: R.Tensor(("n", 0), "int8")') == (
+        "R.Tensor(dtype='int8', ndim=1)"
+    )
     mod = rl.parse(
         '@R.function\ndef main(x: R.Tensor(("n", 4), "float32")):\n'
         "    return R.exp(R.reshape(x, (0, 2, 2)))\n"
