@@ -14,6 +14,7 @@ from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
+from relaxlab.ir.types import ShapeType
 from relaxlab.passes.dead_code_elimination import dead_code_elimination
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.interpreter import interpret
@@ -50,7 +51,8 @@ def _smaller(mod: Module, args: Args) -> Iterator[tuple[Module, Args] | None]:
             yield _cleaned(mod, _returning(main, field), args)
     bindings = [b for blk in main.body.blocks for b in blk.bindings]
     for b in reversed(bindings):
-        if b.var is not result and isinstance(b.var, graph.Var):
+        # Claims about shapes are left: a candidate that has none of them is given them anew.
+        if isinstance(b.var, graph.Var) and b.var is not result and not _is_claim(b):
             yield _given(mod, main, b.var, args)
     for number, block in enumerate(main.body.blocks):
         for b in block.bindings:
@@ -61,6 +63,10 @@ def _smaller(mod: Module, args: Args) -> Iterator[tuple[Module, Args] | None]:
         if not any(n is p for n in walk(main.body)):
             params = (*main.params[:i], *main.params[i + 1 :])
             yield _cleaned(mod, replace(main, params=params), (*args[:i], *args[i + 1 :]))
+
+
+def _is_claim(b: graph.Binding) -> bool:
+    return isinstance(b, graph.MatchCast) and isinstance(b.ty, ShapeType)
 
 
 def _returning(main: graph.Function, value: graph.Expr) -> graph.Function:
