@@ -12,7 +12,8 @@ from benchmarks.peers.base import Array, Peer
 
 
 class LlamaCpp(Peer):
-    """Evaluation and argmax only: no chain of samplers, which is the fastest way found."""
+    """Evaluation and the argmax of the logits: the chain of samplers that llama.cpp has takes
+    longer."""
 
     def __init__(self, model: str, threads: int, **options: Any) -> None:
         import llama_cpp

@@ -63,7 +63,8 @@ def explain_lost_result(
 
 
 def _quoted(ty: Type) -> str:
-    """A type as `match_cast` takes it where its symbols are new."""
+    """Return a type in script, with its symbols as strings: in a `match_cast` these declare new
+    symbols."""
     match ty:
         case TensorType(shape, dtype) if shape is not None:
             dims = [f'"{d}"' if symbols_in(d) else str(d) for d in shape]

@@ -466,7 +466,8 @@ def _distinct(each: PrimExpr, around: Around, used: set[expr.Var]) -> PrimExpr:
 
 
 def _over(each: PrimExpr, loop: _Loop) -> PrimExpr:
-    """The sum of `each` over a loop; at most that where it is not linear in the loop variable."""
+    """Return the sum of `each` over the iterations of a loop; an upper bound of it where `each` is
+    not linear in the loop variable."""
     if loop.var not in symbols_in(each):
         return each * loop.extent
     linear = linear_in(each, loop.var)

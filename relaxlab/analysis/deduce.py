@@ -264,7 +264,7 @@ def _conflict(message: str, call: graph.Call) -> Diagnostic:
 
 
 def _check_kind(param: Type, arg: Type, place: str, call: graph.Call, analyzer: Analyzer) -> None:
-    """Everything about an argument but its dimensions."""
+    """Check the kind, dtype and rank of an argument. Raises TypeDeductionError E0206."""
     verdict = check_subtype(coarsen(arg, ()), coarsen(param, ()), analyzer)
     if verdict >= Verdict.STATIC_MISMATCH:
         raise _error("E0206", f"{place} of {_callee(call)} is {arg}, expected {param}", call)

@@ -47,7 +47,7 @@ def pattern_kind_of(func: loops.PrimFunc) -> PatternKind:
 
 
 def pattern_kind_with_reason(func: loops.PrimFunc) -> tuple[PatternKind, str]:
-    """The kind, and in words which access decided it."""
+    """Return the kind and a sentence about the access that decided it."""
     an = Analyzer.for_shapes(tuple(b.shape for b in func.buffers))
     try:
         sites = list(_sites(func.body, ()))

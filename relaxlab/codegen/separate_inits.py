@@ -151,8 +151,8 @@ def _init_nest(realize: BlockRealize, inner: Path, carried: set[Var]) -> Stmt | 
 def _spatial_conditions(
     path: Sequence[Stmt], bindings: dict[Var, PrimExpr], carried: set[Var]
 ) -> list[PrimExpr] | None:
-    """The conditions on the way that hold for an element, whatever is summed into it; None if
-    some cannot be told apart."""
+    """Return the conditions along the path that do not depend on the loops of the reduction; None
+    if one depends on both kinds of loops, or on memory."""
     found: list[PrimExpr] = []
     own = {s.loop_var for s in path if isinstance(s, For)} - carried
     for s in path:

@@ -61,7 +61,7 @@ class Module(Node):
 
     @staticmethod
     def require(value: object) -> None:
-        """Raises TypeError for what is no module."""
+        """Raise TypeError for a value that is no module."""
         if not isinstance(value, Module):
             got = f"a {type(value).__name__}"
             raise TypeError(f"expected a module, got {got}; rl.parse(text) makes one of a script")

@@ -87,7 +87,7 @@ def free_symbols(root: Any) -> tuple[expr.Var, ...]:
 
 
 def _nodes_once(root: Any) -> Iterator[Node]:
-    """Every node in `root`, parents first; an atom and what it declares only at first sight."""
+    """Yield every node in `root`, parents first; an atom and its declaration once."""
     seen: set[Atom] = set()
     stack: list[Any] = [root]
     while stack:

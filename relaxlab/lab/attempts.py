@@ -1,4 +1,5 @@
-"""Programs as explorers take them: compiled as far as it goes, with what stopped it as data."""
+"""Programs that explorers are given, compiled as far as possible, and the error that ended that, as
+data."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ Draw = Callable[[], Drawing]
 
 
 def clipped(text: str, width: float, fontsize: float = 12) -> str:
-    """A text that fits into so many pixels of the fixed-width font."""
+    """Return a text cut to a width in pixels, in the fixed-width font."""
     most = int(width / (fontsize * LETTER))
     return text if len(text) <= most else f"{text[: max(1, most - 1)]}…"
 

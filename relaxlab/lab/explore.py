@@ -34,7 +34,7 @@ from relaxlab.tracing import Trace
 
 
 class Explore(Brief):
-    """The explorers. Call it for a page with all that fit a program."""
+    """The explorers. A call makes a page with all views that fit a program."""
 
     def __call__(
         self,

@@ -112,7 +112,7 @@ def _module_of(program: Program) -> tuple[Module, dict[str, Any] | None]:
 
 
 def graph_text(name: str, flow: Dataflow) -> list[str]:
-    """The graph in words: each value, what makes it, and what that reads."""
+    """Return the graph as text: each value with the operation that makes it and the operands."""
     lines = [f"{name}: {len(flow.nodes)} values"]
     reads: dict[int, list[int]] = {}
     for a, b in flow.edges:

@@ -73,8 +73,8 @@ def _node(
 
 
 def _nodes_in(value: Any, label: str, path: str) -> Any:
-    """The nodes that a field holds, directly, in tuples or in pairs with a name: each with what it
-    is called and its path."""
+    """Yield the nodes that a field holds, directly, in tuples or in pairs with a name: each after
+    its label and its path."""
     if isinstance(value, Node):
         yield label, path, value
     elif isinstance(value, tuple):

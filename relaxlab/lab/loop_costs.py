@@ -154,7 +154,7 @@ def _place(arrival: Arrival, step: Step, kinds: Mapping[expr.Var, str]) -> tuple
 
 
 def _operations(stmt: loops.Stmt) -> int:
-    """Return the arithmetic of a store on what it has read, that of indices left out."""
+    """Return the number of operations on data in a store; index arithmetic is left out."""
     if not isinstance(stmt, loops.BufferStore):
         return 0
 

@@ -119,7 +119,7 @@ def record(func: loops.PrimFunc, sizes: Sizes, most: int) -> Recording:
 
 
 def _read_first(found: Recording) -> set[int]:
-    """The numbers of the buffers of which some element is read before it is written."""
+    """Return the numbers of the buffers with an element that is read before it is written."""
     seen: set[tuple[int, int]] = set()
     first: set[int] = set()
     for a in found.accesses:

@@ -124,7 +124,7 @@ def _site_state(site: Site, buffer: int, cost: Cost | None) -> dict[str, Any]:
 
 
 def _number(known: list[Any], thing: Any) -> int:
-    """The position of a thing in the list, to which it is added if it is new."""
+    """Return the position of an item in the list, to which a new one is added."""
     for at, other in enumerate(known):
         if other is thing or other == thing:
             return at

@@ -148,7 +148,7 @@ _OF_GGUF = {
 
 
 def tensor_name_of_gguf(name: str) -> str:
-    """The name, as `tensor_name` has it, of what GGUF files call `name`."""
+    """Return the name of a tensor, as `tensor_name` gives it, from its name in GGUF files."""
     path, _, kind = name.rpartition(".")
     if not path.startswith("blk."):
         return f"{_OF_GGUF.get(path, path)}.{kind}"

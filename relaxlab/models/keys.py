@@ -106,7 +106,7 @@ class Keys:
         return _ACTIVATIONS[value]
 
     def text(self, key: str, default: str) -> str:
-        """A name. ConfigError when it is something else."""
+        """Return a text. Raises ConfigError for a value of another kind."""
         value = self._get(key)
         if value is None:
             return default

@@ -126,8 +126,8 @@ def is_matrix(name: str, shape: Sequence[int]) -> bool:
 
 
 def tensors_of_folder(folder: Path, rename: Callable[[str], str]) -> Tensors:
-    """The tensors of a Hugging Face folder, by what `rename` makes of their names. Matrices keep
-    their dtype, everything else becomes float32. SafetensorsError for a damaged file."""
+    """The tensors of a Hugging Face folder, by their names after `rename`. Matrices keep their
+    dtype, the others become float32. SafetensorsError for a damaged file."""
     index = folder / "model.safetensors.index.json"
     file = index if index.exists() else folder / "model.safetensors"
     stored = {rename(name): array for name, array in read_safetensors(file).items()}

@@ -101,7 +101,7 @@ def program_for(
 
 
 def _values(checkpoint: Checkpoint, request: Request) -> dict[str, Any]:
-    """Return all that determines the module, as JSON values."""
+    """Return the values that determine the module, as JSON has them."""
     formats: Mapping[str, str] = checkpoint.formats
     return {"config": asdict(checkpoint.config), "formats": formats, "request": asdict(request)}
 

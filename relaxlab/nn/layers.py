@@ -219,8 +219,8 @@ class Embedding(Module):
 
 class BlockEmbedding(Module):
     """Rows of a quantised matrix (count, features) by id, as float32, decoded from whole blocks as
-    a file has them: `blocks` uint8 (count, features / block, bytes). What is looked up now and then
-    need not be in memory."""
+    a file has them: `blocks` uint8 (count, features / block, bytes). Rows that are never looked up
+    stay in the file."""
 
     def __init__(self, count: int, features: int, format: str) -> None:
         """`format` is one of `quantized.FORMATS`."""

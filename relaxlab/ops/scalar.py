@@ -97,7 +97,7 @@ def silu(x: PrimExpr) -> PrimExpr:
 
 
 def gelu(x: PrimExpr) -> PrimExpr:
-    """x times the normal distribution's share below x."""
+    """x times the cumulative distribution function of the standard normal distribution at x."""
     return x * 0.5 * (call("erf", x * math.sqrt(0.5)) + 1.0)
 
 

@@ -101,8 +101,8 @@ class _Rewrite:
     def call(
         self, call: graph.Call, out: types.Type | None, shadows: Shadows
     ) -> graph.Call | str | None:
-        """Return the call in the other layout, or in words why it stays, if that is worth a
-        remark."""
+        """Return the call in the other layout, a remark on why it stays, or None where that needs
+        no remark."""
         assert isinstance(call.op, graph.Op)
         op = call.op.name
         if op == "nn.conv2d":

@@ -125,7 +125,7 @@ class Aliases:
         return cell
 
     def may_be(self, cell: Cell) -> set[Cell]:
-        """A cell and those that it may be, by what branches and functions chose."""
+        """Return the cell and those that it may stand for: results of branches and of functions."""
         found: set[Cell] = set()
         pending = [cell]
         while pending:

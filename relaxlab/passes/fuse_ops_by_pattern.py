@@ -32,7 +32,7 @@ class FusionPattern:
 
 @dataclass(frozen=True, slots=True)
 class PatternFusionOptions:
-    """`patterns`: the earlier ones take first."""
+    """`patterns`: in order of priority; an earlier one takes calls from later ones."""
 
     patterns: tuple[FusionPattern, ...] = ()
 

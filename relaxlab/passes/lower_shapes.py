@@ -491,7 +491,7 @@ class _Lowerer:
         self.emit(host.CallKernel(name, tuple(buffers), values, alone))
 
     def dynamic_kernel(self, e: graph.Call) -> host.Value:
-        """A loop function whose scalar arguments are a shape, the last argument."""
+        """Lower a call of a loop function that takes its scalars as a shape, the last argument."""
         callee, (*tensors, shape) = e.args[0], _fields(e.args[1])
         func = self.mod.get(callee.name) if isinstance(callee, graph.GlobalVar) else None
         if not isinstance(func, loops.PrimFunc) or not isinstance(shape, graph.ShapeExpr):

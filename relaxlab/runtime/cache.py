@@ -87,7 +87,7 @@ def _versions() -> list[Any]:
 
 
 def _digest(parts: Any) -> str:
-    """JSON says where a part ends, so that different parts never read the same."""
+    """Return the SHA-256 of the parts as JSON, in which different parts never read the same."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -355,8 +355,8 @@ class _Checker:
         )
 
     def problem(self, case: _Case, stage: Stage) -> Difference | str | None:
-        """Return the first difference of what a stage computes, or why it failed; None if it
-        agrees."""
+        """Return the first difference between a stage's results and the reference, or the error
+        that it raised; None if they agree."""
         try:
             args = arguments_for(stage, case.name, case.fn, case.args)
             result = stage.run(case.name, args)

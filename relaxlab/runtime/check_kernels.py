@@ -23,9 +23,9 @@ class _Found(Exception):  # noqa: N818
 
 
 def find_wrong_kernel(stage: Stage, target: Target, name: str, args: tuple[Any, ...]) -> str | None:
-    """In words, the first kernel of a call that gives, natively and on the arguments it has in the
-    virtual machine, something else than the interpreter; None where all kernels are right, or
-    where the stage does not run native code."""
+    """Return a message on the first kernel of a call whose native results differ from the
+    interpreter's, both on the arguments that it has in the virtual machine. None where all kernels
+    agree, or where the stage does not run native code."""
     if stage.title != "native code":
         return None
     program = lower_shapes(stage.after)

@@ -81,8 +81,8 @@ class DirectCall:
         self.call = _builtin((ctypes.addressof(self._plan), *held))
 
     def bind(self, count: int, bound: Sequence[Span], updated: Sequence[Span]) -> None:
-        """Leave `count` parameters open; take the memory of the others from `bound`, of which
-        `updated` is updated in place."""
+        """Leave `count` parameters open. The others have the memory `bound`, of which calls update
+        the part `updated` in place."""
         grows = any(self._written[:count])
         spans = bound if grows else updated
         self._guards = _words([*(a for span in spans for a in span), *(0,) * (2 * count)])
@@ -205,7 +205,8 @@ def _definition() -> tuple[_MethodDef, jit.LoadedObject]:
 
 
 def _builtin(held: tuple[Any, ...]) -> Callable[..., Any]:
-    """A builtin whose `self` are the address of a plan and all that the plan points to."""
+    """Return a builtin of CPython whose `self` holds the address of a plan and the objects that the
+    plan points to."""
     definition, _ = _definition()
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, *[ctypes.py_object] * 2]

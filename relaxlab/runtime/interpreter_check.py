@@ -56,7 +56,8 @@ class Symbols:
 
 
 def match_value(value: Any, ty: Type, where: str) -> list[Dim]:
-    """Check everything about `value` but its dimensions, which are returned.
+    """Check the kind, dtype and rank of `value`, and return its dimensions beside the declared
+    ones.
 
     Raises ExecutionError naming `where`.
     """

@@ -439,7 +439,8 @@ def compile_loops(
 def compile_watched(
     func: loops.PrimFunc, symbols: tuple[expr.Var, ...], watch: Mapping[str, Callable[..., Any]]
 ) -> Callable[..., None]:
-    """The same, one iteration after the other, and with functions of the caller's:
+    """Compile like `compile_loops`, but run one iteration after the other and call the caller's
+    functions:
 
     `arrive(arrival, *values)` is called before each statement that `acts` with the values of its
     loops, `made(array, buffer)` after each allocation; `read`, `write` and `address` take the

@@ -38,7 +38,7 @@ class NativeKernels:
         return NativeKernels(code, {name: tuple(k.failures) for name, k in emitted.items()})
 
     def run(self, name: str, buffers: Sequence[Array], scalars: Sequence[int]) -> str | None:
-        """Run one; what failed in it, in words."""
+        """Run a kernel; return the message of its failure, or None."""
         failures = self.failures[name]
         entry = ctypes.CFUNCTYPE(ctypes.c_int64 if failures else None)(
             self.code.address(symbol_of(name))

@@ -1,4 +1,4 @@
-"""The SIMT interpreter: GPU kernels on the CPU, with everything watched that a GPU lets pass.
+"""The SIMT interpreter: GPU kernels on the CPU, with reports of the faults that a GPU lets pass.
 
 `simt` runs a function of a module whose loop functions are bound to blocks and threads. What runs
 are the launches of `relaxlab.codegen.cuda.lower`, the same that CUDA C is written from, barriers

@@ -83,8 +83,9 @@ class Attention:
 
 
 def find_attention(func: PrimFunc) -> Attention | None:
-    """The attention that the last seven nests of the root block are; None where their kinds of axes
-    are not attention's. Raises ScheduleError where they are and something else is in the way."""
+    """Return the attention that the last seven nests of the root block compute; None if the kinds
+    of their axes are not attention's. Raises ScheduleError if they are, but another condition does
+    not hold."""
     nests = _last_nests(func)
     blocks = [b for b in map(_block_of, nests) if b is not None]
     if [any(it.kind == "reduce" for it in b.iter_vars) for b in blocks] != _REDUCES:

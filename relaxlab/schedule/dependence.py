@@ -180,8 +180,8 @@ def _index(
 
 
 def _overwriting_fault(place: LoopPlace, realize: BlockRealize, an: Analyzer) -> str | None:
-    """Say which elements the last of several iterations decides: those that a block writes, without
-    adding to what is there, in instances of its own in each of them."""
+    """Return a message if the last of several iterations decides the value of an element: if
+    instances of a block that differ between iterations overwrite the same one."""
     block = realize.block
     for w in block.writes:
         if _accumulates(block, w.buffer) or w.buffer.scope != "global" or is_independent(block):

@@ -248,8 +248,8 @@ class Context:
         return var
 
     def declare_symbol(self, name: str, dtype: str, node: ast.AST, *, reuse: bool) -> expr.Var:
-        """`name = T.int64()`. The symbol of that name that a string introduced is meant, and
-        with `reuse` also one that was declared before."""
+        """Return the symbol that `name = T.int64()` declares: the one of that name that a string
+        introduced, and with `reuse` one that was declared before."""
         known = self.symbols.get(name)
         if known is not None and (reuse or not known.declared):
             if known.var.dtype != dtype:

@@ -48,7 +48,7 @@ def read_example(text: str) -> Example:
 
 
 def _free_names(node: ast.AST) -> Iterator[str]:
-    """The names of a call in order, but for the namespaces and what a lambda binds."""
+    """Yield the names in a call in order, without the namespaces and the parameters of lambdas."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Name) and child.id not in ("R", "T"):
             yield child.id

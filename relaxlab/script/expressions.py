@@ -491,7 +491,7 @@ _SHAPED = {"Tensor", "Shape", "shape", "Buffer", "match_buffer", "alloc_buffer",
 
 @contextmanager
 def _shaped(cx: Context, path: str) -> Generator[None]:
-    """Inside, an undefined name is probably a symbol."""
+    """Parse a part of a shape: there, an undefined name is probably a symbol."""
     outer, cx.in_shape = cx.in_shape, path in _SHAPED
     try:
         yield

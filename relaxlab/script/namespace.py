@@ -71,7 +71,8 @@ def _row(name: str) -> OpRow:
 
 
 def text(name: str) -> str:
-    """The documentation of `R.matmul`: what it gives, its arguments, dtypes and an example."""
+    """Return the documentation of a member such as `R.matmul`: its result, arguments, dtypes and an
+    example."""
     member = MEMBERS.get(name)
     if member is not None and member.doc:
         parts = [member.doc]

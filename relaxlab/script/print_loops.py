@@ -187,7 +187,8 @@ def _for(w: Writer, s: loops.For, path: str) -> None:
 
 
 def _end(w: Writer, text: str) -> str:
-    """An end of a loop: a bare number, unless TVM must be told that it is not int32."""
+    """Return a bound of a loop as text: a bare number, unless TVM must be told that it is not
+    int32."""
     is_number = w.typed_loops and plain(text).removeprefix("-").isdecimal()
     return f"T.int64({text})" if is_number else text
 

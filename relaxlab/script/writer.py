@@ -86,8 +86,8 @@ class Writer:
         self._depth -= 1
 
     def shown(self, attrs: Attrs) -> Attrs:
-        """The attributes of a function to write: all of them, or without `show_meta` those that
-        the program means something else without."""
+        """Return the attributes of a function to write: all of them, or without `show_meta` those
+        that change the meaning of the program."""
         if self.show_meta:
             return attrs
         return Attrs({k: v for k, v in attrs.items() if k in _MEANING})

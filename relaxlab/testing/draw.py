@@ -114,7 +114,7 @@ class Draw:
         return expr.const(self.rng.choice(SMALL))
 
     def shape(self, ndim: int, most: int = ELEMENTS) -> Shape:
-        """A random shape of at most so many elements."""
+        """Return a random shape of at most `most` elements."""
         dims = [self.dim() for _ in range(ndim)]
         while self.count(dims) > most:
             largest = max(range(ndim), key=lambda d: self.size(dims[d]))

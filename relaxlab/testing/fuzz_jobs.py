@@ -45,8 +45,8 @@ def _work(
 def run_jobs(
     seed: int, programs: int, seconds: float, jobs: int, shrink: bool
 ) -> tuple[Counts, Attributes]:
-    """Run programs from a seed on in some processes; print failures and, now and then, the rate.
-    A process that dies counts as a failure of the program that it ran, and is started anew."""
+    """Run programs, from a seed on, in several processes; print failures and, once a minute at
+    most, the rate. A process that dies counts as a failure of its program, and is replaced."""
     context = multiprocessing.get_context("spawn")
     start, reports = time.time(), context.Queue()
     end, until = seed + programs, time.time() + seconds
@@ -81,7 +81,7 @@ def run_jobs(
 
 
 def _take(reports: Any, total: Counts, drawn: Counter[Any]) -> None:
-    """Add what a process tells, if one does within a moment."""
+    """Add the next report of a process, if one arrives within 0.2 s."""
     try:
         kind, value = reports.get(timeout=0.2)
     except queue.Empty:

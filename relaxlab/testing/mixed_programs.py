@@ -95,8 +95,8 @@ class MixedProgram(Operators):
     def sequence(
         self, blocks: tuple[graph.BindingBlock, ...], given: set[graph.Var]
     ) -> graph.SeqExpr:
-        """The body: it returns values that nobody reads, some others, and at times an argument.
-        What is read in its own block alone becomes a dataflow variable."""
+        """Return the body. Its results are values that nothing reads, sometimes others, rarely an
+        argument. Values that only their own block reads become dataflow variables."""
         rng = self.rng
         made = [v.var for v in self.values if v.var not in given]
         read = {v for blk in blocks for b in blk.bindings for v in vars_in(b.value)}

@@ -1,4 +1,5 @@
-"""Checking a pass on a program: what it makes, that it stops, and that the meaning stays.
+"""Checking a pass on a program: its result, that a second run changes nothing, and that the meaning
+stays.
 
 Run times are compared on random arguments; sizes that no vector width divides are among them.
 """

@@ -1,4 +1,4 @@
-"""Random programs of both levels, made of IR nodes: what the printer may be given."""
+"""Random programs of both levels, made of IR nodes, to print and to parse."""
 
 from __future__ import annotations
 

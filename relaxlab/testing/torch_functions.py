@@ -1,4 +1,4 @@
-"""PyTorch's answers to calls of operators, where it has a function that means the same.
+"""Results of operators by PyTorch, for those that it has a function of the same meaning for.
 
 Run by a Python that has PyTorch, which need not have relaxlab: `python torch_functions.py CALLS
 ANSWERS` reads a list of [operator, arguments, attributes] that `write` wrote, and writes the

@@ -1,4 +1,4 @@
-"""The run explorer: what its state says of a run, failures kept in place, and how it is used."""
+"""The run explorer: the recorded state, failures at their places, and the controls in a page."""
 
 from __future__ import annotations
 

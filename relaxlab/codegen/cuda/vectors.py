@@ -103,7 +103,7 @@ def _without_comments(s: Stmt) -> Stmt:
 
 
 def _eager_loads(e: Node) -> Iterator[BufferLoad]:
-    """The loads that happen whatever the data are."""
+    """Yield the loads that are executed whatever the conditions in the expression evaluate to."""
     match e:
         case BufferLoad():
             yield e

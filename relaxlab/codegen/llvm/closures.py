@@ -62,7 +62,7 @@ def words_of_type(ty: types.Type) -> int:
 
 
 def leaf_code(ty: types.Type) -> int:
-    """Equal for two types whose values look the same in words."""
+    """Return a number that is equal for two types whose values are laid out in words alike."""
     match ty:
         case types.TensorType(_, dtype, ndim) if ndim >= 0:
             return 1 << 48 | _dtype_code(dtype) << 8 | ndim

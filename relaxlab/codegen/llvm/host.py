@@ -515,7 +515,8 @@ class HostEmitter:
     def require_same(
         self, mine: Iterable[host.Value], other: host.HostFunction, theirs: Iterable[host.Value]
     ) -> None:
-        """Refuse values that look different in words on the two sides of a call or a branch."""
+        """Raise UnsupportedHost if values are laid out in words differently on the two sides of a
+        call or a branch."""
         if leaf_codes(self.function, mine) != leaf_codes(other, theirs):
             raise UnsupportedHost(
                 f"`{self.function.name}` and `{other.name}` know different ranks or kinds of a "

@@ -56,8 +56,8 @@ def _cores() -> int:
 
 
 def _shares(functions: Sequence[str], most: int) -> list[list[str]]:
-    """The functions in modules of about the same size, at most so many, in the order in which they
-    came; one where constants belong to them, which the modules would have to share."""
+    """Return the functions in at most `most` modules of about the same size, each in the given
+    order; in one module if constants belong to them, which several would have to share."""
     size = sum(map(len, functions))
     count = min(most, size // LEAST)
     if count < 2 or not all(f.startswith("define") for f in functions):

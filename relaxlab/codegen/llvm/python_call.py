@@ -98,7 +98,7 @@ class _Function(Builder):
 
     @contextmanager
     def linked(self, first: str) -> Generator[str, None, None]:
-        """A loop over a linked list of blocks, each of which may be freed."""
+        """Loop over a linked list of blocks; the body may free its block."""
         link = self.variable(first, "ptr")
         head, body, done = self.label("each"), self.label("body"), self.label("done")
         self.jump(head)
@@ -353,7 +353,8 @@ def _array(b: _Function) -> str:
 
 
 def _make(b: _Function) -> str:
-    """The result, of its words and of `%values`. Whatever fails, each block gets its owner."""
+    """Write the function that makes the result from its words and from `%values`. Each block gets
+    its owner, whatever fails."""
     leaves, results = b.get(PLAN, "%plan", "leaves", "i64"), b.get(PLAN, "%plan", "results")
     several = b.is_("eq", b.get(PLAN, "%plan", "single", "i64"), "0")
     made, failed = b.variable("null", "ptr"), b.variable("false", "i1")

@@ -145,7 +145,7 @@ class Pattern(Link):
         return WherePattern(self, f"has_type({expected})", why_not)
 
     def has_same_shape_as(self, other: Pattern) -> Pattern:
-        """A tensor whose shape provably equals that of what `other`, matched before it, is."""
+        """A tensor whose shape provably equals that of the value that `other` matched before."""
         return SameShapePattern(self, other)
 
 

@@ -114,7 +114,7 @@ def _lanes(reductions: list[Block], target: Target) -> int:
 
 
 def _most_rows(func: PrimFunc, target: Target) -> int:
-    """The rows of a tile of which a thread's stack keeps an intermediate."""
+    """Return the most rows of a tile whose intermediates a thread's stack holds."""
     return STACK_BYTES // (4 * _lanes(_reductions(func), target))
 
 

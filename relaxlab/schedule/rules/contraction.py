@@ -78,7 +78,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
 
 
 def tiles_of_product(func: PrimFunc, target: Target) -> PrimFunc | None:
-    """Return the version for any number of rows of what the rule fits; None if it does not fit."""
+    """Return the schedule in tiles, for any number of rows; None if the rule does not fit."""
     parts = _find(func, target.lanes("float32"))
     return None if parts is None else _schedule(func, parts, target)
 

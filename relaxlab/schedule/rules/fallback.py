@@ -120,7 +120,7 @@ def _is_short(block: Block, lanes: int) -> bool:
 
 
 def _size(dim: PrimExpr) -> int:
-    """An extent; one that is not known counts as large."""
+    """Return an extent; an unknown one counts as large."""
     size = constant(dim)
     return MIN_SPLIT_REDUCTION if size is None else size
 

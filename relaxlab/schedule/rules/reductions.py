@@ -239,8 +239,8 @@ def partial_lanes(sch: Schedule, rv: BlockRV, loop: LoopRV, target: Target) -> i
 
 
 def _upper_bound(sch: Schedule, loop: LoopRV) -> int | None:
-    """The largest extent of a loop by what primitives know, too: a loop of which they know that it
-    runs once cannot be factored."""
+    """Return the largest extent of a loop, by the analysis that primitives use: they refuse to
+    factor a loop that provably runs once."""
     found = sch.get(loop)
     assert isinstance(found, For)
     return analyzer_at(find_loop(sch.func, found.loop_var)).upper_bound(found.extent)

@@ -198,8 +198,8 @@ def _padded(block: Block, guarded: _Guarded) -> Block:
 
 
 def _longer(block: Block, guarded: _Guarded) -> tuple[IterVar, ...]:
-    """The block's axes, the guarded one with its extent rounded up to a multiple of the tile:
-    exactly as far as the loops go, as a block axis takes every value of its domain."""
+    """Return the block's axes, with the extent of the guarded one rounded up to a multiple of the
+    tile: the loops around it go that far, and a block axis takes every value of its domain."""
     size = guarded.size
     whole = Analyzer().simplify((guarded.extent + (size - 1)) // size * size)
     return tuple(

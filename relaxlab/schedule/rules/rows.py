@@ -92,8 +92,9 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
 
 
 def _width_of_stored_rows(func: PrimFunc) -> tuple[Var, int] | None:
-    """The symbol that is the width of all rows which several blocks read or a product makes, and
-    of nothing else that would be stored; and of how many terms the product makes them, or 0."""
+    """Return the symbolic width of the rows that are stored (several blocks read them, or a product
+    makes them) and the number of terms of that product, or 0; None unless all of them have that
+    width."""
     sch = Schedule(func)
     names = read_more_than_once(func)
     inline_producers(sch, keep=names)

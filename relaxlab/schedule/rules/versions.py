@@ -21,7 +21,7 @@ def guarded_versions(
     bounds: Sequence[int],
     schedule: Callable[[PrimFunc, int | None], PrimFunc],
 ) -> PrimFunc:
-    """`if rows <= bound: version for so many at most … else: general version`.
+    """Return `if rows <= bound: version for at most that many rows … else: general version`.
 
     `bounds` ascend; a bound of 1 means one row exactly, and the version has the symbol replaced
     by it. `schedule(func, bound)` schedules one version, the general one for None. Where the rows

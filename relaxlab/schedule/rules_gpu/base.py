@@ -1,4 +1,4 @@
-"""The list of rules and what they share."""
+"""The list of rules for GPUs, in the order in which they are tried, and their common helpers."""
 
 from __future__ import annotations
 
