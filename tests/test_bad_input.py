@@ -67,7 +67,7 @@ def test_values_that_are_no_module_are_named(use: Callable[[Any], object]) -> No
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: rl.parse(None), "a script is text, not a NoneType"),
+        (lambda: rl.parse(None), "a script is text, not None"),
         (lambda: rl.Schedule("f"), "expected a loop function or a module, got a str"),
         (lambda: rl.Schedule(Double["double"]).parallel(None), "None is not a loop of this"),
         (lambda: Pipeline((normalize, 3)), "a pipeline is made of passes, not of 3"),

@@ -15,6 +15,7 @@ from relaxlab.analysis.subtype import Verdict, check_subtype, coarsen, dims_of, 
 from relaxlab.analysis.unify import DimPair, unify
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.errors import counted
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, rewrite
 from relaxlab.ir.op_table import TypeDeductionError, find_op, op_names
@@ -227,7 +228,7 @@ def call_signature(
     if len(params) != len(arg_types):
         raise _error(
             "E0205",
-            f"{_callee(call)} takes {len(params)} arguments, got {len(arg_types)}",
+            f"{_callee(call)} takes {counted(len(params), 'argument')}, got {len(arg_types)}",
             call,
             notes=(f"its type is {ty}",),
         )

@@ -16,6 +16,7 @@ from typing import Any
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.regions import Bounds, relax_index
 from relaxlab.ir import expr
+from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import Range
 from relaxlab.ir.node import Node, binder, node, span_field
 from relaxlab.ir.span import Span
@@ -353,7 +354,8 @@ class IndexMap(Node):
             else:
                 names.append(p.name)
         if ndim is not None and len(names) != ndim:
-            raise ValueError(f"the index map takes {len(names)} indices, the buffer has {ndim}")
+            takes = counted(len(names), "index", "indices")
+            raise ValueError(f"the index map takes {takes}, the buffer has {ndim}")
         variables = tuple(expr.Var(name) for name in names)
         result = fn(*variables)
         items: tuple[Any, ...] = (result,)
@@ -374,9 +376,8 @@ class IndexMap(Node):
         """
         values = tuple(indices)
         if len(values) != len(self.initial_indices):
-            raise ValueError(
-                f"the index map {self} takes {len(self.initial_indices)} indices, not {len(values)}"
-            )
+            takes = counted(len(self.initial_indices), "index", "indices")
+            raise ValueError(f"the index map {self} takes {takes}, not {len(values)}")
         table = dict(zip(self.initial_indices, values, strict=True))
         an = analyzer if analyzer is not None else Analyzer()
         return tuple(an.simplify(substitute(e, table)) for e in self.final_indices)

@@ -27,6 +27,20 @@ class UserError(Exception):
         return [*place, *f"{type(self).__name__}: {str(self).strip()}".splitlines()]
 
 
+def kind_of(value: object) -> str:
+    """Return the name of a value's type with its article, for messages: "an int", "an ndarray"."""
+    name = type(value).__name__
+    if value is None:
+        return "None"
+    vowel = name.lower().startswith(("a", "e", "i", "o", "u", "nda"))
+    return f"{'an' if vowel else 'a'} {name}"
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun, for messages: "1 argument", "2 arguments", "3 indices"."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 def _own_lines(traceback: TracebackType | None) -> Iterator[str]:
     """The lines of a traceback that are neither relaxlab's nor a library's: cells are called so."""
     while traceback is not None:

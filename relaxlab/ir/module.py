@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from relaxlab.ir.display import script_of
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.graph import ExternFunc, Function
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.names import fresh_name
@@ -63,8 +64,9 @@ class Module(Node):
     def require(value: object) -> None:
         """Raise TypeError for a value that is no module."""
         if not isinstance(value, Module):
-            got = f"a {type(value).__name__}"
-            raise TypeError(f"expected a module, got {got}; rl.parse(text) makes one of a script")
+            raise TypeError(
+                f"expected a module, got {kind_of(value)}; rl.parse(text) makes one of a script"
+            )
 
     @staticmethod
     def of(functions: Mapping[str, BaseFunc], attrs: Attrs = NO_ATTRS) -> Module:

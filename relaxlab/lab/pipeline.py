@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.target import Target, parse_target
@@ -104,7 +105,7 @@ def traced(
             return passes.attempt(mod)
         case _:
             raise TypeError(
-                f"the passes of a {type(program).__name__} cannot be shown; give a module, the "
+                f"the passes of {kind_of(program)} cannot be shown; give a module, the "
                 "text of a script, or a trace"
             )
 

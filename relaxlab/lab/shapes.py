@@ -9,6 +9,7 @@ from relaxlab.analysis.costs import bytes_of, call_cost
 from relaxlab.analysis.subtype import defined_symbols
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.types import TensorType
 from relaxlab.lab.attempts import Program, clipped, failure_lines, failure_of
@@ -81,7 +82,7 @@ def _module_of(program: Program) -> tuple[Module | None, Exception | None]:
                 return None, error
         case _:
             raise TypeError(
-                f"the shapes of a {type(program).__name__} cannot be shown; give a module, the "
+                f"the shapes of {kind_of(program)} cannot be shown; give a module, the "
                 "text of a script, or a trace"
             )
 

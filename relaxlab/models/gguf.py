@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from relaxlab.ir.errors import UserError
+from relaxlab.ir.errors import UserError, kind_of
 from relaxlab.models.quant_formats import FORMAT_BY_ID, FORMAT_BY_NAME, Array, QuantFormat
 
 MAGIC = b"GGUF"
@@ -404,7 +404,7 @@ def _packed_value(key: str, value: Value) -> tuple[int, bytes]:
         case list() | np.ndarray():
             return _ARRAY, _packed_numbers(key, value)
         case _:
-            raise TypeError(f"metadata key '{key}': cannot store a {type(value).__name__}")
+            raise TypeError(f"metadata key '{key}': cannot store {kind_of(value)}")
 
 
 def _int_dtype(key: str, value: int) -> np.dtype[Any]:

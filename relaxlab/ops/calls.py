@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph, types
+from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import Buffer, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import REQUIRED, OpRow, register_op
@@ -102,7 +103,7 @@ def _check_callee(
     if len(given) != len(expected):
         raise fail(
             call,
-            f"{name} takes {len(expected)} buffers, given {len(inputs)} inputs and "
+            f"{name} takes {counted(len(expected), 'buffer')}, given {len(inputs)} inputs and "
             f"{len(outputs)} outputs",
         )
     symbols = len(func.params) - len(expected)

@@ -10,6 +10,7 @@ from relaxlab.analysis.evaluate import evaluate
 from relaxlab.analysis.index_map import IndexMap, NotInvertible
 from relaxlab.ir import expr, graph
 from relaxlab.ir.dtypes import is_int
+from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.op_table import REQUIRED
 from relaxlab.ir.substitute import symbols_in
@@ -312,7 +313,7 @@ def _layout_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, index_map = tensor_arg(call, tys, 0), _map(call)
     count = len(index_map.initial_indices)
     if x.ndim not in (-1, count):
-        raise fail(call, f"index_map takes {count} indices, the tensor is {x}")
+        raise fail(call, f"index_map takes {counted(count, 'index', 'indices')}, the tensor is {x}")
     if x.shape is None:
         return TensorType(None, x.dtype, len(index_map.final_indices))
     _, shape, padding = _inverse(call, x.shape)

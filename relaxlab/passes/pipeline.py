@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.target import Target
 from relaxlab.passes.annotate_pattern_kind import annotate_pattern_kind
 from relaxlab.passes.base import Pass, Pipeline
@@ -109,7 +110,7 @@ def pipeline_for(target: Target, given: Pipeline | None) -> Pipeline:
         return default_pipeline(target)
     if not isinstance(given, Pipeline):  # type: ignore[reportUnnecessaryIsInstance]
         raise TypeError(
-            f"expected a pipeline, got a {type(given).__name__}; take relaxlab.passes.pipeline."
+            f"expected a pipeline, got {kind_of(given)}; take relaxlab.passes.pipeline."
             "default_pipeline(target) and change it, or make a Pipeline of a list of passes"
         )
     return given

@@ -17,7 +17,7 @@ import numpy as np
 
 from relaxlab.codegen.artifact import TypeTree
 from relaxlab.ir.dtypes import bits_of, is_float, is_int, is_uint, numpy_dtype
-from relaxlab.ir.errors import UserError
+from relaxlab.ir.errors import UserError, kind_of
 
 Words = Any  # a ctypes array of int64
 Filler = Callable[[Any, Words, list[Any]], None]
@@ -171,9 +171,7 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
     return _word_at(id(array) + _HEAD).value
 
 
-def as_array(
-    value: Any, where: str, tree: TypeTree, written: bool = False
-) -> np.ndarray[Any, Any]:
+def as_array(value: Any, where: str, tree: TypeTree, written: bool = False) -> np.ndarray[Any, Any]:
     """Return a plain NumPy view of an array of a subclass or, through DLPack, of another library;
     without a copy. Numbers, and lists of them, become an array of the parameter's dtype unless it
     is `written` to."""
@@ -251,8 +249,8 @@ def _scalar_filler(where: str, tree: TypeTree, at: int) -> Filler:
 
 def _describe(value: Any) -> str:
     if isinstance(value, tuple | list):
-        return f"a {type(value).__name__} of {len(value)}"  # type: ignore[reportUnknownArgumentType]
-    return f"a {type(value).__name__}"
+        return f"{kind_of(value)} of {len(value)}"  # type: ignore[reportUnknownArgumentType]
+    return kind_of(value)
 
 
 def overlap(arrays: Sequence[np.ndarray[Any, Any]], written: Container[int]) -> tuple[int, int]:

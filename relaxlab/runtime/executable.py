@@ -19,7 +19,7 @@ from relaxlab.codegen.llvm.python_call import STATE
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, MIN_TEAM_WORK
 from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.display import Displayed
-from relaxlab.ir.errors import UserError, brief
+from relaxlab.ir.errors import UserError, brief, counted
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arguments import (
     ArgumentError,
@@ -204,7 +204,7 @@ class Executable(Displayed, Brief):
         for name, weights in self._weights.items():
             self[name].adapt_with(weights.adapt, always=weights.are_packed)
         for name, func in entries.items():
-            allocate = allocator(name, func, poison=poison)
+            allocate = allocator(self[name], func, poison=poison)
             if allocate is not None:
                 self[name].adapt_with(allocate, always=False)
 
@@ -464,6 +464,10 @@ class NativeFunction:
         if always:
             self.__call__ = self._run
 
+    def check(self, position: int, value: Any) -> None:
+        """Raises ArgumentError if the value does not fit the parameter at this position."""
+        self._fillers[position](value, type(self._in)(), [])
+
     def completed(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of a call with what is made for it (outputs that were left out) and what is
         bound to the function."""
@@ -529,9 +533,8 @@ class NativeFunction:
         spare = exe._spare
         if len(args) != self._open:
             names = ", ".join(name for name, _ in self.info.params[: self._open])
-            raise ArgumentError(
-                f"`{self.info.name}` takes {self._open} arguments ({names}), got {len(args)}"
-            )
+            takes = f"takes {counted(self._open, 'argument')} ({names})"
+            raise ArgumentError(f"`{self.info.name}` {takes}, got {len(args)}")
         exe._lock.acquire()
         try:
             if state[_BUSY]:

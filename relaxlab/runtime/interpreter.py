@@ -13,7 +13,7 @@ import numpy as np
 from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import numpy_dtype
-from relaxlab.ir.errors import brief
+from relaxlab.ir.errors import brief, counted
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
@@ -63,7 +63,7 @@ def interpret_prim_func(
 
 def _run(func: loops.PrimFunc, args: Sequence[Any], vectorise: bool) -> None:
     if len(args) != len(func.params):
-        raise ExecutionError(f"takes {len(func.params)} arguments, got {len(args)}")
+        raise ExecutionError(f"takes {counted(len(func.params), 'argument')}, got {len(args)}")
     env = bind_parameters(func, args)
     symbols = tuple(v for v in env if v not in func.params)
     values = [_scalar(env[p], p.dtype) if isinstance(p, expr.Var) else a

@@ -15,6 +15,7 @@ import numpy as np
 
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
 from relaxlab.ir import expr, graph, loops
+from relaxlab.ir.errors import counted
 from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import VIEWS, find_op
 from relaxlab.ir.types import FuncType, TensorType, TupleType, Type
@@ -59,9 +60,8 @@ class Closure:
         fn = self.fn
         if len(args) != len(fn.params):
             names = ", ".join(p.name for p in fn.params)
-            raise ExecutionError(
-                f"`{self.name}` takes {len(fn.params)} arguments ({names}), got {len(args)}"
-            )
+            takes = f"takes {counted(len(fn.params), 'argument')} ({names})"
+            raise ExecutionError(f"`{self.name}` {takes}, got {len(args)}")
         return call_nested(self.name, lambda: self.run(args))
 
     def run(self, args: tuple[Any, ...]) -> Any:

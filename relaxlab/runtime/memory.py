@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import kind_of
 from relaxlab.runtime.arrays import Array, ExecutionError, as_array, uninitialised
 
 
@@ -109,7 +110,7 @@ class DeviceMemory:
 def host_array(value: Any, where: str) -> Array:
     """An argument as a dense NumPy array. Raises ExecutionError naming it as `where`."""
     if isinstance(value, tuple | list | str) or value is None or callable(value):
-        raise ExecutionError(f"{where} must be an array, got a {type(value).__name__}")
+        raise ExecutionError(f"{where} must be an array, got {kind_of(value)}")
     array = as_array(value)
     if not array.flags.c_contiguous:
         raise ExecutionError(f"{where} is not contiguous; pass np.ascontiguousarray(x)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -9,7 +10,8 @@ import numpy as np
 
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, graph, types
-from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.dtypes import bytes_of, numpy_dtype
+from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferLoad, BufferStore, PrimFunc
 from relaxlab.ir.module import Module, name_of
 from relaxlab.ir.node import Attrs, walk
@@ -17,7 +19,7 @@ from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.bindings import TirCall
 from relaxlab.runtime.arguments import ArgumentError
 from relaxlab.runtime.arrays import uninitialised
-from relaxlab.runtime.executable import Adapt
+from relaxlab.runtime.executable import Adapt, NativeFunction
 from relaxlab.schedule.schedule import Schedule
 
 Program: TypeAlias = Module | PrimFunc | graph.Function | Schedule
@@ -124,21 +126,31 @@ def _source(buffer: Buffer, sources: dict[Buffer, Buffer]) -> Buffer:
     return buffer
 
 
-def allocator(name: str, func: PrimFunc, *, poison: bool) -> Adapt | None:
+def allocator(function: NativeFunction, func: PrimFunc, *, poison: bool) -> Adapt | None:
     """Return the function that completes the arguments of a call that leaves out the outputs of a
     loop function: it appends new arrays of the shapes that follow from those of the inputs, filled
     as memory that was not written if `poison`. None for a function without pure outputs.
 
-    It raises ArgumentError where a shape does not follow from the inputs.
+    It raises ArgumentError for another number of arguments, for inputs that do not fit, and where a
+    shape does not follow from the inputs.
     """
+    name = function.info.name
     outputs = fresh_buffers(func)
     if not outputs:
         return None
     inputs = [p for p in func.params if p not in outputs]
 
     def complete(args: tuple[Any, ...]) -> tuple[Any, ...]:
-        if len(args) != len(inputs):
+        if len(args) == len(func.params):
             return args
+        if len(args) != len(inputs):
+            first, last = (", ".join(p.name for p in some) for some in (inputs, outputs))
+            raise ArgumentError(
+                f"`{name}` takes {counted(len(inputs), 'argument')} ({first}), or "
+                f"{len(func.params)} with its outputs ({last}), got {len(args)}"
+            )
+        for p, arg in zip(inputs, args, strict=True):
+            function.check(func.params.index(p), arg)
         given = iter(args)
         values = _sizes(inputs, args)
         return tuple(
@@ -172,7 +184,9 @@ def _allocated(
             f"the size `{missing[0]}` of the output `{buffer.name}` of `{name}` does not follow "
             "from the inputs; pass the array to write to as well"
         )
-    shape = [evaluate(d, values) for d in buffer.shape]
+    shape = tuple(evaluate(d, values) for d in buffer.shape)
+    if min(shape, default=0) < 0 or math.prod(shape) * bytes_of(buffer.dtype) >= 1 << 63:
+        raise ArgumentError(f"the output `{buffer.name}` of `{name}` would have the shape {shape}")
     return uninitialised(shape, buffer.dtype) if poison else np.empty(
         shape, numpy_dtype(buffer.dtype)
     )  # fmt: skip

@@ -18,7 +18,7 @@ from relaxlab.codegen.cuda.launch import DeviceKernel, Launch
 from relaxlab.codegen.cuda.lower import lower_launches
 from relaxlab.ir import loops
 from relaxlab.ir.dtypes import numpy_dtype
-from relaxlab.ir.errors import brief
+from relaxlab.ir.errors import brief, counted
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Buffer
 from relaxlab.ir.module import Module, name_of
@@ -111,7 +111,7 @@ class _Run:
     ) -> None:
         if len(args) != len(func.params):
             raise ExecutionError(
-                f"{kernel.name} takes {len(func.params)} arguments, got {len(args)}"
+                f"{kernel.name} takes {counted(len(func.params), 'argument')}, got {len(args)}"
             )
         sizes = bind_parameters(func, args)
         arrays = {p: a for p, a in zip(func.params, args, strict=True) if isinstance(p, Buffer)}

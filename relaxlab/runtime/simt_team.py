@@ -15,6 +15,7 @@ import numpy as np
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, Stmt
 from relaxlab.ir.target import WARP
@@ -102,7 +103,7 @@ class Team:
             case loops.AssertStmt():
                 self._assert(s, p)
             case _:
-                raise ExecutionError(f"no thread can run a {type(s).__name__}")
+                raise ExecutionError(f"no thread can run {kind_of(s)}")
 
     def _for(self, s: loops.For, p: Points) -> None:
         self.stmt = s

@@ -20,9 +20,9 @@ from relaxlab.analysis.costs import function_cost
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
 from relaxlab.ir import expr, graph
 from relaxlab.ir.display import Displayed
-from relaxlab.ir.errors import brief
+from relaxlab.ir.errors import brief, kind_of
 from relaxlab.ir.loops import PrimFunc
-from relaxlab.ir.module import Module
+from relaxlab.ir.module import Module, name_of
 from relaxlab.ir.types import PrimType, ShapeType, TensorType, Type
 from relaxlab.passes.normalize import normalize
 from relaxlab.runtime.build import compile
@@ -224,7 +224,7 @@ def _enter(name: str, f: Any, args: tuple[Any, ...], named: dict[str, Any]) -> _
         f = f.chosen()
     if not callable(f):
         raise TypeError(
-            f"{name!r} is a {type(f).__name__}, which cannot be called: give a function, an "
+            f"{name!r} is {kind_of(f)}, which cannot be called: give a function, an "
             "executable, or a program to compile"
         )
     flops = _flops(f, given) if isinstance(f, NativeFunction) and not named else None
@@ -234,6 +234,10 @@ def _enter(name: str, f: Any, args: tuple[Any, ...], named: dict[str, Any]) -> _
 def _name_of(f: Any) -> str:
     if isinstance(f, NativeFunction):
         return f.info.name
+    if isinstance(f, Schedule):
+        f = f.func
+    if isinstance(f, PrimFunc | graph.Function):
+        return name_of(f)
     return getattr(f, "__name__", type(f).__name__.lower())
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, types
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import counted, kind_of
 from relaxlab.ops.calls import BoundFunction
 from relaxlab.passes import host
 from relaxlab.runtime.arrays import Array, ExecutionError, dtype_name
@@ -118,7 +119,8 @@ class VirtualMachine:
         self.result = None
         fn = self.program.functions[name]
         if len(args) != len(fn.params):
-            raise ExecutionError(f"`{name}` takes {len(fn.params)} arguments, got {len(args)}")
+            takes = counted(len(fn.params), "argument")
+            raise ExecutionError(f"`{name}` takes {takes}, got {len(args)}")
         given = [_argument(self.memory, fn, p, a) for p, a in zip(fn.params, args, strict=True)]
         self._enter(fn, given, None)
 
@@ -266,9 +268,9 @@ class VirtualMachine:
             fn, args = fn.func, [*fn.args, *args]
         if isinstance(fn, host.HostFunction):
             if len(args) != len(fn.params):
+                takes = counted(len(fn.params), "argument")
                 raise ExecutionError(
-                    f"`{fn.name}` takes {len(fn.params)} arguments, `{frame.function.name}` "
-                    f"passes {len(args)}"
+                    f"`{fn.name}` takes {takes}, `{frame.function.name}` passes {len(args)}"
                 )
             self._enter(fn, args, dst)
         elif callable(fn):
@@ -345,7 +347,7 @@ def _unpack(frame: Frame, dst: tuple[host.Value, ...], value: Any, what: str) ->
 
 def _check_tuple(value: Any, count: int, what: str) -> None:
     if not isinstance(value, tuple | list):
-        raise ExecutionError(f"{what} must be a tuple, got a {type(value).__name__}")
+        raise ExecutionError(f"{what} must be a tuple, got {kind_of(value)}")
     if len(value) != count:  # type: ignore[reportUnknownArgumentType]
         raise ExecutionError(f"{what} has {len(value)} fields, expected {count}")  # type: ignore
 
@@ -389,17 +391,17 @@ def _dimensions(value: Any, m: host.MatchShape, array: type[Any]) -> tuple[Any, 
     """The dimensions to match, after checking kind, dtype and rank."""
     if m.kind == "tensor":
         if not isinstance(value, array):
-            raise ExecutionError(f"{m.what} must be a tensor, is a {type(value).__name__}")
+            raise ExecutionError(f"{m.what} must be a tensor, is {kind_of(value)}")
         if m.dtype is not None and dtype_name(value) != m.dtype:
             raise ExecutionError(m.dtype_message(dtype_name(value)))
         dims: tuple[Any, ...] = value.shape
     elif m.kind == "shape":
         if not isinstance(value, tuple):
-            raise ExecutionError(f"{m.what} must be a shape, is a {type(value).__name__}")
+            raise ExecutionError(f"{m.what} must be a shape, is {kind_of(value)}")
         dims = value  # type: ignore[reportUnknownVariableType]
     else:
         if not isinstance(value, int | float | np.generic):
-            raise ExecutionError(f"{m.what} must be a number, is a {type(value).__name__}")
+            raise ExecutionError(f"{m.what} must be a number, is {kind_of(value)}")
         return (value,)
     if m.ndim not in (-1, len(dims)):
         raise ExecutionError(m.rank_message(len(dims)))

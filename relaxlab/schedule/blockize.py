@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.regions import access_regions
 from relaxlab.ir import expr
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
@@ -100,7 +101,7 @@ def _nest(place: LoopPlace) -> tuple[list[For], BlockRealize]:
     if not isinstance(body, BlockRealize):
         raise ScheduleError(
             "blockize", describe_loop(place.loop),
-            f"one block is inside, in a perfect nest; there is a {type(body).__name__}",
+            f"one block is inside, in a perfect nest; there is {kind_of(body)}",
             suggestion="decompose_reduction and compute_at after blockize, or reorder",
             about=(loops[-1].loop_var,),
         )  # fmt: skip

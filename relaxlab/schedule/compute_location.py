@@ -11,6 +11,7 @@ from functools import reduce
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
@@ -200,7 +201,7 @@ def _require_run_alike(target: LoopPlace, place: BlockPlace) -> None:
         if not isinstance(s, For | SeqStmt) and not any(s is other for other in place.path):
             raise ScheduleError(
                 "reverse_compute_at", describe_loop(target.loop),
-                f"nothing but loops is around the loop; there is a {type(s).__name__}",
+                f"nothing but loops is around the loop; there is {kind_of(s)}",
             )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relaxlab.ir import expr
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, PrimFunc
 from relaxlab.ir.node import Node, children, map_children, replace, rewrite, walk
@@ -102,7 +103,7 @@ def _single_store(primitive: str, place: BlockPlace) -> BufferStore:
     if not isinstance(block.body, BufferStore):
         raise ScheduleError(
             primitive, describe_block(block),
-            f"the block's body is one store; it is a {type(block.body).__name__}",
+            f"the block's body is one store; it is {kind_of(block.body)}",
         )  # fmt: skip
     return block.body
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.display import Displayed
-from relaxlab.ir.errors import brief
+from relaxlab.ir.errors import brief, kind_of
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import IS_SCHEDULED, Block, Buffer, For, PrimFunc
 from relaxlab.ir.module import Module, name_of
@@ -488,7 +488,7 @@ def _chosen(program: PrimFunc | Module, name: str | None) -> tuple[Module, str, 
         name = name or name_of(program)
         return Module.of({name: program}), name, program
     if not isinstance(program, Module):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"expected a loop function or a module, got a {type(program).__name__}")
+        raise TypeError(f"expected a loop function or a module, got {kind_of(program)}")
     funcs = program.loop_functions()
     if name is None and len(funcs) == 1:
         name = next(iter(funcs))

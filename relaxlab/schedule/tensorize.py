@@ -7,6 +7,7 @@ from typing import Any
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_int
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
@@ -163,7 +164,7 @@ class _Match:
     def stmt(self, d: Stmt, a: Stmt) -> None:
         """Match a statement of the description with one of the block. Raises _Mismatch."""
         if type(d) is not type(a):
-            raise _Mismatch(f"there is a {type(a).__name__} in place of a {type(d).__name__}")
+            raise _Mismatch(f"there is {kind_of(a)} in place of {kind_of(d)}")
         match d, a:
             case For(), For():
                 self.loop(d, a)
@@ -185,7 +186,7 @@ class _Match:
                 self.bind(d.var, a.var)
                 self.stmt(d.body, a.body)
             case _:
-                raise _Mismatch(f"a {type(a).__name__} cannot be matched")
+                raise _Mismatch(f"{kind_of(a)} cannot be matched")
 
     def loop(self, d: For, a: For) -> None:
         same = self.an.prove_equal(d.extent, a.extent) and self.an.prove_equal(d.min, a.min)
@@ -214,7 +215,7 @@ class _Match:
                 return
             raise _Mismatch(f"{a} is not {d}")
         if type(d) is not type(a):
-            names = f"a {type(a).__name__} in place of an {type(d).__name__}"
+            names = f"{kind_of(a)} in place of {kind_of(d)}"
             raise _Mismatch(f"there is {names}: {a}")
         if isinstance(d, expr.Add | expr.Mul | expr.Min | expr.Max):
             assert isinstance(a, expr.BinaryOp)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from relaxlab.ir import expr, graph
 from relaxlab.ir.diagnostics import Diagnostic
+from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import Range
 from relaxlab.ir.module import BaseFunc
 from relaxlab.ir.span import Source, Span, lines_of
@@ -291,9 +292,8 @@ class Arguments:
             optional = MEMBERS[self.member or self.name].optional
         plain = list(optional)
         if len(self.args) > len(plain):
-            self.wrong(
-                f"takes {len(plain)} arguments, got {len(self.args)}", self.args[len(plain)].node
-            )
+            takes = counted(len(plain), "argument")
+            self.wrong(f"takes {takes}, got {len(self.args)}", self.args[len(plain)].node)
         bound: dict[str, Arg | None] = dict.fromkeys(plain)
         bound.update(zip(plain, self.args, strict=False))
         for key, arg in self.kwargs.items():

@@ -10,6 +10,7 @@ from typing import Any
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module
 from relaxlab.script import graph_calls, loop_calls
@@ -84,7 +85,7 @@ def _constant(cx: Context, node: ast.Constant) -> Value:
         if isinstance(value, int) and abs(value) >= 2**64:
             cx.fail(node, "E0121", "this number does not fit into 64 bits")
         return value
-    cx.fail(node, "E0104", f"a {type(value).__name__} literal is not part of the script")
+    cx.fail(node, "E0104", f"{kind_of(value)} literal is not part of the script")
 
 
 def _name(cx: Context, node: ast.Name) -> Value:

@@ -10,6 +10,7 @@ import ml_dtypes
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bits_of, is_dtype, is_float, is_uint, lanes_of, numpy_dtype
+from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.script.annotations import dimension, dimensions
@@ -239,7 +240,7 @@ def _intrinsic(cx: Context, op: str, c: Arguments) -> PrimExpr:
     row = INTRINSICS[op]
     args = c.no_keywords()
     if row.arity not in (-1, len(args)):
-        c.wrong(f"takes {row.arity} arguments, got {len(args)}", c.node)
+        c.wrong(f"takes {counted(row.arity, 'argument')}, got {len(args)}", c.node)
     numbers = [default_dtype(a.value) if is_number(a.value) else None for a in args]
     values = _scalar_args(cx, args)
     if row.arity in (2, 3) and row.result == "same":  # arithmetic on several operands of one dtype
@@ -290,7 +291,7 @@ def _call_intrin(cx: Context, c: Arguments) -> PrimExpr:
         )
     row = INTRINSICS[name]
     if row.arity not in (-1, len(args) - 2):
-        c.wrong(f"({name}) takes {row.arity} arguments, got {len(args) - 2}", c.node)
+        c.wrong(f"({name}) takes {counted(row.arity, 'argument')}, got {len(args) - 2}", c.node)
     values = _scalar_args(cx, args[2:])
     return expr.Call(dtype_of(cx, args[0]), name, values, span=cx.span(c.node))
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
-from relaxlab.ir.errors import brief
+from relaxlab.ir.errors import brief, kind_of
 from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.ir.span import Source, Span, lines_of
 from relaxlab.script.captured import Captured
@@ -59,7 +59,7 @@ def _context(source: Source, environment: Callable[[str], Value]) -> Context:
 def syntax_tree(source: Source) -> ast.Module:
     """Python's syntax tree of a text. Raises DiagnosticError for a syntax error."""
     if not isinstance(source.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"a script is text, not a {type(source.text).__name__}")
+        raise TypeError(f"a script is text, not {kind_of(source.text)}")
     try:
         return _python_tree(source.text)
     except SyntaxError as error:

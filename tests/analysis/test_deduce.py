@@ -309,7 +309,7 @@ def test_wrong_arguments():
     )
     codes = [e.split("]")[0][6:] for e in errors]
     assert codes == ["E0205", "E0206", "E0206", "E0203", "E0204"]
-    assert "takes 1 arguments, got 2" in errors[0]
+    assert "takes 1 argument, got 2" in errors[0]
     assert "argument `b` of `f` is R.Tensor((3,), 'int32'), expected R.Tensor((n,)" in errors[1]
     assert "argument `s` of `f` is R.Shape([2])" in errors[2]
 

@@ -134,7 +134,7 @@ def test_a_pass_that_leaves_an_ill_formed_module_is_shown():
 
 
 def test_values_that_are_no_program_are_refused():
-    with pytest.raises(TypeError, match="the passes of a int cannot be shown"):
+    with pytest.raises(TypeError, match="the passes of an int cannot be shown"):
         pipeline(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="banana"):
         pipeline(dense(), "banana")

@@ -270,7 +270,7 @@ def test_random_bytes_are_refused(tmp_path, rng):
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [(None, "NoneType"), (2**70, "64 bits"), ([1, "a"], "array of"), (np.zeros((2, 2)), "array")],
+    [(None, "None"), (2**70, "64 bits"), ([1, "a"], "array of"), (np.zeros((2, 2)), "array")],
 )
 def test_writer_refuses_other_values(value, message, tmp_path):
     with pytest.raises(TypeError, match=f"'k'.*{message}"):

@@ -72,7 +72,7 @@ def test_instructions_of_a_simple_function():
         ((floats(9, 4), floats(9)), "may be at most 8 (it is 9)"),
         ((floats(3, 4),), "takes 2 arguments, got 1"),
         ((floats(4, 3).T, floats(3)), "is not contiguous"),
-        ((None, floats(3)), "must be an array, got a NoneType"),
+        ((None, floats(3)), "must be an array, got None"),
     ],
 )  # fmt: skip
 def test_arguments_are_checked(args, message):

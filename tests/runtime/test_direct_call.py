@@ -323,7 +323,7 @@ def test_a_builtin_knows_what_was_bound_since() -> None:
     call = add.__call__
     add.bind(x.copy())
     gc.collect()
-    with pytest.raises(ArgumentError, match="takes 1 arguments"):
+    with pytest.raises(ArgumentError, match="takes 1 argument"):
         call(x, x)
     assert call(x)[0, 0] == add(2 * x)[0, 0] - 1 == 2
     add.bind()

@@ -370,7 +370,7 @@ def test_bound_arguments() -> None:
     main.bind(np.ones((3, 2), "float32"))
     gc.collect()
     assert main(np.zeros(3, "float32")).tolist() == [[2, 2]] * 3
-    with pytest.raises(ArgumentError, match=r"takes 1 arguments \(x\), got 2"):
+    with pytest.raises(ArgumentError, match=r"takes 1 argument \(x\), got 2"):
         main(np.zeros(3, "float32"), np.zeros(3, "float32"))
     with pytest.raises(CheckFailed, match="dimension 0 of `z`"):
         main(np.zeros(2, "float32"))

@@ -106,6 +106,21 @@ def test_buffers_read_first_are_no_outputs() -> None:
         rl.compile(accumulate)(np.ones(4, "float32"))
 
 
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((), "`product` takes 2 arguments (A, B), or 3 with its outputs (C), got 0"),
+        (("x", np.ones((24, 8), "f4")), "argument `A` of `product` must be an array"),
+        ((np.ones((2, 24), "f4"), [[1, 2], [3]]), "argument `B` of `product`"),
+    ],
+)
+def test_inputs_that_do_not_fit(args: tuple[Any, ...], message: str) -> None:
+    """They are refused before outputs are made for them."""
+    with pytest.raises(ArgumentError) as caught:
+        rl.compile(product)(*args)
+    assert message in str(caught.value)
+
+
 def test_a_size_that_no_input_has() -> None:
     exe = rl.compile(repeat)
     x, y = np.arange(3, dtype="float32"), np.empty((3, 2), "float32")

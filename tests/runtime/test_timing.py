@@ -101,7 +101,7 @@ def test_candidates_have_arguments_of_their_own() -> None:
 def test_functions_that_cannot_be_compared() -> None:
     with pytest.raises(ValueError, match="nothing to compare"):
         rl.compare({})
-    with pytest.raises(TypeError, match="'seven' is a int, which cannot be called"):
+    with pytest.raises(TypeError, match="'seven' is an int, which cannot be called"):
         rl.compare({"seven": 7})
 
 

@@ -67,7 +67,7 @@ def test_no_answer(answer: object) -> None:
 
 
 def test_not_a_module() -> None:
-    hint(lesson1.scale_rows(3), "the answer must be a module, is a int")
+    hint(lesson1.scale_rows(3), "the answer must be a module, is an int")
     hint(lesson1.scale_rows(Module.of({})), "no loop function (`@T.prim_func`) called `scale_rows`")
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import relaxlab as rl
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import IntImm, Var
 from relaxlab.ir.graph import Function
 from relaxlab.ir.loops import Buffer, PrimFunc
@@ -36,7 +37,7 @@ def graph_function(mod: Module, name: str) -> Function:
 
 def _function(mod: Any, name: str, kind: type[Any], words: str) -> Any:
     if not isinstance(mod, Module):
-        raise Hint(f"the answer must be a module, is a {type(mod).__name__}")
+        raise Hint(f"the answer must be a module, is {kind_of(mod)}")
     if not isinstance(mod.get(name), kind):
         raise Hint(f"the module has no {words} called `{name}`; it has: {', '.join(mod)}")
     return mod[name]
