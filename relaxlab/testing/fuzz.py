@@ -14,23 +14,30 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from relaxlab.analysis.deduce import type_of
+from relaxlab.ir import graph
+from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.module import Module
+from relaxlab.ir.node import Node, rewrite
 from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.types import TensorType, TupleType
+from relaxlab.runtime.arguments import ArgumentError
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.build import compile as build
 from relaxlab.runtime.check_compare import ROUNDINGS, Tolerance, coarsest, difference, movement
 from relaxlab.runtime.check_inputs import copy_value, nudged, roundoff
-from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.executable import CheckFailed, Executable
 from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.packed import register_func
 from relaxlab.testing.draw_rules import RULES
 from relaxlab.testing.shrink import shrunk
-from relaxlab.testing.table_programs import Attributes, TableProgram
+from relaxlab.testing.table_programs import EXACT, Attributes, TableProgram
 
 SETS = 3
 """Sets of arguments that a compiled program is called with."""
@@ -41,7 +48,11 @@ HALF_ROUNDINGS = 8
 PER_TERM = 1 / 8
 """Roundings per square root of the number of terms, in sums of random signs."""
 
+MOVED = "relaxlab.testing.moved_by_roundings"
+"""The registered function that moves results for the tolerance."""
+
 Args: TypeAlias = tuple[Any, ...]
+Compiled: TypeAlias = Executable | Mapping[str, Callable[..., Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +85,21 @@ def _built(mod: Module, checks: bool) -> Executable | str:
         return f"{type(error).__name__}: {error}"
 
 
-def problem_of(mod: Module, args: Args, exe: Executable | str) -> str | None:
+def problem_of(mod: Module, args: Args, exe: Compiled | str) -> str | None:
     """Return the error of the compiled program, in words; None if there is none. Raises
-    ExecutionError if the interpreter does not accept the arguments."""
-    want = interpret(mod, "main", *copy_value(args))
+    ExecutionError if neither the interpreter nor the compiled program accepts the arguments."""
+    try:
+        want = interpret(mod, "main", *copy_value(args))
+    except ExecutionError as reason:
+        if isinstance(exe, str):
+            raise
+        try:
+            exe["main"](*copy_value(args))
+        except (ExecutionError, CheckFailed, ArgumentError):
+            raise reason from None
+        except Exception as error:  # noqa: BLE001  it is not the one that users are shown
+            return f"{type(error).__name__}: {error}, expected: {reason}"
+        return f"accepted, expected: {reason}"
     if isinstance(exe, str):
         return exe
     try:
@@ -105,17 +127,54 @@ def _length(mod: Module, args: Args) -> int:
     sums over the largest argument, which halves take in float32."""
     if coarsest(mod) > roundoff("float32"):
         return 1
-    largest = max((a.size for a in args if isinstance(a, np.ndarray)), default=1)
-    return math.ceil((1 + PER_TERM * math.sqrt(largest) / ROUNDINGS) ** 2)
+    return math.ceil((1 + PER_TERM * math.sqrt(_largest(args)) / ROUNDINGS) ** 2)
+
+
+def _largest(args: Args) -> int:
+    """The number of elements of the largest argument."""
+    return max((a.size for a in args if isinstance(a, np.ndarray)), default=1)
 
 
 def _moved(mod: Module, args: Args, want: Any) -> tuple[float, ...]:
-    """Return how far the results move when every input moves by a rounding."""
+    """Return how far the results move when every input moves by a rounding, and the results of
+    operators by those of their sums: a tanh keeps little of how large the terms of its operand
+    were."""
     try:
-        other = interpret(mod, "main", *nudged(args, np.random.default_rng(0)))
+        inputs = interpret(mod, "main", *nudged(args, np.random.default_rng(0)))
+        between = interpret(_with_roundings(mod, args), "main", *copy_value(args))
     except ExecutionError:
         return (math.inf,) * 64
-    return movement(other, want)
+    return tuple(map(max, movement(inputs, want), movement(between, want)))
+
+
+def _with_roundings(mod: Module, args: Args) -> Module:
+    """The module whose inexact operators give results moved by roundings of the largest element."""
+    roundings = 1 + PER_TERM * math.sqrt(_largest(args))
+    rng = np.random.default_rng(0)
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(moved, value))  # type: ignore[reportUnknownArgumentType]
+        if not is_float(dtype := str(value.dtype)):
+            return value
+        numbers = value.astype("float64")
+        scale = np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0) * roundoff(dtype)
+        if roundoff(dtype) <= roundoff("float32"):  # halves are summed in float32
+            scale *= roundings
+        return (numbers + rng.choice((-scale, scale), value.shape)).astype(dtype)
+
+    def rewritten(n: Node) -> Node | None:
+        if not isinstance(n, graph.Call) or not isinstance(n.op, graph.Op) or n.op.name in EXACT:
+            return None
+        ty = type_of(n)
+        if not isinstance(ty, TensorType | TupleType):
+            return None
+        moving = graph.ExternFunc(MOVED)
+        return graph.Call(graph.Op("call_pure_packed"), (moving, n), ty_args=(ty,))
+
+    register_func(MOVED, moved, override=True)
+    functions = {name: rewrite(fn, rewritten) for name, fn in mod.graph_functions().items()}
+    return mod.with_functions(functions)
 
 
 def run_program(

@@ -11,12 +11,13 @@ from relaxlab.ir import graph
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.op_table import op_names, op_row
+from relaxlab.passes.normalize import normalize
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.build import compile as build
 from relaxlab.runtime.interpreter import interpret
 from relaxlab.script.parser import parse
 from relaxlab.testing.draw_rules import RULES
-from relaxlab.testing.fuzz import coverage, run_program
+from relaxlab.testing.fuzz import coverage, problem_of, run_program
 from relaxlab.testing.shrink import shrunk
 from relaxlab.testing.table_programs import Attributes, TableProgram
 
@@ -151,3 +152,46 @@ def test_declared_bounds_admit_the_sizes_of_drawn_calls() -> None:
         assert all(n >= drawn.get(name, 0) for name, n in bounds.items()), seed
         bounded += bool(bounds)
     assert bounded
+
+
+def test_squashed_sums_may_differ_by_the_roundings_of_their_terms(rng) -> None:
+    """Sums of several hundred terms of either sign, taken one after the other."""
+    mod = normalize(parse("""
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((64, 400), "float32"), w: R.Tensor((400,), "float32")):
+        with R.dataflow():
+            y = R.matmul(x, w)
+            z = R.tanh(y)
+            R.output(z)
+        return z
+"""))
+    x, w = (rng.uniform(-2, 2, s).astype("float32") for s in ((64, 400), (400,)))
+
+    def one_by_one(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return np.tanh(np.cumsum(x * w, axis=1, dtype="float32")[:, -1])
+
+    def without_a_term(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return one_by_one(x[:, 1:], w[1:])
+
+    assert problem_of(mod, (x, w), {"main": one_by_one}) is None
+    assert problem_of(mod, (x, w), {"main": without_a_term}) is not None
+
+
+def test_a_program_that_accepts_what_its_meaning_refuses_fails(rng) -> None:
+    mod = normalize(parse("""
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), i: R.Tensor((3,), "int64")):
+        with R.dataflow():
+            y = R.take(x, i)
+            R.output(y)
+        return y
+"""))
+    args = np.zeros(0, "float32"), np.zeros(3, "int64")
+    with pytest.raises(ExecutionError, match="take_shape"):
+        problem_of(mod, args, build(mod))
+    problem = problem_of(mod, args, {"main": lambda x, i: np.zeros(3, "float32")})
+    assert problem is not None and problem.startswith("accepted, expected: in `main`")
