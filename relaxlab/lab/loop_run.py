@@ -132,7 +132,7 @@ def _read_first(found: Recording) -> set[int]:
 
 @dataclass(slots=True)
 class _Values:
-    """Texts of values, each once."""
+    """The texts of values, each stored once."""
 
     texts: list[str] = field(default_factory=list[str])
     numbers: dict[str, int] = field(default_factory=dict[str, int])

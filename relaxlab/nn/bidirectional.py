@@ -15,7 +15,7 @@ from relaxlab.nn import spec
 from relaxlab.nn.attention import Heads, split_heads
 from relaxlab.nn.builder import Tensor
 from relaxlab.nn.layers import Linear, MergedLinear
-from relaxlab.nn.loop_functions import KEY_BLOCK
+from relaxlab.nn.loop_functions import KEY_BLOCK, mixed_by_softmax
 from relaxlab.nn.module import Module
 from relaxlab.ops import scalar, te
 
@@ -68,28 +68,7 @@ def attention(
 
     dot = te.compute((b, heads, s, t), product, "dot")
     score = te.compute((b, heads, s, t), scaled, "score")
-    t1, t2, t3 = (te.reduce_axis(t, "t") for _ in range(3))
-    top = te.compute((b, heads, s), lambda bi, h, i: te.te_max(score[bi, h, i, t1.var], t1), "top")
-    weight = te.compute(
-        (b, heads, s, t),
-        lambda bi, h, i, j: scalar.call("exp", score[bi, h, i, j] - top[bi, h, i]),
-        "weight",
-    )
-    sums = te.compute(
-        (b, heads, s), lambda bi, h, i: te.te_sum(weight[bi, h, i, t2.var], t2), "total"
-    )
-    mix = te.compute(
-        (b, s, heads, head_dim),
-        lambda bi, i, h, e: te.te_sum(
-            weight[bi, h, i, t3.var] * values[bi, t3.var, first_v + h, e], t3
-        ),
-        "mix",
-    )
-    out = te.compute(
-        (b, s, heads, head_dim),
-        lambda bi, i, h, e: mix[bi, i, h, e] / sums[bi, h, i],
-        "attention",
-    )
+    out = mixed_by_softmax(score, lambda bi, h, j, e: values[bi, j, first_v + h, e], head_dim)
     return te.create_prim_func([q, keys, values, *([mask] if masked else []), out])
 
 

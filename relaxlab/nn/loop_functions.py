@@ -205,6 +205,22 @@ def cached_attention(
         lambda bi, h, i, t: scores.of(dot[bi, h, i, t], past + i, t),
         "score",
     )
+
+    def value(bi: PrimExpr, h: PrimExpr, t: PrimExpr, e: PrimExpr) -> PrimExpr:
+        return scalar.cast(values[bi, h // group, t, e], "float32")
+
+    return te.create_prim_func([q, keys, values, mixed_by_softmax(score, value, head_dim)])
+
+
+def mixed_by_softmax(
+    score: te.Tensor,
+    value: Callable[[PrimExpr, PrimExpr, PrimExpr, PrimExpr], PrimExpr],
+    head_dim: int,
+) -> te.Tensor:
+    """Return the values, mixed by the softmax of `score` (b, heads, s, t) over t: (b, s, heads, d).
+    `value(b, h, t, e)` is an element. The blocks are those that the schedule rule `attention`
+    looks for."""
+    b, heads, s, length = score.shape
     t1, t2, t3 = (te.reduce_axis(length, "t") for _ in range(3))
     top = te.compute((b, heads, s), lambda bi, h, i: te.te_max(score[bi, h, i, t1.var], t1), "top")
     weight = te.compute(
@@ -212,23 +228,17 @@ def cached_attention(
         lambda bi, h, i, t: scalar.call("exp", score[bi, h, i, t] - top[bi, h, i]),
         "weight",
     )
-    total_weight = te.compute(
+    total = te.compute(
         (b, heads, s), lambda bi, h, i: te.te_sum(weight[bi, h, i, t2.var], t2), "total"
     )
     mix = te.compute(
         (b, s, heads, head_dim),
-        lambda bi, i, h, e: te.te_sum(
-            weight[bi, h, i, t3.var] * scalar.cast(values[bi, h // group, t3.var, e], "float32"),
-            t3,
-        ),
+        lambda bi, i, h, e: te.te_sum(weight[bi, h, i, t3.var] * value(bi, h, t3.var, e), t3),
         "mix",
     )
-    out = te.compute(
-        (b, s, heads, head_dim),
-        lambda bi, i, h, e: mix[bi, i, h, e] / total_weight[bi, h, i],
-        "attention",
+    return te.compute(
+        (b, s, heads, head_dim), lambda bi, i, h, e: mix[bi, i, h, e] / total[bi, h, i], "attention"
     )
-    return te.create_prim_func([q, keys, values, out])
 
 
 @cache

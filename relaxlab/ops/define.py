@@ -147,7 +147,7 @@ def require_dtype(
 
 
 def tensor_like(ty: TensorType, dtype: str | None = None) -> TensorType:
-    """The same shape knowledge with another dtype."""
+    """Return a tensor type with the shape or rank of another and the given dtype."""
     return TensorType(ty.shape, dtype if dtype is not None else ty.dtype, ty.ndim)
 
 

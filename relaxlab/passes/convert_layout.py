@@ -78,22 +78,17 @@ def _call(op: str, args: tuple[graph.Expr, ...], **attrs: Any) -> graph.Call:
 class _Rewrite:
     options: LayoutOptions
 
-    def binding(self, name: str, b: graph.Binding, shadows: Shadows) -> bool:
-        value = b.value
-        if not isinstance(b, graph.VarBinding):
-            return False
-        if isinstance(value, graph.TupleGetItem) and shadows.has(value.tuple_value):
-            source = shadows.known[value.tuple_value]  # type: ignore[index]
-            shadows.bind(b, replace(value, tuple_value=source))
-            return True
-        if not isinstance(value, graph.Call) or not isinstance(value.op, graph.Op):
-            return False
-        new = self.call(value, b.var.ty, shadows)
+    def binding(
+        self, name: str, b: graph.VarBinding, call: graph.Call, shadows: Shadows
+    ) -> bool:
+        new = self.call(call, b.var.ty, shadows)
+        assert isinstance(call.op, graph.Op)
+        subject = f"{name}.{b.var.name}: {call.op.name}"
         if new is None or isinstance(new, str):
             if new:
-                remark(RULE, f"{name}.{b.var.name}: {value.op.name}", new, applied=False)
+                remark(RULE, subject, new, applied=False)
             return False
-        done = may_apply(RULE, f"{name}.{b.var.name}: {value.op.name}", f"in {self.options.data}")
+        done = may_apply(RULE, subject, f"in {self.options.data}")
         if done:
             shadows.bind(b, new)
         return done

@@ -60,16 +60,8 @@ def _cast(e: graph.Expr, dtype: str) -> graph.Call:
     return graph.Call(graph.Op("astype"), (e,), Attrs(dtype=dtype))
 
 
-def _binding(name: str, b: graph.Binding, shadows: Shadows) -> bool:
-    value = b.value
-    if not isinstance(b, graph.VarBinding):
-        return False
-    if isinstance(value, graph.TupleGetItem) and shadows.has(value.tuple_value):
-        source = shadows.known[value.tuple_value]  # type: ignore[index]
-        shadows.bind(b, replace(value, tuple_value=source))
-        return True
-    if not isinstance(value, graph.Call) or not isinstance(value.op, graph.Op):
-        return False
+def _binding(name: str, b: graph.VarBinding, value: graph.Call, shadows: Shadows) -> bool:
+    assert isinstance(value.op, graph.Op)
     op = value.op.name
     where = f"{name}.{b.var.name}: {op}"
     if op not in PRODUCTS and op not in FOLLOWERS:

@@ -65,7 +65,7 @@ class Aliases:
         return self.fields.get((cell, index), (cell, index))
 
     def note(self, b: graph.Binding) -> None:
-        """Learn what `b`'s variable shares its memory with."""
+        """Note the memory that the variable of the binding `b` shares with others."""
         match b.value:
             case graph.Var() | graph.TupleGetItem() | graph.Constant():
                 self.cells[b.var] = self.cell(b.value)

@@ -46,6 +46,16 @@ class Shadows:
             self.known[e] = var
         return var
 
+    def bind_field(self, b: graph.VarBinding) -> bool:
+        """Bind the shadow of a tuple's field; returns whether `b` is one and the tuple has a
+        shadow."""
+        match b.value:
+            case graph.TupleGetItem(graph.Var() as whole) if whole in self.known:
+                self.bind(b, replace(b.value, tuple_value=self.known[whole]))
+                return True
+            case _:
+                return False
+
     def bind(self, b: graph.Binding, value: graph.Expr) -> None:
         """Bind the shadow of `b.var` to `value`, and `b.var` to its conversion back."""
         shadow = self.kind(b.var.name + self.suffix)
@@ -73,10 +83,11 @@ def with_shadows(
     convert: Callable[[graph.Expr, types.TensorType], graph.Expr],
     back: Callable[[graph.Expr, types.TensorType], graph.Expr],
     suffix: str,
-    rewrite: Callable[[str, graph.Binding, Shadows], bool],
+    rewrite: Callable[[str, graph.VarBinding, graph.Call, Shadows], bool],
 ) -> Module:
-    """Offer each binding to `rewrite(function, binding, shadows)`, which returns whether it bound
-    the variable through `shadows`; bindings without readers are removed afterwards."""
+    """Offer each call of an operator to `rewrite(function, binding, call, shadows)`, which returns
+    whether it bound the variable through `shadows`; fields of tuples follow their tuples. Bindings
+    without readers are removed afterwards."""
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
         unstable = overwritten_vars(fn, mod)
@@ -89,7 +100,14 @@ def with_shadows(
             kind = graph.DataflowVar if isinstance(blk, graph.DataflowBlock) else graph.Var
             shadows = Shadows(convert, back, suffix, kind, unstable)
             for b in blk.bindings:
-                if not rewrite(name, b, shadows):
+                match b:
+                    case graph.VarBinding(graph.Call(graph.Op()) as call):
+                        done = rewrite(name, b, call, shadows)
+                    case graph.VarBinding():
+                        done = shadows.bind_field(b)
+                    case _:
+                        done = False
+                if not done:
                     shadows.new.append(b)
             made.update(b.var for b in shadows.new)
             return with_bindings(blk, shadows.new)

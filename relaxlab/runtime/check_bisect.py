@@ -86,7 +86,7 @@ def _step(one: Pass, before: Module, number: int, wrong: Wrong) -> str | None:
 
 
 def _ignoring(make: Callable[[], object]) -> None:
-    """Run a pass for its remarks, ignoring errors: that it may fail is known by now."""
+    """Run a pass for its remarks, ignoring errors: that it may fail is known already."""
     try:
         make()
     except Exception:  # noqa: BLE001  reported by whoever looks for the faulty rewrite

@@ -112,7 +112,7 @@ def copies_where_updated(fn: host.HostFunction, args: Sequence[Any]) -> list[Any
 
 
 def _calls(calls: Sequence[TimedCall], marks: Sequence[Mark], start: int) -> tuple[Timed, ...]:
-    """Begins and ends in pairs; calls do not nest."""
+    """Return the calls of a thread: each begin with the end that follows, as calls do not nest."""
     found: list[Timed] = []
     own = [m for m in marks if m.call != WAITS]
     for first, last in zip(own, own[1:], strict=False):

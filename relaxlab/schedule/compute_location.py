@@ -459,7 +459,7 @@ def _moved(place: BlockPlace, var: Var, nest: Stmt, index: int, primitive: str) 
 
 
 def _touches(s: Stmt, outputs: list[Buffer], inputs: list[Buffer]) -> tuple[bool, bool]:
-    """True if `s` produces one of `inputs`, and whether it consumes one of `outputs`."""
+    """Return two flags: `s` produces one of `inputs`; `s` consumes one of `outputs`."""
     blocks = [r.block for r in realizes_under(s)]
     makes = any(w.buffer in inputs for b in blocks for w in b.writes)
     takes = any(r.buffer in outputs for b in blocks for r in b.reads)

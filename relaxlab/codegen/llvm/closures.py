@@ -38,7 +38,7 @@ class UnsupportedHost(UserError):
 
 
 def coarse(what: str, ty: types.Type) -> UnsupportedHost:
-    """The error for a value of whose type too little is known."""
+    """Return the error for a value whose type leaves its rank or dtype open."""
     if not isinstance(ty, types.TensorType | types.ShapeType | types.TupleType):
         return UnsupportedHost(f"{what} has type {ty}")
     return UnsupportedHost(

@@ -229,7 +229,8 @@ def row_rank(blocks: list[Block]) -> int | None:
 
 
 def _has_few_long_rows(blocks: list[Block], rank: int) -> bool:
-    """True if threads had better share out the elements of each row than rows."""
+    """True if threads should share the elements of each row, since there are fewer rows than
+    threads."""
     axes = blocks[0].iter_vars[:rank]
     rows = math.prod(constant(it.dom.extent) or MIN_PARALLEL_ROWS for it in axes)
     return rows < MIN_PARALLEL_ROWS and any(
@@ -328,7 +329,7 @@ def _in_registers(sch: Schedule, name: str, store: str, rank: int, row: int) -> 
 
 
 def _keep_local(sch: Schedule, block: Block, rank: int, bounds: Mapping[Var, int]) -> None:
-    """Intermediates of a row that is known to be small stay on the stack."""
+    """Keep the intermediates of a row on the stack if the row is known to be small."""
     buffer = block.writes[0].buffer
     if any(p is buffer for p in sch.func.params):
         return
