@@ -17,6 +17,8 @@ CACHE_LINE = 64
 """Bytes of a cache line, of all CPUs that kernels are tuned for."""
 WARP = 32
 """Threads of a GPU that run in step and can exchange registers."""
+BLOCK_THREADS = 1024
+"""Most threads of a block, on every GPU of CUDA."""
 SHARED_BYTES = 48 * 1024
 """Shared memory of a block that every GPU of CUDA has; more must be asked for at the launch."""
 ACCESS_BYTES = 16

@@ -60,6 +60,8 @@ def _function(name: str, fn: graph.Function) -> graph.Function:
         return graph.BindingBlock(tuple(new), span=blk.span)
 
     expanded = map_blocks(fn, block)
+    # Writing into fresh memory is impure call by call; from outside, the function still has no
+    # effect.
     if expanded is not fn and fn.is_pure:
         expanded = replace(expanded, attrs=fn.attrs.with_(force_pure=True))
     if not local:

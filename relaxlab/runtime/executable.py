@@ -327,6 +327,7 @@ class Executable(Displayed, Brief):
                     self._arenas[i] = 0
                 for function in self._functions.values():
                     function._forget_blocks()
+        # The setter knows whether the fork has lost the team, and falls back to one thread then.
         self.threads = self.threads
 
     def _call_packed(self, number: int, words: int) -> int:

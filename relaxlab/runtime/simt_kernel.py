@@ -15,14 +15,12 @@ from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.expr import Var, format_expr
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, Evaluate, IfThenElse, SeqStmt
 from relaxlab.ir.node import Node, walk
-from relaxlab.ir.target import SHARED_BYTES
+from relaxlab.ir.target import BLOCK_THREADS, SHARED_BYTES
 from relaxlab.runtime.interpreter_independence import is_independent
 from relaxlab.runtime.simt_access import Access, Site
 from relaxlab.runtime.simt_memory import Memory
 from relaxlab.runtime.simt_report import Geometry, Problem, ProblemKind, Problems, Triple
 
-MOST_THREADS = 1024
-"""Threads that a block may have."""
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 """Blocks that a grid may have along x, y and z."""
 
@@ -146,8 +144,9 @@ def geometry_of(launch: Launch, scalars: Mapping[Var, Any]) -> Geometry:
 def broken_limits(launch: Launch, geometry: Geometry) -> list[str]:
     """Return the limits of every GPU that a launch exceeds, in words."""
     wrong: list[str] = []
-    if geometry.threads > MOST_THREADS:
-        wrong.append(f"a block has {geometry.threads} threads, {MOST_THREADS} at most are possible")
+    threads = geometry.threads
+    if threads > BLOCK_THREADS:
+        wrong.append(f"a block has {threads} threads, {BLOCK_THREADS} at most are possible")
     for axis, size, most in zip("xyz", geometry.grid, MOST_BLOCKS, strict=True):
         if size > most:
             wrong.append(f"the grid has {size} blocks along {axis}, {most} at most are possible")

@@ -31,6 +31,7 @@ def _aligned(buffer: Buffer, axis: int, factor: int, offset: int) -> Buffer:
         raise CodegenError(f"the stride of axis {axis} of {buffer.name!r} cannot be chosen")
     sizes = [d.value for d in inner if isinstance(d, expr.IntImm)]
     rest = math.prod(sizes[1:])
+    # Modulo `factor`, strides repeat after at most so many sizes.
     for size in range(sizes[0], sizes[0] + factor):
         if size * rest % factor == offset % factor:
             shape = (*buffer.shape[: axis + 1], expr.const(size), *inner[1:])

@@ -33,6 +33,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, children, map_children, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.ir.target import BLOCK_THREADS
 
 _NAMES = {f"{kind}.{d}": f"{kind[0]}{d}" for kind in ("blockIdx", "threadIdx") for d in "xyz"}
 
@@ -91,8 +92,10 @@ def _axes(body: Stmt, name: str) -> dict[str, ThreadAxis]:
     for axis, a in found.items():
         if axis.startswith("threadIdx") and isinstance(a.extent, IntImm):
             threads *= a.extent.value
-    if threads > 1024:
-        raise CodegenError(f"{name!r} asks for {threads} threads per block; CUDA allows 1024")
+    if threads > BLOCK_THREADS:
+        raise CodegenError(
+            f"{name!r} asks for {threads} threads per block; CUDA allows {BLOCK_THREADS}"
+        )
     return found
 
 

@@ -103,6 +103,8 @@ def _shrink(
     steps: dict[int, list[_Step]] = {}
     for dim in range(buffer.ndim):
         indices = [a.indices[dim] for a in accesses]
+        # An index such as `x*32 + y` gives up one axis at a time: the second fits once the first is
+        # out.
         again = True
         while again:
             again = False

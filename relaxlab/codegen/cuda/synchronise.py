@@ -118,6 +118,8 @@ class _Synchroniser:
         if isinstance(s, For) and s.extent == const(1):
             return replace(s, body=body), after
         carried = [self._of_an_earlier_turn(a, threads) for a in after]
+        # A second pass over the body, behind the accesses of the turn before: it places the
+        # barriers that only a repetition needs.
         if self._conflict(carried, self._accesses(body, threads)):
             body, after = self.child(body, threads, carried)
         return replace(s, body=body), [*pending, *after]

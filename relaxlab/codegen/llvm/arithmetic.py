@@ -168,6 +168,8 @@ def _index_vector(b: Builder, cls: type[Any], x: Value, y: Value) -> Value | Non
             total = binary(b, expr.Add, x.base, int_value(xo[0]))
             return _make_index(binary(b, cls, total, divisor), (0,) * lanes)
         c = divisor.const
+        # Only if the base is a multiple of the divisor are quotients and remainders of lanes those
+        # of their offsets.
         if not x.index or not isinstance(c, int) or c <= 0 or x.base.multiple % c:
             return None
         if cls is expr.FloorDiv:
@@ -455,6 +457,7 @@ def _to_bfloat16(b: Builder, v: Value) -> Value:
 
     bits = b.emit(f"bitcast {v.ty} {v.text} to {ity}")
     odd = b.emit(f"and {ity} {b.emit(f'lshr {ity} {bits}, {splat(16)}')}, {splat(1)}")
+    # One less than half of the last kept bit, and one more where that bit is set: ties go to even.
     bias = b.emit(f"add {ity} {odd}, {splat(0x7FFF)}")
     rounded = b.emit(f"add {ity} {bits}, {bias}")
     nan = b.emit(f"fcmp uno {v.ty} {v.text}, {v.text}")

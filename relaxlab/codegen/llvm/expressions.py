@@ -118,6 +118,8 @@ def memory_of(s: Scope, buffer: loops.Buffer) -> Memory:
 def _convert(b: Builder, v: Value, to: str) -> Value:
     """A conversion; a float that the integer type cannot hold becomes some integer."""
     result = cast(b, v, to)
+    # LLVM calls such a result poison, which could make whole branches undefined; frozen, it is some
+    # number.
     if is_float(v.dtype) and is_int(to) and result.text is not None:
         return Value(result.dtype, b.emit(f"freeze {result.ty} {result.text}"))
     return result
@@ -170,6 +172,8 @@ def _divide(s: Scope, cls: type[expr.BinaryOp], x: Value, y: Value, checked: boo
     if not (y.nonneg or is_uint(y.dtype)):
         negative = binary(b, expr.EQ, y, int_value(-1, elem))
     unsafe = zero if negative is None else binary(b, expr.Or, zero, negative)
+    # The division is emitted for all lanes and may be moved out of conditions: any divisor that
+    # traps is replaced.
     divisor = _select(b, unsafe, int_value(1, elem), y)
     divisor.nonneg, divisor.index, divisor.largest = y.nonneg, y.index, y.largest
     result = binary(b, cls, x, divisor)
