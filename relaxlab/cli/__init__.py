@@ -11,7 +11,9 @@ from relaxlab.cli.options import build_parser
 from relaxlab.ir.diagnostics import DiagnosticError
 
 INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it: 128 and the number of SIGINT."""
 FAILED = 2
+"""The exit code of a command that could not do its work, which argparse uses, too."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

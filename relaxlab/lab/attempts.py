@@ -8,12 +8,10 @@ from typing import Any, TypeAlias
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
-from relaxlab.lab.pipeline import failure_state, traced
+from relaxlab.lab.pipeline import TEXT_LINES, failure_state, traced
 from relaxlab.passes.base import Pass, PassFailed, Pipeline
 from relaxlab.script import parse
 from relaxlab.tracing import PassRecord, Trace
-
-TEXT_LINES = 200
 
 Program: TypeAlias = Module | Trace | str | DiagnosticError | PassFailed
 """A module, the text of a script, a trace, or an error raised when there was no trace."""

@@ -206,6 +206,7 @@ OF_TRACES = ("pipeline", "fusion", "memory", "loops", "code")
 """The views of a trace, which take one if there is one."""
 
 RUN_SIZE = 16
+"""The value of symbols: enough for vectors, and few enough to look at every element."""
 
 
 def _drawn_run(program: Module | str) -> View:

@@ -35,6 +35,7 @@ ALL_ACCESSES = 40_000
 """Accesses that can be stepped through in the runs of all steps of a schedule together: each is
 three bytes or so of the page."""
 FEWEST_ACCESSES = 500
+"""Accesses that each run keeps however many steps a schedule has: some iterations of a tile."""
 LARGE = (256,)
 """Sizes at which the function that computes most is chosen."""
 COUNTED_ACCESSES = 150_000

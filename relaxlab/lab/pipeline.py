@@ -30,7 +30,8 @@ PROGRAM_LINES = 2000
 """Lines of the longest program that can be edited in a live view."""
 
 TEXT_LINES = 200
-"""Lines of the last module in the plain text of a view."""
+"""Lines of the plain text of a view, or of the last module in it: it is read where there is no
+browser, or by those who do not see the view."""
 
 
 def pipeline(

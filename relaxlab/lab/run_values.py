@@ -15,6 +15,7 @@ MAX_LISTED = 64
 SAMPLE = 1 << 17
 """Elements of an array that statistics are taken from; of larger ones every so manieth."""
 BINS = 16
+"""Bars of the histogram of an array's values."""
 
 
 def value_state(value: Any) -> dict[str, Any]:

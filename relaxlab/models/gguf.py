@@ -24,8 +24,12 @@ from relaxlab.models.quant_formats import FORMAT_BY_ID, FORMAT_BY_NAME, Array, Q
 
 MAGIC = b"GGUF"
 DEFAULT_ALIGNMENT = 32
+"""Bytes that offsets of tensors are multiples of where the file names no other number."""
 MAX_DIMS = 4
+"""Most dimensions of a tensor, by the format."""
 MAX_ARRAY_DEPTH = 4
+"""Levels of nested arrays in the header: real files have one, and a damaged one must not exhaust
+the stack."""
 
 Value = bool | int | float | str | Array | list[Any]
 

@@ -12,6 +12,7 @@ from relaxlab.passes.pipeline import pipeline_for
 from relaxlab.runtime.profile import Profile, profile
 
 MOST_ROWS = 20
+"""Kernels that are listed one by one; the others are one row, so that a table fits a screen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,11 @@ from relaxlab.ir.errors import UserError
 
 MAGIC = b"RLPARAMS"
 VERSION = 1
+"""Version of the format; a library refuses files of another one."""
 ALIGN = 64
+"""Bytes: every array starts with a cache line, so that programs take it from the mapped file."""
 MAX_NDIM = 8
+"""Most dimensions of an array, as records of the file have a fixed size that C can read."""
 
 DTYPES: tuple[str, ...] = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",

@@ -21,6 +21,7 @@ from relaxlab.runtime.executable import Executable
 WARM_UPS = 3
 """Runs before those measured: they fill caches and start threads."""
 REPEATS = 20
+"""Runs at most, of which the fastest counts; long calls end earlier, after `SECONDS`."""
 SECONDS = 2.0
 """After which no further repetition begins."""
 

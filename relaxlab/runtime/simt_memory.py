@@ -16,6 +16,8 @@ import numpy as np
 from relaxlab.ir.target import WARP
 from relaxlab.runtime.arrays import Array, uninitialised
 
+# One integer per element holds a thread's number and the site of its access: a million sites leave
+# 43 bits for threads, more than a grid can have in the time that anybody waits.
 _SITE_BITS = 20
 _SITE_MASK = (1 << _SITE_BITS) - 1
 

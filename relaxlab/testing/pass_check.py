@@ -26,6 +26,7 @@ __all__ = ["assert_same", "check_module", "check_pass", "compare_runs", "copy_va
            "random_arguments"]  # fmt: skip
 
 TOLERANCE = 1e-5
+"""Relative and absolute, of floats: passes reorder sums, which are short for drawn extents."""
 
 
 def check_pass(

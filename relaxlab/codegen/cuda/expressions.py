@@ -66,6 +66,7 @@ class Scope:
 
 
 ATOM, UNARY = 20, 12
+"""Levels of precedence beside those of `_INFIX`: names, calls and constants; prefix operators."""
 _INFIX: dict[type[expr.BinaryOp], tuple[str, int]] = {
     expr.Or: ("||", 1), expr.And: ("&&", 2), expr.BitOr: ("|", 3), expr.BitXor: ("^", 4),
     expr.BitAnd: ("&", 5), expr.EQ: ("==", 6), expr.NE: ("!=", 6), expr.LT: ("<", 7),

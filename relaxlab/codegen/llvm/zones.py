@@ -12,7 +12,10 @@ from relaxlab.ir.dtypes import element_of, is_float
 ZONE = 64
 """Bytes of a zone: one vector beside the block, and what keeps its address aligned."""
 MARK = 0xA5
+"""The byte that fills a zone. It differs from `POISON` in each bit, and from the zeros, ones and
+small numbers that stray writes mostly store."""
 POISON = 0x5A
+"""The byte that fills memory which holds nothing: as an index it is far out of range."""
 NAN = 0xFF
 """A byte of which, repeated, every floating-point type makes a NaN."""
 
