@@ -13,6 +13,8 @@ from relaxlab import nn
 from relaxlab.models.loader import FORMAT_OF_DTYPE, ModelError
 from relaxlab.models.safetensors import read_safetensors
 from relaxlab.models.sources import Sources
+from relaxlab.models.weights import loaded
+from relaxlab.runtime.executable import Executable
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -101,23 +103,28 @@ class NamedLayers:
                 f"{tensors.where}: the configuration has no use for {', '.join(unread[:3])}{more}"
             )
 
-    def arrays(self, module: nn.Module, names: Sequence[str], tensors: Tensors) -> list[Array]:
-        """The arrays of the module's weights, in the order of `names`. ModelError for a tensor
-        that is missing or has another shape or dtype."""
-        parameters = module.named_parameters()
-        found: list[Array] = []
-        for name in names:
-            parameter = parameters[name]
+    def require_shapes(self, module: nn.Module, tensors: Tensors) -> None:
+        """Raise ModelError for a tensor that is missing or has another shape or dtype than the
+        module's parameter."""
+        for parameter in module.named_parameters().values():
             source = self.sources[parameter]
             parts = [tensors.read(t)[source.field] for t in source.tensors]
-            array = parts[0] if len(parts) == 1 else np.concatenate(parts)
-            if array.shape != parameter.shape or array.dtype.name != parameter.dtype:
+            rows = sum(part.shape[0] for part in parts)
+            shape, dtype = (rows, *parts[0].shape[1:]), parts[0].dtype.name
+            if shape != parameter.shape or dtype != parameter.dtype:
                 raise ModelError(
-                    f"{tensors.where}: {' and '.join(source.tensors)}: {array.dtype} "
-                    f"{array.shape}, expected {parameter.dtype} {parameter.shape}"
+                    f"{tensors.where}: {' and '.join(source.tensors)}: {dtype} "
+                    f"{shape}, expected {parameter.dtype} {parameter.shape}"
                 )
-            found.append(array)
-        return found
+
+    def load(
+        self, executable: Executable, module: nn.Module, names: Sequence[str], tensors: Tensors
+    ) -> None:
+        """Load the weights, in the order of `names`, into a program compiled from the module, each
+        repacked as soon as it is read."""
+        parameters = module.named_parameters()
+        sources = [self.sources[parameters[name]] for name in names]
+        executable.bind_packed(loaded(executable, sources, tensors.read, {}))
 
 
 def is_matrix(name: str, shape: Sequence[int]) -> bool:

@@ -101,9 +101,10 @@ class BertEncoder(Brief):
         make = NamedLayers(tensors.formats)
         bert = Bert(config, make, sentence)
         make.require_all_used(tensors, UNUSED)
+        make.require_shapes(bert, tensors)
         module, names = bert.build()
         executable = compile(module, threads=threads, use_cache=use_cache)
-        executable.load(make.arrays(bert, names, tensors))
+        make.load(executable, bert, names, tensors)
         return BertEncoder(config, tokenizer, sentence, executable)
 
     def tokenize(self, texts: Sequence[Text]) -> Tokens:
@@ -284,6 +285,8 @@ def _tensors_of_gguf(gguf: GGUF) -> Tensors:
         if name not in stored:
             raise ModelError(f"{gguf.path}: no tensor '{name}'")
         tensor = stored[name]
-        return tensor.fields() if name in formats else {"data": tensor.dequantise()}
+        if name in formats:
+            return tensor.format.views(tensor.raw, tensor.shape)
+        return {"data": tensor.dequantise()}
 
     return Tensors(str(gguf.path), frozenset(stored), formats, read)

@@ -146,9 +146,10 @@ class Transcriber(Brief):
         tensors = _with_missing_biases(tensors_of_folder(path, tensor_name), config)
         make = NamedLayers(tensors.formats)
         whisper = Whisper(config, make)
+        make.require_shapes(whisper, tensors)
         module, names = whisper.build()
         executable = compile(module, threads=threads, use_cache=use_cache)
-        executable.load(make.arrays(whisper, names, tensors))
+        make.load(executable, whisper, names, tensors)
         return Transcriber(whisper, rules, tokenizer, executable)
 
     def features(self, audio: Sequence[Array], *, pad: bool = True) -> Array:

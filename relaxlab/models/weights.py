@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxlab.codegen.artifact import Part
+from relaxlab.codegen.llvm.jit import release_pages
 from relaxlab.models.config import DecoderConfig
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.large_pages import ALIGN, region, zeros
@@ -74,8 +75,9 @@ def loaded(
 
     read: the stored fields of a tensor, maybe as views of a file; tables: arrays that are computed.
     The tensors pass one by one through a buffer that fits into the cache, so that nothing is in
-    memory twice, and the file's pages are released behind them.
+    memory twice, and the file's pages are released behind them; so are the compiler's, before.
     """
+    release_pages()
     parts = executable.artifact.parts.get(TRANSFORM)
     if parts is None:
         return prepared(executable, [dense(s, read, tables) for s in sources])

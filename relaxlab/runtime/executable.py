@@ -221,6 +221,12 @@ class Executable(Displayed, Brief):
         bind_weights(self, self._weights, params)
         return self
 
+    def bind_packed(self, weights: Sequence[Any]) -> None:
+        """Bind weights to all functions that take them, as the program's transformation returns
+        them (see `lift_transform_params`)."""
+        for name in self._weights:
+            self[name].bind(*weights)
+
     def llvm(self, name: str | None = None) -> str:
         """The program in the language of LLVM, after LLVM's passes; or one function of it, a
         kernel or a function that can be called.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 
+import pytest
+
 from relaxlab.cli import main
 from tests.models.test_decoder import write_folder
 
@@ -30,3 +32,21 @@ def test_a_model_without_a_template_continues_the_prompt(capsys, tmp_path, rng):
     assert json.loads(out)["stopped"] in ("stop", "length")
     assert main([*command, "--raw"]) == 0
     assert "template" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--prompt", "word " * 300], "tokens, the context holds 256"),
+        (["--prompt", "", "--raw"], "the prompt is empty"),
+        (["--prompt", "a", "--max-context", "9999"], "max_context must lie in 1..256"),
+        (["--prompt", "a", "--prompt", "word " * 300], "tokens, the context holds 256"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_before_compiling(
+    capsys, monkeypatch, tmp_path, options, message
+):
+    monkeypatch.setenv("RELAXLAB_CACHE", str(tmp_path))
+    assert main(["generate", "--model", "tiny", *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -1,8 +1,11 @@
 """Machine code in this process."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
-from relaxlab.codegen.llvm.jit import LoadedObject, compile_object
+from relaxlab.codegen.llvm.jit import LoadedObject, compile_object, release_pages
 from relaxlab.ir.target import Target
 
 CALLER = """
@@ -20,3 +23,21 @@ def test_a_function_that_is_nowhere_is_refused_before_it_is_called():
     code, _ = compile_object(CALLER.format(triple=target.triple), target)
     with pytest.raises(ImportError, match="nowhere_at_all"):
         LoadedObject([code], target)
+
+
+def resident_file_pages() -> int:
+    """Bytes of this process's memory that come from files."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssFile:"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_pages_of_the_compiler_are_released_and_read_again():
+    target = Target.host()
+    text = f'target triple = "{target.triple}"\ndefine i32 @seven() {{\n  ret i32 7\n}}\n'
+    first, _ = compile_object(text, target)
+    before = resident_file_pages()
+    release_pages()
+    assert resident_file_pages() < before - 10e6
+    second, _ = compile_object(text, target)
+    assert second == first and LoadedObject([second], target).address("seven")
