@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from relaxlab.ir import expr
+from relaxlab.ir.dtypes import bits_of, is_float, is_uint, numpy_dtype
 from relaxlab.ir.node import walk
 
 
@@ -38,8 +41,29 @@ _BINARY: dict[type[expr.BinaryOp], Callable[[Any, Any], Any]] = {
 def evaluate(e: expr.PrimExpr, env: Mapping[expr.Var, Any]) -> Any:
     """The value of `e` with its variables taken from `env`: an int, float or bool.
 
-    Shapes are small: nothing wraps. Raises `CannotEvaluate`.
+    Shapes are small: int64 does not wrap. Narrower integers do, and floats are rounded to their
+    dtype, as in memory. Raises `CannotEvaluate`.
     """
+    value = _exact(e, env)
+    if isinstance(e, expr.BinaryOp | expr.Cast | expr.FloatImm) and type(value) is not bool:
+        dtype = e.dtype
+        return value if dtype in ("int64", "float64") else in_dtype(value, dtype)
+    return value
+
+
+def in_dtype(value: float, dtype: str) -> Any:
+    """Return a number as a scalar of `dtype` holds it: rounded, or wrapped."""
+    if is_float(dtype):
+        with np.errstate(over="ignore"):
+            return float(np.float64(value).astype(numpy_dtype(dtype)))
+    if dtype == "bool":
+        return bool(value)
+    bits = bits_of(dtype)
+    low = 0 if is_uint(dtype) else -(1 << (bits - 1))
+    return (int(value) - low) % (1 << bits) + low
+
+
+def _exact(e: expr.PrimExpr, env: Mapping[expr.Var, Any]) -> Any:
     match e:
         case expr.IntImm(value, dtype):
             return bool(value) if dtype == "bool" else value

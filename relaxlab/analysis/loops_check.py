@@ -152,13 +152,11 @@ class _Checker:
     def loop(self, s: loops.For) -> None:
         self.value(s.min)
         self.value(s.extent)
-        if not dtypes.is_int(s.loop_var.dtype) or s.extent.dtype != s.loop_var.dtype:
-            self.report(
-                "E0325",
-                f"loop {s.loop_var.name} of {s.loop_var.dtype} has an extent of {s.extent.dtype}",
-                s,
-            )
-            return
+        for dtype in (s.loop_var.dtype, s.extent.dtype):
+            if dtype != "int64":
+                text = f"loop {s.loop_var.name} runs over {dtype}; loops run over int64"
+                self.report("E0325", text, s, fix='convert its bounds: T.Cast("int64", …)')
+                return
         lo = relax_index(s.min, self.ranges, self.an)
         hi = relax_index(s.min + s.extent - 1, self.ranges, self.an)
         before, was_dead = self.ranges, self.dead
@@ -289,6 +287,10 @@ class _Checker:
                         f"axis {iv.var.name} of {iv.var.dtype} is bound to {value.dtype}",
                         value if value.__class__ is not expr.Var else iv,
                     )
+                    return
+                if iv.var.dtype != "int64":
+                    text = f"axis {iv.var.name} is of {iv.var.dtype}; axes are int64"
+                    self.report("E0325", text, iv, fix='convert its extent: T.Cast("int64", …)')
                     return
                 self.races(iv, value)
         if self.diagonal(s):

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.analysis.evaluate import unknowns
+from relaxlab.analysis.evaluate import in_dtype, unknowns
 from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr
+from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.types import FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 from relaxlab.runtime.arrays import ExecutionError, as_array, dtype_name
 from relaxlab.runtime.outside_functions import outside
@@ -74,9 +75,13 @@ def match_value(value: Any, ty: Type, where: str) -> list[Dim]:
                 raise _kind(where, "a shape (a tuple of int)", value)
             _rank(where, len(value), ndim, f" {value}")
             return _dims(values, value, "value", where)
-        case PrimType(_, stated):
+        case PrimType(dtype, stated):
             if not isinstance(value, int | float):
                 raise _kind(where, "a number", value)
+            if not is_float(dtype) and not isinstance(value, int):
+                raise _kind(where, "an integer", value)
+            if value == value and value != in_dtype(value, dtype):
+                raise ExecutionError(f"{where} is {value}, outside of the range of {dtype}")
             return [] if stated is None else [(stated, value, f"the value of {where}")]  # type: ignore[list-item]
         case TupleType(fields):
             if not isinstance(value, tuple) or len(value) != len(fields):
@@ -121,7 +126,8 @@ def to_value(value: Any, ty: Type | None) -> Any:
             return tuple(int(v) for v in value) if isinstance(value, list | tuple) else value
         case PrimType(dtype):
             number = value.item() if isinstance(value, np.generic | np.ndarray) else value
-            return float(number) if dtype.startswith("float") else number
+            known = isinstance(number, int | float) and is_float(dtype)
+            return in_dtype(number, dtype) if known else number
         case TupleType(fields) if isinstance(value, list | tuple) and len(value) == len(fields):
             return tuple(to_value(v, t) for v, t in zip(value, fields, strict=True))
         case FuncType():

@@ -22,6 +22,7 @@ from relaxlab.ops.calls import BoundFunction
 from relaxlab.passes import host
 from relaxlab.runtime.arrays import Array, ExecutionError, dtype_name
 from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter_check import match_value, to_value
 from relaxlab.runtime.memory import DeviceMemory, HostMemory
 from relaxlab.runtime.outside_functions import outside
 from relaxlab.runtime.packed import get_func
@@ -308,6 +309,10 @@ def _argument(
             return memory.tensor(v, where, at in fn.written)
         if isinstance(ty, types.FuncType):
             return outside(v)
+        if isinstance(ty, types.PrimType):
+            number = to_value(v, ty)
+            match_value(number, ty, where)
+            return number
         return tuple(v) if isinstance(v, list) else v  # type: ignore[reportUnknownArgumentType]
 
     return convert(param.value, param.ty, value, param.name)

@@ -15,12 +15,17 @@ from relaxlab.script.core import Arguments, Context, Unbound
 from relaxlab.script.values import Arg, Ref, Value, describe, is_sequence
 
 
-def dimension(cx: Context, arg: Arg) -> PrimExpr:
-    """One dimension: a number, an expression, or an expression in a string."""
+def _scalar(cx: Context, arg: Arg) -> PrimExpr:
+    """A number, an expression, or an expression in a string."""
     value = arg.value
     if isinstance(value, str):
         value = _expression_in_string(cx, value, arg.node)
-    dim = scalar_of(cx, value, arg.node)
+    return scalar_of(cx, value, arg.node)
+
+
+def dimension(cx: Context, arg: Arg) -> PrimExpr:
+    """One dimension, an int64."""
+    dim = _scalar(cx, arg)
     if not dim.dtype.startswith(("int", "uint")):
         cx.fail(arg.node, "E0106", f"a dimension must be an integer, not {dim.dtype}")
     if isinstance(dim, expr.IntImm):
@@ -148,7 +153,7 @@ def _prim(cx: Context, c: Arguments) -> types.Type:
     a = c.bind()
     value = a["value"]
     if value is not None:
-        known = dimension(cx, value)
+        known = _scalar(cx, value)
         return types.PrimType(known.dtype, known, span=cx.span(c.node))
     if a["dtype"] is None:
         c.wrong("needs a dtype or a value", c.node)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import relaxlab as rl
 from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.equal import assert_structural_equal
+from relaxlab.passes.lower_shapes import lower_shapes
+from relaxlab.passes.normalize import normalize
+from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.runtime.arguments import ArgumentError
+from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.vm import VirtualMachine
 
 PROGRAM = """
 from relaxlab.script import relax as R, tir as T
@@ -83,3 +92,69 @@ def f(a: T.handle):
 def test_constants_have_the_dtypes_of_relax(number: str, dtype: str) -> None:
     mod = rl.parse(PROGRAM.replace("BODY", f"    y = R.const({number})"))
     assert str(rl.trace(mod).result["main"].ret_ty).endswith(f"'{dtype}')")
+
+
+VALUES = {
+    "bool": "True", "int8": "-128", "int16": "7", "int32": "-2147483648", "int64": "5",
+    "uint8": "255", "uint16": "65535", "uint32": "1", "uint64": "18446744073709551615",
+    "float16": "0.1", "bfloat16": "0.1", "float32": "-0.0", "float64": "1e300",
+}  # fmt: skip
+SCALAR = """
+@R.function
+def main(x: R.Tensor(("n",), "float32"), k: R.Prim("DTYPE")):
+    n = T.int64()
+    a = R.prim_value(T.DTYPE(VALUE))
+    t = (a, k, n + 1)
+    return t
+"""
+
+
+@pytest.mark.parametrize("dtype", VALUES)
+def test_scalars_keep_their_dtype(dtype: str) -> None:
+    """In deduced annotations, printed and read; and their value, rounded to the dtype."""
+    mod = rl.parse(SCALAR.replace("DTYPE", dtype).replace("VALUE", VALUES[dtype]))
+    typed = normalize(mod)
+    assert dtype == "int64" or f"R.Prim(value=T.{dtype}(" in typed.script()
+    assert_structural_equal(typed, rl.parse(typed.script()))
+    given = numpy_dtype(dtype).type(eval(VALUES[dtype])).item()
+    x = np.zeros(3, "float32")
+    results = [rl.interpret(mod, "main", x, given), rl.compile(mod)["main"](x, given)]
+    assert results == [(given, given, 4)] * 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given"), [("int32", 1 << 31), ("uint8", -1), ("bool", 2), ("int64", 1.5)]
+)
+def test_arguments_that_no_scalar_of_the_dtype_holds(dtype: str, given: float) -> None:
+    mod = rl.parse(SCALAR.replace("DTYPE", dtype).replace("VALUE", "1"))
+    x = np.zeros(3, "float32")
+    outside = f"outside of the range of {dtype}"
+    reason = "must be an integer" if isinstance(given, float) else outside
+    with pytest.raises(ExecutionError, match=reason):
+        rl.interpret(mod, "main", x, given)
+    with pytest.raises(ExecutionError, match=reason):
+        VirtualMachine(lower_shapes(cpu_pipeline().run(mod).result)).run("main", x, given)
+    with pytest.raises(ArgumentError, match=reason):
+        rl.compile(mod)["main"](x, given)
+
+
+@pytest.mark.parametrize(
+    ("head", "what"),
+    [
+        ("for i in range(T.int32(4))", "loop i runs over int32"),
+        ("for i in range(k)", "loop i runs over int32"),
+        ("for j, i in T.grid(2, k)", "loop i runs over int32"),
+        ('for j in range(4):\n        with T.sblock("b"):\n'
+         '            i = T.axis.spatial(T.int32(4), T.Cast("int32", j))\n            if True',
+         "axis i is of int32; axes are int64"),
+    ],
+)  # fmt: skip
+def test_loops_and_axes_are_int64(head: str, what: str) -> None:
+    text = f"""
+@T.prim_func
+def f(A: T.Buffer((4,), "float32"), k: T.int32):
+    {head}:
+                A[i] = T.float32(1)
+"""
+    with pytest.raises(DiagnosticError, match=what):
+        rl.parse(text)
