@@ -43,9 +43,12 @@ from relaxlab.tracing import may_apply, remark
 
 @dataclass(frozen=True, slots=True)
 class FuseOptions:
-    """`max_group`: the most calls in one kernel."""
+    """`max_group`: the most calls in one kernel. A chain of 256 elementwise calls takes half the
+    time in kernels of 32 that it takes in kernels of 64, whose dependent steps fill the window in
+    which a core finds independent ones; kernels of 16 pass through memory more often (NOTES, *Long
+    chains*)."""
 
-    max_group: int = 64
+    max_group: int = 32
 
 
 @module_pass("fuse_ops", FuseOptions, needs=("annotate_pattern_kind",))
