@@ -218,7 +218,8 @@ def tir_call(value: graph.Expr) -> TirCall | None:
 
 
 def _array_key(data: np.ndarray[Any, Any]) -> tuple[Any, ...]:
-    """Big arrays compare by identity, which is cheap and safe."""
+    """Big arrays compare by identity, which is cheap and safe. Small ones, of up to a page, compare
+    by value: the same constant is often written twice."""
     if data.nbytes > 4096:
         return ("array", id(data))
     return ("array", str(data.dtype), data.shape, data.tobytes())

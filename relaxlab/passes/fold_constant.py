@@ -20,7 +20,8 @@ from relaxlab.tracing import may_apply
 
 @dataclass(frozen=True, slots=True)
 class FoldOptions:
-    """`max_bytes`: a result larger than this, and than its arguments, is left to run time."""
+    """`max_bytes`: a result larger than this, and than its arguments, is left to run time: it would
+    be stored with the program."""
 
     max_bytes: int = 1 << 20
 

@@ -133,6 +133,7 @@ def _single(value: float) -> float:
 
 
 def _clamp_half(value: float) -> float:
+    # From 65520 on values round to infinity; `struct` raises instead.
     return math.copysign(math.inf, value) if math.isfinite(value) and abs(value) > 65519 else value
 
 
