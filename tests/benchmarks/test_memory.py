@@ -1,4 +1,4 @@
-"""The accounting of memory: pools, plans and what is compared."""
+"""The accounting of memory: pools, plans, and the figures that are compared."""
 
 from __future__ import annotations
 

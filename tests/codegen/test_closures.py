@@ -1,4 +1,4 @@
-"""Functions as values, natively: what the interpreter says, for every number of threads."""
+"""Functions as values, natively: the results of the interpreter, for every number of threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops over nothing whose extent is a constant: no code is made of what they hold."""
+"""Loops of a constant extent of zero: no code is made of their bodies."""
 
 from __future__ import annotations
 

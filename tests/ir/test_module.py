@@ -1,4 +1,5 @@
-"""Modules are values: what they hold, how they are changed, what they say when asked wrongly."""
+"""Modules as values: their functions, changes that make new modules, and errors for wrong
+requests."""
 
 from __future__ import annotations
 

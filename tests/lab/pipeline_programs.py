@@ -44,7 +44,7 @@ def dense() -> Module:
 
 
 def chain(calls: int) -> Module:
-    """A graph function of so many calls, one after the other."""
+    """Return a graph function of that many calls, one after the other."""
     lines = [
         "from relaxlab.script import ir as I, relax as R, tir as T", "", "", "@I.ir_module",
         "class Module:", "    @R.function",

@@ -1,4 +1,4 @@
-"""Arrays as views: what is shown of them, and the extension that shows all of them."""
+"""Views of arrays, and the extension that shows every array as one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The code explorer: lines that belong together, facts, and how it is used in a browser."""
+"""The code explorer: linked lines, facts about the code, and its controls in a browser."""
 
 from __future__ import annotations
 

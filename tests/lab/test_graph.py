@@ -1,4 +1,4 @@
-"""The dataflow graph: what is a node, what repeats, and how it is drawn and walked."""
+"""The dataflow graph: nodes, repeated blocks, the drawing, and moving through it by keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree of nodes: its fields, its links to the text, and what is not shown."""
+"""The tree of nodes: its fields, its links to the text, and the nodes left out."""
 
 from __future__ import annotations
 

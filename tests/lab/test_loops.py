@@ -1,4 +1,5 @@
-"""The loops explorer: what its state says, that its text stays text, and how it is used."""
+"""The loops explorer: its recorded state, hostile names shown as text, and its controls in a
+browser."""
 
 from __future__ import annotations
 

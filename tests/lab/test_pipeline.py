@@ -1,4 +1,4 @@
-"""The pipeline explorer: what it records, and how it is used in a browser."""
+"""The pipeline explorer: its recorded state, and its controls in a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run explorer: the recorded state, failures at their places, and the controls in a page."""
+"""The run explorer: the recorded state, failures at their places, and its controls in a page."""
 
 from __future__ import annotations
 

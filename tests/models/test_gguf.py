@@ -1,4 +1,4 @@
-"""GGUF files: what is written is read back, and nothing malformed gets further than a GGUFError."""
+"""GGUF files: written files read back as they were, and malformed ones end in a GGUFError."""
 
 import mmap
 import struct

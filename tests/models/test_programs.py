@@ -1,4 +1,4 @@
-"""Programs that are found by what they are for: nothing is built, and little is imported."""
+"""Programs found in the cache by their request: nothing is built, and little is imported."""
 
 from __future__ import annotations
 

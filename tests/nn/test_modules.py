@@ -1,4 +1,4 @@
-"""Modules: what they export computes what they say."""
+"""Modules: exported functions against NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of calls: symbols, unknown shapes, and what is refused."""
+"""Types of calls: symbols, unknown shapes, and refusals."""
 
 from __future__ import annotations
 

@@ -105,8 +105,9 @@ STEPS = (
 
 
 def aliasing_program(rng: np.random.Generator) -> str:
-    """Calls of functions that overwrite what they are given or return it, on values that may be
-    the same memory. The last steps overwrite more often, so that much is accepted."""
+    """Return a program of random steps on values that may share memory: calls of functions that
+    overwrite or return their arguments, and as many that do neither, so that many programs are
+    accepted."""
     lines: list[str] = []
     count = int(rng.integers(3, 7))
     for k in range(2, 2 + count):

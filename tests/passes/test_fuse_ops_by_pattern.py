@@ -1,4 +1,4 @@
-"""Grouping by patterns: what is grouped, what is refused, and that groups become kernels."""
+"""Grouping by patterns: groups, refusals, and that groups become kernels."""
 
 import functools
 import operator

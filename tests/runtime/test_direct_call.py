@@ -1,4 +1,5 @@
-"""Calls that go from Python straight to machine code: what they take, what they leave behind."""
+"""Calls that go from Python straight to machine code: accepted arguments, and the state left
+behind."""
 
 from __future__ import annotations
 

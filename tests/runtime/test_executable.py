@@ -479,7 +479,7 @@ class Packed:
 
 @pytest.fixture
 def middle() -> Any:
-    """Registers what the program calls, and compiles it."""
+    """Register the functions that the program calls, and compile it."""
     box: dict[str, Any] = {}
     register_func("tests.middle", lambda *args: box["run"](*args), override=True)
     exe = build(Packed)

@@ -1,4 +1,4 @@
-"""Exported libraries: what C programs get, what is refused, and that nothing is left half-written.
+"""Exported libraries: calls from C, refusals, and that no file is left half-written.
 
 The C functions are called through ctypes (`c_library.py`), `test_export_programs.py` has programs.
 """

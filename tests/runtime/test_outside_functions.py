@@ -1,4 +1,4 @@
-"""Functions passed from Python: what they do with their arguments is no secret to the program."""
+"""Functions passed from Python, whose effects on their arguments the program must know."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Random loop functions: what a schedule must prove something about before it moves a block.
+"""Random loop functions with dependences that a schedule must prove harmless before it moves a
+block.
 
 Blocks with predicates, stencils that are clamped or guarded at the edges, triangular loops and
 reads, buffers that are only partly read, axes that do not start at 0, reductions, and buffers

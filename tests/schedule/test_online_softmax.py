@@ -1,4 +1,4 @@
-"""Attention with a running maximum: what the transformation makes, and what it refuses."""
+"""Attention with a running maximum: the transformed function, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transposes by tiles: which kernels are, and that what they compute is right at any size."""
+"""Transposes by tiles: the kernels that the rule takes, and their results at any size."""
 
 from __future__ import annotations
 

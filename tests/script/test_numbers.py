@@ -1,4 +1,5 @@
-"""Bare numbers and empty tuples in graph functions take their types from what stands beside."""
+"""Bare numbers and empty tuples in graph functions take their types from the operands beside
+them."""
 
 from __future__ import annotations
 

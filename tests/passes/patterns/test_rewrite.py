@@ -1,4 +1,4 @@
-"""Rewriting with callbacks: what changes, what is refused, and that the meaning stays."""
+"""Rewriting with callbacks: changes, refusals, and that the meaning stays."""
 
 import random
 
