@@ -165,6 +165,42 @@ def test_sizes(path: Path) -> None:
             assert length <= FUNCTION_LINES, f"{node.name}: {length} lines; about 60 will do"
 
 
+JAVASCRIPT = sorted(PACKAGE.rglob("*.js"))
+# A line that begins a function and leaves its body open: a declaration, a method, or an arrow.
+FUNCTION_BEGINS = re.compile(
+    r"\bfunction\b.*[({,]$|=>.*[({\[]$|^\s*(?!if|for|while|switch)\w+\(.*\) \{$"
+)
+
+
+def javascript_functions(text: str) -> Iterator[tuple[str, int]]:
+    """The first line of every function that takes several, and how many those are. It ends at the
+    first line that is not indented further and opens nothing again."""
+    lines = text.splitlines()
+    for start, line in enumerate(lines):
+        if FUNCTION_BEGINS.search(line):
+            indent = len(line) - len(line.lstrip())
+            for count, later in enumerate(lines[start + 1 :], 2):
+                outside = later.strip() and len(later) - len(later.lstrip()) <= indent
+                if outside and not later.endswith(("{", "(", "[")):
+                    yield line.strip(), count
+                    break
+
+
+@pytest.mark.parametrize("path", JAVASCRIPT, ids=name_of)
+def test_sizes_of_javascript(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert len(text.splitlines()) <= FILE_LINES, "files stay under about 600 lines"
+    for function, length in javascript_functions(text):
+        assert length <= FUNCTION_LINES, f"{function}: {length} lines; about 60 will do"
+
+
+def test_lengths_of_javascript_functions_are_seen() -> None:
+    declared = "export function f({ a,\n  b }) {\n  if (a) {\n  }\n  return b;\n}\n"
+    assert [n for _, n in javascript_functions(declared)] == [6]
+    nested = "const f = (a) => {\n  g({\n    h(b) {\n      b();\n    },\n  });\n};\n"
+    assert [n for _, n in javascript_functions(nested)] == [7, 3]
+
+
 OPENINGS = (
     "What", "Whether", "How", "Where", "Which", "Who", "Why", "That", "Of", "As many", "So many",
 )  # fmt: skip

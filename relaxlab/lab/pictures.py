@@ -14,9 +14,9 @@ ORIGINS = {
 }  # fmt: skip
 """The hue of a node by where what it calls comes from; others have none."""
 ROW = 18.0
-"""Half the height of a node, as in static/graph.js."""
+"""Half the height of a node, as in static/graph_layout.js."""
 GROUP = 170.0
-"""The width of a closed group, as in static/graph.js."""
+"""The width of a closed group, as in static/graph_layout.js."""
 HEAD = 24.0
 """Pixels above each function's drawing, for its name."""
 SYMBOL = 64

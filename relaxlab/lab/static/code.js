@@ -3,7 +3,7 @@
 import { field, fromDifferences, h, keyStep, mount, notes } from "./core.js";
 import { failurePanel } from "./failure.js";
 import { instructionHelp } from "./instructions.js";
-import { scriptPane } from "./script.js";
+import { scriptPane } from "./script_pane.js";
 
 const STYLE = `
 .codes { display: grid; gap: 8px; grid-template-columns: repeat(2, minmax(0, 1fr)); }

@@ -129,7 +129,7 @@ export function field(model, key, initial) {
 /** A field that counts from 0 to below `count`, put back inside where the view was made anew. */
 export function position(model, key, count, initial = 0) {
   const at = field(model, key, initial);
-  if (at.get() >= count) at.set(count - 1);
+  if (at.get() >= count) at.set(Math.max(0, count - 1));
   return at;
 }
 

@@ -1,10 +1,11 @@
 // Fusion, decision by decision: the graph with its kinds, the groups so far, and their kernels.
 
-import { field, formatBytes, h, notes, plural, stepper, tabs } from "./core.js";
+import { field, formatBytes, h, notes, plural, position, stepper, tabs } from "./core.js";
 import { evaluate, symbolSliders } from "./symbols.js";
 import { ofFunctions } from "./functions.js";
-import { firstValues, graphPane, nodeFacts, openedField, within } from "./graph.js";
-import { plainRows, scriptPane } from "./script.js";
+import { firstValues, nodeFacts, openedField } from "./graph.js";
+import { graphPane } from "./graph_pane.js";
+import { plainRows, scriptPane } from "./script_pane.js";
 
 const SHORT = { elementwise: "ew", broadcast: "bc", injective: "inj", reduction: "red", out_ewise_fusible: "mac", opaque: "opq" };
 const letter = (k) => String.fromCharCode(65 + (k % 26)) + (k >= 26 ? Math.floor(k / 26) : "");
@@ -116,8 +117,8 @@ function kindLegend(graph, kinds) {
 
 function functionView(graph, state, model) {
   const key = graph.name;
-  const at = within(field(model, `step ${key}`, 0), graph.steps.length + 1);
-  const chosen = within(field(model, `chosen ${key}`, 0), graph.nodes.length);
+  const at = position(model, `step ${key}`, graph.steps.length + 1);
+  const chosen = position(model, `chosen ${key}`, graph.nodes.length);
   const opened = openedField(model, key, graph);
   const values = field(model, "values", {});
   const missing = graph.symbols.filter((s) => values.get()[s] === undefined);
@@ -132,7 +133,7 @@ function functionView(graph, state, model) {
     const s = graph.steps[i - 1];
     return `${s.applied ? "made" : "refused"}: ${s.subject}: ${s.reason}`;
   };
-  const bar = stepper({ count, at, describe: says, label: "decisions" });
+  const bar = stepper({ count, at, describe: says, label: "decisions", start: 0 });
   const decision = h("div", { class: "panel" });
   const facts = h("div", { class: "panel" });
   const saved = h("p", {});

@@ -1,7 +1,7 @@
 // The nodes of a program as a tree that folds, beside its text.
 
 import { h, mount, notes, plural } from "./core.js";
-import { plainRows, scriptPane } from "./script.js";
+import { plainRows, scriptPane } from "./script_pane.js";
 
 const CSS = `
 .nodes { font: 12px/19px var(--mono); border: 1px solid var(--line); border-radius: 5px; background: var(--bg); padding: 4px 8px; max-height: max(36em, var(--room, 0px)); overflow: auto; }

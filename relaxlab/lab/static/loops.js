@@ -5,7 +5,7 @@ import { h, mount, notes, position, stepper, tabs } from "./core.js";
 import { GRID_CSS } from "./grid.js";
 import { COSTS_CSS, reusePanel, schedulePanel } from "./loop_costs.js";
 import { STEPS_CSS, stepPanel } from "./loop_steps.js";
-import { plainRows, scriptPane } from "./script.js";
+import { plainRows, scriptPane } from "./script_pane.js";
 import { THREADS_CSS, threadsPanel } from "./threads.js";
 import { TREE_CSS } from "./tree.js";
 

@@ -1,9 +1,8 @@
 // Memory over time: where tensors lie in their storage, and what other ways would take.
 
-import { field, formatBytes, h, plural, scroller, svg, table } from "./core.js";
+import { field, formatBytes, h, plural, position, scroller, svg, table } from "./core.js";
 import { evaluate, formatExpr, symbolSliders } from "./symbols.js";
 import { ofFunctions } from "./functions.js";
-import { within } from "./graph.js";
 
 /**
  * Bytes in use at each step: `live`, of the tensors that are needed then; `pool`, of what a pool has
@@ -200,8 +199,8 @@ function beginWith(fn, values) {
 
 function functionView(fn, model) {
   const key = fn.name;
-  const which = within(field(model, `plan ${key}`, fn.start), fn.plans.length);
-  const chosen = within(field(model, `chosen ${key}`, 0), fn.tensors.length);
+  const which = position(model, `plan ${key}`, fn.plans.length, fn.start);
+  const chosen = position(model, `chosen ${key}`, fn.tensors.length);
   const apart = field(model, "apart", false);
   const zoom = field(model, "zoom", 0);
   const values = field(model, "values", {});

@@ -1,7 +1,8 @@
 // A module or a function: its script, its functions, and where names are used.
 
 import { field, h, mount, notes, plural } from "./core.js";
-import { outline, plainRows, scriptPane } from "./script.js";
+import { outline } from "./script.js";
+import { plainRows, scriptPane } from "./script_pane.js";
 
 const META = "regions of blocks, and attributes that the compiler sets for itself";
 

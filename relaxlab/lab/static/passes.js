@@ -2,7 +2,8 @@
 
 import { fromDifferences, h, plural } from "./core.js";
 import { changedPieces, countChanges, diffLines, pairedRows, unifiedRows } from "./diff.js";
-import { scriptPane, tokens } from "./script.js";
+import { tokens } from "./script.js";
+import { scriptPane } from "./script_pane.js";
 
 export const PASSES_STYLE = `
 .spread { justify-content: space-between; }

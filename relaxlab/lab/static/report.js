@@ -3,7 +3,8 @@
 import { h, mount, notes, table } from "./core.js";
 import { changedPieces, diffLines, unifiedRows } from "./diff.js";
 import { diagnosticList } from "./failure.js";
-import { plainRows, scriptPane, tokens } from "./script.js";
+import { tokens } from "./script.js";
+import { plainRows, scriptPane } from "./script_pane.js";
 
 /** Two scripts as one: lines that are gone, lines that are new, and in them the pieces that are. */
 function changeSection(part, lines) {

@@ -1,10 +1,9 @@
 // Shapes, binding by binding: rules, unifications, questions, losses; numbers follow the sliders.
 
-import { field, formatBytes, formatCount, h, listbox, stepper } from "./core.js";
+import { field, formatBytes, formatCount, h, listbox, position, stepper } from "./core.js";
 import { evaluate, formatExpr, symbolSliders } from "./symbols.js";
 import { finder, matching } from "./find.js";
 import { ofFunctions } from "./functions.js";
-import { within } from "./graph.js";
 
 const ANSWER = {
   proved: ["✓", "made", "always true"], never: ["✗", "refused", "never true"], open: ["?", "open", "depends on the symbols"],
@@ -97,7 +96,7 @@ function filterBar(fn, list, at, model) {
 
 function functionView(fn, model) {
   const key = fn.name;
-  const at = within(field(model, `step ${key}`, 0), fn.bindings.length);
+  const at = position(model, `step ${key}`, fn.bindings.length);
   const values = field(model, "values", {});
   const missing = fn.symbols.filter((s) => values.get()[s] === undefined);
   if (missing.length) values.set({ ...values.get(), ...Object.fromEntries(missing.map((s) => [s, 16])) });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { matching } from "../../../relaxlab/lab/static/find.js";
-import { fitting } from "../../../relaxlab/lab/static/graph.js";
+import { fitting } from "../../../relaxlab/lab/static/graph_layout.js";
 
 test("all words of a search have to occur, in any case and order", () => {
   const texts = ["lv R.matmul (n, 32)", "h add (n, 32)", "MatMul of lv"];

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { bytesOf, groupsAfter, unstored } from "../../../relaxlab/lab/static/fusion.js";
-import { neighbours, placed } from "../../../relaxlab/lab/static/graph.js";
+import { neighbours, placed } from "../../../relaxlab/lab/static/graph_layout.js";
 import { blocksAt, usage } from "../../../relaxlab/lab/static/memory.js";
 import { marks, shapeAt, totals } from "../../../relaxlab/lab/static/shapes.js";
 
