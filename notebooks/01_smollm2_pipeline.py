@@ -105,10 +105,9 @@ print(f"{sum(a.apart.value for a in plan.arenas):,} bytes without a plan")
 print(f"{sum(a.size.value for a in plan.arenas):,} bytes with one")
 
 # %% [markdown]
-# What fusion saves in this model is elsewhere. Without it, unpacking a matrix of weights is a call
-# of its own. It depends on weights alone, so `lift_transform_params` moves it to the time of
-# loading, and the model keeps its weights in float32. Compare the parameters of `decode` in both
-# cases.
+# In this model fusion saves something else. Without it, unpacking a matrix of weights is a call of
+# its own. It depends on weights alone, so `lift_transform_params` moves it to the time of loading,
+# and the model keeps its weights in float32. Compare the parameters of `decode` in both cases.
 
 # %%
 def parameter_bytes(module):

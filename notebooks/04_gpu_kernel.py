@@ -46,8 +46,7 @@ print(rl.simt(VectorAdd, "add", a, b, c))
 
 # %% [markdown]
 # The result is right, and a real GPU would not complain either. One thread too many reads and
-# writes behind the end. The report names the thread and the element. Repair it: `<` instead of
-# `<=`.
+# writes past the end. The report names the thread and the element. Repair it: `<` instead of `<=`.
 
 # %%
 fixed = rl.parse(VectorAdd.script().replace("<= n", "< n"))
@@ -87,8 +86,8 @@ print(report)
 # %% [markdown]
 # A **data race**: one thread reads what another one writes, and nothing says who comes first. The
 # report shows both statements. A **barrier** is missing: `T.tvm_storage_sync("shared")` lets every
-# thread of the block wait for the others. It belongs into the loop. The first attempt puts it
-# inside the `if`:
+# thread of the block wait for the others. It belongs in the loop. The first attempt puts it inside
+# the `if`:
 
 # %%
 BARRIER = 'T.evaluate(T.tvm_storage_sync("shared"))'
@@ -125,7 +124,7 @@ rl.explore.loops(rl.parse(TREE)["tree_sum"], name="tree_sum", n=2)
 #
 # Threads run in **warps** of 32. Main memory delivers **sectors** of 32 bytes. If the 32 threads of
 # a warp read 32 neighbouring floats, 4 sectors are enough. If their floats are far apart, it takes
-# 32. A transpose has one of both: it reads rows and writes columns.
+# 32. A transpose does one of each: it reads rows and writes columns.
 
 # %%
 @I.ir_module

@@ -51,8 +51,8 @@ for i in range(2):
 c
 
 # %% [markdown]
-# Memory is one long line of bytes; that an array has rows is a matter of counting. NumPy keeps row
-# after row. The distance in bytes from an element to the next one along an axis is the axis's
+# Memory is one long line of bytes; rows are only a way of counting them. NumPy stores one row after
+# another. The distance in bytes from an element to the next one along an axis is the axis's
 # **stride**.
 
 # %% tags=["figure"]
@@ -63,7 +63,7 @@ a.strides
 
 # %% [markdown]
 # And now in the language of the compiler. It looks like Python, but Python never runs it: relaxlab
-# reads the text and makes a program of it.
+# reads the text and builds a program from it.
 
 # %%
 @I.ir_module
@@ -91,10 +91,10 @@ c
 # %% [markdown]
 # These are the names of what you just saw.
 #
-# - `add` is a **loop function** (TVM says *PrimFunc*). `Add` is a **module**: functions under
-#   names.
-# - `A`, `B`, `C` are **buffers**: memory with a shape and a type of elements. The last one is the
-#   result. The caller brings its memory, and the function stores into it. This is called
+# - `add` is a **loop function** (TVM says *PrimFunc*). `Add` is a **module**: a set of functions,
+#   each with a name.
+# - `A`, `B`, `C` are **buffers**: memory with a shape and an element type. The last one is the
+#   result: the caller allocates it, and the function stores into it. This is called
 #   **destination-passing style**. That is why `interpret` returned nothing.
 # - `for i, j in T.grid(2, 3)` is a **loop nest**: two loops, one inside the other.
 # - `with T.sblock("C")` is a **block**. It says what is computed for one element.
@@ -117,7 +117,7 @@ Add
 # %% [markdown]
 # ## Adding something up
 #
-# The sum of each row of a matrix is a vector. Every element of it takes a loop of its own.
+# The sum of each row of a matrix is a vector. Each of its elements needs a loop of its own.
 
 # %%
 @I.ir_module
@@ -139,8 +139,8 @@ print(sums, a.sum(axis=1))
 # %% [markdown]
 # Two things are new.
 #
-# - `vk` is a **reduce axis** (the `R` in `"SR"`): all its values go into the same element. They
-#   cannot simply run in parallel.
+# - `vk` is a **reduction axis** (the `R` in `"SR"`): all its values contribute to the same element.
+#   They cannot simply run in parallel.
 # - `T.init()` says what is stored before the first value is added. Without it the sum would start
 #   from whatever was in memory.
 
@@ -148,7 +148,7 @@ print(sums, a.sum(axis=1))
 figure.reduction(2, 3)
 
 # %% [markdown]
-# A matrix product is the same with three axes: two that name an element, one that is summed.
+# A matrix product is the same with three axes: two that name an element, and one to sum over.
 
 # %%
 @I.ir_module
@@ -182,8 +182,8 @@ rl.explore.loops(Product["product"])
 # %% [markdown]
 # ## Reading too far
 #
-# In C, reading one element too far gives you what happens to lie there. Here a program that can do
-# so is refused as soon as it is read, before it runs.
+# In C, reading one element too far gives you whatever happens to lie there. Here a program that can
+# do so is refused as soon as it is read, before it runs.
 
 # %%
 try:
@@ -357,7 +357,8 @@ lesson1.longest_step(LongestStepSolution)
 # ## What to remember
 #
 # - An operation on tensors is a loop nest around a block. The block says what one element is.
-# - Spatial axes name an element. Reduce axes go into one, and need a start.
+# - Spatial axes name an element. Reduction axes combine many values into one, and need a start
+#   value.
 # - The result's memory comes from the caller.
 #
 # Next: [the script language](02_the_script_language.py).

@@ -52,7 +52,7 @@ except rl.DiagnosticError as error:
 
 # %% [markdown]
 # The decorator `@I.ir_module` looked up the source text of the class, took it apart with Python's
-# own parser, and made a program of the pieces. `print` is not part of the language, so that was
+# own parser, and built a program from the pieces. `print` is not part of the language, so that was
 # refused. Three names are always there: `T` for loop functions, `R` for functions on whole tensors
 # (lesson 4), `I` for modules.
 
@@ -93,8 +93,8 @@ for node in rl.walk(func.body):
         print(type(node).__name__)
 
 # %% [markdown]
-# Nodes never change. What changes a program makes a new one and leaves the old one as it was. So
-# every step of the compiler can be kept and looked at afterwards, and it is.
+# Nodes never change. A transformation builds a new program and leaves the old one as it was, so
+# every step of the compiler can be kept and looked at afterwards.
 #
 # ## From program to text and back
 #
@@ -216,7 +216,7 @@ rl.explore.pipeline(BROKEN)
 # %% [markdown]
 # ## Exercises
 #
-# **2.1** Repair the program above, in the text below. It is to compute the length of each row of
+# **2.1** Repair the program above, in the text below. It should compute the length of each row of
 # `A`: the square root of the sum of squares.
 
 # %% tags=["exercise"]

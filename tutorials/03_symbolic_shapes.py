@@ -192,7 +192,7 @@ record.after
 
 # %% [markdown]
 # The compiler says where the shape was lost, and what would bring it back: `match_cast`. It gives
-# the unknown size a name of its own. From there on all is exact again.
+# the unknown size a name of its own. From there on everything is exact again.
 
 # %%
 @I.ir_module
@@ -247,8 +247,8 @@ class AddOneSolution:
 lesson3.add_one(AddOneSolution)
 
 # %% [markdown]
-# **3.2** Be the compiler. `x` has the shape (n, 8). Which shapes have the values of this program?
-# Write them as texts in `n`. `a` is done.
+# **3.2** Be the compiler. `x` has the shape (n, 8). Which shapes do the values of this program
+# have? Write them as strings in `n`. `a` is done for you.
 
 # %%
 @I.ir_module
@@ -316,9 +316,9 @@ class HeadsSolution:
 lesson3.heads(HeadsSolution)
 
 # %% [markdown]
-# **3.4** `R.nonzero(x)` gives the places of all numbers that are not zero, of shape (1, how many).
-# Here the shape of everything behind it is lost. Add a `match_cast`, so that the shape of `q` is
-# known exactly.
+# **3.4** `R.nonzero(x)` gives the indices of all numbers that are not zero; its shape is (1, the
+# number of them). From here on the shape of every value is lost. Add a `match_cast`, so that the
+# shape of `q` is known exactly.
 
 # %% tags=["exercise"]
 @I.ir_module
@@ -351,6 +351,6 @@ lesson3.places(PlacesSolution)
 # - Sizes are expressions over symbols, in graph functions and in loops alike.
 # - Deduction goes forward, operator by operator. It needs only what you say about the parameters.
 # - A claim is proved, or refused, or checked when the program runs.
-# - `match_cast` names a size that nobody can know before.
+# - `match_cast` names a size that nobody can know in advance.
 #
 # Next: [the graph level](04_graph_level.py).

@@ -50,9 +50,9 @@ x, w = rng.normal(size=(3, 4)).astype("float32"), rng.normal(size=(4, 8)).astype
 rl.interpret(Layer, "main", x, w).round(2)
 
 # %% [markdown]
-# This is a **graph function** (the paper that all of this follows calls the level *Relax*). Compare
-# it with a loop function: it *returns* a new tensor, it has no buffers, and nothing in it is ever
-# overwritten. Each line is a **binding**: a name for the result of one call.
+# This is a **graph function** (TVM, and the paper that relaxlab follows, call this level *Relax*).
+# Compare it with a loop function: it *returns* a new tensor, it has no buffers, and nothing in it
+# is ever overwritten. Each line is a **binding**: a name for the result of one call.
 #
 # `with R.dataflow()` promises that the calls inside have no side effects. The compiler may then
 # reorder them, merge them, or leave out what nobody reads. `R.output` says what can be seen

@@ -9,7 +9,7 @@
 # # 5. Fusion
 #
 # Arithmetic is cheap. Moving numbers between memory and processor is not. Fusion merges operations,
-# so that what one makes and the next one needs never goes to memory.
+# so that what one of them computes reaches the next one without a trip to memory.
 #
 # After this lesson you can
 #
@@ -180,10 +180,10 @@ for name, func in Kinds.loop_functions().items():
 # | `OUT_EWISE_FUSIBLE` | many elements, each used often: a product | the same |
 # | `OPAQUE` | something the compiler cannot see through | with nothing |
 #
-# A kernel contains at most one reduction or product, so a product takes its bias and its
-# activation along. This is the most useful fusion of all. (There is one exception: where each
-# sum has only a few terms and a norm or a softmax reads whole rows of the result, both stay in
-# one kernel.)
+# A kernel contains at most one reduction or product, together with the elementwise operations
+# around it: a product includes its bias and its activation. This is the most useful fusion of all.
+# (There is one exception: where each sum has only a few terms and a norm or a softmax reads whole
+# rows of the result, both stay in one kernel.)
 
 # %%
 @I.ir_module
@@ -246,7 +246,7 @@ lesson5.puzzle(Puzzle, groups_solution)
 
 # %% [markdown]
 # **5.2** This loop function clips negative numbers. It works, but the compiler calls it `OPAQUE`,
-# so it stays a kernel of its own behind the product. Rewrite it so that it fuses.
+# so it stays a kernel of its own after the product. Rewrite it so that it fuses.
 
 # %% tags=["exercise"]
 @I.ir_module
@@ -365,7 +365,8 @@ lesson5.bytes_saved(bytes_saved_solution)
 # ## What to remember
 #
 # - Fusion saves memory traffic, not arithmetic.
-# - Loop functions are sorted into pattern kinds by analysis, so your own fuse like everybody's.
+# - Loop functions are sorted into pattern kinds by analysis, so yours fuse like those of
+#   the built-in operators.
 # - Every decision is in the trace, with its reason, refusals included.
 #
 # Next: [memory planning](06_memory_planning.py).

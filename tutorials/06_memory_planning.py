@@ -49,9 +49,9 @@ class Four:
 
 
 # %% [markdown]
-# At the graph level nobody speaks of memory: `a` is simply a value. Near the end of the pipeline
-# this changes. The pass `expand_calls` takes every `call_tir` apart, into an allocation and a call
-# that writes into it. Here is `main` before and after.
+# At the graph level there is no memory: `a` is simply a value. Near the end of the pipeline this
+# changes. The pass `expand_calls` takes every `call_tir` apart, into an allocation and a call that
+# writes into it. Here is `main` before and after.
 
 # %%
 trace = rl.trace(Four)
@@ -69,8 +69,8 @@ rl.Module.of({"main": expanded["main"]})
 figure.liveness("abcd")
 
 # %% [markdown]
-# When product 3 writes `c`, nobody will read `a` any more. So `c` may lie where `a` lay. This is
-# called **liveness**. `plan_memory` makes it, and places everything in one block of memory, the
+# When product 3 writes `c`, nobody will read `a` any more. So `c` may lie where `a` was. This is
+# called **liveness**. `plan_memory` computes it, and places everything in one block of memory, the
 # **arena**.
 
 # %%
@@ -80,9 +80,9 @@ for remark in trace.find("plan_memory").remarks:
 # %% [markdown]
 # Look at the sizes: `n * 256` bytes. Nobody knows `n`. But `a` and `c` have *the same* size,
 # whatever `n` is, and that can be proved. So one plan is right for every `n`, and a call allocates
-# once at most. `d` is returned: it belongs to the caller, so it is apart.
+# once at most. `d` is returned: it belongs to the caller, so it gets memory of its own.
 #
-# The plan is a value that you can ask.
+# The plan is a value that you can inspect.
 
 # %%
 plan = rl.memory_plan_of(expanded["main"], expanded)
@@ -102,7 +102,7 @@ figure.storage(plan, n=4)
 rl.explore.memory(Four)
 
 # %% [markdown]
-# And this is what a running program holds: `n * 512` bytes, and 64 to begin at a full cache line.
+# And this is what a running program holds: `n * 512` bytes, and 64 to align it to a cache line.
 
 # %%
 exe = rl.compile(Four)
@@ -202,7 +202,7 @@ lesson6.arena_of_five(arena_of_five_solution)
 # %% [markdown]
 # **6.2** The compiler keeps the order of your bindings. This program makes three large results
 # before it reads the first of them. Change the order of the lines, and nothing else, so that the
-# arena gets as small as possible.
+# arena becomes as small as possible.
 
 # %% tags=["exercise"]
 @I.ir_module

@@ -8,9 +8,9 @@
 # %% [markdown]
 # # 7. Schedules: order, vectors, threads
 #
-# The loops of lesson 1 are correct and slow. A *schedule* changes how they run and leaves alone
-# what they compute. In this lesson three steps make a matrix product many times faster, and each
-# step has a reason that you can measure. Lesson 8 goes on from there.
+# The loops of lesson 1 are correct and slow. A *schedule* changes how they run, but not what they
+# compute. In this lesson three steps make a matrix product many times faster, and each step has a
+# reason that you can measure. Lesson 8 goes on from there.
 #
 # After this lesson you can
 #
@@ -33,8 +33,8 @@ from figures import lesson7 as figure
 # %% [markdown]
 # ## The program, and a way to measure it
 #
-# A function that makes the program for any size, since we want a large one to measure and a small
-# one to look at.
+# This function builds the program for any size: we want a large one to measure and a small one to
+# look at.
 
 # %%
 def product_of(size):
@@ -106,7 +106,7 @@ run("1. loops in the order i, k, j", sch)
 # makes a new loop function, and first proves that it computes the same.
 
 # %% [markdown] tags=["explorer"]
-# See for yourself. The explorer runs a small product of both kinds and shows which elements are
+# See for yourself. The explorer runs a small product with either order and shows which elements are
 # touched, in which order, and how many other elements are touched until one is needed again: the
 # *reuse distance*. What comes back soon is still in the cache.
 
@@ -185,8 +185,9 @@ rl.compare(programs, a, b)
 sch.show()
 
 # %% [markdown] tags=["explorer"]
-# The explorer has a slider over such steps. Here the same steps are applied to a product of 8 by 8
-# numbers, with vectors of 4. Watch the loops change, and what they touch.
+# The explorer lists such steps; choose one to see the loops after it. Here the same steps are
+# applied to a product of 8 by 8 numbers, with vectors of 4. Watch the loops change, and what they
+# touch.
 
 # %% tags=["explorer"]
 i, k, j = smaller.get_loops(smaller.get_block("C"))
@@ -201,7 +202,7 @@ rl.explore.loops(smaller)
 # Here a function gets a schedule and applies primitives to it. The checks look at the loops that
 # come out, and run them on sizes that do not divide evenly.
 #
-# **7.1** This function sums columns. The loops are in the order of mathematics: for every column,
+# **7.1** This function sums columns. The loops are in the order of the formula: for every column,
 # walk down. Rearrange them so that memory is read in order. Do not vectorize; one primitive is
 # enough.
 

@@ -50,8 +50,8 @@ figure.memories()
 figure.tiles()
 
 # %% [markdown]
-# Registers are the fastest memory. There are 16 or 32 for vectors, and each holds one. A tile of 8
-# rows by 2 vectors takes 16.
+# Registers are the fastest memory. A processor has 16 or 32 of them for vectors. A tile of 8 rows
+# by 2 vectors takes 16.
 
 # %% tags=["figure"]
 figure.register_tile(rows=8, vectors=2)
@@ -133,8 +133,8 @@ loops(sch)
 # %% [markdown]
 # ## Step 3: zeros before the sums
 #
-# The block stores zeros whenever `k` is 0: a test in every round. `decompose_reduction` makes a
-# block of its own for that, in front of the loop `k`.
+# The block stores zeros whenever `k` is 0: a test in every round. `decompose_reduction` moves that
+# into a block of its own, in front of the loop `k`.
 
 # %%
 init = sch.decompose_reduction(block, k)
@@ -223,7 +223,7 @@ rl.explore.loops(tiles_of(product_of(8), rows=2, vectors=2, lanes=4))
 # ## Let a rule do it
 #
 # Nobody writes this for every operation of a model. Rules do: they look at the blocks of a loop
-# function and apply primitives like you just did. `R.matmul` gets its schedule from the rule
+# function and apply primitives as you just did. `R.matmul` gets its schedule from the rule
 # `matmul`, which knows how many registers the processor has.
 
 # %%
@@ -341,7 +341,7 @@ lesson8.zeros_first(RowSums, zeros_first_solution)
 # %% [markdown]
 # ## What to remember
 #
-# - What is fetched should be used often before it is forgotten: tiles do that.
+# - Tiles make sure that what was fetched is used often before it leaves the cache.
 # - Sums that stay in registers need neither loads nor stores.
 # - Rules do for every kernel what you did for one.
 #

@@ -76,8 +76,8 @@ print(exe.assembly("affine_kernel"))
 
 # %% [markdown]
 # On x86 look for the line with `vfmadd...ss`, on ARM for `fmadd`: one *fused multiply-add*, for one
-# number (`ss` means a *single scalar*). It stands inside a loop of 64 rounds. This is what became
-# of one statement:
+# number (`ss` means *scalar, single precision*). It stands inside a loop of 64 rounds. This is what
+# became of one statement:
 
 # %%
 def line_with(text, *words):
@@ -110,8 +110,8 @@ sch.vectorize(ii)
 print(rl.compile(sch).assembly("affine_kernel"))
 
 # %% [markdown]
-# `ps` instead of `ss`: *packed singles*. One instruction does what a whole round of the loop did,
-# for as many numbers as fit in a register (`xmm` has 128 bits, `ymm` 256, `zmm` 512).
+# `ps` instead of `ss`: *packed, single precision*. One instruction does what a whole round of the
+# loop did, for as many numbers as fit in a register (`xmm` has 128 bits, `ymm` 256, `zmm` 512).
 
 # %% [markdown] tags=["explorer"]
 # All stages side by side. Click a line, and its lines in the other stages light up.

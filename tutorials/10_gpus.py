@@ -64,8 +64,8 @@ sch.bind(ii, "threadIdx.x")
 sch.func
 
 # %% [markdown]
-# `rl.simt` runs the threads one by one and watches every access: what is read outside of an array,
-# what two threads write to the same place.
+# `rl.simt` runs the threads one by one and watches every access: it finds reads outside of an
+# array, and places to which two threads write.
 
 # %%
 a, b = np.arange(96, dtype="float32"), np.zeros(96, "float32")
@@ -106,8 +106,8 @@ except rl.ScheduleError as error:
 figure.sectors()
 
 # %% [markdown]
-# So it matters which loop becomes the threads. Here is a matrix that is copied, first with a thread
-# for each row, then with a thread for each column. `record` keeps what the first block did.
+# So it matters which loop becomes the threads. Here a matrix is copied, first with a thread for
+# each row, then with a thread for each column. `record` keeps what the first block did.
 
 # %%
 @I.ir_module
@@ -215,7 +215,7 @@ print(exe.source("relu"))
 # ## Exercises
 #
 # **10.1** A kernel for GPUs: one block per row, 64 threads in each. The rows have 100 numbers, so a
-# thread does at most two of them. (`split` the columns by 64. Which of the two loops is bound to
+# thread handles at most two of them. (`split` the columns by 64. Which of the two loops is bound to
 # threads?)
 
 # %%
@@ -324,7 +324,7 @@ lesson10.shared_max(RowMax, shared_max_solution)
 # ## What to remember
 #
 # - `bind` turns loops into blocks and threads; the block of the loop function stays the same.
-# - Threads that are neighbours should touch numbers that are neighbours.
+# - Neighbouring threads should access neighbouring numbers.
 # - Threads of a block share memory, and wait for each other at barriers.
 #
 # Next: [a language model, end to end](11_language_model.py).

