@@ -42,7 +42,7 @@ class Explore(Brief):
         target: str | Target = "cpu",
         views: Sequence[str] = (),
     ) -> Page:
-        """The named explorers (all of `PAGE` by default) of a program, as tabs.
+        """The named explorers (by default all of `PAGE` but `SLOW`) of a program, as tabs.
 
         An explorer that cannot show the program says why in its tab. Raises ValueError for an
         unknown name or target.
@@ -51,7 +51,7 @@ class Explore(Brief):
         if unknown:
             raise ValueError(f"no view is called {unknown[0]!r}; they are: {', '.join(PAGE)}")
         passes = default_pipeline(parse_target(target))
-        chosen = tuple(views) or tuple(PAGE)
+        chosen = tuple(views) or tuple(name for name in PAGE if name not in SLOW)
         if isinstance(program, DiagnosticError):  # there is nothing but the errors to see
             return Page.of("relaxlab", [self.pipeline(program, target)])
         trace, error = traced(program, passes)  # once for all that need no more
@@ -197,12 +197,17 @@ PAGE: dict[str, Callable[[Any, str | Target], View]] = {
     "memory": lambda program, target: explore.memory(program, target=target),
     "loops": _loops,
     "code": explore.code,
+    "llvm": lambda program, target: explore.llvm(program, target=target),
     "run": lambda program, _: _drawn_run(program),
 }
 """The views of a page, by name, for any program. `run` takes random arguments for symbols of
 `RUN_SIZE`, on this machine's CPU whatever the target."""
 
-OF_TRACES = ("pipeline", "fusion", "memory", "loops", "code")
+SLOW = ("llvm",)
+"""The views of a page that are made only when asked for: printing a kernel of 5000 lines after each
+of LLVM's passes was measured to take 7 s, ten times as long as the code view."""
+
+OF_TRACES = ("pipeline", "fusion", "memory", "loops", "code", "llvm")
 """The views of a trace, which take one if there is one."""
 
 RUN_SIZE = 16

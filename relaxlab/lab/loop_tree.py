@@ -134,7 +134,7 @@ def _add_block(
     for m in block.match_buffers:
         tree.put(depth, "view", f"{m.buffer.name} is {_region(m.source)}")
     if block.init is not None:
-        tree.put(depth, "init", "at first:")
+        tree.put(depth, "init", "init:")
         tree.init_of[block.name] = len(tree.rows)
         _add(tree, block.init, depth + 1, kinds)
     _add(tree, block.body, depth, kinds)

@@ -213,12 +213,12 @@ def _notes(states: list[dict[str, Any]], sizes: Sizes, share: int, counted: int)
     found: list[str] = []
     smaller = "; smaller sizes show more" if sizes.values else ""
     for what, most, cut in (
-        ("stepped", share, sum(s["run"]["cut"] for s in states)),
+        ("stepped through", share, sum(s["run"]["cut"] for s in states)),
         ("counted", counted, sum(s["costs"]["cut"] for s in states)),
     ):
-        which = f"{cut} of {len(states)} forms are" if len(states) > 1 else "It is"
+        after = f" after {cut} of {len(states)} steps" if cut < len(states) else ""
         if cut:
-            found.append(f"{which} {what} for the first {most:,} accesses only{smaller}.")
+            found.append(f"Only the first {most:,} accesses are {what}{after}{smaller}.")
     if any(s["costs"]["through_addresses"] for s in states):
         found.append(
             "Intrinsics are given addresses; what they read and write there is not among the "

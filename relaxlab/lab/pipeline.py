@@ -189,8 +189,9 @@ def about(name: str) -> str:
 def _remark_states(
     record: PassRecord, before: int, after: int, table: ModuleTable, dropped: list[str]
 ) -> list[list[int]]:
-    """Five columns: rule, subject and reason of each rewrite (line numbers), whether it was made (1
-    or 0), and the number of the module right after it (-1 where that was not recorded)."""
+    """Six columns: rule, subject and reason of each rewrite (line numbers), whether it was made (1
+    or 0), the number of the module right after it (-1 where that was not recorded), and the line
+    of the pass that decided it (a line number)."""
     lines = max(table.line_count(before), table.line_count(after))
     made = [w for w in record.remarks if w.applied]
     modules: dict[int, Module] = {}
@@ -205,6 +206,7 @@ def _remark_states(
         table.interner.ids(w.reason for w in remarks),
         [int(w.applied) for w in remarks],
         [table.add(modules[i]) if i in modules else -1 for i in range(len(remarks))],
+        table.interner.ids(w.source for w in remarks),
     ]
     return [differences(column) for column in columns]
 

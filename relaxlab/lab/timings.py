@@ -21,14 +21,14 @@ def timings(results: Comparison | Timing | Mapping[str, Timing | float]) -> View
     Raises ValueError for no timings, or times that are not positive.
     """
     if isinstance(results, Timing):
-        results = Comparison((results,), {})
+        results = Comparison((results,), None)
     elif not isinstance(results, Comparison):
         made = (
             Timing(name, t.samples, t.calls, t.flops, t.bytes)
             if isinstance(t, Timing) else Timing(name, (float(t),), 1)
             for name, t in results.items()
         )  # fmt: skip
-        results = Comparison(tuple(made), {})
+        results = Comparison(tuple(made), None)
     if not results.timings:
         raise ValueError("there are no timings to draw")
     for t in results.timings:
@@ -54,7 +54,7 @@ def _drawing(results: Comparison) -> Drawing:
         middle, slowest = y + BAR / 2, x(max(t.samples))
         name = t.name if len(t.name) <= 20 else f"{t.name[:19]}…"
         d.text((LEFT - 8, middle + 4), name, anchor="end")
-        hue = "red" if t.name in results.differs else "blue"
+        hue = "red" if t.name in (results.differs or ()) else "blue"
         d.box((LEFT, y), (max(1.0, x(t.seconds) - LEFT), BAR), "", hue, strong=True, round_=2)
         d.line((x(t.best), middle), (slowest, middle), width=1.5)
         d.text((slowest + 6, middle + 4), seconds_text(t.seconds))
@@ -66,18 +66,28 @@ def _above(seconds: float) -> int:
     return floor(log10(seconds)) + 1
 
 
+def _verdicts(results: Comparison) -> list[str]:
+    """Return the difference of each result from the first one's. Times that came without results
+    have none."""
+    if results.differs is None:
+        return [""] * len(results.timings)
+    return [results.differs.get(t.name, "agrees") for t in results.timings]
+
+
 def _table(results: Comparison) -> str:
-    fastest = min(t.seconds for t in results.timings)
-    heads = ("", "median", "spread", "times the fastest", "GFLOP/s", "GB/s", "result")
-    rows = [
-        (
-            t.name, seconds_text(t.seconds), seconds_text(t.spread), f"{t.seconds / fastest:.2f}",
-            f"{t.flop_rate / 1e9:.3g}" if t.flop_rate else "",
-            f"{t.bytes / t.seconds / 1e9:.3g}" if t.bytes else "",
-            results.differs.get(t.name, "agrees" if len(results.timings) > 1 else ""),
-        )
-        for t in results.timings
-    ]  # fmt: skip
+    timings = results.timings
+    fastest = min(t.seconds for t in timings)
+    columns = {
+        "": [t.name for t in timings],
+        "median": [seconds_text(t.seconds) for t in timings],
+        "spread": [seconds_text(t.spread) if len(t.samples) > 1 else "" for t in timings],
+        "times the fastest": [f"{t.seconds / fastest:.2f}" for t in timings],
+        "GFLOP/s": [f"{t.flop_rate / 1e9:.3g}" if t.flop_rate else "" for t in timings],
+        "GB/s": [f"{t.bytes / t.seconds / 1e9:.3g}" if t.bytes else "" for t in timings],
+        "result": _verdicts(results),
+    }
+    filled = {head: column for head, column in columns.items() if any(column)}
+    heads, rows = tuple(filled), list(zip(*filled.values(), strict=True))
     head = "".join(f'<th style="text-align:right;padding:2px 8px">{h}</th>' for h in heads)
     body = "".join(
         "<tr>"

@@ -87,7 +87,7 @@ class View:
             f"<title>{escape(self.title)}</title><style>:root{{color-scheme:light dark}}"
             "body{margin:0;padding:12px;background:light-dark(#fff,#14161a);"
             "color:light-dark(#1b1f24,#e3e6ea);font:13px/1.45 system-ui,sans-serif}"
-            "header{display:flex;gap:12px;align-items:baseline;margin:0 0 8px}"
+            "header{display:flex;flex-wrap:wrap;gap:0 12px;align-items:baseline;margin:0 0 8px}"
             "h1{font-size:16px;margin:0;flex:1}main{--room:calc(100vh - 18em)}</style></head>"
             f"<body><header><h1>{escape(self.title)}</h1><span>{made}</span></header>"
             f"<main>{self.html(addressed=True)}</main></body></html>\n"

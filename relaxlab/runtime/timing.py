@@ -94,10 +94,10 @@ class Timing(Displayed):
 @dataclass(frozen=True, slots=True)
 class Comparison(Displayed):
     """Timings of programs of the same meaning; `differs` holds, by name, the difference of a result
-    from that of the first."""
+    from that of the first (None: there were no results to compare)."""
 
     timings: tuple[Timing, ...]
-    differs: Mapping[str, str]
+    differs: Mapping[str, str] | None
 
     def __getitem__(self, name: str) -> Timing:
         for timing in self.timings:
@@ -111,10 +111,11 @@ class Comparison(Displayed):
     def __repr__(self) -> str:
         width = max(len(t.name) for t in self.timings)
         fastest = min(t.seconds for t in self.timings)
+        differs = self.differs or {}
         lines = [
             f"{t.name:{width}}  {seconds_text(t.seconds):>9}  {t.seconds / fastest:8.2f} x"
             + (f"  {t.flop_rate / 1e9:8.2f} GFLOP/s" if t.flop_rate else "")
-            + (f"  DIFFERS: {self.differs[t.name]}" if t.name in self.differs else "")
+            + (f"  DIFFERS: {differs[t.name]}" if t.name in differs else "")
             for t in self.timings
         ]
         return "\n".join(lines)
@@ -122,7 +123,7 @@ class Comparison(Displayed):
 
 def seconds_text(seconds: float) -> str:
     """A duration with three digits and its unit."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds * 1e9:.3g} ns"

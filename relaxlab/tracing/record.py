@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextvars
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from relaxlab.ir.brief import Brief, cut
@@ -20,6 +22,7 @@ class Remark:
     (LLVM's optimization remarks, passed and missed).
 
     `about` holds nodes of the module for programs to read, by names that the pass documents.
+    `source` is the line of the pass's code that decided it ("relaxlab/passes/fuse_ops.py:120").
     """
 
     rule: str
@@ -27,6 +30,7 @@ class Remark:
     reason: str
     applied: bool = True
     about: Attrs = NO_ATTRS
+    source: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -106,4 +110,18 @@ def remark(rule: str, subject: str, reason: str, *, applied: bool = True, **abou
     """Record a decision of the running pass; does nothing outside of `recording`."""
     remarks = _CURRENT.get()
     if remarks is not None:
-        remarks.append(Remark(rule, subject, reason, applied, Attrs(about)))
+        remarks.append(Remark(rule, subject, reason, applied, Attrs(about), _source_line()))
+
+
+PACKAGE = Path(__file__).parents[1]
+
+
+def _source_line() -> str:
+    """Return the file and line of the nearest caller outside this package: of a file of relaxlab
+    its path from there, of any other its name."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and Path(frame.f_code.co_filename).parent == PACKAGE / "tracing":
+        frame = frame.f_back
+    path = Path(frame.f_code.co_filename)
+    inside = path.is_relative_to(PACKAGE)
+    return f"{path.relative_to(PACKAGE.parent) if inside else path.name}:{frame.f_lineno}"

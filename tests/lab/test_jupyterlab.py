@@ -73,6 +73,19 @@ def test_displays_survive_a_restart_and_a_reload(server, open_page):
     assert view.locator(".lit").count() == 2
 
 
+def test_an_edited_program_runs_after_a_pause(server, open_page):
+    url, folder = server
+    notebook(folder / "edit.ipynb", PROGRAM, "rl.explore.graph(Layer).live()")
+    page = open_page(f"{url}lab/tree/edit.ipynb?reset", strict=False)
+    page.wait_for_selector(".jp-Notebook", timeout=60000)
+    run_all(page)
+    editor = page.locator("textarea[aria-label=program]")
+    editor.fill(editor.input_value().replace("R.nn.relu", "R.tanh"))
+    page.wait_for_selector("text=changed, not run yet")
+    page.locator("g.node", has_text="tanh").wait_for(timeout=30000)
+    assert page.locator("text=changed, not run yet").count() == 0
+
+
 def test_a_live_view_is_made_anew_by_the_kernel(server, open_page):
     url, folder = server
     notebook(folder / "live.ipynb", PROGRAM, LIVE)

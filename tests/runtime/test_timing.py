@@ -126,6 +126,8 @@ def test_the_drawing_has_all_of_it(operands: tuple[Any, Any]) -> None:
     assert html.count(f'fill="{HUES["red"]}"') == 1
     by_hand = rl.explore.timings({"one": 1e-3, "two": found["wrong"]})
     assert "1 ms" in by_hand.html() and "two" in by_hand.html()
+    assert "agrees" in html and "agrees" not in by_hand.html(), "there was nothing to compare"
+    assert "spread" not in rl.explore.timings({"one": 1e-3}).html(), "of one sample"
     for wrong, message in (({}, "no timings"), ({"zero": 0.0}, "'zero' took 0.0 seconds")):
         with pytest.raises(ValueError, match=message):
             rl.explore.timings(wrong)

@@ -8,7 +8,7 @@ import pytest
 
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
-from relaxlab.tracing import PassRecord, Remark, Trace, recording, remark
+from relaxlab.tracing import PassRecord, Remark, Trace, may_apply, recording, remark
 from tests.golden import Golden
 
 EMPTY = Module.of({})
@@ -27,6 +27,14 @@ def test_remarks_in_order() -> None:
         Remark("fuse", "main.x", "they are alike"),
         Remark("fuse", "main.y", "it has effects", False, Attrs(size=(4, 2))),
     ]
+
+
+def test_a_remark_names_the_line_that_made_it() -> None:
+    with recording() as found:
+        remark("fuse", "main.x", "they are alike")
+        assert may_apply("fuse", "main.y", "they are alike")
+    line = test_a_remark_names_the_line_that_made_it.__code__.co_firstlineno
+    assert [one.source for one in found] == [f"test_remarks.py:{line + n}" for n in (2, 3)]
 
 
 def test_an_inner_recording_takes_its_own() -> None:

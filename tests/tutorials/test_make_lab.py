@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -22,15 +21,13 @@ def test_the_makefile_uses_these_settings_and_a_lesson_that_is_there() -> None:
     assert ROOT / folder == SETTINGS.parents[1]
     (lesson,) = re.findall(r"^FIRST_LESSON := (\S+)$", text, re.M)
     assert (ROOT / "tutorials" / lesson).with_suffix(".py").exists()
-    viewers = json.loads(SETTINGS.read_text())["@jupyterlab/docmanager-extension:plugin"]
-    assert viewers["defaultViewers"]["python"] == "Jupytext Notebook"
 
 
 def test_a_lesson_in_jupyterlab(
     tmp_path: Path, open_page: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It opens with folded solutions; run, it shows explorers and hints; a right answer is told so,
-    and is counted once the notebook is saved."""
+    and is counted once the notebook is saved. Names complete, even where the kernel is slow."""
     books = tmp_path / "books"
     list(write_course(books))
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(SETTINGS.parents[1]))
@@ -53,6 +50,15 @@ def test_a_lesson_in_jupyterlab(
         page.keyboard.type(" * s[vi]")
         page.keyboard.press("Shift+Enter")
         cell.locator("pre", has_text="✓ every row is multiplied").wait_for()
+        cell.locator(".cm-line").last.click()
+        page.keyboard.press("End")
+        page.keyboard.press("Enter")
+        page.keyboard.type("T.axis.")
+        page.keyboard.press("Tab")
+        page.locator(".jp-Completer-item", has_text="spatial").wait_for()
+        page.keyboard.press("Escape")
+        for _ in range(8):
+            page.keyboard.press("Backspace")
         page.keyboard.press("Control+s")
         for _ in range(100):
             if progress_of(books)[0].solved:

@@ -144,7 +144,10 @@ export function reveal(pane, row) {
   }
 }
 
-export const note = (text) => h("p", { class: "note", role: "note" }, text);
+/** A text whose parts between backticks are code. */
+export const withCode = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+
+export const note = (text) => h("p", { class: "note", role: "note" }, withCode(text));
 export const notes = (state) => (state.notes ?? []).map(note);
 
 /** Numbers from the differences that Python wrote. */

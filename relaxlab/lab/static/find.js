@@ -31,7 +31,7 @@ export function finder({ label, texts, at, go, changed = () => {} }) {
     said.textContent = `${found.indexOf(to) + 1} of ${found.length}`;
     box.focus();
   };
-  const box = h("input", { type: "search", placeholder: label, "aria-label": label, style: "width:13em", oninput: search,
+  const box = h("input", { type: "search", placeholder: label, "aria-label": label, style: "width:15em", oninput: search,
     onkeydown(event) {
       if (event.key === "Enter") step(event.shiftKey);
       else if (event.key === "Escape" && box.value) {

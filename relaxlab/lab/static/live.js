@@ -4,6 +4,7 @@
 
 import { h, localModel, mount } from "./core.js";
 
+const PAUSE = 1000; // milliseconds without a key after which an edited program runs
 const PATIENCE = 5000; // milliseconds in which a kernel that has nothing else to do begins
 const SILENT = "No answer yet. A busy kernel answers later; after a restart the kernel no longer knows this view; run the cell again.";
 const TEXT = "width:100%;font:12px/1.45 var(--mono);background:var(--bg);color:var(--fg);border:1px solid var(--line);border-radius:5px";
@@ -13,21 +14,30 @@ async function inflated(buffer) {
   return JSON.parse(await new Response(stream).text());
 }
 
-/** A text area for a program: Tab indents by four spaces, Escape and then Tab leaves it. */
+/** A text area for a program, which runs after a pause in typing: Tab indents by four spaces, Escape
+ * and then Tab leaves it. */
 function editor(c, put) {
   const pending = h("span", { class: "open", role: "status" });
-  let leaving = false;
+  let [leaving, timer] = [false, 0];
   const run = () => {
+    clearTimeout(timer);
     pending.textContent = "";
     put(area.value);
   };
+  const changed = () => {
+    pending.textContent = "changed, not run yet";
+    clearTimeout(timer);
+    timer = setTimeout(run, PAUSE);
+  };
   const area = h("textarea", {
     "aria-label": c.name, rows: Math.min(24, c.value.split("\n").length + 2), spellcheck: "false", value: c.value, style: TEXT,
-    oninput: () => { pending.textContent = "changed, not run yet"; },
+    oninput: changed,
     onkeydown(event) {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey || event.shiftKey)) run();
-      else if (event.key === "Tab" && !leaving && !event.shiftKey) area.setRangeText("    ", area.selectionStart, area.selectionEnd, "end");
-      else {
+      else if (event.key === "Tab" && !leaving && !event.shiftKey) {
+        area.setRangeText("    ", area.selectionStart, area.selectionEnd, "end");
+        changed();
+      } else {
         leaving = event.key === "Escape";
         return;
       }
@@ -68,8 +78,15 @@ function attach(model, el, views, replaced) {
   const place = h("div");
   const state = localModel({});
   let [end, timer] = [null, 0];
-  const silent = () => { said.textContent = SILENT; };
+  let [waiting, stale] = [false, false]; // for an answer; which will be of values that changed since
+  const silent = () => {
+    waiting = false;
+    said.textContent = SILENT;
+  };
   const ask = () => {
+    stale = waiting;
+    if (waiting) return;
+    waiting = true;
     clearTimeout(timer);
     said.textContent = "running …";
     timer = setTimeout(silent, PATIENCE);
@@ -83,6 +100,8 @@ function attach(model, el, views, replaced) {
     clearTimeout(timer);
     said.textContent = message.type === "started" ? "running …" : "";
     if (message.type === "started") return;
+    waiting = false;
+    if (stale) ask();
     wrong.hidden = message.type !== "error";
     wrong.textContent = message.text ?? "";
     if (message.type === "error") return;

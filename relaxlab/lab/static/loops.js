@@ -1,7 +1,7 @@
 // A loop function: its tree, its accesses one statement after the other, what is reused, what the
 // steps of a schedule changed, and what threads do.
 
-import { h, mount, notes, position, stepper, tabs } from "./core.js";
+import { h, listbox, mount, notes, position, tabs } from "./core.js";
 import { GRID_CSS } from "./grid.js";
 import { COSTS_CSS, reusePanel, schedulePanel } from "./loop_costs.js";
 import { STEPS_CSS, stepPanel } from "./loop_steps.js";
@@ -10,8 +10,8 @@ import { THREADS_CSS, threadsPanel } from "./threads.js";
 import { TREE_CSS } from "./tree.js";
 
 const CSS = `
-.calls { font: 12px/1.5 var(--mono); margin: 0 0 6px; white-space: pre-wrap; overflow-wrap: anywhere; }
-.schedule { background: var(--panel); border-radius: 5px; padding: 4px 6px; }
+.schedule { border: 1px solid var(--line); border-radius: 5px; margin-bottom: 6px; max-height: 9.5em; }
+.schedule li { font: 12px/1.5 var(--mono); white-space: pre-wrap; overflow-wrap: anywhere; }
 .refused dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 2px 10px; margin: 4px 0 0; }
 .refused dt { font-family: var(--sans); } .refused dd { margin: 0; }
 .refused ol { margin: 0; padding-left: 2em; }
@@ -29,6 +29,14 @@ function refusedBox(refused) {
       item("an order that works", refused.order
         ? h("ol", { start: 0 }, refused.order.map(([n, text], i) => h("li", {}, text, n !== i ? h("strong", {}, ` ← was ${text === refused.step ? "refused" : `step ${n}`}`) : "")))
         : `none was found in ${refused.trials} trials`)));
+}
+
+/** The steps of a schedule, one of which is chosen: the function is shown as it is after that. */
+function scheduleList(versions, at) {
+  const items = versions.map((v, i) => ({
+    label: [h("span", { class: "muted" }, `${i} `), v.calls.length ? v.calls.join("\n") : "as given"],
+  }));
+  return listbox({ items, at, label: "steps of the schedule" });
 }
 
 export default {
@@ -64,24 +72,18 @@ export default {
         return element;
       } });
       stops.push(strip.stop);
-      const calls = version.calls.length ? version.calls.join("\n") : "as given";
-      body.replaceChildren(versions.length > 1 ? h("pre", { class: "calls" }, calls) : "", strip);
+      body.replaceChildren(strip);
     };
     const sizes = Object.entries(state.sizes).map(([name, n]) => `${name} = ${n}`).join(", ");
-    const bar = versions.length > 1 && stepper({
-      count: versions.length, at, label: "steps of the schedule",
-      describe: (i) => versions[i].calls.at(-1) ?? "as given",
-    });
-    bar?.prepend?.(h("span", { class: "muted" }, "step of the schedule"));
-    bar?.classList?.add("schedule");
+    const list = versions.length > 1 && scheduleList(versions, at);
     root.append(h("style", {}, CSS + TREE_CSS + STEPS_CSS + COSTS_CSS + GRID_CSS + THREADS_CSS), ...notes(state),
       h("h3", {}, state.title, sizes && h("span", { class: "muted mono" }, `  ${sizes}`)),
-      state.refused ? refusedBox(state.refused) : "", bar || "", body);
+      state.refused ? refusedBox(state.refused) : "", list ? h("div", { class: "scroll schedule" }, list) : "", body);
     const stop = at.on(show);
     show();
     return () => {
       stop();
-      bar?.stop?.();
+      if (list) list.stop();
       end();
       cleanup();
     };

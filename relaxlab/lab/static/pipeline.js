@@ -1,16 +1,16 @@
 // The pipeline explorer: passes, what each changed, its remarks: rewrites made and refused, and why.
 
 import { failureFacts } from "./failure.js";
-import { field, fromDifferences, h, keyStep, listbox, mount, notes, plural, stepper } from "./core.js";
+import { field, fromDifferences, h, keyStep, listbox, mount, notes, plural, stepper, withCode } from "./core.js";
 import { PASSES_STYLE, breakable, changesSentence, moduleDiff, modulesOf, passTime, subjectPlaces } from "./passes.js";
 
 /** The remarks of a pass, from columns of numbers. */
 export function remarksOf(pass, lines) {
   if (pass.remarks.length === 0) return []; // left out
-  const [rules, subjects, reasons, made, modules] = pass.remarks.map(fromDifferences);
+  const [rules, subjects, reasons, made, modules, sources] = pass.remarks.map(fromDifferences);
   return rules.map((rule, i) => ({
     rule: lines[rule], subject: lines[subjects[i]], reason: lines[reasons[i]],
-    made: made[i] === 1, module: modules[i],
+    made: made[i] === 1, module: modules[i], source: lines[sources[i]],
   }));
 }
 
@@ -150,7 +150,8 @@ function passDetail(state, all, fields) {
     }
     const what = !w ? "" : !w.made ? "Refused: " : around.exact ? "This rewrite alone: " : "The whole pass: ";
     said.replaceChildren(h("strong", {}, what), stuck ? "The module before this pass:"
-      : w && !w.made && around.exact ? "the module stays" : changesSentence(diff.pairs));
+      : w && !w.made && around.exact ? "the module stays" : changesSentence(diff.pairs),
+    w?.source ? h("span", { class: "muted" }, " · decided in ", h("code", {}, w.source)) : "");
     diff.focus(w ? subjectPlaces(w.subject, names) : []);
   };
   const drawPass = () => {
@@ -158,7 +159,7 @@ function passDetail(state, all, fields) {
     const remarks = decoded(at.get());
     kept = remarks.map((_, i) => i).filter((i) => which.get() === "all" || remarks[i].made === (which.get() === "made"));
     title.replaceChildren(pass.name, h("span", { class: "muted mono small" }, pass.options ? ` (${pass.options})` : ""));
-    told.textContent = pass.about;
+    told.replaceChildren(...withCode(pass.about));
     told.hidden = !pass.about;
     failure.replaceChildren(...(pass.failure ? [failureFacts(pass.failure)] : []));
     bar?.stop();

@@ -3,13 +3,17 @@
 import { formatBytes, formatCount, h, plural, scroller, svg, table } from "./core.js";
 import { pictureButtons } from "./picture.js";
 import { byKernel, decades, roof, standing } from "./timeline.js";
-import { billions, color, flopsText } from "./run_time.js";
+import { billions, flopsText } from "./run_time.js";
 
 export const ROOF_CSS = `
 .roof line, .roof path { stroke: var(--line); fill: none; } .roof path.top { stroke: var(--fg); stroke-width: 1.5; } .roof path.cache { stroke: var(--muted); stroke-dasharray: 5 4; }
 .roof { max-width: 1100px; } .roof circle { fill-opacity: .8; stroke: var(--fg); } .roof path.moved { stroke: var(--muted); stroke-dasharray: 2 3; }
 .roof text.muted { fill: var(--muted); }
 `;
+
+/** The colour of the points of a run: of one run the accent, of several far apart on the circle of hues. */
+const runColor = (r, several) => (several ? `hsl(${(210 + 137 * r) % 360} 65% 50%)` : "var(--accent)");
+
 
 const [WIDTH, HIGH] = [1000, 400];
 
@@ -42,7 +46,7 @@ function roofLine({ x0, x1, low, x, y }, limits, bandwidth) {
   return `M${x(from)},${y(Math.max(low, roof(from, limits, bandwidth)))} L${x(to)},${y(roof(to, limits, bandwidth))} L${x(10 ** x1)},${y(roof(10 ** x1, limits, bandwidth))}`;
 }
 
-/** Texts beside points; those of points that lie close together stand in one line. */
+/** Texts beside points; of more than two points that lie close together, only the numbers. */
 function labels(drawn, { x, y }, radius, several) {
   const found = [];
   drawn.forEach((k, i) => {
@@ -51,10 +55,11 @@ function labels(drawn, { x, y }, radius, several) {
     const near = found.find(([a, l]) => Math.abs(a - at) < 11 && Math.abs(l - left) < 16);
     if (near) {
       near[1] = Math.max(near[1], left);
-      near[2] += `, ${text}`;
-    } else found.push([at, left, text, 2 * radius(k) + 8]);
+      near[2].push(text);
+    } else found.push([at, left, [text], 2 * radius(k) + 8]);
   });
-  return found.map(([at, left, text, over]) => {
+  return found.map(([at, left, texts, over]) => {
+    const text = texts.map((t) => (texts.length > 2 ? t.split(" ")[0] : t)).join(", ");
     const right = left > 0.65 * WIDTH; // there is more room on the other side
     return svg("text", { x: right ? left - over : left, y: at, "text-anchor": right ? "end" : "start" }, text);
   });
@@ -84,7 +89,7 @@ export function roofPanel(runs) {
     grid(scale), svg("path", { class: "cache", d: roofLine(scale, limits, limits.cache) }), svg("path", { class: "top", d: roofLine(scale, limits, limits.memory) }),
     svg("text", { x: 62, y: 10 }, "FLOP/s"), svg("text", { x: WIDTH - 14, y: HIGH - 4, "text-anchor": "end" }, "FLOPs per byte of the kernel's arguments"),
     several ? moves(drawn, scale) : null,
-    drawn.map((k) => svg("circle", { cx: scale.x(k.at.intensity), cy: scale.y(k.at.rate), r: radius(k), style: `fill:${several ? `color-mix(in srgb, ${color(k.run)} 70%, var(--fg))` : "var(--accent)"}` }, svg("title", {}, `${k.name}: ${flopsText(k.at.rate)}`))),
+    drawn.map((k) => svg("circle", { cx: scale.x(k.at.intensity), cy: scale.y(k.at.rate), r: radius(k), style: `fill:${runColor(k.run, several)}` }, svg("title", {}, `${several ? `${k.label}, ` : ""}${k.name}: ${flopsText(k.at.rate)}`))),
     labels(drawn, scale, radius, several));
   const rows = kernels.map((k) => [
     drawn.includes(k) ? String(drawn.indexOf(k) + 1) : "", ...(several ? [k.label] : []), k.name, k.at.intensity === null ? "" : formatCount(k.at.intensity), billions(k.at.rate), billions(k.at.bandwidth), k.at.bound, `${formatCount(Number((100 * k.at.part).toPrecision(2)))} %`,
@@ -93,6 +98,6 @@ export function roofPanel(runs) {
   return h("div", {},
     h("p", {}, `Measured on this machine with ${plural(threads, "thread")}: ${flopsText(limits.flops)} of fused multiply-adds, ${formatBytes(limits.memory)}/s from main memory (line), ${formatBytes(limits.cache)}/s from caches (dashed).`),
     h("p", { class: "muted" }, "The size of a point is the kernel's part of the time. Bytes are those of distinct elements of its arguments: what lies in a cache comes faster than main memory allows, and may stand above the line. Kernels whose bytes are at most ", formatBytes(limits.cache_bytes), " a call are held against the caches."),
-    h("div", { class: "row" }, pictureButtons(() => figure, "roofline")),
+    h("div", { class: "row" }, pictureButtons(() => figure, "roofline"), several && h("ul", { class: "legend" }, runs.map((run, r) => h("li", {}, h("span", { class: "swatch", style: `background:${runColor(r, several)}` }, "\u00a0"), run.label)))),
     figure, scroller("kernels under the roof", table(heads, rows)));
 }

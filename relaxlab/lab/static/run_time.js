@@ -15,7 +15,7 @@ export const TIME_CSS = `
 export const flopsText = (n) => `${formatCount(n)}${n < 10000 ? " " : ""}FLOP/s`;
 /** 2.1e9 -> "2.1", for columns of which the heading has the unit */
 export const billions = (n) => String(Number((n / 1e9).toPrecision(3)));
-export const color = (i) => `color-mix(in srgb, var(--group-${i % 10}) 78%, var(--fg))`;
+const color = (i) => `color-mix(in srgb, var(--group-${i % 10}) 78%, var(--fg))`;
 
 const [LEAST, TOP, LANE, MEMORY] = [600, 20, 34, 44];
 

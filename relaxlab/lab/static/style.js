@@ -107,7 +107,8 @@ svg text { font: 11px var(--sans); fill: var(--fg); }
 .badge { display: inline-block; padding: 0 5px; margin-left: 3px; border: 1px solid currentColor; border-radius: 8px; font: 10px/15px var(--sans); }
 .wide-left.half { grid-template-columns: minmax(0, 3fr) minmax(0, 2fr); }
 @container (max-width: 760px) { .wide-left.half { grid-template-columns: minmax(0, 1fr); } }
-.values [role=option], .values-head { display: grid; gap: 6px; grid-template-columns: minmax(4em, 1fr) minmax(0, 1.2fr) minmax(0, 2fr) minmax(0, 1.1fr) 5.5em 4.6em; }
+.values [role=option], .values-head { display: grid; gap: 6px; grid-template-columns: minmax(4em, 1fr) minmax(6em, 1.2fr) minmax(9em, 2fr) minmax(6em, 1.1fr) 5em minmax(2em, 4.6em); }
+.values, .values-head { min-width: 36em; } /* below that names and types would be broken inside words */
 .values-head { padding: 0 8px 3px; border-bottom: 1px solid var(--line); color: var(--muted); font-weight: 600; position: sticky; top: -6px; background: var(--panel); }
 .values .made-up { font-style: italic; color: var(--muted); }
 .values .what { color: var(--number); } .values .amount { text-align: right; }

@@ -34,7 +34,7 @@ test("long lines are clipped and say by how much", () => {
 
 const pass = (modules, made) => ({
   name: "p", before: 0, after: 9, changed: true, failure: null,
-  remarks: [[0], [0], [0], made, modules].map((c) => (c.length === 1 ? Array(made.length).fill(c[0]) : c))
+  remarks: [[0], [0], [0], made, modules, [0]].map((c) => (c.length === 1 ? Array(made.length).fill(c[0]) : c))
     .map((c) => c.map((n, i) => n - (i ? c[i - 1] : 0))),
 });
 
