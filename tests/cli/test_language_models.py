@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import select
+import subprocess
+import sys
 
 import pytest
 
@@ -50,3 +54,38 @@ def test_what_cannot_be_answered_is_refused_before_compiling(
     assert main(["generate", "--model", "tiny", *options]) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no readline")
+def test_lines_of_a_chat_can_be_edited():
+    """Arrow up brings back the last question; its escape code is not sent to the model."""
+    import pty
+
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "relaxlab", "chat", "--model", "tiny", "--greedy"],
+        stdin=terminal, stdout=terminal, stderr=subprocess.DEVNULL,
+        env={**os.environ, "TERM": "xterm"},
+    )  # fmt: skip
+    os.close(terminal)
+    seen = ""
+
+    def read_until(text: str, count: int) -> None:
+        nonlocal seen
+        while seen.count(text) < count:
+            assert select.select([controller], [], [], 120)[0], f"no {text!r} in {seen!r}"
+            seen += os.read(controller, 4096).decode(errors="replace")
+
+    try:
+        read_until("> ", 1)
+        os.write(controller, b"What is 2 + 2?\n")
+        read_until("2 + 2 = 4.", 1)
+        read_until("> ", 2)  # before it, the terminal itself would echo the key
+        os.write(controller, b"\x1b[A\n")
+        read_until("2 + 2 = 4.", 2)
+        os.write(controller, b"/quit\n")
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()
+        os.close(controller)
+    assert "^[[A" not in seen
