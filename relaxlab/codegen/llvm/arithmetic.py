@@ -14,6 +14,7 @@ from relaxlab.codegen.llvm.builder import (
     int_value,
     llvm_type,
     mangle,
+    vector_literal,
 )
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, element_of, is_float, is_int, is_uint, lanes_of, with_lanes
@@ -96,6 +97,9 @@ def _fold(cls: type[Any], x: Value, y: Value) -> Value | None:
     return int_value(int(value), "bool" if issubclass(cls, expr.CmpOp) else x.dtype)
 
 
+MOST_LANES = 255
+"""Most lanes whose numbers, and how many of them are on, fit unsigned bytes."""
+
 _DIVISIONS = (expr.Div, expr.Mod, expr.FloorDiv, expr.FloorMod)
 
 
@@ -148,6 +152,8 @@ def _index_vector(b: Builder, cls: type[Any], x: Value, y: Value) -> Value | Non
             text = ", ".join(f"i1 {'true' if v else 'false'}" for v in values)
             return Value(with_lanes("bool", lanes), f"<{text}>")
         return _make_index(int_value(0), tuple(int(v) for v in values))
+    elif cls is expr.LT and x.index and y.index and len(set(yo)) == 1:
+        return _first_lanes(b, x.base, xo, binary(b, expr.Add, y.base, int_value(yo[0])))
     elif cls is expr.Mul:
         if len(set(xo)) == 1 and xo[0] == 0:
             x, y, xo, yo = y, x, yo, xo
@@ -179,6 +185,24 @@ def _index_vector(b: Builder, cls: type[Any], x: Value, y: Value) -> Value | Non
     else:
         return None
     return _make_index(base, offsets)
+
+
+def _first_lanes(
+    b: Builder, base: Value, offsets: tuple[int, ...], bound: Value
+) -> Value | None:
+    """Return the mask of the lanes whose index `base + offset` is below `bound`, the guard of a
+    tail: one comparison of bytes with the number of elements that are left, where 64 indices are
+    eight vectors. None where offsets exceed a byte."""
+    low, past = min(offsets), max(offsets) + 1
+    if not 0 <= low < past <= MOST_LANES:
+        return None
+    left = binary(b, expr.Sub, bound, base)
+    left = binary(b, expr.Max, binary(b, expr.Min, left, int_value(past)), int_value(0))
+    few = cast(b, left, "uint8")
+    lanes = len(offsets)
+    at = vector_literal("i8", [str(o) for o in offsets])
+    text = b.emit(f"icmp ult <{lanes} x i8> {at}, {b.materialise(b.widen(few, lanes))}")
+    return Value(with_lanes("bool", lanes), text)
 
 
 def _make_index(base: Value, offsets: tuple[int, ...]) -> Value:

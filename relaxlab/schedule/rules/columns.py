@@ -27,6 +27,7 @@ from relaxlab.schedule.rules.base import (
     vectorize_inner,
 )
 from relaxlab.schedule.rules.reductions import VECTORS, goes_down_columns, reduce_down_columns
+from relaxlab.schedule.rules.round_up_tail import round_up_vectors
 from relaxlab.schedule.rules.rows import read_more_than_once, upper_bound
 from relaxlab.schedule.rules.versions import guarded_versions, with_upper_bound
 from relaxlab.schedule.schedule import LoopRV, Schedule
@@ -101,7 +102,7 @@ def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> Prim
     tile = sch.fuse(*tiles) if len(tiles) > 1 else tiles[0]
     sch.parallel(tile)
     stream_results(sch, tile)
-    return bound_private_buffers(compact_buffers(sch.func), bounds)
+    return bound_private_buffers(round_up_vectors(compact_buffers(sch.func)), bounds)
 
 
 def _reductions(func: PrimFunc) -> list[Block]:

@@ -231,10 +231,9 @@ def partial_lanes(sch: Schedule, rv: BlockRV, loop: LoopRV, target: Target) -> i
     size, most = constant(extent_of(sch, loop)), _upper_bound(sch, loop)
     if size is not None and size >= MANY_VECTORS * lanes:
         return VECTORS * lanes
-    fitting = (
-        n for n in (VECTORS, 2)
-        if (size or 0) % (n * lanes) == 0 and (most is None or n * lanes <= most)
-    )  # fmt: skip
+    if most is None or (size is None and most >= MANY_VECTORS * lanes):
+        return VECTORS * lanes
+    fitting = (n for n in (VECTORS, 2) if size and size % (n * lanes) == 0)
     return lanes * next(fitting, 1)
 
 

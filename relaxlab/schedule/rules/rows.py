@@ -34,6 +34,7 @@ from relaxlab.schedule.rules.base import (
     vectorize_inner,
 )
 from relaxlab.schedule.rules.reductions import (
+    MANY_VECTORS,
     fuse_neighbours,
     goes_down_columns,
     partial_lanes,
@@ -66,29 +67,46 @@ is read it must stay in a second-level cache, and stacks of OpenMP's threads are
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     """Fits kernels whose reductions all run over trailing axes of a common row.
 
-    Where a row is stored between its uses and its width is a symbol, there is a version for widths
-    that fit a thread's stack beside the one that computes the row again or, if a product makes it,
-    stores it in main memory.
+    Where the width of rows is a symbol, there are versions for rows of one vector and of few, whose
+    lanes would mostly be idle in steps of several vectors. Where a row is stored between its uses,
+    there is one for widths that fit a thread's stack beside the one that computes the row again or,
+    if a product makes it, stores it in main memory.
     """
     # Without a bound rows cannot be on a stack: they are computed again or stored in main memory.
     general = _schedule(func, target, {})
     if general is None:
         return None
+    bounds: list[int] = []
+    width = _reduced_width(func)
+    if width is not None:
+        lanes = target.lanes("float32")
+        bounds += [lanes, MANY_VECTORS * lanes - 1]
     found = _width_of_stored_rows(func)
-    if found is None:
+    if found is not None and width in (None, found[0]):
+        width, terms = found
+        # Rows of sums whose operand fits the first-level cache are made one by one, wider ones four
+        # at a time: with 8 terms and 1024 columns, one by one moved 53 to 82 GB/s, four at a time
+        # 44 to 60 (NOTES, *Products by a small matrix*).
+        bounds += [_widest_in_l1(terms), MAX_STACK_ROW] if terms else [MAX_STACK_ROW]
+    if width is None:
         return general
-    width, terms = found
 
     def version(func: PrimFunc, most: int | None) -> PrimFunc:
         if most is None:
             return general
         return _schedule(with_upper_bound(func, width, most), target, {width: most}) or general
 
-    # Rows of sums whose operand fits the first-level cache are made one by one, wider ones four at
-    # a time: with 8 terms and 1024 columns, one by one moved 53 to 82 GB/s, four at a time 44 to 60
-    # (NOTES, *Products by a small matrix*).
-    near = [_widest_in_l1(terms)] if terms else []
-    return guarded_versions(func, width, sorted({*near, MAX_STACK_ROW}), version)
+    return guarded_versions(func, width, sorted({*bounds}), version)
+
+
+def _reduced_width(func: PrimFunc) -> Var | None:
+    """Return the symbol that is the extent of the innermost axis of all reductions."""
+    axes = [b.iter_vars for b in blocks_of(func) if not is_spatial(b)]
+    match [*{its[-1].dom.extent for its in axes if its[-1].kind != "spatial"}]:
+        case [Var() as width]:
+            return width
+        case _:
+            return None
 
 
 def _width_of_stored_rows(func: PrimFunc) -> tuple[Var, int] | None:
