@@ -245,7 +245,7 @@ def _float_call(b: Builder, op: str, args: list[Value]) -> Value:
         name = f"llvm.{_LLVM_FLOAT[op]}.{mangle(dtype)}"
         return Value(dtype, b.call(name, args[0].ty, pairs))
     if base == "float32" and op in FLOAT32_FUNCTIONS:
-        return float32_function(b, op, args[0])
+        return float32_function(b, op, args)
     if op == "sigmoid":
         one = b.widen(float_value(1.0, base), args[0].lanes)
         zero = b.widen(float_value(-0.0, base), args[0].lanes)

@@ -8,7 +8,7 @@ errors are a few units in the last place. Results below the smallest normal numb
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from relaxlab.codegen.llvm.arithmetic import binary, cast
@@ -125,13 +125,22 @@ def _exp(m: _Math, x: Value) -> Value:
     """exp(r) * 2**n with n rounded down. The power is zero or infinite where the result is beyond
     the range, and NaN times it is NaN, so no special case is left."""
     # There n is -127 and 128, whose biased exponents 0 and 255 are those of zero and infinity.
-    x = m.bound(x, -88.0, 88.8)
+    return _exp_with_bias(m, m.bound(x, -88.0, 88.8), 127.0)
+
+
+def _half_exp(m: _Math, x: Value) -> Value:
+    """exp(x) / 2 of a number that is not negative: finite as long as sinh(x) is."""
+    return _exp_with_bias(m, m.bound(x, 0.0, 89.6), 126.0)
+
+
+def _exp_with_bias(m: _Math, x: Value, bias: float) -> Value:
+    """exp(x) * 2**(bias - 127)."""
     # Adding the biased exponent here saves the addition of integers later; no conversion to
     # integers is needed (NOTES, *Row kernels*).
     # Subtracting one half and rounding to nearest rounds down, but an integer would be a tie: a
     # little less than a half keeps exp(0) = 1 exact.
-    sum_ = m.add(m.fma(x, math.log2(math.e), -0.499999), ROUNDING + 127.0)
-    n = m.sub(sum_, ROUNDING + 127.0)
+    sum_ = m.add(m.fma(x, math.log2(math.e), -0.499999), ROUNDING + bias)
+    n = m.sub(sum_, ROUNDING + bias)
     # ln 2 in two parts: the first has so few bits that its product with n is exact.
     r = m.fma(n, -0.693359375, x)
     r = m.fma(n, 2.12194440e-4, r)
@@ -181,6 +190,17 @@ def _log(m: _Math, x: Value) -> Value:
     return m.keep_nan(x, result)
 
 
+def _log1p(m: _Math, x: Value) -> Value:
+    """log(u) + c / u, where u is 1 + x rounded and c what rounding lost."""
+    u = m.add(x, 1.0)
+    large = m.op(expr.GT, x, 1.0)
+    lost = m.select(large, m.sub(m.num(1.0), m.sub(u, x)), m.sub(x, m.sub(u, m.num(1.0))))
+    log = _log(m, u)
+    result = m.add(log, m.div(lost, u))
+    result = m.select(m.op(expr.EQ, m.call("fabs", log), math.inf), log, result)
+    return m.select(m.op(expr.EQ, x, 0.0), x, result)  # keeps the sign of zero
+
+
 def _log2(m: _Math, x: Value) -> Value:
     return m.mul(_log(m, x), math.log2(math.e))
 
@@ -209,6 +229,149 @@ def _tanh(m: _Math, x: Value) -> Value:
     return m.call("copysign", result, x)
 
 
+_SINH_POLY = [2.03721912945e-4, 8.33028376239e-3, 1.66667160211e-1]
+
+
+def _sinh(m: _Math, x: Value) -> Value:
+    a = m.call("fabs", x)
+    half = _half_exp(m, a)
+    large = m.sub(half, m.div(m.num(0.25), half))
+    result = m.select(m.op(expr.LT, a, 1.0), _odd(m, _SINH_POLY, a), large)
+    return m.call("copysign", result, x)
+
+
+def _cosh(m: _Math, x: Value) -> Value:
+    half = _half_exp(m, m.call("fabs", x))
+    return m.add(half, m.div(m.num(0.25), half))
+
+
+def _odd(m: _Math, coefficients: list[float], x: Value) -> Value:
+    """x + x**3 * P(x**2)"""
+    z = m.mul(x, x)
+    return m.fma(m.mul(m.poly(z, coefficients), z), x, x)
+
+
+LN2 = math.log(2.0)
+HUGE = 1e4
+"""Above it the square root of x*x + 1 or x*x - 1 is x in float32, and of larger x it overflows."""
+
+_ASINH_POLY = [2.0122003309e-2, -4.2699340972e-2, 7.4847586088e-2, -1.6666288134e-1]
+_ACOSH_POLY = [1.7596881071e-3, -7.5272886713e-3, 2.6454905019e-2, -1.1784741703e-1, 1.4142135263]
+_ATANH_POLY = [1.81740078349e-1, 8.24370301058e-2, 1.46691431730e-1, 1.99782164500e-1,
+               3.33337300303e-1]  # fmt: skip
+
+
+def _log_of_sum(m: _Math, x: Value, unit: float) -> Value:
+    """log(x + sqrt(x*x + unit)) of a positive number."""
+    huge = m.op(expr.GT, x, HUGE)
+    sum_ = m.add(x, m.call("sqrt", m.fma(x, x, unit)))
+    log = _log(m, m.select(huge, x, sum_))
+    return m.add(log, m.select(huge, m.num(LN2), 0.0))
+
+
+def _asinh(m: _Math, x: Value) -> Value:
+    a = m.call("fabs", x)
+    small = m.op(expr.LT, a, 0.5)
+    result = m.select(small, _odd(m, _ASINH_POLY, a), _log_of_sum(m, a, 1.0))
+    return m.call("copysign", result, x)
+
+
+def _acosh(m: _Math, x: Value) -> Value:
+    z = m.sub(x, 1.0)
+    near = m.mul(m.poly(z, _ACOSH_POLY), m.call("sqrt", z))  # NaN below 1
+    return m.select(m.op(expr.LT, z, 0.5), near, _log_of_sum(m, x, -1.0))
+
+
+def _atanh(m: _Math, x: Value) -> Value:
+    a = m.call("fabs", x)
+    log = _log(m, m.div(m.add(a, 1.0), m.sub(m.num(1.0), a)))
+    result = m.select(m.op(expr.LT, a, 0.5), _odd(m, _ATANH_POLY, a), m.mul(log, 0.5))
+    return m.call("copysign", result, x)
+
+
+_ASIN_POLY = [4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2, 1.6666752422e-1]
+_HALF_PI = 1.5707963705062866, -4.371138828673793e-08
+"""pi/2 as the sum of two float32."""
+
+
+def _from_angle(m: _Math, count: float, x: Value) -> Value:
+    """count * pi/2 - x"""
+    high, low = (part * count for part in _HALF_PI)
+    return m.add(m.sub(m.num(high), x), low)
+
+
+def _asin_of_small(m: _Math, a: Value) -> tuple[Value, Value]:
+    """Return whether a number that is not negative exceeds 0.5, and asin(a) or, where it does,
+    asin(sqrt((1 - a) / 2)), which is (pi/2 - asin(a)) / 2."""
+    large = m.op(expr.GT, a, 0.5)
+    z = m.fma(a, -0.5, 0.5)
+    return large, _odd(m, _ASIN_POLY, m.select(large, m.call("sqrt", z), a))
+
+
+def _asin(m: _Math, x: Value) -> Value:
+    large, part = _asin_of_small(m, m.call("fabs", x))
+    result = m.select(large, _from_angle(m, 1, m.add(part, part)), part)
+    return m.call("copysign", result, x)
+
+
+def _acos(m: _Math, x: Value) -> Value:
+    large, part = _asin_of_small(m, m.call("fabs", x))
+    double = m.add(part, part)
+    outer = m.select(m.op(expr.LT, x, 0.0), _from_angle(m, 2, double), double)
+    return m.select(large, outer, _from_angle(m, 1, m.call("copysign", part, x)))
+
+
+_ATAN_POLY = [8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1]
+TAN_PI_8 = math.tan(math.pi / 8)
+
+
+def _atan_to_1(m: _Math, t: Value) -> Value:
+    """atan(t) for 0 <= t <= 1; above tan(pi/8) as pi/4 + atan((t - 1) / (t + 1))."""
+    near = m.op(expr.GT, t, TAN_PI_8)
+    ratio = m.select(near, m.div(m.sub(t, 1.0), m.add(t, 1.0)), t)
+    part = _odd(m, _ATAN_POLY, ratio)
+    high, low = (half / 2 for half in _HALF_PI)
+    return m.select(near, m.add(m.add(part, low), high), part)
+
+
+def _atan(m: _Math, x: Value) -> Value:
+    a = m.call("fabs", x)
+    steep = m.op(expr.GT, a, 1.0)
+    angle = _atan_to_1(m, m.select(steep, m.div(m.num(1.0), a), a))
+    return m.call("copysign", m.select(steep, _from_angle(m, 1, angle), angle), x)
+
+
+def _atan2(m: _Math, y: Value, x: Value) -> Value:
+    """The angle in the first octant, mirrored at the diagonal and at the axes."""
+    width, height = m.call("fabs", x), m.call("fabs", y)
+    steep = m.op(expr.GT, height, width)
+    low, high = m.select(steep, width, height), m.select(steep, height, width)
+    # Two infinities are on the diagonal, two zeros on the axis.
+    ratio = m.div(low, m.select(m.op(expr.EQ, high, 0.0), m.num(1.0), high))
+    ratio = m.select(m.op(expr.EQ, low, math.inf), m.num(1.0), ratio)
+    angle = _atan_to_1(m, ratio)
+    angle = m.select(steep, _from_angle(m, 1, angle), angle)
+    left = m.iop(expr.LT, m.bits(x), 0)
+    angle = m.select(left, _from_angle(m, 2, angle), angle)
+    return m.keep_nan(x, m.keep_nan(y, m.call("copysign", angle, y)))
+
+
+EXACT_QUOTIENT = 2.0**23
+"""Below it a quotient that is rounded and truncated is the exact one, or one more."""
+
+
+def _fmod(m: _Math, x: Value, y: Value) -> Value:
+    """|x| - q*|y| with the sign of x, exact since it is rounded once and representable; negative by
+    one |y| where rounding made q one more. The C library takes over for large quotients."""
+    size, step = m.call("fabs", x), m.call("fabs", y)
+    quotient = m.div(size, step)
+    rest = m.fma(m.mul(m.call("trunc", quotient), -1.0), step, size)
+    rest = m.select(m.op(expr.LT, rest, 0.0), m.add(rest, step), rest)
+    usual = m.op(expr.And, m.op(expr.LT, quotient, EXACT_QUOTIENT), m.op(expr.LT, step, math.inf))
+    result = m.call("copysign", rest, x)
+    return _unless(m, usual, result, lambda: per_lane(m.b, "fmodf", [x, y]))
+
+
 # erf(x) = x * P(x^2) / Q(x^2) on [-3.92, 3.92]; the rational approximation Eigen and XLA publish
 # for float32. Beyond it erf is 1 in float32, and has to be: gelu multiplies 1 + erf(x) by x. At
 # `ERF_END` erf is 1 in float32 already, and what is computed a little more, so bounds suffice.
@@ -234,13 +397,18 @@ LARGE_ANGLE = 1e5
 """Above it reducing an angle by a few multiplications loses digits; the C library takes over."""
 
 
-def _sincos(m: _Math, x: Value, shift: int) -> Value:
-    """sin(x + shift*pi/2)"""
+def _reduced_angle(m: _Math, x: Value) -> tuple[Value, Value]:
+    """Return n as an integer and x - n*pi/2, for the nearest n."""
     n = m.call("rint", m.mul(x, 2.0 / math.pi))
     r = m.fma(n, -1.5707963705062866, x)  # exact; pi/2 in three float32 parts
     r = m.fma(n, 4.371138828673793e-08, r)
-    r = m.fma(n, 1.7151245100058819e-15, r)
-    quadrant = m.iop(expr.BitAnd, m.iop(expr.Add, m.to_int(n), shift), 3)
+    return m.to_int(n), m.fma(n, 1.7151245100058819e-15, r)
+
+
+def _sincos(m: _Math, x: Value, shift: int) -> Value:
+    """sin(x + shift*pi/2)"""
+    n, r = _reduced_angle(m, x)
+    quadrant = m.iop(expr.BitAnd, m.iop(expr.Add, n, shift), 3)
     z = m.mul(r, r)
     sine = m.fma(m.mul(m.poly(z, _SIN_POLY), z), r, r)
     cosine = m.fma(m.mul(z, z), m.poly(z, _COS_POLY), m.fma(z, -0.5, 1.0))
@@ -250,8 +418,25 @@ def _sincos(m: _Math, x: Value, shift: int) -> Value:
     result = m.select(negative, m.sub(m.num(-0.0), result), result)
     if not shift:
         result = m.select(m.op(expr.EQ, x, 0.0), x, result)  # keeps the sign of zero
+    return _of_small_angle(m, x, result, ("sinf", "cosf")[shift])
+
+
+def _of_small_angle(m: _Math, x: Value, result: Value, symbol: str) -> Value:
     small = m.op(expr.LE, m.call("fabs", x), LARGE_ANGLE)  # false for NaN
-    return _unless(m, small, result, lambda: per_lane(m.b, ("sinf", "cosf")[shift], [x]))
+    return _unless(m, small, result, lambda: per_lane(m.b, symbol, [x]))
+
+
+_TAN_POLY = [9.38540185543e-3, 3.11992232697e-3, 2.44301354525e-2, 5.34112807005e-2,
+             1.33387994085e-1, 3.33331568548e-1]  # fmt: skip
+
+
+def _tan(m: _Math, x: Value) -> Value:
+    n, r = _reduced_angle(m, x)
+    tangent = _odd(m, _TAN_POLY, r)
+    is_odd = m.iop(expr.NE, m.iop(expr.BitAnd, n, 1), 0)
+    result = m.select(is_odd, m.div(m.num(-1.0), tangent), tangent)
+    result = m.select(m.op(expr.EQ, x, 0.0), x, result)  # keeps the sign of zero
+    return _of_small_angle(m, x, result, "tanf")
 
 
 def _unless(m: _Math, usual: Value, result: Value, other: Callable[[], Value]) -> Value:
@@ -275,21 +460,35 @@ def _rsqrt(m: _Math, x: Value) -> Value:
     return m.div(m.num(1.0), m.call("sqrt", x))
 
 
-FLOAT32_FUNCTIONS: dict[str, Callable[[_Math, Value], Value]] = {
+FLOAT32_FUNCTIONS: dict[str, Callable[..., Value]] = {
     "exp": _exp,
     "exp2": _exp2,
     "log": _log,
     "log2": _log2,
     "log10": _log10,
+    "log1p": _log1p,
     "sigmoid": _sigmoid,
+    "sinh": _sinh,
+    "cosh": _cosh,
     "tanh": _tanh,
+    "asinh": _asinh,
+    "acosh": _acosh,
+    "atanh": _atanh,
     "erf": _erf,
     "sin": lambda m, x: _sincos(m, x, 0),
     "cos": lambda m, x: _sincos(m, x, 1),
+    "tan": _tan,
+    "asin": _asin,
+    "acos": _acos,
+    "atan": _atan,
+    "atan2": _atan2,
+    "fmod": _fmod,
     "rsqrt": _rsqrt,
 }
 
 
-def float32_function(b: Builder, name: str, x: Value) -> Value:
-    """Emit the named function of a float32 scalar or vector."""
-    return FLOAT32_FUNCTIONS[name](_Math(b, x), x)
+def float32_function(b: Builder, name: str, args: Sequence[Value]) -> Value:
+    """Emit the named function of float32 scalars or vectors."""
+    lanes = max(x.lanes for x in args)
+    args = [b.widen(x, lanes) for x in args]
+    return FLOAT32_FUNCTIONS[name](_Math(b, args[0]), *args)
