@@ -16,6 +16,7 @@ from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule import intrinsics, tile_intrinsics
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.form_blocks import form_blocks
 from relaxlab.schedule.inline import REPEATED
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.tracing import may_apply, remark
@@ -214,6 +215,7 @@ def first_that_fits(
     if is_scheduled(func):
         remark("schedule_kernels", name, "already scheduled by hand", applied=False)
         return func
+    func = form_blocks(func)
     for rule_name, rule in rules:
         try:
             result = rule(func, target)
