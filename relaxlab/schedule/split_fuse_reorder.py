@@ -96,6 +96,10 @@ def _factor_extents(
         )  # fmt: skip
     # Rounded up, since the last iteration of the outer loop may be partial.
     rest = an.simplify((loop.extent + (product - 1)) // product)
+    # One that is one at most is one: a loop that may not run, and whose variable is always zero, is
+    # in no binding, so that a reduction inside would seem to run where it has no terms.
+    most = an.upper_bound(rest)
+    rest = ONE if most is not None and most <= 1 else rest
     return tuple(rest if f is None else expr.as_expr(f) for f in factors)
 
 

@@ -293,3 +293,29 @@ def test_split_covers_a_symbolic_extent_with_a_symbolic_factor(rng) -> None:
     n = sch.func.buffers[0].shape[0]
     sch.split(loop, factors=[(n + 3) // 4, 4])
     assert_same(_matmul(), sch.func, rng, [1, 4, 9])
+
+
+def test_a_sum_of_no_terms_is_zero_after_a_split_into_one_tile(
+    rng: np.random.Generator,
+) -> None:
+    """The loop over tiles, of which there is one at most, is in no binding of the block."""
+    func = parse("""
+from relaxlab.script import tir as T
+@T.prim_func
+def f(a: T.handle, D: T.Buffer((3,), "float32")):
+    T.func_attr({"tir_var_upper_bound": {"n": 16}})
+    n = T.int64()
+    A = T.match_buffer(a, (3, n), "float32")
+    for i, j in T.grid(3, n):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                D[vi] = T.float32(0)
+            D[vi] = D[vi] + A[vi, vj]
+""")["f"]
+    sch = Schedule(func)
+    _, terms = sch.get_loops(sch.get_block("D"))
+    outer, lane = sch.split(terms, factors=[None, 16])
+    sch.rfactor(lane, 1)
+    sch.reverse_compute_at(sch.get_block("D"), outer)
+    assert_same(func, sch.func, rng, [0, 5, 16])

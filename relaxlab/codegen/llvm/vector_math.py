@@ -405,6 +405,14 @@ def _reduced_angle(m: _Math, x: Value) -> tuple[Value, Value]:
     return m.to_int(n), m.fma(n, 1.7151245100058819e-15, r)
 
 
+def _sin(m: _Math, x: Value) -> Value:
+    return _sincos(m, x, 0)
+
+
+def _cos(m: _Math, x: Value) -> Value:
+    return _sincos(m, x, 1)
+
+
 def _sincos(m: _Math, x: Value, shift: int) -> Value:
     """sin(x + shift*pi/2)"""
     n, r = _reduced_angle(m, x)
@@ -475,8 +483,8 @@ FLOAT32_FUNCTIONS: dict[str, Callable[..., Value]] = {
     "acosh": _acosh,
     "atanh": _atanh,
     "erf": _erf,
-    "sin": lambda m, x: _sincos(m, x, 0),
-    "cos": lambda m, x: _sincos(m, x, 1),
+    "sin": _sin,
+    "cos": _cos,
     "tan": _tan,
     "asin": _asin,
     "acos": _acos,
