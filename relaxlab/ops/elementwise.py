@@ -220,9 +220,12 @@ def _same_dtype(fn: Callable[[Array, Array], Any]) -> Callable[..., Any]:
 
 
 def _weak(x: Any, other: Any) -> Array:
-    """A Python number takes the dtype of the other operand."""
-    known = isinstance(x, np.ndarray | np.generic)
-    return np.asarray(x) if known else np.asarray(x, getattr(other, "dtype", None))
+    """A Python number takes the dtype of the other operand; two of them are float32 if one is a
+    float."""
+    if isinstance(x, np.ndarray | np.generic):
+        return np.asarray(x)
+    alone = "float32" if isinstance(x, float) or isinstance(other, float) else None
+    return np.asarray(x, getattr(other, "dtype", alone))
 
 
 def broadcast_compute(

@@ -116,10 +116,11 @@ def _needs_dtype(value: Value) -> bool:
 
 
 def _dtype_among(cx: Context, values: Iterable[Value]) -> str | None:
-    """The dtype that bare numbers take: that of the first tensor argument that has one, of those
-    that are no conditions if there are others."""
-    found = [d for v in values for d in _dtypes_in(cx, v)]
-    return next((d for d in found if d != "bool"), found[0] if found else None)
+    """The dtype that bare numbers take: that of the first tensor argument that has one and is no
+    condition; beside conditions alone float32 if one of the numbers is a float."""
+    values = tuple(values)
+    found = [d for v in values for d in _dtypes_in(cx, v) if d != "bool"]
+    return found[0] if found else "float32" if any(isinstance(v, float) for v in values) else None
 
 
 def _dtypes_in(cx: Context, *values: Value) -> Iterator[str]:
@@ -181,9 +182,7 @@ def _name_of(node: ast.AST) -> str:
 def _scalar_array(
     cx: Context, value: Any, dtype: str | None, node: ast.AST
 ) -> np.ndarray[Any, Any]:
-    fits = dtype is not None and (
-        is_float(dtype) or (is_int(dtype) and type(value) is int) or dtype == "bool"
-    )
+    fits = dtype is not None and (is_float(dtype) or (is_int(dtype) and type(value) is int))
     kind = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
     return _array(cx, value, dtype if fits and dtype else kind, node)
 

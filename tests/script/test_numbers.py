@@ -3,6 +3,9 @@ them."""
 
 from __future__ import annotations
 
+import ast
+import re
+
 import numpy as np
 import pytest
 
@@ -51,6 +54,27 @@ def test_numbers_take_the_dtype_of_the_tensor_beside_them(name: str) -> None:
     mod = rl.parse(PROGRAM.replace("BODY", body))
     assert 'const(2, "float32")' not in mod.script() and "float32" not in mod.script()
     assert "float16" in str(rl.trace(mod).result["main"].ret_ty)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "dtype"),
+    [
+        ("2.0, 3.0", "float32"),
+        ("2, 3.5", "float32"),
+        ("2, 3", "int64"),
+        ("True, False", "bool"),
+        ("R.prim_value(2.0), R.prim_value(3.5)", "float32"),
+        ("R.prim_value(2), 3", "int64"),
+    ],
+)
+def test_numbers_beside_a_condition_alone_keep_their_values(numbers: str, dtype: str) -> None:
+    mod = rl.parse(PROGRAM.replace("BODY", f"    y = R.where(c, {numbers})"))
+    values = [ast.literal_eval(v) for v in re.sub(r"R.prim_value|[()]", "", numbers).split(", ")]
+    for c in (True, False):
+        args = np.zeros(3, "float16"), np.array(c)
+        for result in (rl.interpret(mod, "main", *args), rl.compile(mod)["main"](*args)):
+            assert np.asarray(result).dtype == dtype
+            assert result == (values[0] if c else values[1])
 
 
 @pytest.mark.parametrize(
