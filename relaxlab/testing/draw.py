@@ -13,11 +13,11 @@ import numpy as np
 from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, graph
-from relaxlab.ir.dtypes import is_float, numpy_dtype
+from relaxlab.ir.dtypes import is_float, is_uint, numpy_dtype
 from relaxlab.ir.types import TensorType
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-INTS = ("int8", "int16", "int32", "int64", "uint8")
+INTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 NUMBERS = (*FLOATS, *INTS)
 SMALL = (1, 1, 2, 3, 4, 5, 8, 16, 17)
 """Usual extents: ones, full vectors, and what no vector width divides."""
@@ -104,10 +104,17 @@ class Draw:
         return evaluate(extent, self.sizes)
 
     def dim(self) -> expr.PrimExpr:
-        """A random extent: a symbol, or a number."""
+        """A random extent: a symbol, at times what is computed of one or two, or a number."""
         if self.chance(0.35):
-            return self.rng.choice(self.symbols)
+            return self.computed() if self.chance(0.2) else self.rng.choice(self.symbols)
         return expr.const(self.rng.choice(SMALL if self.chance(0.8) else LARGE))
+
+    def computed(self) -> expr.PrimExpr:
+        """An extent that is computed of symbols, as shapes after padding, joining, reshaping and
+        windows have them."""
+        a, b = self.rng.choice(self.symbols), self.rng.choice(self.symbols)
+        by = self.rng.randint(2, 4)
+        return self.rng.choice((a + 1, a * by, a // by, (a + by - 1) // by, a * b, a + b))
 
     def small(self) -> expr.PrimExpr:
         """A random extent that is a number, and not large."""
@@ -139,7 +146,7 @@ class Draw:
             values: Sequence[Any] = (), **more: Any) -> graph.Var:  # fmt: skip
         """A new parameter with values in [low, high], or out of `values`; see `Range`."""
         dims = tuple(map(expr.as_expr, shape))
-        if dtype == "uint8":
+        if is_uint(dtype):
             low, high = max(low, 0), max(high, 3)
         var = graph.Var(f"p{len(self.inputs)}", TensorType(dims, dtype))
         self.inputs[var] = Range(low, high, tuple(values), **more)

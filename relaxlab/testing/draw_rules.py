@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from relaxlab.ir import expr, graph
+from relaxlab.ir.dtypes import is_uint
 from relaxlab.ops.define import builder
 from relaxlab.testing.draw import (
     FLOATS,
@@ -106,7 +107,7 @@ def _astype(d: Draw, op: str) -> graph.Call:
     to = d.choice(("float32", d.dtype(), *INTS, "bool")) if op == "astype" else d.dtype()
     if d.chance(0.2):
         to = d.choice(FLOATS)
-    unsigned = to == "uint8"
+    unsigned = is_uint(to)
     x = d.x(kinds=("float", *INTS, "bool"), low=0 if unsigned else -2, exact=True)
     if unsigned and dtype_of(x) in FLOATS and x not in d.inputs:
         raise Refused  # a negative number has no conversion to unsigned that all machines share

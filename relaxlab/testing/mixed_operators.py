@@ -71,14 +71,14 @@ class Operators:
     def step(self) -> None:
         """One more value, of known shape."""
         for _ in range(30):
-            kept = len(self.bindings)
+            kept, known = len(self.bindings), len(self.values)
             try:
                 made = self.rng.choice(self.makers())()
                 if made is not None and self.add(*made):
                     return
             except DiagnosticError:
                 pass
-            del self.bindings[kept:]
+            del self.bindings[kept:], self.values[known:]
 
     def add(self, value: graph.Expr, most: float = 1.0, exact: bool = False) -> bool:
         """Bind an expression and keep it, if it has a shape and dtype that can be used."""

@@ -71,7 +71,8 @@ class TableProgram(MixedProgram):
         read = {n for n in walk(main.body) if isinstance(n, graph.Var)}
         dims = {d for p in read if p in main.params for d in _dims(p)}
         named = {s for p in main.params if p not in read for s in self.shapes.get(p, ())}
-        needed = set(symbols_in(main.body)) - dims - named
+        inputs = tuple(p.ty for p in main.params if p in read and p.ty is not None)
+        needed = set(symbols_in((main.body, *inputs))) - dims - named
         params = tuple(p for p in main.params
                        if p in read or p in self.shapes or needed & set(_dims(p)))  # fmt: skip
         return dead_code_elimination(mod.with_functions({"main": replace(main, params=params)}))
@@ -86,11 +87,73 @@ class TableProgram(MixedProgram):
         if length > 4:
             return super().parts(length)
         blocks = [self.block(length)]
-        if self.rng.random() < 0.12:
+        if self.rng.random() < 0.2:
             blocks.append(self.branch())
         if self.rng.random() < 0.08:
             blocks.append(self.data_dependent())
         return blocks
+
+    # --- Branches -----------------------------------------------------------------------------
+
+    def branch(self) -> graph.BindingBlock:
+        """An `If` whose arms make calls, at times one whose results have two shapes."""
+        if self.rng.random() < 0.2:
+            return super().branch()
+        self.bindings = []
+        self.conditional(depth=1)
+        return graph.BindingBlock(tuple(self.bindings))
+
+    def conditional(self, depth: int) -> None:
+        """Bind an `If`, whose arms return what either makes; for what the other one makes, an arm
+        returns some value of that type."""
+        condition = self.condition()
+        arms = [self.arm(depth) for _ in range(2)]
+        wanted = [v for _, made in arms for v in made]
+        if not wanted:
+            return
+        around, branches = self.bindings, list[graph.SeqExpr]()
+        for bindings, made in arms:
+            self.bindings = bindings
+            results = tuple(v.var if v in made else self.other(v.ty) for v in wanted)
+            body = results[0] if len(results) == 1 else graph.Tuple(results)
+            blocks = (graph.BindingBlock(tuple(self.bindings)),) if self.bindings else ()
+            branches.append(graph.SeqExpr(blocks, body))
+        self.bindings = around
+        chosen = self.bind(graph.If(condition, *branches))
+        for i, v in enumerate(wanted):
+            var = chosen if len(wanted) == 1 else self.bind(graph.TupleGetItem(chosen, i))
+            self.values.append(Value(var, max(v.most, 3.0), v.exact))
+
+    def condition(self) -> graph.Expr:
+        """An argument, what is computed of it, or a comparison of sizes."""
+        match self.rng.randrange(3):
+            case 0:
+                return self.flag
+            case 1:
+                return self.bind(builder("logical_not")(self.flag))
+            case _:
+                symbol = self.rng.choice((self.n, self.m, self.k))
+                return self.bind(graph.PrimValue(expr.GT(symbol, expr.const(4))))
+
+    def arm(self, depth: int) -> tuple[list[graph.Binding], list[Value]]:
+        """The bindings of an arm, and values of it whose shapes are known outside."""
+        values, around, known = self.values, self.bindings, set(self.draw.sizes)
+        self.values, self.bindings = list(values), []
+        for _ in range(self.rng.randrange(3)):
+            self.step()
+        if depth < 3 and self.rng.random() < 0.15:
+            self.conditional(depth + 1)
+        made = [v for v in self.values[len(values) :] if known.issuperset(symbols_in(v.ty))]
+        bindings, self.values, self.bindings = self.bindings, values, around
+        return bindings, made
+
+    def other(self, ty: types.TensorType) -> graph.Var:
+        """A value of some type from before the branch, or ones."""
+        found = self.pick(lambda v: v.ty == ty and v.exact)
+        if found is not None and found.most <= 3:
+            return found.var
+        assert ty.shape is not None
+        return self.bind(builder("ones")(graph.ShapeExpr(ty.shape), dtype=ty.dtype))
 
     def attrs(self, inputs: int) -> Attrs:
         """No weights: what depends on them alone would be given to `main` already computed. Bounds
@@ -139,7 +202,20 @@ class TableProgram(MixedProgram):
         call = self.drawn_call()
         if call is None:
             return None
+        call = self._with_constants(call)
         return self._kept(self.bind(call), call)
+
+    def _with_constants(self, call: graph.Call) -> graph.Call:
+        """The call, at times with constants in place of parameters whose shapes are known."""
+        given: dict[graph.Var, graph.Expr] = {}
+        for v in dict.fromkeys(_variables(call)):
+            if v in self.draw.inputs and not symbols_in(v.ty) and self.rng.random() < 0.1:
+                shape = tuple(map(self.draw.size, _dims(v)))
+                rng = np.random.default_rng(self.rng.getrandbits(32))
+                dtype = v.ty.dtype  # type: ignore[union-attr]
+                values = self.draw.inputs[v].array(shape, dtype, self.draw.sizes, rng)
+                given[v] = graph.Constant(values)
+        return substitute(call, values=given)
 
     def _kept(self, result: graph.Var, call: graph.Call) -> Made | None:
         assert isinstance(call.op, graph.Op)
@@ -185,7 +261,8 @@ class TableProgram(MixedProgram):
             self.shapes[shape] = free
 
     def outlined(self) -> Made | None:
-        """A drawn call in a private function of its own, which is called."""
+        """A drawn call in a private function of its own, which is called; at times it takes its
+        operands as one tuple, and returns one of them, too."""
         call = self.drawn_call()
         if call is None or self.rng.random() < 0.5:
             return None
@@ -194,20 +271,38 @@ class TableProgram(MixedProgram):
         used = [s for s in symbols_in((call, *args)) if s in self.draw.sizes]
         if not args or any(s not in dims for s in used):
             return None
+        packed, returned = self.rng.random() < 0.3, self.rng.random() < 0.2
+        name = f"outlined{len(self.functions)}"
+        self.functions[name] = self._function_of(call, args, used, packed, returned)
+        given = (graph.Tuple(args),) if packed else args
+        types_of = (type_of(call), type_of(args[0]))
+        ty = types.TupleType(types_of) if returned else types_of[0]
+        self.count += 1
+        var = graph.Var(f"v{self.count}", ty)
+        self.bindings.append(graph.VarBinding(graph.Call(graph.GlobalVar(name), given), var))
+        return self._kept(self.bind(graph.TupleGetItem(var, 0)) if returned else var, call)
+
+    def _function_of(
+        self, call: graph.Call, args: tuple[graph.Var, ...], used: list[expr.Var], packed: bool,
+        returned: bool,
+    ) -> graph.Function:  # fmt: skip
+        """A private function that makes the call on its parameters, with symbols of its own."""
         symbols = {s: expr.Var(f"{s.name}_in") for s in used}
         params = {a: graph.Var(f"a{i}", substitute(type_of(a), symbols))
                   for i, a in enumerate(args)}  # fmt: skip
         inner = substitute(substitute(call, values=params), symbols)
-        result = graph.Var("r", type_of(inner))
-        block = graph.DataflowBlock((graph.VarBinding(inner, result),))
-        name = f"outlined{len(self.functions)}"
-        self.functions[name] = graph.Function(
-            tuple(params.values()), graph.SeqExpr((block,), result), result.ty, private=True
-        )
-        self.count += 1
-        var = graph.Var(f"v{self.count}", type_of(call))
-        self.bindings.append(graph.VarBinding(graph.Call(graph.GlobalVar(name), args), var))
-        return self._kept(var, call)
+        inputs, result = tuple(params.values()), graph.Var("r", type_of(inner))
+        bindings = [graph.VarBinding(inner, result)]
+        given: tuple[graph.Var, ...] = inputs
+        if packed:
+            one = graph.Var("packed", types.TupleType(tuple(type_of(v) for v in inputs)))
+            parts = enumerate(inputs)
+            bindings = [*(graph.VarBinding(graph.TupleGetItem(one, i), v) for i, v in parts),
+                        *bindings]  # fmt: skip
+            given = (one,)
+        body: graph.Expr = graph.Tuple((result, inputs[0])) if returned else result
+        block = graph.DataflowBlock(tuple(bindings))
+        return graph.Function(given, graph.SeqExpr((block,), body), type_of(body), private=True)
 
     def recast(self) -> Made | None:
         """A value under a type with symbols of its own."""

@@ -60,8 +60,9 @@ def fill_table(torch: Any) -> None:
 
 def _elementwise(torch: Any) -> None:
     f = torch.nn.functional
-    dtypes = {n: getattr(torch, n) for n in
-              "bool int8 int16 int32 int64 uint8 float16 bfloat16 float32 float64".split()}
+    ints = "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
+    floats = "float16 bfloat16 float32 float64"
+    dtypes = {n: getattr(torch, n) for n in f"bool {ints} {floats}".split()}
     FUNCTIONS["nn.gelu_tanh"] = lambda x: f.gelu(x, approximate="tanh")
     FUNCTIONS["nn.leakyrelu"] = lambda x, alpha=0.01: f.leaky_relu(x, alpha)
     FUNCTIONS["nn.softplus"] = lambda x, beta=1.0, threshold=20.0: f.softplus(x, beta, threshold)
