@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -383,6 +385,18 @@ def _common_ndim(call: graph.Call, fields: tuple[TensorType, ...]) -> int:
     return ndims.pop() if ndims else -1
 
 
+def _ends(extents: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """The sums of the first extents, one by one; equal extents are counted, so that the sum over
+    hundreds of parts is a short expression."""
+    counts: Counter[PrimExpr] = Counter()
+    found: list[PrimExpr] = []
+    for extent in extents:
+        counts[extent] += 1
+        terms = (e if k == 1 else e * k for e, k in counts.items())
+        found.append(sum(terms, start=expr.const(0)))
+    return found
+
+
 def _concat_infer(call: graph.Call, tys: TypesOf) -> Type:
     fields = tensor_tuple_arg(call, tys, 0)
     dtype, ndim = common_dtype(call, *fields), _common_ndim(call, fields)
@@ -395,10 +409,7 @@ def _concat_infer(call: graph.Call, tys: TypesOf) -> Type:
     if len(shapes) < len(fields):
         return TensorType(None, dtype, ndim)
     dims = _merged(call, fields, axis)
-    total: PrimExpr = expr.const(0)
-    for shape in shapes:
-        total = total + shape[axis]
-    dims[axis] = total
+    dims[axis] = _ends([shape[axis] for shape in shapes])[-1]
     return TensorType(tuple(dims), dtype)
 
 
@@ -407,16 +418,13 @@ def _concat_emit(call: graph.Call, out: TensorType, xs: tuple[te.Tensor, ...]) -
     axis = normal_axis(call, attr(call, "axis") or 0, len(out.shape))
 
     def element(*i: PrimExpr) -> PrimExpr:
-        ends = list(itertools.accumulate(x.shape[axis] for x in xs))
+        ends = _ends([x.shape[axis] for x in xs])
         starts = [expr.const(0), *ends[:-1]]
         reads = [
             x[(*i[:axis], i[axis] - start, *i[axis + 1 :])]
             for x, start in zip(xs, starts, strict=True)
         ]
-        value = reads[-1]
-        for read, end in reversed(list(zip(reads[:-1], ends[:-1], strict=True))):
-            value = scalar.if_then_else(expr.LT(i[axis], end), read, value)
-        return value
+        return scalar.piecewise(i[axis], ends, reads)
 
     return te.compute(out.shape, element, "T_concat")
 
@@ -449,10 +457,7 @@ def _stack_emit(call: graph.Call, out: TensorType, xs: tuple[te.Tensor, ...]) ->
 
     def element(*i: PrimExpr) -> PrimExpr:
         reads = [x[(*i[:axis], *i[axis + 1 :])] for x in xs]
-        value = reads[-1]
-        for place, read in reversed(list(enumerate(reads[:-1]))):
-            value = scalar.if_then_else(expr.EQ(i[axis], expr.const(place)), read, value)
-        return value
+        return scalar.piecewise(i[axis], list(map(expr.const, range(1, len(xs) + 1))), reads)
 
     return te.compute(out.shape, element, "T_stack")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import is_float, is_int, is_uint
@@ -41,6 +41,19 @@ def accumulator_of(dtype: str) -> str:
 def if_then_else(condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
     """`a` or `b`; the other is not evaluated."""
     return expr.Call(b.dtype, "if_then_else", (condition, a, b))
+
+
+def piecewise(
+    index: PrimExpr, ends: Sequence[PrimExpr], values: Sequence[PrimExpr]
+) -> PrimExpr:
+    """`values[k]` where `index` is below `ends[k]` and not below `ends[k - 1]`, found by bisection:
+    the expression of several hundred pieces stays shallow."""
+    if len(values) == 1:
+        return values[0]
+    half = len(values) // 2
+    low = piecewise(index, ends[:half], values[:half])
+    high = piecewise(index, ends[half:], values[half:])
+    return if_then_else(expr.LT(index, ends[half - 1]), low, high)
 
 
 def clamp(value: PrimExpr, low: ExprLike, high: ExprLike) -> PrimExpr:

@@ -134,3 +134,19 @@ def test_native_code_and_the_interpreter_agree_on_empty_dimensions(op: str) -> N
         seen.add("refused" if isinstance(want, str) else "computed")
         np.testing.assert_array_equal(got, want, err_msg=f"{changed} with {dict(env)}")
     assert "computed" in seen
+
+
+@pytest.mark.parametrize("op", ["concat", "stack"])
+def test_hundreds_of_parts(op: str) -> None:
+    """Parts of two symbolic extents in turns: choosing among them and adding their extents make
+    shallow expressions."""
+    parts = ["x", "y" if op == "concat" else "x"] * 75
+    mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor(("n", 2), "float32"), y: R.Tensor(("m", 2), "float32")):
+    z = R.{op}(({", ".join(parts)}), axis=0)
+    return z
+""")
+    args = np.arange(6, dtype="float32").reshape(3, 2), np.ones((1, 2), "float32")
+    want = getattr(np, "concatenate" if op == "concat" else op)([args[p == "y"] for p in parts])
+    np.testing.assert_array_equal(rl.compile(mod, use_cache=False)["main"](*args), want)
