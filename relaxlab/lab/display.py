@@ -132,7 +132,7 @@ def _(value: Executable) -> View:
         ("threads", value.threads),
         ("machine code", f"{sum(map(len, value.artifact.code)):,} bytes"),
         ("constants", f"{sum(c.nbytes for c in value.artifact.constants):,} bytes"),
-        ("memory for temporaries now", f"{value.arena_bytes():,} bytes"),
+        ("memory for temporaries", f"{value.arena_bytes():,} bytes"),
         ("from the cache", "yes" if value.from_cache else "no"),
     ]
     return report(

@@ -153,7 +153,7 @@ def roofline(programs: Mapping[str, Program | Executable], *args: Any) -> View:
             raise ValueError(f"{label!r} has no profile: {' '.join(notes)}")
         runs.append({"label": label, "profile": {**state, "lanes": []}})
     lines = [
-        f"{r['label']}: {r['profile']['seconds'] * 1e6:.1f} us, {len(r['profile']['calls'])} calls"
+        f"{r['label']}: {r['profile']['seconds'] * 1e6:.1f} µs, {len(r['profile']['calls'])} calls"
         for r in runs
     ]
     title = "Roofline of " + ", ".join(programs)
@@ -237,7 +237,7 @@ def _text(state: Mapping[str, Any]) -> str:
         lines += ["", f"fails: {state['error']}"]
     made = state["profile"]
     if made:
-        lines += ["", f"{made['seconds'] * 1e6:.1f} us with {made['threads']} threads"]
+        lines += ["", f"{made['seconds'] * 1e6:.1f} µs with {made['threads']} threads"]
         for call in made["calls"]:
             lines.append(f"    {call['seconds'] * 1e6:10.1f} us  {made['names'][call['name']]}")
     return "\n".join(lines)

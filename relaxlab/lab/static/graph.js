@@ -1,6 +1,6 @@
 // The dataflow view: a drawing of each graph function, facts on the chosen node, and a table.
 
-import { field, formatBytes, formatCount, h, notes, position, table } from "./core.js";
+import { field, formatBytes, formatCount, h, notes, plural, position, table } from "./core.js";
 import { evaluate, formatExpr, symbolSliders } from "./symbols.js";
 import { ofFunctions } from "./functions.js";
 import { ORIGINS, graphPane } from "./graph_pane.js";
@@ -53,7 +53,7 @@ function functionView(graph, model, key) {
   const used = [...new Set(graph.nodes.map((n) => n.origin))].filter((o) => ORIGINS[o]?.[0]);
   const legend = h("ul", { class: "legend" }, used.map((o) => h("li", {}, h("span", { class: "swatch", style: `background:${ORIGINS[o][1]}` }, ORIGINS[o][0]), ORIGINS[o][2])));
   const words = h("details", { ontoggle() { if (words.open && words.children.length === 1) words.append(asTable(graph, pane)); } },
-    h("summary", {}, `As a table: ${graph.nodes.length} values`));
+    h("summary", {}, `As a table: ${plural(graph.nodes.length, "value")}`));
   const element = h("div", {}, notes(graph), graph.symbols.length > 0 && sliders, legend,
     h("div", { class: "wide-left" }, pane.element, facts), words);
   return { element, stop: () => stops.forEach((s) => s()) };

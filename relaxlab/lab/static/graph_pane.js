@@ -1,6 +1,6 @@
 // A dataflow graph as SVG: nodes that the keyboard reaches, groups that open in place.
 
-import { h, svg } from "./core.js";
+import { h, plural, svg } from "./core.js";
 import { finder } from "./find.js";
 import { fitting, neighbours, placed, toggled } from "./graph_layout.js";
 import { pictureButtons } from "./picture.js";
@@ -81,7 +81,7 @@ function nodeBox(p, b) {
 
 function groupBox(p, b) {
   const g = p.graph.groups[b.group];
-  const text = `${g.title} · ${g.end - g.start} values`;
+  const text = `${g.title} · ${plural(g.end - g.start, "value")}`;
   return svg("g", {
     class: `group${b.open ? " open" : ""}`, role: "button", tabindex: 0, "aria-expanded": String(Boolean(b.open)),
     "aria-label": `${text}, ${b.open ? "close" : "open"}`, transform: `translate(${b.x},${b.y})`,

@@ -1,6 +1,6 @@
 // What the accesses of a loop function cost: reuse, and the steps of a schedule compared.
 
-import { field, formatBytes, formatCount, h, scroller, svg, table } from "./core.js";
+import { field, formatBytes, formatCount, h, plural, scroller, svg, table } from "./core.js";
 import { distanceBars, servedBy } from "./accesses.js";
 
 export const COSTS_CSS = `
@@ -58,7 +58,7 @@ export function reusePanel(version, model) {
   const charts = h("div", { class: "halves" });
   const show = () => {
     const misses = fetched(costs, cache);
-    said.textContent = `(${formatBytes(cache.bytes() * cache.lines())}): ${total - misses} of ${total} accesses served, ${misses} lines fetched`;
+    said.textContent = `(${formatBytes(cache.bytes() * cache.lines())}): ${total - misses} of ${total} accesses served, ${plural(misses, "line")} fetched`;
     charts.replaceChildren(
       h("div", {}, h("h4", {}, `Distance in cache lines of ${cache.bytes()} bytes`), barChart(distanceBars(cache.of(costs)), "accesses by distance in lines")),
       h("div", {}, h("h4", {}, "Distance in elements"), barChart(distanceBars(costs.distances), "accesses by distance in elements")));

@@ -91,7 +91,7 @@ const OPEN = 3; // functions of a difference that are open at first
 export const clipped = (text) => (text.length <= LONGEST ? text
   : `${text.slice(0, LONGEST)} … ${(text.length - LONGEST).toLocaleString("en")} more characters`);
 
-const foldText = (count) => `··· ${count} unchanged lines ···`;
+const foldText = (count) => `··· ${plural(count, "unchanged line")} ···`;
 
 function unified(all, pair, context, keep) {
   const [old, now] = [all.lines(pair.before), all.lines(pair.after)];
@@ -122,7 +122,7 @@ function paired(all, pair, context, keep) {
 }
 
 const changesText = (p) => (!p.changed ? "unchanged"
-  : p.before < 0 ? `new, ${p.added} lines` : p.after < 0 ? `removed, ${p.removed} lines` : `+${p.added} −${p.removed}`);
+  : p.before < 0 ? `new, ${plural(p.added, "line")}` : p.after < 0 ? `removed, ${plural(p.removed, "line")}` : `+${p.added} −${p.removed}`);
 
 /** The panes of one function's difference: rows, and the row that shows line `line` of the new side. */
 function functionRows(all, pair, layout, line) {
@@ -145,7 +145,7 @@ function functionPart(all, pair, layout, labels, area) {
   };
   const details = h("details", { ontoggle: () => { if (details.open && panes.length === 0) fill(); } },
     h("summary", {}, h("strong", { class: "mono" }, pair.name),
-      h("span", { class: "muted" }, ` ${all.kind(pair.after < 0 ? pair.before : pair.after)} · ${layout === "whole" ? `${all.ids(pair.after).length} lines` : changesText(pair)}`)),
+      h("span", { class: "muted" }, ` ${all.kind(pair.after < 0 ? pair.before : pair.after)} · ${layout === "whole" ? plural(all.ids(pair.after).length, "line") : changesText(pair)}`)),
     body);
   const show = () => {
     details.open = true;

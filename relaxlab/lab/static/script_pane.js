@@ -1,6 +1,6 @@
 // A pane of script: many lines without making them all, names that light up, links to functions.
 
-import { h } from "./core.js";
+import { h, plural } from "./core.js";
 import { definitions, outline, tokens } from "./script.js";
 
 const CHUNK = 60;
@@ -87,7 +87,7 @@ function light(s, name, i) {
   for (const span of s.pane.querySelectorAll("[data-n]")) {
     span.classList.toggle("lit", isLit(s, span.dataset.n, Number(span.closest(".ln").dataset.i)));
   }
-  s.said.textContent = s.lit ? `${name}: ${count} places${fact ? `. ${fact.text}` : ""}` : "";
+  s.said.textContent = s.lit ? `${name}: ${plural(count, "place")}${fact ? `. ${fact.text}` : ""}` : "";
 }
 
 /** Goes from a call of a function to its definition, or from the definition to the next call. */
