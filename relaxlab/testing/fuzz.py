@@ -130,26 +130,33 @@ def _length(mod: Module, args: Args) -> int:
     return math.ceil((1 + PER_TERM * math.sqrt(_largest(args)) / ROUNDINGS) ** 2)
 
 
+def _roundings(args: Args) -> float:
+    """The roundings that a sum over the largest argument gathers."""
+    return 1 + PER_TERM * math.sqrt(_largest(args))
+
+
 def _largest(args: Args) -> int:
     """The number of elements of the largest argument."""
     return max((a.size for a in args if isinstance(a, np.ndarray)), default=1)
 
 
 def _moved(mod: Module, args: Args, want: Any) -> tuple[float, ...]:
-    """Return how far the results move when every input moves by a rounding, and the results of
-    operators by those of their sums: a tanh keeps little of how large the terms of its operand
-    were."""
+    """Return how far the results move when every input moves by the roundings of a sum, and when
+    the results of operators do: little is left of terms that cancel each other, and a tanh keeps
+    little of how large its operand was."""
     try:
         inputs = interpret(mod, "main", *nudged(args, np.random.default_rng(0)))
         between = interpret(_with_roundings(mod, args), "main", *copy_value(args))
     except ExecutionError:
         return (math.inf,) * 64
-    return tuple(map(max, movement(inputs, want), movement(between, want)))
+    roundings = _roundings(args) if coarsest(mod) <= roundoff("float32") else 1.0
+    far = (roundings * distance for distance in movement(inputs, want))
+    return tuple(map(max, far, movement(between, want)))
 
 
 def _with_roundings(mod: Module, args: Args) -> Module:
     """The module whose inexact operators give results moved by roundings of the largest element."""
-    roundings = 1 + PER_TERM * math.sqrt(_largest(args))
+    roundings = _roundings(args)
     rng = np.random.default_rng(0)
 
     def moved(value: Any) -> Any:

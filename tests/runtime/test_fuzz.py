@@ -194,6 +194,27 @@ class M:
     assert problem_of(mod, (x, w), {"main": without_a_term}) is not None
 
 
+def test_sums_of_terms_that_cancel_may_differ_by_their_roundings(rng) -> None:
+    mod = normalize(parse("""
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((60000,), "float32")):
+        with R.dataflow():
+            y = R.sum(x)
+            R.output(y)
+        return y
+"""))
+    x = rng.uniform(-2, 2, 60000).astype("float32")
+    x[-1] -= np.float32(x.sum())
+
+    def one_by_one(x: np.ndarray) -> np.ndarray:
+        return np.cumsum(x, dtype="float32")[-1]
+
+    assert problem_of(mod, (x,), {"main": one_by_one}) is None
+    assert problem_of(mod, (x,), {"main": lambda x: one_by_one(x) + 1}) is not None
+
+
 def test_a_program_that_accepts_what_its_meaning_refuses_fails(rng) -> None:
     mod = normalize(parse("""
 @I.ir_module
