@@ -4,14 +4,14 @@ After a split that does not divide, every statement of a tile is guarded by `i*8
 are the terms of a partial reduction. Where the largest inner index passes, all do: the tile's loop
 body becomes `if i*8 + 7 < n: unguarded copy, else: guarded copy`, so full tiles run without
 branches and full vectors without masks (TVM's loop partitioning, kept within the loop so that
-parallel loops stay one loop). An unrolled loop whose iterations are still guarded becomes one that
-ends where the guard fails: the last part of a sum then takes time for its own terms only, and is
-short machine code.
+parallel loops stay one loop). Long loops without guards beside guarded statements are not copied.
+An unrolled loop whose iterations are still guarded becomes one that ends where the guard fails: the
+last part of a sum then takes time for its own terms only, and is short machine code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.codegen.positive import is_nondecreasing
@@ -20,8 +20,12 @@ from relaxlab.ir.expr import IntImm, PrimExpr, Var, all_of
 from relaxlab.ir.loops import BufferLoad, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
 from relaxlab.ir.node import Node, children, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.schedule.tree import conjuncts
 
 TRUE = IntImm(1, "bool")
+FEW = 16
+"""Iterations up to which a loop is copied for whole tiles and for others rather than that each of
+the statements beside it is tested."""
 
 
 def hoist_guards(stmt: Stmt) -> Stmt:
@@ -43,8 +47,8 @@ def _tested_before(loop: For) -> Stmt:
     match loop.body:
         case IfThenElse(condition, then, None):
             fixed = _Fixed(loop)
-            outside = [c for c in _conjuncts(condition) if fixed(c)]
-            rest = all_of([c for c in _conjuncts(condition) if c not in outside])
+            outside = [c for c in conjuncts(condition) if fixed(c)]
+            rest = all_of([c for c in conjuncts(condition) if c not in outside])
         case _:
             return loop
     if not outside:
@@ -57,7 +61,7 @@ def _partition(loop: For, tested: set[PrimExpr]) -> For:
     guards: dict[PrimExpr, PrimExpr] = {}
     fixed = _Fixed(loop.body)
     for condition, inner in _conditions(loop.body, {}):
-        for part in _conjuncts(condition):
+        for part in conjuncts(condition):
             whole = _largest(part, loop.loop_var, inner)
             # A guard that an inner loop tests is not tested again farther out: each test doubles
             # the code around it (NOTES, *Symbolic columns and depth*).
@@ -68,25 +72,59 @@ def _partition(loop: For, tested: set[PrimExpr]) -> For:
     tested.update(guards)
     implied = _implied(loop, list(guards.values()))
 
-    def unguarded(condition: PrimExpr) -> PrimExpr:
-        return all_of([c for c in _conjuncts(condition) if c not in guards])
+    def unguarded(condition: PrimExpr) -> PrimExpr | None:
+        parts = conjuncts(condition)
+        rest = [c for c in parts if c not in guards]
+        return all_of(rest) if len(rest) < len(parts) else None
 
     def drop(n: Node) -> Node | None:
         match n:
-            case IfThenElse(condition, then, None):
-                rest = unguarded(condition)
+            case IfThenElse(condition, then, None) if (rest := unguarded(condition)) is not None:
                 return then if rest == TRUE else replace(n, condition=rest)
-            case IfThenElse(condition, then):
-                return then if implied.issuperset(_conjuncts(condition)) else None
-            case expr.Call(_, "if_then_else", (condition, value, other)):
-                rest = unguarded(condition)
+            case IfThenElse(condition, then, Stmt()):
+                return then if implied.issuperset(conjuncts(condition)) else None
+            case expr.Call(_, "if_then_else", (condition, value, other)) if (
+                rest := unguarded(condition)
+            ) is not None:
                 return value if rest == TRUE else replace(n, args=(rest, value, other))
             case _:
                 return None
 
-    full = rewrite(loop.body, drop)
+    def with_test(s: Stmt) -> Stmt:
+        full = rewrite(s, drop)
+        return s if full is s else IfThenElse(test, full, s)
+
     test = all_of(list(dict.fromkeys(guards.values())))
-    return replace(loop, body=IfThenElse(test, full, loop.body))
+    return replace(loop, body=_around_guarded(loop.body, with_test) or with_test(loop.body))
+
+
+def _around_guarded(stmt: Stmt, with_test: Callable[[Stmt], Stmt]) -> Stmt | None:
+    """Return the statement with the guarded parts of its sequences tested by `with_test`, so that
+    long loops beside them, such as a tile's sum over the depth, need no second copy; None if there
+    are no such loops."""
+    match stmt:
+        case SeqStmt(stmts):
+            parts = [_around_guarded(s, with_test) for s in stmts]
+            whole = [with_test(s) for s in stmts]
+            alone = any(w is s and _is_long(s) for w, s in zip(whole, stmts, strict=True))
+            if not alone and parts == [None] * len(parts):
+                return None
+            return SeqStmt(tuple(p or w for p, w in zip(parts, whole, strict=True)))
+        case For(_, _, _, "serial") | LetStmt():
+            body = _around_guarded(stmt.body, with_test)
+            return None if body is None else replace(stmt, body=body)
+        case _:
+            return None
+
+
+def _is_long(stmt: Stmt) -> bool:
+    """True if the statement has a serial loop that may take more than a few iterations."""
+    return any(
+        isinstance(n, For)
+        and n.kind == "serial"
+        and not (isinstance(n.extent, IntImm) and n.extent.value <= FEW)
+        for n in walk(stmt)
+    )
 
 
 def _implied(loop: For, wholes: Sequence[PrimExpr]) -> set[PrimExpr]:
@@ -94,7 +132,7 @@ def _implied(loop: For, wholes: Sequence[PrimExpr]) -> set[PrimExpr]:
     tile."""
     found: set[PrimExpr] = set()
     for condition, inner in _conditions(loop.body, {}, tests=True):
-        for part in _conjuncts(condition):
+        for part in conjuncts(condition):
             whole = _largest(part, loop.loop_var, inner)
             if any(_is_same(whole, other) for other in wholes):
                 found.add(part)
@@ -118,7 +156,7 @@ def _ending_early(stmt: Stmt) -> Stmt:
         if not isinstance(n, For) or n.kind != "unrolled" or _is_place(n.loop_var, n.body):
             return None
         for condition, _ in _conditions(n.body, {}):
-            for guard in _conjuncts(condition):
+            for guard in conjuncts(condition):
                 extent = _steps(n, guard)
                 if extent is not None and _guards_all(guard, n.body):
                     return replace(n, kind="serial", extent=extent)
@@ -147,7 +185,7 @@ def _guards_all(guard: PrimExpr, n: Node) -> bool:
     """True if the statement does nothing where the guard fails."""
     match n:
         case IfThenElse(condition, then, None):
-            return guard in _conjuncts(condition) or _guards_all(guard, then)
+            return guard in conjuncts(condition) or _guards_all(guard, then)
         case For() | SeqStmt():
             return all(_guards_all(guard, c) for c in children(n) if isinstance(c, Stmt))
         case _:
@@ -183,14 +221,6 @@ def _conditions(
             pass
     for child in children(n):
         yield from _conditions(child, inner, tests=tests)
-
-
-def _conjuncts(e: PrimExpr) -> Iterator[PrimExpr]:
-    if isinstance(e, expr.And):
-        yield from _conjuncts(e.a)
-        yield from _conjuncts(e.b)
-    else:
-        yield e
 
 
 def _largest(cond: PrimExpr, var: Var, inner: dict[Var, For]) -> PrimExpr | None:

@@ -14,11 +14,13 @@ from collections.abc import Mapping
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
-from relaxlab.ir.expr import FloatImm, IntImm, PrimExpr, Var
+from relaxlab.ir.expr import FloatImm, IntImm, PrimExpr, Var, all_of
 from relaxlab.ir.loops import BufferLoad, BufferStore, For, IfThenElse, SeqStmt, Stmt
-from relaxlab.ir.node import Node, map_children, replace, walk
+from relaxlab.ir.node import Node, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.schedule.tree import conjuncts
 
+TRUE = expr.const(True)
 SHORT = 64
 """Iterations, with those of loops inside, up to which a loop of constant extent keeps it:
 `hoist_guards` tests the conditions of such a tile once, which saves more than ending a few
@@ -45,13 +47,39 @@ def _tightened(loop: For, short: int) -> For:
     # A bound that never ends the loop earlier would only make its extent a minimum.
     if end is None or Analyzer.for_shapes(extent, end).prove(expr.LE(extent, end)):
         return loop
-    return replace(loop, extent=expr.Min(extent, end))  # the loop does not run below 0
+    # The loop does not run below 0.
+    return replace(loop, extent=expr.Min(extent, end), body=_without(loop, end))
+
+
+def _without(loop: For, end: PrimExpr) -> Stmt:
+    """Return the loop's body without the conditions that hold because the loop stops at `end`."""
+
+    def holds(condition: PrimExpr) -> bool:
+        return _end_of_condition(condition, loop.loop_var, {}) == end
+
+    def rest_of(condition: PrimExpr) -> PrimExpr | None:
+        parts = conjuncts(condition)
+        rest = [c for c in parts if not holds(c)]
+        return all_of(rest) if len(rest) < len(parts) else None
+
+    def drop(n: Node) -> Node | None:
+        match n:
+            case IfThenElse(condition, then, None) if (rest := rest_of(condition)) is not None:
+                return then if rest == TRUE else replace(n, condition=rest)
+            case expr.Call(_, "if_then_else", (condition, value, other)) if (
+                rest := rest_of(condition)
+            ) is not None:
+                return value if rest == TRUE else replace(n, args=(rest, value, other))
+            case _:
+                return None
+
+    return rewrite(loop.body, drop)
 
 
 def _iterations(s: Stmt) -> int:
-    """The iterations of the longest nest of serial loops, unknown extents being long."""
+    """The iterations of the longest nest of loops, unknown extents being long, vectors one."""
     match s:
-        case For(_, _, extent, "serial", body):
+        case For(_, _, extent, "serial" | "unrolled", body):
             size = extent.value if isinstance(extent, IntImm) else SHORT + 1
             return size * _iterations(body)
         case For(_, _, _, _, body):
@@ -71,6 +99,10 @@ def _end(stmt: Stmt, var: Var, inner: Mapping[Var, PrimExpr]) -> PrimExpr | None
         case IfThenElse(condition, then, None):
             end = _end_of_condition(condition, var, inner)
             return _end(then, var, inner) if end is None else end
+        case IfThenElse(condition, then, Stmt() as other):  # a test of whole tiles
+            first = _end_of_condition(condition, var, inner) or _end(then, var, inner)
+            last = _end(other, var, inner)
+            return None if first is None or last is None else _largest([first, last])
         case For(v, start, _, _, body):
             return _end(body, var, {**inner, v: start})
         case SeqStmt(stmts):
@@ -96,7 +128,8 @@ def _end(stmt: Stmt, var: Var, inner: Mapping[Var, PrimExpr]) -> PrimExpr | None
 def _largest(ends: list[PrimExpr]) -> PrimExpr:
     first, *rest = dict.fromkeys(ends)
     for end in rest:
-        first = expr.Max(first, end)
+        rises = Analyzer.for_shapes(first, end).prove(expr.LE(first, end))
+        first = end if rises else expr.Max(first, end)
     return first
 
 

@@ -349,6 +349,35 @@ def k(a: T.handle, c: T.handle):
 """
 
 
+def test_long_loops_without_guards_are_not_copied() -> None:
+    text = """
+def k(a: T.handle, c: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (m,), "float32")
+    C = T.match_buffer(c, (n,), "float32")
+    for i in range((n + 7) // 8):
+        with T.sblock("tile"):
+            S = T.sblock_alloc_buffer((8,), "float32", scope="local")
+            for j in T.unroll(8):
+                S[j] = T.float32(0)
+            for k in range(m):
+                for j in T.unroll(8):
+                    S[j] = S[j] + A[k]
+            for j in T.unroll(8):
+                if i * 8 + j < n:
+                    C[i * 8 + j] = S[j]
+"""
+    body, conditions = hoisted(text)
+    assert "i * 8 + 7 < n" in conditions
+    sums = [n for n in walk(body) if isinstance(n, loops.For) and n.loop_var.name == "k"]
+    assert len(sums) == 1
+    kernels = compiled(text)
+    for n in (0, 1, 8, 21):
+        arrays = [np.arange(5, dtype="float32"), np.zeros(n, "float32")]
+        got = kernels.agree("k", arrays, n=n, m=5)
+        assert got[1].tolist() == [10] * n
+
+
 def test_full_tiles_run_without_guards() -> None:
     body, conditions = hoisted(GUARDED)
     assert conditions == ["i * 8 + 7 < n", "i * 8 + j < n"] or len(conditions) == 2

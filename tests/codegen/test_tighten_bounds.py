@@ -6,6 +6,7 @@ import pytest
 
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.codegen.tighten_bounds import tighten_bounds
+from relaxlab.ir.expr import LT
 from relaxlab.ir.loops import For, PrimFunc
 from relaxlab.ir.node import walk
 from tests.codegen.kernels import parse_kernels
@@ -63,3 +64,23 @@ def test_short_loops_end_early_where_asked() -> None:
     for short, expected in ((64, "8"), (1, "min(8, n - v * 8)")):
         loops = [n for n in walk(tighten_bounds(lowered, short)) if isinstance(n, For)]
         assert [str(n.extent) for n in loops if n.loop_var.name == "w"] == [expected]
+
+
+def test_conditions_that_the_new_end_implies_are_dropped() -> None:
+    body = kernel(
+        "if b * 256 + v < n and A[v] < C[v]: C[b * 256 + v] = A[b * 256 + v]\n"
+        "            C[0] = C[0] + T.if_then_else(b * 256 + v < n, A[v], T.float32(0))"
+    ).body
+    lowered = lower_blocks(body)[0]
+    for stmt, expected in ((lowered, 2), (tighten_bounds(lowered), 0)):
+        tests = [n for n in walk(stmt) if isinstance(n, LT) and str(n) == "b * 256 + v < n"]
+        assert len(tests) == expected
+
+
+def test_tests_of_whole_tiles_end_with_their_last_part() -> None:
+    body = """if b * 1024 + v * 4 + 3 < n:
+                C[v] = A[b * 1024 + v * 4 + 3]
+            else:
+                for l in range(4):
+                    if b * 1024 + v * 4 + l < n: C[v] = A[0]"""
+    assert extent(body) == "min(256, (n + 3) // 4 - b * 256)"

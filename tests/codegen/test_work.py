@@ -115,7 +115,7 @@ for i in T.parallel(n):
             b[i, 0] = b[i, 0] + T.if_then_else(s * 4096 + j < m, a[i, j] * a[i, j], T.float32(0))
 """
     )
-    assert work(mod, n=3, m=5) == 3 * 5 * (1 + 1 + 1 + 3 + 1)
+    assert work(mod, n=3, m=5) == 3 * 5 * (1 + 1 + 3)
 
 
 def test_private_memory_and_additions_of_products_count_nothing() -> None:

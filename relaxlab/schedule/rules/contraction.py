@@ -124,7 +124,7 @@ def _columns(
         size = constant(it.dom.extent)
         fills = size is not None and -(-size // lanes) * lanes <= WASTE * size
         if (fills or size is None) and any(it.var in load.indices for load in plain):
-            found.append((size is None, axis != spatial[-1], axis))
+            found.append((axis != spatial[-1], size is None, axis))
     return [axis for *_, axis in sorted(found)]
 
 

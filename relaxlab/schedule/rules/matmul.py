@@ -65,9 +65,15 @@ panels and 16 groups, 3072 x 576 weights of 4 bits took 54 microseconds from mem
 UNROLL_K = 4
 """Steps of the reduction unrolled in a register tile: 81 to 87 % of the peak instead of 78 to 82;
 two and eight were a little slower (NOTES, *1024^3*)."""
-NARROW_PANELS = (1, 2, 4)
+NARROW_PANELS = (1, 2, 3, 4)
 """Widths of panels, in vectors, for which a symbolic number of columns has versions: 30 columns
-took 1.8 times as long in a panel of four vectors as in one of two."""
+took 1.8 times as long in a panel of four vectors as in one of two, 33 1.2 times as in one of
+three."""
+FEW_PANELS = 11
+"""Vectors of columns up to which a symbolic number of them has copied panels of one vector, more
+than there are threads, instead of four: by 65 columns threads would have one panel each, the second
+of which is three quarters empty (NOTES, *Last panels*). An odd number, which no wider panel
+divides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +151,21 @@ def _many(func: PrimFunc, target: Target) -> PrimFunc:
             return by_depth(func)
         return found or _schedule(func, target, _Most(columns=columns))
 
-    def by_depth(func: PrimFunc) -> PrimFunc:
-        if constant(depth) is not None:
-            return _schedule(func, target, _Most())
+    known = constant(columns) is not None
+
+    def copied(func: PrimFunc, depth: int | None) -> PrimFunc:
         return guarded_versions(
-            func, depth, [fits],
-            lambda f, most: _schedule(f, target, _Most(depth=most)) if most else deeper(f),
+            func, columns, [] if known else [FEW_PANELS * lanes],
+            lambda f, most: _schedule(f, target, _Most(columns=most, depth=depth)),
         )  # fmt: skip
 
-    known = constant(columns) is not None
+    def by_depth(func: PrimFunc) -> PrimFunc:
+        if constant(depth) is not None:
+            return copied(func, None)
+        return guarded_versions(
+            func, depth, [fits], lambda f, most: copied(f, most) if most else deeper(f)
+        )
+
     bounds = [lanes] if known else [lanes, NARROW_PANELS[-1] * lanes]
     if parts.contiguous:
         rows = block.iter_vars[parts.row].dom.extent
@@ -239,7 +251,8 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
         return _sweep(sch, parts, width, lanes, most.rows)
     single = most.rows == 1
     # Narrow results and small matrices stay in the caches: copying panels would cost, not save.
-    in_place = not single and (most.columns is not None or _is_small(parts, depth, width))
+    narrow = most.columns is not None and most.columns <= NARROW_PANELS[-1] * lanes
+    in_place = not single and (narrow or _is_small(parts, depth, width))
     keeps_panel = not single and not in_place and bool(parts.decode or parts.copied)
     room = most.depth or depth
     vectors = _vectors(width or most.columns, room if keeps_panel else None, lanes)

@@ -29,6 +29,7 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.node import Node, children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.rules.base import constant
+from relaxlab.schedule.tree import conjuncts
 from relaxlab.tracing.limit import as_step
 
 AT_ONCE = ("vectorized", "unrolled")
@@ -77,7 +78,7 @@ def round_up_tails(func: PrimFunc) -> PrimFunc:
         if not isinstance(n, BlockRealize) or n.block not in private:
             return None
         guarded = found[n.block]
-        rest = all_of([c for c in _conjuncts(n.predicate) if c != guarded.guard])
+        rest = all_of([c for c in conjuncts(n.predicate) if c != guarded.guard])
         return replace(n, predicate=rest, block=_clamped(n.block, guarded))
 
     return replace(func, body=rewrite(func.body, whole))
@@ -103,7 +104,7 @@ def round_up_vectors(func: PrimFunc) -> PrimFunc:
         guarded, inner = found[n.block]
         looped = any(f.kind not in AT_ONCE for f in inner.values())
         begins = expr.LT(guarded.tile, guarded.extent) if looped else expr.const(True)
-        parts = [begins if c == guarded.guard else c for c in _conjuncts(n.predicate)]
+        parts = [begins if c == guarded.guard else c for c in conjuncts(n.predicate)]
         return replace(n, predicate=all_of(parts), block=_padded(n.block, guarded))
 
     return replace(func, body=rewrite(func.body, whole)) if found else func
@@ -132,7 +133,7 @@ def _guarded_vectors(
     value. `tile` is the first column of the vectors made at once, `size` their number of
     columns."""
     values = dict(zip(realize.iter_values, realize.block.iter_vars, strict=True))
-    for guard in _conjuncts(realize.predicate):
+    for guard in conjuncts(realize.predicate):
         if not isinstance(guard, expr.LT) or guard.a not in values:
             continue
         axis = values[guard.a]
@@ -222,15 +223,11 @@ def _leaves(n: Node, loops: Mapping[Var, For]) -> Iterator[tuple[BlockRealize, M
             yield from _leaves(child, loops)
 
 
-def _conjuncts(e: PrimExpr) -> list[PrimExpr]:
-    return [*_conjuncts(e.a), *_conjuncts(e.b)] if isinstance(e, expr.And) else [e]
-
-
 def _guarded(realize: BlockRealize, loops: Mapping[Var, For]) -> _Guarded | None:
     """The one guard that compares the value of a spatial axis with the axis's symbolic extent."""
     values = dict(zip(realize.iter_values, realize.block.iter_vars, strict=True))
     found: list[_Guarded] = []
-    for guard in _conjuncts(realize.predicate):
+    for guard in conjuncts(realize.predicate):
         if not isinstance(guard, expr.LT) or guard.a not in values:
             continue
         axis = values[guard.a]
