@@ -17,6 +17,7 @@ from relaxlab.lab.memory import memory
 from relaxlab.lab.payload import pack
 from relaxlab.lab.shapes import shapes
 from relaxlab.ops.define import builder
+from relaxlab.passes.base import find_pass
 from relaxlab.testing.mixed_programs import mixed_program
 from relaxlab.testing.script_corpus import PROGRAMS
 from tests.lab.programs import CALLS, CHAIN, NETWORK, WRONG
@@ -143,7 +144,8 @@ def test_the_page_is_made_again_where_it_was(kind, open_view):
 def test_live_versions_make_the_view_again():
     view = fusion(rl.parse(NETWORK))
     controls = {c.name: c.value for c in view.controls}
-    assert controls["max_group"] == 64 and "def main(" in controls["program"]
+    assert controls["max_group"] == find_pass("fuse_ops").options.max_group
+    assert "def main(" in controls["program"]
     steps = view.again(max_group=2).state["functions"][0]["steps"]
     assert any(s["reason"] == "the kernel would do more than 2 calls" for s in steps)
     assert memory(rl.parse(CHAIN)).again(target="cuda").state["functions"]
