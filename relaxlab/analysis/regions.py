@@ -14,7 +14,7 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import element_of, lanes_of
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.loops import Buffer, BufferRegion, Range
-from relaxlab.ir.node import Node, children
+from relaxlab.ir.node import Node, children, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 
 Bounds = tuple[expr.PrimExpr, expr.PrimExpr]
@@ -288,7 +288,9 @@ class _Collector:
                     self.value(a)
             case expr.Let(var, value, body):
                 self.value(value)
-                self.value(substitute(body, {var: value}))
+                # Substituted only where it decides a place: values of a chain, each of which reads
+                # the one before twice, would double at every step.
+                self.value(substitute(body, {var: value}) if var in _deciding(body) else body)
             case _:
                 for c in children(e):
                     if isinstance(c, expr.PrimExpr):
@@ -324,3 +326,22 @@ class _Collector:
 
 def _as(e: expr.PrimExpr, dtype: str) -> expr.PrimExpr:
     return e if e.dtype == dtype else expr.Cast(dtype, e)
+
+
+def _deciding(body: expr.PrimExpr) -> set[expr.Var]:
+    """Return the variables that indices and conditions in `body` depend on, through others that it
+    binds, too."""
+    nodes = list(walk(body))
+    found: set[expr.Var] = set()
+    for n in nodes:
+        match n:
+            case loops.BufferLoad(_, indices):
+                found.update(symbols_in(indices))
+            case expr.Call(_, "if_then_else", (condition, *_)):
+                found.update(symbols_in(condition))
+            case _:
+                pass
+    for n in reversed(nodes):  # inner ones first
+        if isinstance(n, expr.Let) and n.var in found:
+            found.update(symbols_in(n.value))
+    return found

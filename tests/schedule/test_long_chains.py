@@ -12,6 +12,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 
 NEWTON = ["x{j} = R.multiply(R.const(0.5, 'float32'), R.add(x{i}, R.divide(a, x{i})))"]
+GELU = ["x{j} = R.nn.gelu(x{i})"]
 COMPLEX_SQUARE = [
     "x{j} = R.add(R.subtract(R.multiply(x{i}, x{i}), R.multiply(y{i}, y{i})), a)",
     "y{j} = R.add(R.multiply(x{i}, y{i}), a)",
@@ -40,6 +41,7 @@ def main(x0: R.Tensor(("n", 8), "float32"), a: R.Tensor(("n", 8), "float32")):
         (NEWTON, "R.nn.softmax(x{n})"),
         (NEWTON, "R.nn.softmax(x{n}, axis=0)"),
         (COMPLEX_SQUARE, "R.add(x{n}, y{n})"),
+        (GELU, "R.negative(x{n})"),
     ],
 )
 def test_kernels_grow_with_the_steps(steps, last, rng):
