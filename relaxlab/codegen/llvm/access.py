@@ -191,8 +191,26 @@ def _store_vector(
         b.raw(f"store {vec} {text}, ptr {pointer}, align {align}")
         return
     name = f"llvm.masked.store.{_suffix(memory, lanes)}.p0"
-    args = [(vec, text), ("ptr", pointer), ("i32", str(align)), (mask.ty, b.materialise(mask))]
+    lanes_on = b.materialise(mask)
+    if memory.element in ("i8", "i16", "i32"):
+        lanes_on = _not_constant(b, mask, lanes_on)
+    args = [(vec, text), ("ptr", pointer), ("i32", str(align)), (mask.ty, lanes_on)]
     _masked_call(b, name, "void", args)
+
+
+def _not_constant(b: Builder, mask: Value, text: str) -> str:
+    """The mask, which LLVM cannot fold to a constant.
+
+    LLVM 22 makes a scalar store of a masked one with a constant mask of one lane, of the width that
+    the value had before it was truncated: it writes beyond the element. An empty piece of assembly
+    hides that all lanes of the second mask are on.
+    """
+    opaque = b.emit('call i32 asm "", "=r,0"(i32 1)')
+    bit = b.emit(f"trunc i32 {opaque} to i1")
+    one = b.emit(f"insertelement {mask.ty} poison, i1 {bit}, i32 0")
+    places = f"<{mask.lanes} x i32> zeroinitializer"
+    all_on = b.emit(f"shufflevector {mask.ty} {one}, {mask.ty} poison, {places}")
+    return b.emit(f"and {mask.ty} {text}, {all_on}")
 
 
 def _pointers(b: Builder, memory: Memory, index: Value) -> str:

@@ -1,0 +1,32 @@
+"""Stores of a few lanes of a vector write nothing beside them."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import relaxlab as rl
+
+PRODUCT = """
+@R.function
+def main(x: R.Tensor((2, "n", {k}), "{dtype}"), w: R.Tensor(({k}, {m}), "{dtype}")):
+    with R.dataflow():
+        y = R.matmul(x, w{out})
+        R.output(y)
+    return y
+"""
+
+
+@pytest.mark.parametrize("checks", ["default", "all"])
+@pytest.mark.parametrize("columns", [15, 16, 17, 18, 33])
+def test_products_of_halves_with_a_column_beyond_the_last_vector(columns, checks, rng) -> None:
+    """LLVM knows which lanes are on in the last vector of a row, and that their values were made
+    by truncation."""
+    mod = rl.parse(PRODUCT.format(dtype="bfloat16", k=3, m=columns, out=""))
+    exe = rl.compile(mod, use_cache=False, checks=checks)
+    w = rng.uniform(-2, 2, (3, columns)).astype(ml_dtypes.bfloat16)
+    for n in (1, 2, 5, 17):
+        x = rng.uniform(-2, 2, (2, n, 3)).astype(ml_dtypes.bfloat16)
+        want = x.astype("float32") @ w.astype("float32")
+        np.testing.assert_allclose(exe["main"](x, w).astype("float32"), want, 2**-8, 2**-6)
