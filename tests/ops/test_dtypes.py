@@ -89,7 +89,10 @@ def in_dtype(arg: Any, old: str, dtype: str) -> Any:
     if is_float(dtype):
         return T(*arg.shape, dtype=dtype, low=arg.low, high=arg.high, values=arg.values)
     low = max(np.ceil(arg.low), 0) if is_uint(dtype) else np.ceil(arg.low)
-    return T(*arg.shape, dtype=dtype, low=low, high=max(np.floor(arg.high), low))
+    values = None if arg.values is None else np.asarray(arg.values)
+    if values is not None:  # boundaries stay in order
+        values = np.maximum(np.ceil(values), low) if np.isfinite(values).all() else None
+    return T(*arg.shape, dtype=dtype, low=low, high=max(np.floor(arg.high), low), values=values)
 
 
 def taken(case: OpCase, dtype: str) -> OpCase | None:
