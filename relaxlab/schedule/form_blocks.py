@@ -56,14 +56,16 @@ def form_blocks(func: PrimFunc) -> PrimFunc:
 
 def _distributed(s: Stmt, loops: tuple[For, ...]) -> list[_Nest] | None:
     """Return the stores of a statement in the given loops, each in loops of its own. None where
-    there is anything but rectangular serial loops and stores, or where distributing the loops might
-    change the order of dependent accesses."""
+    there is anything but stores and serial loops whose extents depend on no memory and no other
+    loop, or where distributing the loops might change the order of dependent accesses."""
     match s:
         case BufferStore():
             return [_Nest(loops, s)]
         case For(kind="serial", min=expr.IntImm(0)) if not s.annotations:
             outer = {loop.loop_var for loop in loops}
-            return None if outer & set(symbols_in(s.extent)) else _distributed(s.body, (*loops, s))
+            reads = any(isinstance(n, BufferLoad) for n in walk(s.extent))
+            depends = reads or not outer.isdisjoint(symbols_in(s.extent))
+            return None if depends else _distributed(s.body, (*loops, s))
         case SeqStmt(stmts):
             parts = [_distributed(part, loops) for part in stmts]
             if not all(_are_apart(stmts, loop.loop_var) for loop in loops):

@@ -53,6 +53,9 @@ INDEPENDENT = {
 }  # fmt: skip
 
 DEPENDENT = {
+    "an extent in memory": (ROWS, """
+    for i in range(T.Cast("int64", C[0])):
+        C[0] = C[0] + A[i, 0]"""),
     "prefix sums": (ROWS, """
     for i in range(n - 1):
         C[i + 1] = C[i] + A[i, 0]"""),
