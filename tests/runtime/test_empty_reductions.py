@@ -74,3 +74,23 @@ def test_executors_agree_with_numpy(executor: str) -> None:
         x, w = (rng.standard_normal(s).astype("float32") for s in ((n, k), (k, m)))
         for got, want in zip(run(x, w), expected(x, w), strict=True):
             np.testing.assert_allclose(got, want, 1e-4, 1e-5, err_msg=f"{n}, {k}, {m}")
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("op", ["sum", "max", "mean", "variance", "std", "prod"])
+def test_an_extent_of_zero_and_bounded_symbols(op: str, axis: int) -> None:
+    shape: list[str | int] = ["m", "k"]
+    shape.insert(axis, 0)
+    mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor({tuple(shape)}, "float32")):
+    R.func_attr({{"tir_var_upper_bound": {{"m": 33, "k": 17}}}})
+    with R.dataflow():
+        y = R.{op}(x, axis={axis})
+        R.output(y)
+    return y
+""")
+    x = np.zeros(np.insert([33, 17], axis, 0), "float32")
+    with np.errstate(all="ignore"):
+        want = rl.interpret(mod, "main", x)
+    np.testing.assert_array_equal(rl.compile(mod)(x), want)

@@ -303,7 +303,7 @@ def _sums_of_few(blocks: list[Block], rank: int) -> dict[str, int]:
         count = math.prod(MAX_INLINE_REDUCTION + 1 if n is None else n for n in terms)
         row = [it.dom.extent for it in block.iter_vars if it.kind == "spatial"][rank:]
         makes_rows = row and constant(row[-1]) != 1 and block.writes[0].buffer in read
-        if terms and makes_rows and count <= MAX_INLINE_REDUCTION:
+        if terms and makes_rows and 0 < count <= MAX_INLINE_REDUCTION:
             found[block.name] = count
     return found
 
