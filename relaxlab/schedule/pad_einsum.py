@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
+from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
@@ -137,7 +139,7 @@ def _require_einsum(block: Block, padded: Extents, an: Analyzer) -> None:
         if iv.kind == "reduce" and iv.var in padded and not _vanishes(store, iv.var):
             raise _refused(
                 block,
-                f"what is summed over {iv.var.name} is a product with a factor that depends on it",
+                f"what is summed over {iv.var.name} is a product of operands that depend on it",
             )
 
 
@@ -154,15 +156,24 @@ def _vanishes(store: BufferStore, axis: Var) -> bool:
 
 
 def _factor(e: PrimExpr, axis: Var) -> bool:
+    """True if a product has operands that depend on `axis`, and no other factor that may be
+    infinite: zero times infinity is no zero."""
+    factors = list(_factors(e))
+    depends = [isinstance(f, BufferLoad) and axis in vars_in(f) for f in factors]
+    finite = (isinstance(f, expr.FloatImm) and math.isfinite(f.value) for f in factors)
+    safe = (d or not is_float(f.dtype) for f, d in zip(factors, depends, strict=True))
+    return any(depends) and all(a or b for a, b in zip(safe, finite, strict=True))
+
+
+def _factors(e: PrimExpr) -> Iterator[PrimExpr]:
     match e:
         case expr.Mul(a, b):
-            return _factor(a, axis) or _factor(b, axis)
+            yield from _factors(a)
+            yield from _factors(b)
         case expr.Cast(_, value):
-            return _factor(value, axis)
-        case BufferLoad():
-            return axis in vars_in(e)
+            yield from _factors(value)
         case _:
-            return False
+            yield e
 
 
 def _copy(func: PrimFunc, src: Buffer, dst: Buffer, name: str, *, pad: bool) -> Stmt:

@@ -18,6 +18,18 @@ from tests.schedule.programs import assert_same, matmul, sized
 
 
 @T.prim_func
+def scaled(
+    A: T.Buffer((7, 6), "float32"), S: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")
+):
+    for i, k in T.grid(7, 6):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk] * S[vi]
+
+
+@T.prim_func
 def triangle(
     A: T.Buffer((7, 7), "int32"), B: T.Buffer((7, 7), "int32"), D: T.Buffer((7,), "int32")
 ):
@@ -132,6 +144,10 @@ def _split_keyword(sch: Schedule) -> None:
     sch.split(_loop(sch, "C"), factor=8)
 
 
+def _pad_scaled(sch: Schedule) -> None:
+    sch.pad_einsum(sch.get_block("C"), [1, 4])
+
+
 def _pad_predicate(sch: Schedule) -> None:
     sch.pad_einsum(sch.get_block("D"), [4, 1])
 
@@ -212,6 +228,7 @@ REFUSED: list[tuple[Callable[[], PrimFunc], Callable[[Schedule], None], list[str
     (_matmul, _split_one_factor, ["factors are a list", "factors=[None, 8]"]),
     (_matmul, _split_keyword, ["factors are a list", "factors=[None, 8]"]),
     (lambda: triangle, _pad_predicate, ["every instance", "k <= i"]),
+    (lambda: scaled, _pad_scaled, ["a product of operands that depend on it"]),
     (lambda: stencil, _stencil_under_threes, ["all of axis vi, without gaps", "further out"]),
     (lambda: evens, _inline_predicate, ["every instance", "i % 2"]),
     (lambda: evens, _cache_part, ["every instance", "i % 2"]),
