@@ -157,7 +157,7 @@ def lower_loops(body: loops.Stmt, sizes: Sequence[expr.Var]) -> loops.Stmt:
     negative."""
     body = join_indices(simplify_indices(body, sizes), sizes)
     hoisted = hoist_guards(tighten_bounds(body))
-    # What is still guarded belongs to the last tiles, whose short loops may end early.
+    # Guards that remain are in the copies for last tiles, whose short loops end early as well.
     return insert_prefetches(tighten_bounds(hoisted, short=1))
 
 
