@@ -34,14 +34,15 @@ import json, resource, sys, time
 begin = time.perf_counter()
 import relaxlab
 package = time.perf_counter()
-from relaxlab.models import generate as g
+from relaxlab.models.generate import CHUNK, TextGenerator
+from relaxlab.models.loader import open_model
 from relaxlab.models.programs import Request, program_for
 imported = time.perf_counter()
-checkpoint = g.open_model(sys.argv[1])
+checkpoint = open_model(sys.argv[1])
 opened = time.perf_counter()
-program_for(checkpoint, Request.of(sys.argv[2], None, g.CHUNK))
+program_for(checkpoint, Request.of(sys.argv[2], None, CHUNK))
 found = time.perf_counter()
-generator = g.TextGenerator.load(checkpoint, activations=sys.argv[2])
+generator = TextGenerator.load(checkpoint, activations=sys.argv[2])
 loaded = time.perf_counter()
 ids = generator.encode(sys.argv[3])
 seconds = []

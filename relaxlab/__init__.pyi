@@ -64,11 +64,11 @@ from relaxlab.runtime.check import CheckReport as CheckReport
 from relaxlab.runtime.check import check as check
 from relaxlab.runtime.cuda import CudaExecutable as CudaExecutable
 from relaxlab.runtime.cuda import NoGpu as NoGpu
-from relaxlab.runtime.executable import CheckFailed as CheckFailed
 from relaxlab.runtime.executable import Executable as Executable
 from relaxlab.runtime.export import ExportError as ExportError
 from relaxlab.runtime.exported import load as load
 from relaxlab.runtime.interpreter import interpret as interpret
+from relaxlab.runtime.native_function import CheckFailed as CheckFailed
 from relaxlab.runtime.packed import register_func as register_func
 from relaxlab.runtime.simt import SimtError as SimtError
 from relaxlab.runtime.simt import SimtReport as SimtReport

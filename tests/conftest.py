@@ -36,7 +36,7 @@ def seeded(request):
 def teams():
     """Small programs, too, run in teams of threads, which is where mistakes would show."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("relaxlab.runtime.executable.MIN_TEAM_WORK", 0)
+        patch.setattr("relaxlab.runtime.native_function.MIN_TEAM_WORK", 0)
         yield
 
 

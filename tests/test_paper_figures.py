@@ -23,7 +23,7 @@ from relaxlab.passes.lift_workspace import lift_workspace
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.passes.plan_memory import memory_plan_of
-from relaxlab.runtime.executable import CheckFailed
+from relaxlab.runtime.native_function import CheckFailed
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T

@@ -70,7 +70,7 @@ def is_failed(ty: Type | None) -> bool:
 
 @dataclass(slots=True)
 class _Annotator:
-    """The module as far as it is done."""
+    """The module annotated so far."""
 
     mod: Module
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
@@ -159,8 +159,6 @@ class _Scope:
             if s not in self.symbols:
                 self.symbols.add(s)
                 self.analyzer.bind_shape(s, self.bounds.get(s.name))
-
-    # Functions and blocks
 
     def function(self, fn: graph.Function) -> graph.Function:
         """`fn` with its body annotated and its result type proved, checked or deduced."""
@@ -280,8 +278,6 @@ class _Scope:
             self.block = []
         return blocks, self.leaf(seq.body, "result")
 
-    # Bindings
-
     def binding(self, b: graph.Binding) -> None:
         """Annotate one binding and append it, after the bindings of its operands."""
         if isinstance(b, graph.MatchCast):
@@ -378,8 +374,6 @@ class _Scope:
                 if bound is not var and bound in self.renamed:
                     self.renamed[var] = self.renamed[bound]
         return self.leaf(seq.body, "result")
-
-    # Expressions
 
     def value(self, e: graph.Expr) -> graph.Expr:
         """Return `e` with variables, constants and other leaves as operands."""

@@ -18,7 +18,7 @@ from relaxlab.tracing.deduction import Lost, emit
 def explain_lost_shape(
     function: str, var: graph.Var, value: graph.Expr, ty: Type, analyzer: Analyzer
 ) -> None:
-    """Note it when a shape is unknown although all that it comes from is known: the result of an
+    """Record a shape that is unknown although everything it depends on is known: the result of an
     operator, of a function (its signature says no more), or of two branches."""
     if not isinstance(ty, TensorType) or ty.shape is not None:
         return

@@ -26,9 +26,6 @@ ONE = expr.IntImm(1)
 ZERO = expr.IntImm(0)
 
 
-# Splits of iterators
-
-
 @dataclass(frozen=True, slots=True)
 class Mark:
     """Something that takes each of `extent` values from 0 once: a variable, or a fused sum.
@@ -265,7 +262,8 @@ class _Detector:
         return injective, padded
 
     def tiles(self, mark: Mark, parts: list[Split]) -> tuple[bool, expr.PrimExpr | None]:
-        """True if the splits of a mark use it up; how far they reach where that is beyond it."""
+        """Return True if the splits of a mark use it up, and how far they reach if that is beyond
+        it (else None)."""
         rest = list(parts)
         reach: expr.PrimExpr = ONE
         complete = True
@@ -319,9 +317,6 @@ def _value_of(splits: list[Split], an: Analyzer) -> expr.PrimExpr:
     for s in splits[1:]:
         total = total + _split_value(s)
     return an.simplify(total)
-
-
-# Index maps
 
 
 class NotInvertible(ValueError):

@@ -21,6 +21,10 @@ from relaxlab.ir.span import Span
 from relaxlab.ir.substitute import symbols_in
 
 TRUE = expr.IntImm(1, "bool")
+NO_VALUE_YET = "E0326"
+"""The error of a reduction that adds to what has no value, as an output has none where a program
+calls the function. Read alone, a function may add to what its caller passes with a value, as the
+description of a tensor intrinsic does."""
 
 
 def check_loops(name: str, func: loops.PrimFunc) -> list[Diagnostic]:
@@ -53,6 +57,8 @@ class _Checker:
     guards: int = 0
     dead: bool = False
     block: str | None = None
+    axes: dict[expr.PrimExpr, expr.Var] = field(default_factory=dict)  # type: ignore # by binding
+    place: Node | None = None  # the innermost expression or store with a span
     seen: set[tuple[str, object]] = field(default_factory=set[tuple[str, object]])
 
     def report(
@@ -71,8 +77,6 @@ class _Checker:
             place = f"{self.name}: " if self.block is None else f"{self.name}, {self.block!r}: "
             span: Span | None = getattr(at, "span", None)
             self.found.append(Diagnostic(code, place + message, span, notes, fix))
-
-    # Definitions
 
     def parameter(self, p: loops.Buffer | expr.Var) -> None:
         if isinstance(p, expr.Var):
@@ -102,8 +106,6 @@ class _Checker:
         yield
         if not was:
             self.variables.discard(v)
-
-    # Statements
 
     def stmt(self, s: loops.Stmt) -> None:
         match s:
@@ -183,14 +185,14 @@ class _Checker:
             )
         self.written.add(s.buffer)
 
-    # Blocks
-
     def realize(self, s: loops.BlockRealize) -> None:
         block = s.block
         for v in s.iter_values:
             self.value(v)
         self.condition(s.predicate)
-        outer_name, self.block = self.block, block.name
+        outer = self.block, self.axes
+        self.block = block.name
+        self.axes = {v: iv.var for iv, v in zip(block.iter_vars, s.iter_values, strict=False)}
         if len(s.iter_values) != len(block.iter_vars):
             self.report("E0328", f"{len(block.iter_vars)} axes, {len(s.iter_values)} bindings", s)
         else:
@@ -205,7 +207,7 @@ class _Checker:
             self.guards += s.predicate != TRUE
             self.body(block)
         self.nest, self.ranges, self.outer_loops, self.guards = state
-        self.block = outer_name
+        self.block, self.axes = outer
 
     def body(self, block: loops.Block) -> None:
         new = [iv.var for iv in block.iter_vars]
@@ -268,7 +270,7 @@ class _Checker:
                 for n in walk(store.value)
             ):
                 self.report(
-                    "E0326",
+                    NO_VALUE_YET,
                     f"the reduction over {', '.join(reduced)} accumulates into "
                     f"{store.buffer.name}, which has no value yet",
                     store,
@@ -293,7 +295,7 @@ class _Checker:
                     self.report("E0325", text, iv, fix='convert its extent: T.Cast("int64", …)')
                     return
                 self.races(iv, value)
-        if self.diagonal(s):
+        if self.dead or self.diagonal(s):  # conditions that contradict each other prove anything
             return
         bad = [
             self.axis_domain(s, iv, v)
@@ -303,7 +305,8 @@ class _Checker:
             self.joint_domain(s)
 
     def axis_domain(self, s: loops.BlockRealize, iv: loops.IterVar, value: expr.PrimExpr) -> bool:
-        """Compare one binding with its axis by the bounds of its value."""
+        """Compare one binding with its axis by the bounds of its value. Returns True for one that
+        is wrong, which it has reported."""
         span = relax_index(value, self.ranges, self.an)
         first, last = iv.dom.min, self.an.simplify(iv.dom.min + iv.dom.extent - 1)
         if span is None:
@@ -397,14 +400,25 @@ class _Checker:
                     fix="run the loop serially, or split the reduction with rfactor",
                 )
 
-    # Expressions
-
     def condition(self, e: expr.PrimExpr) -> None:
         self.value(e)
         if dtypes.element_of(e.dtype) != "bool":
             self.report("E0325", f"the condition {e} is of {e.dtype}, not bool", e)
 
     def value(self, e: expr.PrimExpr) -> None:
+        with self.at(e):
+            self.parts(e)
+
+    @contextmanager
+    def at(self, node: Node) -> Generator[None]:
+        """Variables found inside are reported at `node`, if it has a span."""
+        outer = self.place
+        if not isinstance(node, expr.Var) and getattr(node, "span", None) is not None:
+            self.place = node
+        yield
+        self.place = outer
+
+    def parts(self, e: expr.PrimExpr) -> None:
         match e:
             case expr.Var():
                 self.variable(e)
@@ -451,7 +465,7 @@ class _Checker:
             self.report(
                 "E0329",
                 f"{v.name} is not defined here",
-                v,
+                self.place or v,
                 fix="define it with a loop, an axis, a parameter or a buffer's shape",
                 once=v,
             )
@@ -459,17 +473,20 @@ class _Checker:
             self.report(
                 "E0330",
                 f"the block uses the loop variable {v.name} of a loop around it",
-                v,
+                self.place or v,
                 "a block may only use its own axes, so that schedules can move it",
-                fix=f"bind an axis: v{v.name} = T.axis.spatial(extent, {v.name})",
+                fix=f"use the axis {self.axes[v].name}, which is bound to {v.name}"
+                if v in self.axes
+                else f"bind an axis: v{v.name} = T.axis.spatial(extent, {v.name})",
                 once=(self.block, v),
             )
 
     def access(self, buffer: loops.Buffer, indices: tuple[expr.PrimExpr, ...], at: Node) -> None:
         # What is allocated inside a loop belongs to one iteration, and is indexed from there.
         before, self.allowed = self.allowed, self.private.get(buffer, set())
-        for i in indices:
-            self.value(i)
+        with self.at(at):
+            for i in indices:
+                self.value(i)
         self.allowed = before
         if buffer not in self.buffers:
             self.report(
@@ -512,7 +529,7 @@ class _Checker:
                 f"index {index} of dimension {dim} of {buffer.name} reaches {reaches}, "
                 f"outside 0 to {self.an.simplify(extent - 1)}",
                 at,
-                fix="guard the access with T.if_then_else, or make the buffer larger",
+                fix="guard the access with T.if_then_else, or change the sizes of buffer or loop",
             )
 
 

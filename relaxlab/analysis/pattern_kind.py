@@ -64,6 +64,11 @@ def pattern_kind_with_reason(func: loops.PrimFunc) -> tuple[PatternKind, str]:
     return kind, reason
 
 
+MOST_NODES = 1000
+"""Nodes of a variable's value, earlier ones put in their places, up to which it is looked through:
+in a chain, each of which reads the one before twice, it doubles at every step."""
+
+
 class _Opaque(Exception):
     """The function follows no pattern; the message says why."""
 
@@ -104,6 +109,8 @@ def _sites(s: loops.Stmt, axes: tuple[IterVar, ...], where: str = "the body") ->
             for one in stmts:
                 yield from _sites(one, axes, where)
         case loops.LetStmt(var, value, body):
+            if sum(1 for _ in walk(value)) > MOST_NODES:
+                raise _Opaque(f"{where} computes {var.name} by too large an expression")
             yield from _sites(substitute(body, {var: value}), axes, where)
         case _:
             raise _Opaque(f"{where} has a statement that is no store: {type(s).__name__}")
@@ -288,9 +295,6 @@ def _kind_of_read(load: BufferLoad, written: Indices, axes: set[expr.Var]) -> Pa
     ):
         return PatternKind.BROADCAST
     return PatternKind.INJECTIVE
-
-
-# Several blocks
 
 
 def _reduced_buffers(site: _Site, kind: PatternKind) -> set[Buffer]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
@@ -17,6 +18,7 @@ from relaxlab.ir.loops import Buffer, BufferRegion, Range
 from relaxlab.ir.node import Node, children, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 
+N = TypeVar("N", bound=Node)
 Bounds = tuple[expr.PrimExpr, expr.PrimExpr]
 """Inclusive lower and upper bound."""
 
@@ -82,9 +84,6 @@ def _hull(x: Range, y: Range, an: Analyzer) -> Range:
     lo = an.simplify(expr.Min(x.min, y.min))
     hi = an.simplify(expr.Max(x.min + x.extent, y.min + y.extent))
     return Range(lo, an.simplify(hi - lo))
-
-
-# Relaxing indices over ranges of variables
 
 
 def relax_index(
@@ -167,9 +166,6 @@ def _relax_division(is_div: bool, x: Bounds, b: expr.PrimExpr, an: Analyzer) -> 
     return expr.const(0, b.dtype), b - 1
 
 
-# Collecting
-
-
 @dataclass(slots=True)
 class _Collector:
     """Boxes by buffer; `ranges` relaxes the loops entered, outermost first."""
@@ -203,7 +199,7 @@ class _Collector:
                     self.under(expr.Not(condition), else_case)
             case loops.LetStmt(var, value, body):
                 self.value(value)
-                self.stmt(substitute(body, {var: value}))
+                self.stmt(_with_place(var, value, body))
             case loops.BlockRealize():
                 self.realize(s)
             case loops.Block():
@@ -288,9 +284,7 @@ class _Collector:
                     self.value(a)
             case expr.Let(var, value, body):
                 self.value(value)
-                # Substituted only where it decides a place: values of a chain, each of which reads
-                # the one before twice, would double at every step.
-                self.value(substitute(body, {var: value}) if var in _deciding(body) else body)
+                self.value(_with_place(var, value, body))
             case _:
                 for c in children(e):
                     if isinstance(c, expr.PrimExpr):
@@ -328,20 +322,34 @@ def _as(e: expr.PrimExpr, dtype: str) -> expr.PrimExpr:
     return e if e.dtype == dtype else expr.Cast(dtype, e)
 
 
-def _deciding(body: expr.PrimExpr) -> set[expr.Var]:
-    """Return the variables that indices and conditions in `body` depend on, through others that it
-    binds, too."""
+def _with_place(var: expr.Var, value: expr.PrimExpr, body: N) -> N:
+    """`body` with the value of a variable put in its place where it decides which elements are
+    accessed. Of other variables the accesses in their value count once: values of a chain, each of
+    which reads the one before twice, would double at every step."""
+    return substitute(body, {var: value}) if var in _deciding(body) else body
+
+
+def _deciding(body: Node) -> set[expr.Var]:
+    """Return the variables that places, conditions and ranges in `body` depend on, through others
+    that it binds, too."""
     nodes = list(walk(body))
     found: set[expr.Var] = set()
     for n in nodes:
         match n:
-            case loops.BufferLoad(_, indices):
-                found.update(symbols_in(indices))
-            case expr.Call(_, "if_then_else", (condition, *_)):
+            case loops.BufferLoad(buffer, indices) | loops.BufferStore(buffer, _, indices):
+                found.update(symbols_in((buffer, indices)))
+            case expr.Call(_, "if_then_else", (condition, *_)) | loops.IfThenElse(condition):
                 found.update(symbols_in(condition))
+            case loops.For(_, low, extent):
+                found.update(symbols_in((low, extent)))
+            case loops.BlockRealize(values, predicate):
+                found.update(symbols_in((values, predicate)))
+            case loops.Block():
+                regions = (n.reads, n.writes, n.match_buffers)
+                found.update(symbols_in((n.iter_vars, n.alloc_buffers, regions)))
             case _:
                 pass
     for n in reversed(nodes):  # inner ones first
-        if isinstance(n, expr.Let) and n.var in found:
+        if isinstance(n, expr.Let | loops.LetStmt) and n.var in found:
             found.update(symbols_in(n.value))
     return found

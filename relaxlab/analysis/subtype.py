@@ -34,14 +34,15 @@ class Verdict(IntEnum):
 
 
 def equal_dims(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> bool | None:
-    """True if two dimensions are equal: always, never, or unknown."""
+    """Return True for dimensions that are equal, False for those that never are; None where that
+    depends on symbols."""
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         return a.value == b.value
     return True if a == b else analyzer.prove_equal(a, b)
 
 
 def check_subtype(actual: Type, expected: Type, analyzer: Analyzer) -> Verdict:
-    """True if a value of type `actual` is a value of type `expected`.
+    """Return the verdict on "a value of type `actual` is a value of type `expected`".
 
     `Object` accepts everything; a value of type `Object` needs a check. Dimensions are compared
     with `analyzer`, whose facts about symbols are used.

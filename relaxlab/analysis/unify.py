@@ -61,6 +61,8 @@ def solve_for(e: PrimExpr, value: PrimExpr, known: Mapping[Var, PrimExpr]) -> So
     dividend = value - rest
     if factor < 0:
         factor, dividend = -factor, rest - value
+    # Where the factor does not divide, the value is wrong; comparing the dimension with it, as
+    # callers do afterwards, finds that.
     return Solution(missing[0], dividend // factor, dividend, factor)
 
 
@@ -89,6 +91,7 @@ def bind_values(
     """
     for dim, size in dims:
         if isinstance(dim, Var):
+            # The first place defines a symbol, the others are compared with it.
             env.setdefault(dim, size)
     wrong: list[tuple[int, str]] = []
     progress = True
@@ -96,6 +99,7 @@ def bind_values(
         progress = False
         for at, (dim, size) in enumerate(dims):
             known = {v: expr.const(k, v.dtype) for v, k in env.items()}
+            # A symbol that one dimension determines may leave another with a single unknown.
             solved = solve_for(dim, expr.const(size, dim.dtype), known)
             if solved is not None:
                 env[solved.symbol] = int(evaluate(solved.value, env))

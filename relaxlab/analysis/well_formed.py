@@ -1,4 +1,4 @@
-"""Well-formedness of modules: everything that is wrong, not only the first thing.
+"""Well-formedness of modules: all errors, not only the first.
 
 Each code has a section with an example in `docs/errors-types.md` (graph functions) or
 `docs/errors-loops.md` (loop functions).
@@ -90,8 +90,6 @@ class _Checker:
             self.reported, self.pure,
         )  # fmt: skip
 
-    # Definitions
-
     def function(self, fn: graph.Function) -> None:
         # `force_pure`: lowered; its effects are on memory that it allocated itself.
         self.pure = fn.is_pure and not fn.attrs.get("force_pure")
@@ -152,8 +150,6 @@ class _Checker:
                 self.define(var)
             case _:
                 raise TypeError(f"unknown binding {type(b).__name__}")
-
-    # Uses
 
     def expr(self, e: graph.Expr) -> None:
         match e:

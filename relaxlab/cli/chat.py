@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 
 from relaxlab.cli.generate import load, show_text
@@ -19,7 +21,8 @@ HELP = "/reset starts anew, /help says this, /quit or Ctrl-D leaves, Ctrl-C stop
 def run(options: argparse.Namespace) -> int:
     """Read questions until the end of the input."""
     sampler = sampler_of(options)
-    generator = load(options)
+    with _hidden_typing():
+        generator = load(options)
     if generator.chat_template is None:
         raise ModelError(f"{options.model} has no chat template; use `relaxlab generate`")
     first = [{"role": "system", "content": options.system}] if options.system else []
@@ -41,6 +44,27 @@ def run(options: argparse.Namespace) -> int:
         elif line:
             _answer(generator, messages, line, sampler, options.max_new_tokens)
     return 0
+
+
+@contextmanager
+def _hidden_typing() -> Generator[None]:
+    """The terminal does not show text that is typed meanwhile, which would mix with the line of
+    progress; the first question has it. No change where nobody types, and to a program in the
+    background, which the system would stop for it."""
+    keys = sys.stdin.fileno() if sys.stdin.isatty() else -1
+    if keys < 0 or sys.platform == "win32" or os.tcgetpgrp(keys) != os.getpgrp():
+        yield
+        return
+    import termios
+
+    before = termios.tcgetattr(keys)
+    hidden = [*before]
+    hidden[3] &= ~termios.ECHO
+    termios.tcsetattr(keys, termios.TCSADRAIN, hidden)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(keys, termios.TCSADRAIN, before)
 
 
 def _question() -> str | None:

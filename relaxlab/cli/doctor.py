@@ -49,6 +49,7 @@ def _findings() -> Iterator[Finding]:
     yield Finding("relaxlab", _version("relaxlab") or "not installed, run from its folder")
     yield _python()
     packages = [_package(name) for name in REQUIRED]
+    # Listed before anything imports them: without one of them there would be a traceback instead.
     yield from packages
     yield _cores()
     if not all(p.ok for p in packages):
@@ -113,6 +114,8 @@ def _cache() -> Finding:
     folder = cache_dir()
     try:
         private_folder()
+        # The permissions of a folder do not tell it: the disk may be full or mounted for reading
+        # only.
         with tempfile.TemporaryFile(dir=folder):
             pass
     except ForeignCache as error:
@@ -143,6 +146,7 @@ def _compiler() -> Finding:
     from relaxlab.script import parse
 
     start = time.perf_counter()
+    # A program from the cache would not show that the compiler works.
     executable = compile(parse(_SELF_TEST), use_cache=False)
     got = executable["main"](np.arange(5, dtype=np.float32))
     seconds = time.perf_counter() - start

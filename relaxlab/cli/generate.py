@@ -10,13 +10,8 @@ from typing import Any
 
 from relaxlab.cli.options import UsageError, sampler_of
 from relaxlab.cli.progress import Progress
-from relaxlab.models.generate import (
-    Generation,
-    TextGenerator,
-    context_of,
-    encode_prompt,
-    peak_rss_mb,
-)
+from relaxlab.models.generate import Generation, TextGenerator, encode_prompt, peak_rss_mb
+from relaxlab.models.load_decoder import context_of
 from relaxlab.models.loader import Checkpoint, open_model
 
 

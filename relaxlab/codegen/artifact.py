@@ -191,6 +191,7 @@ class Artifact(Brief):
         if not data.startswith(MAGIC):
             raise ArtifactError("not an artifact of this version")
         digest, _, body = data[len(MAGIC) :].partition(b"\n")
+        # Before anything is read: the code in it would be run as it is.
         if hashlib.sha256(body).hexdigest().encode() != digest:
             raise ArtifactError("the checksum does not match: the file is damaged")
         at = body.index(b"\n") + 1

@@ -29,6 +29,7 @@ def join_indices(stmt: Stmt, sizes: Sequence[Var]) -> Stmt:
         n = map_children(n, joined)
         if not isinstance(n, BufferLoad | BufferStore):
             return n
+        # Most accesses divide nothing, and proofs are what this pass costs.
         if not any(map(_divisions, n.indices)):
             return n
         plain = _joined(n.buffer, n.indices, an)
@@ -48,6 +49,7 @@ def _joined(
     """Return the indices with the quotients and remainders of one index replaced by zeros and that
     index."""
     result, end = list(indices), len(indices) - 1
+    # From the last dimension on: the innermost index is the remainder that a flat index ends with.
     while end > 0:
         start, flat = _whole(result, buffer.shape, end, an)
         if start < end:

@@ -46,6 +46,7 @@ def _lower(
             [
                 binary(expr.EQ, it.var, it.dom.min)
                 for it in block.iter_vars
+                # An axis of one element is always at its first.
                 if it.kind == "reduce" and it.dom.extent != expr.const(1)
             ]
         )
@@ -56,6 +57,7 @@ def _lower(
     body = substitute(body, bindings)
     for match in reversed(block.match_buffers):
         body = _inline_match(body, substitute(match, bindings))
+    # Blocks inside come after substitution, which gives their bindings the values of the axes here.
     body = cast("Stmt", visit(body))
     if realize.predicate == TRUE:
         return body

@@ -72,6 +72,7 @@ def is_positive(e: PrimExpr, positive: Set[PrimExpr], sizes: Set[Var]) -> bool:
                 is_positive(x, positive, sizes) and is_size(y, positive, sizes)
                 for x, y in ((a, b), (b, a))
             )
+        # A quotient rounded up, the number of tiles.
         case expr.FloorDiv(expr.Add(a, expr.IntImm(up)), expr.IntImm(by)) if up == by - 1:
             return is_positive(a, positive, sizes)
         case _:

@@ -33,6 +33,7 @@ def insert_prefetches(stmt: Stmt) -> Stmt:
 
 def _prefetches(loop: For, distance: int, names: tuple[str, ...]) -> list[Stmt]:
     found: dict[str, BufferLoad] = {}
+    # Inner loops at their first iterations: the address must mean something in front of them.
     inner: dict[Var, PrimExpr] = {n.loop_var: n.min for n in walk(loop.body) if isinstance(n, For)}
     for n in walk(loop.body):
         if isinstance(n, BufferLoad) and n.buffer.name in names:
@@ -44,6 +45,7 @@ def _prefetches(loop: For, distance: int, names: tuple[str, ...]) -> list[Stmt]:
         step = _step(start, loop.loop_var)
         if not step:  # not known, or always the same place
             continue
+        # Past the array at the end, which a prefetch may be: it never faults.
         later = substitute(start, {loop.loop_var: loop.loop_var + distance})
         size = bytes_of(load.buffer.dtype)
         # One prefetch per line that the iteration reads; the hardware drops those that are there
@@ -61,6 +63,8 @@ def _step(load: BufferLoad, var: Var) -> int | None:
     index: PrimExpr = const(0)
     for i, dim in zip(load.indices, load.buffer.shape, strict=True):
         index = index * dim + i
+    # An index from memory would have to be read that many iterations ahead, where there may be
+    # none.
     if any(isinstance(n, BufferLoad) for n in walk(index)):
         return None
     difference = Analyzer.for_shapes(*symbols_in(index)).simplify(

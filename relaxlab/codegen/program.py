@@ -47,6 +47,7 @@ def program_functions(
     barrier = timed_barrier(declarations) if marks is not None else None
     texts = support_functions(declarations, target, barrier)
     texts += zone_functions() if checks else []
+    # A set of names has another order in each process; the text, and what is cached of it, has not.
     used = sorted(_called_kernels(program))
     kernels = {
         k: emit_kernel(program.kernels[k], k, declarations, target, checks=checks) for k in used
@@ -71,6 +72,7 @@ def program_functions(
         except UnsupportedHost as error:
             raise UnsupportedHost(str(error), function.name) from None
         constants += function.constants
+        # The emitter has appended its calls: they are this function's.
         packed_in += [function] * (len(packed) - len(packed_in))
         if function.name in offered:
             parallel = _runs_kernels(program, function)
@@ -130,6 +132,7 @@ def _native_part(
     where none can."""
     left_out = dict(without)
     while True:
+        # A function that is left out takes its callers with it, and they theirs.
         calls = {f.name: _functions_in(f) & set(left_out) for f in program.functions.values()}
         calling = {
             name: f"`{name}` calls `{min(found)}`: {left_out[min(found)]}"
@@ -165,6 +168,7 @@ def _functions_in(function: host.HostFunction) -> set[str]:
 
 def _planned(function: host.HostFunction, bounds: dict[str, int]) -> int | None:
     try:
+        # KeyError where a symbol in a size has no bound.
         return function.planned_bytes(bounds)
     except KeyError:
         return None

@@ -133,6 +133,7 @@ def _init_nest(realize: BlockRealize, inner: Path, carried: set[Var]) -> Stmt | 
     )  # fmt: skip
     values = tuple(realize.iter_values[i] for i in kept)
     nest: Stmt = substitute(BlockRealize(values, expr.all_of(conditions), init), bindings)
+    # A variable is defined in one place: the nest's copies of loops and axes need their own.
     fresh: dict[Var, PrimExpr] = {it.var: Var(it.var.name) for it in init.iter_vars}
     for loop in reversed([s for s in inner if isinstance(s, For)]):
         if loop.loop_var in carried or loop.loop_var not in symbols_in(nest):

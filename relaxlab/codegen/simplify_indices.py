@@ -88,6 +88,7 @@ class _Simplifier:
 
     def index(self, e: PrimExpr) -> PrimExpr:
         e = self.loads(e)
+        # The analyzer's integers are unbounded; narrower indices, from arrays, may wrap.
         return self.an.simplify(e) if e.dtype == "int64" else e
 
     def loads(self, n: AnyNode) -> AnyNode:

@@ -41,9 +41,10 @@ def tighten_bounds(stmt: Stmt, short: int = SHORT) -> Stmt:
 def _tightened(loop: For, short: int) -> For:
     extent = loop.extent
     is_short = isinstance(extent, IntImm) and _iterations(loop) <= short
+    # `_end` counts from 0, in int64 as sizes are.
     if loop.min != expr.const(0) or loop.loop_var.dtype != "int64" or is_short:
         return loop
-    end = _end(loop.body, loop.loop_var, {})
+    end = end_of(loop.body, loop.loop_var, {})
     # A bound that never ends the loop earlier would only make its extent a minimum.
     if end is None or Analyzer.for_shapes(extent, end).prove(expr.LE(extent, end)):
         return loop
@@ -92,25 +93,26 @@ def _iterations(s: Stmt) -> int:
             return 1
 
 
-def _end(stmt: Stmt, var: Var, inner: Mapping[Var, PrimExpr]) -> PrimExpr | None:
+def end_of(stmt: Stmt, var: Var, inner: Mapping[Var, PrimExpr]) -> PrimExpr | None:
     """The value of `var` from which on the statement does nothing, None if it is not known.
     `inner`: the loops' variables between, at the values with which conditions pass soonest."""
     match stmt:
         case IfThenElse(condition, then, None):
             end = _end_of_condition(condition, var, inner)
-            return _end(then, var, inner) if end is None else end
+            return end_of(then, var, inner) if end is None else end
         case IfThenElse(condition, then, Stmt() as other):  # a test of whole tiles
-            first = _end_of_condition(condition, var, inner) or _end(then, var, inner)
-            last = _end(other, var, inner)
+            first = _end_of_condition(condition, var, inner) or end_of(then, var, inner)
+            last = end_of(other, var, inner)
             return None if first is None or last is None else _largest([first, last])
         case For(v, start, _, _, body):
-            return _end(body, var, {**inner, v: start})
+            return end_of(body, var, {**inner, v: start})
         case SeqStmt(stmts):
-            ends = [_end(s, var, inner) for s in stmts]
+            ends = [end_of(s, var, inner) for s in stmts]
             known = [e for e in ends if e is not None]
             return _largest(known) if len(known) == len(ends) else None
         case BufferStore(buffer, expr.BinaryOp() as value, indices):
             sides = (value.a, value.b)
+            # Only an update of the element itself leaves memory as it is when it adds the identity.
             if BufferLoad(buffer, indices) not in sides:
                 return None
             for side in sides:
@@ -154,10 +156,12 @@ def _end_of_condition(
         return _end_of_condition(condition.b, var, inner) if end is None else end
     if not isinstance(condition, expr.LT) or var in symbols_in(condition.b):
         return None
-    step = _step(condition.a, var)
+    step = step_of(condition.a, var)
     soonest = substitute(condition.a, {var: expr.const(0), **inner})
-    if not step or any(_step(condition.a, v) is None for v in inner):
+    # A loop variable between that may lower the index could pass the condition again later.
+    if not step or any(step_of(condition.a, v) is None for v in inner):
         return None
+    # What the body defines or stores has no value yet where the loop's extent is computed.
     if set(symbols_in((soonest, condition.b))) & inner.keys() or _reads((soonest, condition.b)):
         return None
     remaining = Analyzer().simplify(condition.b - soonest)
@@ -168,17 +172,17 @@ def _reads(values: tuple[PrimExpr, ...]) -> bool:
     return any(isinstance(n, BufferLoad | expr.Call | expr.Let) for e in values for n in walk(e))
 
 
-def _step(e: PrimExpr, v: Var) -> int | None:
+def step_of(e: PrimExpr, v: Var) -> int | None:
     """Return the least increment of `e` per step of `v`: 0 if it does not depend on it; None if it
     may fall or is not linear."""
     match e:
         case Var():
             return int(e is v)
         case expr.Add(a, b):
-            steps = (_step(a, v), _step(b, v))
+            steps = (step_of(a, v), step_of(b, v))
             return None if steps[0] is None or steps[1] is None else steps[0] + steps[1]
         case expr.Mul(a, IntImm(factor)) if factor > 0:
-            step = _step(a, v)
+            step = step_of(a, v)
             return None if step is None else step * factor
         case _:
             return None if v in symbols_in(e) else 0

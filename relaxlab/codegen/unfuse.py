@@ -42,6 +42,7 @@ def _nest(
     outer, inner = Var(f"{var.name}_o"), Var(f"{var.name}_i")
     an = Analyzer.for_shapes(loop.extent)
     an.bind_range(inner, Range(expr.const(0), size))
+    # First: a quotient by a product is the outer variable's only once it is divided in steps.
     body = rewrite(body, lambda n: _divided_twice(n, var, size))
     body = _divided(substitute(body, {var: outer * size + inner}), inner, an)
     # A thread's share may begin and end within a row.
@@ -49,6 +50,7 @@ def _nest(
     high = expr.Min(size, past - outer * size)
     row = For(inner, low, high - low, "serial", body, span=loop.span)
     start, end = expr.FloorDiv(first, size), expr.FloorDiv(past - 1, size) + 1
+    # More than two loops may have been fused: the quotient is divided again.
     nest = _nest(loop, outer, start, end, row, is_positive)
     return nest or For(outer, start, end - start, "serial", row, span=loop.span)
 

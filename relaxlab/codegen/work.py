@@ -44,6 +44,7 @@ def work_of(program: host.HostProgram, function: host.HostFunction) -> PrimExpr 
             work, dict(zip(host.kernel_symbols(kernel), call.scalars, strict=True))
         )
     total = simplify(total)
+    # Work known to be enough is not computed at each call.
     enough = isinstance(total, expr.IntImm) and total.value >= MIN_TEAM_WORK
     return None if enough or any(map(_is_unknown, walk(total))) else total
 
@@ -118,12 +119,20 @@ def _statement(
 def _usual(e: PrimExpr, values: Values) -> PrimExpr:
     """An extent or a start, with half of the divisor for a remainder."""
 
-    def halve(n: Node) -> Node | None:
-        if isinstance(n, expr.FloorMod) and not isinstance(n.b, expr.IntImm):
-            return n.b // 2
-        return None
+    def without_division(n: Node) -> Node | None:
+        # What is divided by a symbol would have to be divided at each call. Half of the divisor is
+        # a remainder's average; half-way through a fused loop is half-way through its outer part.
+        match n:
+            case expr.FloorMod(_, b) if not isinstance(b, expr.IntImm):
+                return b // 2
+            case expr.FloorDiv(expr.FloorDiv(a, expr.IntImm() as c), b) if not isinstance(
+                b, expr.IntImm
+            ):
+                return simplify(a // b) // c
+            case _:
+                return None
 
-    return rewrite(substitute(e, values), halve)
+    return rewrite(substitute(e, values), without_division)
 
 
 def _operations(e: PrimExpr, values: Values, lane: Var | None) -> int:

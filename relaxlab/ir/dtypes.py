@@ -55,16 +55,19 @@ def bytes_of(dtype: str) -> int:
     return (bits_of(dtype) * lanes_of(dtype) + 7) // 8
 
 
+@cache
 def is_float(dtype: str) -> bool:
     """True if the elements are floating point."""
     return element_of(dtype).startswith(("float", "bfloat"))
 
 
+@cache
 def is_uint(dtype: str) -> bool:
     """True if the elements are unsigned integers."""
     return element_of(dtype).startswith("uint")
 
 
+@cache
 def is_int(dtype: str) -> bool:
     """True if the elements are integers, signed or not (bool is not)."""
     return element_of(dtype).startswith(("int", "uint"))

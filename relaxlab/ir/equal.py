@@ -123,6 +123,7 @@ class _Matcher:
         self.backward[b] = a
 
     def _atoms(self, a: Any, b: Any, path: str) -> str | None:
+        # In both directions, or two variables of one program could stand for one of the other.
         if a in self.forward or b in self.backward:
             if self.forward.get(a) is not b or self.backward.get(b) is not a:
                 return _report(path, a, b)
@@ -195,8 +196,11 @@ def structural_key(root: Any) -> str:
                     if name != "name":
                         feed(getattr(value, name))
         elif isinstance(value, Module):
+            # By name: the order of definition has no meaning.
             for name, fn in sorted(value.functions, key=lambda item: item[0]):
                 digest.update(f"fn {name!r};".encode())
+                # Functions count their own atoms: a change in one leaves the digests of the others
+                # alone, and a symbol that two functions share is bound in each.
                 numbers.clear()
                 feed(fn)
             feed(value.attrs)
@@ -209,6 +213,7 @@ def structural_key(root: Any) -> str:
                 feed(getattr(value, name))
             digest.update(b")")
         elif isinstance(value, tuple):
+            # With lengths: without, nested tuples of other shapes would read the same.
             digest.update(f"[{len(value)};".encode())  # type: ignore
             for item in value:  # type: ignore
                 feed(item)

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
+from relaxlab.ir.span import title_of
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -27,6 +29,32 @@ class UserError(Exception):
         return [*place, *f"{type(self).__name__}: {str(self).strip()}".splitlines()]
 
 
+class NestedTooDeeply(UserError, RecursionError):
+    """A program is nested deeper than the compiler's functions, which call themselves for each
+    level, may go."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "expressions of this program are nested too deeply for Python's limit of "
+            f"{sys.getrecursionlimit()} calls inside each other: bind parts of them to variables, "
+            "let `fuse_ops` put fewer calls into a kernel (max_group), or raise the limit with "
+            "sys.setrecursionlimit"
+        )
+
+
+def explaining_depth(fn: Callable[P, R]) -> Callable[P, R]:
+    """A function that raises `NestedTooDeeply` instead of RecursionError."""
+
+    @wraps(fn)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return fn(*args, **kwargs)
+        except RecursionError as error:
+            raise NestedTooDeeply from error
+
+    return call
+
+
 def kind_of(value: object) -> str:
     """Return the name of a value's type with its article, for messages: "an int", "an ndarray"."""
     name = type(value).__name__
@@ -42,14 +70,15 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def _own_lines(traceback: TracebackType | None) -> Iterator[str]:
-    """The lines of a traceback that are neither relaxlab's nor a library's: cells are called so."""
+    """The lines of a traceback that are neither relaxlab's nor a library's; notebook cells are
+    called "cell"."""
     while traceback is not None:
         code, line = traceback.tb_frame.f_code, traceback.tb_lineno
         file = code.co_filename
         if not file.startswith(_PACKAGE) and not any(part in file for part in _LIBRARIES):
             text = linecache.getline(file, line, traceback.tb_frame.f_globals).strip()
-            name = "cell" if "ipykernel" in file or file.startswith("<ipython") else file
-            yield f"{name}, line {line}: {text}" if text else f"{name}, line {line}"
+            place = f"{title_of(file)}, line {line}"
+            yield f"{place}: {text}" if text else place
         traceback = traceback.tb_next
 
 

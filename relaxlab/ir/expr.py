@@ -21,7 +21,7 @@ from relaxlab.ir.dtypes import (
     lanes_of,
     with_lanes,
 )
-from relaxlab.ir.node import Atom, Node, binder, field_names, node, span_field
+from relaxlab.ir.node import Atom, Node, binder, field_names, field_values, node, span_field
 from relaxlab.ir.span import Span
 
 
@@ -35,7 +35,7 @@ class PrimExpr(Node):
         raise NotImplementedError
 
     def _key(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, name) for name in field_names(type(self)))
+        return field_values[type(self)](self)
 
     def __hash__(self) -> int:
         try:
@@ -436,11 +436,13 @@ _FOLD: dict[type[BinaryOp], Callable[[Any, Any], Any]] = {
 }
 
 
+_DTYPE_OF: dict[type, str] = {bool: "bool", int: "int64"}
+
+
 def const(value: float, dtype: str | None = None) -> PrimExpr:
     """A constant; without a dtype, bool for bools, int64 for ints and float32 for floats."""
     if dtype is None:
-        kind: dict[type, str] = {bool: "bool", int: "int64"}
-        dtype = kind.get(type(value), "float32")
+        dtype = _DTYPE_OF.get(type(value), "float32")
     lanes, scalar = lanes_of(dtype), element_of(dtype)
     imm: PrimExpr
     imm = FloatImm(float(value), scalar) if is_float(scalar) else IntImm(int(value), scalar)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 from relaxlab.ir.display import script_of
+from relaxlab.ir.dtypes import lanes_of, with_lanes
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.node import NO_ATTRS, Atom, Attrs, Node, binder, hint_field, node, span_field
 from relaxlab.ir.span import Span
@@ -56,8 +57,6 @@ class BufferLoad(PrimExpr):
 
 def load_dtype(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> str:
     """The dtype of `buffer[indices]`: the buffer's, with the lanes of the vector index."""
-    from relaxlab.ir.dtypes import lanes_of, with_lanes
-
     lanes = max((lanes_of(i.dtype) for i in indices), default=1)
     return with_lanes(buffer.dtype, lanes) if lanes > 1 else buffer.dtype
 
@@ -73,7 +72,7 @@ class Range(Node):
 
 @node
 class BufferRegion(Node):
-    """A box of a buffer: one range per dimension."""
+    """A region of a buffer: one range per dimension."""
 
     buffer: Buffer
     region: tuple[Range, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from relaxlab.ir.display import script_of
@@ -20,8 +21,8 @@ _SHOWN = 12
 
 
 def name_of(func: BaseFunc) -> str:
-    """Return the name of a function on its own: that which it demands (`global_symbol`), else that
-    under which it was defined, else `main`."""
+    """Return the name of a function on its own: its `global_symbol`, else the name under which it
+    was defined, else `main`."""
     demanded = func.attrs.get("global_symbol") if isinstance(func, Function | PrimFunc) else None
     return str(demanded or getattr(func, "name_hint", "") or "main")
 
@@ -64,9 +65,12 @@ class Module(Node):
     def require(value: object) -> None:
         """Raise TypeError for a value that is no module."""
         if not isinstance(value, Module):
-            raise TypeError(
-                f"expected a module, got {kind_of(value)}; rl.parse(text) makes one of a script"
-            )
+            advice = "rl.parse(text) makes one of a script"
+            if isinstance(value, type):
+                advice = f"write @I.ir_module above `class {value.__name__}`"
+            elif isinstance(value, FunctionType):
+                advice = f"write @R.function or @T.prim_func above `def {value.__name__}`"
+            raise TypeError(f"expected a module, got {kind_of(value)}; {advice}")
 
     @staticmethod
     def of(functions: Mapping[str, BaseFunc], attrs: Attrs = NO_ATTRS) -> Module:

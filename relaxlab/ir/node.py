@@ -8,8 +8,9 @@ classes: `children` and `map_children` read the fields, and passes dispatch with
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from functools import cache
+from operator import attrgetter, is_
 from typing import Any, Literal, TypeVar, cast, dataclass_transform
 
 from relaxlab.ir.brief import Brief
@@ -94,6 +95,20 @@ class Attrs(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._items)
 
+    # What `Mapping` derives from the above goes through an exception, or a call per item.
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._items.get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._items
+
+    def items(self) -> ItemsView[str, Any]:
+        return self._items.items()
+
+    def values(self) -> ValuesView[Any]:
+        return self._items.values()
+
     def __hash__(self) -> int:
         if self._hash is None:
             self._hash = hash(tuple(self._items.items()))
@@ -133,38 +148,100 @@ class Atom(Node):
         return self.name
 
 
+class _Readers(dict[type, Callable[[Any], tuple[Any, ...]]]):
+    """Per class of nodes, a function that returns the values of some of its fields; made when the
+    first node of the class is met, as walks read the fields of each node."""
+
+    def __init__(self, names: Callable[[type], tuple[str, ...]]) -> None:
+        super().__init__()
+        self._names = names
+
+    def __missing__(self, cls: type) -> Callable[[Any], tuple[Any, ...]]:
+        self[cls] = reader = _reader(self._names(cls))
+        return reader
+
+
+def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    if not names:
+        return lambda _: ()
+    get = attrgetter(*names)
+    return get if len(names) > 1 else lambda n: (get(n),)
+
+
+@cache
+def _all_names(cls: type) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(cls))
+
+
+_PLAIN = frozenset(("str", "int", "float", "bool", "None"))
+
+
+@cache
+def _names_with_nodes(cls: type) -> tuple[str, ...]:
+    """The fields of `field_names` that may hold nodes: those not declared as plain values."""
+    declared = {f.name: str(f.type).split(" | ") for f in dataclasses.fields(cls)}
+    return tuple(name for name in field_names(cls) if not _PLAIN.issuperset(declared[name]))
+
+
+@cache
+def _names_of_children(cls: type[Any]) -> tuple[str, ...]:
+    return () if issubclass(cls, Atom) else _names_with_nodes(cls)
+
+
+field_values = _Readers(field_names)
+"""`field_values[type(n)](n)`: the values of the fields `field_names` of a node."""
+
+values_with_nodes = _Readers(_names_with_nodes)
+"""The same of those fields that may hold nodes, directly or in tuples and attributes."""
+
+_all_values = _Readers(_all_names)
+_values_of_children = _Readers(_names_of_children)
+
+
 def children(n: Node) -> list[Node]:
     """The direct child nodes of `n`, in field order (atoms such as variables included)."""
     found: list[Node] = []
-    if not isinstance(n, Atom):
-        for name in field_names(type(n)):
-            _collect(getattr(n, name), found)
+    for value in _values_of_children[type(n)](n):
+        if isinstance(value, Node):
+            found.append(value)
+        else:
+            _collect(value, found)
     return found
 
 
 def _collect(value: Any, found: list[Node]) -> None:
-    """Append the nodes in a field's value to `found`."""
-    if isinstance(value, Node):
-        found.append(value)
-    elif isinstance(value, tuple):
-        for item in value:  # type: ignore[reportUnknownVariableType]
-            _collect(item, found)
+    """Append the nodes in a field's value, itself no node, to `found`."""
+    if isinstance(value, tuple):
+        items: Iterable[Any] = value  # type: ignore[reportUnknownVariableType]
     elif type(value) is Attrs:  # faster than isinstance, which asks an abstract base class
-        for item in value.values():
+        items = value.values()
+    else:
+        return
+    for item in items:  # type: ignore[reportUnknownVariableType]
+        if isinstance(item, Node):
+            found.append(item)
+        else:
             _collect(item, found)
 
 
 def map_children(n: N, fn: Callable[[Node], Node]) -> N:
     """`n` with `fn` applied to each direct child; `n` itself when no child changed."""
-    if isinstance(n, Atom):
+    values = _values_of_children[type(n)](n)
+    mapped: list[Any] = []
+    for value in values:  # nodes are mapped here: each frame between costs nested programs depth
+        if isinstance(value, Node):
+            mapped.append(fn(value))
+        elif isinstance(value, tuple):
+            items: list[Any] = []
+            for item in value:  # type: ignore[reportUnknownVariableType]
+                items.append(fn(item) if isinstance(item, Node) else _map_value(item, fn))
+            mapped.append(value if all(map(is_, items, value)) else tuple(items))  # type: ignore
+        else:
+            mapped.append(_map_value(value, fn))
+    if all(map(is_, mapped, values)):
         return n
-    changes: dict[str, Any] = {}
-    for name in field_names(type(n)):
-        old = getattr(n, name)
-        new = _map_value(old, fn)
-        if new is not old:
-            changes[name] = new
-    return replace(n, **changes) if changes else n
+    names = _names_of_children(type(n))
+    return replace(n, **dict(zip(names, mapped, strict=True)))
 
 
 def _map_value(value: Any, fn: Callable[[Node], Node]) -> Any:
@@ -172,18 +249,18 @@ def _map_value(value: Any, fn: Callable[[Node], Node]) -> Any:
         return fn(value)
     if isinstance(value, tuple):
         items: list[Any] = [_map_value(item, fn) for item in value]  # type: ignore
-        if all(a is b for a, b in zip(items, value, strict=True)):  # type: ignore
-            return value  # type: ignore
-        return tuple(items)
-    if type(value) is Attrs:
+        return value if all(map(is_, items, value)) else tuple(items)  # type: ignore
+    if type(value) is Attrs and value:
         mapped = {k: _map_value(v, fn) for k, v in value.items()}
         return value if all(mapped[k] is value[k] for k in value) else Attrs(mapped)
     return value
 
 
 def replace(n: N, **changes: Any) -> N:
-    """A copy of `n` with the given fields changed; the span stays."""
-    return dataclasses.replace(n, **changes)  # type: ignore[type-var]
+    """A copy of `n` with the given fields changed; the span stays. Raises TypeError for a name that
+    is no field."""
+    values = dict(zip(_all_names(type(n)), _all_values[type(n)](n), strict=True))
+    return type(n)(**(values | changes))
 
 
 def rewrite(n: Node, fn: Callable[[Node], Node | None]) -> Any:
@@ -191,14 +268,18 @@ def rewrite(n: Node, fn: Callable[[Node], Node | None]) -> Any:
 
     A replacement without a span inherits the span of the node it replaces.
     """
-    rebuilt = map_children(n, lambda c: rewrite(c, fn))
-    new = fn(rebuilt)
-    if new is None or new is rebuilt:
-        return rebuilt
-    span: Span | None = getattr(n, "span", None)
-    if span is not None and getattr(new, "span", span) is None and not isinstance(new, Atom):
-        new = replace(new, span=span)
-    return new
+
+    def visit(n: Node) -> Node:
+        rebuilt = map_children(n, visit)
+        new = fn(rebuilt)
+        if new is None or new is rebuilt:
+            return rebuilt
+        span: Span | None = getattr(n, "span", None)
+        if span is not None and getattr(new, "span", span) is None and not isinstance(new, Atom):
+            new = replace(new, span=span)
+        return new
+
+    return visit(n)
 
 
 def walk(n: Node) -> Iterator[Node]:
@@ -207,4 +288,7 @@ def walk(n: Node) -> Iterator[Node]:
     while stack:
         top = stack.pop()
         yield top
-        stack.extend(reversed(children(top)))
+        below = children(top)
+        if below:
+            below.reverse()
+            stack += below

@@ -12,6 +12,11 @@ def lines_of(text: str) -> list[str]:
     return re.split(r"\r\n|\r|\n", text)
 
 
+def title_of(file: str) -> str:
+    """Return the name of a file for a reader: that of a notebook's cell is a temporary file."""
+    return "cell" if "ipykernel" in file or file.startswith("<ipython") else file
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A piece of program text. `name` is a file path, `<stdin>` or a notebook cell's name.
@@ -45,4 +50,4 @@ class Span:
     via: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.source.name}:{self.line}:{self.col + 1}"
+        return f"{title_of(self.source.name)}:{self.line}:{self.col + 1}"

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from relaxlab.ir import expr, graph, loops
-from relaxlab.ir.node import Atom, Attrs, Node, binder_names, field_names, map_children, replace
+from relaxlab.ir.node import (
+    Atom,
+    Attrs,
+    Node,
+    binder_names,
+    field_names,
+    map_children,
+    replace,
+    values_with_nodes,
+)
 
 N = TypeVar("N", bound=Node)
 
@@ -98,7 +107,7 @@ def _nodes_once(root: Any) -> Iterator[Node]:
                     continue
                 seen.add(top)
             yield top
-            stack.extend(getattr(top, name) for name in reversed(field_names(type(top))))
+            stack += reversed(values_with_nodes[type(top)](top))
         elif isinstance(top, tuple):
             stack.extend(reversed(top))  # type: ignore[reportUnknownArgumentType]
         elif type(top) is Attrs:

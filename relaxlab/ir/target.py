@@ -74,6 +74,14 @@ class Target(Brief):
         return self.vector_bits // bits_of(dtype)
 
     @property
+    def masked_bits(self) -> int:
+        """Bits of the smallest elements that loads and stores can mask: 8 with AVX-512BW, 32 with
+        AVX2; more than any element has where nothing can be masked (SSE2, NEON)."""
+        if "avx512bw" in self.features:
+            return 8
+        return 32 if self.vector_bits >= 256 else 128
+
+    @property
     def vector_registers(self) -> int:
         """Architectural vector registers: 32 with AVX-512 and NEON, else 16."""
         return 32 if self.vector_bits == 512 or self.triple.startswith("aarch64") else 16

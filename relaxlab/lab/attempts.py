@@ -1,5 +1,5 @@
-"""Programs that explorers are given, compiled as far as possible, and the error that ended that, as
-data."""
+"""Programs given to explorers, compiled as far as possible, with the error that ended the
+compilation as data."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.codegen.llvm.listing import line_bits, list_kernel
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import name_of
-from relaxlab.ir.span import Source, Span
+from relaxlab.ir.span import Source, Span, title_of
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import Program, attempted
 from relaxlab.lab.modules import differences
@@ -124,15 +124,10 @@ class _Script:
     def _start(self, source: Source, part: range) -> int:
         key = (source.name, source.text, part.start)
         if key not in self._starts:
-            texts = [f"# {_title_of(source)}", *(source.line(n) for n in part)]
+            texts = [f"# {title_of(source.name)}", *(source.line(n) for n in part)]
             self._starts[key] = len(self.rows) + 1
             self.rows += zip([0, *part], self.interner.ids(texts), strict=True)
         return self._starts[key]
-
-
-def _title_of(source: Source) -> str:
-    """Return the name of a source for a reader: that of a notebook's cell is a temporary file."""
-    return "a cell of the notebook" if "ipykernel" in source.name else source.name
 
 
 @cache
@@ -192,6 +187,8 @@ def _cpu(name: str, func: PrimFunc, target: Target, interner: Interner) -> Made:
         _pane("optimised", "LLVM IR, optimised", found.optimised, interner),
         _pane("assembly", "Assembly", found.assembly, interner),
     ]
+    if found.intel is not None:
+        panes[-1]["intel"] = differences(interner.ids(_texts(found.intel)))
     panes[-1]["bits"] = differences([line_bits(line.text) for line in found.assembly])
     return panes, facts, found.origins
 
@@ -231,15 +228,19 @@ def _pane(
     key: str, title: str, lines: Sequence[Line], interner: Interner, *, hidden: bool = False
 ) -> dict[str, Any]:
     """One language: lines, and for each the line of the loop function it was made for (0: none)."""
-    texts = [line.text + (f"  # {line.remark}" if line.remark else "") for line in lines]
     return {
         "key": key,
         "title": title,
-        "lines": differences(interner.ids(texts)),
+        "lines": differences(interner.ids(_texts(lines))),
         "loop": differences([line.loop for line in lines]),
         "hidden": hidden,
         "spills": [i for i, line in enumerate(lines) if line.remark],
     }
+
+
+def _texts(lines: Sequence[Line]) -> list[str]:
+    """Lines with the compiler's remarks."""
+    return [line.text + (f"  # {line.remark}" if line.remark else "") for line in lines]
 
 
 def _text(state: dict[str, Any]) -> str:

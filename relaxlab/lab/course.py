@@ -9,16 +9,27 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from relaxlab.ir.errors import UserError
+
 FOLDERS = {"tutorials": ".", "notebooks": "labs"}
 """Folders of the lessons and the labs in the source tree, and in a course."""
 PACKAGES = ("exercises", "figures")
 """The checks and the drawings, which lessons import from beside them."""
+
+
+SAVING_TRIES, SAVING_PAUSE = 10, 0.1
+"""Attempts at a notebook that cannot be read, and the seconds between them."""
+
+
+class BrokenNotebook(UserError):
+    """A file of the course cannot be read as a notebook."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +81,10 @@ def write_course(folder: Path, *, solutions: bool = True) -> Iterator[Written]:
 
 def progress_of(folder: Path) -> list[Progress]:
     """The exercises of each lesson in a folder that `write_course` wrote to, as their outputs were
-    saved. FileNotFoundError where there are none."""
+    saved. Raises FileNotFoundError where there are none, BrokenNotebook for a file that is none."""
     found: list[Progress] = []
     for path in sorted(folder.glob("[0-9]*.ipynb")):
-        cells = json.loads(path.read_text("utf-8"))["cells"]
+        cells = _cells(path)
         exercises = [c for c in cells if "exercise" in c["metadata"].get("tags", ())]
         if exercises:
             solved = sum(any(map(_is_right, c.get("outputs", ()))) for c in exercises)
@@ -83,6 +94,22 @@ def progress_of(folder: Path) -> list[Progress]:
             f"there are no lessons in '{folder}'; `relaxlab course {folder}` writes them"
         )
     return found
+
+
+def _cells(path: Path) -> list[dict[str, Any]]:
+    """The cells of a notebook, which Jupyter may be about to save: it empties the file, and writes
+    it anew."""
+    for _ in range(SAVING_TRIES):
+        try:
+            return json.loads(path.read_text("utf-8"))["cells"]
+        except (json.JSONDecodeError, UnicodeDecodeError):
+            time.sleep(SAVING_PAUSE)
+        except (KeyError, TypeError):
+            break
+    raise BrokenNotebook(
+        f"{path} is no notebook: save it in Jupyter again, or delete it and let "
+        f"`relaxlab course {path.parent}` write a new one"
+    )
 
 
 def _is_right(output: dict[str, Any]) -> bool:

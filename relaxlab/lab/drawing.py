@@ -20,7 +20,7 @@ HUES = {
 }  # fmt: skip
 """Colours that are seen on white and on black."""
 CYCLE = ("blue", "green", "amber", "violet", "teal", "red")
-"""Hues of things that are numbered."""
+"""Hues of numbered items, in turn."""
 
 MONO = "ui-monospace, Menlo, Consolas, monospace"
 SANS = "system-ui, sans-serif"
@@ -51,8 +51,8 @@ class DrawnView(View):
 
 @dataclass(slots=True)
 class Drawing:
-    """A drawing in the making: `width` by `height` pixels. `title` is its name, `words` say in text
-    what it shows, for readers who do not see it."""
+    """A drawing in the making: `width` by `height` pixels. `title` is its name, `words` describe it
+    in text, for screen readers."""
 
     title: str
     words: str

@@ -17,7 +17,7 @@ import numpy as np
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.loops import PrimFunc
-from relaxlab.ir.module import Module
+from relaxlab.ir.module import Module, name_of
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import Program
 from relaxlab.lab.pipeline import traced
@@ -57,7 +57,7 @@ class Explore(Brief):
         trace, error = traced(program, passes)  # once for all that need no more
         compiled = program if trace is None or error is not None else trace
         of = {name: compiled if name in OF_TRACES else program for name in chosen}
-        title = (trace.module.name_hint if trace is not None else "") or "relaxlab"
+        title = ("" if trace is None else _name_of(trace)) or "relaxlab"
         return Page.of(title, [_attempt(name, of[name], target) for name in chosen])
 
     def pipeline(
@@ -69,7 +69,7 @@ class Explore(Brief):
         """Every pass, what it changed, its rewrites and why: `relaxlab.lab.pipeline`."""
         from relaxlab.lab.pipeline import pipeline as view
 
-        return view(program, target, pipeline)
+        return replace(view(program, target, pipeline), program=_name_of(program))
 
     def compare(
         self,
@@ -88,7 +88,7 @@ class Explore(Brief):
         """The graph functions as drawings: `relaxlab.lab.graph`."""
         from relaxlab.lab.graph import graph_view
 
-        return graph_view(program, name)
+        return replace(graph_view(program, name), program=_name_of(program))
 
     def tree(self, program: Any, name: str | None = None) -> View:
         """The nodes of a program, each with its text: `relaxlab.lab.ir_tree`."""
@@ -100,7 +100,7 @@ class Explore(Brief):
         """Type deduction, binding by binding: `relaxlab.lab.shapes`."""
         from relaxlab.lab.shapes import shapes
 
-        return shapes(program)
+        return replace(shapes(program), program=_name_of(program))
 
     def fusion(
         self, program: Program, name: str | None = None, target: str | Target = "cpu"
@@ -108,7 +108,7 @@ class Explore(Brief):
         """Every decision of fusion: `relaxlab.lab.fusion`."""
         from relaxlab.lab.fusion import fusion
 
-        return fusion(program, name, target)
+        return replace(fusion(program, name, target), program=_name_of(program))
 
     def memory(
         self, program: Program, name: str | None = None, target: str | Target = "cpu"
@@ -116,7 +116,7 @@ class Explore(Brief):
         """The places and live ranges of temporaries: `relaxlab.lab.memory`."""
         from relaxlab.lab.memory import memory
 
-        return memory(program, name, target)
+        return replace(memory(program, name, target), program=_name_of(program))
 
     def code(
         self,
@@ -127,7 +127,7 @@ class Explore(Brief):
         """Kernels from script to machine code, lines linked: `relaxlab.lab.code`."""
         from relaxlab.lab.code import code
 
-        return code(program, target, name)
+        return replace(code(program, target, name), program=_name_of(program))
 
     def llvm(
         self,
@@ -181,6 +181,26 @@ class Explore(Brief):
 
 
 explore = Explore()
+
+
+def _name_of(program: Program | PrimFunc | Schedule) -> str:
+    """Return the name of a program or of its class, "" if it has none."""
+    match program:
+        case Module():
+            return program.name_hint
+        case Trace():
+            return program.module.name_hint
+        case PrimFunc():
+            return name_of(program)
+        case Schedule():
+            return name_of(program.func)
+        case str():
+            try:
+                return parse(program, check=False).name_hint
+            except DiagnosticError:
+                return ""
+        case _:  # an error
+            return ""
 
 
 def _loops(program: Program, target: str | Target) -> View:

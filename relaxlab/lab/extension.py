@@ -1,5 +1,5 @@
-"""`%load_ext relaxlab`: arrays show themselves, which they do not know how to do alone, and
-`%%relaxlab` shows what a cell compiles."""
+"""`%load_ext relaxlab` shows arrays as views, for which NumPy has no hook, and defines
+`%%relaxlab`, which shows what a cell compiles."""
 
 from __future__ import annotations
 
@@ -32,15 +32,19 @@ def unload(shell: Any) -> None:
 
 def run_recorded(shell: Any, line: str, cell: str) -> Page | None:
     """`%%relaxlab [PAGE.html]`: run the cell and return a page of all that it compiled, which is
-    also written to the file if one is named."""
+    also written to the file if one is named; a file that cannot be written is told about."""
     recorder = Recorder()
     with observing(recorder):
-        shell.run_cell(cell)
+        result = shell.run_cell(cell)
     page = recorder.page()
     if page is None:
-        print("the cell compiled nothing")
+        if result.success:
+            print("the cell compiled nothing")
     elif line.strip():
-        page.save(line.strip())
+        try:
+            page.save(line.strip())
+        except (OSError, ValueError) as error:
+            print(error)
     return page
 
 

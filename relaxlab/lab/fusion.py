@@ -169,7 +169,7 @@ def _callee(value: graph.Expr | None) -> str | None:
 
 
 def with_copies(fn: graph.Function, decisions: list[Remark]) -> graph.Function:
-    """`fn` as it is after the decodes were copied that have several readers."""
+    """`fn` with a copy of a decode for each of its readers, where `fuse_ops` made them."""
     copies: dict[graph.Var, list[tuple[graph.Var, graph.Var]]] = {}
     split: set[graph.Var] = set()
     for r in decisions:

@@ -16,7 +16,7 @@ from relaxlab.script.printer import print_with_map
 MOST_NODES = 4_000
 """Nodes that are shown of a program; of the rest, their number."""
 LONGEST = 80
-"""Characters of what is said of a node beside its type."""
+"""Most characters of a node's values beside its type."""
 
 
 def tree(program: Node | str, name: str | None = None) -> View:

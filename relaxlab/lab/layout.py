@@ -147,9 +147,8 @@ class _Layers:
             points += [(x0, middle), (x1, middle), (x1, y1)]
         return tuple(points)
 
-    # Order
-
     def _order(self) -> None:
+        # A sweep can also add crossings, so the best order so far is kept.
         best, fewest = [list(layer) for layer in self.layers], self.crossings()
         for sweep in range(SWEEPS):
             if fewest == 0:
@@ -178,10 +177,10 @@ class _Layers:
         for upper, lower in zip(self.layers, self.layers[1:], strict=False):
             place = {v: i for i, v in enumerate(lower)}
             ends = [p for v in upper for p in sorted(place[w] for w in self.down[v])]
+            # Edges between two layers cross where their ends are in the other order: O(n log n)
+            # instead of comparing all pairs.
             total += _inversions(ends)
         return total
-
-    # Positions
 
     def _positions(self) -> list[float]:
         xs = [0.0] * len(self.sizes)

@@ -59,6 +59,7 @@ def live(view: View) -> Any:
         values = message["values"]
         widget.send({"type": "started"})
         try:
+            # The recorded view need not be computed again when a reader returns to its settings.
             made = view if values == first else again(**values)
             widget.send({"type": "state"}, [zlib.compress(to_json(made.state))])
         except Exception as error:  # noqa: BLE001 - shown in the view, which stays as it was

@@ -118,7 +118,8 @@ def _site_state(site: Site, buffer: int, cost: Cost | None) -> dict[str, Any]:
     """A load or store; no cost: the first block never comes there."""
     unit = "sectors" if site.buffer and site.buffer.scope == "global" else "rounds of banks"
     return {
-        "text": site.text, "block": site.block, "write": site.write, "buffer": buffer,
+        "name": str(site), "text": site.text, "block": site.block, "write": site.write,
+        "buffer": buffer,
         "unit": unit, "count": cost.count if cost else 0, "least": cost.least if cost else 0,
     }  # fmt: skip
 

@@ -32,6 +32,7 @@ class Interner:
 def to_json(state: Any) -> bytes:
     """`state` as compact JSON. Raises TypeError for what JSON lacks, ValueError for infinities and
     NaN, which JSON has no spelling for."""
+    # NaN is no JSON: a browser would refuse the whole state.
     text = json.dumps(state, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "surrogatepass")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relaxlab.ir.module import Module
+from relaxlab.ir.span import title_of
 from relaxlab.ir.target import Target
 from relaxlab.lab.pipeline import pipeline as pipeline_view
 from relaxlab.lab.view import Page, View
@@ -77,5 +78,4 @@ def _place() -> str:
     if frame is None:
         return "program"
     name = frame.f_code.co_filename
-    file = "cell" if "ipykernel" in name or name.startswith("<ipython") else Path(name).name
-    return f"{file}, line {frame.f_lineno}"
+    return f"{Path(title_of(name)).name}, line {frame.f_lineno}"

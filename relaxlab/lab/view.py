@@ -47,7 +47,7 @@ class View:
     """One recorded explorer. `kind` names `static/<kind>.js`, `state` is JSON data for it, `text`
     is read where no script runs. `again` makes the view anew from the values of `controls`, by
     name, for live versions of it. `drawing` draws what can be saved as a picture (None: a view of
-    texts)."""
+    texts). `program`: the name of the program that it shows, if its title does not have it."""
 
     kind: str
     title: str
@@ -56,6 +56,7 @@ class View:
     controls: tuple[Control, ...] = field(default=(), repr=False)
     again: Callable[..., View] | None = field(default=None, repr=False)
     drawing: Draw | None = field(default=None, repr=False)
+    program: str = field(default="", repr=False, kw_only=True)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -80,16 +81,17 @@ class View:
     def page(self) -> str:
         """A whole HTML page with this view, which needs neither a kernel nor the network. What its
         reader chooses stands in the page's address, so that a link leads to a tab and a step."""
+        heading = f"{self.title} of {self.program}" if self.program else self.title
         made = f"{_made_by()} · Python {platform.python_version()} · {date.today()}"
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{escape(self.title)}</title><style>:root{{color-scheme:light dark}}"
+            f"<title>{escape(heading)}</title><style>:root{{color-scheme:light dark}}"
             "body{margin:0;padding:12px;background:light-dark(#fff,#14161a);"
             "color:light-dark(#1b1f24,#e3e6ea);font:13px/1.45 system-ui,sans-serif}"
             "header{display:flex;flex-wrap:wrap;gap:0 12px;align-items:baseline;margin:0 0 8px}"
             "h1{font-size:16px;margin:0;flex:1}main{--room:calc(100vh - 18em)}</style></head>"
-            f"<body><header><h1>{escape(self.title)}</h1><span>{made}</span></header>"
+            f"<body><header><h1>{escape(heading)}</h1><span>{made}</span></header>"
             f"<main>{self.html(addressed=True)}</main></body></html>\n"
         )
 
@@ -116,6 +118,7 @@ class View:
             raise ValueError(_other_format(target))
         if not target.parent.is_dir():
             raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}")
+        # In the same folder, or renaming it would not be atomic.
         partial = target.with_name(f".{target.name}.partial")
         partial.write_text(self.svg() if suffix == ".svg" else self.page(), encoding="utf-8")
         partial.replace(target)

@@ -23,11 +23,10 @@ import numpy as np
 
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import UserError
-from relaxlab.models.loader import Checkpoint, ModelError, open_model
-from relaxlab.models.programs import Request, program_for
+from relaxlab.models.load_decoder import LoadedDecoder, Progress, load_decoder
+from relaxlab.models.loader import Checkpoint
+from relaxlab.models.programs import Request
 from relaxlab.models.sampling import Sampler
-from relaxlab.models.weights import loaded, rotary_tables
-from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.large_pages import MAX_EAGER_BYTES, Promotion, zeros
 
 if TYPE_CHECKING:
@@ -37,14 +36,10 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Prompt: TypeAlias = "str | Sequence[Message] | Sequence[int]"
-Progress: TypeAlias = Callable[[str], None]
 
 CHUNK = 512
 """Most positions read in one call. Longer ones multiply no faster, and take more memory for
 activations."""
-
-DEFAULT_CONTEXT = 4096
-"""Most positions kept by default: SmolLM2-135M's keys and values take 0.1 GB."""
 
 LONG_CONTEXT = 1024
 """Cached positions, or tokens generated, from which on keys and values, or weights, move to large
@@ -53,14 +48,6 @@ pages: the milliseconds that moving takes come back within some hundred tokens."
 
 class PromptError(UserError, ValueError):
     """The prompt is empty, does not fit into the context, or holds ids that the model lacks."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadTimes:
-    """Seconds spent on reading and repacking the weights, and on compiling."""
-
-    load_s: float
-    compile_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,23 +100,16 @@ class TextGenerator(Brief):
     `executable`; `times`.
     """
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        executable: Executable,
-        cache: Sequence[Array],
-        weights: Sequence[Array],
-        max_context: int,
-        times: LoadTimes,
-    ) -> None:
-        self.checkpoint, self.executable, self.times = checkpoint, executable, times
-        self.tokenizer, self.chat_template = checkpoint.tokenizer, checkpoint.chat
-        self.max_context = max_context
-        self._prefill, self._decode = executable["prefill"], executable["decode"]
+    def __init__(self, loaded: LoadedDecoder, cache: Sequence[Array]) -> None:
+        """cache: the arrays of keys and values, which steps update in place."""
+        self.checkpoint, self.executable = loaded.checkpoint, loaded.program.executable
+        self.tokenizer, self.chat_template = loaded.checkpoint.tokenizer, loaded.checkpoint.chat
+        self.max_context, self.times = loaded.max_context, loaded.times
+        self._prefill, self._decode = self.executable["prefill"], self.executable["decode"]
         for function in (self._prefill, self._decode):
-            function.bind(*cache, *weights)
+            function.bind(*cache, *loaded.weights)
         self._cache_pages = Promotion(cache, MAX_EAGER_BYTES)
-        self._weight_pages = Promotion(weights)
+        self._weight_pages = Promotion(loaded.weights)
         self._steps = 0
         self._cached: list[int] = []
         self._owner: _Run | None = None  # whose sequence is cached
@@ -162,31 +142,14 @@ class TextGenerator(Brief):
 
         Raises what `open_model` raises, and ModelError for a context that the model does not have.
         """
-        report = progress or (lambda _: None)
-        start = time.perf_counter()
-        if isinstance(model, Checkpoint):
-            checkpoint = model
-        else:
-            report(f"opening {model}")
-            checkpoint = open_model(model)
-        context = context_of(checkpoint, max_context)
-        config = checkpoint.config
         request = Request.of(activations, kv_dtype, CHUNK)
-        opened = time.perf_counter()
-        report(f"compiling {config.num_layers} layers")
-        program = program_for(
-            checkpoint, request, threads=threads, pipeline=pipeline, use_cache=use_cache
-        )
-        executable = program.executable
-        compiled = time.perf_counter()
-        report("reading the weights")
-        tables = rotary_tables(config, context)
-        weights = loaded(executable, program.sources, checkpoint.read, tables)
-        shapes = program.cache_shapes("prefill", 2, config.num_layers, context)
-        cache = zeros(shapes, request.kv_dtype)
-        end = time.perf_counter()
-        times = LoadTimes(opened - start + end - compiled, compiled - opened)
-        return TextGenerator(checkpoint, executable, cache, weights, context, times)
+        loaded = load_decoder(
+            model, request, max_context=max_context, threads=threads, pipeline=pipeline,
+            use_cache=use_cache, progress=progress,
+        )  # fmt: skip
+        layers = loaded.checkpoint.config.num_layers
+        shapes = loaded.program.cache_shapes("prefill", 2, layers, loaded.max_context)
+        return TextGenerator(loaded, zeros(shapes, request.kv_dtype))
 
     def encode(self, prompt: Prompt, *, raw: bool = False) -> list[int]:
         """Token ids of a prompt: a question as text, the messages of a chat, or ids as they are.
@@ -208,7 +171,9 @@ class TextGenerator(Brief):
 
     def _logits(self, ids: list[int]) -> tuple[Array, int]:
         """The logits after `ids`, and how many of the ids had to be computed."""
+        # Whoever generates meanwhile finds that the cache is no longer its own.
         self._owner = None
+        # Without the last id, whose logits are asked for: it must go through the model again.
         past = _common_prefix(self._cached, ids[:-1])
         del self._cached[past:]
         logits = np.empty(0, np.float32)
@@ -334,19 +299,6 @@ def _checked(checkpoint: Checkpoint, max_context: int, ids: list[int]) -> list[i
     if wrong is not None:
         raise PromptError(f"the prompt holds the token id {wrong}, the model has 0..{size - 1}")
     return ids
-
-
-def context_of(checkpoint: Checkpoint, asked: int | None) -> int:
-    """Return the most positions to keep: `asked`, or the default. Raises ModelError for a context
-    that the model does not have."""
-    longest = checkpoint.config.context_length
-    if asked is None:
-        return min(longest, DEFAULT_CONTEXT)
-    if not 1 <= asked <= longest:
-        raise ModelError(
-            f"{checkpoint.path}: max_context must lie in 1..{longest}, the model's own, is {asked}"
-        )
-    return asked
 
 
 def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

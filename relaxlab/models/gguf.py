@@ -201,7 +201,9 @@ class _Cursor:
         dtype = _SCALARS.get(type_id)
         if dtype is None:
             raise self.error(f"unknown metadata type {type_id}", start)
+        # Copied as bytes: the values lie at any address, and NumPy would read them unaligned.
         raw = np.frombuffer(self.take(count * dtype.itemsize), np.uint8)
+        # NumPy takes such a byte for True in some operations and for its number in others.
         if dtype == np.bool_ and raw.size and raw.max() > 1:
             raise self.error("a boolean is neither 0 nor 1", start)
         return raw.copy().view(dtype)
@@ -220,11 +222,14 @@ def read_gguf(path: str | os.PathLike[str]) -> GGUF:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     cursor = _Cursor(path, memoryview(mapped))
     version = _read_version(cursor)
+    # The least a tensor takes: an empty name's length 8, dimensions 4, type 4, offset 8.
     n_tensors = cursor.count("tensors", 24)
+    # The least a key takes: an empty name's length 8, type 4, a value of one byte.
     n_keys = cursor.count("metadata keys", 13)
     metadata = _read_metadata(cursor, n_keys)
     alignment = _alignment_of(cursor, metadata)
     infos = _read_tensor_infos(cursor, n_tensors)
+    # Offsets in the header count from here, the end of the header rounded up.
     base = -(-cursor.at // alignment) * alignment
     tensors = _place_tensors(cursor, infos, base, alignment)
     return GGUF(path, version, alignment, metadata, tensors)
@@ -237,6 +242,7 @@ def _read_version(cursor: _Cursor) -> int:
     version = cursor.u32()
     if version in (2, 3):
         return version
+    # A small number read in the other byte order has its low half zero.
     if version & 0xFFFF == 0:
         raise cursor.error("big-endian GGUF files are not supported; convert the file", 4)
     raise cursor.error(f"GGUF version {version} is not supported; versions 2 and 3 are", 4)
@@ -317,6 +323,7 @@ def _place_tensors(
     """Check that every tensor is inside the file, aligned and apart from the others; make views."""
     size = len(cursor.data)
     end_of_previous = base
+    # In the order of the data: then only neighbours can overlap.
     for info in sorted(infos.values(), key=lambda i: i.offset):
         cursor.what = f"tensor '{info.name[:80]}'"
         start = base + info.offset

@@ -83,6 +83,7 @@ class Keys:
         """True if a feature is there: the key is true; a GGUF file has the tensor that goes with
         it (None: no GGUF file has the feature)."""
         if self.gguf is not None:
+            # GGUF has no keys for such features: their tensors are there or not.
             return tensor in self.gguf.tensors
         value = self.values.get(key, default)
         if not isinstance(value, bool):
@@ -163,6 +164,7 @@ class Keys:
             return default
         if value is None:
             raise ConfigError(f"{self.where}: the key '{self._name(key)}' is missing")
+        # In Python, true and false are integers.
         if not isinstance(value, kind) or isinstance(value, bool):
             raise ConfigError(f"{self.where}: '{self._name(key)}' must be a number, is {value!r}")
         return value

@@ -113,6 +113,7 @@ def _open_file(path: Path) -> Checkpoint:
 
 def _fields(tensor: GGUFTensor, place: Place) -> dict[str, Array]:
     """The stored fields and blocks of a weight, as views; of a vector, float32."""
+    # Norms and biases are small, and every kernel takes them in float32.
     if len(tensor.shape) == 1:
         return {"data": tensor.dequantise()[place.first : place.end]}
     found = tensor.format.views(tensor.raw, tensor.shape)

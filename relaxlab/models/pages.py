@@ -27,6 +27,8 @@ class PageAllocator(Brief):
         if total < 1:
             raise ValueError(f"a pool must have at least one page, not {total}")
         self.total = total
+        # Backwards, so that `pop` gives pages from 0 on: a pool of which little is used touches
+        # little.
         self._free = list(range(total - 1, -1, -1))
         self._owners = [0] * total
 
@@ -95,6 +97,7 @@ class PagedSequence(Brief):
         anything is written. PoolExhausted, and nothing changes, when pages are lacking.
         """
         copied = None
+        # First of all, so that nothing has changed if it raises.
         fresh = self._allocator.allocate(self.missing(rows))
         if self._must_copy(rows):
             copied = self.pages[-1], fresh.pop()

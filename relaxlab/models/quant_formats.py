@@ -17,6 +17,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from relaxlab.ir.codebooks import IQ4_LEVELS
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Fields = Mapping[str, Array]
 
@@ -322,8 +324,6 @@ def _decode_q3_k(f: Fields) -> Array:
     return (step[..., None] * q).reshape(*lead, 256)
 
 
-IQ4_LEVELS = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
-"""The values of the sixteen codes of the IQ4 formats."""
 _IQ4_LEVELS = np.array(IQ4_LEVELS, np.float32)
 
 

@@ -53,6 +53,7 @@ class Sampler:
         return self._draw(logits)
 
     def _draw(self, logits: np.ndarray[Any, Any]) -> int:
+        # Stable: the same seed draws the same token where logits are equal.
         order = np.argsort(-logits, kind="stable")
         if self.top_k:
             order = order[: self.top_k]
@@ -60,6 +61,7 @@ class Sampler:
         scaled = (logits[order].astype(np.float64) - float(logits[order[0]])) / self.temperature
         probabilities = np.exp(scaled)
         probabilities /= probabilities.sum()
+        # The one that reaches `top_p` belongs to them, so there is always one.
         count = int(np.searchsorted(np.cumsum(probabilities), self.top_p)) + 1
         probabilities = probabilities[:count] / probabilities[:count].sum()
         return int(self._rng.choice(order[:count], p=probabilities))

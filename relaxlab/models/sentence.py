@@ -55,6 +55,7 @@ def _weighted_mean(hidden: nn.Tensor, mask: nn.Tensor) -> nn.Tensor:
 
 def _last(hidden: nn.Tensor, mask: nn.Tensor) -> nn.Tensor:
     counts = _counts(mask)
+    # The token whose number is the number of tokens.
     is_last = counts.op("equal", _total(mask.astype("float32"))).astype("float32")
     return _weighted(hidden, is_last * mask.astype("float32"))
 
@@ -62,6 +63,7 @@ def _last(hidden: nn.Tensor, mask: nn.Tensor) -> nn.Tensor:
 def _max(hidden: nn.Tensor, mask: nn.Tensor) -> nn.Tensor:
     b, s = mask.shape
     real = mask.reshape(b, s, 1).op("not_equal", 0)
+    # Padding must not be the largest: this is less than any hidden state.
     return real.op("where", hidden, -1e9).op("max", axis=1)
 
 

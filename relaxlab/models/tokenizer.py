@@ -30,7 +30,7 @@ class TokenizerError(UserError, ValueError):
 # Token types of `tokenizer.ggml.token_type`.
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 
-# The published splitting patterns of GPT-2, Llama 3, Qwen2, GPT-4o and Mistral's Tekken.
+# The published splitting patterns of GPT-2, Llama 3, Qwen, GPT-4o and Mistral's Tekken.
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
 _WORDS_THEN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s"
@@ -38,6 +38,10 @@ _WORDS_THEN = (
 )
 _LLAMA3 = _WORDS_THEN % r"\p{N}{1,3}"
 _QWEN2 = _WORDS_THEN % r"\p{N}"
+# Qwen 3.5 counts combining marks as letters.
+_QWEN35 = _QWEN2.replace(r"\p{L}+", r"[\p{L}\p{M}]+").replace(
+    r"[^\s\p{L}\p{N}]+", r"[^\s\p{L}\p{M}\p{N}]+"
+)
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _BY_CASE = (
     rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+%s|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*%s|%s"
@@ -69,7 +73,12 @@ _PRE_TOKENIZERS: Mapping[str, _PreTokenizer] = {
     "llama3": _LLAMA_BPE,
     "llama-v3": _LLAMA_BPE,
     "falcon3": _LLAMA_BPE,
+    "pixtral": _LLAMA_BPE,
+    "midm-2.0": _LLAMA_BPE,
+    "smaug-bpe": _PreTokenizer((_LLAMA3,)),
     "qwen2": _PreTokenizer((_QWEN2,), nfc=True),
+    "qwen35": _PreTokenizer((_QWEN35,), nfc=True),
+    "megrez": _PreTokenizer((_QWEN2,)),
     "deepseek-r1-qwen": _PreTokenizer((_QWEN2,)),
     "gpt-4o": _PreTokenizer((_GPT4O,)),
     "tekken": _PreTokenizer((_TEKKEN,), whole_words=True, add_bos=True),
@@ -77,6 +86,9 @@ _PRE_TOKENIZERS: Mapping[str, _PreTokenizer] = {
     "starcoder": _DIGITS_THEN_GPT2,
     "refact": _DIGITS_THEN_GPT2,
     "command-r": _DIGITS_THEN_GPT2,
+    "deepseek-coder": _PreTokenizer(
+        (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+", r"\p{N}")
+    ),
 }
 
 # Control tokens that end a turn whatever `eos_token_id` says.
@@ -133,6 +145,7 @@ def _tables(metadata: Mapping[str, Any]) -> _Tables:
             f"'tokenizer.ggml.token_type' must hold one integer for each of {len(tokens)} tokens"
         )
     ids = {token: index for index, token in enumerate(tokens)}
+    # Encoding could not tell two ids of one text apart.
     if len(ids) != len(tokens):
         twice = next(t for i, t in enumerate(tokens) if ids[t] != i)
         raise TokenizerError(f"'tokenizer.ggml.tokens' has the token {twice!r} twice")
@@ -195,6 +208,7 @@ class Tokenizer(Brief):
             text.encode()
         except UnicodeEncodeError as error:
             raise TokenizerError(f"the text is not valid Unicode: {error}") from None
+        # A user who writes `<|im_end|>` must not end the turn.
         self._pipeline.encode_special_tokens = not parse_special
         ids = self._pipeline.encode(text, add_special_tokens=False).ids
         first = self.add_bos if add_bos is None else add_bos
@@ -235,6 +249,7 @@ class TokenStream(Brief):
     def __init__(self, tokenizer: Tokenizer, skip_special: bool) -> None:
         self._tokenizer = tokenizer
         self._skip_special = skip_special
+        # Incremental: the rest of a character may be in the next token.
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         # SentencePiece puts a space before the text; it is not part of it.
         self._strip_space = tokenizer._strip_space
@@ -307,6 +322,7 @@ def _sentencepiece_bpe(tables: _Tables) -> tuple[Pipeline, bool]:
 def _merges_by_score(tables: _Tables, scores: Any) -> list[tuple[str, str]]:
     """SentencePiece joins the neighbours whose joint piece scores best: as a list of merges, every
     way to cut a piece into two pieces, best piece first."""
+    # Stable: of equal scores the lower id comes first.
     order = np.argsort(-np.asarray(scores, np.float64), kind="stable").tolist()
     tokens, types = tables.tokens, tables.types
     by_score = [tokens[i] for i in order if types[i] == _NORMAL]
@@ -343,6 +359,7 @@ def _check_bytes(tables: _Tables) -> None:
 
 def _byte_level_bytes(token: str, kind: int) -> bytes:
     byte_of = _byte_of_character()
+    # Such tokens are written as text in the table, not in the alphabet of bytes.
     verbatim = kind in (_CONTROL, _USER_DEFINED, _UNKNOWN, _UNUSED)
     if verbatim or any(c not in byte_of for c in token):
         return token.encode()

@@ -138,8 +138,8 @@ def _kind(token: str, kind: int, unknown: str | None) -> int:
 
 
 def _spaces(content: Mapping[str, Any]) -> dict[str, Any]:
-    """True if SentencePiece puts a space, which it writes as an underline, before the text; and
-    by which of Metaspace's rules, where it is that which does it."""
+    """Return as a tokenizer's options, by name, if SentencePiece puts a space, which it writes as
+    an underline, before the text, and by which of Metaspace's rules, where those do it."""
     normalizer: Any = content.get("normalizer")
     steps = normalizer["normalizers"] if (normalizer or {}).get("type") == "Sequence" else None
     match steps or [normalizer], content.get("pre_tokenizer"):

@@ -77,6 +77,7 @@ def loaded(
     The tensors pass one by one through a buffer that fits into the cache, so that nothing is in
     memory twice, and the file's pages are released behind them; so are the compiler's, before.
     """
+    # Before anything is read, or the peak would hold LLVM's instructions beside the weights.
     release_pages()
     parts = executable.artifact.parts.get(TRANSFORM)
     if parts is None:
@@ -95,6 +96,7 @@ def loaded(
             if function:
                 results.update(zip(outputs, executable[function](*arrays), strict=True))
             else:
+                # The next group overwrites the buffer.
                 kept = (buffer.moved(array) for array in arrays)
                 results.update(zip(outputs, kept, strict=True))
         for name in {t for source in fields for t in source.tensors}:
@@ -137,6 +139,8 @@ class _Buffer:
         reserved for much larger tensors goes back to the system."""
         self._used = 0
         size += SLACK
+        # Groups come largest first: a buffer made for the embedding would stay that large for all
+        # layers.
         if not size <= self._memory.nbytes <= 2 * max(size, LEAST_BUFFER):
             self._memory = region(max(size, LEAST_BUFFER), large=False)
 
@@ -185,6 +189,7 @@ def _forget_pages(view: Array) -> None:
         return
     origin = np.frombuffer(owner, np.uint8).__array_interface__["data"][0]
     start, end = (address - origin for address in np.lib.array_utils.byte_bounds(view))
+    # Whole pages only: the ends of one belong to the neighbours, too.
     first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
     last = end // mmap.PAGESIZE * mmap.PAGESIZE
     if last > first:

@@ -123,6 +123,8 @@ class DecoderBlock(nn.Module):
         )
         self.cross_norm = make.norm(f"{at}.encoder_attn_layer_norm", hidden)
         parts = (
+            # Keys have no bias: it would add the same number to all scores of a query, which
+            # softmax ignores.
             make.linear(f"{at}.encoder_attn.{n}", hidden, hidden, bias=n != "k_proj")
             for n in (*_QKV.values(), "out_proj")
         )
@@ -203,6 +205,7 @@ class Whisper(nn.Module):
         x = self.positions(x, past[0]).reshape(b * s, hidden)
         for block, (keys, values), kept in zip(self.decoder, cache, memory, strict=True):
             x = block(x, b, s, nn.KVCache(keys, values, past[0]), kept)
+        # Before the largest product of all: only one position's logits are asked for.
         last = loop_functions.last_position(hidden)
         (x,) = ids.builder.call_loops("last_position", last, [x.reshape(b, s, hidden)])
         return self.head(self.norm(x))

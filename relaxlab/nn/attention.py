@@ -130,6 +130,7 @@ class KVCache:
         end, (blocks, *_), (positions, _) = (
             self.past + length, self.keys.shape[2:], self.values.shape[2:],
         )  # fmt: skip
+        # For a constant number of positions the caller sees to it.
         if isinstance(positions, expr.Var):
             for room in (positions, blocks * loop_functions.KEY_BLOCK):
                 self.keys.builder.require(expr.LE(end, room), "room")
@@ -212,6 +213,7 @@ class Attention(Module):
         """Return queries and keys rotated: in one call where they are adjacent."""
         if self.rotary is None:
             return q, k
+        # Parts with their own number format are tensors of their own.
         if q.tensor is not k.tensor:
             return cache.rotate(self.rotary, q), cache.rotate(self.rotary, k)
         both = cache.rotate(self.rotary, Heads(q.tensor, q.first, q.count + k.count))

@@ -44,10 +44,12 @@ class Scores:
         if self.softcap is None:
             score = product * self.scale
         else:
+            # One factor inside of tanh: both constants are known here.
             score = scalar.call("tanh", product * (self.scale / self.softcap)) * self.softcap
         visible: PrimExpr = expr.LE(key, query)
         if self.window is not None:
             visible = expr.And(visible, expr.LT(query - self.window, key))
+        # A choice without a branch, so that the rule `attention` can read the mask off it.
         return expr.Select(visible, score, expr.const(float("-inf"), "float32"))
 
 
@@ -87,6 +89,7 @@ def rotary_tensors(
         is_second = expr.EQ(d % 2, te.ZERO + 1) if interleaved else expr.GE(d, expr.const(half))
         step = 1 if interleaved else half
         here = x[bi, i, first + h, d]
+        # Only the side that is chosen is read: the other may lie outside of the head.
         partner = scalar.if_then_else(
             is_second, x[bi, i, first + h, d - step], scalar.negative(x[bi, i, first + h, d + step])
         )
@@ -196,6 +199,8 @@ def cached_attention(
     d = te.reduce_axis(head_dim, "d")
 
     def product(bi: PrimExpr, h: PrimExpr, i: PrimExpr, t: PrimExpr) -> te.Reduce:
+        # Products are summed in float32 whatever the cache holds: half precision only halves the
+        # bytes read.
         key = scalar.cast(keys[bi, h // group, *_block(t, d.var)], "float32")
         return te.te_sum(q[bi, i, first + h, d.var] * key, d)
 
@@ -257,6 +262,8 @@ def head_norm(total: int, first: int, heads: int, head_dim: int, eps: float) -> 
     squares = te.compute((b, s, heads), square, "squares")
 
     def normed(bi: PrimExpr, i: PrimExpr, h: PrimExpr, d: PrimExpr) -> PrimExpr:
+        # A division takes 15 cycles, a multiplication 4 (NOTES, *Chains that memory bounds, on a
+        # Zen 5*).
         mean = squares[bi, i, h] * (1 / head_dim)
         return x[bi, i, first + h, d] * scalar.call("rsqrt", mean + eps) * w[d]
 

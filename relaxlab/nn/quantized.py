@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeAlias
 
 from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import expr, loops
+from relaxlab.ir.codebooks import IQ4_LEVELS
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import ExprLike, PrimExpr, binary, const
 from relaxlab.ir.node import Node, replace, rewrite
@@ -210,9 +211,7 @@ def _q3_scale(f: Fields, n: PrimExpr, g: PrimExpr) -> PrimExpr:
     return _f32(f["d"][n, block]) * (_f32(six) - 32.0)
 
 
-# The IQ4 formats: codes of 4 bits for sixteen levels that are closer together around zero.
-
-IQ4_LEVELS = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+# The IQ4 formats: codes of 4 bits for sixteen levels.
 
 
 def _level(code: PrimExpr) -> PrimExpr:

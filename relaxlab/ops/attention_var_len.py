@@ -187,6 +187,7 @@ def _keys_of_queries(
         seen = end_k if mask is None else expr.Min(end_k, at + 1)
         since = first_k if window is None else expr.Max(first_k, at - (window - 1))
         inside = expr.And(expr.GE(i, first_q), expr.LT(i, end_q))
+        # Clamped to the tensor: where a sequence begins and ends is data, and may be anything.
         stop = expr.Max(scalar.clamp(seen, 0, keys), low)
         result = loops.seq(
             put(first, scalar.clamp(since, 0, keys)), put(end, expr.Select(inside, stop, low))

@@ -189,6 +189,7 @@ def _from_first(x: te.Tensor, gone: tuple[int, ...]) -> te.Tensor:
     def first(*i: PrimExpr) -> PrimExpr:
         kept = iter(i)
         value = scalar.wide(x[tuple(te.ZERO if d in gone else next(kept) for d in range(x.ndim))])
+        # Known not to be empty: the element exists.
         if isinstance(count, expr.IntImm) and count.value > 0:
             return value
         return scalar.if_then_else(expr.LT(te.ZERO, count), value, expr.const(0, value.dtype))
@@ -281,7 +282,10 @@ def _arg(name: str, best: Callable[..., te.Reduce], reference: Callable[..., Any
             own = x[joined(i, axes, gone, keep)]
             is_best: PrimExpr = expr.EQ(own, value[i])
             if is_float(x.dtype):
+                # NaN equals nothing, itself included, but NumPy's argmax returns its place.
                 is_best = expr.Or(is_best, scalar.isnan(scalar.wide(own)))
+            # A minimum, so that of equal values the first counts, in whatever order vectors and
+            # threads look.
             return te.te_min(expr.Select(is_best, place, expr.highest("int64")), *axes)
 
         return te.compute(out.shape, element, f"T_{name}")
@@ -333,6 +337,8 @@ def _scan(name: str, op: type[expr.BinaryOp], start: int, reference: Callable[..
     ) -> Array:
         x, axis = (x.reshape(-1), 0) if axis is None else (x, axis)
         out = numpy_dtype(dtype) if dtype else x.dtype
+        # NumPy adds a scan up in its own dtype, one after the other; the reference is to be the
+        # better one.
         wide = np.dtype("float64" if is_float(out.name) else scalar.accumulator_of(out.name))
         result = reference(x.astype(wide), axis=axis, dtype=wide)
         if exclusive:

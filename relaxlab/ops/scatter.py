@@ -98,6 +98,7 @@ class _Target:
 
     def __init__(self, x: te.Tensor, reduction: str, name: str) -> None:
         self.x, self.reduction = x, reduction
+        # A value that is only replaced needs no rounding twice.
         self.dtype = x.dtype if reduction == "update" else scalar.accumulator_of(x.dtype)
         self.outputs: list[tuple[str, Shape, str]] = [(name, x.shape, self.dtype)]
         if reduction == "mean":
@@ -150,6 +151,7 @@ def _scatter_points(
         def one(point: Indices) -> loops.Stmt:
             named = [expr.Var(f"at{d}") for d in range(depth)]
             write = target.update(b, outputs, (*named, *row), update(b, point, row))
+            # Places are data; one outside is left out, as the operator says.
             stmt: loops.Stmt = loops.IfThenElse(_inside(named, extents), write)
             for d in reversed(range(depth)):
                 stmt = loops.LetStmt(named[d], _from_end(place(b, d, point), extents[d]), stmt)

@@ -176,6 +176,7 @@ def _first_compute(x: te.Tensor, axis: int, count: int, descending: bool) -> te.
         follows = scalar.if_then_else(LT(te.ZERO, free), precedes(free - 1), expr.const(False))
         move = loops.seq(kept.set(free, kept[free - 1]), set_free(free - 1))
         insert = loops.seq(
+            # The last of a full list falls out: it is overwritten first.
             set_free(expr.Min(p, expr.const(count - 1))),
             loops.While(follows, move),
             kept.set(free, p),
@@ -282,6 +283,7 @@ def _topk_emit(call: graph.Call, out: Type, x: te.Tensor) -> te.Tensor | tuple[t
     k, kind = attr(call, "k"), attr(call, "ret_type")
     count = x.shape[axis] if k == -1 else expr.as_expr(k)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    # A symbolic count could be any; the list's length bounds the time of an insertion.
     if isinstance(count, expr.IntImm) and 0 < count.value <= MAX_SELECTED:
         order = _first_compute(x, axis, count.value, attr(call, "largest"))
     else:

@@ -31,7 +31,8 @@ def prove_equal(a: PrimExpr, b: PrimExpr) -> bool | None:
 
 
 def prove(condition: PrimExpr) -> bool | None:
-    """True if a condition on dimensions holds for all values of their symbols."""
+    """Return True for a condition on dimensions that holds for all values of their symbols, False
+    for one that never does, else None."""
     answer = Analyzer.for_shapes((condition,)).prove(condition)
     if is_recording():
         emit(Asked(condition, answer))

@@ -145,6 +145,7 @@ def _stage(
     result = fn(*(a.var for a in axes))
     value = result if isinstance(result, Reduce) else (result,)
     sources = value.sources if isinstance(value, Reduce) else value
+    # In the order of first use, which a set would not keep: equal expressions give equal functions.
     inputs = dict.fromkeys(n.tensor for s in sources for n in walk(s) if isinstance(n, TensorLoad))
     stage = Stage(block, axes, value, tuple(inputs))
     stage.outputs = tuple(
@@ -228,6 +229,7 @@ def _arg_combiner(name: str, better: type[expr.BinaryOp], worst: Callable[[str],
         tie = expr.And(expr.EQ(acc[0], new[0]), earlier)
         keep: PrimExpr = expr.Or(better(acc[0], new[0]), tie)
         if is_float(acc[0].dtype):
+            # Comparisons with NaN are false, so it has to be asked for.
             new_ok = expr.Not(_isnan(new[0]))
             keep = expr.Or(
                 expr.And(_isnan(acc[0]), expr.Or(new_ok, earlier)), expr.And(new_ok, keep)
@@ -263,6 +265,7 @@ def create_prim_func(params: Sequence[Tensor]) -> loops.PrimFunc:
     buffer_params = tuple(buffers[p] for p in params)
     func = loops.PrimFunc(buffer_params, body, Attrs({"tir.noalias": True}))
     bound = {d for p in buffer_params for d in p.shape if isinstance(d, expr.Var)}
+    # Symbols in expressions only (`n + 1` of a shape) are not determined by the arrays' shapes.
     free = tuple(s for s in free_symbols(func) if s not in bound)
     return replace(func, params=(*buffer_params, *free)) if free else func
 
@@ -384,6 +387,7 @@ def _point_region(buffer: loops.Buffer, indices: tuple[PrimExpr, ...]) -> loops.
     """Return the region of one element; along a dimension indexed by data, all of it."""
     ranges: list[loops.Range] = []
     for index, extent in zip(indices, buffer.shape, strict=True):
+        # Analyses of regions know loop variables and symbols, not contents of arrays.
         by_data = any(isinstance(n, loops.BufferLoad) for n in walk(index))
         ranges.append(loops.Range(ZERO, extent) if by_data else loops.Range(index, expr.const(1)))
     return loops.BufferRegion(buffer, tuple(ranges))

@@ -20,7 +20,7 @@ from typing import Any
 from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.display import Displayed
-from relaxlab.ir.errors import UserError
+from relaxlab.ir.errors import NestedTooDeeply, UserError
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.tracing import PassRecord, Trace, recording
@@ -224,6 +224,8 @@ class Pipeline(Displayed, Brief):
         with recording() as remarks:
             try:
                 after = one(mod)
+            except RecursionError:  # a thousand frames of the compiler would say less
+                text = str(NestedTooDeeply())
             except Exception as error:  # noqa: BLE001  `run` raises it again
                 failure, text = error, str(error) or type(error).__name__
         seconds = time.perf_counter() - start

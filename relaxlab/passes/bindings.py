@@ -11,7 +11,16 @@ import numpy as np
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, types
-from relaxlab.ir.node import NO_ATTRS, Atom, Attrs, Node, field_names, map_children, replace, walk
+from relaxlab.ir.node import (
+    NO_ATTRS,
+    Atom,
+    Attrs,
+    Node,
+    children,
+    field_names,
+    map_children,
+    replace,
+)
 
 CALL_TIR = graph.Op("call_tir")
 CALL_TIR_INPLACE = graph.Op("call_tir_inplace")
@@ -89,22 +98,20 @@ def replace_body(fn: graph.Function, body: graph.SeqExpr) -> graph.Function:
     return fn if body is fn.body else replace(fn, body=body)
 
 
-def vars_in(e: graph.Expr) -> Iterator[graph.Var]:
+def vars_in(e: graph.Expr) -> list[graph.Var]:
     """Every occurrence of a graph variable in an expression (binders of branches included)."""
-    match e:
-        case graph.Var():
-            yield e
-        case graph.Call():  # the frequent cases, without looking at every scalar inside
-            yield from vars_in(e.op)
-            for a in e.args:
-                yield from vars_in(a)
-        case graph.Tuple(fields):
-            for f in fields:
-                yield from vars_in(f)
-        case graph.ShapeExpr() | graph.PrimValue() | graph.Constant():
-            pass
-        case _:
-            yield from (n for n in walk(e) if isinstance(n, graph.Var))
+    found: list[graph.Var] = []
+    stack: list[Node] = [e]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, graph.Var):
+            found.append(top)
+        elif isinstance(top, graph.Call):  # without looking at types and at scalars
+            stack += reversed(top.args)
+            stack.append(top.op)
+        elif not isinstance(top, graph.ShapeExpr | graph.PrimValue | graph.Constant | Atom):
+            stack += reversed(children(top))
+    return found
 
 
 def use_counts(fn: graph.Function | graph.SeqExpr) -> Counter[graph.Var]:

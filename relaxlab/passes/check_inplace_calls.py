@@ -30,7 +30,8 @@ def check_inplace_calls(mod: Module, _: NoOptions) -> Module:
 class _Checker:
     name: str
     aliases: Aliases
-    overwritten: dict[Cell, graph.Binding] = field(default_factory=lambda: {})
+    overwritten: dict[graph.Expr, dict[Cell, graph.Binding]] = field(default_factory=lambda: {})
+    """The cells that were overwritten, and by what, under the variable that they are part of."""
     found: list[Diagnostic] = field(default_factory=lambda: [])
 
     def sequence(self, seq: graph.SeqExpr) -> None:
@@ -42,11 +43,12 @@ class _Checker:
     def binding(self, b: graph.Binding) -> None:
         if isinstance(b.value, graph.If):
             self.read(b.value.condition)
-            before = dict(self.overwritten)
+            before = {base: dict(cells) for base, cells in self.overwritten.items()}
             self.sequence(b.value.true_branch)
             after, self.overwritten = self.overwritten, before
             self.sequence(b.value.false_branch)
-            self.overwritten = after | self.overwritten
+            for base, cells in after.items():
+                self.overwritten[base] = cells | self.overwritten.get(base, {})
             self.aliases.note(b)
             return
         self.read(b.value)
@@ -55,17 +57,20 @@ class _Checker:
         self.aliases.note(b)
         for cell in self.aliases.overwritten(b.value):
             base = base_of(cell)
+            if base is b.var:  # a function may return what it overwrote, and is checked itself
+                continue
             if isinstance(base, graph.Constant):
                 self.found.append(_constant(self.name, b))
                 continue
-            self.overwritten[cell] = b
+            self.overwritten.setdefault(base, {})[cell] = b
             remark("check_inplace_calls", f"{self.name}.{b.var.name}", f"in place of {_name(base)}")
 
     def read(self, value: graph.Expr) -> None:
         for cell in dict.fromkeys(self.aliases.read(value)):
-            for lost, by in self.overwritten.items():
+            base = base_of(cell)
+            for lost, by in self.overwritten.get(base, {}).items():
                 if overlaps(cell, (lost,)):
-                    self.found.append(_late_read(self.name, _name(base_of(lost)), by, value))
+                    self.found.append(_late_read(self.name, _name(base), by, value))
 
 
 def _check(name: str, fn: graph.Function, mod: Module) -> list[Diagnostic]:

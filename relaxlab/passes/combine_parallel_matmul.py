@@ -109,6 +109,7 @@ def _unsuited(call: graph.Call, weights: set[graph.Var]) -> str | None:
     if len(first) != 2 or len(_shape(call.args[0]) or ()) < 2:
         return "the operands are not matrices"
     out = first[1] if call.op == MATMUL else first[0]
+    # A broadcast bias could not be concatenated with the others.
     if len(call.args) == 3 and not same_dims(_shape(call.args[2]) or (), (out,)):
         return "the bias is broadcast"
     return None

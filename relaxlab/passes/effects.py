@@ -2,7 +2,8 @@
 
 A *cell* is the memory of a value: that of a variable, or of a field of a tuple. The result of an
 in-place call is a new cell although its address is the old one's: the old one is not read again
-(`check_inplace_calls` makes sure). The result of a branch is a cell that may be another one.
+(`check_inplace_calls` makes sure). The result of a branch is a cell that may stand for one of
+several.
 """
 
 from __future__ import annotations
@@ -102,6 +103,8 @@ class Aliases:
             case _:
                 return
         for name, count in self.summary.values.items():
+            # Function values have no names: any function used as one with that many parameters may
+            # be called.
             captured = count - len(given)
             if captured >= 0:
                 held = (self.field(self.cell(fn), i) for i in range(captured))
@@ -247,14 +250,16 @@ def _inside(part: Cell, whole: Cell) -> bool:
 def overwritten_vars(fn: graph.Function, mod: Module) -> set[graph.Var]:
     """The variables of `fn` whose memory is overwritten somewhere in it."""
     aliases = Aliases(summary_of(mod))
-    cells: set[Cell] = set()
+    cells: dict[graph.Expr, set[Cell]] = {}
     for b in all_bindings(fn):
         aliases.note(b)
-        cells.update(aliases.overwritten(b.value))
+        for cell in aliases.overwritten(b.value):
+            cells.setdefault(base_of(cell), set()).add(cell)
     if not cells:
         return set()
     variables = (*fn.params, *(b.var for b in all_bindings(fn)))
-    return {v for v in variables if overlaps(aliases.cell(v), cells)}
+    own = ((v, aliases.cell(v)) for v in variables)
+    return {v for v, cell in own if overlaps(cell, cells.get(base_of(cell), ()))}
 
 
 def overwritten_params(mod: Module) -> Mapping[str, frozenset[int]]:
@@ -264,11 +269,13 @@ def overwritten_params(mod: Module) -> Mapping[str, frozenset[int]]:
     return {name: frozenset(number for number, _ in places) for name, places in found.items()}
 
 
+# Modules are values, and several questions about one follow each other.
 @lru_cache(maxsize=16)
 def summary_of(mod: Module) -> Summary:
     """Return the effects of each function of the module on its arguments: the least fixed point
     over calls."""
     values = {name: len(fn.params) for name, fn in used_as_values(mod).items()}
+    # From nothing upwards: sets only grow and are finite, so recursive functions end, too.
     known = Summary({name: frozenset() for name in mod.graph_functions()}, {}, values)
     while True:
         overwriting: dict[str, frozenset[Place]] = {}
@@ -292,10 +299,14 @@ def used_as_values(mod: Module) -> dict[str, graph.Function]:
     functions = mod.graph_functions()
     found: dict[str, graph.Function] = {}
     for fn in functions.values():
-        called = {id(n.op) for n in walk(fn) if isinstance(n, graph.Call)}
+        called: set[int] = set()
+        mentioned: list[graph.GlobalVar] = []
         for n in walk(fn):
-            if isinstance(n, graph.GlobalVar) and n.name in functions and id(n) not in called:
-                found[n.name] = functions[n.name]
+            if isinstance(n, graph.Call):
+                called.add(id(n.op))
+            elif isinstance(n, graph.GlobalVar) and n.name in functions:
+                mentioned.append(n)
+        found |= {n.name: functions[n.name] for n in mentioned if id(n) not in called}
     return found
 
 
@@ -312,8 +323,8 @@ def _returned(fn: graph.Function, aliases: Aliases) -> dict[Path, frozenset[Plac
 
 
 def _places(fn: graph.Function, cell: Cell) -> Iterator[Place]:
-    """The place of a cell that is part of a parameter, as far as the parameter's type says that
-    there are fields: recursive functions have finitely many places then."""
+    """The place of a cell that is part of a parameter. Its path is no longer than the parameter's
+    type is deep, so that recursive functions have finitely many places."""
     path: list[int] = []
     while isinstance(cell, tuple):
         cell, index = cell

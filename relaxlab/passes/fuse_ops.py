@@ -83,6 +83,7 @@ class _Fuser:
 
     def function(self, name: str, fn: graph.Function) -> graph.Function:
         uses = use_counts(fn)
+        # Copies first: a decode with several readers has no single kernel that it could move into.
         split = map_blocks(fn, lambda blk: _Block(self, name, blk, uses).split_decodes())
         uses = use_counts(split)
         return map_blocks(split, lambda blk: _Block(self, name, blk, uses).fuse())
@@ -90,6 +91,7 @@ class _Fuser:
     def outline(self, members: list[graph.VarBinding]) -> graph.Call:
         """The call of the function that does what `members` do, in order."""
         fn, args = outline(members)
+        # Layers that are alike share one kernel, which is scheduled and compiled once.
         key = structural_key(fn)
         if key not in self.by_key:
             taken = Module.of({**dict(self.mod.functions), **self.outlined})
@@ -190,6 +192,8 @@ class _Block:
         targets = self._post_dominators()
         for c in self.calls:
             target = targets[c]
+            # A call in the middle of a group goes where the group goes; only its last one can be
+            # extended.
             if c.tir is None or groups[c][-1] is not c:
                 continue
             subject = self.label(c)
@@ -202,6 +206,7 @@ class _Block:
             # All calls on the way to the post-dominator join, so that no value of the kernel is
             # read outside of it.
             parts = [groups[x] for x in (c, *self._between(c, target), target)]
+            # By place in the program, an order in which each value is made before it is read.
             merged = tuple(sorted({m for g in parts for m in g}, key=lambda m: m.index))
             about = {"source": c.var, "target": target.var, "members": [m.var for m in merged]}
             reason = self._refusal(merged)
@@ -271,6 +276,7 @@ class _Block:
             group = groups[c]
             if len(group) == 1:
                 new.append(c.binding)
+            # At the place of the last member: every shape that the group needs is matched by then.
             elif group[-1] is c:
                 call = self.fuser.outline([m.binding for m in group])  # type: ignore[misc]
                 value = replace(call, span=c.binding.span)
@@ -299,6 +305,7 @@ def outline(members: list[graph.VarBinding]) -> tuple[graph.Function, tuple[grap
         assert call is not None
         for a in call.args:
             if a not in local:
+                # Constants by identity: comparing elements would read all weights.
                 args.setdefault(id(a.data) if isinstance(a, graph.Constant) else a, a)
     given = list(args.values())
     params = [graph.Var(_param_name(a, i), leaf_type(a)) for i, a in enumerate(given)]
@@ -320,6 +327,7 @@ def outline(members: list[graph.VarBinding]) -> tuple[graph.Function, tuple[grap
     seq = graph.SeqExpr((graph.DataflowBlock(tuple(body)),), result)
     attrs = Attrs(primitive=True)
     fn = graph.Function(tuple(params), seq, result.ty, private=True, attrs=attrs)
+    # Symbols belong to one function: sharing them would tie the outlined function to this caller.
     fresh = {s: expr.Var(s.name) for s in symbols_in(fn)}
     return substitute(fn, symbols=fresh), call_args
 

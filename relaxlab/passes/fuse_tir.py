@@ -179,6 +179,7 @@ def _inlined(
     fresh: dict[expr.Var, expr.PrimExpr] = dict(symbols)
     body = func.body
     for v in _bound_vars(body):
+        # A function may be inlined twice, and no variable may be bound in two places.
         fresh[v] = expr.Var(v.name, v.var_dtype)
     buffers = dict(zip(func.buffers, actual, strict=True))
     for b in _own_buffers(body):

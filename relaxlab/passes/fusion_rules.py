@@ -62,6 +62,8 @@ def summary_of(func: loops.PrimFunc) -> KernelSummary:
     """Return the summary of a loop function that has the attribute `op_pattern`."""
     blocks = [n for n in walk(func.body) if isinstance(n, loops.Block) and n.iter_vars]
     kind = PatternKind(func.attrs["op_pattern"])
+    # Indices from data make it opaque; for inlining it only matters that each element is made from
+    # single elements.
     if kind is PatternKind.OPAQUE and _is_gather(blocks):
         kind = PatternKind.INJECTIVE
     stores = [n for n in walk(func.body) if isinstance(n, loops.BufferStore)]
@@ -88,6 +90,7 @@ def _is_gather(blocks: list[loops.Block]) -> bool:
 
 
 def _repeats(func: loops.PrimFunc, blocks: list[loops.Block], buffer: loops.Buffer) -> bool:
+    # Several blocks may each read the buffer; nothing is known without following them.
     if len(blocks) != 1:
         return True
     runs = product(v.dom.extent for v in blocks[0].iter_vars)
@@ -160,11 +163,14 @@ def call_of(index: int, b: graph.Binding, mod: Module, known: dict[str, KernelSu
     """Return the binding with its call and the summary of its kernel; `known` caches summaries by
     loop function."""
     call = tir_call(b.value) if isinstance(b, graph.VarBinding) else None
+    # In-place calls have an effect beside their result, and several outputs no single place to be
+    # read.
     if call is None or call.inplace or len(call.outs) != 1:
         return Call(index, b)
     func = mod.get(call.callee)
     if not isinstance(func, loops.PrimFunc) or "op_pattern" not in func.attrs:
         return Call(index, b)
+    # Views depend on how the caller lays out memory, which a merged function no longer shows.
     if any(buf.strides or buf.elem_offset is not None for buf in func.buffers):
         return Call(index, b)
     given = (*map(leaf_type, call.args), *call.outs)
@@ -273,6 +279,8 @@ class _Kernel:
         """Return the reason why `v` cannot compute its argument number `at`, the value of `u`,
         itself."""
         assert u.tir is not None and v.tir is not None and v.summary is not None
+        # A consumer of the anchor is computed where results are stored, so elements must be one to
+        # one.
         if u in self.after:
             if v in self.anchors:
                 return None  # rows of a product, or there would be too many anchors

@@ -20,8 +20,8 @@ from relaxlab.tracing import remark
 RULE = "inherit_bounds"
 BOUNDS = "tir_var_upper_bound"
 ROUNDS = 8
-"""Times that all calls are looked at: a bound goes one call further each time, and that of a
-function which calls itself with ever more grows for ever."""
+"""Most rounds over all calls: in each, a bound reaches one more level of callees. The bound of a
+function that calls itself with ever larger sizes would never settle."""
 
 Bounds: TypeAlias = "dict[str, int]"
 

@@ -127,6 +127,7 @@ def _inlined(
     b: graph.VarBinding, call: graph.Call, fn: graph.Function, dataflow: bool
 ) -> list[graph.Binding]:
     """Arguments fitted to the parameters, the body under new names, and the result as `b.var`."""
+    # A function inlined twice has two sizes where it had one symbol.
     fresh = {s: replace(s) for s in symbols_in(fn)}
     fn = substitute(fn, symbols=fresh)
     kind = graph.DataflowVar if dataflow else graph.Var

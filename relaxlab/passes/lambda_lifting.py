@@ -101,6 +101,7 @@ class _Lifter:
     ) -> _Lifted:
         """Lift the local function `b.var`, and return how calls of it read now."""
         var, name = b.var, f"{path}_{b.var.name}"
+        # Those lifted before have taken names, too.
         name = Module.of({**dict(self.mod.functions), **self.lifted}).fresh_name(name)
         inner = known | _defined_by(fn.params)
         body = self.sequence(name, fn.body, env, inner)
@@ -133,6 +134,7 @@ class _Lifter:
         bounds = self.bounds_of(new, place)
         if bounds:
             new = replace(new, attrs=new.attrs.with_(tir_var_upper_bound=Attrs(bounds)))
+        # A symbol belongs to one function: the captured ones stay with the function around.
         return substitute(new, symbols={s: replace(s) for s in symbols_in(new)})
 
 

@@ -95,6 +95,7 @@ def _split(
     first = next(iter(fns.values()))
     transform = _Transform(first.params[first.attrs["num_input"] :])
     lifted = {name: _lift(name, fn, mod, transform) for name, fn in fns.items()}
+    # Nothing but the weights themselves: a transform would only hand them through.
     if not any(len(table) > len(transform.weights) for table in lifted.values()):
         return {}
     stripped = {name: _strip(fn, set(lifted[name])) for name, fn in fns.items()}
@@ -120,6 +121,7 @@ def _lift(
     free = {w: v for w, v in table.items() if w not in written}
     for block in fn.body.blocks:
         for b in block.bindings:
+            # What is overwritten differs from call to call; a transform runs once.
             if not isinstance(b, graph.VarBinding) or b.var in written:
                 continue
             if not _movable(b.value, mod):

@@ -77,6 +77,8 @@ def _shared(func: loops.PrimFunc) -> dict[loops.Buffer, loops.Buffer]:
             same = [
                 x
                 for x in dict.fromkeys(found.values())
+                # Only one version of a kernel runs, so versions share; within one version two
+                # buffers live together.
                 if version and x not in mine and (x.shape, x.dtype) == (b.shape, b.dtype)
                 and x not in taken.get(0, ())
             ]  # fmt: skip
@@ -100,6 +102,7 @@ def _lift(
         body = substitute(body, buffers=merged)
     added = tuple(dict.fromkeys(workspaces.values()))
     scalars = tuple(p for p in func.params if isinstance(p, expr.Var))
+    # Tensors first, then scalars: the order of parameters that calls of loop functions rely on.
     return replace(func, params=(*func.buffers, *added, *scalars), body=body), added
 
 

@@ -121,6 +121,7 @@ class _Walker:
 
     def known_after(self, var: graph.Var) -> graph.MatchCast | None:
         casts = {self.defined[s] for s in symbols_in(var.ty) if s in self.defined}
+        # The last of them: earlier ones have been passed by then.
         return max(casts, key=self.result.positions.__getitem__, default=None)
 
     def branches(self, value: graph.If) -> None:
@@ -134,6 +135,8 @@ class _Walker:
             self.arms, self.read_alone = around | {(number, arm)}, set(alone)
             self.defined = dict(defined)  # what a branch binds is unknown after it
             self.sequence(branch)
+            # Either branch may have been taken: what threads still read after one counts after
+            # both.
             ended |= self.read_alone
         self.arms, self.read_alone, self.defined = around, ended, defined
 
@@ -168,6 +171,7 @@ class _Walker:
             case graph.Call(graph.GlobalVar(name)):
                 return not isinstance(self.mod.get(name), loops.PrimFunc)
             case graph.Call(graph.Op(name)):
+                # What a packed function returns may be one of its arguments.
                 return name in ALIASING or name in CLOSURES or name.startswith("call_")
             case _:
                 return True

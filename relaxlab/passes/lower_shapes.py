@@ -105,6 +105,7 @@ class _Lowerer:
                 raise self.error("E0503", f"{type(e).__name__} cannot be a value at run time", e)
 
     def constant(self, e: graph.Expr, data: np.ndarray[Any, Any]) -> int:
+        # By identity: comparing elements would read all weights.
         found = [i for i, c in enumerate(self.constants) if c is data]
         if not found:
             self.constants.append(data)
@@ -280,6 +281,7 @@ class _Lowerer:
         self.sequence(seq)
         value = self.claimed(self.value(seq.body), ty, f"a branch of `{self.name}`")
         mine, self.instrs = tuple(self.instrs), outer
+        # What a branch binds has no value in the other branch, nor after both.
         self.symbols.origin = known
         return mine, value
 
@@ -367,6 +369,7 @@ class _Lowerer:
             if d not in self.sizes:
                 self.sizes[d] = Analyzer.for_shapes(d).prove(expr.GE(d, expr.const(0))) is True
             what = f"dimension {axis} of `{name}` in `{self.name}`, {d}"
+            # A sum of a few symbols below 2^60 always fits; a product of two may not.
             if _most(d) >= _LARGEST_SIZE and not isinstance(d, expr.IntImm):
                 fits = expr.LT(host.on_floats(d), expr.FloatImm(float(_LARGEST_SIZE), "float64"))
                 self.require_of(fits, d, f"{what}, must fit into 64 bits")

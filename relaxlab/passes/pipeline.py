@@ -34,11 +34,13 @@ GRAPH_PASSES: tuple[Pass, ...] = (
     normalize,
     # First, so that local functions are functions of the module, which the others go through.
     lambda_lifting,
+    # It bounds the symbols of private functions, the lifted ones among them.
     inherit_bounds,
     realize_devices,
     canonicalize,
     # Before any pass that moves or shares calls: they rely on it.
     check_inplace_calls,
+    # Before `fold_constant`, which then evaluates equal calls on constants once.
     eliminate_common_subexpr,
     canonicalize,  # away with the copies that it leaves
     fold_constant,
@@ -98,6 +100,7 @@ def default_pipeline(target: Target) -> Pipeline:
 
 def marking_dead_memory(pipeline: Pipeline) -> Pipeline:
     """Return the pipeline with the ends of planned tensors' lifetimes written into the program."""
+    # A user's pipeline need not plan memory; then nothing is reused, and nothing dead is read.
     if not any(p.name == plan_memory.name for p in pipeline.passes):
         return pipeline
     return pipeline.with_options(plan_memory.name, mark_dead=True)

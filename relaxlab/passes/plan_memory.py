@@ -101,9 +101,12 @@ def memory_plan_of(fn: graph.Function, mod: Module, *, use_bounds: bool = True) 
     """The plan for the allocations of an expanded function."""
     live = liveness_of(fn, mod)
     bounds: Mapping[str, int] = fn.attrs.get("tir_var_upper_bound", {}) if use_bounds else {}
+    # Keyed by scope, too: memory that every thread has a copy of cannot overlap memory that all
+    # share.
     groups: dict[tuple[graph.MatchCast | None, graph.Expr], list[Interval]] = {}
     unplanned: list[tuple[graph.Var, str]] = []
     for interval in live.intervals.values():
+        # An arena is reused by the next call, while the caller still holds what was returned.
         if interval.escapes is not None:
             unplanned.append((interval.var, interval.escapes))
         else:
@@ -153,6 +156,7 @@ def _sizes(items: list[Interval], bounds: Mapping[str, int]) -> list[tuple[int, 
     found: list[tuple[int, Factors]] = []
     for i in items:
         assert isinstance(i.var.ty, types.TensorType)
+        # The layers of a model ask for the same few shapes, and bounds are proofs.
         key = (i.var.ty.shape, i.var.ty.dtype)
         if key not in known:
             size = size_of(i.var.ty, bounds)
@@ -187,6 +191,7 @@ def size_of(ty: types.Type | None, bounds: Mapping[str, int]) -> tuple[int, Fact
                 constant *= factor.value
             else:
                 powers[factor] += 1
+    # In one order, so that n * m and m * n are the same factors.
     factors = tuple(sorted(powers.items(), key=lambda item: str(item[0])))
     if factors and constant < ALIGN:
         return constant, factors
@@ -243,9 +248,11 @@ def pack(
     place."""
     offsets = [0] * len(blocks)
     done: list[int] = []
+    # A large block placed late would find only gaps that are too small, and make the arena longer.
     for at in sorted(range(len(blocks)), key=lambda k: (-blocks[k][2], blocks[k][0])):
         start, end, size = blocks[at]
         beside = [k for k in done if k not in excluded[at]]
+        # Ends included: a kernel reads its inputs while it writes its results.
         others = [k for k in beside if blocks[k][0] <= end and start <= blocks[k][1]]
         taken = sorted((offsets[k], offsets[k] + blocks[k][2]) for k in others)
         places = (offsets[k] for k in done if k in excluded[at] and blocks[k][1] >= start)
@@ -276,6 +283,7 @@ def _under(
         for k, (i, units) in enumerate(members)
         if i.end < members[at][0].start and offsets[k] < high and low < offsets[k] + units
     ]
+    # Two names are enough for the remark that this is for.
     return sorted(found, key=lambda m: -m[0].end)[:2]
 
 
@@ -316,6 +324,7 @@ def _apply(
     if None not in storages:
         return planned
     first, *rest = planned.body.blocks
+    # Ahead of everything, where the symbols of the signature are already known.
     first = replace(first, bindings=(*storages[None], *first.bindings))
     return replace_body(planned, replace(planned.body, blocks=(first, *rest)))
 

@@ -55,6 +55,8 @@ def stores_of(func: loops.PrimFunc) -> int | None:
     def visit(n: Node, times: int) -> bool:
         nonlocal total
         match n:
+            # The number of a loop's iterations is not known, and failures must be reported by one
+            # thread.
             case loops.While() | loops.AssertStmt():
                 return False
             case loops.Evaluate(expr.Call(op="llvm_intrin" | "call_extern")):
@@ -124,6 +126,8 @@ def _candidates(fn: graph.Function, mod: Module, small: Small) -> Iterator[tuple
                 for at in written_buffers(kernels[callee]):
                     for root in roots.of(args[at]):
                         written[root] = written.get(root, 0) + 1
+                        # Two kernels that fill one tensor would both have to be replicated, and
+                        # their readers in between.
                         if written[root] > 1 or root not in live.intervals:
                             overwritten.add(root)
             case graph.Call(graph.Op(op)) if op in ALIASING or op == ALLOC_TENSOR.name:
@@ -139,9 +143,10 @@ def _candidates(fn: graph.Function, mod: Module, small: Small) -> Iterator[tuple
         match b.value:
             case graph.Call(graph.GlobalVar(callee), args) if callee in small:
                 outputs, size = small[callee]
-                made = {r for at in outputs for r in roots.of(args[at])}
+                made = dict.fromkeys(r for at in sorted(outputs) for r in roots.of(args[at]))
                 touched = {r for a in args for r in roots.of(a)}
-                if made and not made & shared and not touched & overwritten:
+                # All outputs or none: the kernel runs once for all threads, or in each of them.
+                if made and not made.keys() & shared and not touched & overwritten:
                     for root in made:
                         assert isinstance(root, graph.Var)
                         yield root, size
@@ -153,16 +158,15 @@ class _Roots:
     """The allocation, parameter or constant that each variable is or is a view of."""
 
     def __init__(self, bindings: list[graph.Binding]) -> None:
-        self.found: dict[graph.Var, frozenset[graph.Expr]] = {}
+        self.found: dict[graph.Var, tuple[graph.Expr, ...]] = {}
         for b in bindings:
             views = not isinstance(b.value, graph.Call) or (
                 isinstance(b.value.op, graph.Op) and b.value.op.name in ALIASING
             )
             if views and not is_allocation(b.value):
-                self.found[b.var] = frozenset(r for v in vars_in(b.value) for r in self.of(v))
+                roots = (r for v in vars_in(b.value) for r in self.of(v))
+                self.found[b.var] = tuple(dict.fromkeys(roots))
 
-    def of(self, e: graph.Expr) -> frozenset[graph.Expr]:
-        """The roots of a leaf expression."""
-        if isinstance(e, graph.Var):
-            return self.found.get(e, frozenset((e,)))
-        return frozenset()
+    def of(self, e: graph.Expr) -> tuple[graph.Expr, ...]:
+        """The roots of a leaf expression, in the order in which it mentions them."""
+        return self.found.get(e, (e,)) if isinstance(e, graph.Var) else ()

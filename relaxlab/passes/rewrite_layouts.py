@@ -85,6 +85,8 @@ class _Rewriter:
         ty = leaf_type(arg)
         shape = known_shape(ty)
         assert shape is not None and isinstance(ty, types.TensorType) and ty.dtype is not None
+        # The identity of the map is enough: attributes of one function share theirs, and `name`
+        # joins equal functions in any case.
         key = (shape, ty.dtype, id(index_map))
         if key not in self.known:
             func, new_shape = relayout_function(shape, ty.dtype, index_map)

@@ -19,10 +19,8 @@ from relaxlab.ir.types import TensorType
 from relaxlab.passes.base import module_pass
 from relaxlab.schedule import rules, rules_gpu
 from relaxlab.schedule.order import KEEP_ORDER
-from relaxlab.schedule.rules.versions import ONE_VERSION
+from relaxlab.schedule.rules.versions import ONE_VERSION, UPPER_BOUNDS
 from relaxlab.tracing import remark
-
-BOUNDS = "tir_var_upper_bound"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +41,7 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
     weights, bounds = _weight_params(mod), _upper_bounds(mod)
     updates: dict[str, PrimFunc] = {}
     for name, f in mod.items():
+        # The pass runs twice in the pipeline, and a user's own schedules are not to be undone.
         if not isinstance(f, PrimFunc) or f.attrs.get(IS_SCHEDULED):
             continue
         if target.kind != "cuda" and not _runs(f.body):
@@ -55,10 +54,10 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
             if weights.get(name):
                 hints["weight_params"] = tuple(sorted(weights[name]))
             if bounds.get(name):
-                hints[BOUNDS] = Attrs({**bounds[name], **f.attrs.get(BOUNDS, {})})
+                hints[UPPER_BOUNDS] = Attrs({**bounds[name], **f.attrs.get(UPPER_BOUNDS, {})})
             new = schedule_kernel(name, replace(f, attrs=f.attrs.with_(**hints)), target)
             restored: dict[str, Any] = {"weight_params": None, ONE_VERSION: None}
-            restored |= {name: f.attrs.get(name) for name in (BOUNDS, KEEP_ORDER)}
+            restored |= {name: f.attrs.get(name) for name in (UPPER_BOUNDS, KEEP_ORDER)}
             updates[name] = replace(new, attrs=new.attrs.with_(**restored, **{IS_SCHEDULED: True}))
     return mod.with_functions(updates)
 
@@ -102,7 +101,7 @@ def _upper_bounds(mod: Module) -> dict[str, dict[str, int]]:
     declare for theirs; symbols that some call does not bound are left out."""
     found: dict[str, dict[str, int]] = {}
     for f in mod.graph_functions().values():
-        declared: Mapping[str, int] = f.attrs.get(BOUNDS, {})
+        declared: Mapping[str, int] = f.attrs.get(UPPER_BOUNDS, {})
         seen: set[object] = set()  # the layers of a model call the same functions alike
         for call in walk(f):
             match call:
@@ -117,6 +116,8 @@ def _upper_bounds(mod: Module) -> dict[str, dict[str, int]]:
                     assert isinstance(callee, PrimFunc)
                     mine = _bounds_in_call(callee, shapes, declared)
                     known = found.get(name, mine)
+                    # One call without a bound takes it from all: the kernel is the same for every
+                    # call.
                     found[name] = {n: max(mine[n], known[n]) for n in mine if n in known}
                 case _:
                     pass
@@ -138,6 +139,7 @@ def _bounds_in_call(
         for dim, actual in zip(buffer.shape, shape, strict=False):
             upper = Analyzer.for_shapes(actual, upper=declared).upper_bound(actual)
             if isinstance(dim, expr.Var) and upper is not None:
+                # Several arguments may have the symbol: each bound holds, so the smallest does.
                 found[dim] = min(upper, found.get(dim, upper))
     by_name: dict[str, int] = {}
     unknown: set[str] = set()

@@ -1,4 +1,4 @@
-"""Python values to words and back: the boundary of compiled functions.
+"""Conversion between Python values and the words that compiled functions take and return.
 
 A tensor is its address and its dimensions, a shape its dimensions, a scalar its bits. Nothing is
 copied. Every error names the parameter, what was expected, what came, and what to do.
@@ -20,7 +20,7 @@ from relaxlab.ir.dtypes import bits_of, is_float, is_int, is_uint, numpy_dtype
 from relaxlab.ir.errors import UserError, kind_of
 
 Words = Any  # a ctypes array of int64
-Filler = Callable[[Any, Words, list[Any]], None]
+ArgumentConverter = Callable[[Any, Words, list[Any]], None]
 
 
 class ArgumentError(UserError, TypeError, ValueError):
@@ -64,10 +64,10 @@ def _is_signed(dtype: str) -> bool:
     return is_int(dtype) and not is_uint(dtype)
 
 
-def make_filler(
+def argument_converter(
     name: str, describe: Callable[[str], str], tree: TypeTree, at: int, leaf: int,
     written: tuple[int, ...],
-) -> Filler:  # fmt: skip
+) -> ArgumentConverter:  # fmt: skip
     """Return a function that checks one value and writes its words from position `at` on. Messages
     name it by `describe(name)`, its field number 1 by `describe("name[1]")`.
 
@@ -76,26 +76,26 @@ def make_filler(
     """
     where = describe(name)
     if tree.kind == "tensor":
-        return _tensor_filler(where, tree, at, leaf in written)
+        return _tensor_converter(where, tree, at, leaf in written)
     if tree.kind == "shape":
-        return _shape_filler(where, tree, at)
+        return _shape_converter(where, tree, at)
     if tree.kind == "scalar":
-        return _scalar_filler(where, tree, at)
-    fillers: list[Filler] = []
+        return _scalar_converter(where, tree, at)
+    converters: list[ArgumentConverter] = []
     for i, field in enumerate(tree.fields):
-        fillers.append(make_filler(f"{name}[{i}]", describe, field, at, leaf, written))
+        converters.append(argument_converter(f"{name}[{i}]", describe, field, at, leaf, written))
         at += count_words(field)
         leaf += count_leaves(field)
 
-    def fill(value: Any, words: Words, taken: list[Any]) -> None:
-        if not isinstance(value, tuple | list) or len(value) != len(fillers):  # type: ignore
+    def convert(value: Any, words: Words, taken: list[Any]) -> None:
+        if not isinstance(value, tuple | list) or len(value) != len(converters):  # type: ignore
             raise ArgumentError(
-                f"{where} must be a tuple of {len(fillers)} values, got {_describe(value)}"
+                f"{where} must be a tuple of {len(converters)} values, got {_describe(value)}"
             )
-        for f, v in zip(fillers, value, strict=True):  # type: ignore[reportUnknownArgumentType]
-            f(v, words, taken)
+        for convert_field, v in zip(converters, value, strict=True):  # type: ignore[reportUnknownArgumentType]
+            convert_field(v, words, taken)
 
-    return fill
+    return convert
 
 
 def count_words(tree: TypeTree) -> int:
@@ -119,12 +119,12 @@ def count_leaves(tree: TypeTree) -> int:
     return sum(count_leaves(f) for f in tree.fields) if tree.kind == "tuple" else 1
 
 
-def _tensor_filler(where: str, tree: TypeTree, at: int, written: bool) -> Filler:
+def _tensor_converter(where: str, tree: TypeTree, at: int, written: bool) -> ArgumentConverter:
     dtype, ndim, dims = numpy_dtype(tree.dtype), tree.ndim, tree.dims
     fixed, size = [(i, d) for i, d in enumerate(dims) if d != -1], dtype.itemsize
     sizes = slice(at + 1, at + 1 + ndim)
 
-    def fill(value: Any, words: Words, taken: list[Any]) -> None:
+    def convert(value: Any, words: Words, taken: list[Any]) -> None:
         if type(value) is not np.ndarray:
             value = as_array(value, where, tree, written)
         if value.dtype is not dtype and value.dtype != dtype:
@@ -157,7 +157,7 @@ def _tensor_filler(where: str, tree: TypeTree, at: int, written: bool) -> Filler
         words[sizes] = shape
         taken.append(value)
 
-    return fill
+    return convert
 
 
 _HEAD = object.__basicsize__
@@ -211,10 +211,10 @@ def _array_of_numbers(value: Any, where: str, tree: TypeTree) -> np.ndarray[Any,
         ) from None
 
 
-def _shape_filler(where: str, tree: TypeTree, at: int) -> Filler:
+def _shape_converter(where: str, tree: TypeTree, at: int) -> ArgumentConverter:
     ndim = tree.ndim
 
-    def fill(value: Any, words: Words, taken: list[Any]) -> None:
+    def convert(value: Any, words: Words, taken: list[Any]) -> None:
         if not isinstance(value, tuple | list) or len(value) != ndim:  # type: ignore
             raise ArgumentError(f"{where} must be a shape of {ndim} integers, got {value!r}")
         for i, d in enumerate(value):  # type: ignore[reportUnknownVariableType]
@@ -224,17 +224,17 @@ def _shape_filler(where: str, tree: TypeTree, at: int) -> Filler:
                 raise ArgumentError(f"{where} must be a shape; {d} in {value!r} is no size")
             words[at + i] = int(d)
 
-    return fill
+    return convert
 
 
-def _scalar_filler(where: str, tree: TypeTree, at: int) -> Filler:
+def _scalar_converter(where: str, tree: TypeTree, at: int) -> ArgumentConverter:
     accepted: tuple[type[Any], ...] = (int, np.integer, np.bool_)
     kind = "an integer"
     if is_float(tree.dtype):
         own = numpy_dtype(tree.dtype).type  # bfloat16 is not among NumPy's floats
         accepted, kind = (int, float, np.integer, np.floating, own), "a number"
 
-    def fill(value: Any, words: Words, taken: list[Any]) -> None:
+    def convert(value: Any, words: Words, taken: list[Any]) -> None:
         if not isinstance(value, accepted):
             raise ArgumentError(
                 f"{where} must be {kind} ({tree.text}), got {_describe(value)}: {value!r}"
@@ -244,7 +244,7 @@ def _scalar_filler(where: str, tree: TypeTree, at: int) -> Filler:
         except OverflowError as e:
             raise ArgumentError(f"{where}: {e}") from e
 
-    return fill
+    return convert
 
 
 def _describe(value: Any) -> str:

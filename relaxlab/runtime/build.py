@@ -10,7 +10,7 @@ from relaxlab.codegen.cuda.program import generate_cuda
 from relaxlab.codegen.program import compile_program
 from relaxlab.ir import graph
 from relaxlab.ir.equal import structural_key
-from relaxlab.ir.errors import brief
+from relaxlab.ir.errors import brief, explaining_depth
 from relaxlab.ir.graph import Function
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
@@ -24,7 +24,7 @@ from relaxlab.runtime.cache import artifact_key, cached
 from relaxlab.runtime.collection import collection_paused
 from relaxlab.runtime.cuda import CudaExecutable
 from relaxlab.runtime.executable import Executable
-from relaxlab.runtime.observe import tell
+from relaxlab.runtime.observe import notify
 from relaxlab.runtime.programs import Program, as_module, with_entries
 from relaxlab.tracing import Trace
 
@@ -62,6 +62,7 @@ def compile(
 
 
 @brief
+@explaining_depth
 def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     program: Program,
     target: str | Target = "cpu",
@@ -80,8 +81,8 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     or a `Target`. threads: how many a call uses, the caller's included; None: all cores this
     process may use. pipeline: the passes to run; None: the default,
     `relaxlab.passes.pipeline.default_pipeline(target)`. use_cache: look for the compiled program on
-    disk first and keep it there (not a GPU's, nor where a pipeline given by hand or operators
-    registered by others had a part in it: no key tells theirs apart).
+    disk first and keep it there (not for GPUs, nor with a pipeline or registered operators of the
+    caller's own, which no key describes).
 
     checks: "default" checks arguments and what the types left open; "all" makes a debug build, to
     find mistakes of kernels, schedules and memory planning, several times slower: calls raise
@@ -91,15 +92,15 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     to its elements. Memory not written yet, or planned and dead, holds NaN, or 0x5A in each byte.
 
     Raises DiagnosticError for an ill-formed module, PassFailed (with the trace so far) for a
-    failing pass, ValueError for an unknown target or kind of checks or a module without a function
-    to call, TypeError for what is no module or no pipeline.
+    failing pass, NestedTooDeeply where Python's recursion ends, ValueError for an unknown target or
+    kind of checks or no function to call, TypeError for what is no module or no pipeline.
     """
     mod, entries = with_entries(as_module(program))
     if checks not in ("default", "all"):
         raise ValueError(f"checks is {checks!r}; it is 'default' or 'all'")
     chosen = parse_target(target)
     passes = pipeline_for(chosen, pipeline)
-    tell(mod, chosen, pipeline)
+    notify(mod, chosen, pipeline)
     if chosen.kind == "cuda":
         if threads is not None:
             raise ValueError("threads are of CPUs; a GPU's are chosen by the kernels' schedules")

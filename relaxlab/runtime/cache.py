@@ -103,6 +103,7 @@ def request_key(request: Any, target: Target) -> str:
 
 
 def _machine(target: Target) -> list[Any]:
+    # Sorted, as the order of a set changes from process to process.
     machine = [target.kind, target.triple, target.cpu, sorted(target.features)]
     return machine + [getattr(target, name) for name in FLOAT_OPTIONS]
 
@@ -141,6 +142,7 @@ def private_folder() -> Path:
 def _read_private(path: Path) -> bytes:
     require_private(path.parent, path.parent.stat())
     with path.open("rb") as f:
+        # Of the open file, which nobody can exchange between the test and the reading.
         require_private(path, os.fstat(f.fileno()))
         return f.read()
 
@@ -181,6 +183,7 @@ def _load(name: str, decode: Callable[[bytes], _T]) -> _T | None:
     stem = path.stem.encode()
     try:
         data = _read_private(path)
+        # The name at the end: a file cut off by a full disk, or copied under another key, is seen.
         if not data.endswith(stem):
             raise ArtifactError("the file is cut off, or was moved here from another name")
         return decode(data[: -len(stem)])
@@ -205,6 +208,7 @@ def _store(name: str, content: bytes) -> bool:
         try:
             with os.fdopen(handle, "wb") as f:
                 f.write(content + Path(name).stem.encode())
+            # Atomic: a reader sees the old file or the new one, never half of one.
             os.replace(temporary, folder / name)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)

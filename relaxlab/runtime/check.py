@@ -32,7 +32,8 @@ from relaxlab.runtime.check_stages import (
     same_parameters,
     transform_names,
 )
-from relaxlab.runtime.interpreter_check import Symbols, match_value, to_value
+from relaxlab.runtime.interpreter_check import Symbols, arguments, match_value
+from relaxlab.runtime.programs import Program, as_module, with_entries
 
 TRIES = 20
 """Draws of arguments per run, until the program accepts one."""
@@ -51,8 +52,8 @@ class Finding:
     `stage` is where (a pass with its number in the pipeline, the virtual machine, native code,
     simulated GPU threads); `cause` the pass's rewrite, or what else could be found out (the loop
     function that native code computes differently). `problem` is a `Difference`, or in words what
-    failed; `again` the call that shows it again. `before` and `after` are the modules on both
-    sides. `function` is empty where a pass fails before anything can be called.
+    failed; `again` the call that reproduces it. `before` and `after` are the modules on both sides.
+    `function` is empty where a pass fails before anything can be called.
     """
 
     function: str
@@ -106,7 +107,7 @@ class CheckReport(Displayed):
 
 @brief
 def check(
-    mod: Module,
+    program: Program,
     name: str | None = None,
     *,
     target: str | Target = "cpu",
@@ -118,12 +119,13 @@ def check(
 ) -> CheckReport:
     """Compare what a program computes before and after every pass, on random arguments.
 
-    name: the function to call; None: every public graph function. pipeline: the passes; None: the
+    program: as `compile` takes it. name: the function to call; None: every public graph function,
+    or loop function where there are no others. pipeline: the passes; None: the
     target's default. Run i draws values of the symbols from `sizes` (at most their declared bounds)
     and arguments with the seed `seed + i`; `inputs` makes arguments from a generator instead. After
     the passes come the virtual machine and native code (on GPUs: simulated threads). The reference
-    is the interpreter on the program as given; arguments that it refuses are drawn again. What is
-    the same is said in `relaxlab.runtime.check_compare.Tolerance`.
+    is the interpreter on the program as given; arguments that it refuses are drawn again.
+    `relaxlab.runtime.check_compare.Tolerance` defines when results agree.
 
     The report names the first form that differs, fails or is ill-formed, and the one rewrite of the
     pass with which it does. A pass that changes a function's parameters in a way that arguments do
@@ -132,7 +134,7 @@ def check(
     Raises CheckError for a function whose arguments cannot be drawn, or whose results change from
     call to call; DiagnosticError for a program that is wrong in itself.
     """
-    Module.require(mod)
+    mod, _ = with_entries(as_module(program))
     chosen = parse_target(target)
     checker = _Checker(mod, chosen, pipeline_for(chosen, pipeline), seed, runs, sizes, inputs)
     return checker.report(_names(mod, name))
@@ -196,6 +198,7 @@ class _Checker:
     def lower(self) -> None:
         """Run the passes and the stages after them."""
         mod = self.mod
+        # Memory that is not in use is overwritten, so that reading it too late is seen.
         for number, one in enumerate(marking_dead_memory(self.pipeline).passes, 1):
             before, mod = mod, self.run_pass(number, one, mod)
             if mod is not before:
@@ -229,6 +232,7 @@ class _Checker:
         waiting = any(f.attrs.get("layout_rewrites") for f in loops.values())
         found = [] if waiting else check_graphs(mod)
         for name, func in loops.items():
+            # Most passes leave most loop functions as they are.
             if func not in self.sound:
                 wrong = check_loops(name, func)
                 found += wrong
@@ -254,7 +258,7 @@ class _Checker:
         return _Stop(finding)
 
     def again(self, name: str, seed: int) -> str:
-        """The call that shows a finding again."""
+        """The call that reproduces a finding."""
         args = ["mod", *([repr(name), f"seed={seed}", "runs=1"] if name else [])]
         off = [f"{name}=off" for name in FLOAT_OPTIONS if not getattr(self.target, name)]
         target = ",".join([self.target.kind, *off])
@@ -301,10 +305,12 @@ class _Checker:
         for _ in range(TRIES):
             try:
                 args = self.inputs(rng) if self.inputs else random_arguments(fn, rng, self.sizes)
-                args = _values(args, fn)
+                args = _values(args, fn, name)
                 given = copy_value(args)
                 result = reference(name, given)
                 again = copy_value(args)
+                # A program with state, or random numbers that no seed fixes, would be reported as a
+                # wrong pass.
                 if difference(reference(name, again), result, "the result", _EXACT) is not None:
                     raise CheckError(f"`{name}` gives another result each time it is called")
                 moved = _moved(reference, name, args, (result, given), rng)
@@ -324,6 +330,7 @@ class _Checker:
         cause: FaultyRewrite | str | None = None
         if stage.one is None:
             args = arguments_for(stage, case.name, case.fn, case.args)
+            # No pass made this form: which loop function differs is what can be found out.
             cause = find_wrong_kernel(stage, self.target, case.name, args)
         else:
             one = stage.one
@@ -362,6 +369,7 @@ class _Checker:
             result = stage.run(case.name, args)
         except Exception as error:  # noqa: BLE001  whatever it is: the reference computed a result
             return f"{type(error).__name__}: {error}"
+        # The coarser of both, as a pass may go to float16, or the program compute in it.
         u = max(self.roundoff(self.mod), self.roundoff(stage.after))
         tolerance = Tolerance(u, self.interpreter.length, case.moved[0])
         found = difference(result, case.result, "the result", tolerance)
@@ -397,10 +405,10 @@ class _Case:
 _EXACT = Tolerance(0.0, 0, ())
 
 
-def _values(args: tuple[Any, ...], fn: graph.Function) -> tuple[Any, ...]:
+def _values(args: tuple[Any, ...], fn: graph.Function, name: str) -> tuple[Any, ...]:
     if len(args) != len(fn.params):
         raise CheckError(f"there are {len(fn.params)} parameters, `inputs` gave {len(args)}")
-    return tuple(to_value(a, p.ty) for a, p in zip(args, fn.params, strict=True))
+    return arguments(args, fn, name)
 
 
 def _renewed(start: Module, after: Module, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Python's search for garbage, paused where many objects are made that stay."""
+"""Python's garbage collector, paused where many long-lived objects are made."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """No search for garbage inside: it would look at all objects again and again, a tenth of the
-    time of a compilation or of reading a vocabulary."""
+    """Pause the garbage collector inside the block: it would traverse all objects again and again,
+    which takes a tenth of a compilation or of reading a vocabulary."""
     was_on = gc.isenabled()
     gc.disable()
     try:

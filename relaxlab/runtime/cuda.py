@@ -171,6 +171,7 @@ def grid_and_block(
         return None
     grid = tuple(evaluate(e, scalars) for e in launch.extents("blockIdx"))
     block = tuple(evaluate(e, scalars) for e in launch.extents("threadIdx"))
+    # CUDA refuses a grid without blocks.
     return (grid, block) if min(grid) > 0 else None
 
 
@@ -213,9 +214,11 @@ def _on_gpu(
             if sizes is None:
                 continue
             args: list[Any] = [arrays[b] for b in launch.buffers]
+            # The kernel reads as many bytes of a scalar as its type has.
             args += [numpy_dtype(v.dtype).type(values[v]) for v in launch.scalars]
             failed = cupy.zeros((1,), np.int32) if source.failures else None
             entry(*sizes, (*args, failed) if source.failures else tuple(args))
+            # To read it is to wait for the kernel: only those that can fail are waited for.
             if failed is not None and (number := int(failed[0])):
                 raise ExecutionError(f"{source.failures[number - 1]} in {kernel.name!r}")
 

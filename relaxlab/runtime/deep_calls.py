@@ -52,6 +52,8 @@ def call_nested(name: str, call: Callable[[], Any]) -> Any:
 
 
 def _in_thread(call: Callable[[], Any]) -> Any:
+    # The bisection limit and other settings are context variables, which a new thread would not
+    # have.
     total, context = _levels.total, copy_context()
     results: list[Any] = []
     errors: list[BaseException] = []

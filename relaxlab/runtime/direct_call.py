@@ -77,6 +77,7 @@ class DirectCall:
             "ndarray": id(np.ndarray),
         }
         self._plan = _words(values.get(name, 0) for name in PLAN)
+        # The plan has addresses only: without these references what they point to would be freed.
         held = (self, exe, words, out, context, acquire, release, slow, finish)
         self.call = _builtin((ctypes.addressof(self._plan), *held))
 
@@ -107,6 +108,7 @@ def _param_records(info: FunctionInfo, words: int) -> tuple[list[list[int]], lis
     leaf = 0
     for _, tree in info.params:
         described = _describe(tree, leaf in info.written)
+        # Calls with such a parameter, or later ones, are left to Python as a whole.
         if described is None:
             break
         described["to"], dims = words, _words(described.pop("dims"))
@@ -129,6 +131,7 @@ def _describe(tree: TypeTree, written: bool) -> dict[str, Any] | None:
                 "type": id(np.ndarray),
                 "ndim": tree.ndim,
                 "descr": id(dtype),
+                # Arrays at other addresses are left to Python.
                 "mask": size - 1,
                 "flags": CONTIGUOUS | WRITEABLE * written,
                 "size": size,
@@ -230,11 +233,13 @@ def _numpy_functions() -> dict[str, int]:
 def is_supported() -> bool:
     """True if this interpreter and NumPy look as the emitted code expects: CPython with its lock,
     NumPy's C interface 2, and arrays laid out as that says."""
+    # The free-threaded build has another object header, and no lock that serialises calls.
     if sys.implementation.name != "cpython" or "t" in getattr(sys, "abiflags", ""):
         return False
     version = ctypes.CFUNCTYPE(ctypes.c_uint)(_numpy_table()[0])()
     if version >> 24 != 2 or _numpy_table()[2] != id(np.ndarray):
         return False
+    # Fields are compared in a real array, as versions promise the interface but not the offsets.
     array = np.zeros((3, 2), np.float32)
 
     def word(byte: int, kind: Any = ctypes.c_int64) -> int:

@@ -51,7 +51,8 @@ from relaxlab.runtime.openmp import SYMBOLS
 from relaxlab.runtime.params_file import MAX_NDIM, layout_of, write_params
 
 if TYPE_CHECKING:
-    from relaxlab.runtime.executable import Executable, NativeFunction
+    from relaxlab.runtime.executable import Executable
+    from relaxlab.runtime.native_function import NativeFunction
 
 FORMAT = 1
 """Version of what `relaxlab.load` reads from a library."""

@@ -12,6 +12,7 @@ from relaxlab.analysis.evaluate import in_dtype, unknowns
 from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.graph import Function
 from relaxlab.ir.types import FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 from relaxlab.runtime.arrays import ExecutionError, as_array, dtype_name
 from relaxlab.runtime.outside_functions import outside
@@ -115,24 +116,44 @@ def _dims(
     return [(d, int(size), f"{what} {i} of {where}") for i, (d, size) in both]
 
 
-def to_value(value: Any, ty: Type | None) -> Any:
+def arguments(given: tuple[Any, ...], fn: Function, name: str) -> tuple[Any, ...]:
+    """Return the interpreter's values for the arguments that Python passes to `fn`, called `name`,
+    one for each parameter; see `to_value`."""
+    both = zip(given, fn.params, strict=True)
+    return tuple(to_value(a, p.ty, f"parameter `{p.name}` of `{name}`") for a, p in both)
+
+
+def to_value(value: Any, ty: Type | None, where: str) -> Any:
     """An argument given in Python as the interpreter's value for a parameter of type `ty`:
     arrays for tensors, tuples of int for shapes, numbers for scalars, functions that may not write
-    to their arguments."""
+    to their arguments.
+
+    Raises ExecutionError naming `where` for a shape with what is no size.
+    """
     match ty:
         case TensorType():
             return value if isinstance(value, tuple | Callable) else as_array(value)
         case ShapeType():
-            return tuple(int(v) for v in value) if isinstance(value, list | tuple) else value
+            return _sizes(value, where) if isinstance(value, list | tuple) else value  # type: ignore[reportUnknownArgumentType]
         case PrimType(dtype):
             number = value.item() if isinstance(value, np.generic | np.ndarray) else value
             known = isinstance(number, int | float) and is_float(dtype)
             return in_dtype(number, dtype) if known else number
         case TupleType(fields) if isinstance(value, list | tuple) and len(value) == len(fields):
-            return tuple(to_value(v, t) for v, t in zip(value, fields, strict=True))
+            both = enumerate(zip(value, fields, strict=True))
+            return tuple(to_value(v, t, f"field {i} of {where}") for i, (v, t) in both)
         case FuncType():
             return outside(value)
         case ObjectType() | None:
             return as_array(value) if isinstance(value, int | float) else value
         case _:
             return value
+
+
+def _sizes(shape: Sequence[Any], where: str) -> tuple[int, ...]:
+    for size in shape:
+        if not isinstance(size, int | np.integer):
+            raise ExecutionError(f"{where} must be a shape of integers, got {shape!r}")
+        if not 0 <= size < 1 << 63:
+            raise ExecutionError(f"{where} must be a shape; {size} in {shape!r} is no size")
+    return tuple(map(int, shape))

@@ -21,7 +21,7 @@ from relaxlab.ir.op_table import VIEWS, find_op
 from relaxlab.ir.types import FuncType, TensorType, TupleType, Type
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
 from relaxlab.runtime.deep_calls import call_nested
-from relaxlab.runtime.interpreter_check import Symbols, match_value, to_value
+from relaxlab.runtime.interpreter_check import Symbols, arguments, match_value
 from relaxlab.runtime.packed import get_func
 
 LoopRunner = Callable[..., None]
@@ -39,7 +39,7 @@ class Machine:
         fn = self.mod.get(name)
         if isinstance(fn, graph.Function):
             if len(args) == len(fn.params):
-                args = tuple(to_value(a, p.ty) for a, p in zip(args, fn.params, strict=True))
+                args = arguments(args, fn, name)
             return Closure(self, name, fn)(*args)
         if isinstance(fn, loops.PrimFunc):
             return self.run_loops(fn, args, name=name)
@@ -242,8 +242,6 @@ class _Frame:
         if fn is None:
             raise ExecutionError(f"the module has no function `{name}`")
         return _packed(fn.name)
-
-    # Calls
 
     def call(self, e: graph.Call) -> Any:
         match e.op:

@@ -87,6 +87,7 @@ class _Body:
         rest = {t: c for t, c in x.terms.items() if c % by}
         quotient, const = divmod(x.const, by)
         reach = self._reach(rest)
+        # The remainder is the rest itself only while it does not reach the divisor.
         if reach is None or const + reach >= by:
             return None
         return Linear(quotient, {t: c // by for t, c in high.items()}), Linear(const, rest)
@@ -188,7 +189,7 @@ class _Body:
         """Per dimension of `buffer`, the forms that index it."""
         yield from zip(*self.accesses[buffer], strict=True)
 
-    def tells_iteration(self, forms: tuple[Linear | None, ...]) -> bool:
+    def determines_iteration(self, forms: tuple[Linear | None, ...]) -> bool:
         """True if an index of these forms determines the loop variable: all are
         `a * var + r + fixed` with the same `a` and `fixed`, and `0 <= r < |a|`."""
         seen: set[tuple[int, int, frozenset[tuple[expr.PrimExpr, int]]]] = set()
@@ -198,6 +199,7 @@ class _Body:
             step = form.terms.get(self.var, 0)
             inner = {t: c for t, c in form.terms.items() if t in self.spans and t is not self.var}
             reach = self._reach(inner)
+            # Inner terms that reach the step run into the elements of the next iteration.
             if step == 0 or reach is None or reach >= abs(step):
                 return False
             fixed = {t: c for t, c in form.terms.items() if t is not self.var and t not in inner}
@@ -221,6 +223,6 @@ def is_independent(loop: loops.For, aliases: Mapping[loops.Buffer, loops.Buffer]
     for buffer in body.stores - body.private:
         if any(b is not buffer and root is roots[buffer] for b, root in roots.items()):
             return False
-        if not any(body.tells_iteration(forms) for forms in body.places(buffer)):
+        if not any(body.determines_iteration(forms) for forms in body.places(buffer)):
             return False
     return bool(body.stores)

@@ -22,10 +22,24 @@ Meaning = Callable[..., Any]
 
 def _dot_bytes(dtype: Any, total: Any, a: Any, b: Any) -> Any:
     """Return each int32 lane of `total` plus the dot product of four uint8 of `a` with four int8 of
-    `b` (Intel's VPDPBUSD)."""
+    `b` (Intel's VPDPBUSD, Arm's USDOT)."""
     left = np.ascontiguousarray(a).view(np.uint8).reshape(-1, 4).astype(np.int32)
     right = np.ascontiguousarray(b).view(np.int8).reshape(-1, 4).astype(np.int32)
     return (total + (left * right).sum(1, dtype=np.int32)).astype(dtype)
+
+
+def _multiply_bytes(dtype: Any, a: Any, b: Any) -> Any:
+    """Return, per 16 bits, the sum of two products of a uint8 of `a` and an int8 of `b`, saturated
+    to int16 (Intel's VPMADDUBSW)."""
+    left = np.ascontiguousarray(a).view(np.uint8).reshape(-1, 2).astype(np.int32)
+    right = np.ascontiguousarray(b).view(np.int8).reshape(-1, 2).astype(np.int32)
+    return np.clip((left * right).sum(1), -(1 << 15), (1 << 15) - 1).astype(dtype)
+
+
+def _add_pairs(dtype: Any, a: Any, b: Any) -> Any:
+    """Return, per 32 bits, the sum of two products of int16 (Intel's VPMADDWD)."""
+    left, right = (np.ascontiguousarray(x).view(np.int16).astype(np.int32) for x in (a, b))
+    return (left * right).reshape(-1, 2).sum(1, dtype=np.int32).astype(dtype)
 
 
 def _dot_pairs(dtype: Any, total: Any, a: Any, b: Any) -> Any:
@@ -41,7 +55,12 @@ def _dot_pairs(dtype: Any, total: Any, a: Any, b: Any) -> Any:
 
 _EXTERNAL: dict[str, Meaning] = {
     **{f"llvm.x86.avx512.vpdpbusd.{bits}": _dot_bytes for bits in (128, 256, 512)},
+    "llvm.aarch64.neon.usdot.v4i32.v16i8": _dot_bytes,
     "llvm.x86.avx512bf16.dpbf16ps.512": _dot_pairs,
+    "llvm.x86.avx2.pmadd.ub.sw": _multiply_bytes,
+    "llvm.x86.avx512.pmaddubs.w.512": _multiply_bytes,
+    "llvm.x86.avx2.pmadd.wd": _add_pairs,
+    "llvm.x86.avx512.pmaddw.d.512": _add_pairs,
 }
 
 

@@ -96,8 +96,6 @@ class _Writer:
     def dtype(self, dtype: str) -> str:
         return self.constant(_scalar_dtype(dtype))
 
-    # Statements
-
     def stmt(self, s: loops.Stmt, scope: _Scope, at: int) -> None:
         if self.watched and acts(s):
             values = "".join(f", {scope.names[v]}" for v in scope.loops)
@@ -263,8 +261,6 @@ class _Writer:
                 self.put(at, f"{symbol} = {self.dtype(d.dtype)}.type({text})")
                 scope = scope.bind(d, symbol)
         return scope
-
-    # Expressions
 
     def is_array(self, e: expr.PrimExpr, scope: _Scope) -> bool:
         """True if the value differs between the points that run at once."""

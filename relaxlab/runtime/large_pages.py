@@ -44,6 +44,7 @@ def in_large_pages(arrays: Iterable[Array]) -> list[Array]:
     for array in arrays:
         size = array.nbytes
         if used + size > memory.nbytes:
+            # 64 MB: few regions, of which at most the rest of the last stays unused.
             memory, used = region(max(size, 32 * PAGE)), 0
         place = memory[used : used + size].view(array.dtype).reshape(array.shape)
         place[...] = array

@@ -141,8 +141,10 @@ def measure_limits(threads: int | None = None) -> Limits:
     read = compile_module(parse(READ), threads=count)["main"]
     rows = max(1, count * CACHE // (4 * int(np.prod(ROW))))
     small = np.arange(rows * int(np.prod(ROW)), dtype=np.int32).reshape(rows, *ROW)
+    # A loop that leaves work out would be the fastest.
     if not np.array_equal(read(small), small.sum(1, dtype=np.int32)):
         raise RuntimeError("the loop that measures bandwidth computes wrong sums")
+    # Written to, unlike zeros, whose pages the system would all map to the same one.
     large = np.ones((MEMORY // (4 * int(np.prod(ROW))), *ROW), np.int32)
     return Limits(
         _flops(count),

@@ -34,15 +34,15 @@ class HostMemory:
         """A new array."""
         return uninitialised(shape, dtype)
 
-    def forget(self, part: Any) -> None:
-        """Planned memory holds nothing yet: NaN, or -1, shows a read too early."""
+    def poison(self, part: Any) -> None:
+        """Fill planned memory that holds nothing yet with NaN, or -1: a read too early shows."""
         part[...] = 0xFF
 
     def to_host(self, array: Any) -> Array:
         """The array for a function outside the program."""
         return array
 
-    def give_back(self, host: Array, array: Any) -> None:
+    def copy_back(self, host: Array, array: Any) -> None:
         """Copy what such a function left in `host`, the array it was given for `array`, back to
         `array`."""
 
@@ -95,14 +95,14 @@ class DeviceMemory:
             raise ExecutionError(f"cannot allocate an array of shape {tuple(shape)}")
         return self.xp.empty(tuple(shape), numpy_dtype(dtype))
 
-    def forget(self, part: Any) -> None:
+    def poison(self, part: Any) -> None:
         """Do nothing: planned memory keeps its contents."""
 
     def to_host(self, array: Any) -> Array:
         """A copy in NumPy."""
         return self.xp.asnumpy(array) if hasattr(self.xp, "asnumpy") else np.array(array)
 
-    def give_back(self, host: Array, array: Any) -> None:
+    def copy_back(self, host: Array, array: Any) -> None:
         """Copy the result of a function in host memory back to the device."""
         array[...] = self.xp.asarray(host)
 

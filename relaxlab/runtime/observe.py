@@ -14,7 +14,7 @@ Observer: TypeAlias = Callable[[Module, Target, Pipeline | None], None]
 _observers: list[Observer] = []
 
 
-def tell(mod: Module, target: Target, pipeline: Pipeline | None) -> None:
+def notify(mod: Module, target: Target, pipeline: Pipeline | None) -> None:
     """Tell all observers that a module is about to be compiled."""
     for observer in tuple(_observers):
         observer(mod, target, pipeline)

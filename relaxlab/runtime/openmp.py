@@ -52,9 +52,11 @@ def load_openmp() -> str:
     """
     from relaxlab.codegen.llvm.jit import add_symbol
 
+    # Intel's runtime would write warnings to stderr.
     os.environ.setdefault("KMP_WARNINGS", "0")
     for path in candidates():
         try:
+            # Global, so that libraries loaded later find the same runtime.
             library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
             functions = [getattr(library, name) for name in SYMBOLS]
         except (OSError, AttributeError):

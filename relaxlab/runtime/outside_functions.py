@@ -38,7 +38,7 @@ class OutsideFunction:
 
 
 def outside(value: Any) -> Any:
-    """A function as the program's; anything else as it is."""
+    """Return a Python function as an `OutsideFunction`, any other value unchanged."""
     known = not callable(value) or isinstance(value, OutsideFunction)
     return value if known else OutsideFunction(value)
 

@@ -19,7 +19,7 @@ from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.bindings import TirCall
 from relaxlab.runtime.arguments import ArgumentError
 from relaxlab.runtime.arrays import uninitialised
-from relaxlab.runtime.executable import Adapt, NativeFunction
+from relaxlab.runtime.native_function import Adapt, NativeFunction
 from relaxlab.schedule.schedule import Schedule
 
 Program: TypeAlias = Module | PrimFunc | graph.Function | Schedule
@@ -60,6 +60,7 @@ def with_entries(mod: Module) -> tuple[Module, dict[str, PrimFunc]]:
 
 
 def _entry(name: str, func: PrimFunc, kernel: str) -> graph.Function:
+    # A symbol belongs to one function, so the new one has symbols of its own.
     symbols = {v: expr.Var(v.name) for v in symbols_in((func.params, func.buffers))}
     params: list[graph.Var] = []
     for p in func.params:
@@ -150,6 +151,8 @@ def allocator(function: NativeFunction, func: PrimFunc, *, poison: bool) -> Adap
                 f"{len(func.params)} with its outputs ({last}), got {len(args)}"
             )
         for p, arg in zip(inputs, args, strict=True):
+            # Before sizes are read off them: an array that does not fit gives the error about
+            # itself, not one about an output.
             function.check(func.params.index(p), arg)
         given = iter(args)
         values = _sizes(inputs, args)
@@ -185,6 +188,7 @@ def _allocated(
             "from the inputs; pass the array to write to as well"
         )
     shape = tuple(evaluate(d, values) for d in buffer.shape)
+    # NumPy's own error would not say which output it is.
     if min(shape, default=0) < 0 or math.prod(shape) * bytes_of(buffer.dtype) >= 1 << 63:
         raise ArgumentError(f"the output `{buffer.name}` of `{name}` would have the shape {shape}")
     return uninitialised(shape, buffer.dtype) if poison else np.empty(

@@ -55,7 +55,7 @@ class Held:
 
 @dataclass(slots=True)
 class Recording:
-    """A recorded run. `cut`: it was stopped after the most accesses to keep. `error`: it failed
+    """A recorded run. `cut`: True if it was stopped at the limit of accesses. `error`: it failed
     after the steps that are here. `through_addresses`: intrinsics that were given addresses; what
     they touch there is not among the accesses."""
 
@@ -156,6 +156,7 @@ class _Recorder:
         """The number of the buffer that an array shows, and where in it the array begins."""
         root: Any = array
         while id(root) not in self.numbers:
+            # A view of a part: NumPy keeps the array that it is a view of.
             root = root.base
         if root is array:
             return self.numbers[id(array)], 0
@@ -176,6 +177,7 @@ def record_accesses(func: loops.PrimFunc, args: Sequence[Any], most: int = 20_00
     values: list[Any] = []
     for p, a in zip(func.params, args, strict=True):
         if isinstance(p, loops.Buffer):
+            # A copy, so that recording leaves the arguments as they were.
             values.append(np.array(a))
             recorder.hold(values[-1], Held(p, a.shape, a))
         else:

@@ -14,9 +14,9 @@ from relaxlab.runtime.arguments import address_of, count_words, view_memory, wor
 from relaxlab.runtime.blocks import owned_block
 
 if TYPE_CHECKING:
-    from relaxlab.runtime.executable import NativeFunction
+    from relaxlab.runtime.native_function import NativeFunction
 
-Maker = Callable[[Any, "Sources"], Any]
+ResultConverter = Callable[[Any, "Sources"], Any]
 
 
 def read_value(tree: TypeTree, words: Any, at: int) -> Any:
@@ -41,17 +41,17 @@ def span_of(array: np.ndarray[Any, Any]) -> tuple[int, int]:
     return start, start + array.nbytes
 
 
-def make_maker(tree: TypeTree, at: int) -> Maker:
+def result_converter(tree: TypeTree, at: int) -> ResultConverter:
     """A function that makes a result of this type from its words, those from position `at` on."""
     if tree.kind == "tensor":
         kind, sizes = numpy_dtype(tree.dtype), slice(at + 1, at + 1 + tree.ndim)
         return lambda words, sources: sources.array(words[at], tuple(words[sizes]), kind)
     if tree.kind == "tuple":
-        makers: list[Maker] = []
+        converters: list[ResultConverter] = []
         for field in tree.fields:
-            makers.append(make_maker(field, at))
+            converters.append(result_converter(field, at))
             at += count_words(field)
-        return lambda words, sources: tuple([make(words, sources) for make in makers])
+        return lambda words, sources: tuple([convert(words, sources) for convert in converters])
     return lambda words, _: read_value(tree, words, at)
 
 
@@ -75,6 +75,7 @@ class Sources:
             return view_memory(address, dims, kind, owner)
         source = self._argument(address)
         if source is None:
+            # Nobody is known to keep this memory.
             return view_memory(address, dims, kind).copy()
         start, _ = span_of(source)
         if start == address and source.shape == dims and source.dtype == kind:
@@ -90,6 +91,7 @@ class Sources:
         exe = function._exe
         for array in (*self.fresh, *function._bound_values, *exe._live, *exe._data):
             start, end = span_of(array)
+            # An empty array has an address, too.
             if start <= address < max(end, start + 1):
                 return array
         return None

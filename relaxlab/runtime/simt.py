@@ -123,6 +123,7 @@ class _Run:
             if evaluate(launch.condition, sizes):
                 self.launch(launch, sizes, memory)
         for b, a in arrays.items():
+            # A dense array is simulated in place; of any other one there was a copy.
             if not a.flags.c_contiguous and memory[b].changed:
                 a[...] = memory[b].data.reshape(a.shape)
 
@@ -144,6 +145,7 @@ class _Run:
         scalars = {v: np.asarray(n).astype(numpy_dtype(v.dtype))[()] for v, n in sizes.items()}
         record = None if self.record is None else geometry.block_number(self.record)
         kernel = Kernel(launch, scalars, memory, shapes, geometry, self.problems, record)
+        # Whole blocks, as barriers are within them.
         together = max(1, TOGETHER // geometry.threads)
         barriers = 0
         with np.errstate(all="ignore"):
@@ -165,6 +167,7 @@ def _main_memory(arrays: Mapping[Buffer, Array]) -> dict[Buffer, Memory]:
         if same is None:
             for o in memory:
                 if np.may_share_memory(arrays[o], a):
+                    # Races are found by element numbers, which would be those of one array only.
                     raise ExecutionError(f"the arrays of {o.name} and {b.name} overlap in part")
         memory[b] = Memory(np.ascontiguousarray(a).reshape(-1)) if same is None else memory[same]
     return memory

@@ -77,8 +77,6 @@ class Team:
             bound[axis.var] = value[0] if (value == value[0]).all() else value
         self.execute(self.kernel.launch.body, Points(lanes, bound, whole=True))
 
-    # Statements
-
     def execute(self, s: Stmt, p: Points) -> None:
         match s:
             case BufferStore():
@@ -180,8 +178,6 @@ class Team:
         numbers, watcher = self._numbers(p), _Watcher(self, s, at, p)
         memory.store(at, value, numbers, self.clock, watcher.site, watcher)
 
-    # Expressions
-
     def value(self, e: PrimExpr, p: Points) -> Any:
         """The value of an expression at the points."""
         match e:
@@ -250,8 +246,6 @@ class Team:
             if len(at):
                 result[at] = self.value(side, p.narrow(at))
         return result
-
-    # Memory
 
     def _place(
         self, buffer: Buffer, access: BufferLoad | BufferStore,
@@ -362,8 +356,6 @@ class Team:
         threads = p.lanes[mine] % self.threads
         self.kernel.accesses.append(Access(site, threads, (at[mine] - base) * size, size))
 
-    # Meeting
-
     def _barrier(self, e: expr.Call, p: Points) -> None:
         scope = e.args[0].value if isinstance(e.args[0], expr.StringImm) else str(e.args[0])
         if scope not in ("shared", "warp"):
@@ -428,8 +420,6 @@ class Team:
         result = uninitialised((len(p),), e.result_dtype)
         result[source >= 0] = value[source[source >= 0]]
         return result
-
-    # Reporting
 
     def _blame(
         self, kind: ProblemKind, at: Array, p: Points, text: Callable[[Thread], str],

@@ -1,7 +1,7 @@
 """Timing of calls: one, or several of the same meaning beside each other.
 
 A call is repeated until a sample is long enough for the clock; samples of several candidates take
-turns, so that whatever else the machine does meets all of them.
+turns, so that other work on the machine disturbs all of them alike.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from relaxlab.passes.normalize import normalize
 from relaxlab.runtime.build import compile
 from relaxlab.runtime.check_compare import leaves
 from relaxlab.runtime.check_inputs import copy_value
-from relaxlab.runtime.executable import Executable, NativeFunction
+from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.native_function import NativeFunction
 from relaxlab.schedule.schedule import Schedule
 
 SAMPLES = 15
@@ -140,6 +141,8 @@ class _Candidate:
 
     def warm_up(self) -> None:
         """Call until the time of one is known, and choose how many make a sample."""
+        # The first call may allocate or compile; it is not timed. Its result is copied, as later
+        # calls may write into the same memory.
         self.result = copy_value(self.call())
         start, count = perf_counter(), 0
         # Some calls, as one of microseconds is not long enough for the clock.
@@ -209,6 +212,7 @@ def _measure(entered: Sequence[_Candidate], samples: int) -> list[list[float]]:
     try:
         for _ in range(max(1, samples)):
             for one, times in zip(entered, taken, strict=True):
+                # `times` are seconds per call, of which each sample has several.
                 if len(times) < 3 or sum(times) * one.calls < MOST_SECONDS:
                     times.append(one.sample())
     finally:
@@ -228,6 +232,7 @@ def _enter(name: str, f: Any, args: tuple[Any, ...], named: dict[str, Any]) -> _
             f"{name!r} is {kind_of(f)}, which cannot be called: give a function, an "
             "executable, or a program to compile"
         )
+    # Sizes are read off the arguments in the order of the parameters.
     flops = _flops(f, given) if isinstance(f, NativeFunction) and not named else None
     return _Candidate(name, lambda: f(*given, **named), flops)
 
@@ -284,6 +289,7 @@ def _disagreement(got: Any, expected: Any) -> str | None:
     for (place, a), (_, b) in zip(mine, theirs, strict=True):
         if a.shape != b.shape:
             return f"{place} has the shape {a.shape}, expected {b.shape}"
+        # float8 and bfloat16 are of other kinds than NumPy's floats.
         floats = a.dtype.kind not in "iub" and b.size > 0
         allowed = TOLERANCE * max(1.0, float(np.nanmax(np.abs(b)))) if floats else 0.0
         if not np.allclose(a, b, rtol=0, atol=allowed, equal_nan=True):

@@ -140,6 +140,7 @@ class VirtualMachine:
         start = time.perf_counter()
         self._execute(frame, instr)
         seconds = time.perf_counter() - start
+        # By identity: two equal instructions of a program are two lines of the profile.
         cost = self._costs.setdefault(id(instr), Cost(frame.function.name, instr))
         cost.count += 1
         cost.seconds += seconds
@@ -203,13 +204,17 @@ class VirtualMachine:
             case host.View(dst, base, offset):
                 regs[dst] = _view(self.memory, frame, dst, base, evaluate(offset, symbols))
             case host.Kill(tensor):
-                self.memory.forget(regs[tensor].reshape(-1).view(np.uint8))
+                self.memory.poison(regs[tensor].reshape(-1).view(np.uint8))
             case host.CallKernel(function, buffers, scalars):
+                # The scalars stand in the order of `kernel_symbols`, whatever the order of the
+                # parameters.
                 values = [evaluate(s, symbols) for s in scalars]
                 self._kernel(function, [regs[b] for b in buffers], values)
             case host.CallPacked():
                 self._packed(frame, instr)
             case host.CallFunction(function, args, dst):
+                # A register holds a function of the program, a closure, or one that the caller
+                # passed.
                 callee = regs[function] if isinstance(function, int) else function
                 fn = self.program.functions[callee] if isinstance(callee, str) else callee
                 self._call(frame, fn, [_read(frame, a) for a in args], dst)
@@ -224,6 +229,7 @@ class VirtualMachine:
                 frame.blocks.append(_Block(instrs, 0, value, instr.dst))
 
     def _constant(self, fn: host.HostFunction, index: int) -> Any:
+        # On a device, a constant is copied there once, not at every step that loads it.
         key = (fn.name, index)
         if key not in self._constants:
             self._constants[key] = self.memory.constant(fn.constants[index])
@@ -242,8 +248,9 @@ class VirtualMachine:
             self._packed_result(frame, call, call.dst, result)
             return
         for given, own in zip(theirs, mine, strict=True):
+            # Host memory has handed out its own arrays, a device copies of them.
             if isinstance(own, self.memory.array):
-                self.memory.give_back(given, own)
+                self.memory.copy_back(given, own)
 
     def _packed_result(
         self, frame: Frame, call: host.CallPacked, dst: host.Value, result: Any
@@ -310,10 +317,10 @@ def _argument(
         if isinstance(ty, types.FuncType):
             return outside(v)
         if isinstance(ty, types.PrimType):
-            number = to_value(v, ty)
+            number = to_value(v, ty, where)
             match_value(number, ty, where)
             return number
-        return tuple(v) if isinstance(v, list) else v  # type: ignore[reportUnknownArgumentType]
+        return to_value(v, ty, where) if isinstance(ty, types.ShapeType) else v
 
     return convert(param.value, param.ty, value, param.name)
 
@@ -374,8 +381,9 @@ def _view(memory: HostMemory | DeviceMemory, frame: Frame, dst: int, base: int, 
             f"{offset} to {offset + size} of {data.size}"
         )
     part = data[offset : offset + size]
+    # Storage that is used again: what the tensor before left in it must not pass for its contents.
     if isinstance(frame.function.registers[base].ty, types.ObjectType):
-        memory.forget(part)
+        memory.poison(part)
     return part.view(kind).reshape(shape)
 
 

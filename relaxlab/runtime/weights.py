@@ -1,4 +1,4 @@
-"""Weights of a compiled program as its author has them, packed as its kernels want them.
+"""Weights in the layouts of the source program, packed into the layouts of the compiled kernels.
 
 `lift_transform_params` moves computations on weights alone to a function of its own. This module
 calls that function for callers that pass the weights of the program as it was written.
@@ -15,7 +15,8 @@ from relaxlab.ir.module import Module
 from relaxlab.runtime.arguments import ArgumentError
 
 if TYPE_CHECKING:
-    from relaxlab.runtime.executable import Executable, NativeFunction
+    from relaxlab.runtime.executable import Executable
+    from relaxlab.runtime.native_function import NativeFunction
 
 def transform_names(name: str) -> tuple[str, str]:
     """Return the names under which `lift_transform_params` puts the function that it makes for
@@ -52,6 +53,8 @@ class Transform:
 
     def __call__(self, *args: Any) -> Any:
         result = self.pack(*args)
+        # By identity, since packed weights may have the shapes of others; `forget` keeps a key from
+        # outliving its arrays, whose ids are used again.
         key, results = tuple(map(id, result)), self._results
 
         def forget(_: ref[Any]) -> None:

@@ -1,5 +1,6 @@
 """Loop transformations at named places, each checked before it is applied, and their trace."""
 
+from relaxlab.schedule import intrinsics, tile_intrinsics
 from relaxlab.schedule.error import Refusal, ScheduleError
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule, apply_trace
 from relaxlab.schedule.tensor_intrin import TensorIntrin
@@ -15,3 +16,6 @@ __all__ = [
     "TensorIntrin",
     "apply_trace",
 ]
+
+REGISTERED = (intrinsics, tile_intrinsics)
+"""The files whose tensor intrinsics schedules may name: importing them registers those."""

@@ -28,6 +28,7 @@ from relaxlab.ir.loops import (
     PrimFunc,
     Range,
     Stmt,
+    While,
 )
 from relaxlab.ir.node import Node, children, replace, walk
 from relaxlab.ir.substitute import substitute
@@ -95,13 +96,34 @@ def _compact(func: PrimFunc, owner: str, buffer: Buffer, lets: Env) -> PrimFunc:
         return without_alloc(func, buffer)
     path = path_to(func.body, lambda s: isinstance(s, Block) and s.name == owner)
     assert path is not None
-    for site in _sites(found, len(path) - 1, buffer):
+    site, spans, an = _innermost_site(func, found, len(path) - 1, buffer, lets)
+    return _placed(func, buffer, found[0].path[: site + 1], spans, an)
+
+
+def loops_around_uses(func: PrimFunc, buffer: Buffer) -> tuple[For, ...]:
+    """Return the loops, outermost first, in each iteration of which everything that is read of a
+    buffer of the root block was written before: those that could have a buffer each."""
+    found = _accesses(func, buffer)
+    if not found or buffer in addressed_buffers(func.body):
+        return ()
+    lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, expr.Let | LetStmt)}
+    site, _, _ = _innermost_site(func, found, 1, buffer, lets)
+    return tuple(s for s in found[0].path[: site + 1] if isinstance(s, For))
+
+
+def _innermost_site(
+    func: PrimFunc, found: list[Access], owner: int, buffer: Buffer, lets: Env
+) -> tuple[int, list[tuple[Span, ...]], Analyzer]:
+    """Return the depth at which a buffer may be allocated, what each access then spans, and an
+    analyzer there. `owner`: the depth of the block that allocates it."""
+    # The innermost place that works is the smallest buffer.
+    for site in _sites(found, owner, buffer):
         an = shape_analyzer(func)
         for s in found[0].path[: site + 1]:
             bind_stmt(an, s)
         spans = [_spans(a, site, lets, buffer, an) for a in found]
-        if site == len(path) - 1 or _filled_first(found, spans, site, buffer.shape, an):
-            return _placed(func, buffer, found[0].path[: site + 1], spans, an)
+        if site == owner or _filled_first(found, spans, site, buffer.shape, an):
+            return site, spans, an
     raise AssertionError("the owning block is always a site")
 
 
@@ -232,8 +254,10 @@ def _filled_first(
     return all(
         any(
             made is not None
+            # A value of an earlier iteration would be lost if each iteration had a buffer of its
+            # own.
             and w.order < a.order
-            and _unconditional(w, a, site)
+            and _runs_before(w, a, an)
             and all(
                 covers_inside(x, y, dim, an) for x, y, dim in zip(made, needed, shape, strict=True)
             )
@@ -244,10 +268,21 @@ def _filled_first(
     )
 
 
-def _unconditional(writer: Access, reader: Access, site: int) -> bool:
-    """True if the write happens wherever the read does: no condition around it alone."""
-    conditions = [s for s in writer.path[site + 1 :] if isinstance(s, IfThenElse)]
-    return all(c in reader.path for c in conditions)
+def _runs_before(writer: Access, reader: Access, an: Analyzer) -> bool:
+    """True if the write happens wherever the read does: no condition is around it alone, nor a
+    plain loop that may be empty and that its elements do not depend on."""
+    pairs = zip(writer.path, reader.path, strict=False)
+    shared = next((n for n, (x, y) in enumerate(pairs) if x is not y), len(reader.path))
+    # The reader may be in the other branch of the innermost statement that is around both.
+    conditions = [s for s in writer.path[shared - 1 :] if isinstance(s, IfThenElse | While)]
+    alone = writer.path[shared:]
+    plain: Sequence[Stmt] = () if any(isinstance(s, BlockRealize) for s in alone) else alone
+    indices = {v for span in writer.bounds for v in (*vars_in(span.lo), *vars_in(span.hi))}
+    return not conditions and all(
+        s.loop_var in indices or an.prove(expr.GE(s.extent, expr.const(1)))
+        for s in plain
+        if isinstance(s, For)
+    )
 
 
 def _placed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import combinations_with_replacement
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
@@ -39,9 +40,9 @@ def require_order_free(primitive: str, place: LoopPlace) -> None:
     """Raise ScheduleError unless the iterations of the loop may run in any order.
 
     They may when each block under it has only spatial and reduce axes, touches the elements it
-    both reads and writes at one place (an accumulation), leaves no element to the order in which
-    iterations write it, and reads of other blocks under the loop only what they made before in the
-    same iteration.
+    both reads and writes at one place (an accumulation) or in one iteration, leaves no element to
+    the order in which iterations write it, and reads of other blocks under the loop only what they
+    made before in the same iteration.
     """
     for s in walk_stmts(place.loop.body):
         if isinstance(s, BlockRealize):
@@ -53,14 +54,15 @@ def require_order_free(primitive: str, place: LoopPlace) -> None:
     blocks = realizes_under(place.loop.body)
     an = analyzer_at(place)
     for r in blocks:
-        fault = _order_fault(r.block) or _overwriting_fault(place, r, an)
+        fault = _order_fault(place, r, an) or _overwriting_fault(place, r, an)
         if fault is not None:
             raise ScheduleError(primitive, describe_loop(place.loop), fault, about=(r.block.name,))
     if len(blocks) > 1:
         _require_no_exchange(primitive, place, blocks)
 
 
-def _order_fault(block: Block) -> str | None:
+def _order_fault(place: LoopPlace, realize: BlockRealize, an: Analyzer) -> str | None:
+    block = realize.block
     for iv in block.iter_vars:
         if iv.kind not in ("spatial", "reduce"):
             return (
@@ -69,7 +71,9 @@ def _order_fault(block: Block) -> str | None:
             )
     for w in block.writes:
         for r in block.reads:
-            if r.buffer is w.buffer and not same_region(r, w):
+            if r.buffer is not w.buffer or same_region(r, w):
+                continue
+            if not _share_none(place, (realize, w), (realize, r), an):
                 return (
                     f"no iteration depends on another; block {block.name!r} reads "
                     f"{w.buffer.name} elsewhere than where it writes it"
@@ -123,19 +127,25 @@ def _own_elements(
     place: LoopPlace, made: list[tuple[BlockRealize, BufferRegion]], an: Analyzer
 ) -> bool:
     """True if the element that one of the regions of a buffer has in common with another, or with
-    itself in another instance of its block, tells the iteration of the loop."""
+    itself in another instance of its block, determines the iteration of the loop."""
+    pairs = combinations_with_replacement(made, 2)
+    return all(_share_none(place, first, second, an) for first, second in pairs)
+
+
+def _share_none(
+    place: LoopPlace,
+    first: tuple[BlockRealize, BufferRegion],
+    second: tuple[BlockRealize, BufferRegion],
+    an: Analyzer,
+) -> bool:
+    """True if no element of the first region is one of the second in another iteration."""
     with an.scope():
         bind_stmt(an, place.loop)
         loaded: dict[PrimExpr, Var] = {}
-        found = [_places(place, r, w, loaded, an) for r, w in made]
-        for n, (first, env) in enumerate(found):
-            for second, other in found[n:]:
-                spans: dict[Var, Span | None] = {**env, **other}
-                pairs = zip(first, second, strict=True)
-                common = [in_common(a, b, spans, an) for a, b in pairs]
-                if not determines(common, place.loop.loop_var, spans, an):
-                    return False
-    return True
+        (a, env), (b, other) = (_places(place, r, w, loaded, an) for r, w in (first, second))
+        spans: dict[Var, Span | None] = {**env, **other}
+        common = [in_common(x, y, spans, an) for x, y in zip(a, b, strict=True)]
+        return determines(common, place.loop.loop_var, spans, an)
 
 
 def _places(
@@ -214,7 +224,7 @@ def is_independent(block: Block) -> bool:
 
 
 def _require_no_exchange(primitive: str, place: LoopPlace, blocks: list[BlockRealize]) -> None:
-    """Raise ScheduleError if an iteration reads a value that another one writes."""
+    """Raise ScheduleError if an iteration may read a value that another one writes."""
     an = analyzer_at(place)
     bind_stmt(an, place.loop)
     made_here = {b for r in blocks for b in written(r.block)}
@@ -224,7 +234,11 @@ def _require_no_exchange(primitive: str, place: LoopPlace, blocks: list[BlockRea
             if buffer not in made_here or not others:
                 continue
             earlier = [r for r in blocks[:i] if buffer in written(r.block)]
-            if not _made_before(buffer, reader, earlier, place, an):
+            if not _made_before(buffer, reader, earlier, place, an) and not all(
+                _share_none(place, (r, w), (reader, x), an)
+                for r in others for w in r.block.writes if w.buffer is buffer
+                for x in reader.block.reads if x.buffer is buffer
+            ):  # fmt: skip
                 raise ScheduleError(
                     primitive, describe_loop(place.loop),
                     f"no iteration depends on another; what block {reader.block.name!r} reads of "

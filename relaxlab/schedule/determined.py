@@ -139,5 +139,8 @@ def in_common(a: PrimExpr, b: PrimExpr, env: dict[Var, Span | None], an: Analyze
         return type(a)(in_common(a.a, b.a, env, an), in_common(a.b, b.b, env, an))
     either = Var("either", a.dtype)
     first, second = (None if by_data(x) else span_of(x, env, an) for x in (a, b))
-    env[either] = None if first is None or second is None else union(first, second, an)
+    if first is None or second is None or a.dtype != b.dtype:
+        env[either] = None
+    else:
+        env[either] = union(first, second, an)
     return either

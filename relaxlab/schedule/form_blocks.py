@@ -3,35 +3,59 @@
 A loop function may be written as loops around stores, without blocks. A store whose indices are
 loop variables becomes a block with those as spatial axes and the other loops' as reduce axes, in
 loops of its own (loop distribution; Kennedy and Allen, *Optimizing Compilers for Modern
-Architectures*, section 2.4), spatial loops in the order of the dimensions. A store of the identity
-right before a reduction becomes its `init`.
+Architectures*, section 2.4), spatial loops in the order of the dimensions. A store right before a
+reduction to the same place becomes its `init`. A buffer that each iteration fills before it reads
+it gets an element for each iteration first (scalar expansion, section 5.3).
+
+Loops that cannot be distributed become one block: its axes are the outer ones whose iterations
+share no element that one of them writes, its body is the rest.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from typing import TypeVar, cast
 
 from relaxlab.analysis.regions import access_regions
 from relaxlab.ir import expr
+from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
+    AssertStmt,
     Block,
     BlockRealize,
+    Buffer,
     BufferLoad,
     BufferStore,
+    Evaluate,
     For,
+    IfThenElse,
     IterVar,
+    LetStmt,
     PrimFunc,
     Range,
     SeqStmt,
     Stmt,
     seq,
 )
-from relaxlab.ir.node import replace, walk
+from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.schedule.compact import loops_around_uses
+from relaxlab.schedule.ranges import ZERO, by_data
+from relaxlab.schedule.regions import rewrite_accesses
 from relaxlab.schedule.rfactor import reduction_of
+
+STACK_BYTES = 1 << 14
+"""Largest buffer that an iteration has for itself on its thread's stack: half of a first-level
+cache. Larger ones are in main memory, one for each iteration."""
+
+Private = Mapping[Buffer, tuple[For, ...]]
+"""Buffers of the function's own, with the loops, outermost first, in each iteration of which they
+are filled before they are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +68,158 @@ class _Nest:
     init: BufferStore | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A statement that becomes one block: inside loops, outermost first, with buffers of its own
+    for each of their iterations."""
+
+    loops: tuple[For, ...]
+    body: Stmt
+    local: tuple[Buffer, ...]
+
+
+_Part = _Nest | _Whole
+N = TypeVar("N", bound=_Part)
+
+
 def form_blocks(func: PrimFunc) -> PrimFunc:
-    """Return the function with each store in a block in loops of its own; the function itself where
-    it has blocks already, or where loops cannot be distributed or stores are not independent."""
-    nests = _distributed(func.body, ())
-    if nests is None or not all(map(_is_block, nests)):
+    """Return the function with its statements in blocks, each store in loops of its own where that
+    is allowed; the function itself where it has blocks already, or no two iterations of its loops
+    are independent."""
+    root = func.body if isinstance(func.body, BlockRealize) else None
+    body = func.body if root is None else root.block.body
+    other = Block | BlockRealize | Evaluate | AssertStmt
+    if root is not None and (root.iter_values or root.block.init or root.block.match_buffers):
         return func
+    if any(isinstance(n, other) or (isinstance(n, For) and not _is_plain(n)) for n in walk(body)):
+        return func
+    owned = () if root is None else root.block.alloc_buffers
+    plain = replace(func, body=_from_zero(func.body))
+    private = {b: loops_around_uses(plain, b) for b in owned}
+    body = plain.body.block.body if isinstance(plain.body, BlockRealize) else plain.body
     names: dict[str, int] = {}
-    return replace(func, body=seq(*(_blocked(nest, names) for nest in nests)))
+    nests: list[_Part] = []
+    made: list[Buffer] = []
+    for part in body.stmts if isinstance(body, SeqStmt) else (body,):
+        used = _buffers_in(part)
+        mine = {b: loops for b, loops in private.items() if loops and b in used}
+        found, buffers = _distributed_apart(part, mine) or _in_one_block(part, mine)
+        nests += found
+        made += buffers
+    formed = seq(*(_blocked(nest, names) for nest in _with_inits(nests, 0)))
+    if not any(isinstance(n, Block) and n.iter_vars for n in walk(formed)):
+        return func
+    kept = tuple(b for b in owned if b not in private or not private[b])
+    if root is None and not made:
+        return replace(func, body=formed)
+    block = Block("root", (), (), (), formed) if root is None else replace(root.block, body=formed)
+    block = replace(block, alloc_buffers=(*kept, *made))
+    return replace(func, body=BlockRealize((), expr.const(True), block))
+
+
+def _is_plain(loop: For) -> bool:
+    return loop.kind == "serial" and not loop.annotations and not by_data(loop.min)
+
+
+def _from_zero(s: Stmt) -> Stmt:
+    """The statement with all loops from zero on."""
+
+    def visit(n: Node) -> Node | None:
+        if isinstance(n, For) and n.min != ZERO:
+            start = {n.loop_var: n.loop_var + n.min}
+            return replace(n, min=ZERO, body=substitute(n.body, start))
+        return None
+
+    return rewrite(s, visit)
+
+
+def _buffers_in(s: Stmt) -> set[Buffer]:
+    return {n.buffer for n in walk(s) if isinstance(n, BufferLoad | BufferStore)}
+
+
+# --- Each store in loops of its own -----------------------------------------------------------
+
+
+def _distributed_apart(part: Stmt, private: Private) -> tuple[list[_Nest], list[Buffer]] | None:
+    """Return the stores of a statement, each in loops of its own, and the buffers that its private
+    ones become; None where loops cannot be distributed or stores are not independent."""
+    made: list[Buffer] = []
+    for buffer, loops in private.items():
+        if not _are_fixed(loops):
+            return None
+        part, wide = _expanded(part, buffer, loops)
+        made.append(wide)
+    nests = _distributed(part, ())
+    return _renamed(nests, made) if nests is not None and all(map(_is_block, nests)) else None
+
+
+def _renamed(nests: Sequence[_Nest], owned: Sequence[Buffer]) -> tuple[list[_Nest], list[Buffer]]:
+    """Return the nests with a buffer of its own for each that overwrites all of an owned one, and
+    these buffers: rules schedule what is made by one block (array renaming; section 5.4)."""
+    found: list[_Nest] = []
+    made: dict[Buffer, list[Buffer]] = {buffer: [] for buffer in owned}
+    now: dict[Buffer, Buffer] = {}
+    for nest in nests:
+        old, before = nest.store, dict(now)
+        versions = made.get(old.buffer)
+        if versions is not None and (not versions or _overwrites(nest)):
+            name = old.buffer.name + (f"_{len(versions) + 1}" if versions else "")
+            now[old.buffer] = replace(old.buffer, name=name)
+            versions.append(now[old.buffer])
+        # A reduction reads its own results, any other store what was there before.
+        accumulates = len(_spatial(nest)) < len(nest.loops)
+        store = substitute(old, buffers=now if accumulates else before)
+        store = replace(store, buffer=now.get(old.buffer, old.buffer))
+        init = nest.init and substitute(nest.init, buffers=now)
+        found.append(dataclasses.replace(nest, store=store, init=init))
+    return found, [version for versions in made.values() for version in versions]
+
+
+def _overwrites(nest: _Nest) -> bool:
+    """True if the nest stores to each element of its buffer, whatever was there."""
+    spatial = _spatial(nest)
+    shape, indices = nest.store.buffer.shape, nest.store.indices
+    is_whole = indices == tuple(loop.loop_var for loop in spatial)
+    same = is_whole and shape == tuple(loop.extent for loop in spatial)
+    return same and (nest.init is not None or len(spatial) == len(nest.loops))
+
+
+def _are_fixed(loops: Sequence[For]) -> bool:
+    """True if the extents of the loops depend on no memory and on none of the loops."""
+    outer = {loop.loop_var for loop in loops}
+    return not any(
+        by_data(loop.extent) or not outer.isdisjoint(symbols_in(loop.extent)) for loop in loops
+    )
+
+
+def _expanded(s: Stmt, buffer: Buffer, loops: Sequence[For]) -> tuple[Stmt, Buffer]:
+    """Return the statement with a buffer for each iteration of the loops, as one of more
+    dimensions, and that buffer. Dimensions that are always at zero are left out."""
+    axes = tuple(loop.loop_var for loop in loops)
+    accesses = [n for n in walk(s) if isinstance(n, BufferLoad | BufferStore)]
+    places = [n.indices for n in accesses if n.buffer is buffer]
+    kept = [d for d in range(buffer.ndim) if any(i[d] != ZERO for i in places)]
+    shape = (*(loop.extent for loop in loops), *(buffer.shape[d] for d in kept))
+    wide = Buffer(buffer.name, shape, buffer.dtype, span=buffer.span)
+
+    def index(indices: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+        return (*axes, *(indices[d] for d in kept))
+
+    return rewrite_accesses(s, buffer, wide, index, lambda region: region), wide
 
 
 def _distributed(s: Stmt, loops: tuple[For, ...]) -> list[_Nest] | None:
     """Return the stores of a statement in the given loops, each in loops of its own. None where
-    there is anything but stores and serial loops whose extents depend on no memory and no other
-    loop, or where distributing the loops might change the order of dependent accesses."""
+    there is anything but stores and loops whose extents depend on no memory and no other loop, or
+    where distributing the loops might change the order of dependent accesses."""
     match s:
         case BufferStore():
             return [_Nest(loops, s)]
-        case For(kind="serial", min=expr.IntImm(0)) if not s.annotations:
-            outer = {loop.loop_var for loop in loops}
-            reads = any(isinstance(n, BufferLoad) for n in walk(s.extent))
-            depends = reads or not outer.isdisjoint(symbols_in(s.extent))
-            return None if depends else _distributed(s.body, (*loops, s))
+        case LetStmt(var, value, body) if not _changes(body, value):
+            return _distributed(substitute(body, {var: value}), loops)
+        case For():
+            inside = (*loops, s)
+            return _distributed(s.body, inside) if _are_fixed(inside) else None
         case SeqStmt(stmts):
             parts = [_distributed(part, loops) for part in stmts]
             if not all(_are_apart(stmts, loop.loop_var) for loop in loops):
@@ -76,40 +230,80 @@ def _distributed(s: Stmt, loops: tuple[For, ...]) -> list[_Nest] | None:
             return None
 
 
+def _changes(body: Stmt, value: PrimExpr) -> bool:
+    """True if the statement stores to what the value loads from."""
+    loaded = {n.buffer for n in walk(value) if isinstance(n, BufferLoad)}
+    return any(isinstance(n, BufferStore) and n.buffer in loaded for n in walk(body))
+
+
 def _are_apart(stmts: Sequence[Stmt], var: Var) -> bool:
-    """True if iterations of a loop over these statements share no element that one of them writes:
-    the loop's variable is the same index in all accesses to what is written."""
-    accesses = [n for s in stmts for n in walk(s) if isinstance(n, BufferLoad | BufferStore)]
-    for buffer in {n.buffer for n in accesses if isinstance(n, BufferStore)}:
-        places = [n.indices for n in accesses if n.buffer is buffer]
-        if not any(all(i[d] == var for i in places) for d in range(buffer.ndim)):
-            return False
-    return True
+    """True if no two of the statements share, in different iterations of a loop, an element that
+    one of them writes: all accesses to a buffer that is written are in one statement, or the loop's
+    variable is the same index in all of them."""
+    used = [_buffers_in(s) for s in stmts]
+    return all(
+        sum(buffer in found for found in used) == 1 or _has_own_elements(stmts, buffer, var)
+        for buffer in _written(stmts)
+    )
 
 
-def _with_inits(nests: Sequence[_Nest], depth: int) -> list[_Nest]:
+def _written(stmts: Sequence[Stmt]) -> set[Buffer]:
+    return {n.buffer for s in stmts for n in walk(s) if isinstance(n, BufferStore)}
+
+
+def _has_own_elements(stmts: Sequence[Stmt], buffer: Buffer, var: Var) -> bool:
+    """True if iterations of a loop over the statements share no element of the buffer: the loop's
+    variable, plus the same constant, is the same index in all accesses."""
+    accesses = (n for s in stmts for n in walk(s) if isinstance(n, BufferLoad | BufferStore))
+    first, *others = (n.indices for n in accesses if n.buffer is buffer)
+    return any(
+        _variable(index) == var and all(i[d] == index for i in others)
+        for d, index in enumerate(first)
+    )
+
+
+def _variable(index: PrimExpr) -> Var | None:
+    """The variable of an index that is one, plus or minus a constant; None if it is anything
+    else."""
+    match index:
+        case Var():
+            return index
+        case expr.Add(Var() as v, expr.IntImm()) | expr.Sub(Var() as v, expr.IntImm()):
+            return v
+        case _:
+            return None
+
+
+def _with_inits(nests: Sequence[N], depth: int) -> list[N]:
     """Join each reduction with the store of its initial value in front of it, `depth` loops around
     both."""
-    found: list[_Nest] = []
+    found: list[N] = []
     for nest in nests:
         before = found[-1] if found else None
-        if before is not None and len(before.loops) == depth and _initialises(before, nest, depth):
-            found[-1] = dataclasses.replace(nest, init=before.store)
-        else:
+        joined = None
+        if isinstance(before, _Nest) and isinstance(nest, _Nest):
+            joined = _with_init(before, nest, depth)
+        if joined is None:
             found.append(nest)
+        else:
+            found[-1] = cast("N", joined)
     return found
 
 
-def _initialises(before: _Nest, nest: _Nest, depth: int) -> bool:
-    """True if one store is the initial value of the reduction after it: the identity, in the same
-    place, outside of the loops over its terms."""
+def _with_init(before: _Nest, nest: _Nest, depth: int) -> _Nest | None:
+    """Return a reduction with the store before it as its init; None where that is not its initial
+    value: in the same place, outside of the loops over its terms, and of other buffers."""
+    if len(before.loops) != depth:
+        return None
     reduced = {loop.loop_var for loop in nest.loops[depth:]}
     a, b = before.store, nest.store
     same = (a.buffer, a.indices) == (b.buffer, b.indices)
-    reduction = reduction_of(_plain_block(nest))
-    if not same or not reduced or reduction is None or nest.init is not None:
-        return False
-    return a.value == reduction.identity and not reduced & set(symbols_in(b.indices))
+    if not same or not reduced or nest.init is not None or before.init is not None:
+        return None
+    own = any(isinstance(n, BufferLoad) and n.buffer is a.buffer for n in walk(a.value))
+    is_reduction = reduction_of(_plain_block(nest)) is not None
+    fits = is_reduction and not own and not reduced & set(symbols_in(b.indices))
+    return dataclasses.replace(nest, init=a) if fits else None
 
 
 def _plain_block(nest: _Nest) -> Block:
@@ -119,8 +313,8 @@ def _plain_block(nest: _Nest) -> Block:
 def _spatial(nest: _Nest) -> list[For]:
     """The loops whose variables are indices of the store, in the order of its dimensions."""
     loops = {loop.loop_var: loop for loop in nest.loops}
-    found = [i for i in nest.store.indices if isinstance(i, Var) and i in loops]
-    return [loops[v] for v in dict.fromkeys(found)]
+    found = dict.fromkeys(map(_variable, nest.store.indices))
+    return [loops[v] for v in found if v is not None and v in loops]
 
 
 def _is_block(nest: _Nest) -> bool:
@@ -136,12 +330,66 @@ def _is_block(nest: _Nest) -> bool:
     return reduction_of(_plain_block(nest)) is not None and len(own) == 1
 
 
-def _blocked(nest: _Nest, names: dict[str, int]) -> Stmt:
-    """The store as a block in its loops."""
-    spatial = _spatial(nest)
+# --- Loops that stay together -----------------------------------------------------------------
+
+
+def _in_one_block(part: Stmt, private: Private) -> tuple[list[_Whole], list[Buffer]]:
+    """Return a statement as one block, its outer independent loops as axes, and the buffers in main
+    memory that its private ones become."""
+    nest: list[For] = []
+    body = part
+    while isinstance(body, For):
+        nest.append(body)
+        body = body.body
+    outside = [*takewhile(lambda loop: _is_independent(loop, part, private), nest)]
+    # Tests of the place alone are predicted well, and between them LLVM makes vectors of the inner
+    # loop: as masked lanes of vectors a stencil with tests for the border took 7 ms, not 2.
+    tests = [n.condition for n in walk(body) if isinstance(n, IfThenElse)]
+    if len(outside) == len(nest) > 1 and not any(map(by_data, tests)):
+        outside.pop()
+    for loop in reversed(nest[len(outside) :]):
+        body = replace(loop, body=body)
+    local: list[Buffer] = []
+    made: list[Buffer] = []
+    for buffer, loops in private.items():
+        if not any(loop in outside for loop in loops):
+            made.append(buffer)
+        elif _bytes(buffer) <= STACK_BYTES:
+            local.append(replace(buffer, scope="local"))
+            body = substitute(body, buffers={buffer: local[-1]})
+        else:
+            body, wide = _expanded(body, buffer, outside)
+            made.append(wide)
+    return [_Whole(tuple(outside), body, tuple(local))], made
+
+
+def _is_independent(loop: For, part: Stmt, private: Private) -> bool:
+    """True if iterations of a loop around all of a statement share no element that one of them
+    writes, and how many there are depends on nothing in it."""
+    bound = {n.loop_var for n in walk(part) if isinstance(n, For)}
+    if by_data(loop.extent) or not bound.isdisjoint(symbols_in(loop.extent)):
+        return False
+    return all(
+        loop in private.get(buffer, ()) or _has_own_elements([part], buffer, loop.loop_var)
+        for buffer in _written([part])
+    )
+
+
+def _bytes(buffer: Buffer) -> float:
+    sizes = [d.value if isinstance(d, expr.IntImm) else math.inf for d in buffer.shape]
+    return bytes_of(buffer.dtype) * math.prod(sizes)
+
+
+# --- Blocks -----------------------------------------------------------------------------------
+
+
+def _blocked(nest: _Part, names: dict[str, int]) -> Stmt:
+    """The block in its loops."""
+    if isinstance(nest, _Nest):
+        spatial, inside, init, local = _spatial(nest), nest.store, nest.init, ()
+    else:
+        spatial, inside, init, local = nest.loops, nest.body, None, nest.local
     reduce = [loop for loop in nest.loops if loop not in spatial]
-    count = names[nest.store.buffer.name] = names.get(nest.store.buffer.name, 0) + 1
-    name = nest.store.buffer.name + (f"_{count}" if count > 1 else "")
     axes: dict[Var, PrimExpr] = {}
     iter_vars: list[IterVar] = []
     for loop in (*spatial, *reduce):
@@ -149,15 +397,22 @@ def _blocked(nest: _Nest, names: dict[str, int]) -> Stmt:
         axes[loop.loop_var] = axis
         kind = "spatial" if loop in spatial else "reduce"
         iter_vars.append(IterVar(axis, Range(loop.min, loop.extent), kind))
-    init = None if nest.init is None else substitute(nest.init, axes)
     block = Block(
-        name, tuple(iter_vars), (), (), substitute(nest.store, axes), init, span=nest.store.span
-    )
+        _name(inside, names), tuple(iter_vars), (), (), substitute(inside, axes),
+        None if init is None else substitute(init, axes), local, span=inside.span,
+    )  # fmt: skip
     reads, writes = access_regions(block)
     block = replace(block, reads=reads, writes=writes)
     values = tuple(loop.loop_var for loop in (*spatial, *reduce))
-    body: Stmt = BlockRealize(values, expr.const(True), block, span=nest.store.span)
+    body: Stmt = BlockRealize(values, expr.const(True), block, span=inside.span)
     for loop in reversed((*spatial, *reduce)):
         body = replace(loop, body=body)
     # Distributed loops come from one, and a variable is bound once.
     return substitute(body, {v: Var(v.name, v.dtype) for v in values})
+
+
+def _name(inside: Stmt, names: dict[str, int]) -> str:
+    """A name for the block of a statement: of the buffer that it stores to last."""
+    *_, name = ("nothing", *(n.buffer.name for n in walk(inside) if isinstance(n, BufferStore)))
+    count = names[name] = names.get(name, 0) + 1
+    return name + (f"_{count}" if count > 1 else "")

@@ -99,6 +99,8 @@ def _unwritten(place: BlockPlace, an: Analyzer) -> list[PrimExpr]:
             if iv.kind == "reduce":
                 an.assume(expr.GE(iv.dom.extent, ONE))
         for c in conditions:
+            # The first term initialises an element: a condition that holds for it leaves none
+            # unwritten.
             at_start = an.simplify(substitute(c, start))
             of_reduction = bool(vars_in(c) & start.keys())
             if not (of_reduction and an.prove(at_start)):

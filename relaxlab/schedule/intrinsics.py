@@ -2,7 +2,8 @@
 
 `reduce_OP_DTYPE_L` folds L lanes into one value, `C = C op A[0] op A[1] …`, pairwise.
 `dot4_u8s8_L` computes, for L lanes n, `C[n] += sum over k < 4 of A[n, k] * B[k]` with unsigned A
-and signed B: x86's vpdpbusd (AVX-512 VNNI, AVX-VNNI), Arm's usdot (I8MM).
+and signed B: x86's vpdpbusd (AVX-512 VNNI, AVX-VNNI), Arm's usdot (I8MM). `dot4_u8s8_L_FEATURE`
+computes the same where x86 has no such instruction, by vpmaddubsw and vpmaddwd.
 `dot2_bf16_16` computes `C[n] += sum over k < 2 of A[n, k] * B[k]` with bfloat16 A and B, float32 C:
 x86's vdpbf16ps, to which subnormal numbers are zero.
 """
@@ -69,35 +70,87 @@ def _dot_desc(a: Buffer, b: Buffer, c: Buffer) -> PrimFunc:
     return PrimFunc((a, b, c), _block(loops.For(n, ZERO, lanes, "serial", nest), a, b, c))
 
 
-def _dot4_impl(lanes: int, instruction: str) -> PrimFunc:
+Dot4 = Callable[[int, PrimExpr, PrimExpr, PrimExpr], PrimExpr]
+"""The sums of L lanes after a step, from L, the sums before, 4L unsigned bytes, and four signed
+bytes as one word."""
+
+
+def _dot4_impl(lanes: int, step: Dot4) -> PrimFunc:
     a, b, c = _buffers(lanes)
     acc = (Ramp(ZERO, const(1), lanes),)
     flat = Ramp(ZERO, const(1), 4 * lanes)
     four = Broadcast(const(4), 4 * lanes)
     bytes_of_a = BufferLoad(a, (expr.FloorDiv(flat, four), expr.FloorMod(flat, four)))
-    bytes_of_b = BufferLoad(b, (Ramp(ZERO, const(1), 4),))
-    ints = f"int32x{lanes}"
-    of_a: PrimExpr = bytes_of_a
-    of_b: PrimExpr = Broadcast(Call("int32", "reinterpret", (bytes_of_b,)), lanes)
-    if "aarch64" in instruction:  # takes bytes, x86's take words of four
-        of_b = Call(f"int8x{4 * lanes}", "reinterpret", (of_b,))
-    else:
-        of_a = Call(ints, "reinterpret", (of_a,))
-    words: tuple[PrimExpr, ...] = (StringImm(instruction), BufferLoad(c, acc), of_a, of_b)
-    update = BufferStore(c, Call(ints, "llvm_intrin", words), acc)
+    # Four bytes as one word: it is loaded and broadcast by one instruction.
+    word = Call("int32", "reinterpret", (BufferLoad(b, (Ramp(ZERO, const(1), 4),)),))
+    update = BufferStore(c, step(lanes, BufferLoad(c, acc), bytes_of_a, word), acc)
     return PrimFunc((a, b, c), _block(update, a, b, c))
 
 
-_DOT4 = (
-    (16, "llvm.x86.avx512.vpdpbusd.512", frozenset({"avx512vnni"})),
-    (8, "llvm.x86.avx512.vpdpbusd.256", frozenset({"avxvnni"})),
-    (4, "llvm.aarch64.neon.usdot.v4i32.v16i8", frozenset({"neon", "i8mm"})),
-)
-for _lanes, _instruction, _features in _DOT4:
+def _of_words(instruction: str) -> Dot4:
+    """x86's instruction, whose operands are words of four bytes."""
+
+    def step(lanes: int, sums: PrimExpr, a: PrimExpr, word: PrimExpr) -> PrimExpr:
+        ints = f"int32x{lanes}"
+        words = Call(ints, "reinterpret", (a,))
+        args = (StringImm(instruction), sums, words, Broadcast(word, lanes))
+        return Call(ints, "llvm_intrin", args)
+
+    return step
+
+
+def _of_bytes(instruction: str) -> Dot4:
+    """Arm's instruction, whose operands are bytes."""
+
+    def step(lanes: int, sums: PrimExpr, a: PrimExpr, word: PrimExpr) -> PrimExpr:
+        b = Call(f"int8x{4 * lanes}", "reinterpret", (Broadcast(word, lanes),))
+        return Call(f"int32x{lanes}", "llvm_intrin", (StringImm(instruction), sums, a, b))
+
+    return step
+
+
+def _by_pairs(multiply_bytes: str, add_pairs: str) -> Dot4:
+    """vpmaddubsw and vpmaddwd. The former adds two products of bytes in 16 bits, and saturates; of
+    only every other byte of `a` no sum does, as 255 * -128 fits."""
+
+    def step(lanes: int, sums: PrimExpr, a: PrimExpr, word: PrimExpr) -> PrimExpr:
+        b = Call(f"int8x{4 * lanes}", "reinterpret", (Broadcast(word, lanes),))
+        pairs = Call(f"uint16x{2 * lanes}", "reinterpret", (a,))
+        ones = Broadcast(const(1, "int16"), 2 * lanes)
+        for mask in (0x00FF, 0xFF00):
+            every_other = expr.BitAnd(pairs, Broadcast(const(mask, "uint16"), 2 * lanes))
+            some = Call(f"uint8x{4 * lanes}", "reinterpret", (every_other,))
+            name = StringImm(multiply_bytes)
+            products = Call(f"int16x{2 * lanes}", "llvm_intrin", (name, some, b))
+            words = Call(f"int32x{lanes}", "llvm_intrin", (StringImm(add_pairs), products, ones))
+            sums = expr.Add(sums, words)
+        return sums
+
+    return step
+
+
+_DOT4: tuple[tuple[str, int, frozenset[str], Dot4], ...] = (
+    ("dot4_u8s8_16", 16, frozenset({"avx512vnni"}), _of_words("llvm.x86.avx512.vpdpbusd.512")),
+    ("dot4_u8s8_8", 8, frozenset({"avxvnni"}), _of_words("llvm.x86.avx512.vpdpbusd.256")),
+    (
+        "dot4_u8s8_4", 4, frozenset({"neon", "i8mm"}),
+        _of_bytes("llvm.aarch64.neon.usdot.v4i32.v16i8"),
+    ),
+    (
+        "dot4_u8s8_16_avx512bw", 16, frozenset({"avx512bw"}),
+        _by_pairs("llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512"),
+    ),
+    (
+        "dot4_u8s8_8_avx2", 8, frozenset({"avx2"}),
+        _by_pairs("llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"),
+    ),
+)  # fmt: skip
+"""Name, lanes, features that the target needs, and code; the first that a target has is taken."""
+
+for _name, _lanes, _features, _step in _DOT4:
     TensorIntrin.register(
-        f"dot4_u8s8_{_lanes}", _dot_desc(*_buffers(_lanes)), _dot4_impl(_lanes, _instruction),
-        _features,
-    )  # fmt: skip
+        _name, _dot_desc(*_buffers(_lanes)), _dot4_impl(_lanes, _step), _features
+    )
 
 DOT2_LANES = 16
 """float32 sums of one `vdpbf16ps`: the lanes of a 512-bit vector."""
@@ -165,11 +218,11 @@ for _lanes in (4, 8, 16, 32, 64):
         _reduce(expr.Min, "vector_reduce_min", _dtype, _lanes)
 
 
-def dot4_lanes(target: Target) -> int | None:
-    """Lanes of the widest dot4_u8s8 intrinsic the target has, or None."""
-    for lanes, _, features in _DOT4:
+def dot4_of(target: Target) -> tuple[str, int] | None:
+    """The name and the lanes of the best dot4_u8s8 intrinsic that the target has, or None."""
+    for name, lanes, features, _ in _DOT4:
         if features <= target.features:
-            return lanes
+            return name, lanes
     return None
 
 

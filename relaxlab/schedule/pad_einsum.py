@@ -73,6 +73,7 @@ def pad_einsum(func: PrimFunc, name: str, padding: Sequence[int]) -> PrimFunc:
     body: Stmt = replace(block, iter_vars=iter_vars)
     made: list[Buffer] = []
     for buffer, indices in _accesses(block):
+        # A buffer without padded axes is used as it is.
         if not any(i in padded for i in indices):
             continue
         large = Buffer(
@@ -131,6 +132,7 @@ def _require_einsum(block: Block, padded: Extents, an: Analyzer) -> None:
         if len(axes) != len(indices) or len(set(axes)) != len(axes):
             raise _refused(block, f"{buffer.name} is accessed at distinct axes, nothing else")
         for i, dim in zip(axes, buffer.shape, strict=True):
+            # Behind the last element that is read there must be zeros, not the rest of the buffer.
             if i in padded and not an.prove_equal(dim, extents[i]):
                 raise _refused(block, f"axis {i.name} runs over all of {buffer.name}")
     for iv in block.iter_vars:

@@ -109,8 +109,6 @@ class Schedule(Displayed, Brief):
         func = marked_as_scheduled(compact_buffers(self.func))
         return self._module.with_functions({self.name: func})
 
-    # Looking
-
     def get(self, rv: BlockRV | LoopRV) -> Block | For:
         """The block or loop that a handle stands for now."""
         if isinstance(rv, BlockRV):
@@ -154,8 +152,6 @@ class Schedule(Displayed, Brief):
             return [r.block for r in scope.consumers_of(place.block, place.scope)]
 
         return self._step("get_consumers", {"block": block}, run)
-
-    # Loops
 
     def split(
         self, loop: LoopRV, factors: Sequence[Factor] | None = None, *, factor: Factor = None
@@ -215,8 +211,6 @@ class Schedule(Displayed, Brief):
     def bind(self, loop: LoopRV, thread: str) -> None:
         """Bind the loop to a GPU thread axis."""
         self._edit("bind", {"loop": loop, "thread": thread}, _kind.bind, self._var(loop), thread)
-
-    # Blocks
 
     def compute_inline(self, block: BlockRV) -> None:
         """Compute the block's value at each place that reads it."""
@@ -306,8 +300,6 @@ class Schedule(Displayed, Brief):
             factor, offset,
         )  # fmt: skip
 
-    # Reductions
-
     def decompose_reduction(self, block: BlockRV, loop: LoopRV) -> BlockRV:
         """Initialise before the loop; returns the initialising block, `block` is the update."""
 
@@ -332,8 +324,6 @@ class Schedule(Displayed, Brief):
         if depends_on_order(self._place(partial).block):
             self.trace[-1] = replace(self.trace[-1], remark="accumulates in another order")
         return partial
-
-    # Layouts
 
     def transform_layout(
         self,
@@ -360,8 +350,6 @@ class Schedule(Displayed, Brief):
         args = {"block": block, "padding": tuple(padding)}
         self._edit("pad_einsum", args, _pad_einsum.pad_einsum, self._name(block), padding)
 
-    # Blocks of blocks
-
     def blockize(self, loop: LoopRV) -> BlockRV:
         """Make a block of the loop and what is inside it."""
 
@@ -377,8 +365,6 @@ class Schedule(Displayed, Brief):
         fn = _tensorize.tensorize
         self._edit("tensorize", args, fn, self._target(target), tensor_intrin)
 
-    # Annotations
-
     def annotate(self, target: BlockRV | LoopRV, key: str, value: Any) -> None:
         """Set an annotation of a block or loop."""
         args = {"target": target, "key": key, "value": value}
@@ -388,8 +374,6 @@ class Schedule(Displayed, Brief):
         """Remove an annotation of a block or loop."""
         args = {"target": target, "key": key}
         self._edit("unannotate", args, _annotate.annotate, self._target(target), key, None)
-
-    # The trace
 
     def show(self) -> None:
         """Print the steps so far."""

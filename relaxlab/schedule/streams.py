@@ -2,7 +2,7 @@
 
 An ordinary store first reads the cache line that it writes to, and later evicts another. For a
 result as large as several cores' caches, non-temporal stores take half the time, and its next
-reader waits no longer. For smaller results it would wait, so the kernel decides when it runs.
+reader is not slowed down. Readers of smaller results would be, so the kernel decides at run time.
 
 The threshold was measured on two machines (benchmarks/NOTES.md, *Non-temporal stores*): a Xeon that
 reports a last-level cache of 480 MB, and a Zen with 32 MB, of which input and result get half each.

@@ -47,9 +47,11 @@ def child_stmts(s: Stmt) -> tuple[Stmt, ...]:
 
 def walk_stmts(s: Stmt) -> Iterator[Stmt]:
     """`s` and all statements inside it, parents first."""
-    yield s
-    for c in child_stmts(s):
-        yield from walk_stmts(c)
+    stack = [s]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack += reversed(child_stmts(top))
 
 
 def with_child(parent: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:

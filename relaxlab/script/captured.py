@@ -62,6 +62,7 @@ def python_value(value: Any) -> Value:
             return value
         case np.ndarray():
             return cast(Value, value)
+        # As Python numbers, which take the dtype of what they stand beside.
         case np.bool_() | np.integer() | np.floating():
             return cast(Value, value).item()
         case np.dtype():
@@ -77,7 +78,7 @@ def python_value(value: Any) -> Value:
         case _ if isinstance(value, type) and issubclass(value, np.generic):
             return np.dtype(cast(Any, value)).name
         case _:
-            return Foreign(type(value).__name__)
+            return Foreign(value)
 
 
 _NAMED: dict[int, Ref] = {}
@@ -96,6 +97,7 @@ def capture(frame: FrameType, name: str, *functions: FunctionType) -> Captured:
     Raises DiagnosticError where Python keeps no source text.
     """
     filename = frame.f_code.co_filename
+    # A file that was edited since is read anew; notebooks put the text of their cells there.
     linecache.checkcache(filename)
     lines = linecache.getlines(filename, frame.f_globals)
     if not lines and filename == "<stdin>":
@@ -119,6 +121,7 @@ def capture(frame: FrameType, name: str, *functions: FunctionType) -> Captured:
             except ValueError:  # not assigned yet
                 continue
     source = Source(filename, "".join(lines))
+    # As Python looks names up, from the inside out.
     return Captured(source, (closures, frame.f_locals, frame.f_globals))
 
 

@@ -19,7 +19,16 @@ from relaxlab.ir.dtypes import (
 )
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.script.core import Context
-from relaxlab.script.values import Arg, Ref, SliceAccess, Value, describe, is_dict, is_sequence
+from relaxlab.script.values import (
+    Arg,
+    Ref,
+    SliceAccess,
+    Value,
+    describe,
+    element_text,
+    is_dict,
+    is_sequence,
+)
 
 
 def literal(cx: Context, value: Any, dtype: str, node: ast.AST) -> PrimExpr:
@@ -99,10 +108,15 @@ def scalar_of(cx: Context, value: Value, node: ast.AST, like: str | None = None)
                 node,
                 "E0106",
                 f"buffer {value.name} is used as a scalar",
-                help=f"index it: `{value.name}[{', '.join('i' * value.ndim) or '()'}]`",
+                help=f"index it: `{element_text(value)}`",
             )
         case _:
-            cx.fail(node, "E0106", f"a scalar expression is needed here, not {describe(value)}")
+            cx.fail(
+                node,
+                "E0106",
+                f"a scalar expression is needed here, not {describe(value)}",
+                help=f"call it: `{value}(...)`" if isinstance(value, Ref) else None,
+            )
 
 
 def vector_load(cx: Context, access: SliceAccess, node: ast.AST) -> PrimExpr:
@@ -188,6 +202,7 @@ def _common(a: str, b: str) -> str | None:
     lanes = lanes_of(a)
     a, b = element_of(a), element_of(b)
     if is_float(a) and is_float(b):
+        # float16 and bfloat16 have the same width, and neither holds the other's values.
         wider = a if bits_of(a) > bits_of(b) else b if bits_of(b) > bits_of(a) else None
         return None if wider is None else with_lanes(wider, lanes)
     if is_float(a) and is_int(b):

@@ -68,6 +68,7 @@ class Context:
         self.diagnostics: list[Diagnostic] = []
         self.frames: list[dict[str, Value]] = [{}]
         self.symbols: dict[str, Symbol] = {}
+        self.namespace = "R"  # of the function that is read
         self.in_shape = False  # whether the arguments of a shape are read
         self.depth = 0  # of nested expressions
         self.string_symbols = False  # whether a string may introduce a symbol here
@@ -140,12 +141,13 @@ class Context:
             self.frames.pop()
 
     @contextmanager
-    def function(self) -> Generator[None]:
-        """A function's own names and symbols."""
-        outer, self.symbols = self.symbols, {}
+    def function(self, namespace: str) -> Generator[None]:
+        """A function's own names and symbols; it is written in `R` or in `T`."""
+        outer = self.symbols, self.namespace
+        self.symbols, self.namespace = {}, namespace
         with self.frame():
             yield
-        self.symbols = outer
+        self.symbols, self.namespace = outer
 
     def define(self, name: str, value: Value) -> None:
         """Bind a name in the innermost scope."""
@@ -174,21 +176,33 @@ class Context:
         if isinstance(value, TypeParam):
             return self.symbol(value.name, node) or self._fail_undefined(node)
         if isinstance(value, Foreign):
-            self.fail(
-                node,
-                "E0112",
-                f"{node.id!r} is a Python {value.kind}, which cannot be used in a program",
-                help="numbers, strings, tuples, lists, dictionaries, NumPy arrays, and programs "
-                "defined before can be",
-            )
+            self.fail_foreign(node, value)
         if isinstance(value, Hidden):
             self._fail_hidden(node, value)
         return value
 
+    def fail_foreign(self, node: ast.expr, value: Foreign, help: str | None = None) -> NoReturn:
+        """Stop at a Python object that has no meaning in a program."""
+        self.fail(
+            node,
+            "E0112",
+            f"{ast.unparse(node)!r} is a Python {value.kind}, which cannot be used in a program",
+            help=help
+            or "numbers, strings, tuples, lists, dictionaries, NumPy arrays, and programs defined "
+            "before can be",
+        )
+
     def _fail_undefined(self, node: ast.Name) -> NoReturn:
         names = sorted(self.visible())
         help = self.suggest(node.id, names)
-        if help is None and self.in_shape:
+        if node.id in self.functions:
+            help = f"a function of the module is called by `cls.{node.id}(...)`"
+        elif help is None and hasattr(builtins, node.id):
+            help = f"`{node.id}` is Python's, and a program is read, not run"
+            if node.id == "print":
+                view = "run" if self.namespace == "R" else "loops"
+                help += f"; relaxlab.explore.{view} shows the values"
+        elif help is None and self.in_shape:
             help = f"declare the symbol, `{node.id} = T.int64()`, or write it in a string"
         listed = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
         notes = (f"visible here: {listed}",) if names and help is None else ()
@@ -272,6 +286,9 @@ class Context:
         return var
 
 
+_TORCH_PARAMETERS = {"dim": "axis", "dims": "axes"}
+
+
 class Arguments:
     """The evaluated arguments of one call."""
 
@@ -301,7 +318,7 @@ class Arguments:
                 self.wrong(
                     f"has no parameter {key!r}; it takes {', '.join(plain) or 'none'}",
                     arg.node,
-                    self.cx.suggest(key, plain),
+                    self.cx.suggest(_TORCH_PARAMETERS.get(key, key), plain),
                 )
             if bound[key] is not None:
                 self.wrong(f"got {key!r} twice", arg.node)

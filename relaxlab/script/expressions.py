@@ -10,11 +10,11 @@ from typing import Any
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.dtypes import is_float
-from relaxlab.ir.errors import kind_of
+from relaxlab.ir.errors import counted, kind_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module
 from relaxlab.script import graph_calls, loop_calls
-from relaxlab.script.advice import as_operator, as_slice
+from relaxlab.script.advice import as_dimensions, as_number, as_operator, as_slice, unsupported
 from relaxlab.script.convert import (
     constant_int,
     is_number,
@@ -24,6 +24,7 @@ from relaxlab.script.convert import (
     string_of,
 )
 from relaxlab.script.core import BUILTINS, Arguments, Context, Failure
+from relaxlab.script.foreign import foreign_of, read_attribute
 from relaxlab.script.ranges import extent_between
 from relaxlab.script.values import (
     Arg,
@@ -33,6 +34,7 @@ from relaxlab.script.values import (
     TypeParam,
     Value,
     describe,
+    element_text,
     is_array,
     is_dict,
     is_sequence,
@@ -45,8 +47,8 @@ def evaluate(cx: Context, node: ast.expr) -> Value:
     """The value of an expression. Raises Failure with a diagnostic."""
     reader = _READERS.get(type(node))
     if reader is None:
-        what = type(node).__name__
-        cx.fail(node, "E0104", f"this Python expression ({what}) is not part of the script")
+        what, help = unsupported(node)
+        cx.fail(node, "E0104", f"{what} is not part of the script", help=help)
     if cx.depth >= DEEPEST:
         cx.fail(node, "E0116", f"this expression is more than {DEEPEST} levels deep")
     cx.depth += 1
@@ -94,6 +96,9 @@ def _name(cx: Context, node: ast.Name) -> Value:
 
 def _attribute(cx: Context, node: ast.Attribute, call: ast.Call | None = None) -> Value:
     """`base.attr`; `call` is what calls it, for the advice where a tensor has no methods."""
+    outer = foreign_of(cx, node.value)
+    if outer is not None:
+        return read_attribute(cx, outer, node, call)
     base = evaluate(cx, node.value)
     match base:
         case Ref(namespace, path) if namespace != "builtins":
@@ -110,7 +115,7 @@ def _attribute(cx: Context, node: ast.Attribute, call: ast.Call | None = None) -
                 "E0104",
                 f"{describe(base)} has no attribute {node.attr!r}: tensors have no methods in the "
                 "script",
-                help=as_operator(node, call),
+                help=as_dimensions(base, node.attr) or as_operator(node, call),
             )
         case _:
             cx.fail(
@@ -177,8 +182,9 @@ def access(
         cx.fail(
             node,
             "E0113",
-            f"buffer {buffer.name} has {buffer.ndim} dimensions ({shape}) and is indexed with "
-            f"{len(parts)}",
+            f"buffer {buffer.name} has {counted(buffer.ndim, 'dimension')} ({shape}) and is "
+            f"indexed with {len(parts)}",
+            help=f"give an index for each: `{element_text(buffer)}`",
         )
     if any(isinstance(p, tuple) for p in parts):
         return SliceAccess(buffer, tuple(parts), cx.span(node))
@@ -552,7 +558,12 @@ def _call(cx: Context, node: ast.Call) -> Value:
             target = graph_calls.import_function(cx, callee, name, node)
             return graph_calls.call_value(cx, target, arguments(cx, node, name))
         case _:
-            cx.fail(node, "E0104", f"{describe(callee)} cannot be called in the script")
+            cx.fail(
+                node,
+                "E0104",
+                f"{describe(callee)} cannot be called in the script",
+                help=as_number(callee, node.args, cx.namespace),
+            )
 
 
 def _index_map(cx: Context, node: ast.Call) -> IndexMap:

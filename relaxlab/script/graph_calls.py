@@ -14,6 +14,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.op_table import REQUIRED, OpRow, Param, find_op, op_names, op_row
+from relaxlab.script.advice import known_elsewhere
 from relaxlab.script.annotations import TYPES, dimensions, types_of
 from relaxlab.script.constants import decode_constant
 from relaxlab.script.convert import (
@@ -41,7 +42,8 @@ def check_known(cx: Context, path: str, node: ast.AST) -> None:
         cx.fail(node, "E0104", f"R.{path} is a statement or decorator, not a value")
     last = path.rpartition(".")[2]
     moved = sorted(n for n in known if n.rpartition(".")[2] == last)
-    help = f"did you mean {moved[0]!r}?" if moved else cx.suggest(path, known)
+    other = known_elsewhere(last) or (moved[0] if moved else None)
+    help = f"did you mean {other!r}?" if other else cx.suggest(path, known)
     cx.fail(node, "E0103", f"R has no operator {path!r}", help=help)
 
 

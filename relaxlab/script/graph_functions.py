@@ -12,6 +12,7 @@ from relaxlab.ir import graph, types
 from relaxlab.ir.dtypes import is_dtype
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import Attrs
+from relaxlab.script.advice import unsupported
 from relaxlab.script.annotations import own_symbol, type_of
 from relaxlab.script.convert import attribute_value, is_number, scalar_of
 from relaxlab.script.core import Context, Failure, Unbound
@@ -171,8 +172,11 @@ class GraphReader:
             case ast.FunctionDef():
                 self._local_function(stmt)
             case _:
-                what = type(stmt).__name__.lower()
-                cx.fail(stmt, "E0104", f"`{what}` is not part of a graph function")
+                what, help = unsupported(stmt)
+                if isinstance(stmt, ast.AugAssign):
+                    value = ast.BinOp(stmt.target, stmt.op, stmt.value)
+                    help = f"write `{ast.unparse(ast.Assign([stmt.target], value, lineno=1))}`"
+                cx.fail(stmt, "E0104", f"{what} is not part of a graph function", help=help)
 
     def _local_function(self, stmt: ast.FunctionDef) -> None:
         """A function in a function, bound to a variable that it may call itself."""
@@ -457,7 +461,7 @@ def read_function(
 ) -> graph.Function:
     """The graph function that `node` defines."""
     reader = GraphReader(cx)
-    with cx.function():
+    with cx.function("R"):
         outer, cx.string_symbols = cx.string_symbols, True
         for p in getattr(node, "type_params", ()):  # def f[n](...) of newer Python
             cx.symbol(p.name, node)
@@ -492,7 +496,9 @@ def _param(cx: Context, arg: ast.arg) -> graph.Var:
             arg,
             "E0109",
             f"parameter {arg.arg!r} has no annotation",
-            help=f'write `{arg.arg}: R.Tensor((n, 4), "float32")`, or `R.Object` for any value',
+            help="a function of a module takes no `self`: leave it out"
+            if arg.arg == "self"
+            else f'write `{arg.arg}: R.Tensor((n, 4), "float32")`, or `R.Object` for any value',
         )
     value = evaluate(cx, arg.annotation)
     ty = type_of(cx, Arg(value, arg.annotation))

@@ -14,6 +14,7 @@ from relaxlab.ir.dtypes import is_dtype, is_float, is_int, lanes_of
 from relaxlab.ir.expr import IntImm, PrimExpr
 from relaxlab.ir.node import Attrs, replace
 from relaxlab.ir.span import Span
+from relaxlab.script.advice import unsupported
 from relaxlab.script.convert import (
     attribute_value,
     elements,
@@ -121,8 +122,8 @@ class LoopReader:
     def _statement(self, stmt: ast.stmt) -> loops.Stmt | Pending | list[Any] | None:
         reader = _STATEMENTS.get(type(stmt))
         if reader is None:
-            what = type(stmt).__name__.lower()
-            self.cx.fail(stmt, "E0104", f"`{what}` is not part of a loop function")
+            what, help = unsupported(stmt)
+            self.cx.fail(stmt, "E0104", f"{what} is not part of a loop function", help=help)
         return reader(self, stmt)
 
     # --- Assignments ------------------------------------------------------------------------
@@ -517,7 +518,12 @@ class LoopReader:
     def returned(self, stmt: ast.Return) -> None:
         value = stmt.value
         if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
-            self.cx.fail(stmt, "E0108", "a loop function writes its outputs and returns nothing")
+            self.cx.fail(
+                stmt,
+                "E0108",
+                "a loop function writes its outputs and returns nothing",
+                help="store the result in a buffer that is a parameter",
+            )
 
 
 def _join(stmts: list[loops.Stmt]) -> loops.Stmt:

@@ -19,7 +19,7 @@ from relaxlab.script.values import POISON, BufferDecl, Handle, Ref, Value, descr
 def read_prim_func(cx: Context, node: ast.FunctionDef, *, s_tir: bool | None) -> loops.PrimFunc:
     """The loop function that `node` defines. `s_tir`: as the decorator says, None if silent."""
     reader = LoopReader(cx)
-    with cx.function():
+    with cx.function("T"):
         for p in getattr(node, "type_params", ()):  # def f[n](...) of newer Python
             cx.string_symbols = True
             cx.symbol(p.name, node)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from relaxlab.ir import graph, loops
 from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.ir.node import NO_ATTRS, Attrs, replace
+from relaxlab.script.advice import unsupported
 from relaxlab.script.convert import attribute_value
 from relaxlab.script.core import Context, Failure
 from relaxlab.script.definitions import decorator_of, node_header
@@ -85,7 +86,12 @@ def _member(cx: Context, stmt: ast.stmt) -> Attrs | None:
         case ast.Assign([ast.Name(name)], node):
             value = evaluate(cx, node)
             if not isinstance(value, graph.Function | loops.PrimFunc | graph.ExternFunc):
-                cx.fail(stmt, "E0104", f"{describe(value)} is not a function of the module")
+                cx.fail(
+                    stmt,
+                    "E0104",
+                    f"{describe(value)} is not a function of the module",
+                    help="write it before the class: programs know the names around them",
+                )
             cx.functions[name] = value
         case ast.Expr(ast.Constant(str())) | ast.Pass():
             pass
@@ -98,8 +104,8 @@ def _member(cx: Context, stmt: ast.stmt) -> Attrs | None:
         case ast.AsyncFunctionDef(name):
             cx.fail(stmt, "E0104", f"{name!r} cannot be asynchronous")
         case _:
-            what = type(stmt).__name__.lower()
-            cx.fail(stmt, "E0104", f"`{what}` is not part of a module")
+            what, help = unsupported(stmt)
+            cx.fail(stmt, "E0104", f"{what} is not part of a module", help=help)
     return None
 
 

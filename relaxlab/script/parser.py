@@ -10,6 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
 
+from relaxlab.analysis.loops_check import NO_VALUE_YET
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.errors import brief, kind_of
@@ -90,6 +91,7 @@ def _python_tree(text: str) -> ast.Module:
             if sys.version_info >= (3, 12) or not _TYPE_PARAMS.search(text):
                 raise
         # `def f[n](...)` is newer than this Python: read the brackets ourselves.
+        # Blanks of the same width keep the columns of all places in messages.
         tree = ast.parse(_TYPE_PARAMS.sub(lambda m: f"{m[1]}{' ' * len(m[2])}(", text))
     lines = lines_of(text)
     for node in ast.walk(tree):
@@ -137,11 +139,12 @@ def _import(cx: Context, stmt: ast.Import | ast.ImportFrom) -> None:
             cx.define(alias.asname or alias.name, Ref("python"))
 
 
-def _finished(cx: Context, module: Module, check: bool) -> Module:
+def _finished(cx: Context, module: Module, check: bool, but: str = "") -> Module:
+    """Return the module. Raises DiagnosticError for all errors but those of the code `but`."""
     problems = list(cx.diagnostics)
     if check and not problems:
         try:
-            problems = check_well_formed(module)
+            problems = [d for d in check_well_formed(module) if d.code != but]
         except RecursionError:
             where = Span(cx.source, 1, 0, 1, 1)
             problems = [cx.error(where, "E0116", "this program is nested too deeply to be checked")]
@@ -174,12 +177,13 @@ def parse_function(captured: Captured, node: ast.FunctionDef) -> BaseFunc:
     cx = _context(captured.source, captured.value)
     cx.functions[node.name] = None
     function: BaseFunc | None = None
+    check = True
     try:
+        check = decorator_of(cx, node).options.get("check_well_formed") is not False
         function = read_definition(cx, node)
     except Failure as failure:
         cx.report(failure.diagnostic)
     except RecursionError:
         cx.report(cx.error(node, "E0116", "this function is nested too deeply to be read"))
-    if function is None or cx.diagnostics:
-        raise DiagnosticError(sorted(cx.diagnostics, key=_position))
-    return function
+    alone = {} if function is None else {node.name: function}
+    return _finished(cx, Module.of(alone), check, but=NO_VALUE_YET)[node.name]

@@ -112,9 +112,14 @@ class TypeParam:
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A captured Python object that has no meaning in a program."""
+    """A captured Python object that has no meaning in a program; its attributes may have one."""
 
-    kind: str
+    value: object = field(compare=False, repr=False)
+
+    @property
+    def kind(self) -> str:
+        """The name of its type."""
+        return type(self.value).__name__
 
 
 class _Poison:
@@ -145,6 +150,11 @@ def is_array(value: Value) -> TypeGuard[np.ndarray[Any, Any]]:
 def is_dict(value: Value) -> TypeGuard[dict[Any, Any]]:
     """True if `value` is a dictionary."""
     return isinstance(value, dict)
+
+
+def element_text(buffer: loops.Buffer) -> str:
+    """Return an element of a buffer as it is written, for messages: `A[i, j]`."""
+    return f"{buffer.name}[{', '.join('ijklmnpq'[: buffer.ndim]) or '()'}]"
 
 
 def describe(value: Value) -> str:

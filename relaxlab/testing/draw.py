@@ -26,7 +26,11 @@ LARGE = (0, 31, 32, 33, 64, 100, 128, 255, 300)
 SYMBOL_SIZES = (0, 1, 1, 2, 3, 5, 8, 17, 33, 64, 100, 257)
 """Extents of symbols."""
 ELEMENTS = 1 << 17
-"""Elements of the largest argument: 512 KiB of float32, more than the first-level cache."""
+"""Elements of the largest tensor: 512 KiB of float32, more than the first-level cache."""
+USUAL_ELEMENTS = 1 << 12
+"""Elements of the largest tensor of most programs: few mistakes need more, which take longer."""
+LARGE_PROGRAMS = 1 / 16
+"""The share of programs that may have ELEMENTS."""
 SPECIAL = (0.0, -0.0, 1.0, -1.5, 2.5, np.inf, -np.inf, np.nan, 1e-30, 30.0)
 
 Shape = tuple[expr.PrimExpr, ...]
@@ -81,13 +85,15 @@ is asked for."""
 
 class Draw:
     """Draws operands. `inputs` are the parameters made so far with the range of their values,
-    `sizes` the values of the symbols; `floats` are the dtypes of most floating-point operands."""
+    `sizes` the values of the symbols; `floats` are the dtypes of most floating-point operands,
+    `most` the elements of the largest tensor."""
 
     def __init__(self, rng: random.Random, symbols: Sequence[expr.Var], found: Found) -> None:
         self.rng, self.symbols, self.found = rng, tuple(symbols), found
         self.sizes = {s: rng.choice(SYMBOL_SIZES) for s in self.symbols}
         self.inputs: dict[graph.Var, Range] = {}
         self.floats: tuple[str, ...] = ("float32",)
+        self.most = ELEMENTS if self.chance(LARGE_PROGRAMS) else USUAL_ELEMENTS
 
     def chance(self, share: float) -> bool:
         """True with a probability."""
@@ -104,7 +110,7 @@ class Draw:
         return evaluate(extent, self.sizes)
 
     def dim(self) -> expr.PrimExpr:
-        """A random extent: a symbol, at times what is computed of one or two, or a number."""
+        """A random extent: a symbol, an expression of one or two symbols, or a number."""
         if self.chance(0.35):
             return self.computed() if self.chance(0.2) else self.rng.choice(self.symbols)
         return expr.const(self.rng.choice(SMALL if self.chance(0.8) else LARGE))
@@ -121,9 +127,9 @@ class Draw:
         return expr.const(self.rng.choice(SMALL))
 
     def shape(self, ndim: int, most: int = ELEMENTS) -> Shape:
-        """Return a random shape of at most `most` elements."""
+        """Return a random shape of at most `most` elements, and of no more than the program's."""
         dims = [self.dim() for _ in range(ndim)]
-        while self.count(dims) > most:
+        while self.count(dims) > min(most, self.most):
             largest = max(range(ndim), key=lambda d: self.size(dims[d]))
             dims[largest] = self.small()
         return tuple(dims)
@@ -161,7 +167,7 @@ class Draw:
         def fits(ty: TensorType) -> bool:
             shape = ty.shape
             return (shape is not None and ndim[0] <= len(shape) <= ndim[1] and ty.dtype in dtypes
-                    and self.count(shape) <= most)  # fmt: skip
+                    and self.count(shape) <= min(most, self.most))  # fmt: skip
 
         if self.chance(0.6) and (low, high) == (-2, 2):
             found = self.found(fits, 8.0, exact)

@@ -4,7 +4,8 @@
     python -m relaxlab.testing.fuzz --programs 1 --seed 7
 
 Each program is interpreted as it was made, operators by their NumPy references, and compiled, every
-other one as a debug build; one compilation is called with several sizes of its symbols. A program
+third one as a debug build, most of them without LLVM's optimiser; one compilation is called with
+several sizes of its symbols. A program
 that fails is made smaller and printed with its seed. `--reference torch` draws calls for the NumPy
 references alone, and compares them with PyTorch.
 """
@@ -14,31 +15,39 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+from unittest.mock import patch
 
 import numpy as np
 
 from relaxlab.analysis.deduce import type_of
+from relaxlab.codegen import program
+from relaxlab.codegen.llvm import jit
 from relaxlab.ir import graph
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, rewrite
 from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.target import Target
 from relaxlab.ir.types import TensorType, TupleType
 from relaxlab.runtime.arguments import ArgumentError
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.build import compile as build
 from relaxlab.runtime.check_compare import ROUNDINGS, Tolerance, coarsest, difference, movement
 from relaxlab.runtime.check_inputs import copy_value, nudged, roundoff
-from relaxlab.runtime.executable import CheckFailed, Executable
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.native_function import CheckFailed
 from relaxlab.runtime.packed import register_func
 from relaxlab.testing.draw_rules import RULES
 from relaxlab.testing.shrink import shrunk
 from relaxlab.testing.table_programs import EXACT, Attributes, TableProgram
 
+OPTIMISED = 4
+"""LLVM optimises one in so many programs; it would take most of the time of all others."""
 SETS = 3
 """Sets of arguments that a compiled program is called with."""
 TRIES = 5
@@ -77,12 +86,35 @@ def _described(value: Any) -> str:
     return str(value)
 
 
-def _built(mod: Module, checks: bool) -> Executable | str:
-    """The compiled program, or the error of the compiler in words."""
-    try:
-        return build(mod, use_cache=False, checks="all" if checks else "default")
-    except Exception as error:  # noqa: BLE001  whatever it is: the interpreter computes a result
-        return f"{type(error).__name__}: {error}"
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A way to compile a program: as a debug build, with LLVM's optimiser."""
+
+    checks: bool = False
+    optimised: bool = True
+
+    @staticmethod
+    def of_seed(seed: int) -> Build:
+        """Every third a debug build; one in OPTIMISED optimised."""
+        return Build(seed % 3 == 1, seed % OPTIMISED == 0)
+
+    def __call__(self, mod: Module) -> Executable | str:
+        """The compiled program, or the error of the compiler in words."""
+        quick = patch.object(program, "compile_objects", _unoptimised)
+        try:
+            with nullcontext() if self.optimised else quick:
+                return build(mod, use_cache=False, checks="all" if self.checks else "default")
+        except Exception as error:  # noqa: BLE001  whatever it is: the interpreter has a result
+            return f"{type(error).__name__}: {error}"
+
+
+def _unoptimised(
+    functions: Sequence[str], declarations: Mapping[str, str], target: Target
+) -> tuple[tuple[bytes, ...], bytes]:
+    """Return what `compile_objects` does, unoptimised and without bitcode, which only exports
+    read."""
+    text = jit.module_text(functions, declarations, target)
+    return (jit.compile_quickly(text, target),), b""
 
 
 def problem_of(mod: Module, args: Args, exe: Compiled | str) -> str | None:
@@ -173,7 +205,7 @@ def _with_roundings(mod: Module, args: Args) -> Module:
     def rewritten(n: Node) -> Node | None:
         if not isinstance(n, graph.Call) or not isinstance(n.op, graph.Op) or n.op.name in EXACT:
             return None
-        ty = type_of(n)
+        ty = type_of(n, mod)
         if not isinstance(ty, TensorType | TupleType):
             return None
         moving = graph.ExternFunc(MOVED)
@@ -185,7 +217,7 @@ def _with_roundings(mod: Module, args: Args) -> Module:
 
 
 def run_program(
-    seed: int, *, checks: bool, shrink: bool = True, drawn: Attributes | None = None
+    seed: int, how: Build, *, shrink: bool = True, drawn: Attributes | None = None
 ) -> Failure | None:
     """Make the program of a seed and compare it; `drawn` counts what it calls. Raises
     ExecutionError if no arguments fit it."""
@@ -193,7 +225,7 @@ def run_program(
     mod = made.random_module()
     if drawn is not None:
         drawn.update(made.drawn)
-    exe = _built(mod, checks)
+    exe = how(mod)
     rng = np.random.default_rng(seed)
     reason: ExecutionError | None = None
     compared = 0
@@ -207,7 +239,7 @@ def run_program(
         if problem is not None:
             if not shrink:
                 return Failure(seed, problem, mod, args)
-            return _smaller(seed, mod, args, problem, checks)
+            return _smaller(seed, mod, args, problem, how)
         compared += 1
         if compared == SETS or not symbols_in(mod["main"]):
             break
@@ -216,11 +248,11 @@ def run_program(
     return None
 
 
-def _smaller(seed: int, mod: Module, args: Args, problem: str, checks: bool) -> Failure:
+def _smaller(seed: int, mod: Module, args: Args, problem: str, how: Build) -> Failure:
     kind = _kind(problem)
 
     def now_of(m: Module, a: Args) -> str | None:
-        return problem_of(m, a, _built(m, checks))
+        return problem_of(m, a, how(m))
 
     def still_fails(m: Module, a: Args) -> bool:
         try:
@@ -253,11 +285,11 @@ def run_programs(
     seeds: Iterable[int], report: Callable[[Failure], None], counts: Counts,
     drawn: Attributes, *, shrink: bool = True,
 ) -> None:  # fmt: skip
-    """Run the programs of some seeds, every other one as a debug build."""
+    """Run the programs of some seeds."""
     for seed in seeds:
         counts.run += 1
         try:
-            failure = run_program(seed, checks=seed % 2 == 1, shrink=shrink, drawn=drawn)
+            failure = run_program(seed, Build.of_seed(seed), shrink=shrink, drawn=drawn)
         except ExecutionError:
             counts.unusable += 1
             continue

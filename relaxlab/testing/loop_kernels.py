@@ -17,7 +17,8 @@ Shape = tuple[PrimExpr, ...]
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """The rank of the inputs, all of one shape; the shape of the output; what else is passed.
-    `make` gives the output from the inputs and the scalars; `grows`: how much larger values get."""
+    `make` gives the output from the inputs and the scalars; `grows`: how much larger values get.
+    `moves`: it moves elements alone, of any dtype."""
 
     ndim: int
     out: Callable[[Shape], Shape]
@@ -26,6 +27,7 @@ class Kernel:
     scalars: Callable[[Shape], Shape] | None = None
     exact: bool = True
     grows: float = 1.0
+    moves: bool = False
 
 
 def _same(shape: Shape) -> Shape:
@@ -97,8 +99,8 @@ def _bump(a: te.Tensor) -> te.Tensor:
 
 
 KERNELS: dict[str, Kernel] = {
-    "reversed": Kernel(2, _same, _reversed),
-    "rotated": Kernel(2, _same, _rotated, scalars=lambda s: (s[0],)),
+    "reversed": Kernel(2, _same, _reversed, moves=True),
+    "rotated": Kernel(2, _same, _rotated, scalars=lambda s: (s[0],), moves=True),
     "stencil": Kernel(2, _same, _stencil, exact=False, grows=3),
     "turned": Kernel(2, lambda s: (s[1], s[0]), _turned, exact=False, grows=2),
     "row_sums": Kernel(2, lambda s: (s[0],), _row_sums, exact=False, grows=40),

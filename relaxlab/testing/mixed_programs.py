@@ -157,8 +157,7 @@ class MixedProgram(Operators):
         """A hand-written loop function on one or two values."""
         name = self.rng.choice(sorted(KERNELS))
         spec = KERNELS[name]
-        a = self.pick(lambda v: v.dtype in ("float32", "float16", "int32")
-                      and len(v.shape) == spec.ndim)  # fmt: skip
+        a = self.pick(lambda v: (v.dtype != "bool" or spec.moves) and len(v.shape) == spec.ndim)
         if a is None:
             return None
         func = kernel(name, a.dtype)
@@ -234,17 +233,25 @@ class MixedProgram(Operators):
         return call, 2 * v.most, False
 
     def update(self) -> Made | None:
-        """A value of its own, overwritten in place by a loop function."""
-        v = self.pick(lambda v: v.dtype == "float32" and len(v.shape) == 2)
+        """A value of its own, overwritten in place by a loop function: directly, or in a function
+        that is called, at times one that may leave it as it is."""
+        v = self.pick(lambda v: v.dtype != "bool" and len(v.shape) == 2)
         if v is None:
             return None
-        self.functions["bump"] = kernel("bump", "float32")
-        fresh = self.bind(builder("sin")(v.var))
-        call = graph.Call(
-            graph.Op("call_tir_inplace"), (graph.GlobalVar("bump"), graph.Tuple((fresh,))),
-            Attrs(inplace_indices=(0,)), (v.ty,),
-        )  # fmt: skip
-        return builder("cos")(self.bind(call)), 1.0, False
+        label = f"bump_{v.dtype}"
+        self.functions[label] = kernel("bump", v.dtype)
+        fresh = self.bind(builder("negative")(v.var))
+        match self.rng.choice(("direct", "always", "perhaps")):
+            case "direct":
+                call = _bumped(label, fresh)
+            case kind:
+                name = f"{kind}_{label}"
+                self.functions[name] = _bumping(label, v.dtype, kind == "perhaps")
+                call = graph.Call(graph.GlobalVar(name), (fresh, self.flag))
+        self.count += 1
+        new = graph.Var(f"v{self.count}", v.ty)
+        self.bindings.append(graph.VarBinding(call, new))
+        return builder("negative")(new), v.most + 1, v.exact and not is_float(v.dtype)
 
     def field(self) -> Made | None:
         first = graph.TupleGetItem(self.pair, 0)
@@ -333,6 +340,26 @@ def _callee(kind: str) -> graph.Function:
     block = graph.DataflowBlock((graph.VarBinding(value, y),))
     private = kind != "flat"
     return graph.Function(params, graph.SeqExpr((block,), y), ret, private=private)
+
+
+def _bumped(label: str, x: graph.Var) -> graph.Call:
+    """The call that adds 1 to `x` in place; `label` names the loop function."""
+    assert x.ty is not None
+    args, attrs = (graph.GlobalVar(label), graph.Tuple((x,))), Attrs(inplace_indices=(0,))
+    return graph.Call(graph.Op("call_tir_inplace"), args, attrs, (x.ty,))
+
+
+def _bumping(label: str, dtype: str, perhaps: bool) -> graph.Function:
+    """A private function that adds 1 to its first argument in place and returns it; `perhaps`: only
+    if its second argument is true."""
+    ty = TensorType((expr.Var("a"), expr.Var("b")), dtype)
+    x, c = graph.Var("x", ty), graph.Var("c", TensorType((), "bool"))
+    new, chosen = graph.Var("new", ty), graph.Var("chosen", ty)
+    body = graph.SeqExpr((graph.BindingBlock((graph.VarBinding(_bumped(label, x), new),)),), new)
+    if perhaps:
+        either = graph.If(c, body, graph.SeqExpr((), x))
+        body = graph.SeqExpr((graph.BindingBlock((graph.VarBinding(either, chosen),)),), chosen)
+    return graph.Function((x, c), body, ty, private=True)
 
 
 def _scaled(x: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> None:

@@ -64,6 +64,9 @@ def _binary() -> list[OpCase]:
         cases.append(OpCase(op, pair, sizes=({},)))
     cases.append(OpCase("power", (T("n", low=0.1), T("n"))))
     cases.append(OpCase("power", (T("n", dtype="float16", low=0.1), Scalar(2.0))))
+    for exponent in (0.0, 0.5, 1.0, 3.0, 7.0, 8.0, 9.0, -1.0, -0.5, 1.5):
+        pair = (T("n", values=SPECIAL), Scalar(exponent))
+        cases.append(OpCase("power", pair, sizes=({"n": 14},)))
     cases.append(OpCase("atan2", (T("n"), T("n"))))
     for op in ("logical_and", "logical_or", "logical_xor"):
         cases.append(OpCase(op, (T("n", "m", dtype="bool"), T("m", dtype="bool")), sizes=TWO_SIZES))

@@ -20,7 +20,7 @@ from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.interpreter import interpret
 
 SECONDS = 240.0
-"""After so long, what has been reached is the result."""
+"""Time after which the smallest program found so far is the result."""
 
 Args = tuple[Any, ...]
 Fails = Callable[[Module, Args], bool]
@@ -50,6 +50,7 @@ def _smaller(mod: Module, args: Args) -> Iterator[tuple[Module, Args] | None]:
         for field in result.fields:
             yield _cleaned(mod, _returning(main, field), args)
     bindings = [b for blk in main.body.blocks for b in blk.bindings]
+    # From the end: a late value that still fails cuts off the most.
     for b in reversed(bindings):
         # Claims about shapes are left: a candidate that has none of them is given them anew.
         if isinstance(b.var, graph.Var) and b.var is not result and not _is_claim(b):
@@ -119,7 +120,8 @@ def _given(
 
 
 def _cleaned(mod: Module, main: graph.Function, args: Args) -> tuple[Module, Args] | None:
-    """The module with another `main`, without what nobody reads; None if it is no program."""
+    """The module with another `main`, without unread bindings and unused functions; None if that is
+    not a valid program."""
     try:
         made, problems = annotate(mod.with_functions({"main": main}))
         if problems:

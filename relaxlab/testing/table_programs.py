@@ -3,6 +3,7 @@ options, among the calls, branches, tuples and claims of `mixed_programs`."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -190,12 +191,24 @@ class TableProgram(MixedProgram):
             call = RULES[op](self.draw, op)
         except Refused:
             return None
-        type_of(call)
+        if self._elements(type_of(call)) > self.draw.most:
+            return None
         self._declare(call)
         self.drawn[op, "", ""] += 1
         for name, value in call.attrs.items():
             self.drawn[op, name, attribute_kind(value)] += 1
         return call
+
+    def _elements(self, ty: types.Type) -> int:
+        """The number of elements of the largest tensor of a type, those apart whose shapes only
+        data decide."""
+        match ty:
+            case types.TupleType(fields):
+                return max(map(self._elements, fields), default=0)
+            case types.TensorType(shape) if shape is not None and self._sized(ty):
+                return self.draw.count(shape)
+            case _:
+                return 0
 
     def use(self) -> Made | None:
         """A drawn call; its result is returned, or read by others."""
@@ -327,13 +340,10 @@ class TableProgram(MixedProgram):
         ExecutionError where an extent would be negative."""
         main = mod["main"]
         assert isinstance(main, graph.Function)
-        bounds = main.attrs.get("tir_var_upper_bound", {})
         sizes = {s: n for s, n in self.draw.sizes.items() if s not in self.derived}
         if again:
             sizes = {s: int(rng.choice(SYMBOL_SIZES)) for s in sizes}
-        sizes = {s: min(n, bounds.get(s.name, 1 << 30)) for s, n in sizes.items()}
-        for s, extent in self.derived.items():
-            sizes[s] = evaluate(extent, sizes)
+        sizes = self._small_sizes(main, sizes)
         named = {p.name: values for p, values in self.draw.inputs.items()}
         found: list[Any] = []
         for p in main.params:
@@ -346,6 +356,24 @@ class TableProgram(MixedProgram):
             else:
                 found.append(random_value(p.ty, sizes, rng))
         return tuple(found)
+
+    def _small_sizes(self, main: graph.Function, sizes: dict[expr.Var, int]) -> dict[expr.Var, int]:
+        """The values of symbols within their declared bounds, the largest of them reduced until no
+        tensor of `main` has much more than the most elements; and of those that are derived."""
+        bounds = main.attrs.get("tir_var_upper_bound", {})
+        types_of = {v.ty for v in walk(main) if isinstance(v, graph.Var)}
+        shapes = {ty.shape for ty in types_of if isinstance(ty, types.TensorType) and ty.shape}
+        while True:
+            sizes = {s: min(n, bounds.get(s.name, n)) for s, n in sizes.items()}
+            known = dict(sizes)
+            for s, extent in self.derived.items():
+                known[s] = evaluate(extent, known)
+            counted = (s for s in shapes if known.keys() >= set(symbols_in(s)))
+            counts = [math.prod(evaluate(d, known) for d in s) for s in counted]
+            largest = max(sizes, key=sizes.__getitem__)
+            if max(counts, default=0) <= 4 * self.draw.most or sizes[largest] < 2:
+                return known
+            sizes[largest] //= 2
 
 
 def _dims(param: graph.Var) -> tuple[expr.PrimExpr, ...]:

@@ -55,8 +55,8 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A shape is not known although those are that it comes from; `remedy` is a line that brings
-    it back."""
+    """A shape that is unknown although the shapes it depends on are known; `remedy` is a line of
+    the program that restores it."""
 
     source: str
     reason: str

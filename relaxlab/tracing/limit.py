@@ -54,6 +54,7 @@ def may_apply(rule: str, subject: str, reason: str, **about: Any) -> bool:
             reason = f"only the first {limit.most} rewrites are made"
             remark(rule, subject, reason, applied=False, **about)
             return False
+        # Recorded before the rewrite is made, so that one that fails is the last in the list.
         limit.made.append(Remark(rule, subject, reason))
     remark(rule, subject, reason, **about)
     return True
@@ -96,6 +97,8 @@ def before_step(state: Any) -> None:
     """Called before each step with what there is now. Raises Stopped where it is one too many."""
     steps = _STEPS.get()
     if steps is not None and steps.most is not None and len(steps.made) >= steps.most:
+        # The state goes with the exception, as the schedule that was being made is lost where it is
+        # caught.
         raise Stopped(state)
 
 

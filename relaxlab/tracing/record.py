@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextvars
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -114,14 +116,20 @@ def remark(rule: str, subject: str, reason: str, *, applied: bool = True, **abou
 
 
 PACKAGE = Path(__file__).parents[1]
+_TRACING = f"{Path(__file__).parent.relative_to(PACKAGE.parent)}{os.sep}"
 
 
 def _source_line() -> str:
     """Return the file and line of the nearest caller outside this package: of a file of relaxlab
     its path from there, of any other its name."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and Path(frame.f_code.co_filename).parent == PACKAGE / "tracing":
+    while frame.f_back is not None and _shown(frame.f_code.co_filename).startswith(_TRACING):
         frame = frame.f_back
-    path = Path(frame.f_code.co_filename)
-    inside = path.is_relative_to(PACKAGE)
-    return f"{path.relative_to(PACKAGE.parent) if inside else path.name}:{frame.f_lineno}"
+    return f"{_shown(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+@cache
+def _shown(file: str) -> str:
+    """The path of a file of this package from the package's folder, of any other its name."""
+    path = Path(file)
+    return str(path.relative_to(PACKAGE.parent)) if path.is_relative_to(PACKAGE) else path.name

@@ -10,6 +10,7 @@ import pytest
 import relaxlab.analysis.loops_check
 from relaxlab.analysis.loops_check import check_loops
 from relaxlab.ir import expr, loops
+from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.script.parser import parse
 from tests.golden import Golden
 
@@ -136,6 +137,18 @@ def f(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
     for i in range(8):
         C[i] = A[7 - i]
 """,
+    "a branch whose conditions contradict each other": """
+def f(c: T.handle):
+    n = T.int64()
+    C = T.match_buffer(c, (n,), "float32")
+    if n > 32:
+        if n <= 8:
+            for i in range(8):
+                with T.block("C"):
+                    vi = T.axis.spatial(n, i)
+                    T.where(i < n)
+                    C[vi] = T.float32(0)
+""",
 }
 
 
@@ -230,3 +243,19 @@ def test_nothing_is_out_of_bounds_where_nothing_runs():
     assert [d.code for d in check_loops("f", twice)] == ["E0334"]
     empty = loops.AssertStmt(expr.EQ(n, n * 2), "n is 0")
     assert not check_loops("f", loops.PrimFunc((a,), loops.seq(empty, twice.body)))
+
+
+def test_a_loop_variable_is_reported_where_the_block_uses_it() -> None:
+    with pytest.raises(DiagnosticError) as caught:
+        parse(
+            """@T.prim_func
+def scale(A: T.Buffer((8, 8), "float32"), s: T.Buffer((8,), "float32")):
+    for i, j in T.grid(8, 8):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            A[vi, vj] = A[vi, vj] * s[i + 0 * vj]
+"""
+        )
+    (error,) = caught.value.diagnostics
+    assert error.code == "E0330" and error.span.line == 6
+    assert error.suggestion == "use the axis vi, which is bound to i"

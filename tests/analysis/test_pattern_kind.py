@@ -146,3 +146,18 @@ def f(A: T.Buffer((8, 4), "float32"), C: T.Buffer((8,), "float32")):
             C[i] = C[i] + A[i, k]
 """
     assert pattern_kind_of(prim_func(text)) is PatternKind.REDUCTION
+
+
+def test_a_chain_of_variables_is_followed_as_long_as_it_is_short() -> None:
+    head = """
+def f(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    for i in range(8):
+        x0: T.float32 = A[i]
+"""
+    kinds: list[tuple[PatternKind, str]] = []
+    for steps in (4, 60):
+        chain = "".join(f"        x{k + 1}: T.float32 = x{k} * x{k}\n" for k in range(steps))
+        kinds.append(pattern_kind_with_reason(prim_func(f"{head}{chain}        C[i] = x{steps}\n")))
+    assert kinds[0][0] is PatternKind.ELEMENTWISE
+    assert kinds[1][0] is PatternKind.OPAQUE
+    assert "by too large an expression" in kinds[1][1]

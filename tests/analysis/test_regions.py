@@ -102,6 +102,28 @@ def test_gather_takes_the_whole_dimension() -> None:
     assert text(flat) == ["I[i:+1]", "A[I[i]:+1, 3:+1]"]
 
 
+def test_variables_stand_for_places() -> None:
+    at = V("at")
+    body = loops.LetStmt(at, i + 1, store(ONE_D, load(A, at, 3), at))
+    reads, writes = access_regions(loop(i, n - 1, body))
+    assert text(reads) == ["A[1:+n - 1, 3:+1]"]
+    assert text(writes) == ["X[1:+n - 1]"]
+
+
+@pytest.mark.parametrize("statements", [False, True])
+def test_a_chain_of_variables_does_not_double_at_every_step(statements: bool) -> None:
+    chain = [V(f"x{step}", "float32") for step in range(60)]
+    value: expr.PrimExpr = chain[-1]
+    body: loops.Stmt = store(ONE_D, value, i)
+    for before, var in reversed([*zip(chain, chain[1:], strict=False)]):
+        value = expr.Let(var, before * before, value)
+        body = loops.LetStmt(var, before * before, body)
+    first = load(ONE_D, i + 2)
+    whole = store(ONE_D, expr.Let(chain[0], first, value), i)
+    reads, _ = access_regions(loops.LetStmt(chain[0], first, body) if statements else whole)
+    assert text(reads) == ["X[i + 2:+1]"]
+
+
 def test_several_accesses_make_a_box() -> None:
     body = store(ONE_D, load(A, i, 0) + load(A, i + 2, 1), i)
     assert text(access_regions(body)[0]) == ["A[i:+3, 0:+2]"]

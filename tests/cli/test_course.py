@@ -74,3 +74,21 @@ def test_a_summary_of_what_is_solved(tmp_path: Path, capsys: pytest.CaptureFixtu
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == [first.stem, "1", "of", str(len(exercises))]
     assert lines[-1].split()[:3] == ["solved", "1", "of"]
+
+
+def test_a_notebook_that_is_being_saved_is_read_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main(["course", str(tmp_path)])
+    path = sorted(tmp_path.glob("*.ipynb"))[1]
+    whole = path.read_text("utf-8")
+    path.write_text(whole[:100], "utf-8")
+    monkeypatch.setattr("time.sleep", lambda _: path.write_text(whole, "utf-8"))
+    assert main(["course", str(tmp_path), "--summary"]) == 0
+
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    for text in ("", whole[:100], "[]", "{}"):
+        path.write_text(text, "utf-8")
+        capsys.readouterr()
+        assert main(["course", str(tmp_path), "--summary"]) == 2
+        assert f"{path} is no notebook: save it in Jupyter again" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import os
 import select
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -58,15 +59,25 @@ def test_what_cannot_be_answered_is_refused_before_compiling(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no readline")
 def test_lines_of_a_chat_can_be_edited():
-    """Arrow up brings back the last question; its escape code is not sent to the model."""
+    """Arrow up brings back the last question; its escape code is not sent to the model. What is
+    typed before the model is there is not shown until it is read."""
+    import fcntl
     import pty
+    import termios
 
     controller, terminal = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "relaxlab", "chat", "--model", "tiny", "--greedy"],
         stdin=terminal, stdout=terminal, stderr=subprocess.DEVNULL,
         env={**os.environ, "TERM": "xterm"},
+        preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)),
     )  # fmt: skip
+    for _ in range(1200):  # until it is loading, when it has switched the terminal
+        if not termios.tcgetattr(terminal)[3] & termios.ECHO:
+            break
+        time.sleep(0.05)
+    os.write(controller, b"What is 2 + 2?\n")
+    assert termios.tcgetattr(terminal)[3] & termios.ECHO == 0
     os.close(terminal)
     seen = ""
 
@@ -77,9 +88,8 @@ def test_lines_of_a_chat_can_be_edited():
             seen += os.read(controller, 4096).decode(errors="replace")
 
     try:
-        read_until("> ", 1)
-        os.write(controller, b"What is 2 + 2?\n")
         read_until("2 + 2 = 4.", 1)
+        assert seen.index("> ") < seen.index("What is 2 + 2?") and seen.count("What is") == 1
         read_until("> ", 2)  # before it, the terminal itself would echo the key
         os.write(controller, b"\x1b[A\n")
         read_until("2 + 2 = 4.", 2)

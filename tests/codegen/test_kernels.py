@@ -402,6 +402,65 @@ def k(a: T.handle, C: T.Buffer((16,), "float32")):
         kernels.agree("k", [np.arange(n, dtype="float32"), np.zeros(16, "float32")], n=n)
 
 
+@pytest.mark.parametrize("extent", ["(n + 31) // 32", "T.min(5, (n + 31) // 32)"])
+def test_the_last_step_of_a_sum_is_taken_out_of_its_loop(extent: str) -> None:
+    """Whole steps are not tested, and the last takes as many vectors as it needs."""
+    text = f"""
+def k(a: T.handle, C: T.Buffer((32,), "float32")):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    for i in range({extent}):
+        for l in T.vectorized(32):
+            C[l] = C[l] + T.if_then_else(i * 32 + l < n, A[i * 32 + l], T.float32(0))
+"""
+    body, _ = hoisted(text)
+    found = [n for n in walk(body) if isinstance(n, loops.For) and n.kind == "serial"]
+    assert len(found) == 1
+    assert not any(isinstance(n, loops.IfThenElse) for n in walk(found[0]))
+    vectors = [n.extent for n in walk(body) if isinstance(n, loops.For) and n.kind == "vectorized"]
+    assert sorted(e.value for e in vectors) == [8, 16, 32, 32]
+    kernels = compiled(text)
+    for n in (0, 1, 8, 9, 16, 17, 31, 32, 33, 63, 64, 95, 160, 200):
+        kernels.agree("k", [np.arange(n, dtype="float32"), np.ones(32, "float32")], n=n)
+
+
+def test_a_loop_whose_extent_it_overwrites_keeps_its_last_step() -> None:
+    text = """
+def k(a: T.handle, C: T.Buffer((32,), "float32"), L: T.Buffer((1,), "int64")):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    for i in range(T.min(L[0], (n + 31) // 32)):
+        for l in T.vectorized(32):
+            C[l] = C[l] + T.if_then_else(i * 32 + l < n, A[i * 32 + l], T.float32(0))
+        L[0] = T.int64(0)
+"""
+    body, _ = hoisted(text)
+    assert isinstance(body, loops.For)
+    kernels = compiled(text)
+    for n in (1, 33, 70):
+        arrays = [np.ones(n, "float32"), np.ones(32, "float32"), np.array([2])]
+        kernels.agree("k", arrays, n=n)
+
+
+def test_a_loop_with_several_partial_steps_stays() -> None:
+    """Steps overlap: of eight each, at most two reach beyond the end."""
+    text = """
+def k(a: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    C = T.match_buffer(c, (n,), "float32")
+    for i in range((n + 3) // 4):
+        for j in range(8):
+            if i * 4 + j < n:
+                C[i * 4 + j] = C[i * 4 + j] + A[i * 4 + j]
+"""
+    body, conditions = hoisted(text)
+    assert isinstance(body, loops.For) and len(conditions) == 2
+    kernels = compiled(text)
+    for n in (0, 1, 4, 5, 11, 24):
+        kernels.agree("k", [np.arange(n, dtype="float32"), np.zeros(n, "float32")], n=n)
+
+
 @pytest.mark.parametrize(
     "condition",
     [

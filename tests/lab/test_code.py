@@ -93,6 +93,19 @@ def test_calls_that_share_a_loop_function_keep_their_own_lines():
     assert found == {"fused_matmul_relu": {9, 10}, "fused_matmul_relu_exp": {11, 12, 13}}
 
 
+def test_assembly_in_the_syntax_of_intel(view):
+    state = unpack(pack(view.state))
+    pane = state["kernels"][0]["panes"][-1]
+    att, intel = ([state["table"][i] for i in accumulate(pane[key])] for key in ("lines", "intel"))
+    assert len(att) == len(intel) and any("%" in line for line in att)
+    assert not any("%" in line for line in intel) and any("ptr [" in line for line in intel)
+    same = [[line.split()[0][:2] for line in lines] for lines in (att, intel)]
+    assert same[0] == same[1], "line by line the same instructions"
+    assert "%" in rl.compile(dense()).assembly(), "the process still writes AT&T's"
+    arm = rl.Target(triple="aarch64-unknown-linux-gnu")
+    assert "intel" not in code(dense(), arm).state["kernels"][0]["panes"][-1]
+
+
 def test_a_scheduled_function_alone_and_one_by_name(view):
     func = rl.trace(dense()).result["softmax"]
     assert [k["name"] for k in code(func, name="mine").state["kernels"]] == ["mine"]
@@ -188,6 +201,15 @@ def test_lines_by_keyboard_and_panes_on_and_off(open_view, view):
     )
     page.get_by_role("button", name="next vector in Assembly").click()
     assert "mm" in page.get_by_role("region", name="Assembly").locator(".here").inner_text()
+
+
+def test_the_syntax_of_the_assembly_is_chosen(open_view, view):
+    page = open_view(view)
+    assembly = page.get_by_role("region", name="Assembly")
+    assert "%rbp" in assembly.inner_text()
+    page.get_by_role("checkbox", name="Intel syntax").check()
+    assert "push rbp" in assembly.inner_text() and "%" not in assembly.inner_text()
+    assert assembly.locator(".ln[title*=': ']").count() > 0, "instructions are explained"
 
 
 def test_lines_have_the_colours_of_the_script_and_can_be_copied(open_view, view):

@@ -471,6 +471,8 @@ def test_the_steps_of_a_schedule(open_view):
     steps = page.get_by_role("listbox", name="steps of the schedule")
     chosen = steps.locator("[aria-selected=true]")
     assert "sch.decompose_reduction(" in chosen.inner_text(), "it opens at the schedule as it is"
+    box, row = page.locator(".schedule").bounding_box(), chosen.bounding_box()
+    assert box["y"] <= row["y"] < box["y"] + box["height"], "and shows that step"
     steps.get_by_text("as given").click()
     assert "as given" in chosen.inner_text()
     page.keyboard.press("ArrowDown")
@@ -505,11 +507,22 @@ class M:
 """
 
 
+def test_all_elements_of_a_long_row_are_seen(open_view):
+    page = open_view(loops(simt_programs.tree_sum, n=2))
+    page.get_by_role("tab", name="Threads").click()
+    page.get_by_role("group", name="accesses of the block").get_by_label("Next step").click()
+    shared = page.locator("figure[aria-label=S]")
+    assert shared.locator("td").all_inner_texts() == [str(n) for n in range(128)]
+    assert shared.locator("td").nth(33).get_attribute("title").startswith("S[33]")
+    heads = page.locator("figure[aria-label=A] tr th:first-child").all_inner_texts()
+    assert heads[1:4] == ["0, 0", "0, 32", "0, 64"]
+
+
 def test_the_race_is_one_click_away(open_view):
     page = open_view(loops(parse(RACE)))
     page.get_by_role("tab", name="Threads").click()
     page.get_by_role("button", name="Go to it").first.click()
-    assert "from S" in said(page) or "to S" in said(page)
+    assert "from S" in said(page) and "S[7 - tx]" in said(page), "the access that is told about"
 
 
 def test_a_function_that_only_threads_can_run_begins_with_them(open_view):

@@ -94,6 +94,11 @@ def test_the_magic_shows_what_a_cell_compiles(
         assert "legalize_ops" in file.read_text("utf-8")
         assert shell.run_cell_magic("relaxlab", "", "1 + 1") is None
         assert "the cell compiled nothing" in capsys.readouterr().out
+        assert shell.run_cell_magic("relaxlab", "", "1 / 0") is None
+        assert "compiled nothing" not in capsys.readouterr().out, "its error says enough"
+        nowhere = str(tmp_path / "no" / "page.html")
+        assert isinstance(shell.run_cell_magic("relaxlab", nowhere, PROGRAM), Page)
+        assert "there is no folder" in capsys.readouterr().out
         shell.extension_manager.unload_extension("relaxlab")
         assert "relaxlab" not in shell.magics_manager.magics["cell"]
     finally:

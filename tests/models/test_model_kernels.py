@@ -14,7 +14,7 @@ from relaxlab.models.config import DecoderConfig, Rope
 from relaxlab.models.decoder import Decoder
 from relaxlab.models.loader import open_model
 from relaxlab.passes.pipeline import cpu_pipeline
-from relaxlab.schedule.intrinsics import dot4_lanes, has_dot2
+from relaxlab.schedule.intrinsics import dot4_of, has_dot2
 from relaxlab.schedule.tile_intrinsics import has_tiles
 
 
@@ -43,8 +43,8 @@ def test_attention_keeps_its_scores_private(activations: str) -> None:
 
 
 def test_integer_products_use_the_instruction() -> None:
-    if dot4_lanes(Target.host()) is None:
-        pytest.skip("this machine has no int8 dot product instruction")
+    if dot4_of(Target.host()) is None:
+        pytest.skip("this machine has no instructions for int8 dot products")
     rules = _rules("q8")
     products = [rule for name, rule in rules.items() if "dot_q8" in name or "product" in name]
     assert products and set(products) == {"dot_product"}

@@ -133,6 +133,8 @@ def pieces(pre: str, text: str, **more) -> list[str]:
         ("gpt-2", "1234", ["1234"]),
         ("smollm", "1234", ["1", "2", "3", "4"]),
         ("qwen2", "1234", ["1", "2", "3", "4"]),
+        ("smaug-bpe", "1234", ["123", "4"]),
+        ("deepseek-coder", "1234 (ab", ["1", "2", "3", "4", "Ġ", "(", "ab"]),
         ("llama-bpe", "1234", ["123", "4"]),
         ("default", "1234", ["123", "4"]),
         ("gpt-2", "abc abc", ["abc", "Ġabc"]),
@@ -150,6 +152,16 @@ def pieces(pre: str, text: str, **more) -> list[str]:
 )
 def test_pre_tokenizers_cut_where_they_should(pre, text, expected):
     assert pieces(pre, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("pre", "expected"),
+    [("qwen2", ["ह", "िन", "्द", "ी,", " a", "1"]), ("qwen35", ["हिन्दी", ",", " a", "1"])],
+)
+def test_combining_marks_are_letters_for_some(pre, expected):
+    (pattern,) = _PRE_TOKENIZERS[pre].patterns
+    split = pre_tokenizers.Split(Regex(pattern), "isolated")
+    assert [piece for piece, _ in split.pre_tokenize_str("हिन्दी, a1")] == expected
 
 
 def test_whole_words_need_no_merges():

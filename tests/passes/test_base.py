@@ -3,7 +3,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from relaxlab.ir import expr, graph, types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.errors import NestedTooDeeply
 from relaxlab.ir.module import Module
 from relaxlab.passes.annotate_pattern_kind import annotate_pattern_kind
 from relaxlab.passes.base import (
@@ -22,6 +24,7 @@ from relaxlab.passes.normalize import normalize
 from relaxlab.passes.patterns import is_const, is_op, rewrite_call, wildcard
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.passes.plan_memory import plan_memory
+from relaxlab.runtime.build import compile as build
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.tracing import remark
@@ -184,3 +187,15 @@ def test_an_attempt_keeps_what_ran_before_a_failure():
 def test_an_attempt_that_succeeds_has_no_error():
     trace, error = Pipeline((rename, nothing)).attempt(Mod)
     assert error is None and len(trace.passes) == 2
+
+
+def test_a_program_nested_too_deeply_is_refused_with_a_way_out():
+    x = graph.Var("x", types.TensorType((expr.const(4),), "float32"))
+    value: graph.Expr = x
+    for _ in range(2000):
+        value = graph.Call(graph.Op("nn.relu"), (value,))
+    mod = Module.of({"main": graph.Function((x,), graph.SeqExpr((), value))})
+    with pytest.raises(PassFailed, match="'normalize' failed: .*bind parts of them to variables"):
+        cpu_pipeline().run(mod)
+    with pytest.raises(NestedTooDeeply, match="bind parts"):
+        build(mod)

@@ -1,5 +1,7 @@
+import numpy as np
 import pytest
 
+import relaxlab as rl
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.check_inplace_calls import check_inplace_calls
@@ -279,3 +281,44 @@ class Captured:
 def test_captured_values_are_read_at_the_call():
     with pytest.raises(DiagnosticError, match="e is read after it was overwritten in place"):
         check_inplace_calls(normalize(Captured))
+
+
+RETURNING = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def bump(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.sblock("A"):
+                vi = T.axis.spatial(4, i)
+                A[vi] = A[vi] + T.float32(1)
+
+    @R.function(private=True)
+    def times(a: TENSOR, n: R.Tensor((), "int64")) -> TENSOR:
+        cls = Module
+        c = R.greater(n, R.const(0, "int64"))
+        if c:
+            z = R.call_tir_inplace(cls.bump, (a,), out_ty=TENSOR, inplace_indices=[0])
+            r = cls.times(z, R.subtract(n, R.const(1, "int64")))
+        else:
+            r = a
+        return r
+
+    @R.function
+    def main(x: TENSOR, n: R.Tensor((), "int64")):
+        cls = Module
+        y = R.negative(x)
+        r = cls.times(y, n)
+        return READ
+"""
+
+
+def test_a_function_may_return_what_it_overwrites_or_leaves():
+    """Its result may be read, its argument not."""
+    program = RETURNING.replace("TENSOR", 'R.Tensor((4,), "float32")')
+    main = rl.compile(rl.parse(program.replace("READ", "R.add(r, r)")), use_cache=False)["main"]
+    x = np.arange(4, dtype="float32")
+    for n in (0, 1, 3):
+        np.testing.assert_array_equal(main(x, np.array(n)), 2 * (n - x))
+    with pytest.raises(DiagnosticError, match="E0506.*y is read after"):
+        check_inplace_calls(normalize(rl.parse(program.replace("READ", "R.add(r, y)"))))

@@ -75,6 +75,27 @@ class Module:
         return z
 
     @R.function(private=True)
+    def perhaps(a: TENSOR) -> TENSOR:
+        cls = Module
+        c = R.less(R.max(a), R.const(0.5, "float32"))
+        if c:
+            z = R.call_tir_inplace(cls.bump, (a,), out_sinfo=TENSOR, inplace_indices=[0])
+        else:
+            z = a
+        return z
+
+    @R.function(private=True)
+    def until(a: TENSOR) -> TENSOR:
+        cls = Module
+        c = R.less(R.max(a), R.const(2, "float32"))
+        if c:
+            z = R.call_tir_inplace(cls.bump, (a,), out_sinfo=TENSOR, inplace_indices=[0])
+            r = cls.until(z)
+        else:
+            r = a
+        return r
+
+    @R.function(private=True)
     def same(a: TENSOR) -> TENSOR:
         return a
 
@@ -101,6 +122,9 @@ STEPS = (
     "v = cls.apply(cls.over, A)",
     "v = cls.apply(cls.same, A)",
     "v = cls.over(A)",
+    "v = cls.perhaps(A)",
+    "v = cls.until(A)",
+    "p = cls.perhaps(A); v = R.cos(p)",
 )
 
 
@@ -113,7 +137,7 @@ def aliasing_program(rng: np.random.Generator) -> str:
     for k in range(2, 2 + count):
         a, b = (f"v{rng.integers(k)}" for _ in range(2))
         step = str(rng.choice(STEPS)).replace("A", a).replace("B", b)
-        for name in "vrs":
+        for name in "vrsp":
             step = re.sub(rf"\b{name}\b(?!\()", f"{name}{k}", step)
         lines += step.split("; ")
     kept = rng.choice(2 + count, 2, replace=False)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.loops import For, IfThenElse, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, walk
@@ -140,3 +141,20 @@ def test_kernels_can_be_held_to_one_version() -> None:
 
     assert versions({}) > 0
     assert versions({"versions": False}) == 0
+
+
+def test_no_versions_for_sizes_beyond_a_bound() -> None:
+    """Dead versions would rely on the bound, which the checker of loops does not know."""
+    mod = rl.parse("""
+from relaxlab.script import ir as I, relax as R, tir as T
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor(("n", 8), "float32")):
+        R.func_attr({"tir_var_upper_bound": {"n": 17}})
+        n = T.int64()
+        return R.linear(x, w)
+""")
+    done = next(p.after for p in rl.trace(mod).passes if p.name == "schedule_kernels")
+    assert check_well_formed(done) == []
+    assert "if n <= " in str(done) and "if n <= 32" not in str(done)

@@ -16,7 +16,8 @@ from relaxlab.runtime.arguments import (
     scalar_to_word,
     word_to_scalar,
 )
-from relaxlab.runtime.executable import CheckFailed, Executable
+from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.native_function import CheckFailed
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T

@@ -22,7 +22,8 @@ import relaxlab as rl
 from relaxlab.codegen.artifact import Artifact, ArtifactError
 from relaxlab.ir.target import Target
 from relaxlab.runtime import cache
-from relaxlab.runtime.executable import CheckFailed, Executable
+from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.native_function import CheckFailed
 
 PLAIN = """
 from relaxlab.script import ir as I, relax as R, tir as T

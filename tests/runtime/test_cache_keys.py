@@ -21,7 +21,7 @@ from relaxlab.ir.target import Target
 from relaxlab.passes.normalize import normalize
 from relaxlab.runtime import cache
 from relaxlab.runtime.build import _names
-from relaxlab.runtime.executable import CheckFailed
+from relaxlab.runtime.native_function import CheckFailed
 from relaxlab.testing.graph_programs import Programs
 
 HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n"

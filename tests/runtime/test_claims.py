@@ -14,7 +14,7 @@ import relaxlab as rl
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.arguments import ArgumentError
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.executable import CheckFailed
+from relaxlab.runtime.native_function import CheckFailed
 from relaxlab.runtime.packed import register_func
 from relaxlab.runtime.vm import VirtualMachine
 

@@ -17,7 +17,8 @@ from relaxlab.passes import host, liveness, plan_memory
 from relaxlab.passes.bindings import all_bindings
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import cpu_pipeline, marking_dead_memory
-from relaxlab.runtime.executable import CheckFailed, Executable
+from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.native_function import CheckFailed
 from relaxlab.runtime.packed import register_func
 
 GATHER = """

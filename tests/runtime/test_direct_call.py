@@ -20,7 +20,8 @@ import pytest
 import relaxlab as rl
 from relaxlab.runtime.arguments import ArgumentError
 from relaxlab.runtime.direct_call import is_supported
-from relaxlab.runtime.executable import CheckFailed, Executable, NativeFunction
+from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.native_function import CheckFailed, NativeFunction
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T

@@ -16,7 +16,8 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.runtime.arguments import ArgumentError
-from relaxlab.runtime.executable import CheckFailed, Executable, NativeFunction
+from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.native_function import CheckFailed, NativeFunction
 from relaxlab.runtime.packed import register_func
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
@@ -394,7 +395,7 @@ def test_a_refused_bind_leaves_what_was_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    "where", ["results.view_memory", "executable.Sources", "results.owned_block"]
+    "where", ["results.view_memory", "native_function.Sources", "results.owned_block"]
 )
 def test_an_interrupt_between_the_lines(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """After Ctrl-C anywhere in a call the next one computes and reports as ever."""

@@ -21,8 +21,9 @@ import pytest
 import relaxlab as rl
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.arguments import ArgumentError
-from relaxlab.runtime.executable import CheckFailed, Executable
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.export import ExportError, find_compiler
+from relaxlab.runtime.native_function import CheckFailed
 from relaxlab.runtime.packed import register_func
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import numpy as np
 import pytest
 
+from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir import graph
+from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.op_table import op_names, op_row
@@ -19,7 +22,7 @@ from relaxlab.runtime.build import compile as build
 from relaxlab.runtime.interpreter import interpret
 from relaxlab.script.parser import parse
 from relaxlab.testing.draw_rules import RULES
-from relaxlab.testing.fuzz import coverage, problem_of, run_program
+from relaxlab.testing.fuzz import Build, coverage, problem_of, run_program
 from relaxlab.testing.shrink import shrunk
 from relaxlab.testing.table_programs import Attributes, TableProgram
 
@@ -28,7 +31,7 @@ def _compare(rng: np.random.Generator) -> None:
     seed = int(rng.integers(1 << 31))
     print(f"python -m relaxlab.testing.fuzz --programs 1 --seed {seed}")
     try:
-        failure = run_program(seed, checks=seed % 2 == 1)
+        failure = run_program(seed, Build.of_seed(seed))
     except ExecutionError as reason:
         print(f"accepts no arguments: {reason}")
         return
@@ -93,6 +96,41 @@ def test_drawn_calls_have_several_values_of_every_attribute(name, rng) -> None:
         if all(_values(drawn, name, a) > 1 for a in attrs) and drawn[name, "", ""]:
             return
     raise AssertionError(f"after {DRAWS} draws:\n{coverage(drawn)}")
+
+
+def test_every_value_of_an_option_is_drawn(rng) -> None:
+    """Of options that take one of some words, which the error for another word lists."""
+    options: dict[tuple[str, str], set[str]] = {}
+    drawn: Attributes = Counter()
+    for name in sorted(RULES):
+        attrs = [p.name for p in op_row(name).params if p.kind == "attr"]
+        for _ in range(DRAWS):
+            made = TableProgram(int(rng.integers(1 << 31)))
+            call = made.drawn_call(name)
+            drawn += made.drawn
+            for attr, value in call.attrs.items() if call is not None else ():
+                if isinstance(value, str) and (name, attr) not in options:
+                    options[name, attr] = _listed(call, attr)
+            words = [(a, w) for (n, a), listed in options.items() if n == name for w in listed]
+            known = all(_values(drawn, name, a) > 1 for a in attrs)
+            if known and all(drawn[name, a, repr(w)] for a, w in words):
+                break
+    left = [(*option, w) for option, words in options.items() for w in words
+            if not drawn[*option, repr(w)]]  # fmt: skip
+    assert not left
+    assert len(options["nn.pad", "pad_mode"]) == 4
+    assert len([o for o, words in options.items() if words]) == 12
+
+
+def _listed(call: graph.Call, attr: str) -> set[str]:
+    other = graph.Call(call.op, call.args, call.attrs.with_(**{attr: "other"}), call.ty_args)
+    try:
+        type_of(other)
+    except DiagnosticError as error:
+        found = error.diagnostics[0]
+        _, _, offered = f"{found.message} {found.suggestion}".partition("use ")
+        return set(re.findall(r"[\"'](\w+)[\"']", offered))
+    return set()
 
 
 DRAWS = 2000
@@ -169,9 +207,25 @@ def test_declared_bounds_admit_the_sizes_of_drawn_calls() -> None:
     assert bounded
 
 
+def test_tensors_of_arguments_stay_small(rng) -> None:
+    """Whatever the sizes: a product of four symbols would not fit into memory."""
+    for seed in rng.integers(1 << 31, size=40):
+        print(f"seed {seed}")
+        made = TableProgram(int(seed))
+        mod = made.random_module()
+        for _ in range(4):
+            try:
+                args = made.arguments(mod, rng, again=True)
+            except ExecutionError:  # a negative extent
+                continue
+            sizes = [a.size for a in args if isinstance(a, np.ndarray)]
+            assert max(sizes, default=0) <= 4 * made.draw.most
+
+
 def test_squashed_sums_may_differ_by_the_roundings_of_their_terms(rng) -> None:
     """Sums of several hundred terms of either sign, taken one after the other."""
-    mod = normalize(parse("""
+    mod = normalize(
+        parse("""
 @I.ir_module
 class M:
     @R.function
@@ -181,7 +235,8 @@ class M:
             z = R.tanh(y)
             R.output(z)
         return z
-"""))
+""")
+    )
     x, w = (rng.uniform(-2, 2, s).astype("float32") for s in ((64, 400), (400,)))
 
     def one_by_one(x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -194,8 +249,34 @@ class M:
     assert problem_of(mod, (x, w), {"main": without_a_term}) is not None
 
 
-def test_sums_of_terms_that_cancel_may_differ_by_their_roundings(rng) -> None:
+def test_roundings_of_loop_functions_are_allowed_for(rng) -> None:
+    """Sums by hand, squashed: the tolerance is found with results moved by roundings."""
     mod = normalize(parse("""
+@I.ir_module
+class M:
+    @T.prim_func
+    def sums(x: T.Buffer((64, 400), "float32"), y: T.Buffer((64,), "float32")):
+        for i, j in T.grid(64, 400):
+            with T.sblock("y"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                with T.init():
+                    y[vi] = T.float32(0)
+                y[vi] = y[vi] + x[vi, vj]
+
+    @R.function
+    def main(x: R.Tensor((64, 400), "float32")):
+        y = R.call_tir(M.sums, (x,), out_ty=R.Tensor((64,), "float32"))
+        return R.tanh(y)
+"""))
+    x = rng.uniform(-2, 2, (64, 400)).astype("float32")
+
+    assert problem_of(mod, (x,), {"main": lambda x: np.tanh(x.sum(1))}) is None
+    assert problem_of(mod, (x,), {"main": lambda x: np.tanh(x.sum(1)) + 1}) is not None
+
+
+def test_sums_of_terms_that_cancel_may_differ_by_their_roundings(rng) -> None:
+    mod = normalize(
+        parse("""
 @I.ir_module
 class M:
     @R.function
@@ -204,7 +285,8 @@ class M:
             y = R.sum(x)
             R.output(y)
         return y
-"""))
+""")
+    )
     x = rng.uniform(-2, 2, 60000).astype("float32")
     x[-1] -= np.float32(x.sum())
 
@@ -216,7 +298,8 @@ class M:
 
 
 def test_a_program_that_accepts_what_its_meaning_refuses_fails(rng) -> None:
-    mod = normalize(parse("""
+    mod = normalize(
+        parse("""
 @I.ir_module
 class M:
     @R.function
@@ -225,7 +308,8 @@ class M:
             y = R.take(x, i)
             R.output(y)
         return y
-"""))
+""")
+    )
     args = np.zeros(0, "float32"), np.zeros(3, "int64")
     with pytest.raises(ExecutionError, match="take_shape"):
         problem_of(mod, args, build(mod))

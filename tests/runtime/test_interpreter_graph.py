@@ -11,12 +11,16 @@ from relaxlab.ir.expr import Var, const
 from relaxlab.ir.graph import Call, Function, GlobalVar, MatchCast, Op, SeqExpr, VarBinding
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
-from relaxlab.ir.types import TensorType, Type
+from relaxlab.ir.types import ShapeType, TensorType, Type
 from relaxlab.ops.define import builder
+from relaxlab.passes.base import Pipeline
+from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.normalize import normalize
+from relaxlab.passes.pipeline import GRAPH_PASSES, MEMORY_PASSES
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.interpreter import interpret
 from relaxlab.runtime.packed import register_func
+from relaxlab.runtime.vm import VirtualMachine
 
 F32 = "float32"
 
@@ -147,6 +151,26 @@ def test_arguments_are_checked_at_the_boundary(args, message: str):
     mod = Module.of({"main": fn([x, y], builder("add")(x, y))})
     with pytest.raises(ExecutionError, match=message):
         interpret(mod, "main", *args)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((3, -1), r"parameter `s` of `main` must be a shape; -1 in \(3, -1\) is no size"),
+        ((1 << 63, 0), "must be a shape; 9223372036854775808 in .* is no size"),
+        ((2.5, 1), r"must be a shape of integers, got \(2.5, 1\)"),
+    ],
+)
+def test_shapes_hold_sizes(shape, message: str):
+    """In the interpreter and the virtual machine, as in compiled code."""
+    n, m = Var("n"), Var("m")
+    s = graph.Var("s", ShapeType((n, m)))
+    mod = Module.of({"main": fn([s], graph.ShapeExpr((m, n)))})
+    vm = VirtualMachine(lower_shapes(Pipeline((*GRAPH_PASSES, *MEMORY_PASSES)).run(mod).result))
+    for call in (lambda v: interpret(mod, "main", v), lambda v: vm.run("main", v)):
+        assert call((3, np.int64(0))) == (0, 3)
+        with pytest.raises(ExecutionError, match=message):
+            call(shape)
 
 
 def test_compound_parameter_shapes_are_solved_or_refused():

@@ -9,8 +9,8 @@ from relaxlab.ir.target import parse_target
 from relaxlab.passes import host
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.build import trace
-from relaxlab.runtime.executable import CheckFailed
 from relaxlab.runtime.limits import measure_limits
+from relaxlab.runtime.native_function import CheckFailed
 from relaxlab.runtime.native_kernels import NativeKernels
 from relaxlab.runtime.profile import profile
 from relaxlab.runtime.vm import VirtualMachine

@@ -134,9 +134,10 @@ def run(func: PrimFunc, inputs: list[np.ndarray], shapes: list[tuple[int, ...]])
 
 
 def unwritten(func: PrimFunc, shape: tuple[int, ...]) -> np.ndarray:
-    """An array for the function's last parameter, of NaN, or -1 where there is none."""
+    """An array for the function's last parameter, of NaN, or -1 where there is none (unsigned: the
+    largest number)."""
     dtype = func.buffers[-1].dtype
-    return np.full(shape, np.nan if is_float(dtype) else -1, dtype)
+    return np.full(shape, np.nan if is_float(dtype) else -1).astype(dtype)
 
 
 def assert_same(

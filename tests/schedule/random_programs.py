@@ -3,8 +3,9 @@ block.
 
 Blocks with predicates, stencils that are clamped or guarded at the edges, triangular loops and
 reads, buffers that are only partly read, axes that do not start at 0, reductions, and buffers
-with two writers, over symbolic and constant extents. Everything is int32, so that two functions
-either compute the same or do not. Every element that is read was written before.
+with two writers, over symbolic and constant extents. Everything is integers of one dtype, so that
+two functions either compute the same or do not; narrow ones wrap around when they are stored. Every
+element that is read was written before.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.script import parse
 
+DTYPES = ("int32", "int32", "int64", "int8", "int16", "uint8", "uint32")
 EXTENTS = ("n", "n", "m", "1", "4", "5", "7", "12")
 
 
@@ -29,6 +31,7 @@ class _Writer:
     """The text of a function while it is made."""
 
     rng: random.Random
+    dtype: str
     arrays: list[_Array] = field(default_factory=list[_Array])
     allocated: list[_Array] = field(default_factory=list[_Array])
     body: list[str] = field(default_factory=list[str])
@@ -43,6 +46,11 @@ class _Writer:
         self.allocated.append(out)
         self.arrays.append(out)
         return out
+
+    def number(self, axis: str) -> str:
+        """An axis as an operand. Sums of signed integers are of the wider dtype; with unsigned ones
+        int64 has none."""
+        return f'T.Cast("{self.dtype}", {axis})' if self.dtype.startswith("u") else axis
 
     def matching(self, shape: tuple[str, ...]) -> list[str]:
         """Loads at the axes v0 and v1 from arrays that have an element for each point."""
@@ -85,7 +93,7 @@ class _Writer:
 
         That a loop provably never reaches the end of an axis is no well-formed program.
         """
-        conditions = ["C[0] < i0" if extents[0] not in "1n" else "i0 % 2 == 0"]
+        conditions = ['T.Cast("int64", C[0]) < i0' if extents[0] not in "1n" else "i0 % 2 == 0"]
         if extents[0] == "n":
             conditions += ["i0 < 3", "i0 * 2 < n", "i0 >= 2"]
         if len(extents) > 1:
@@ -116,7 +124,7 @@ def _pointwise(w: _Writer) -> None:
     elif how == "backwards":
         index[0] = f"{shape[0]} - 1 - v0"
     out = w.new(shape)
-    w.block(out, f"{a.name}[{', '.join(index)}] * 2 + v0", shape)
+    w.block(out, f"{a.name}[{', '.join(index)}] * 2 + {w.number('v0')}", shape)
 
 
 def _stencil(w: _Writer) -> None:
@@ -151,7 +159,7 @@ def _reduction(w: _Writer) -> None:
     where = w.rng.choice(["i1 <= i0", "i1 * 2 < i0 + 1"]) if how == "where" else ""
     element, init = f"{a.name}[{index}]", "0"
     if w.rng.random() < 0.3:
-        value, init = f"T.max({out.name}[v0], {element})", "-1000000"
+        value, init = f"T.max({out.name}[v0], {element})", f'T.min_value("{w.dtype}")'
     else:
         by = f" * {w.rng.choice(beside)}" if w.rng.random() < 0.4 else ""
         value = f"{out.name}[v0] + {element}{by}"
@@ -174,7 +182,7 @@ def _partial(w: _Writer) -> None:
     a = w.source()
     out = w.new(a.shape)
     axes = ", ".join(f"v{i}" for i in range(len(a.shape)))
-    w.block(out, "v0", a.shape, name=f"{out.name}_fill")
+    w.block(out, w.number("v0"), a.shape, name=f"{out.name}_fill")
     value = f"{a.name}[{axes}] + {w.rng.choice(['1', out.name + '[' + axes + ']'])}"
     w.block(out, value, a.shape, where=w.predicate(a.shape))
 
@@ -236,7 +244,7 @@ def random_program(rng: random.Random) -> PrimFunc:
     n, m = rng.choice(EXTENTS), rng.choice(EXTENTS)
     if rng.random() < 0.3:
         m = n
-    w = _Writer(rng, [_Array("A", (n, m)), _Array("C", (n,))])
+    w = _Writer(rng, rng.choice(DTYPES), [_Array("A", (n, m)), _Array("C", (n,))])
     for _ in range(rng.randint(1, 4)):
         rng.choice(KINDS)(w)
     last = w.arrays[-1]
@@ -249,10 +257,11 @@ def random_program(rng: random.Random) -> PrimFunc:
     lines = ["@T.prim_func", f"def f({', '.join(f'{p}: T.handle' for p, _ in params)}):"]
     lines += [f"    {s} = T.int64()" for s in symbols]
     lines += [
-        f'    {a.name} = T.match_buffer({p}, ({", ".join(a.shape)},), "int32")' for p, a in params
+        f'    {a.name} = T.match_buffer({p}, ({", ".join(a.shape)},), "{w.dtype}")'
+        for p, a in params
     ]
     lines += [
-        f'    {a.name} = T.alloc_buffer(({", ".join(a.shape)},), "int32")' for a in w.allocated
+        f'    {a.name} = T.alloc_buffer(({", ".join(a.shape)},), "{w.dtype}")' for a in w.allocated
     ]
     ((_, func),) = parse("\n".join([*lines, *w.body])).functions
     assert isinstance(func, PrimFunc)

@@ -13,7 +13,7 @@ from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Range
-from relaxlab.schedule.determined import determines
+from relaxlab.schedule.determined import determines, in_common
 from relaxlab.schedule.ranges import Span
 
 X, Y, Z, N, M, Q = (Var(name) for name in "xyznmq")
@@ -90,3 +90,9 @@ def test_random_values_agree_with_all_iterations(rng: np.random.Generator) -> No
             key = tuple(evaluate(e, at) for e in values)
             assert seen.setdefault(key, point[0]) == point[0], (values, extents, at)
     assert proved > 0
+
+
+def test_parts_of_two_dtypes_have_no_common_span() -> None:
+    env: dict[Var, Span | None] = {}
+    found = in_common(Var("x"), expr.const(0, "int32"), env, Analyzer())
+    assert env == {found: None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import llvmlite.binding as llvm
+import numpy as np
 import pytest
 
 from relaxlab.codegen.llvm import jit
@@ -10,8 +11,10 @@ from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.ir import expr
 from relaxlab.ir.target import Target
 from relaxlab.nn import quantized
-from relaxlab.schedule.intrinsics import dot4_lanes
+from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.schedule.intrinsics import dot4_of
 from relaxlab.schedule.rules.base import schedule_kernel
+from relaxlab.schedule.tensor_intrin import TensorIntrin
 
 TARGETS = {
     "vpdpbusd": Target(
@@ -22,11 +25,19 @@ TARGETS = {
         "cpu", "x86_64-unknown-linux-gnu", "x86-64-v3",
         frozenset({"avx", "avx2", "fma", "f16c", "avxvnni"}),
     ),
+    "vpmaddubsw": Target(
+        "cpu", "x86_64-unknown-linux-gnu", "x86-64-v3",
+        frozenset({"avx", "avx2", "fma", "f16c"}),
+    ),
+    "vpmaddwd": Target(
+        "cpu", "x86_64-unknown-linux-gnu", "x86-64-v4",
+        frozenset({"avx512f", "avx512bw", "avx512vl", "avx512dq"}),
+    ),
     "usdot": Target(
         "cpu", "aarch64-unknown-linux-gnu", "generic", frozenset({"neon", "i8mm", "fullfp16"})
     ),
 }  # fmt: skip
-LANES = {"vpdpbusd": 16, "{vex}": 8, "usdot": 4}
+LANES = {"vpdpbusd": 16, "{vex}": 8, "vpmaddubsw": 8, "vpmaddwd": 16, "usdot": 4}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,7 +49,8 @@ def all_targets():
 @pytest.mark.parametrize("instruction", TARGETS)
 def test_products_use_the_instruction(instruction):
     target = TARGETS[instruction]
-    assert dot4_lanes(target) == LANES[instruction]
+    _, lanes = dot4_of(target) or ("", 0)
+    assert lanes == LANES[instruction]
     func = quantized.integer_product(quantized.FORMATS["Q8_0"], expr.Var("m"), 32, 64, 1)
     declarations: dict[str, str] = {}
     kernel = emit_kernel(schedule_kernel("product", func, target), "product", declarations)
@@ -48,9 +60,25 @@ def test_products_use_the_instruction(instruction):
     assert len(lines) >= 8, lines
 
 
+@pytest.mark.parametrize("name", [n for n in TensorIntrin.names() if n.startswith("dot4_u8s8")])
+def test_the_code_computes_the_description(name: str, rng: np.random.Generator) -> None:
+    """The largest and smallest products included, whose sums of two do not fit 16 bits."""
+    intrin = TensorIntrin.get(name)
+    lanes = intrin.desc.buffers[2].shape[0]
+    for low, high, factor in ((0, 256, None), (255, 256, -128), (255, 256, 127), (0, 2, -128)):
+        a = rng.integers(low, high, (int(str(lanes)), 4)).astype("uint8")
+        b = rng.integers(-128, 128, 4) if factor is None else np.full(4, factor)
+        b = b.astype("int8")
+        one = rng.integers(-9, 9, len(a)).astype("int32")
+        two = one.copy()
+        interpret_prim_func(intrin.desc, [a, b, one])
+        interpret_prim_func(intrin.impl, [a, b, two])
+        np.testing.assert_array_equal(one, two)
+
+
 def test_without_an_instruction_the_product_still_compiles():
     target = Target("cpu", "aarch64-unknown-linux-gnu", "generic", frozenset({"neon"}))
-    assert dot4_lanes(target) is None
+    assert dot4_of(target) is None
     func = quantized.integer_product(quantized.FORMATS["Q4_1"], expr.Var("m"), 32, 64, 1)
     declarations: dict[str, str] = {}
     kernel = emit_kernel(schedule_kernel("product", func, target), "product", declarations)

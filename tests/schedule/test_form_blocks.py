@@ -3,12 +3,14 @@ other."""
 
 from __future__ import annotations
 
+import random
 import re
 
 import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.loops import Block, BlockRealize, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.runtime.interpreter import interpret_prim_func
@@ -45,12 +47,92 @@ INDEPENDENT = {
     C[0] = T.float32(0)
     for i, j in T.grid(n, m):
         C[0] = C[0] + A[i, j]""", 1),
+    "an accumulator": (ROWS, """
+    acc = T.alloc_buffer((1,), "float32")
+    for i in range(n):
+        acc[0] = T.float32(0)
+        for j in range(m):
+            acc[0] = acc[0] + A[i, j]
+        C[i] = acc[0] * T.float32(2)""", 2),
+    "softmax": (TWO, """
+    most = T.alloc_buffer((1,), "float32")
+    total = T.alloc_buffer((n,), "float32")
+    row = T.alloc_buffer((m,), "float32")
+    for i in range(n):
+        most[0] = T.min_value("float32")
+        for j in range(m):
+            most[0] = T.max(most[0], A[i, j])
+        total[i] = T.float32(0)
+        for j in range(m):
+            row[j] = T.exp(A[i, j] - most[0])
+            total[i] = total[i] + row[j]
+        for j in range(m):
+            C[i, j] = row[j] / total[i]""", 5),
+    "a stencil": (TWO, """
+    for i in range(1, n - 1):
+        for j in range(m):
+            x = A[i - 1, j] + A[i + 1, j]
+            C[i, j] = x * x""", 1),
     "a sum that begins with 3": (ROWS, """
     for i in range(n):
         C[i] = T.float32(3)
         for j in range(m):
-            C[i] = C[i] + A[i, j]""", 2),
+            C[i] = C[i] + A[i, j]""", 1),
+    "a mean": (ROWS, """
+    acc = T.alloc_buffer((1,), "float32")
+    for i in range(n):
+        acc[0] = T.float32(1)
+        for j in range(1, m):
+            acc[0] = T.max(A[i, j], acc[0])
+        acc[0] = acc[0] * T.float32(2)
+        C[i] = acc[0]""", 3),
 }  # fmt: skip
+
+TOGETHER = {
+    "prefix sums of rows": (TWO, """
+    for i in range(n):
+        C[i, 0] = A[i, 0]
+        for j in range(1, m):
+            C[i, j] = C[i, j - 1] + A[i, j]""", "i"),
+    "the last one wins": (ROWS, """
+    for i, j in T.grid(n, m):
+        C[i] = A[i, j]""", "i"),
+    "a triangle": (TWO, """
+    for i in range(n):
+        for j in range(i + 1):
+            C[i, T.min(j, m - 1)] = A[i, 0]""", "i"),
+    "a sum of its own values": (ROWS, """
+    for i, j in T.grid(n, m):
+        C[i] = C[i] + C[i] * A[i, j]""", "i"),
+    "argmax": (ROWS, """
+    best = T.alloc_buffer((1,), "float32")
+    for i in range(n):
+        best[0] = A[i, 0]
+        C[i] = T.float32(0)
+        for j in range(1, m):
+            if A[i, j] > best[0]:
+                best[0] = A[i, j]
+                C[i] = T.Cast("float32", j)""", "i"),
+    "a row on the stack, and one in main memory": (TWO, """
+    small = T.alloc_buffer((8,), "float32")
+    large = T.alloc_buffer((5000,), "float32")
+    for i in range(n):
+        for j in range(8):
+            small[j] = A[i, T.min(j, m - 1)]
+        for j in range(m):
+            large[j] = small[j % 8]
+        for j in range(1, m):
+            C[i, j] = C[i, j - 1] + large[j]""", "i"),
+    "a condition": (TWO, """
+    for i, j in T.grid(n, m):
+        if A[i, j] > T.float32(0):
+            C[i, j] = A[i, j]""", "ij"),
+    "a condition on the place": (TWO, """
+    for i, j in T.grid(n, m):
+        if i + j > 3:
+            C[i, j] = A[i, j]""", "i"),
+}  # fmt: skip
+"""Loops that are one block, and those of which it has axes."""
 
 DEPENDENT = {
     "an extent in memory": (ROWS, """
@@ -59,9 +141,10 @@ DEPENDENT = {
     "prefix sums": (ROWS, """
     for i in range(n - 1):
         C[i + 1] = C[i] + A[i, 0]"""),
-    "the last one wins": (ROWS, """
-    for i, j in T.grid(n, m):
-        C[i] = A[i, j]"""),
+    "prefix sums of columns": (TWO, """
+    for i in range(1, n):
+        for j in range(m):
+            C[i, j] = C[i - 1, j] + A[i, j]"""),
     "rows of the row before": (TWO, """
     for i in range(n):
         for j in range(m):
@@ -72,21 +155,38 @@ DEPENDENT = {
             C[i, j] = A[i, j]
         for j in range(m):
             C[0, j] = C[i, j]"""),
-    "a triangle": (TWO, """
+    "indices that meet": (TWO, """
+    for i in range(n - 1):
+        for j in range(m - 1):
+            C[(i + j) % n, (i + j) % m] = A[i, j]"""),
+    "a value of the iteration before": (ROWS, """
+    last = T.alloc_buffer((1,), "float32")
+    last[0] = T.float32(0)
     for i in range(n):
-        for j in range(i + 1):
-            C[i, j] = A[i, j]"""),
-    "a sum of its own values": (ROWS, """
-    for i, j in T.grid(n, m):
-        C[i] = C[i] + C[i] * A[i, j]"""),
+        C[i] = last[0]
+        last[0] = A[i, 0]"""),
+    "a value that a loop need not write": (ROWS, """
+    last = T.alloc_buffer((1,), "float32")
+    for i in range(n):
+        for j in range(T.min(m, n - 1 - i)):
+            last[0] = A[i, j]
+        C[i] = last[0]"""),
+    "the other branch": (ROWS, """
+    last = T.alloc_buffer((1,), "float32")
+    for i in range(n):
+        if i % 2 == 0:
+            last[0] = A[i, 0]
+        else:
+            C[i] = last[0]"""),
 }  # fmt: skip
 
 
-def function(shapes: tuple[str, str], body: str, sizes: dict[str, int] | None = None) -> PrimFunc:
+def function(shapes: tuple[str, ...], body: str, sizes: dict[str, int] | None = None) -> PrimFunc:
     """The loop function, of constant sizes or of symbols `n` and `m`."""
-    text = "def f(a: T.handle, c: T.handle):\n"
+    names = "acde"[: len(shapes)]
+    text = f"def f({', '.join(f'{name}: T.handle' for name in names)}):\n"
     text += "" if sizes else "    n = T.int64()\n    m = T.int64()\n"
-    for name, shape in zip("ac", shapes, strict=True):
+    for name, shape in zip(names, shapes, strict=True):
         text += f'    {name.upper()} = T.match_buffer({name}, {shape}, "float32")\n'
     text += body
     for name, size in (sizes or {}).items():
@@ -97,7 +197,8 @@ def function(shapes: tuple[str, str], body: str, sizes: dict[str, int] | None = 
 
 
 def blocks(func: PrimFunc) -> list[Block]:
-    return [n.block for n in walk(func.body) if isinstance(n, BlockRealize)]
+    """The blocks, without the root block of allocations."""
+    return [n.block for n in walk(func.body) if isinstance(n, BlockRealize) and n is not func.body]
 
 
 @pytest.mark.parametrize("sizes", [None, {"n": 37, "m": 300}, {"n": 3, "m": 1}], ids=str)
@@ -123,7 +224,104 @@ def test_independent_stores(
         np.testing.assert_allclose(results[2], results[0], 1e-4, 1e-4)
 
 
+@pytest.mark.parametrize("sizes", [None, {"n": 9, "m": 40}], ids=str)
+@pytest.mark.parametrize("name", TOGETHER)
+def test_loops_that_stay_together(
+    name: str, sizes: dict[str, int] | None, rng: np.random.Generator
+) -> None:
+    shapes, body, axes = TOGETHER[name]
+    func = function(shapes, body, sizes)
+    formed = form_blocks(func)
+    (block,) = blocks(formed) or [formed.body.block]
+    assert "".join(it.var.name[1:] for it in block.iter_vars) == axes
+    for n, m in [(9, 40), (2, 1)] if sizes is None else [(9, 40)]:
+        a, c = (
+            rng.standard_normal(eval(shape, {"n": n, "m": m})).astype("float32")  # noqa: S307
+            for shape in shapes
+        )
+        results = [c.copy() for _ in range(3)]
+        interpret_prim_func(func, [a, results[0]])
+        interpret_prim_func(formed, [a, results[1]])
+        rl.compile(func, checks="all")(a, results[2])
+        np.testing.assert_array_equal(results[1], results[0])
+        np.testing.assert_allclose(results[2], results[0], 1e-4, 1e-4)
+
+
 @pytest.mark.parametrize("name", DEPENDENT)
 def test_dependent_stores_stay(name: str) -> None:
     func = function(*DEPENDENT[name], {"n": 5, "m": 7})
     assert form_blocks(func) is func
+
+
+PLACES = ("C[i, j]", "C[i, j]", "C[i - 1, j]", "C[i, j - 1]", "D[i]", "D[j]", "E[i, j]", "E[0, j]",
+          "row[j]", "row[j]", "row[j - 1]", "acc[0]", "acc[0]")  # fmt: skip
+DRAWN = ("(n, m)", "(n, m)", "(n + m,)", "(n, m)")
+PRIVATE = """
+    acc = T.alloc_buffer((1,), "float32")
+    row = T.alloc_buffer((m,), "float32")
+"""
+"""Elements that loops from 1 on store to and load from; `row` and `acc` are the function's own."""
+
+
+def drawn_statement(draw: random.Random, depth: int) -> list[str]:
+    """The lines of a store, a condition or a value around one."""
+    place, other, third = draw.choices(PLACES, k=3)
+    found = draw.random()
+    if found < 0.1 and depth:
+        inside = drawn_statement(draw, depth - 1)
+        return [f"if {other} > {third}:", *("    " + line for line in inside)]
+    if found < 0.2:
+        name = f"x{draw.randrange(1 << 20)}"
+        return [f"{name} = {other} * T.float32(2)", f"{place} = {name} + A[i, j]"]
+    if found < 0.5:
+        return [f"{place} = {place} + {draw.choice((other, 'A[i, j]'))}"]
+    if found < 0.6:
+        return [f"{place} = T.max({place}, A[i, j])"]
+    return [f"{place} = {draw.choice((other, 'A[i, j]', 'A[i, j]'))}"]
+
+
+def drawn_loops(draw: random.Random) -> str:
+    """Loops around stores: statements before, in and after an inner loop."""
+    private = {"acc[0]": "acc[0] = T.float32(1)",
+               "row[j]": "for j in range(m):\n    row[j] = A[0, j]"}  # fmt: skip
+    first = [name for name in private if draw.random() < 0.3]  # the others for each iteration
+    lines = [line for name in first for line in private[name].splitlines()]
+    for _ in range(draw.randint(1, 2)):
+        outer, inner = draw.choice(("ij", "ji"))
+        sizes = {"i": "n", "j": "m"}
+        lines.append(f"for {outer} in range(1, {sizes[outer]}):")
+        for name in private.keys() - {*first}:
+            begin = private[name].replace("j", "k").splitlines()
+            lines += ["    " + line for line in begin]
+        for _ in range(draw.randint(1, 3)):
+            if draw.random() < 0.3:
+                place = draw.choice(("acc[0]", f"D[{outer}]"))
+                lines.append(f"    {place} = T.float32({draw.randint(0, 2)})")
+                continue
+            lines.append(f"    for {inner} in range(1, {sizes[inner]}):")
+            for _ in range(draw.randint(1, 2)):
+                lines += ["        " + line for line in drawn_statement(draw, 1)]
+    return "\n".join("    " + line for line in lines)
+
+
+@pytest.mark.parametrize("sizes", [None, {"n": 5, "m": 4}], ids=["symbols", "constants"])
+def test_drawn_loops(sizes: dict[str, int] | None, rng: np.random.Generator) -> None:
+    formed_count = 0
+    for _ in range(40):
+        body = drawn_loops(random.Random(int(rng.integers(1 << 32))))
+        func = function(DRAWN, PRIVATE + body, sizes)
+        formed = form_blocks(func)
+        if formed is func:
+            continue
+        formed_count += 1
+        found = {d.code for d in check_well_formed(rl.Module((("f", formed),)))}
+        assert found <= {"E0326"}  # sums onto what is there
+        for n, m in [(5, 4), (2, 7), (1, 1)] if sizes is None else [(5, 4)]:
+            shapes = ((n, m), (n, m), (n + m,), (n, m))
+            arrays = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+            plain, blocks = ([x.copy() for x in arrays] for _ in range(2))
+            interpret_prim_func(func, plain)
+            interpret_prim_func(formed, blocks)
+            for x, y in zip(plain, blocks, strict=True):
+                np.testing.assert_array_equal(x, y, err_msg=body)
+    assert formed_count > 5

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from relaxlab.ir.loops import PrimFunc
+from relaxlab.runtime.interpreter import interpret_prim_func
 from relaxlab.runtime.races import find_race
 from relaxlab.schedule import Schedule, ScheduleError
 from relaxlab.script import parse
@@ -336,3 +337,27 @@ def f(a: T.handle, D: T.Buffer((3,), "float32")):
     sch.rfactor(lane, 1)
     sch.reverse_compute_at(sch.get_block("D"), outer)
     assert_same(func, sch.func, rng, [0, 5, 16])
+
+
+@T.prim_func
+def row_sums(A: T.Buffer((5, 7, 6), "float32"), C: T.Buffer((5, 7), "float32")):
+    for i, j, k in T.grid(5, 7, 6):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vj, vk]
+
+
+def test_sums_in_tiles_of_a_fused_loop_are_independent() -> None:
+    """35 sums in tiles of 4: a condition leaves the last one out, so that what a tile initialises
+    is no box, but a sum's place determines its tile."""
+    sch = Schedule(row_sums)
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    tile, _ = sch.split(sch.fuse(i, j), factors=[None, 4])
+    sch.decompose_reduction(sch.get_block("C"), k)
+    sch.parallel(tile)
+    a, c = np.random.default_rng(0).random((5, 7, 6), "float32"), np.zeros((5, 7), "float32")
+    assert find_race(sch.func, [a, c]) is None
+    interpret_prim_func(sch.func, [a, c])
+    np.testing.assert_allclose(c, a.sum(2), rtol=1e-5)

@@ -8,6 +8,10 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.ir import expr
+from relaxlab.ir.loops import For, IfThenElse
+from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.target import parse_target
 from relaxlab.ops import te
 from relaxlab.runtime.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule
@@ -130,6 +134,43 @@ def main(x: R.Tensor(("n", "m"), "float32")):
     np.testing.assert_array_equal(exe["main"](x), np.zeros_like(x.std(axis=axis)))
     far = (1e4 + rng.random((300, 600)) / 8).astype("float32")  # a few digits above the rounding
     np.testing.assert_allclose(exe["main"](far), far.astype("float64").std(axis=axis), 1e-4)
+
+
+@pytest.mark.parametrize("call", ["R.sum(x, axis=0)", "R.nn.softmax(x, axis=0)"])
+def test_threads_share_the_rows_of_a_few_symbolic_columns(call, rng):
+    """One vector holds the columns, and their loops have constant extents."""
+    mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor(("n", "d"), "float32")):
+    return {call}
+""")
+    lanes = parse_target("cpu").lanes("float32")
+    exe = rl.compile(mod, threads=2, checks="all")
+    for n, d in ((0, 3), (1, 1), (5000, 3), (257, lanes), (600, lanes + 1), (3, 0)):
+        x = rng.standard_normal((n, d), np.float32)
+        want = rl.interpret(mod, "main", x)
+        np.testing.assert_allclose(exe["main"](x), want, 1e-4, 1e-4, err_msg=f"{n} x {d}")
+    scheduled = rl.trace(mod).find("schedule_kernels").after
+    narrow = next(n for n in walk(scheduled) if isinstance(n, IfThenElse)).then_case
+    loops = [n for n in walk(narrow) if isinstance(n, For) and n.kind == "parallel"]
+    assert loops and all("n" in [v.name for v in symbols_in(loop.extent)] for loop in loops)
+
+
+@pytest.mark.parametrize("call", ["R.sum(x, axis=[0, 2])", "R.max(x, axis=[0, 2])"])
+def test_rows_of_a_symbolic_width_are_reduced_with_another_axis(call, rng):
+    """No width, one vector included, has partial results that threads would share."""
+    mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor((5, 40, "d"), "float32")):
+    return {call}
+""")
+    remarks = rl.trace(mod).find("schedule_kernels").remarks
+    assert [r.reason for r in remarks] == ["scheduled by the rule rows"]
+    exe = rl.compile(mod, threads=2, checks="all")
+    for d in (1, 3, 8, 9, 33, 67, 100, 1700, 9000):
+        x = rng.standard_normal((5, 40, d), np.float32)
+        want = rl.interpret(mod, "main", x)
+        np.testing.assert_allclose(exe["main"](x), want, 1e-4, 1e-4, err_msg=f"{d}")
 
 
 @pytest.mark.parametrize("bound", [40, 300, 70_000])

@@ -10,9 +10,19 @@ import pytest
 import relaxlab as rl
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir import loops
+from relaxlab.ir.expr import Var
 from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.rules.base import constant
-from relaxlab.schedule.rules.matmul import IN_PLACE_BYTES, IN_PLACE_ROWS, PANEL_BYTES, SPLIT_K
+from relaxlab.schedule.rules.matmul import (
+    BLOCK_COLUMNS,
+    BLOCK_DEPTH,
+    BLOCK_TILES,
+    IN_PLACE_BYTES,
+    IN_PLACE_ROWS,
+    PANEL_BYTES,
+    SPLIT_K,
+)
 
 HEAD = """
 from relaxlab.script import ir as I, relax as R
@@ -32,6 +42,13 @@ TRANSPOSED = """
     def main(x: R.Tensor(("m", K), "float32"), w: R.Tensor((N, K), "float32")):
         with R.dataflow():
             y = R.linear(x, w)
+            R.output(y)
+        return y
+"""
+BACKWARD = """
+    def main(x: R.Tensor((K, "m"), "float32"), w: R.Tensor((K, N), "float32")):
+        with R.dataflow():
+            y = R.matmul(R.permute_dims(x), w)
             R.output(y)
         return y
 """
@@ -68,7 +85,7 @@ def locals_of(mod: rl.Module) -> list[tuple[int, ...]]:
     reasons = [r.reason for p in trace.passes for r in p.remarks]
     assert "scheduled by the rule matmul" in reasons
     kernels = trace.result.loop_functions().items()
-    product = next(f for name, f in kernels if name in ("matmul", "linear"))
+    product = next(f for name, f in kernels if name.endswith(("matmul", "linear")))
     blocks = (n for n in walk(product.body) if isinstance(n, loops.Block))
     buffers = (x for b in blocks for x in b.alloc_buffers if x.scope == "local")
     return [tuple(constant(d) or 0 for d in x.shape) for x in buffers]
@@ -110,14 +127,16 @@ def test_copied_panels() -> None:
 
 
 def test_deep_products_keep_wide_tiles() -> None:
-    """A panel too deep for the stack narrows it, to nothing less than what needs no panel has."""
+    """Panels too deep for the stack are copied in blocks of the depth."""
     lanes = rl.Target.host().lanes("float32")
     vectors, rows = (4, 6) if rl.Target.host().vector_registers == 32 else (4, 3)
-    n, deep = 8 * lanes, PANEL_BYTES // (4 * lanes)  # one vector wide, the panel just fits
+    n, deep = 8 * lanes, PANEL_BYTES // (4 * vectors * lanes)  # the panel just fits
     tile = (rows, vectors * lanes)
-    assert locals_of(program(WEIGHT, n, deep)) == [(1, vectors * lanes), tile]
-    assert locals_of(program(PLAIN, n, deep))[2] == (deep, lanes)
-    assert locals_of(program(PLAIN, n, deep + 1))[2:] == [tile]
+    assert locals_of(program(WEIGHT, n, deep + 1)) == [(1, vectors * lanes), tile]
+    assert locals_of(program(PLAIN, n, deep))[2:] == [(deep, vectors * lanes), tile]
+    block = (BLOCK_TILES * rows * 2, BLOCK_COLUMNS)
+    assert locals_of(program(PLAIN, n, deep + 1))[2:] == [block, (BLOCK_DEPTH, 2 * lanes)]
+    assert locals_of(program(BACKWARD, n, 600))[2:] == [block, (BLOCK_DEPTH, 2 * lanes)]
 
 
 @pytest.mark.parametrize("body", [PLAIN, BIASED], ids=["plain", "bias"])
@@ -154,9 +173,20 @@ SYMBOLIC_TRANSPOSED = """
             R.output(y)
         return y
 """
+SYMBOLIC_BACKWARD = """
+    def main(x: R.Tensor((K, N), "float32"), w: R.Tensor((K, M), "float32")):
+        with R.dataflow():
+            y = R.add(R.matmul(R.permute_dims(x), w), R.const(1.0, "float32"))
+            R.output(y)
+        return y
+"""
+BODIES = {
+    "plain": SYMBOLIC, "transposed": SYMBOLIC_TRANSPOSED, "backward": SYMBOLIC_BACKWARD
+}
 SIZES = (
     (0, 3, 4), (3, 0, 4), (3, 4, 0), (1, 1, 1), (1, 130, 70), (5, 7, 9), (16, 33, 520),
     (7, 300, 15), (20, 8, 17), (19, 2100, 64), (23, 37, 65), (40, 64, 130), (13, 9000, 50),
+    (50, 4100, 70), (110, 300, 200),
 )  # fmt: skip
 """Rows, depth, columns: empty, single, narrow, tails of panels, deeper than panels on the stack."""
 
@@ -172,7 +202,7 @@ def symbolic(body: str, symbols: str) -> rl.Module:
 
 
 @pytest.mark.parametrize("symbols", SYMBOLS)
-@pytest.mark.parametrize("body", [SYMBOLIC, SYMBOLIC_TRANSPOSED], ids=["plain", "transposed"])
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_symbols_in_all_places(body: str, symbols: str) -> None:
     mod = symbolic(body, symbols)
     reasons = [r.reason for p in rl.trace(mod).passes for r in p.remarks]
@@ -183,11 +213,12 @@ def test_symbols_in_all_places(body: str, symbols: str) -> None:
         n, k, m = (size if name in symbols else known for (name, known), size in given)
         x, w = draw(1, n, k), draw(2, *((m, k) if body is SYMBOLIC_TRANSPOSED else (k, m)))
         want = x.astype("float64") @ (w.T if body is SYMBOLIC_TRANSPOSED else w) + 1
+        x = np.ascontiguousarray(x.T) if body is SYMBOLIC_BACKWARD else x
         np.testing.assert_allclose(exe["main"](x, w), want, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("symbols", ["", *SYMBOLS])
-@pytest.mark.parametrize("body", [SYMBOLIC, SYMBOLIC_TRANSPOSED], ids=["plain", "transposed"])
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_all_versions_are_well_formed(body: str, symbols: str) -> None:
     """In a version guarded by `m <= 32` the axes are no longer than the loops, too."""
     passes = rl.trace(symbolic(body, symbols)).passes
@@ -205,3 +236,79 @@ def test_squares_of_any_size() -> None:
     for m in (0, 1, 2, 15, 17, 65, 130):
         x, w = draw(1, m, m), draw(2, m, m)
         np.testing.assert_allclose(exe["main"](x, w), x @ w, rtol=1e-4, atol=1e-4)
+
+
+DECODED = """
+from relaxlab.script import tir as T
+
+@T.prim_func
+def f(x: T.handle, w: T.handle, s: T.handle, y: T.handle):
+    m = T.int64()
+    X = T.match_buffer(x, (m, K), "float32")
+    W = T.match_buffer(w, WEIGHT, "int8")
+    S = T.match_buffer(s, SCALES, "float32")
+    Y = T.match_buffer(y, (m, N), "float32")
+    Q = T.alloc_buffer(WEIGHT, "float32")
+    D = T.alloc_buffer(WEIGHT, "float32")
+    for i, j in T.grid(ROWS, COLUMNS):
+        with T.sblock("cast"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Q[vi, vj] = T.Cast("float32", W[vi, vj])
+    for i, j in T.grid(ROWS, COLUMNS):
+        with T.sblock("scale"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = Q[vi, vj] * S[INDEX]
+    for i, j, k in T.grid(m, N, K):
+        with T.sblock("product"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                Y[vi, vj] = T.float32(0)
+            Y[vi, vj] = Y[vi, vj] + X[vi, vk] * D[READ]
+"""
+SCALES = {"row": ("({0},)", "vi"), "column": ("({1},)", "vj"), "single": ("(1,)", "0"),
+          "groups of rows": ("(({0} + 31) // 32, {1})", "vi // 32, vj"),
+          "groups of columns": ("({0}, ({1} + 31) // 32)", "vi, vj // 32")}  # fmt: skip
+"""The shape of the scales of a matrix of {0} x {1}, and the index of that of weight [vi, vj]."""
+
+
+def lanes_of(func: loops.PrimFunc, realize: loops.BlockRealize) -> set[Var]:
+    """The variables of the vectorised loops around a block."""
+    around = [x for x in walk(func.body) if isinstance(x, loops.For) and x.kind == "vectorized"]
+    return {loop.loop_var for loop in around if any(x is realize for x in walk(loop.body))}
+
+
+@pytest.mark.parametrize("transposed", [False, True], ids=["k x n", "n x k"])
+@pytest.mark.parametrize(
+    "n, k, scales",
+    [(37, 45, name) for name in SCALES] + [(64, 96, "groups of rows"), (16, 8192, "column")],
+)
+def test_decoded_weights(n: int, k: int, scales: str, transposed: bool) -> None:
+    """Vectors go along the columns of the product wherever the weight has them, in loops: unrolled
+    along the reduction, a kernel with 64 terms took LLVM 14 seconds."""
+    rows, columns = shape = (n, k) if transposed else (k, n)
+    given, index = SCALES[scales]
+    words = {
+        "WEIGHT": str(shape), "SCALES": given.format(*shape), "INDEX": index, "ROWS": str(rows),
+        "COLUMNS": str(columns), "READ": "vj, vk" if transposed else "vk, vj", "K": str(k),
+        "N": str(n),
+    }  # fmt: skip
+    text = re.sub(r"\b(" + "|".join(words) + r")\b", lambda name: words[name[0]], DECODED)
+    mod = rl.parse(text)
+    trace = rl.trace(mod)
+    assert "scheduled by the rule matmul" in [r.reason for p in trace.passes for r in p.remarks]
+    (scheduled,) = trace.result.loop_functions().values()
+    for decoding in (x for x in walk(scheduled.body) if isinstance(x, loops.BlockRealize)):
+        assert decoding.block.name != "cast"
+        if decoding.block.name == "scale":
+            axes = [symbols_in(value) for value in decoding.iter_values]
+            assert lanes_of(scheduled, decoding) & set(axes[0 if transposed else 1])
+    exe = rl.compile(mod, threads=2, use_cache=False)
+    w = np.random.default_rng(1).integers(-127, 127, shape, "int8")
+    s = draw(2, *eval(words["SCALES"]))  # noqa: S307
+    i, j = np.indices(shape)
+    decoded = w * s[eval(index, {"vi": i, "vj": j})].astype("float64")  # noqa: S307
+    for m in (1, 2, 7):
+        x, y = draw(m, m, k), np.full((m, n), np.nan, "float32")
+        exe["f"](x, w, s, y)
+        want = x @ (decoded.T if transposed else decoded)
+        np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-3 * np.abs(want).max())

@@ -34,6 +34,7 @@ def errors(line: str) -> list[rl.Diagnostic]:
         ("z[:, 1:3]", "R.strided_slice(z, axes=[1], begin=[1], end=[3])"),
         ("x[0:4:2]", "R.strided_slice(x, axes=[0], begin=[0], end=[4], strides=[2])"),
         ("x[1]", "R.take(x, R.const(1), axis=0)"),
+        ("x.transpose()", "R.permute_dims(x)"),
     ],
 )
 def test_the_advice_is_a_program(tried: str, advised: str) -> None:
@@ -57,3 +58,57 @@ def test_visible_names_are_those_of_the_program() -> None:
 def test_close_names_are_suggested() -> None:
     (error,) = errors("y = x.softplush()")
     assert re.search("did you mean .nn.softplus", error.suggestion or "")
+
+
+@pytest.mark.parametrize(
+    ("tried", "message", "advised"),
+    [
+        ("f'{x}'", "an f-string is not", "make the string before the program"),
+        ("[x for i in range(2)]", "a comprehension is not", "write the items"),
+        ("(lambda a: a)(x)", "a lambda is not", "cls.NAME"),
+        ("R.exp(y := x)", "`:=` is not", "a line of its own"),
+        ("R.cat([x, x], axis=0)", "no operator 'cat'", "did you mean 'concat'"),
+        ("R.transpose(x)", "no operator 'transpose'", "did you mean 'permute_dims'"),
+        ("R.nn.softmax(x, dim=1)", "no parameter 'dim'", "did you mean 'axis'"),
+        ("R.reshape(x, (x.shape[0] * 4,))", "no attribute 'shape'", "x has the shape (4, 4)"),
+        ("enumerate(x)", "undefined name 'enumerate'", "`enumerate` is Python's"),
+    ],
+)
+def test_python_that_is_no_script_is_named(tried: str, message: str, advised: str) -> None:
+    (error,) = errors(f"y = {tried}")
+    assert message in error.message
+    assert advised in (error.suggestion or "")
+
+
+@pytest.mark.parametrize(
+    ("statement", "advised"),
+    [
+        ("z += x", "write `z = z + x`"),
+        ("import math", "import before the program"),
+        ("del x", "leave it out: values end with their last use"),
+        ("print(x)", "`print` is Python's, and a program is read, not run; "
+         "relaxlab.explore.run shows the values"),
+    ],
+)  # fmt: skip
+def test_statements_that_are_no_script_have_advice(statement: str, advised: str) -> None:
+    error = errors(f"{statement}\n    y = x")[0]
+    assert error.suggestion == advised
+
+
+def test_a_function_of_the_module_is_called_through_it() -> None:
+    with pytest.raises(rl.DiagnosticError, match=r"called by `cls\.main"):
+        rl.parse(
+            "@I.ir_module\nclass M:\n    @R.function\n"
+            '    def main(x: R.Tensor((4,), "float32")):\n        return main(x)\n'
+        )
+
+
+def test_self_and_constants_of_the_class_have_advice() -> None:
+    with pytest.raises(rl.DiagnosticError) as caught:
+        rl.parse(
+            "@I.ir_module\nclass M:\n    scale = 2\n    @R.function\n"
+            '    def main(self, x: R.Tensor((4,), "float32")):\n        return x\n'
+        )
+    found = [d.suggestion for d in caught.value.diagnostics]
+    assert "write it before the class: programs know the names around them" in found
+    assert "a function of a module takes no `self`: leave it out" in found

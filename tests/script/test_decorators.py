@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -74,6 +75,88 @@ def test_closures_are_constants() -> None:
     assert call.args[1].data == 1
     np.testing.assert_array_equal(call.args[0].args[1].data, WEIGHT)
     assert call.args[0].args[1].data is not WEIGHT  # a copy: later writes change nothing
+
+
+class Config:
+    width = 3
+    inner = types.SimpleNamespace(scale=2.0)
+
+
+def test_attributes_of_python_objects_are_constants() -> None:
+    @R.function
+    def main(x: R.Tensor((4, Config.width), np.float32)):
+        return R.multiply(x, R.const(math.pi * Config.inner.scale, np.float32))
+
+    assert main.params[0].ty.shape[1].value == 3 and main.params[0].ty.dtype == "float32"
+    assert main.body.body.args[1].data == np.float32(2 * math.pi)
+
+
+def test_functions_of_numpy_are_refused_with_the_script_s() -> None:
+    with pytest.raises(DiagnosticError) as caught:
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            y = np.maximum(x, 0)
+            z = R.add(x, np.float32(2))
+            return R.add(y, np.float33)
+
+    advice = [d.suggestion for d in caught.value.diagnostics]
+    assert advice[0] == "write `R.maximum(x, 0)`, or compute it before the program"
+    assert advice[1] == 'write `R.const(2, "float32")`'
+    assert advice[2].startswith("did you mean 'float")
+
+    with pytest.raises(DiagnosticError) as caught:
+
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32")):
+            A[0] = np.exp(A[0])
+            A[1] = np.maximum(A[0], 0)
+            A[2] = np.multiply(A[0], A[1])
+
+    assert [d.suggestion.split("`")[1] for d in caught.value.diagnostics] == [
+        "T.exp(A[0])",
+        "T.max(A[0], 0)",
+        "A[0] * A[1]",
+    ]
+
+
+def test_a_function_alone_is_checked_as_those_of_a_module() -> None:
+    with pytest.raises(DiagnosticError, match="reaches 4, outside 0 to 3"):
+
+        @T.prim_func
+        def beyond(A: T.Buffer((4,), "float32")):
+            for i in range(5):
+                A[i] = T.float32(0)
+
+    with pytest.raises(DiagnosticError, match="do not broadcast"):
+
+        @R.function
+        def f(x: R.Tensor((4,), "float32"), y: R.Tensor((3,), "float32")):
+            return R.add(x, y)
+
+    @T.prim_func(check_well_formed=False)
+    def unchecked(A: T.Buffer((4,), "float32")):
+        for i in range(5):
+            A[i] = T.float32(0)
+
+    @T.prim_func
+    def add_to(A: T.Buffer((4, 4), "float32"), C: T.Buffer((4,), "float32")):
+        for i, k in T.grid(4, 4):
+            with T.sblock("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                C[vi] = C[vi] + A[vi, vk]
+
+
+def test_classes_and_functions_without_a_decorator_are_named() -> None:
+    class Plain:
+        pass
+
+    def alone() -> None: ...
+
+    with pytest.raises(TypeError, match="write @I.ir_module above `class Plain`"):
+        relaxlab.compile(Plain)
+    with pytest.raises(TypeError, match="write @R.function or @T.prim_func above `def alone`"):
+        relaxlab.compile(alone)
 
 
 def test_programs_defined_before() -> None:
@@ -169,7 +252,7 @@ def test_cells() -> None:
     assert [m["main"].params[0].ty.shape[0].value for m in (first, second)] == [4, 5]
     with pytest.raises(DiagnosticError) as caught:
         run_cell("<ipython-input-5-abc>", cell.replace("R.add", "R.ad"), namespace)
-    assert "<ipython-input-5-abc>:5:16" in str(caught.value)
+    assert "--> cell:5:16" in str(caught.value)
 
 
 def test_the_interactive_prompt() -> None:

@@ -86,9 +86,9 @@ def bytes_saved(answer: Callable[[int], int]) -> str:
     n = 7
     got, element = ask(answer, n), n * 1024
     for wrong, why in (
-        (element, "this counts elements of one result; how many bytes has a float32?"),
+        (element, "this counts elements of one result; how many bytes does a float32 have?"),
         (4 * element, "this is one intermediate result, written. How many are there?"),
-        (3 * element, "this counts elements; how many bytes has a float32?"),
+        (3 * element, "this counts elements; how many bytes does a float32 have?"),
         (12 * element, "what one kernel writes, the next one reads: both are saved"),
         (32 * element, "four kernels have three results in between; the last one is still written"),
     ):

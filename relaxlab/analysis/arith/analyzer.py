@@ -45,8 +45,6 @@ class Analyzer:
             analyzer.bind_shape(v, (upper or {}).get(v.name))
         return analyzer
 
-    # Assumptions
-
     def bind(
         self,
         var: expr.Var,
@@ -62,18 +60,21 @@ class Analyzer:
         lo_poly, hi_poly = (
             None if e is None else convert.poly_of(ctx, expr.as_expr(e)) for e in (lo, hi_inclusive)
         )
-        if var in ctx.numbers:
-            ctx.scope.forget()
+        is_known = var in ctx.numbers
         number = ctx.var(var)
-        ctx.scope.values.pop(number, None)
-        ctx.scope.bounds.pop(number, None)
-        ctx.scope.multiples.pop(number, None)
-        ctx.drop_assumptions(number)
+        if is_known:  # rebinding: what was cached may rest on the earlier bounds
+            ctx.scope.forget()
+            ctx.scope.values.pop(number, None)
+            ctx.scope.bounds.pop(number, None)
+            ctx.scope.multiples.pop(number, None)
+            ctx.drop_assumptions(number)
         ctx.scope.ranges[number] = (lo_poly, hi_poly)
         if lo_poly is not None and lo_poly == hi_poly:
+            # A range of one value is that value: the variable disappears from all expressions.
             ctx.scope.values[number] = lo_poly
             return
         me = poly.atom(number)
+        # Constant bounds are intervals already; as assumptions they would only lengthen searches.
         if lo_poly is not None and poly.const_of(lo_poly) is None:
             ctx.add_assumption(poly.add(me, lo_poly, -1), number)
         if hi_poly is not None and poly.const_of(hi_poly) is None:
@@ -104,8 +105,6 @@ class Analyzer:
         finally:
             self._ctx.pop()
 
-    # Questions
-
     def simplify(self, e: expr.PrimExpr) -> expr.PrimExpr:
         """An equal expression in normal form; `e` itself where nothing changes.
 
@@ -118,7 +117,8 @@ class Analyzer:
         return conditions.prove(self._ctx, condition)
 
     def prove_equal(self, a: expr.ExprLike, b: expr.ExprLike) -> bool | None:
-        """True if two integer expressions are always equal (True) or never (False)."""
+        """Return True for integer expressions that are always equal, False for those that never
+        are, None where neither is proved."""
         if isinstance(a, int) and isinstance(b, int):
             return a == b
         a = expr.as_expr(a, b.dtype if isinstance(b, expr.PrimExpr) else None)
@@ -143,5 +143,5 @@ def simplify(e: expr.PrimExpr) -> expr.PrimExpr:
 
 
 def prove_equal(a: expr.ExprLike, b: expr.ExprLike) -> bool | None:
-    """True if `a` and `b` are equal for all values of their variables."""
+    """Return what `Analyzer.prove_equal` does without facts about the variables."""
     return Analyzer().prove_equal(a, b)

@@ -69,6 +69,7 @@ def absorb(ctx: Context, p: Poly) -> Poly:
         moved: Poly = {}
         for n, c in rest.items():
             new = [poly.add(q, {n: c * k}) for q in operands]
+            # Never more terms than before, so that this ends.
             if sum(map(len, new)) <= sum(map(len, operands)):
                 operands, moved[n] = new, c
         if moved:

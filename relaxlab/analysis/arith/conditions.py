@@ -77,7 +77,7 @@ def _difference(ctx: Context, a: expr.PrimExpr, b: expr.PrimExpr) -> Poly:
 
 
 def decide_comparison(ctx: Context, cls: type, d: Poly) -> bool | None:
-    """True if `a cls b` holds, given d = b - a."""
+    """Return True if `a cls b` always holds, False if it never does, else None; d = b - a."""
     if cls in (expr.EQ, expr.NE):
         equal = _is_zero(ctx, d)
         return equal if equal is None or cls is expr.EQ else not equal
@@ -155,9 +155,6 @@ def _split_candidates(ctx: Context, e: expr.PrimExpr) -> list[int]:
     collect(_difference(ctx, e.a, e.b), False)
     # Each candidate costs up to eight questions: the two with fewest values are tried.
     return sorted(found, key=lambda a: found[a])[:2]
-
-
-# Simplifying
 
 
 def simplify_condition(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:
@@ -260,9 +257,6 @@ def _sides(p: Poly) -> tuple[Poly, Poly]:
     left = {m: -c for m, c in p.items() if m and c < 0}
     right = {m: c for m, c in p.items() if m and c > 0}
     return left, right
-
-
-# Assuming
 
 
 @contextmanager

@@ -53,6 +53,7 @@ class Scope:
     def child(self) -> Scope:
         """Return a scope with the same assumptions and empty caches."""
         return Scope(
+            # Shallow copies: the values are never changed, only replaced.
             dict(self.bounds),
             dict(self.ranges),
             dict(self.assumptions),
@@ -62,8 +63,8 @@ class Scope:
 
     def forget(self) -> None:
         """Empty the caches: the assumptions changed."""
-        for name in ("polys", "simple", "divs", "lowers", "intervals"):
-            getattr(self, name).clear()
+        for cache_ in (self.polys, self.simple, self.divs, self.lowers, self.intervals):
+            cache_.clear()
 
 
 @cache
@@ -73,6 +74,7 @@ def dtype_limits(dtype: str) -> Interval:
         return 0, 1
     if dtypes.is_uint(dtype):
         return 0, 2 ** dtypes.bits_of(dtype) - 1
+    # int32 and int64 hold indices, whose overflow is the program's error: their limits say nothing.
     if dtype in ("int8", "int16"):
         half = 2 ** (dtypes.bits_of(dtype) - 1)
         return -half, half - 1
@@ -124,8 +126,6 @@ class Context:
             return poly.const(int(lo))
         return poly.atom(number)
 
-    # Assumptions
-
     def add_assumption(self, p: Poly, owner: int = -1) -> None:
         """Assume p >= 0, until the variable number `owner` is bound again."""
         self.scope.forget()
@@ -149,8 +149,6 @@ class Context:
         if new != old:
             scope.bounds[number] = new
             scope.forget()
-
-    # Intervals
 
     def interval(self, number: int) -> Interval:
         """Constant bounds of an atom."""
@@ -214,6 +212,8 @@ class Context:
             power = one
             for _ in range(m.count(a) - 1):
                 power = interval.mul(power, one)
+            # An even power is not negative although its factors may be; interval products do not
+            # know that.
             if m.count(a) % 2 == 0 and one[0] < 0:
                 power = (0 if one[1] >= 0 else power[0], power[1])
             bounds = interval.mul(bounds, power)

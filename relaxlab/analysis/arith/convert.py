@@ -33,6 +33,7 @@ def simplify(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:
     known = ctx.scope.simple.get(e)
     if known is not None:
         return known
+    # A variable that nothing is known about.
     if isinstance(e, expr.Var | expr.IntImm | expr.FloatImm) and e not in ctx.numbers:
         return e
     if e.dtype in INTEGERS:
@@ -41,6 +42,7 @@ def simplify(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:
         out = conditions.simplify_condition(ctx, e)
     else:
         out = simplify_operands(ctx, e)
+    # The same object where nothing changed, so that passes see by `is` that they had nothing to do.
     out = e if out == e else out
     ctx.scope.simple[e] = out
     return out
@@ -79,9 +81,6 @@ def map_children_to(e: expr.PrimExpr, operands: tuple[expr.PrimExpr, ...]) -> ex
     """`e` with its operands replaced, in order; `e` itself where none changed."""
     it = iter(operands)
     return map_children(e, lambda _: next(it))
-
-
-# Expressions to polynomials
 
 
 def poly_of(ctx: Context, e: expr.PrimExpr) -> Poly:
@@ -287,9 +286,6 @@ _ROWS: dict[type, Callable[[Context, expr.PrimExpr], Poly]] = {
     expr.Let: _let,
     BufferLoad: _opaque,
 }
-
-
-# Polynomials to expressions
 
 
 def expr_of(ctx: Context, p: Poly, dtype: str) -> expr.PrimExpr:

@@ -34,6 +34,7 @@ def _divmod(ctx: Context, p: Poly, q: Poly) -> tuple[Poly, Poly]:
     if cq == 0:
         return _atoms(ctx, p, q)
     if cq is not None and cq < 0:
+        # p // -c is (-p) // c, and p % -c is -((-p) % c), for division that rounds down.
         whole, rest = divmod_of(ctx, poly.scale(p, -1), poly.const(-cq))
         return whole, poly.scale(rest, -1)
     whole, rest = _split(ctx, p, q)
@@ -48,6 +49,7 @@ def _split(ctx: Context, p: Poly, q: Poly) -> tuple[Poly, Poly]:
     term = poly.single_term(q)
     if term is None:
         whole, rest = poly.divide(p, q)
+        # Only with 0 <= rest < q are these quotient and remainder.
         inside = not rest or (is_nonneg(ctx, rest) and is_positive(ctx, poly.add(q, rest, -1)))
         return (whole, rest) if inside else ({}, p)
     m, k = term
@@ -90,6 +92,7 @@ def _small(ctx: Context, r: Poly, q: Poly, cq: int | None) -> tuple[Poly, Poly] 
 
 def _reduced(ctx: Context, r: Poly, q: Poly) -> tuple[Poly, Poly]:
     """r // q and r % q by the identities of nested and common divisors, else as new atoms."""
+    # The identities hold for positive divisors.
     if ctx.interval_of(q)[0] >= 1:
         for rule in (_common_divisor, _of_quotient, _of_remainder):
             found = rule(ctx, r, q)

@@ -50,6 +50,8 @@ def add(p: Poly, q: Poly, k: int = 1) -> Poly:
         if total:
             out[m] = total
         else:
+            # Only a term that was there can cancel. Zeros are not kept: equal polynomials are equal
+            # tables.
             del out[m]
     return out
 
@@ -65,6 +67,7 @@ def times(m: Monomial, n: Monomial) -> Monomial:
     """The product of two monomials."""
     if not m or not n:
         return m or n
+    # Sorted, so that equal products are the same key.
     return tuple(sorted(m + n))
 
 

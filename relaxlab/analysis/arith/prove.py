@@ -30,6 +30,7 @@ _DEPTH = 7  # cancellations in a row
 def lower_bound(ctx: Context, p: Poly, target: float = inf) -> float:
     """A constant c with p >= c, the search stopping once c >= target; -inf when none is found."""
     lo = ctx.interval_of(p)[0]
+    # One term alone has nothing to cancel against: its interval is taken.
     if lo >= target or len(p) <= 1 and finite(lo):
         return lo
     g = poly.content(p)
@@ -43,6 +44,7 @@ def lower_bound(ctx: Context, p: Poly, target: float = inf) -> float:
     if known is not None and (known[0] >= target or known[1] >= target):
         return max(known[0], lo)
     best = max(lo, _by_cases(_Search(ctx, target), p, _CASES))
+    # With the target: a search stops once it reaches it, so its bound says nothing of higher ones.
     ctx.scope.lowers[key] = (best, target)
     return best
 
@@ -81,6 +83,7 @@ def _by_cases(search: _Search, p: Poly, cases: int) -> float:
         worst = inf
         for value, given in options:
             worst = min(worst, _one_case(search, poly.replace_atom(p, a, value), given, cases))
+            # The least of the cases counts, and is no better already than without them.
             if worst <= best:
                 return best
         return worst
@@ -93,6 +96,7 @@ def _one_case(search: _Search, p: Poly, assumptions: tuple[Poly, ...], cases: in
     try:
         for known in assumptions:
             assume_nonneg(ctx, known)
+        # Halved at each level, so that nested cases share one budget instead of multiplying it.
         return max(ctx.interval_of(p)[0], _by_cases(search, p, cases // 2))
     finally:
         ctx.pop()
@@ -107,6 +111,7 @@ def assume_nonneg(ctx: Context, p: Poly) -> None:
         if len(m) == 1:
             rest = ctx.interval_of({n: c for n, c in p.items() if n != m})[1]
             if finite(rest):
+                # Rounded towards the inside: the atom is an integer.
                 limit = -int(rest) // k if k < 0 else -(int(rest) // k)
                 ctx.tighten(m[0], (-inf, limit) if k < 0 else (limit, inf))
 
@@ -139,6 +144,7 @@ def _eliminate(search: _Search, p: Poly) -> float:
             search.steps -= 1
             if best >= search.target or count >= limit:
                 return best
+            # Fewest unbounded terms first; `count` keeps the heap from comparing dictionaries.
             heapq.heappush(heap, (open_terms, len(q2), depth + 1, count, s2, q2))
     return best
 
@@ -152,6 +158,7 @@ def _steps(ctx: Context, p: Poly, s: int) -> Iterator[tuple[int, Poly]]:
                     if a not in n or (c > 0) != (k > 0):
                         continue
                     rest = poly.quotient(m, n)
+                    # Multiplying an assumption by something negative would turn it around.
                     if rest is None or not ctx.nonneg_term(rest):
                         continue
                     yield _cancel(p, s, k, known, c, rest)
@@ -192,6 +199,7 @@ def _definition(ctx: Context, number: int) -> Iterator[Poly]:
     it = poly.atom(number)
     if a.kind in ("div", "mod"):
         dividend, divisor = a.args
+        # Of a divisor that may be negative, remainders have the other sign.
         if ctx.interval_of(divisor)[0] < 1:
             return
         if a.kind == "div":

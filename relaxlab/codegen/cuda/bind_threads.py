@@ -131,6 +131,7 @@ class _Guards:
             first: list[PrimExpr] = [
                 expr.EQ(self.axes[a].var, const(0))
                 for a in sorted(missing)
+                # An axis of one thread has no other that would do the same.
                 if self.axes[a].extent != const(1)
             ]
             return IfThenElse(all_of(first), s) if first else s
@@ -170,6 +171,7 @@ def _without_loops(body: Stmt) -> Stmt:
     def visit(n: Node) -> Node:
         if isinstance(n, For) and n.kind == "thread_binding":
             return visit(n.body)
+        # A statement in place of its loop may be a sequence within a sequence: those become one.
         new = map_children(n, visit)
         return seq(*new.stmts) if isinstance(new, SeqStmt) else new
 

@@ -123,8 +123,6 @@ class _Writer:
                 f"{SHARED_BYTES} are there"
             )
 
-    # Statements
-
     def stmt(self, s: Stmt) -> None:
         outer = self.span
         self.span = s.span or outer
@@ -204,8 +202,6 @@ class _Writer:
             self.an.bind_range(s.loop_var, Range(s.min, s.extent))
             with self.braces(head):
                 self.stmt(s.body)
-
-    # Vectors
 
     def vectorized(self, s: For) -> None:
         with self.an.scope():

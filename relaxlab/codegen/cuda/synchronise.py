@@ -97,6 +97,8 @@ class _Synchroniser:
             case IfThenElse(_, then, other):
                 then, after = self.child(then, threads, pending)
                 if other is not None:
+                    # Both branches start from the accesses before, and either may be the one that
+                    # was taken.
                     other, also = self.child(other, threads, pending)
                     after = [*after, *also]
                 else:
@@ -115,6 +117,7 @@ class _Synchroniser:
         self, s: For | While, threads: Threads, pending: list[_Access]
     ) -> tuple[Stmt, list[_Access]]:
         body, after = self.child(s.body, threads, pending)
+        # Nothing follows the only iteration within the loop.
         if isinstance(s, For) and s.extent == const(1):
             return replace(s, body=body), after
         carried = [self._of_an_earlier_turn(a, threads) for a in after]
@@ -127,6 +130,7 @@ class _Synchroniser:
     @staticmethod
     def _of_an_earlier_turn(a: _Access, outside: Threads) -> _Access:
         """Thread loops within the repeated statement start anew in the next turn."""
+        # Its iterations are independent within one run of it, not of those of the run before.
         mine = {
             axis: v if outside.get(axis) is v else ("earlier", v) for axis, v in a.threads.items()
         }
@@ -146,7 +150,7 @@ class _Synchroniser:
         return any(a.get(x) is None or a.get(x) != b.get(x) for x in self.axes)
 
     def _accesses(self, s: Node, threads: Threads, place: Node | None = None) -> list[_Access]:
-        """Yield all accesses of memory that threads share."""
+        """Return all accesses of memory that threads share."""
         if isinstance(s, For) and is_thread_loop(s):
             return self._accesses(s.body, {**threads, s.thread or "": s.loop_var}, place)
         if place is None and (
@@ -155,11 +159,14 @@ class _Synchroniser:
             place = s
         found: list[_Access] = []
         for buffer, write in _touched(s):
+            # Registers belong to one thread, and what the nest only reads has no order.
             if buffer.scope != "local" and buffer in self.written:
                 found.append(_Access(buffer, write, threads, place or s))
         for c in children(s):
             found += self._accesses(c, threads, place)
         if isinstance(s, BlockRealize) and reduces_across(s, _variables(threads)):
+            # The result is of all threads along x: no single one of them is its writer, so every
+            # read of it waits.
             alone = {k: v for k, v in threads.items() if k != "threadIdx.x"}
             found = [replace_access(a, threads=alone) if a.write else a for a in found]
         return found

@@ -91,6 +91,7 @@ class _Reduced:
         mine = [c for c in parts if self.loop.loop_var in symbols_in(c)]
         value = substitute(form.value, bindings)
         if parts:
+            # All lanes take part in the exchanges, also those whose iteration does not happen.
             value = Call(value.dtype, "if_then_else", (all_of(parts), value, form.identity))
         steps: list[Stmt] = [comment(block.name), BufferStore(own, value, (ZERO,))]
         steps += _butterfly(own, form, min(threads, WARP))
@@ -103,6 +104,7 @@ class _Reduced:
         start = BufferLoad(form.buffer, at)
         if isinstance(block.init, BufferStore):
             start = substitute(block.init.value, bindings)
+        # The value before is added once, behind the exchanges, not by every thread.
         result = total if start == form.identity else form.combined(start, total)
         store: Stmt = BufferStore(form.buffer, result, at)
         rest = [c for c in parts if c not in mine]
@@ -141,6 +143,7 @@ class _Reduced:
         theirs = BufferLoad(warps, (*row, lane))
         if count < WARP:
             there = expr.LT(lane, const(count))
+            # There are fewer results than lanes, and the others would read beyond the row.
             theirs = Call(theirs.dtype, "if_then_else", (there, theirs, form.identity))
         return [
             SYNC,  # of an earlier iteration, some may still be read

@@ -49,11 +49,15 @@ class Memory:
 
 def linear_index(b: Builder, memory: Memory, indices: Sequence[Value]) -> Value:
     """The element offset of `indices`, int64 from integers of any width."""
-    total = int_value(0)
-    for index, stride in zip(indices, memory.strides, strict=True):
-        wide = cast(b, index, "int64")
-        total = binary(b, expr.Add, total, binary(b, expr.Mul, wide, stride))
-    return total
+
+    def offset() -> Value:
+        total = int_value(0)
+        for index, stride in zip(indices, memory.strides, strict=True):
+            wide = cast(b, index, "int64")
+            total = binary(b, expr.Add, total, binary(b, expr.Mul, wide, stride))
+        return total
+
+    return b.once("offset", (memory, *indices), offset)
 
 
 def load(b: Builder, memory: Memory, index: Value, mask: Value | None) -> Value:
@@ -67,6 +71,8 @@ def load(b: Builder, memory: Memory, index: Value, mask: Value | None) -> Value:
     shape = [o - low for o in index.offsets]
     start = binary(b, expr.Add, index.base, int_value(low))
     span = max(shape) + 1
+    # The same element for all lanes is loaded without the mask: a statement whose lanes are all off
+    # is skipped, and under a speculative mask `expressions` has chosen an address that exists.
     if span == 1:
         scalar = _from_memory(b, memory, _load_scalar(b, memory, start), 1)
         return b.widen(scalar, lanes)
@@ -93,6 +99,7 @@ def _load_block(
     """
     assert index.base is not None and index.offsets is not None
     low = min(index.offsets)
+    # A power of two, as alignments are.
     size = 1 << (span - 1).bit_length()
     row = memory.strides[0].const if len(memory.strides) > 1 else None
     first = low // size * size
@@ -142,6 +149,7 @@ def _align(memory: Memory, index: Value) -> int:
     size = max(1, bits_of(memory.dtype) // 8)
     if index.const == 0:
         return max(size, memory.align)
+    # An address is aligned to what divides both the pointer's alignment and the offset in bytes.
     step, align = size * max(1, index.multiple), size
     while align * 2 <= memory.align and step % (align * 2) == 0:
         align *= 2
@@ -186,6 +194,8 @@ def _store_vector(
         b.raw(f"store {vec} {text}, ptr {pointer}, align {align}{hint}")
         return
     if memory.holds(start, lanes):
+        # Private memory: the load of lanes that are off is allowed, and no other thread stores
+        # between.
         kept = b.emit(f"load {vec}, ptr {pointer}, align {align}")
         text = b.emit(f"select {mask.ty} {b.materialise(mask)}, {vec} {text}, {vec} {kept}")
         b.raw(f"store {vec} {text}, ptr {pointer}, align {align}")
@@ -276,6 +286,7 @@ def _from_memory(b: Builder, memory: Memory, text: str, lanes: int) -> Value:
 
 
 def _to_memory(b: Builder, memory: Memory, value: Value) -> str:
+    # An error of the emitter, not of the program: types are checked when a function is built.
     if element_of(value.dtype) != memory.dtype:
         raise TypeError(f"storing {value.dtype} into a buffer of {memory.dtype}")
     if memory.dtype == "bool":

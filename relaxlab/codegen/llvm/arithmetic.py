@@ -65,6 +65,8 @@ def binary(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
             return indexed
     lanes = max(x.lanes, y.lanes)
     x, y = b.widen(x, lanes), b.widen(y, lanes)
+    # bfloat16 travels as its 16 bits; float32 holds both operands exactly, and the result is
+    # rounded.
     if element_of(x.dtype) == "bfloat16":
         wide = [cast(b, v, with_lanes("float32", lanes)) for v in (x, y)]
         result = binary(b, cls, wide[0], wide[1])
@@ -82,6 +84,7 @@ def binary(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
 def _fold(cls: type[Any], x: Value, y: Value) -> Value | None:
     if cls in (expr.And, expr.Or):
         for u, v in ((x, y), (y, x)):
+            # Conditions of versions and tails often become constant; `_if` then emits one branch.
             if u.const is not None and u.lanes == 1:
                 return v if bool(u.const) == (cls is expr.And) else u
         return None
@@ -89,6 +92,7 @@ def _fold(cls: type[Any], x: Value, y: Value) -> Value | None:
         return _fold_zero(cls, x, y)
     if not isinstance(x.const, int):
         return _fold_unit(cls, x, y.const)
+    # Folding would raise here; the instruction is only reached where the program divides by zero.
     if cls in _DIVISIONS and y.const == 0:
         return None
     if cls in (expr.ShiftLeft, expr.ShiftRight) and not 0 <= y.const < bits_of(x.dtype):
@@ -194,9 +198,11 @@ def _first_lanes(
     tail: one comparison of bytes with the number of elements that are left, where 64 indices are
     eight vectors. None where offsets exceed a byte."""
     low, past = min(offsets), max(offsets) + 1
+    # Bytes count from the base of the index, and the number of lanes that are on must fit one, too.
     if not 0 <= low < past <= MOST_LANES:
         return None
     left = binary(b, expr.Sub, bound, base)
+    # Clamped before it is cut to a byte: the difference may be negative or larger than one holds.
     left = binary(b, expr.Max, binary(b, expr.Min, left, int_value(past)), int_value(0))
     few = cast(b, left, "uint8")
     lanes = len(offsets)
@@ -213,6 +219,8 @@ def _make_index(base: Value, offsets: tuple[int, ...]) -> Value:
     offsets = tuple(_wrap(o, "int64") for o in offsets)
     largest = base.largest + max(map(abs, offsets))
     index = base.index and largest <= LARGEST_SIZE
+    # A sum of two values that are not negative is not negative only as long as it does not
+    # overflow.
     nonneg = base.nonneg and min(offsets) >= 0 and (index or base.const == 0)
     return Value(
         dtype, None, base=base, offsets=offsets, nonneg=nonneg, index=index, largest=largest
@@ -238,6 +246,7 @@ def _compare(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
 
 def _float(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
     if cls in _FLOAT:
+        # Contracting alone: reassociation would make results depend on how LLVM sums, and drop NaN.
         how = _FLOAT[cls] + (" contract" if b.target.contract else "")
         return Value(x.dtype, b.emit(f"{how} {x.ty} {x.text}, {y.text}"))
     if cls in (expr.Min, expr.Max):
@@ -267,6 +276,8 @@ def _integer(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
     if cls in (expr.ShiftLeft, expr.ShiftRight):
         return _shift(b, cls, x, y, unsigned)
     if cls in _INT:
+        # Only on indices, which are bounded: on data an overflow would be undefined instead of
+        # wrapping.
         wrap = " nsw" if index and element_of(x.dtype) == "int64" and cls in _ARITH else ""
         text = b.emit(f"{_INT[cls]}{wrap} {x.ty} {xt}, {yt}")
         multiple = 1
@@ -275,6 +286,8 @@ def _integer(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
         elif cls is expr.Mul:
             multiple = x.multiple * y.multiple
         nonneg = both and (cls is expr.BitAnd or (index and cls in (expr.Add, expr.Mul)))
+        # Where arithmetic may wrap, divisibility by anything but powers of two is lost; huge
+        # multiples tell no alignment and would grow from product to product.
         if not index or multiple > 1 << 40:
             multiple = 1
         return Value(x.dtype, text, multiple=multiple, nonneg=nonneg, index=index, largest=largest)
@@ -287,6 +300,7 @@ def _integer(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
         op = ("u" if unsigned else "s") + ("div" if cls is expr.Div else "rem")
         text = b.emit(f"{op} {x.ty} {xt}, {yt}")
         return Value(x.dtype, text, nonneg=both, index=index, largest=largest)
+    # Unsigned division needs no correction towards minus infinity: one instruction instead of five.
     result = _floor(b, cls, x, y, unsigned or both)
     result.index, result.largest = index, largest
     return result
@@ -396,6 +410,8 @@ def cast(b: Builder, v: Value, to: str) -> Value:
     if dest == "bool":
         zero = float_value(0, source) if is_float(source) else int_value(0, source)
         return _compare(b, expr.NE, v, b.widen(zero, v.lanes))
+    # Through a plain float32 it would be rounded twice: away from the value where the first makes a
+    # tie.
     if (source, dest) == ("float64", "float16"):
         return cast(b, _to_odd_float32(b, v), to)
     op = _cast_op(source, dest)
@@ -485,6 +501,7 @@ def _to_bfloat16(b: Builder, v: Value) -> Value:
     bias = b.emit(f"add {ity} {odd}, {splat(0x7FFF)}")
     rounded = b.emit(f"add {ity} {bits}, {bias}")
     nan = b.emit(f"fcmp uno {v.ty} {v.text}, {v.text}")
+    # A NaN whose set bits are all in the lower half would become infinity when it is cut.
     quiet = b.emit(f"or {ity} {bits}, {splat(0x400000)}")
     mask = llvm_type(with_lanes("bool", lanes))
     picked = b.emit(f"select {mask} {nan}, {ity} {quiet}, {ity} {rounded}")

@@ -39,6 +39,7 @@ def call_blas(e: HostEmitter, i: host.CallPacked) -> None:
     k = e.dims(a)[-2 if flags[0] else -1]
     if len(e.dims(b)) == 2 and not flags[0]:  # one product of all rows
         batch, m = [], _product(e, [*batch, m])
+    # A matrix without batch axes is the same one in every product.
     steps = [_product(e, e.dims(x)[-2:]) if len(e.dims(x)) > 2 else int_value(0) for x in (a, b)]
     sizes = [_product(e, batch), *steps, m, n, k, *map(int_value, flags)]
     pointers = [e.regs[a].address, e.regs[b].address, e.regs[out].address]
@@ -46,6 +47,7 @@ def call_blas(e: HostEmitter, i: host.CallPacked) -> None:
     args = [("ptr", p) for p in pointers] + [("i64", s.text or "") for s in sizes]
     args += [("i64", "%thread"), ("i64", "%threads")]
     e.b.call(f"relaxlab_gemm_{ty.dtype}", "void", args)
+    # Each thread has written a part of the result, and reads all of it later.
     barrier(e.scope, Team())
 
 
@@ -99,6 +101,9 @@ def _share(name: str, size: str, thread: str, threads: str, unit: int) -> str:
 """
 
 
+# Threads share whole products where there are enough of them, else the longer side of each. Leading
+# dimensions are at least 1, as BLAS refuses 0 even for empty matrices. A bias is copied to the
+# result first and then added to, by beta = 1.
 _TEMPLATE = (
     """define void @relaxlab_gemm_<dtype>(
     ptr %a, ptr %b, ptr %bias, ptr %c, i64 %batch, i64 %step_a, i64 %step_b,

@@ -27,6 +27,7 @@ def check_bounds(s: Scope, buffer: loops.Buffer, indices: Sequence[Value]) -> No
         return
     extent: expr.PrimExpr = expr.const(1)
     for d, (index, dim) in enumerate(zip(indices, buffer.shape, strict=True)):
+        # A flat index was joined from the dimensions before it, which are 0 now.
         zero_before = d > 0 and indices[d - 1].const == 0
         extent = extent * dim if zero_before else dim
         _check_index(s, cast(s.builder, index, "int64"), extent, f"dimension {d} of {buffer.name}")
@@ -39,6 +40,7 @@ def _check_index(s: Scope, index: Value, extent: expr.PrimExpr, what: str) -> No
     bad = binary(b, expr.Or, low, binary(b, expr.GE, index, size))
     if s.mask is not None:
         bad = binary(b, expr.And, bad, s.mask)
+    # Constant indices inside constant extents: nothing to test when the kernel runs.
     if bad.const == 0:
         return
     failed = any_lane(b, bad)
@@ -58,6 +60,7 @@ def _first_failing(s: Scope, index: Value, bad: Value) -> str:
     wide = lane
     if n != 64:
         wide = b.emit(f"{'zext' if n < 64 else 'trunc'} i{n} {lane} to i64")
+    # Counting zeros of no set bit gives n, and extracting that lane is undefined.
     last = b.call("llvm.umin.i64", "i64", [("i64", wide), ("i64", str(n - 1))])
     return b.emit(f"extractelement {index.ty} {b.materialise(index)}, i64 {last}")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -44,12 +44,13 @@ def memory_type(dtype: str) -> str:
 
 MOST_OPTIMISED = 8000
 """Lines of a host function that LLVM optimises: in longer ones it takes quadratic time to allocate
-registers (4 s of the 5 for the 10,000 lines that repack a model's weights), and what calls so many
-kernels spends its time in them."""
+registers (4 s of the 5 for the 10,000 lines that repack a model's weights), and a function that
+calls so many kernels spends its time in the kernels."""
 
 
 def unoptimised_if_long(function: str) -> str:
     """The text of a host function, with attributes that keep LLVM from optimising a long one."""
+    # Lines stand for instructions: the text has one on each.
     is_long = function.count("\n") > MOST_OPTIMISED
     return function.replace(") #0 {", ") #1 {", 1) if is_long else function
 
@@ -98,6 +99,8 @@ def int_value(value: int, dtype: str = "int64") -> Value:
         text = "true" if value else "false"
         return Value(dtype, text, int(bool(value)), nonneg=True, index=True)
     bits = bits_of(dtype)
+    # LLVM's integers have no sign: constants of both kinds are written as the signed number of the
+    # same bits.
     signed = (value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
     stored = value % (1 << bits) if is_uint(dtype) else signed
     index = abs(stored) <= LARGEST_SIZE
@@ -109,12 +112,15 @@ def int_value(value: int, dtype: str = "int64") -> Value:
 
 def float_value(value: float, dtype: str) -> Value:
     """A floating-point constant in LLVM's hexadecimal notation."""
+    # LLVM writes a float32 as a float64 and refuses one that it would have to round.
     if dtype in ("bfloat16", "float32") and math.isfinite(value):
         value = _single(value)
     if dtype == "bfloat16":
         bits = struct.unpack("<I", struct.pack("<f", value))[0]
         rounded = bits >> 16
         if not math.isnan(value):
+            # To nearest, ties to even; NaN is cut instead, as the addition could carry out of its
+            # mantissa.
             rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
         stored = struct.unpack("<f", struct.pack("<I", (rounded & 0xFFFF) << 16))[0]
         return Value(dtype, str(rounded & 0xFFFF), stored)
@@ -137,6 +143,13 @@ def _clamp_half(value: float) -> float:
     return math.copysign(math.inf, value) if math.isfinite(value) and abs(value) > 65519 else value
 
 
+_NOT_ALONE = ("load ", "call ", "alloca ", "phi ", "freeze ", "atomicrmw ", "cmpxchg ")
+"""Instructions that their operands alone do not determine: they read memory, or an undefined value
+may become another one each time."""
+_ALONE = tuple(f"call  i64 @llvm.{name}.i64(" for name in ("smin", "smax"))
+"""Calls that their operands do determine, frequent in masks."""
+
+
 @dataclass(slots=True)
 class Builder:
     """Collects the instructions of one LLVM function and the declarations it needs.
@@ -144,6 +157,9 @@ class Builder:
     `target` says whether a product and a sum may be rounded once, and which cache to fetch into.
     With `debug`, instructions carry the metadata `!line` of the statement they are made for
     (`relaxlab.codegen.llvm.listing`).
+
+    `known` and `computed` are of the current basic block: names by the text of instructions, and
+    values that `once` made, with what their keys identify.
     """
 
     declarations: dict[str, str]
@@ -152,6 +168,8 @@ class Builder:
     allocas: list[str] = field(default_factory=lambda: list[str]())
     counter: int = 0
     block: str = "entry"
+    known: dict[str, str] = field(default_factory=lambda: dict[str, str]())
+    computed: dict[object, tuple[Value, object]] = field(default_factory=lambda: {})
     debug: bool = False
     line: int = 0
 
@@ -164,10 +182,25 @@ class Builder:
         return f"%{hint}{self.counter}"
 
     def emit(self, text: str, hint: str = "v") -> str:
-        """Emit `name = text`; returns the name."""
+        """Emit `name = text`; returns the name. What operands alone determine is computed once in a
+        basic block: the copies of an unrolled statement share most of their indices and masks."""
+        found = self.known.get(text)
+        if found is not None:
+            return found
         name = self.name(hint)
         self.lines.append(self._placed(f"{name} = {text}"))
+        if not text.startswith(_NOT_ALONE) or text.startswith(_ALONE):
+            self.known[text] = name
         return name
+
+    def once(self, what: Hashable, of: tuple[object, ...], make: Callable[[], Value]) -> Value:
+        """The value that `make` emits of the objects `of`; emitted once in a basic block."""
+        key = (what, *map(id, of))
+        found = self.computed.get(key)
+        if found is None:
+            value = make()
+            self.computed[key] = found = value, of  # kept, so that no other object has its id
+        return found[0]
 
     def raw(self, text: str) -> None:
         """Emit an instruction without a result."""
@@ -182,6 +215,8 @@ class Builder:
         """Begin the block `label`."""
         self.lines.append(f"{label}:")
         self.block = label
+        self.known.clear()
+        self.computed.clear()
 
     def jump(self, label: str) -> None:
         """Branch to `label`."""
@@ -193,6 +228,8 @@ class Builder:
 
     def alloca(self, count: int, ty: str, align: int = 64) -> str:
         """Stack memory in the entry block (so that it can become registers)."""
+        # In the entry block LLVM's `mem2reg` finds it; inside of a loop each iteration would grow
+        # the stack.
         name = self.name("buf")
         self.allocas.append(f"  {name} = alloca [{count} x {ty}], align {align}")
         return name
@@ -245,6 +282,7 @@ class Builder:
 
     def splat_text(self, scalar: str, elem: str, lanes: int) -> str:
         """A vector with `scalar` in every lane."""
+        # Constants need no instructions.
         if not scalar.startswith("%"):
             return vector_literal(elem, [scalar] * lanes)
         vec = f"<{lanes} x {elem}>"
@@ -258,6 +296,8 @@ class Builder:
             return v
         if v.lanes != 1:
             raise ValueError(f"cannot make {lanes} lanes of a {v.dtype}")
+        # An index stays symbolic when it is repeated, so that an access by it is still seen as one
+        # element.
         if v.dtype == "int64":
             base, offset = (int_value(0), v.const) if isinstance(v.const, int) else (v, 0)
             dtype, offsets = with_lanes("int64", lanes), (offset,) * lanes
@@ -275,6 +315,8 @@ class Builder:
         vec = f"<{lanes} x {elem}>"
         stride = picks[1] - picks[0] if len(picks) > 1 else 0
         regular = list(picks) == [picks[0] + stride * i for i in range(len(picks))]
+        # Decoding 4 bits, shuffles that were widened afterwards kept one port busy (NOTES,
+        # *Decoding 4 bits into 32-bit lanes*).
         if elem in ("i8", "i16") and regular and stride in (2, 4) and lanes == stride * len(picks):
             return self._narrowed(text, vec, elem, stride, picks)
         mask = vector_literal("i32", [str(p) for p in picks])

@@ -33,6 +33,7 @@ def emit_entry(
     thread, threads = (b.emit(f"sext i32 {t} to i64") for t in (thread, threads))
     scratch, given, shared = b.alloca(max(1, words), "i64"), word("args"), word("out")
     first = b.emit(f"icmp eq i64 {thread}, 0")
+    # All threads store equal words; to one place that would still be a race.
     out = b.emit(f"select i1 {first}, ptr {shared}, ptr {scratch}")
     args = [("ptr", "%ctx"), ("ptr", given), ("ptr", out), ("ptr", "null")]
     code = b.call(symbol, "i64", [*args, ("i64", thread), ("i64", threads)])
@@ -46,6 +47,7 @@ def emit_entry(
     b = Builder(declarations)
     given, out = word("args"), word("out")
     if parallel:
+        # A team of one costs what a team costs, and gains nothing.
         several = b.emit("icmp sgt i64 %threads, 1")
         if work is not None:
             least = b.emit(f"ptrtoint ptr {word('min_work')} to i64")
@@ -58,6 +60,7 @@ def emit_entry(
             at = CONTEXT.index("failed")
             pointer = b.emit(f"getelementptr inbounds i64, ptr %ctx, i64 {at}", "p")
             b.raw(f"ret i64 {b.emit(f'load i64, ptr {pointer}, align 8')}")
+            # `when` ends its body with a jump, which needs a block of its own after the return.
             b.place(b.label("unreachable"))
     args = [("ptr", "%ctx"), ("ptr", given), ("ptr", out), ("ptr", "null")]
     b.raw(f"ret i64 {b.call(symbol, 'i64', [*args, ('i64', '0'), ('i64', '1')])}")

@@ -22,6 +22,7 @@ from relaxlab.codegen.llvm.vector_math import FLOAT32_FUNCTIONS, float32_functio
 from relaxlab.codegen.positive import is_positive
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import element_of, is_float, is_int, is_uint, lanes_of, with_lanes
+from relaxlab.ir.node import walk
 from relaxlab.schedule.tile_intrinsics import TILE_SCOPE
 
 
@@ -60,6 +61,16 @@ class Scope:
     exits: bool = False
     on_access: Callable[[Scope, loops.Buffer, Sequence[Value]], None] | None = None
     place: str = ""
+    variables: dict[expr.PrimExpr, tuple[expr.Var, ...] | None] = field(default_factory=lambda: {})
+
+    def variables_of(self, e: expr.PrimExpr) -> tuple[expr.Var, ...] | None:
+        """The variables that alone determine an expression (see `_variables_of`), looked up once
+        per expression: unrolled statements ask for each of their copies."""
+        try:
+            return self.variables[e]
+        except KeyError:
+            found = self.variables[e] = _variables_of(e)
+            return found
 
 
 def emit_expr(s: Scope, e: expr.PrimExpr) -> Value:
@@ -74,11 +85,10 @@ def emit_expr(s: Scope, e: expr.PrimExpr) -> Value:
             return int_value(value, dtype)
         case expr.FloatImm(value, dtype):
             return float_value(value, dtype)
-        case expr.Div(x, y) | expr.Mod(x, y) | expr.FloorDiv(x, y) | expr.FloorMod(x, y):
-            checked = is_positive(y, s.positive, s.sizes)
-            return _divide(s, type(e), emit_expr(s, x), emit_expr(s, y), checked)
-        case expr.BinaryOp(x, y):
-            return binary(b, type(e), emit_expr(s, x), emit_expr(s, y))
+        case expr.BinaryOp() if (of := s.variables_of(e)) is not None:
+            return b.once(e, tuple(map(s.values.get, of)), lambda: _operation(s, e))
+        case expr.BinaryOp():
+            return _operation(s, e)
         case loops.BufferLoad(buffer, indices):
             at = [emit_expr(s, i) for i in indices]
             if s.on_access is not None:
@@ -101,6 +111,34 @@ def emit_expr(s: Scope, e: expr.PrimExpr) -> Value:
             return _call(s, e)
         case _:
             raise CodegenError(f"no LLVM row for {type(e).__name__} in {s.function!r}: {e}")
+
+
+def _operation(s: Scope, e: expr.BinaryOp) -> Value:
+    x, y = emit_expr(s, e.a), emit_expr(s, e.b)
+    if isinstance(e, _DIVISIONS):
+        return _divide(s, type(e), x, y, is_positive(e.b, s.positive, s.sizes))
+    return binary(s.builder, type(e), x, y)
+
+
+_DIVISIONS = (expr.Div, expr.Mod, expr.FloorDiv, expr.FloorMod)
+
+
+def _variables_of(e: expr.PrimExpr) -> tuple[expr.Var, ...] | None:
+    """The variables that alone determine the value of an expression and that it has no other
+    effect; None for one that reads memory, calls something, or divides by what may be zero."""
+    found: dict[expr.Var, None] = {}
+    for n in walk(e):
+        match n:
+            case expr.Var():
+                found[n] = None
+            case expr.Div(_, b) | expr.Mod(_, b) | expr.FloorDiv(_, b) | expr.FloorMod(_, b):
+                if not isinstance(b, expr.IntImm) or b.value == 0:
+                    return None
+            case expr.BinaryOp() | expr.IntImm():
+                pass
+            case _:
+                return None
+    return tuple(found)
 
 
 def memory_of(s: Scope, buffer: loops.Buffer) -> Memory:
@@ -168,6 +206,7 @@ def _divide(s: Scope, cls: type[expr.BinaryOp], x: Value, y: Value, checked: boo
     if not checked:
         bad = zero if s.mask is None else binary(b, expr.And, zero, s.mask)
         s.fail_when(any_lane(b, bad), "integer division by zero")
+    # -1 is the other divisor that traps, with the smallest integer as the dividend.
     negative = None
     if not (y.nonneg or is_uint(y.dtype)):
         negative = binary(b, expr.EQ, y, int_value(-1, elem))
@@ -177,8 +216,10 @@ def _divide(s: Scope, cls: type[expr.BinaryOp], x: Value, y: Value, checked: boo
     divisor = _select(b, unsafe, int_value(1, elem), y)
     divisor.nonneg, divisor.index, divisor.largest = y.nonneg, y.index, y.largest
     result = binary(b, cls, x, divisor)
+    # Remainders by 1 and by -1 are both 0.
     if negative is None or cls in (expr.Mod, expr.FloorMod):
         return result
+    # Wraps for the smallest integer, as NumPy's quotient does.
     minus_x = binary(b, expr.Sub, int_value(0, elem), x)
     return _select(b, negative, minus_x, result)
 
@@ -244,10 +285,13 @@ def _float_call(b: Builder, op: str, args: list[Value]) -> Value:
         pairs = [(a.ty, b.materialise(a)) for a in args]
         name = f"llvm.{_LLVM_FLOAT[op]}.{mangle(dtype)}"
         return Value(dtype, b.call(name, args[0].ty, pairs))
+    if op == "pow" and (power := _known_power(b, *args)) is not None:
+        return power
     if base == "float32" and op in FLOAT32_FUNCTIONS:
         return float32_function(b, op, args)
     if op == "sigmoid":
         one = b.widen(float_value(1.0, base), args[0].lanes)
+        # -0.0 - x is -x for zeros, too.
         zero = b.widen(float_value(-0.0, base), args[0].lanes)
         e = _float_call(b, "exp", [binary(b, expr.Sub, zero, args[0])])
         return binary(b, expr.Div, one, binary(b, expr.Add, one, e))
@@ -257,12 +301,32 @@ def _float_call(b: Builder, op: str, args: list[Value]) -> Value:
     return per_lane(b, _LIBM[op] + ("f" if base == "float32" else ""), args)
 
 
+MOST_FACTORS = 8
+"""Largest exponent of a power that is a product: three squarings, each rounded once."""
+
+
+def _known_power(b: Builder, x: Value, y: Value) -> Value | None:
+    """The power of `x` by a constant as a product or a square root, which NumPy also takes; None
+    for other exponents. The C library takes a hundred times as long (NOTES, *Powers*)."""
+    exponent = y.const if y.splat is None else y.splat
+    if exponent == 0.5:
+        return _float_call(b, "sqrt", [x])
+    if exponent is None or exponent not in range(1, MOST_FACTORS + 1):
+        return None
+    result = x
+    for bit in bin(int(exponent))[3:]:
+        result = binary(b, expr.Mul, result, result)
+        result = binary(b, expr.Mul, result, x) if bit == "1" else result
+    return result
+
+
 def _if_then_else(s: Scope, e: expr.Call) -> Value:
     """Emit a choice of which only the chosen side runs; with a vector condition, its lanes are
     masked off."""
     b, cond = s.builder, emit_expr(s, e.args[0])
     if cond.const is not None:
         return emit_expr(s, e.args[1] if cond.const else e.args[2])
+    # Both sides run, so each loads under its lanes; neither need have any.
     if cond.lanes > 1:
         x = _under(s, cond, e.args[1])
         y = _under(s, _not(b, cond), e.args[2])
@@ -361,6 +425,8 @@ def _extreme(b: Builder, v: Value, kind: str) -> Value:
     NaN beside the steps keeps it out of their chain of dependences."""
     elem, text = llvm_type(element_of(v.dtype)), b.materialise(v)
     name = f"llvm.vector.reduce.f{kind}.{mangle(v.dtype)}"
+    # `nnan` drops a test for NaN from each of the steps, which wait for each other: six for 64
+    # lanes.
     most = b.call(name, elem, [(v.ty, text)], math="nnan nsz")
     tested = b.emit(f"fcmp uno {v.ty} {text}, {text}")
     bits = b.emit(f"bitcast <{v.lanes} x i1> {tested} to i{v.lanes}")
@@ -384,6 +450,8 @@ def _halving_sum(b: Builder, v: Value) -> Value:
         lanes = half
     if lanes > 1:
         name = f"llvm.vector.reduce.fadd.{mangle(with_lanes(elem, lanes))}"
+        # The neutral element of LLVM's ordered sum: 0.0 would turn a sum of negative zeros
+        # positive.
         zero = float_value(-0.0, elem)
         args = [(zero.ty, zero.text or ""), (llvm_type(with_lanes(elem, lanes)), text)]
         text = b.call(name, llvm_type(elem), args)
@@ -403,6 +471,7 @@ def _fma(s: Scope, e: expr.Call) -> Value:
 def _classify(op: str) -> Callable[[Scope, expr.Call], Value]:
     def handler(s: Scope, e: expr.Call) -> Value:
         b, v = s.builder, emit_expr(s, e.args[0])
+        # Widening keeps NaN, infinities and finiteness.
         if element_of(v.dtype) in ("float16", "bfloat16"):
             v = cast(b, v, "float32")
         dtype = with_lanes("bool", v.lanes)
@@ -421,6 +490,7 @@ def _abs(s: Scope, e: expr.Call) -> Value:
     if is_int(v.dtype):
         if is_uint(v.dtype):
             return v
+        # `false`: the smallest integer stays itself, as in NumPy, instead of being poison.
         args = [(v.ty, b.materialise(v)), ("i1", "false")]
         return Value(v.dtype, b.call(f"llvm.abs.{mangle(v.dtype)}", v.ty, args), nonneg=True)
     return _float_call(b, "fabs", [v])
@@ -439,6 +509,7 @@ def _popcount(s: Scope, e: expr.Call) -> Value:
 
 _INTRINSICS: dict[str, Callable[[Scope, expr.Call], Value]] = {
     "if_then_else": _if_then_else,
+    # A hint of TVM's scripts; branches that matter are removed by `hoist_guards`.
     "likely": lambda s, e: emit_expr(s, e.args[0]),
     "llvm_intrin": _named_call,
     "call_extern": _named_call,

@@ -228,6 +228,8 @@ class HostEmitter:
         if isinstance(size, expr.IntImm):
             return str(size.value if size.value < 1 << 63 else TOO_MUCH)
         exact = self.scalar(size)
+        # In floats it grows past every limit instead of wrapping, and 53 bits of it are exact
+        # enough for a comparison with 2^60.
         estimate = self.scalar(host.on_floats(size))
         limit = float_value(float(TOO_MUCH), "float64")
         fits = self.b.emit(f"fcmp olt double {estimate.text}, {limit.text}")
@@ -440,6 +442,7 @@ class HostEmitter:
         message = f"`{literal(self.function.name)}` asked for {{got}} bytes, more than there are"
         info = CheckInfo(self.function.name, (message,), memory=True)
         found = self.b.emit(f"icmp ne ptr {address}, null")
+        # The C library may return null for zero bytes.
         nothing = self.b.emit(f"icmp eq i64 {size}, 0")
         ok = self.b.emit(f"or i1 {found}, {nothing}")
         self.fail_unless(ok, info, 0, Value("int64", size), int_value(0))
@@ -469,6 +472,8 @@ class HostEmitter:
         args = [("ptr", self.regs[r].address) for r in i.buffers]
         values = [self.scalar(e) for e in i.scalars]
         args += [(v.ty, v.text or "") for v in values]
+        # Each thread runs the whole kernel as a team of one: cheaper than a barrier for work of a
+        # few hundred nanoseconds (NOTES, *Barriers*).
         args += [("i64", "0"), ("i64", "1")] if i.alone else _TEAM_ARGS
         failures = self.failures[function]
         if not failures:
@@ -584,9 +589,11 @@ class HostEmitter:
             (no, i.else_instrs, i.else_value),
         ):
             b.place(label)
+            # Symbols that one branch binds are unknown in the other and after both.
             saved = dict(self.scope.values)
             blocks = [] if self.guards is None else list(self.guards.blocks)
             self.instrs(instrs)
+            # Both branches write the same words, whose number the code after them has compiled in.
             self.require_same([value], self.function, [i.dst])
             self.store_value(value, merged, 0)
             self.scope.values = saved

@@ -64,6 +64,18 @@ def target_machine(target: Target, level: int = 3) -> llvm.TargetMachine:
     )
 
 
+def intel_machine(target: Target) -> llvm.TargetMachine | None:
+    """`target_machine`, which writes assembly in Intel's syntax; None where the processor has no
+    such syntax. LLVM has one setting for the process, and a machine reads it when it is made."""
+    if not target.triple.startswith(("x86_64", "i386", "i686")):
+        return None
+    llvm.set_option("", "--x86-asm-syntax=intel")
+    try:
+        return target_machine(target)
+    finally:
+        llvm.set_option("", "--x86-asm-syntax=att")
+
+
 def _llvm_target(target: Target) -> llvm.Target:
     if runs_here(target):
         _initialise()
@@ -91,15 +103,20 @@ def module_text(
     width = target.vector_bits
     common = (
         f'nounwind "target-cpu"="{target.cpu}" "target-features"="{features}" '
+        # LLVM prefers 256 bits on processors that lower their clock for 512, and would split the
+        # vectors that schedules have made of `vector_bits`.
         f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"'
     )
     # 0: whatever is to be fast; 1: long functions that are not.
     attributes = (
+        # `noinline`: kernels inlined into the host function made it four times as long to compile
+        # (NOTES, *LLVM's time*).
         f"attributes #0 = {{ noinline {common} }}\n"
         f"attributes #1 = {{ noinline optnone {common} }}"
     )
     defined = _defined([*functions, *program])
     head = f'target triple = "{target.triple}"'
+    # Sorted, so that equal programs have equal texts, and the cache finds them.
     used = [d for name, d in sorted(declarations.items()) if name not in defined]
     mine = set(functions)
     used += [_declaration(f) for f in program if f not in mine]
@@ -186,7 +203,7 @@ _ELF_SYMBOL = np.dtype([("name", "u4"), ("kind", "u2"), ("section", "u2"), ("pla
 
 def _symbols(code: llvm.ObjectFileRef) -> tuple[set[str], set[str]]:
     """Names that an object file defines, and that it takes from elsewhere; of ELF files (others:
-    none are known). MCJIT would call address 0 for one that is nowhere."""
+    none are known). MCJIT would call address 0 for a name that it cannot resolve."""
     tables = (b".strtab", b".symtab")
     found = {s.name(): s.data() for s in code.sections() if s.name() in tables}
     names, symbols = (found.get(name, b"") for name in tables)

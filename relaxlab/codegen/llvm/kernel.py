@@ -22,6 +22,7 @@ from relaxlab.codegen.llvm.statements import (
 )
 from relaxlab.codegen.llvm.support import CONTEXT, symbol_of
 from relaxlab.codegen.lower_blocks import lower_blocks
+from relaxlab.codegen.partition_vectors import partition_vectors
 from relaxlab.codegen.positive import sizes_of
 from relaxlab.codegen.prefetch import insert_prefetches
 from relaxlab.codegen.simplify_indices import simplify_indices
@@ -71,8 +72,11 @@ def emit_kernel(
     pointers: list[str] = []
     for i, buffer in enumerate(func.buffers):
         pointer = f"%{_safe(buffer.name)}.p{i}"
+        # Without `noalias` LLVM reloads operands after each store. Callers see to it that no
+        # argument overlaps another that is written.
         pointers.append(f"ptr noalias {pointer}")
         s.memory[buffer] = _parameter(s, buffer, pointer)
+    # A stack buffer that thread 0 fills is not there for the others.
     shared = shared_private_buffer(func.body)
     if shared is not None:
         raise CodegenError(
@@ -83,13 +87,15 @@ def emit_kernel(
     tiles = _declare_allocated(s, allocated, declare_local if stack is None else stack.declare)
     if tiles:
         _configure_tiles(b)
-    emit_team(s, Team(), lower_loops(body, sizes))
+    emit_team(s, Team(), lower_loops(body, sizes, target))
     if tiles:
         b.call("llvm.x86.tilerelease", "void", [])
     if stack is not None:
         stack.verify(s)
     signature = [*pointers, *params, "i64 %thread", "i64 %threads"]
     result = "void"
+    # Kernels that cannot fail have neither the argument nor the result, so that calls of them need
+    # no test.
     if failures:
         signature.append("ptr %failed")
         result = f"i64 {failure(s, Team())}"
@@ -145,6 +151,7 @@ def _declare_allocated(
 def _configure_tiles(b: Builder) -> None:
     """Eight tile registers of 16 rows of 64 bytes, in the layout that `ldtilecfg` reads: the
     palette, 15 bytes unused, bytes per row (16 bits each, room for 16), rows."""
+    # All eight alike, so that one configuration serves every product of the kernel.
     layout = [1, *[0] * 15, *[64, 0] * 8, *[0] * 16, *[16] * 8, *[0] * 8]
     place = b.alloca(64, "i8")
     words = ", ".join(f"i8 {byte}" for byte in layout)
@@ -152,11 +159,14 @@ def _configure_tiles(b: Builder) -> None:
     b.call("llvm.x86.ldtilecfg", "void", [("ptr", place)])
 
 
-def lower_loops(body: loops.Stmt, sizes: Sequence[expr.Var]) -> loops.Stmt:
+def lower_loops(
+    body: loops.Stmt, sizes: Sequence[expr.Var], target: Target = GENERIC
+) -> loops.Stmt:
     """Lower block-free loops to those that are emitted as instructions. `sizes` are not
     negative."""
     body = join_indices(simplify_indices(body, sizes), sizes)
-    hoisted = hoist_guards(tighten_bounds(body))
+    # Loops end early first: conditions that the ends imply are gone then, and are not hoisted.
+    hoisted = partition_vectors(hoist_guards(tighten_bounds(body)), target)
     # Guards that remain are in the copies for last tiles, whose short loops end early as well.
     return insert_prefetches(tighten_bounds(hoisted, short=1))
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import llvmlite.binding as llvm
+
 from relaxlab.codegen.listing import Line, locate
 from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.llvm.kernel import emit_kernel
@@ -20,7 +22,8 @@ from relaxlab.ir.target import Target
 
 @dataclass(frozen=True, slots=True)
 class KernelListing:
-    """One kernel in four languages. `origins`: where in the user's program the loop function's
+    """One kernel in four languages. `intel`: the lines of `assembly` in Intel's syntax, or None
+    where the processor has one syntax; `origins`: where in the user's program the loop function's
     lines come from; `stack` in bytes; `vector_bits` the widest register that arithmetic is done
     in."""
 
@@ -28,6 +31,7 @@ class KernelListing:
     emitted: tuple[Line, ...]
     optimised: tuple[Line, ...]
     assembly: tuple[Line, ...]
+    intel: tuple[Line, ...] | None
     origins: dict[int, tuple[Span, ...]]
     stack: int
     vector_bits: int
@@ -46,18 +50,30 @@ def list_kernel(func: PrimFunc, name: str, target: Target) -> KernelListing:
     count = len(located.lines)
     text = jit.module_text(texts, declarations, target) + debug_metadata(name, count)
     module, machine = jit.optimise(text, target)
-    machine.set_asm_verbosity(True)
     optimised = str(module)
-    assembly = read_assembly(machine.emit_assembly(module), symbol_of(name))
+    assembly, intel = (
+        None if m is None else _assembly_of(module.clone(), m, symbol_of(name))
+        for m in (machine, jit.intel_machine(target))
+    )
+    assert assembly is not None
     return KernelListing(
         tuple(Line(text, number) for number, text in enumerate(located.lines, 1)),
         read_llvm(emitted, symbol_of(name), {n: n for n in range(count + 1)}),
         read_llvm(optimised, symbol_of(name), _locations(optimised)),
         assembly,
+        intel,
         located.origins,
         stack_bytes(assembly),
         vector_bits(assembly),
     )
+
+
+def _assembly_of(
+    module: llvm.ModuleRef, machine: llvm.TargetMachine, symbol: str
+) -> tuple[Line, ...]:
+    """The assembly of a function; the module is changed by it."""
+    machine.set_asm_verbosity(True)
+    return read_assembly(machine.emit_assembly(module), symbol)
 
 
 def debug_metadata(name: str, lines: int) -> str:

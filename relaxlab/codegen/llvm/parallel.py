@@ -39,6 +39,7 @@ def compile_objects(
     texts = [jit.module_text(s, declarations, target, functions) for s in shares]
     with ThreadPoolExecutor(len(texts)) as pool:
         others = [pool.submit(_compile_elsewhere, text, target) for text in texts[1:]]
+        # The first module here: this process has LLVM loaded, and its core would idle.
         results = [jit.compile_object(texts[0], target), *(other.result() for other in others)]
     whole = llvm.parse_bitcode(results[0][1])
     for _, bitcode in results[1:]:

@@ -71,6 +71,8 @@ def _emit_team(s: Scope, team: Team, stmt: loops.Stmt) -> None:
         case loops.For(kind="parallel"):
             with _team_section(s, team):
                 _parallel(s, team, stmt)
+        # A statement with a parallel loop inside is walked by all threads, which therefore must see
+        # the same values of what surrounds the loop.
         case loops.LetStmt(var, value, body) if _has_parallel(body):
             s.values[var] = _uniform(s, team, value)
             emit_team(s, team, body)
@@ -86,6 +88,7 @@ def _emit_team(s: Scope, team: Team, stmt: loops.Stmt) -> None:
             _return_if(s, failed, str(number))
         case _:
             with _team_section(s, team):
+                # Serial work: if every thread did it, they would store to the same elements.
                 first = s.builder.emit(f"icmp eq i64 {team.thread}, 0")
                 with s.builder.when(first):
                     emit_stmt(s, stmt)
@@ -109,6 +112,7 @@ def _team_section(s: Scope, team: Team) -> Generator[None, None, None]:
 
 def failure(s: Scope, team: Team) -> str:
     """The number of a failure that happened in any thread, or 0, the same for the whole team."""
+    # Monotonic is enough: barriers order it against the stores.
     code = s.builder.emit("load atomic i64, ptr %failed monotonic, align 8")
     barrier(s, team)  # before it, a faster thread could report the next failure
     return code
@@ -128,6 +132,7 @@ def _uniform(s: Scope, team: Team, e: expr.PrimExpr) -> Value:
     follows, so that no thread stores there before all have loaded."""
     value = emit_expr(s, e)
     if any(isinstance(n, loops.BufferLoad) for n in walk(e)):
+        # An index vector is emitted when it is used; the load must be before the barrier.
         s.builder.materialise(value)
         barrier(s, team)
     return value
@@ -140,6 +145,8 @@ def _has_parallel(stmt: loops.Stmt) -> bool:
 def barrier(s: Scope, team: Team) -> None:
     """Wait for the team; nothing to do for a team of one."""
     b = s.builder
+    # Kernels that a thread runs alone come here with a team of one, and must not wait for the
+    # others.
     several = b.emit(f"icmp ugt i64 {team.threads}, 1")
     with b.when(several):
         b.call("relaxlab_barrier", "void", [])
@@ -198,8 +205,9 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     start, extent = _uniform(s, team, loop.min), _uniform(s, team, loop.extent)
     if isinstance(extent.const, int) and extent.const <= 0:
         return
-    extent = binary(b, expr.Max, extent, int_value(0))
-    extent.index = True
+    # A negative extent is an empty loop; divided into shares it would be one that ends before it
+    # starts.
+    extent = replace(binary(b, expr.Max, extent, int_value(0)), index=True)
     thread = Value("int64", team.thread, nonneg=True, index=True)
     threads = Value("int64", team.threads, nonneg=True, index=True)
     after = binary(b, expr.Add, thread, int_value(1))
@@ -245,6 +253,8 @@ def _may_stream(s: Scope, buffers: list[loops.Buffer]) -> str:
     for buffer in buffers:
         memory, size = s.memory[buffer], bytes_of(buffer.dtype)
         count = emit_expr(s, math.prod(buffer.shape, start=expr.const(1)))
+        # Smaller results are read from the caches soon after, for which non-temporal stores would
+        # be up to ten times slower (NOTES, *Non-temporal stores*).
         large = b.emit(f"icmp uge i64 {b.materialise(count)}, {STREAM_BYTES // size}")
         places = b.emit(f"ptrtoint ptr {memory.pointer} to i64")
         for stride in memory.strides[:-1]:
@@ -311,6 +321,8 @@ def _require_distinct(s: Scope, buffer: loops.Buffer, index: Value, value: Value
     """Lanes that hold different values go to different elements."""
     places = index.offsets if index.lanes > 1 else (0,) * value.lanes
     same = value.lanes == 1 or (value.offsets is not None and len(set(value.offsets)) == 1)
+    # Of such lanes only the last would be stored: all other terms of a sum would be lost in
+    # silence.
     if not same and places is not None and len(set(places)) < value.lanes:
         raise CodegenError(
             f"{value.lanes} lanes of a vectorized loop store into one element of {buffer.name!r} "
@@ -403,11 +415,13 @@ def _counted(
     b.place(begin)
     iv = b.name("i")
     phi_at = len(b.lines)
+    # The place of the phi: it needs the label from which the body jumps back, known after the body.
     b.lines.append("")
     b.branch(b.emit(f"icmp slt i64 {iv}, {ht}"), body, done)
     b.place(body)
     s.values[var] = Value("int64", iv, nonneg=low.nonneg, index=True)
     emit_body()
+    # `nsw` lets LLVM widen the counter and fold it into addresses.
     step = b.emit(f"add nsw i64 {iv}, 1")
     b.lines[phi_at] = f"  {iv} = phi i64 [ {lt}, %{previous} ], [ {step}, %{b.block} ]"
     b.jump(begin)
@@ -430,6 +444,8 @@ def _while(s: Scope, cond: expr.PrimExpr, body: loops.Stmt) -> None:
 def _if(s: Scope, cond: expr.PrimExpr, then: loops.Stmt, other: loops.Stmt | None) -> None:
     b = s.builder
     test = emit_expr(s, cond)
+    # Where the condition is known, as inside the version for one value of a symbol, so is the
+    # branch.
     if test.const is not None:
         chosen = then if test.const else other
         if chosen is not None:
@@ -456,6 +472,7 @@ def _masked_if(s: Scope, test: Value, then: loops.Stmt, other: loops.Stmt | None
     mask = test if outer is None else binary(b, expr.And, outer, test)
     # One test for the whole vector keeps masks, and the gathers that they may force, out of all but
     # the last vector of a row (NOTES, *Chains that memory bounds*).
+    # Nested masks are not tested for being full: code would double at each level.
     if other is None and outer is None:
         bits = _mask_bits(s, mask)
         full = b.emit(f"icmp eq i{mask.lanes} {bits}, -1")
@@ -488,6 +505,7 @@ def _mask_bits(s: Scope, mask: Value) -> str:
 def _masked(s: Scope, mask: Value, body: loops.Stmt) -> None:
     """The body with lanes off; skipped when all are."""
     b, outer = s.builder, s.mask
+    # The body may load at indices that exist for no lane, or call functions.
     some = b.emit(f"icmp ne i{mask.lanes} {_mask_bits(s, mask)}, 0")
     with b.when(some):
         s.mask = mask
@@ -518,5 +536,6 @@ def local_strides(s: Scope, buffer: loops.Buffer) -> tuple[tuple[Value, ...], in
 def declare_local(s: Scope, buffer: loops.Buffer) -> Memory:
     """Stack memory for a buffer of constant size, private to the thread."""
     strides, count = local_strides(s, buffer)
+    # One element at least: a buffer without any still has an address.
     pointer = s.builder.alloca(max(count, 1), memory_type(buffer.dtype))
     return Memory(pointer, buffer.dtype, strides, 64, count)

@@ -100,6 +100,7 @@ class _Math:
 
     def bound(self, x: Value, lo: float, hi: float) -> Value:
         """Between bounds; NaN stays NaN."""
+        # Comparisons with NaN are false, so it passes; LLVM's `minnum` would drop it.
         x = self.select(self.op(expr.LT, x, lo), self.num(lo), x)
         return self.select(self.op(expr.GT, x, hi), self.num(hi), x)
 
@@ -140,6 +141,7 @@ def _exp_with_bias(m: _Math, x: Value, bias: float) -> Value:
     # Subtracting one half and rounding to nearest rounds down, but an integer would be a tie: a
     # little less than a half keeps exp(0) = 1 exact.
     sum_ = m.add(m.fma(x, math.log2(math.e), -0.499999), ROUNDING + bias)
+    # Exact: both are multiples of the last place of ROUNDING.
     n = m.sub(sum_, ROUNDING + bias)
     # ln 2 in two parts: the first has so few bits that its product with n is exact.
     r = m.fma(n, -0.693359375, x)
@@ -150,6 +152,7 @@ def _exp_with_bias(m: _Math, x: Value, bias: float) -> Value:
 
 def _exp2(m: _Math, x: Value) -> Value:
     """exp(r) * 2**n with n rounded to nearest and added to the exponent: exact for integers."""
+    # Powers outside would not fit the exponent; the ends are chosen by the two selections below.
     low, high = -126.0, 127.99999
     clamped = m.bound(x, low, high)
     sum_ = m.add(clamped, ROUNDING)
@@ -167,6 +170,7 @@ _LOG_POLY = [7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-
 
 
 def _log(m: _Math, x: Value) -> Value:
+    # Denormals have no leading one for the exponent to count from: scaled up by 2^25 they do.
     tiny = m.op(expr.LT, x, 1.17549435e-38)
     scaled = m.select(tiny, m.mul(x, 2.0**25), x)  # denormals
     bits = m.bits(scaled)
@@ -181,6 +185,7 @@ def _log(m: _Math, x: Value) -> Value:
     f = m.sub(m.select(low, m.add(f, f), f), 1.0)
     z = m.mul(f, f)
     y = m.mul(m.mul(m.poly(f, _LOG_POLY), f), z)
+    # Small terms first; e * ln 2 in two parts, of which the larger is added exactly at the end.
     y = m.fma(e, -2.12194440e-4, y)
     y = m.fma(z, -0.5, y)
     result = m.fma(e, 0.693359375, m.add(f, y))
@@ -194,6 +199,8 @@ def _log1p(m: _Math, x: Value) -> Value:
     """log(u) + c / u, where u is 1 + x rounded and c what rounding lost."""
     u = m.add(x, 1.0)
     large = m.op(expr.GT, x, 1.0)
+    # Exact if the smaller number is subtracted from the difference with the larger (Dekker's
+    # Fast2Sum).
     lost = m.select(large, m.sub(m.num(1.0), m.sub(u, x)), m.sub(x, m.sub(u, m.num(1.0))))
     log = _log(m, u)
     result = m.add(log, m.div(lost, u))
@@ -210,6 +217,7 @@ def _log10(m: _Math, x: Value) -> Value:
 
 
 def _sigmoid(m: _Math, x: Value) -> Value:
+    # exp may be infinite: the quotient then is 0, as it should be.
     return m.div(m.num(1.0), m.add(_exp(m, m.sub(m.num(0.0), x)), 1.0))
 
 
@@ -235,6 +243,7 @@ _SINH_POLY = [2.03721912945e-4, 8.33028376239e-3, 1.66667160211e-1]
 def _sinh(m: _Math, x: Value) -> Value:
     a = m.call("fabs", x)
     half = _half_exp(m, a)
+    # exp(-a) / 2 is a quarter of the inverse of exp(a) / 2: one exponential instead of two.
     large = m.sub(half, m.div(m.num(0.25), half))
     result = m.select(m.op(expr.LT, a, 1.0), _odd(m, _SINH_POLY, a), large)
     return m.call("copysign", result, x)
@@ -351,6 +360,7 @@ def _atan2(m: _Math, y: Value, x: Value) -> Value:
     ratio = m.select(m.op(expr.EQ, low, math.inf), m.num(1.0), ratio)
     angle = _atan_to_1(m, ratio)
     angle = m.select(steep, _from_angle(m, 1, angle), angle)
+    # By the sign bit, not by x < 0: atan2(0, -0.0) is pi.
     left = m.iop(expr.LT, m.bits(x), 0)
     angle = m.select(left, _from_angle(m, 2, angle), angle)
     return m.keep_nan(x, m.keep_nan(y, m.call("copysign", angle, y)))

@@ -83,10 +83,10 @@ export function linkText(titles, found, key) {
   return parts.length > 0 ? parts.join(", ") : "nothing is linked with this line";
 }
 
-const rowsOf = (pane, table) => {
+const rowsOf = (pane, table, intel) => {
   const bits = pane.bits ? fromDifferences(pane.bits) : [];
   const spills = new Set(pane.spills);
-  return fromDifferences(pane.lines).map((id, i) => ({
+  return fromDifferences((intel && pane.intel) || pane.lines).map((id, i) => ({
     text: table[id], no: i + 1,
     mark: spills.has(i) ? "⚠" : bits[i] > 0 ? "▮" : "",
     cls: spills.has(i) ? "hot" : "",
@@ -113,11 +113,11 @@ function copyButton(pane) {
 }
 
 /** The rows of each pane, script first, with the colours of lines that belong together. */
-function panesOf(state, kernel) {
+function panesOf(state, kernel, intel) {
   const script = state.script.map(([no, id]) => ({ text: state.table[id], no: no > 0 ? no : "", cls: no > 0 ? "" : "fold" }));
   const all = [
     ...(script.length > 0 ? [{ key: "script", title: "Script", rows: script }] : []),
-    ...kernel.panes.map((p) => ({ ...p, rows: rowsOf(p, state.table) })),
+    ...kernel.panes.map((p) => ({ ...p, rows: rowsOf(p, state.table, intel) })),
   ];
   const colours = coloursOf(kernel, script.length);
   for (const p of all) p.rows.forEach((r, i) => { if (colours[p.key]?.[i] >= 0) r.cls += ` c${colours[p.key][i]}`; });
@@ -151,14 +151,15 @@ function listen(part, { chosen, here, show, pick }) {
   });
 }
 
+function check(text, checked, change) {
+  const box = h("input", { type: "checkbox", checked, onchange: () => change(box.checked) });
+  return h("label", {}, box, text);
+}
+
 /** The panes side by side, and a checkbox for each and for the colours. */
 function arranged(parts, shown) {
   const area = h("div", { class: "codes colours" }, parts.map((p) => p.box));
   const arrange = () => area.classList.toggle("one", parts.filter((p) => !p.box.hidden).length <= 2);
-  const check = (text, checked, change) => {
-    const box = h("input", { type: "checkbox", checked, onchange: () => change(box.checked) });
-    return h("label", {}, box, text);
-  };
   const toggles = parts.map((p) => check(p.title, shown.get()[p.key], (on) => {
     shown.set({ ...shown.get(), [p.key]: on });
     p.box.hidden = !on;
@@ -170,8 +171,8 @@ function arranged(parts, shown) {
 }
 
 /** The panes of one kernel; `go(kernel, row)` shows a row of the script with another one. */
-function kernelParts(state, kernel, shown, chosen, go) {
-  const all = panesOf(state, kernel);
+function kernelParts(state, kernel, { shown, chosen, intel }, go) {
+  const all = panesOf(state, kernel, intel.get());
   const scriptLines = state.script.length;
   const titles = Object.fromEntries(all.map((p) => [p.key, p.title]));
   const linked = linker(kernel, scriptLines);
@@ -220,6 +221,7 @@ export default {
     const at = field(model, "kernel", Math.max(0, state.kernels.findIndex((k) => k.panes.length > 0)));
     const shown = field(model, "shown", defaults);
     const chosen = field(model, "line", null);
+    const intel = field(model, "intel", false);
     const select = h("select", { "aria-label": "kernel", onchange: () => at.set(Number(select.value)) },
       state.kernels.map((k, i) => h("option", { value: i, selected: i === at.get() }, k.name)));
     const body = h("div");
@@ -228,7 +230,7 @@ export default {
       const kernel = state.kernels[at.get()];
       parts?.stop();
       parts = kernel.error ? { elements: [h("div", { class: "error", role: "alert" }, kernel.error)], stop() {} }
-        : kernelParts(state, kernel, shown, chosen, (other, row) => {
+        : kernelParts(state, kernel, { shown, chosen, intel }, (other, row) => {
           select.value = state.kernels.indexOf(other);
           at.set(Number(select.value));
           parts.pick?.("script", row, true);
@@ -240,10 +242,11 @@ export default {
         ...parts.elements);
     };
     draw();
-    root.append(h("div", { class: "row" }, h("label", {}, "kernel", select), h("span", { class: "muted" }, `${state.kernels.length} for ${state.target}`)), body);
-    const stop = at.on(() => { model.set("line", null); draw(); });
+    root.append(h("div", { class: "row" }, h("label", {}, "kernel", select), h("span", { class: "muted" }, `${state.kernels.length} for ${state.target}`),
+      panes.some((p) => p.intel) && check("Intel syntax", intel.get(), intel.set)), body);
+    const stops = [at.on(() => { model.set("line", null); draw(); }), intel.on(draw)];
     return () => {
-      stop();
+      stops.forEach((s) => s());
       parts.stop();
       cleanup();
     };

@@ -24,7 +24,8 @@ export const GRID_CSS = `
 /**
  * A buffer as a grid. `paint(cell)` says of element number `cell` its `text`, `cls`, `weight`
  * (per cent) and `title`; `look(element)` turns to the part that holds an element. Cells have room for
- * `letters`, so that they stay where they are when their text changes.
+ * `letters`, so that they stay where they are when their text changes. Rows that are longer than
+ * `columns` are folded if all lines have room then.
  * @param {{name: string, shape: number[], dtype: string, scope: string}} buffer
  */
 export function bufferGrid(buffer, paint, { facts = "", columns: most = 24, wide: letters = 0 } = {}) {
@@ -32,6 +33,7 @@ export function bufferGrid(buffer, paint, { facts = "", columns: most = 24, wide
   const size = shape.reduce((n, d) => n * d, 1);
   const [high, wide] = [shape.length > 1 ? shape.at(-2) : 1, shape.at(-1) ?? 1];
   const slices = size / Math.max(1, high * wide);
+  const folds = Math.ceil(wide / most) * high <= ROWS ? Math.ceil(wide / most) : 1;
   const body = h("table", { role: "img" });
   const where = h("span", { class: "muted" });
   const element = h("figure", { class: "grid", tabindex: 0, "aria-label": buffer.name },
@@ -41,16 +43,19 @@ export function bufferGrid(buffer, paint, { facts = "", columns: most = 24, wide
   let cells = [];
   const build = () => {
     cells = [];
-    const columns = Math.min(most, wide - page.column);
+    const columns = folds > 1 ? wide : Math.min(most, wide - page.column);
     const rows = Math.min(ROWS, high - page.row);
-    const heads = h("tr", {}, h("th"), Array.from({ length: columns }, (_, c) => h("th", {}, String(page.column + c))));
-    const lines = Array.from({ length: rows }, (_, r) => h("tr", {},
-      h("th", {}, shape.length > 1 ? String(page.row + r) : ""),
-      Array.from({ length: columns }, (_, c) => {
+    const shown = Math.min(most, columns);
+    const heads = h("tr", {}, h("th"), Array.from({ length: shown }, (_, c) => h("th", {}, `${folds > 1 ? "+" : ""}${page.column + c}`)));
+    const lines = Array.from({ length: rows * folds }, (_, line) => {
+      const [row, first] = [page.row + Math.floor(line / folds), page.column + (line % folds) * most];
+      const head = [...(shape.length > 1 ? [row] : []), ...(folds > 1 ? [first] : [])].join(", ");
+      return h("tr", {}, h("th", {}, head), Array.from({ length: Math.min(shown, wide - first) }, (_, c) => {
         const td = h("td", { style: letters ? `min-width:calc(${letters}ch + 8px)` : null });
-        cells.push([elementAt([...page.slice, ...(shape.length > 1 ? [page.row + r] : []), page.column + c].slice(shape.length ? 0 : 1), shape), td]);
+        cells.push([elementAt([...page.slice, ...(shape.length > 1 ? [row] : []), first + c].slice(shape.length ? 0 : 1), shape), td]);
         return td;
-      })));
+      }));
+    });
     body.replaceChildren(h("tbody", {}, heads, lines));
     const parts = [];
     if (slices > 1) parts.push(`[${page.slice.join(", ")}, :, :]`);
@@ -60,7 +65,7 @@ export function bufferGrid(buffer, paint, { facts = "", columns: most = 24, wide
   };
   const look = (cell) => {
     if (!size) return;
-    const next = pageOf(cell, shape, ROWS, most);
+    const next = pageOf(cell, shape, ROWS, folds > 1 ? wide : most);
     if (page && JSON.stringify(next) === JSON.stringify(page)) return;
     page = next;
     build();

@@ -1,7 +1,7 @@
 // A loop function: its tree, its accesses one statement after the other, what is reused, what the
 // steps of a schedule changed, and what threads do.
 
-import { h, listbox, mount, notes, position, tabs } from "./core.js";
+import { h, listbox, mount, notes, position, reveal, tabs } from "./core.js";
 import { GRID_CSS } from "./grid.js";
 import { COSTS_CSS, reusePanel, schedulePanel } from "./loop_costs.js";
 import { STEPS_CSS, stepPanel } from "./loop_steps.js";
@@ -75,10 +75,12 @@ export default {
       body.replaceChildren(strip);
     };
     const sizes = Object.entries(state.sizes).map(([name, n]) => `${name} = ${n}`).join(", ");
-    const list = versions.length > 1 && scheduleList(versions, at);
+    const list = versions.length > 1 ? scheduleList(versions, at) : null;
+    const steps = list && h("div", { class: "scroll schedule" }, list);
+    if (steps) requestAnimationFrame(() => reveal(steps, list.options[at.get()])); // once it has its height
     root.append(h("style", {}, CSS + TREE_CSS + STEPS_CSS + COSTS_CSS + GRID_CSS + THREADS_CSS), ...notes(state),
       h("h3", {}, state.title, sizes && h("span", { class: "muted mono" }, `  ${sizes}`)),
-      state.refused ? refusedBox(state.refused) : "", list ? h("div", { class: "scroll schedule" }, list) : "", body);
+      state.refused ? refusedBox(state.refused) : "", steps ?? "", body);
     const stop = at.on(show);
     show();
     return () => {

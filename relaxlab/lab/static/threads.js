@@ -35,18 +35,18 @@ const costText = (one, unit) => {
 };
 
 /**
- * Where a problem is seen: launch, block and access of one of its threads; null where that is not among
- * the recorded accesses.
+ * Where a problem is seen: launch, block and access of the thread that has it, in its statement; null
+ * where that is not among the recorded accesses.
  */
 export function placeOf(threads, problem) {
   for (const [launch, l] of threads.launches.entries()) {
     const number = ([, , , x, y, z]) => x + l.threads[0] * (y + l.threads[1] * z);
     for (const [block, b] of l.blocks.entries()) {
-      const mine = problem.threads.filter((t) => t.slice(0, 3).join() === b.block.join()).map(number);
+      const mine = problem.threads.slice(0, 1).filter((t) => t.slice(0, 3).join() === b.block.join()).map(number);
       const access = b.accesses.findIndex((a) => {
         const buffer = l.buffers[l.sites[a.site].buffer];
         const element = buffer.name === problem.buffer ? elementAt(problem.index, buffer.shape) : -1;
-        return a.threads.some((t, k) => mine.includes(t) && a.elements[k] === element);
+        return l.sites[a.site].name === problem.site && a.threads.some((t, k) => mine.includes(t) && a.elements[k] === element);
       });
       if (mine.length && access >= 0) return { launch, block, access };
     }

@@ -14,11 +14,11 @@ from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, For, PrimFunc
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.target import Target
-from relaxlab.schedule import intrinsics, tile_intrinsics
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.form_blocks import form_blocks
 from relaxlab.schedule.inline import REPEATED
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
+from relaxlab.schedule.tree import realizes_under, walk_stmts
 from relaxlab.tracing import may_apply, remark
 from relaxlab.tracing.limit import Stopped
 
@@ -34,8 +34,9 @@ megabytes, of which functions that call each other take 2 MB."""
 
 def blocks_of(func: PrimFunc) -> list[Block]:
     """The leaf blocks in program order (the root block and others that hold blocks left out)."""
-    found = [n.block for n in walk(func.body) if isinstance(n, BlockRealize) and n is not func.body]
-    return [b for b in found if not any(isinstance(n, BlockRealize) for n in walk(b.body))]
+    stmts = (s for s in walk_stmts(func.body) if s is not func.body)
+    found = [s.block for s in stmts if isinstance(s, BlockRealize)]
+    return [b for b in found if not realizes_under(b.body)]
 
 
 def is_spatial(block: Block) -> bool:
@@ -46,9 +47,9 @@ def is_spatial(block: Block) -> bool:
 def is_scheduled(func: PrimFunc) -> bool:
     """True if the function is scheduled already: some loop is not plain serial. Loops within a leaf
     block do not count: hand-written statements state their vectors themselves."""
-    within = {id(n) for b in blocks_of(func) for n in walk(b.body) if isinstance(n, For)}
-    around = (n for n in walk(func.body) if isinstance(n, For) and id(n) not in within)
-    return any(n.kind != "serial" or n.annotations for n in around)
+    within = {id(s) for b in blocks_of(func) for s in walk_stmts(b.body) if isinstance(s, For)}
+    around = (s for s in walk_stmts(func.body) if isinstance(s, For) and id(s) not in within)
+    return any(s.kind != "serial" or s.annotations for s in around)
 
 
 def inline_producers(sch: Schedule, keep: Sequence[str] = ()) -> None:
@@ -66,10 +67,13 @@ def inline_producers(sch: Schedule, keep: Sequence[str] = ()) -> None:
 def _is_too_large(sch: Schedule, block: Block) -> bool:
     """True if inlining into a block made it too large to be inlined itself."""
     size = sum(1 for _ in walk(found_block(sch, sch.get_block(block.name)).body))
+    # LLVM finds what small expressions have in common where they are repeated.
     if size <= REPEATED:
         return False
     made = block.writes[0].buffer
     readers = sum(any(r.buffer is made for r in b.reads) for b in blocks_of(sch.func))
+    # Copied into several readers, a chain of steps that each read a value twice doubles with each
+    # step (NOTES, *Chains that read values twice*).
     return readers > 1 or size > LARGEST
 
 
@@ -78,6 +82,7 @@ def separate_store(sch: Schedule, product: str) -> BlockRV:
     results: the last elementwise consumer, the others inlined into it, or a plain copy."""
     names = [b.name for b in blocks_of(sch.func)]
     consumers = names[names.index(product) + 1 :]
+    # All but the last: a product is stored once, and elementwise consumers belong to that store.
     for name in consumers[:-1]:
         sch.compute_inline(sch.get_block(name))
     if not consumers:
@@ -137,6 +142,8 @@ def output_dtype(block: Block) -> str:
 def vectorize_inner(sch: Schedule, loop: LoopRV, lanes: int) -> LoopRV:
     """Make `loop` a vector of up to `lanes` lanes; returns the loop around it."""
     extent = constant(extent_of(sch, loop))
+    # Split, a loop shorter than a vector would have a guard on its lanes. The unit loop is for
+    # callers, which share out the loop around the vector.
     if extent is not None and extent <= lanes:
         outer = sch.add_unit_loop(loop)
         sch.vectorize(loop)
@@ -174,7 +181,7 @@ def block_loops(sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], list[LoopR
     """The loops that bind the block's spatial axes, and those that bind its reduce axes."""
     found = found_block(sch, block)
     realize = next(
-        n for n in walk(sch.func.body) if isinstance(n, BlockRealize) and n.block is found
+        s for s in walk_stmts(sch.func.body) if isinstance(s, BlockRealize) and s.block is found
     )
     pairs = zip(found.iter_vars, realize.iter_values, strict=True)
     reduce_vars = set(symbols_in(tuple(v for it, v in pairs if it.kind != "spatial")))
@@ -187,9 +194,6 @@ def block_loops(sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], list[LoopR
     return spatial, reduce
 
 
-REGISTERED = (intrinsics, tile_intrinsics)
-"""The files whose tensor intrinsics the rules use: importing them registers those."""
-
 RULES: list[tuple[str, Rule]] = []
 """(name, rule), tried in order; filled by `schedule_kernel` on first use."""
 
@@ -199,6 +203,7 @@ def schedule_kernel(name: str, func: PrimFunc, target: Target) -> PrimFunc:
     scheduled = first_that_fits(name, func, target, _rules(), _problem_of_private_buffers)
     if scheduled is not None:
         return scheduled
+    # What no rule could schedule may have buffers of unknown size, for which stacks have no place.
     remark("schedule_kernels", name, "left as it is, with its private buffers in main memory")
     return _with_buffers_in_main_memory(func)
 
@@ -220,6 +225,8 @@ def first_that_fits(
         try:
             result = rule(func, target)
         except Stopped as stop:
+            # Where a bisection limits the number of steps, the schedule so far is what is looked
+            # at.
             chosen = may_apply("schedule_kernels", name, f"begun by the rule {rule_name}")
             return stop.state if chosen else func
         except ScheduleError as e:
@@ -228,6 +235,7 @@ def first_that_fits(
             continue
         if result is None:
             continue
+        # A rule need not foresee every size: what it made is measured, and the next rule tried.
         problem = problem_of(result)
         if problem is None:
             chosen = may_apply("schedule_kernels", name, f"scheduled by the rule {rule_name}")
@@ -251,6 +259,7 @@ def _problem_of_private_buffers(func: PrimFunc) -> str | None:
         sizes = [constant(d) for d in buffer.shape]
         if any(size is None for size in sizes):
             return f"the size of {buffer.name} is not constant"
+        # Added up: nothing tells LLVM that two buffers are never in use at once.
         total += bytes_of(buffer.dtype) * math.prod(size or 0 for size in sizes)
     if total > STACK_BYTES:
         return f"private buffers would take {total} bytes of a thread's stack"
@@ -277,17 +286,22 @@ def _rules() -> list[tuple[str, Rule]]:
 
         RULES.extend(
             (
+                # Special before general: `transpose` before `elementwise`, which takes every kernel
+                # without reductions; products of bfloat16 before `matmul`, which would widen each
+                # operand to float32.
                 ("transpose", transpose.apply),
                 ("elementwise", elementwise.apply),
                 ("dot_product", dot_product.apply),
                 ("tiles", tiles.apply),
                 ("bfloat16_dot", bfloat16_dot.apply),
+                # Before `rows`, which would keep all scores of a row.
                 ("attention", attention.apply),
                 ("nested", nested.apply),
                 ("matmul", matmul.apply),
                 ("contraction", contraction.apply),
                 ("columns", columns.apply),
                 ("rows", rows.apply),
+                # Last: it fits every kernel.
                 ("fallback", fallback.apply),
             )
         )

@@ -15,6 +15,7 @@ from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.rules import fallback
 from relaxlab.schedule.rules.base import (
     block_loops,
     blocks_of,
@@ -26,7 +27,11 @@ from relaxlab.schedule.rules.base import (
     output_dtype,
     vectorize_inner,
 )
-from relaxlab.schedule.rules.reductions import VECTORS, goes_down_columns, reduce_down_columns
+from relaxlab.schedule.rules.reductions import (
+    columns_at_once,
+    goes_down_columns,
+    reduce_down_columns,
+)
 from relaxlab.schedule.rules.round_up_tail import round_up_vectors
 from relaxlab.schedule.rules.rows import read_more_than_once, upper_bound
 from relaxlab.schedule.rules.versions import guarded_versions, with_upper_bound
@@ -47,13 +52,33 @@ takes longer than waking a team and adding up its partial results."""
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     """Fits kernels whose reductions all keep the same axes, the innermost among them.
 
-    Where intermediates are read again and a symbol is the number of rows, there is a version for
-    as many as a thread's stack keeps beside the one that computes them again.
+    Where the number of columns is a symbol, there is a version for those that one vector holds,
+    which the rule `fallback` schedules where it would with constants. Where intermediates are read
+    again and a symbol is the number of rows, there is a version for as many as a thread's stack
+    keeps beside the one that computes them again.
     """
+    general = _apply_to_any_width(func, target)
+    width = None if general is None else _symbolic_width(func)
+    if general is None or width is None:
+        return general
+    most = min(target.lanes(output_dtype(b)) for b in _reductions(func))
+
+    def version(func: PrimFunc, bound: int | None) -> PrimFunc:
+        if bound is None:
+            return general
+        narrow = with_upper_bound(func, width, bound)
+        return _schedule(narrow, target, {width: bound}) or fallback.apply(narrow, target)
+
+    return guarded_versions(func, width, [most], version)
+
+
+def _apply_to_any_width(func: PrimFunc, target: Target) -> PrimFunc | None:
+    """Return the kernel for any number of columns, with a version for few rows."""
     general, rows = _schedule(func, target, {}), _symbolic_rows(func)
     if general is None or rows is None or not read_more_than_once(func):
         return general
     most = _most_rows(func, target)
+    # The declared bound lets the analyses see one block of terms where there are at most 256.
     few = _schedule(with_upper_bound(func, rows, most), target, {rows: most})
     if few is None:
         return general
@@ -68,21 +93,26 @@ def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> Prim
     reductions = _reductions(sch.func)
     if not reductions or not all(map(goes_down_columns, reductions)):
         return None
-    lanes = _lanes(reductions, target)
+    lanes = _lanes(func, reductions, target)
     rows = max(_row_count(b, bounds) for b in reductions)
     # Computing exponentials again takes 1.3 ms where 256 KB of them on a stack took 3.6 (NOTES,
     # *Reductions over any axis*).
+    # A symbolic number of rows counts as `MIN_SPLIT_REDUCTION`, so the general version computes
+    # again.
     if rows > _most_rows(func, target):
         inline_producers(sch)
     else:  # tiles are those of the first reduction
         first = blocks_of(sch.func).index(reductions[0])
+        # Blocks before the first reduction have no loops of tiles yet to be stored under.
         leading = [b.name for b in blocks_of(sch.func)[:first]]
         inline_producers(sch, keep=[name for name in stored if name not in leading])
     shapes = [_result_shape(b) for b in reductions]
+    # Every block follows the first one's loops over tiles, which must be those of a reduction and
+    # of all.
     if is_spatial(blocks_of(sch.func)[0]) or any(k != shapes[0] for k in shapes):
         return None
     # Few long columns are for the rule `fallback`, which splits their reductions.
-    if rows >= MIN_SPLIT_REDUCTION and _tile_count(shapes[0], lanes) <= MIN_PARALLEL_TILES:
+    if rows >= MIN_SPLIT_REDUCTION and _tile_count(shapes[0], lanes, bounds) <= MIN_PARALLEL_TILES:
         return None
     for block in reductions:
         _keep_private(sch, block)
@@ -96,7 +126,7 @@ def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> Prim
         rv = sch.get_block(block.name)
         spatial, reduce = block_loops(sch, rv)
         if reduce:
-            reduce_down_columns(sch, rv, reduce)
+            reduce_down_columns(sch, rv, reduce, lanes)
         else:  # two vectors at a time: one need not wait for the other
             vectorize_inner(sch, spatial[-1], 2 * target.lanes(output_dtype(block)))
     tile = sch.fuse(*tiles) if len(tiles) > 1 else tiles[0]
@@ -109,14 +139,14 @@ def _reductions(func: PrimFunc) -> list[Block]:
     return [b for b in blocks_of(func) if not is_spatial(b)]
 
 
-def _lanes(reductions: list[Block], target: Target) -> int:
+def _lanes(func: PrimFunc, reductions: list[Block], target: Target) -> int:
     """The columns of a tile."""
-    return VECTORS * min(target.lanes(output_dtype(b)) for b in reductions)
+    return min(columns_at_once(func, b, target) for b in reductions)
 
 
 def _most_rows(func: PrimFunc, target: Target) -> int:
     """Return the most rows of a tile whose intermediates a thread's stack holds."""
-    return STACK_BYTES // (4 * _lanes(_reductions(func), target))
+    return STACK_BYTES // (4 * _lanes(func, _reductions(func), target))
 
 
 def _symbolic_rows(func: PrimFunc) -> Var | None:
@@ -131,6 +161,15 @@ def _symbolic_rows(func: PrimFunc) -> Var | None:
             return None
 
 
+def _symbolic_width(func: PrimFunc) -> Var | None:
+    """The symbol that is the number of columns of all reductions."""
+    match [*{_result_shape(b)[-1] for b in _reductions(func)}]:
+        case [Var() as width]:
+            return width
+        case _:
+            return None
+
+
 def _result_shape(block: Block) -> list[PrimExpr]:
     return [it.dom.extent for it in block.iter_vars if it.kind == "spatial"]
 
@@ -141,9 +180,9 @@ def _row_count(block: Block, bounds: Mapping[Var, int]) -> int:
     return math.prod(MIN_SPLIT_REDUCTION if n is None else n for n in counts)
 
 
-def _tile_count(shapes: list[PrimExpr], lanes: int) -> int:
+def _tile_count(shapes: list[PrimExpr], lanes: int, bounds: Mapping[Var, int]) -> int:
     """Tiles of columns; many where it is not known."""
-    *outer, width = (constant(dim) for dim in shapes)
+    *outer, width = (upper_bound(dim, bounds) for dim in shapes)
     tiles = MIN_PARALLEL_TILES + 1 if width is None else -(-width // lanes)
     return tiles * math.prod(MIN_PARALLEL_TILES + 1 if n is None else n for n in outer)
 
@@ -162,6 +201,7 @@ def _gather_tiles(sch: Schedule, lanes: int) -> list[LoopRV]:
     if width is None or width > lanes:
         tiles[-1], _ = sch.split(tiles[-1], factors=[None, lanes])
     else:
+        # One tile has all columns: only the loops outside of it are left to be shared out.
         tiles.pop()
     for block in others if tiles else []:
         sch.reverse_compute_at(block, tiles[-1], preserve_unit_loops=True)

@@ -62,8 +62,8 @@ class _Parts:
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
-    """Fits one float32 multiply-accumulate over several axes, with an axis that indexes only one
-    operand and another that does not index that one or the other."""
+    """Fits one float32 multiply-accumulate over any axes that has columns, an axis that only one
+    operand depends on, and rows, another axis that one of the operands does not depend on."""
     parts = _find(func, target.lanes("float32"))
     if parts is None:
         return None
@@ -97,13 +97,18 @@ def _find(func: PrimFunc, lanes: int) -> _Parts | None:
     if loads is None or block.writes[0].buffer.dtype != "float32":
         return None
     spatial = [i for i, it in enumerate(block.iter_vars) if it.kind == "spatial"]
+    # With one spatial axis there are no rows to share a vector of columns; without reduced ones no
+    # sums.
     if len(spatial) < 2 or len(block.iter_vars) == len(spatial):
         return None
+    # The result's last axis is tried in any case: its vectors may be masked.
     for col in (*_columns(block, spatial, loads, lanes), spatial[-1]):
         var = block.iter_vars[col].var
         left, right = loads if var in symbols_in(loads[1].indices) else loads[::-1]
         row = _row_axis(block, [a for a in spatial if a != col], left, right)
         if var not in symbols_in(left.indices) and row is not None:
+            # Terms in the order in which the operand without columns lies, so that its lines are
+            # read through.
             reduce = _reading_order(block, left)
             if keeps_order(func, block):
                 reduce = tuple(sorted(reduce))
@@ -124,6 +129,8 @@ def _columns(
         size = constant(it.dom.extent)
         fills = size is not None and -(-size // lanes) * lanes <= WASTE * size
         if (fills or size is None) and any(it.var in load.indices for load in plain):
+            # The result's last axis wins over a constant extent: elsewhere results are scattered,
+            # 1.5 times the time (NOTES, *Results between others*).
             found.append((axis != spatial[-1], size is None, axis))
     return [axis for *_, axis in sorted(found)]
 
@@ -169,10 +176,12 @@ def _schedule(func: PrimFunc, parts: _Parts, target: Target) -> PrimFunc:
     # Results between neighbours of which others lie are written by the same thread, soon after.
     between = [outer.pop()] if nest[-len(reduce) - 1] in outer else []
     width = constant(extent_of(sch, col))
+    # A symbolic width has two vectors: only its last tile is masked.
     vectors = 1 if width is not None and width % (2 * lanes) else 2
     rows = _rows_of_a_tile(constant(extent_of(sch, row)), target)
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, vectors * lanes])
+    # All tiles of rows by one packed panel, which stays in the second-level cache meanwhile.
     sch.reorder(*outer, panel, tile, *between, *reduce, row, col)
     sch.reverse_compute_at(store, (between or [tile])[0], preserve_unit_loops=True)
     init = sch.decompose_reduction(product, reduce[0])
@@ -200,6 +209,7 @@ def _columns_last(sch: Schedule, product: BlockRV, parts: _Parts) -> None:
         return
     axes = [Var(f"i{d}") for d in range(buffer.ndim)]
     others = [v for d, v in enumerate(axes) if d not in (parts.row, parts.col)]
+    # Allowed on a private buffer of sums only: a result in main memory keeps its layout.
     finals = (*others, axes[parts.row], axes[parts.col])
     sch.transform_layout(product, buffer, IndexMap(tuple(axes), finals))
 
@@ -235,10 +245,14 @@ def _pack(sch: Schedule, product: BlockRV, parts: _Parts, lanes: int) -> list[Bl
     number = next(i for i, r in enumerate(block.reads) if r.buffer is parts.vectors)
     indices = [r.min for r in block.reads[number].region]
     col = block.iter_vars[parts.col].var
+    # Columns that are last already are read as vectors; windows (`i + di`) cannot be permuted as
+    # axes.
     if col not in indices[:-1] or not all(isinstance(i, Var) for i in indices):
         return []
     copies: list[BlockRV] = []
     buffer = parts.vectors
+    # Copying an activation costs one pass per call, which tiles of rows repay; a weight is repacked
+    # once.
     if buffer in sch.func.params and not _is_packable_weight(sch, buffer):
         copies = [sch.cache_read(product, number, "global")]
         number = next(
@@ -252,6 +266,7 @@ def _pack(sch: Schedule, product: BlockRV, parts: _Parts, lanes: int) -> list[Bl
     place: dict[PrimExpr, int] = {block.iter_vars[a].var: n for n, a in enumerate(parts.reduce)}
     batch = [axes[d] for d, i in enumerate(indices) if d != at and i not in place]
     order = sorted((place[i], d) for d, i in enumerate(indices) if i in place)
+    # Terms inside of a panel, in the order of the loops over them: a panel is read front to back.
     finals = (*batch, axes[at] // lanes, *(axes[d] for _, d in order), axes[at] % lanes)
     sch.transform_layout(product, buffer, IndexMap(tuple(axes), finals))
     return copies

@@ -16,7 +16,7 @@ from relaxlab.ir.dtypes import bits_of
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
-from relaxlab.schedule.intrinsics import dot4_lanes
+from relaxlab.schedule.intrinsics import dot4_of
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
@@ -30,9 +30,6 @@ from relaxlab.schedule.schedule import BlockRV, Schedule
 PREFETCH_DISTANCE = 64
 """Groups of weights to prefetch ahead in a matrix-vector product, which only streams them: 16 KB of
 4-bit weights, with which it went from 12.5 to 25 GB/s (NOTES, *Where decoding time goes*)."""
-ROWS = 8
-"""Rows of activations per register tile: 8 integer and 8 float accumulators leave half of the 32
-vector registers for decoded weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +43,16 @@ class _Parts:
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     """Fits a kernel with an int8 reduction whose result a second reduction sums."""
-    lanes = dot4_lanes(target)
+    intrinsic = dot4_of(target)
     parts = _find(func)
-    if lanes is None or parts is None:
+    if intrinsic is None or parts is None:
         return None
+    # A tile's rows have an integer and a float vector of sums each: half of the registers, so that
+    # the others have room for decoded weights.
+    tile = target.vector_registers // 4
     rows = blocks_named(func, parts.total).iter_vars[0].dom.extent
     return guarded_versions(
-        func, rows, [1], lambda f, most: _schedule(f, parts, lanes, most or ROWS)
+        func, rows, [1], lambda f, most: _schedule(f, parts, intrinsic, most or tile)
     )
 
 
@@ -90,7 +90,10 @@ def _is_dot(block: Block) -> bool:
     return dtypes == {"uint8", "int8"} and group is not None and group % 4 == 0
 
 
-def _schedule(func: PrimFunc, parts: _Parts, lanes: int, rows: int) -> PrimFunc:
+def _schedule(
+    func: PrimFunc, parts: _Parts, intrinsic: tuple[str, int], rows: int
+) -> PrimFunc:
+    name, lanes = intrinsic
     sch = Schedule(func)
     total = sch.get_block(parts.total)
     dots = [sch.get_block(name) for name in parts.dots]
@@ -115,14 +118,14 @@ def _schedule(func: PrimFunc, parts: _Parts, lanes: int, rows: int) -> PrimFunc:
         sch.set_scope(decode, 0, "local")
         _decode_tile(sch, decode)
     for dot in dots:
-        _dot_tile(sch, dot, lanes, rows)
+        _dot_tile(sch, dot, name, rows)
     init = sch.decompose_reduction(total, group)
     for one in (init, total, write):
         _vector_rows(sch, one, rows)
     # Several rows reuse what is loaded and wait for arithmetic instead of memory.
     if rows == 1:
-        names = tuple(p.name for p in packed)
-        sch.annotate(group, "prefetch", (PREFETCH_DISTANCE, names))
+        weights = tuple(p.name for p in packed)
+        sch.annotate(group, "prefetch", (PREFETCH_DISTANCE, weights))
     sch.parallel(block)
     return compact_buffers(sch.func)
 
@@ -167,13 +170,13 @@ def _vector_rows(sch: Schedule, block: BlockRV, rows: int) -> None:
         sch.unroll(row)
 
 
-def _dot_tile(sch: Schedule, dot: BlockRV, lanes: int, rows: int) -> None:
+def _dot_tile(sch: Schedule, dot: BlockRV, intrinsic: str, rows: int) -> None:
     """Rows unrolled, four products per lane and instruction."""
     row, _, lane, column = sch.get_loops(dot)[-4:]
     four, byte = sch.split(column, factors=[None, 4])
     sch.reorder(row, four, lane, byte)
     init = sch.decompose_reduction(dot, row)
-    sch.tensorize(lane, f"dot4_u8s8_{lanes}")
+    sch.tensorize(lane, intrinsic)
     sch.unroll(row)
     sch.unroll(four)
     _vector_rows(sch, init, rows)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from relaxlab.ir.expr import Var
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir.expr import Call, PrimExpr, Var
 from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, PrimFunc, While
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
@@ -67,22 +68,44 @@ def schedule_block(sch: Schedule, block: Block, target: Target) -> None:
 
 
 def _lanes_of_step(extent: int | None, lanes: int, target: Target) -> int:
-    """Two vectors at a time, where they divide the loop: one need not wait for the other."""
+    """Return the lanes of a step: two vectors, which are independent chains of arithmetic, where
+    they divide the loop; else one."""
     fit = (extent or 0) % (2 * lanes) == 0 and lanes <= target.lanes("float32")
     return 2 * lanes if fit else lanes
 
 
 def _goes_through(block: Block) -> bool:
     """True if the block accesses all its arrays in memory order, with the same indices (single
-    elements aside), so that the loop over them may ignore where rows end."""
+    elements aside), so that the loop over them may ignore where rows end. Rows of constant length
+    may be chosen by their number: a concatenation reads those of one array, then of the next."""
     axes = tuple(it.var for it in block.iter_vars)
     extents = tuple(it.dom.extent for it in block.iter_vars)
     nodes = list(walk(block.body))
     stores = [n for n in nodes if isinstance(n, BufferStore)]
     accesses = stores + [n for n in nodes if isinstance(n, BufferLoad)]
     along = [(n.indices, n.buffer.shape) == (axes, extents) for n in accesses]
-    used = [n for n in nodes if isinstance(n, Var) and n in axes]
-    return all(along[: len(stores)]) and len(used) == len(axes) * sum(along)
+    used = sum(isinstance(n, Var) and n in axes for n in nodes)
+    if not all(along[: len(stores)]):
+        return False
+    if used == len(axes) * sum(along):
+        return True
+    if None in map(constant, extents[1:]):
+        return False
+    conditions = [n.args[0] for n in nodes if isinstance(n, Call) and n.op == "if_then_else"]
+    choosing = [n for c in conditions for n in walk(c) if isinstance(n, Var) and n in axes]
+    rows = sum(_reads_rows(n, axes, extents) for n in accesses)
+    return set(choosing) == {axes[0]} and used == len(axes) * rows + len(choosing)
+
+
+def _reads_rows(
+    access: BufferLoad | BufferStore, axes: tuple[Var, ...], extents: tuple[PrimExpr, ...]
+) -> bool:
+    """True if the access goes through whole rows, a fixed number of rows away."""
+    if len(access.indices) != len(axes):
+        return False
+    distance = Analyzer().simplify(access.indices[0] - axes[0])
+    same = (access.indices[1:], access.buffer.shape[1:]) == (axes[1:], extents[1:])
+    return same and not set(axes) & set(symbols_in(distance))
 
 
 def _keeps_state(block: Block) -> bool:

@@ -11,14 +11,15 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 
-from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import Block, BufferLoad, For, PrimFunc
+from relaxlab.ir.expr import Var
+from relaxlab.ir.loops import Block, BufferLoad, For, IterVar, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import keeps_order
+from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.rules import elementwise
 from relaxlab.schedule.rules.base import (
@@ -29,10 +30,10 @@ from relaxlab.schedule.rules.base import (
     found_block,
     inline_producers,
     is_spatial,
-    output_dtype,
+    vectorize_inner,
 )
 from relaxlab.schedule.rules.reductions import (
-    VECTORS,
+    columns_at_once,
     fuse_neighbours,
     goes_down_columns,
     partial_lanes,
@@ -40,6 +41,7 @@ from relaxlab.schedule.rules.reductions import (
     reduce_down_columns,
     split_off_blocks,
 )
+from relaxlab.schedule.rules.round_up_tail import round_up_vectors
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.tree import describe_block, realizes_under
 
@@ -65,7 +67,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc:
             sch = Schedule(func)
             _parallel_outermost(sch, block, tried)
         func = sch.func
-    return compact_buffers(func)
+    return round_up_vectors(compact_buffers(func))
 
 
 def _schedule_alone(sch: Schedule, block: Block, target: Target) -> None:
@@ -82,8 +84,8 @@ def _schedule_alone(sch: Schedule, block: Block, target: Target) -> None:
         raise ScheduleError(
             "schedule", describe_block(block), "neighbours in memory are reduced, or results"
         )
-    lanes = VECTORS * target.lanes(output_dtype(block)) if down else 1
-    if _is_short(block, lanes) or keeps_order(sch.func, block):
+    lanes = columns_at_once(sch.func, block, target) if down else 1
+    if _is_short(sch.func, block, lanes) or keeps_order(sch.func, block):
         _in_one_step(sch, rv, target)
     else:
         _in_two_steps(sch, rv, target)
@@ -93,6 +95,8 @@ def _parallel_outermost(sch: Schedule, block: Block, tried: set[Var]) -> None:
     for loop in sch.get_loops(sch.get_block(block.name)):
         found = sch.get(loop)
         assert isinstance(found, For)
+        # Blocks that share a loop would ask the same question again: a loop that could not be
+        # parallel is left alone, and one that is has what it needs.
         if found.loop_var in tried:
             return
         tried.add(found.loop_var)
@@ -110,25 +114,26 @@ def _goes_along_rows(block: Block) -> bool:
     return bool(along) and all(last not in symbols_in(i[:-1]) for i in along)
 
 
-def _is_short(block: Block, lanes: int) -> bool:
-    """True if there are results enough for all threads, or too few terms for more than one."""
-    results = [_size(it.dom.extent) for it in block.iter_vars if it.kind == "spatial"]
-    terms = math.prod(_size(it.dom.extent) for it in block.iter_vars if it.kind != "spatial")
+def _is_short(func: PrimFunc, block: Block, lanes: int) -> bool:
+    """True if there are results enough for all threads, or too few terms for more than one. Extents
+    without an upper bound count as large."""
+    an = shape_analyzer(func)
+
+    def size_of(axis: IterVar) -> int:
+        most = an.upper_bound(axis.dom.extent)
+        return MIN_SPLIT_REDUCTION if most is None else most
+
+    results = [size_of(it) for it in block.iter_vars if it.kind == "spatial"]
+    terms = math.prod(size_of(it) for it in block.iter_vars if it.kind != "spatial")
     if results:
         results[-1] = -(-results[-1] // lanes)
     return math.prod(results) >= MIN_PARALLEL_RESULTS or terms < MIN_SPLIT_REDUCTION
 
 
-def _size(dim: PrimExpr) -> int:
-    """Return an extent; an unknown one counts as large."""
-    size = constant(dim)
-    return MIN_SPLIT_REDUCTION if size is None else size
-
-
 def _in_one_step(sch: Schedule, rv: BlockRV, target: Target) -> None:
     """Schedule a reduction whose results, or tiles of them, are each made by one thread."""
     outer = _made_by_thread(sch, rv, target)
-    if outer:
+    if any(constant(extent_of(sch, loop)) != 1 for loop in outer):
         sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
 
 
@@ -157,7 +162,8 @@ def _made_by_thread(sch: Schedule, rv: BlockRV, target: Target) -> list[LoopRV]:
         return spatial
     store = sch.cache_write(rv, 0, "local")
     (*outer, column), reduce = block_loops(sch, rv)
-    lanes = VECTORS * target.lanes(output_dtype(found_block(sch, rv)))
+    block = found_block(sch, rv)
+    lanes = columns_at_once(sch.func, block, target)
     width = constant(extent_of(sch, column))
     if width is None or width > lanes:
         tile, column = sch.split(column, factors=[None, lanes])
@@ -165,6 +171,6 @@ def _made_by_thread(sch: Schedule, rv: BlockRV, target: Target) -> list[LoopRV]:
     sch.reorder(*outer, *reduce, column)
     if outer:
         sch.reverse_compute_at(store, outer[-1])
-    sch.vectorize(sch.get_loops(store)[-1])
-    reduce_down_columns(sch, rv, reduce)
+    vectorize_inner(sch, sch.get_loops(store)[-1], lanes)
+    reduce_down_columns(sch, rv, reduce, lanes)
     return outer

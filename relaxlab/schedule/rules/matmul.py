@@ -10,10 +10,11 @@ in registers and elementwise consumers are applied before they are stored.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from relaxlab.ir import loops
-from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
@@ -25,6 +26,7 @@ from relaxlab.schedule.rules.base import (
     constant,
     extent_of,
     found_block,
+    inline_producers,
     is_spatial,
     separate_store,
     split_vector,
@@ -65,6 +67,12 @@ panels and 16 groups, 3072 x 576 weights of 4 bits took 54 microseconds from mem
 UNROLL_K = 4
 """Steps of the reduction unrolled in a register tile: 81 to 87 % of the peak instead of 78 to 82;
 two and eight were a little slower (NOTES, *1024^3*)."""
+BLOCK_DEPTH = 256
+BLOCK_COLUMNS = 64
+BLOCK_TILES = 8
+"""Depth, columns and tiles of rows of a block of a deep product. A copied panel of two vectors is
+16 or 32 KB, which stay in a first-level cache. Of a transposed matrix of rows each step of the
+depth reads another page, and a second-level TLB has room for hundreds (NOTES, *Deep products*)."""
 NARROW_PANELS = (1, 2, 3, 4)
 """Widths of panels, in vectors, for which a symbolic number of columns has versions: 30 columns
 took 1.8 times as long in a panel of four vectors as in one of two, 33 1.2 times as in one of
@@ -78,15 +86,19 @@ divides."""
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The reduction block; its row and column axis numbers; the decoding producer; the matrix
-    that is to be copied panel by panel, and whether its columns are the vectors' lanes there."""
+    """The reduction block; its row and column axis numbers; the decoding producer, and which of its
+    axes make columns and terms (0 without one); the matrix that is to be copied panel by panel, and
+    whether its columns are the vectors' lanes there; True if the matrix of rows is transposed, so
+    that the terms of a row are not neighbours."""
 
     product: str
     row: int
     col: int
     decode: str | None
+    decoded: tuple[int, int]
     copied: Buffer | None
     contiguous: bool
+    across: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +113,8 @@ class _Most:
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     """Fits one float32 multiply-accumulate with a row axis and a vectorisable column axis. Each of
     the extents may be a symbol."""
+    # Whether the kernel fits is asked of a copy: each version inlines again, since
+    # `guarded_versions` replaces symbols in the function as it was written.
     parts = _find(_inlined(func).func)
     if parts is None:
         return None
@@ -118,6 +132,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
             lambda f, most: _schedule(f, target, _Most(rows=most)) if most else _many(f, target),
         )  # fmt: skip
     depth = constant(block.iter_vars[-1].dom.extent)
+    # Where not even a panel of one vector fits a stack, the matrix is for the rules after this one.
     if depth is not None and depth * target.vector_bits // 8 > PANEL_BYTES:
         return None
     return guarded_versions(
@@ -129,20 +144,25 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
 def _many(func: PrimFunc, target: Target) -> PrimFunc:
     """Versions for many rows by a matrix that is copied: for one column, or few that are
     rows of memory, dot products; for few columns, which are read in place, so that threads can
-    share the rows; for panels that fit a thread's stack; for deeper ones. Where columns and depth
-    are constants there is one."""
+    share the rows; for panels that fit a thread's stack; for deeper ones, in blocks. Where columns
+    and depth are constants there is one."""
     parts = _product_of(_inlined(func).func)
     block = next(b for b in blocks_of(func) if b.name == parts.product)
     columns, depth = block.iter_vars[parts.col].dom.extent, block.iter_vars[-1].dom.extent
     lanes = target.lanes("float32")
     fits = PANEL_BYTES // (4 * lanes * _vectors(constant(columns), None, lanes))
+    if parts.across and parts.contiguous:
+        fits = BLOCK_DEPTH
 
     def deeper(func: PrimFunc) -> PrimFunc:
-        rows = None if parts.contiguous else rows_apply(func, target)
-        return rows or _schedule(func, target, _Most())
+        if parts.contiguous:
+            return _in_blocks(func, target)
+        return rows_apply(func, target) or _schedule(func, target, _Most())
 
     def narrow(func: PrimFunc, columns: int) -> PrimFunc:
         found: PrimFunc | None = None
+        # Up to one vector of rows of memory: 512 x 512 by 512 x 3 transposed took 0.3 ms as a
+        # panel, 0.025 as dot products (NOTES, *Narrow products*).
         if columns == 1 or (columns == lanes and not parts.contiguous):
             found = rows_apply(func, target)
         elif not parts.contiguous:  # a single panel, whose rows of results threads share
@@ -160,15 +180,20 @@ def _many(func: PrimFunc, target: Target) -> PrimFunc:
         )  # fmt: skip
 
     def by_depth(func: PrimFunc) -> PrimFunc:
-        if constant(depth) is not None:
-            return copied(func, None)
+        known_depth = constant(depth)
+        if known_depth is not None:
+            is_deep = parts.contiguous and known_depth > fits
+            return deeper(func) if is_deep else copied(func, None)
         return guarded_versions(
             func, depth, [fits], lambda f, most: copied(f, most) if most else deeper(f)
         )
 
+    # A symbol also has a version for a single panel of columns, of which threads share the rows.
     bounds = [lanes] if known else [lanes, NARROW_PANELS[-1] * lanes]
     if parts.contiguous:
         rows = block.iter_vars[parts.row].dom.extent
+        # Where the symbol of the columns is another extent, too, putting 1 in its place leaves no
+        # product of vectors by rows.
         single = [] if columns in (rows, depth) else [1]
         bounds = [] if known else [*single, *(n * lanes for n in NARROW_PANELS)]
     return guarded_versions(
@@ -186,15 +211,16 @@ def _product_of(func: PrimFunc) -> _Parts:
 
 
 def _inlined(func: PrimFunc) -> Schedule:
-    """Return a schedule with transposes and other moves of operands inlined; a producer that
-    computes is kept."""
+    """Return a schedule with transposes and other moves of operands inlined, and what makes an
+    operand in one block, which is kept."""
     sch = Schedule(func)
     for block in blocks_of(func):
         if is_spatial(block) and _only_moves(block):
-            try:
+            with suppress(ScheduleError):
                 sch.compute_inline(sch.get_block(block.name))
-            except ScheduleError:
-                continue
+    blocks = blocks_of(sch.func)
+    operands = {r.buffer for b in blocks if not is_spatial(b) for r in b.reads}
+    inline_producers(sch, keep=[b.name for b in blocks if b.writes[0].buffer in operands])
     return sch
 
 
@@ -214,20 +240,44 @@ def _find(func: PrimFunc) -> _Parts | None:
     spatial = [i for i, it in enumerate(product.iter_vars) if it.kind == "spatial"]
     if len(product.iter_vars) - len(spatial) != 1 or len(spatial) < 2:
         return None
+    # The last two axes of the result; axes before them are a batch, whose loops stay outside.
     row, col = spatial[-2], spatial[-1]
     left, right = loads
+    # `acc += a * b` may have either operand first: `right` is the one with the columns.
     if product.iter_vars[col].var not in symbols_in(right.indices):
         left, right = right, left
     row_var, col_var = product.iter_vars[row].var, product.iter_vars[col].var
+    # An operand indexed by both axes would be read once per result: nothing for a register tile to
+    # share.
     if row_var in symbols_in(right.indices) or col_var in symbols_in(left.indices):
         return None
     decode = next((b for b in blocks if b.writes[0].buffer is right.buffer), None)
+    decoded = _axes_of(decode, right, (col_var, product.iter_vars[-1].var)) if decode else (0, 0)
+    if decoded is None:
+        return None
     contiguous = right.indices[-1] == col_var
     transposed = right.indices[-2:] == (col_var, product.iter_vars[-1].var)
     copied = None if decode or _is_weight(func, right.buffer) else right.buffer
+    # Any other order of axes is for the rule `contraction`, which packs it.
     if copied is not None and not (contiguous or transposed):
         return None
-    return _Parts(product.name, row, col, decode.name if decode else None, copied, contiguous)
+    made_by = decode.name if decode else None
+    across = left.indices[-1] != product.iter_vars[-1].var
+    return _Parts(product.name, row, col, made_by, decoded, copied, contiguous, across)
+
+
+def _axes_of(decode: Block, load: BufferLoad, read: tuple[Var, Var]) -> tuple[int, int] | None:
+    """Return which of the block's axes make what a load reads along two variables; None if one of
+    them does not go through consecutive elements of a dimension, or some axis is reduced."""
+    made = [r.min for r in decode.writes[0].region]
+    axes: list[PrimExpr] = [it.var for it in decode.iter_vars]
+    if not is_spatial(decode) or not all(v in load.indices for v in read):
+        return None
+    found = [made[load.indices.index(v)] for v in read]
+    if not all(e in axes for e in found):
+        return None
+    col, k = (axes.index(e) for e in found)
+    return col, k
 
 
 def _is_weight(func: PrimFunc, buffer: Buffer) -> bool:
@@ -244,6 +294,7 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
     extent = block.iter_vars[-1].dom.extent
     depth = constant(extent)
     if parts.copied is not None and most.rows is not None:
+        # Symbolic extents do not divide: parts of unknown depth would end in remainder loops.
         divides = not ((depth or 1) % (SPLIT_K * UNROLL_K_IN_PLACE) or (width or 1) % lanes)
         # In a small matrix columns do not conflict, so splitting the reduction gains nothing.
         if most.rows == 1 and divides and parts.row == 0 and not _is_small(parts, depth, width):
@@ -286,7 +337,7 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
         if single and (constant(extent_of(sch, k)) or 1) % GROUP == 0:
             start, k = sch.split(k, factors=[None, GROUP])
             sch.unroll(k)
-        _place_decode(sch, decode, panel, k, single, vectors * lanes, lanes)
+        _place_decode(sch, decode, parts, panel, k, single, vectors * lanes, lanes)
     init = sch.decompose_reduction(product, start)
     # Hardware prefetchers stop at the end of a page; weights of a single row stream past many.
     if single and packed:
@@ -299,6 +350,37 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
     whole = round_up_tails(compact_buffers(sch.func))
     bounds = {} if most.depth is None else {extent: most.depth}
     return bound_private_buffers(round_up_vectors(whole), bounds)
+
+
+def _in_blocks(func: PrimFunc, target: Target) -> PrimFunc:
+    """Schedule a deep product: blocks of results, each over one block of the depth after the other,
+    so that the panel that tiles of rows share stays in a cache. Between these, sums are in memory
+    of the thread."""
+    sch = _inlined(func)
+    parts = _product_of(sch.func)
+    lanes = target.lanes("float32")
+    product = sch.get_block(parts.product)
+    width = constant(found_block(sch, product).iter_vars[parts.col].dom.extent)
+    vectors = min(_vectors(width, None, lanes), 2)
+    rows = _rows_of_tile(target, vectors)
+    store = separate_store(sch, parts.product)
+    copy = _copy(sch, parts, product, BLOCK_DEPTH, vectors * lanes)
+    assert copy is not None
+    nest = sch.get_loops(product)
+    outer = nest[: parts.row]
+    tall, tile, row = sch.split(nest[parts.row], factors=[None, BLOCK_TILES, rows])
+    panels = max(BLOCK_COLUMNS // (vectors * lanes), 1)
+    wide, panel, col = sch.split(nest[parts.col], factors=[None, panels, vectors * lanes])
+    deep, k = sch.split(nest[-1], factors=[None, BLOCK_DEPTH])
+    sch.reorder(*outer, tall, wide, deep, panel, tile, k, row, col)
+    sch.reverse_compute_at(store, wide, preserve_unit_loops=True)
+    _place_copy(sch, copy, panel, parts, lanes)
+    init = sch.decompose_reduction(product, deep)
+    _vectors_of(sch, product, lanes, rows > 1)
+    for one in (init, store):
+        split_vector(sch, sch.get_loops(one)[-1], lanes, unroll=True)
+    sch.parallel(sch.fuse(*outer, tall, wide))
+    return round_up_vectors(round_up_tails(compact_buffers(sch.func)))
 
 
 def _rows_of_tile(target: Target, vectors: int) -> int:
@@ -332,6 +414,8 @@ def _vectors(width: int | None, depth: int | None, lanes: int) -> int:
     are stored, fit `PANEL_BYTES`. Of a symbolic width only the last panel is masked, however many
     vectors it has."""
     dividing = [n for n in (4, 3, 2) if (width or 0) % (n * lanes) == 0] or [1]
+    # One vector is the last resort, also where it does not divide the width: its last panel is
+    # masked.
     small = (n for n in (*dividing, 1) if (depth or 0) * n * lanes * 4 <= PANEL_BYTES)
     return next(small, dividing[0])
 
@@ -341,6 +425,8 @@ def _copy(
 ) -> BlockRV | None:
     """The block that copies a panel: its rows are pages apart, which few sets of the caches and
     few entries of the translation buffer serve."""
+    # Without a bound on the depth the panel's size is unknown, and a thread's stack takes
+    # constants.
     if parts.copied is None or depth is None or depth * width * 4 > PANEL_BYTES:
         return None
     block = found_block(sch, product)
@@ -412,30 +498,32 @@ def _share_depth(sch: Schedule, parts: _Parts, lanes: int) -> PrimFunc:
 
 
 def _place_decode(
-    sch: Schedule, decode: BlockRV, panel: LoopRV, k: LoopRV, single: bool, width: int, lanes: int
-) -> None:
+    sch: Schedule, decode: BlockRV, parts: _Parts, panel: LoopRV, k: LoopRV, single: bool,
+    width: int, lanes: int,
+) -> None:  # fmt: skip
     """Decode under the reduce loop, or a whole panel before the rows are swept. Columns of one
     group are unrolled, so that shifts are constants and scales are loaded once per group."""
-    found = found_block(sch, decode)
-    depth = constant(found.iter_vars[-1].dom.extent) or PANEL_BYTES
-    if single or depth * width * 4 > PANEL_BYTES:
-        sch.compute_at(decode, k, preserve_unit_loops=True)
-        sch.set_scope(decode, 0, "local")
-        *_, col, _ = sch.get_loops(decode)
-    else:
-        sch.compute_at(decode, panel, preserve_unit_loops=True)
-        sch.set_scope(decode, 0, "local")
-        *_, col, deep = sch.get_loops(decode)
-        if depth % GROUP == 0:
-            deep, inner = sch.split(deep, factors=[None, GROUP])
-            sch.reorder(deep, col, inner)
-            vector = split_vector(sch, col, lanes, unroll=True)
-            lane = sch.get_loops(decode)[-2]
-            sch.reorder(vector, inner, lane)
-            sch.unroll(inner)
-            return
+    col_axis, depth_axis = parts.decoded
+    axes = found_block(sch, decode).iter_vars
+    # An unknown depth counts as too deep for a panel, so that weights are decoded in the inner
+    # loop.
+    depth = constant(axes[depth_axis].dom.extent) or PANEL_BYTES
+    # A single row uses each weight once: a decoded panel would be a detour through the caches.
+    inside = single or depth * width * 4 > PANEL_BYTES
+    sch.compute_at(decode, k if inside else panel, preserve_unit_loops=True)
+    sch.set_scope(decode, 0, "local")
+    nest = sch.get_loops(decode)[-len(axes) :]
+    col, deep = nest[col_axis], nest[depth_axis]
+    if inside or depth % GROUP:
         sch.reorder(deep, col)
-    split_vector(sch, col, lanes, unroll=True)
+        split_vector(sch, col, lanes, unroll=True)
+        return
+    deep, inner = sch.split(deep, factors=[None, GROUP])
+    vector, lane = sch.split(col, factors=[None, lanes])
+    sch.reorder(deep, vector, inner, lane)
+    sch.vectorize(lane)
+    sch.unroll(vector)
+    sch.unroll(inner)
 
 
 def _vectors_of(sch: Schedule, block: BlockRV, lanes: int, several_rows: bool) -> None:
@@ -446,46 +534,36 @@ def _vectors_of(sch: Schedule, block: BlockRV, lanes: int, several_rows: bool) -
 
 
 def _pack(sch: Schedule, blocks: list[BlockRV], parts: _Parts, width: int, panel: int) -> list[str]:
-    """Weights whose first or last axis is the column become panels: (column // width, …, column
-    in the panel), which are read front to back; a decoded panel has `panel` columns. Returns the
-    names of the weights."""
+    """Weights with the column as one of their indices become panels: (column // width, …, column in
+    the panel), which are read front to back; so does what is decoded, in panels of `panel` columns,
+    unless the column is its last index. Returns the names of the weights."""
     weights = {sch.func.params[i] for i in weight_params(sch.func)}
     packed: list[str] = []
     for rv in blocks:
         block = found_block(sch, rv)
         is_product = block.name == parts.product
-        col = block.iter_vars[parts.col if is_product else 0].var
+        col = block.iter_vars[parts.col if is_product else parts.decoded[0]].var
         for region in block.reads:
             buffer = region.buffer
+            # What decoding makes has the layout of the weights that it is made from, panel by
+            # panel.
             produced = is_product and not any(p is buffer for p in sch.func.params)
-            if not region.region or not (buffer in weights or produced):
+            firsts = [r.min for r in region.region]
+            if buffer.ndim < 2 or col not in firsts or not (buffer in weights or produced):
                 continue
-            first, last = region.region[0].min, region.region[-1].min
-            two, three, last_of_two = _panels(panel if produced else width)
-            if first == col and buffer.ndim == 2:
-                sch.transform_layout(rv, buffer, two)
-            elif first == col and buffer.ndim == 3:
-                sch.transform_layout(rv, buffer, three)
-            elif last == col and buffer.ndim == 2 and not produced:
-                sch.transform_layout(rv, buffer, last_of_two)
-            else:
-                continue
+            at = firsts.index(col)
             if not produced:
                 packed.append(buffer.name)
+            elif at == buffer.ndim - 1:
+                continue
+            sch.transform_layout(rv, buffer, _panels(at, panel if produced else width))
     return packed
 
 
-def _panels(w: int) -> tuple[Callable[..., tuple[PrimExpr, ...]], ...]:
-    """Index maps to panels of `w` columns: the column is the first of two indices, the first of
-    three, the last of two."""
+def _panels(at: int, width: int) -> Callable[..., tuple[PrimExpr, ...]]:
+    """The index map to panels of `width` columns, which are dimension `at`."""
 
-    def first_of_two(n: PrimExpr, a: PrimExpr) -> tuple[PrimExpr, ...]:
-        return n // w, a, n % w
+    def panels(*index: PrimExpr) -> tuple[PrimExpr, ...]:
+        return index[at] // width, *index[:at], *index[at + 1 :], index[at] % width
 
-    def first_of_three(n: PrimExpr, a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, ...]:
-        return n // w, a, b, n % w
-
-    def last_of_two(a: PrimExpr, n: PrimExpr) -> tuple[PrimExpr, ...]:
-        return n // w, a, n % w
-
-    return first_of_two, first_of_three, last_of_two
+    return panels

@@ -14,14 +14,14 @@ from contextlib import suppress
 
 from relaxlab.ir import expr
 from relaxlab.ir.expr import Var
-from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, IterVar
+from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, IterVar, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.intrinsics import FOLDED
 from relaxlab.schedule.order import depends_on_order, keeps_order
-from relaxlab.schedule.ranges import analyzer_at
+from relaxlab.schedule.ranges import analyzer_at, shape_analyzer
 from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.rules.base import (
     block_loops,
@@ -51,28 +51,42 @@ def reduce_along_rows(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: i
     block = found_block(sch, rv)
     if keeps_order(sch.func, block) or reduction_of(block) is None:
         return
+    # Of a row that is known to be shorter than the lanes, most partial results would be identities.
     most = _upper_bound(sch, reduce[-1])
     if most is not None and most < lanes:
         return
     _by_lanes(sch, rv, lanes)
 
 
-def reduce_down_columns(sch: Schedule, rv: BlockRV, reduce: list[LoopRV]) -> None:
-    """Make the columns of the block's last spatial loop, which are few, a vector of sums past which
-    rows stream."""
+def reduce_down_columns(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int) -> None:
+    """Make the columns of the block's last spatial loop, which are at most `lanes`, a vector of
+    sums past which rows stream."""
     reduce = fuse_neighbours(sch, rv, reduce)
     sch.reorder(*reduce, block_loops(sch, rv)[0][-1])
-    _stream(sch, rv, reduce, levels=2)  # a column has one partial result, not one per lane
+    _stream(sch, rv, reduce, lanes, levels=2)  # a column has one partial result, not one per lane
 
 
-def _stream(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], levels: int) -> None:
-    """Sum vectors in blocks, each with an initialisation of its own."""
+def columns_at_once(func: PrimFunc, block: Block, target: Target) -> int:
+    """Return the columns of a tile of a reduction: `VECTORS` vectors, fewer where they hold all."""
+    lanes = target.lanes(output_dtype(block))
+    width = [it.dom.extent for it in block.iter_vars if it.kind == "spatial"][-1]
+    most = shape_analyzer(func).upper_bound(width)
+    return lanes * (VECTORS if most is None else min(VECTORS, max(1, -(-most // lanes))))
+
+
+def _stream(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int, levels: int) -> None:
+    """Sum vectors of `lanes` results in blocks, each with an initialisation of its own."""
     for part in (rv, *_in_blocks(sch, rv, reduce, levels)):
         spatial, reduce = block_loops(sch, part)
         # A reduction of extent one has no loop where another value has filled in its index.
         around = reduce[0] if reduce else spatial[-1]
         for one in (sch.decompose_reduction(part, around), part):
-            sch.vectorize(block_loops(sch, one)[0][-1])
+            lane = block_loops(sch, one)[0][-1]
+            # Moving a block leaves it a loop over what its reader needs: of a symbolic number of
+            # columns that one vector holds, as many as there are.
+            if constant(extent_of(sch, lane)) is None:
+                _, lane = sch.split(lane, factors=[None, lanes])
+            sch.vectorize(lane)
 
 
 def split_off_blocks(
@@ -82,6 +96,8 @@ def split_off_blocks(
     their block and the number of loops around the one over blocks. None if one block has all
     terms."""
     inside = 1
+    # From the innermost axis outwards: as many whole axes as a block has room for, then part of
+    # one.
     for at in reversed(range(len(reduce))):
         most, step = _upper_bound(sch, reduce[at]), lanes if at == len(reduce) - 1 else 1
         count = None if most is None else -(-most // step)
@@ -90,11 +106,12 @@ def split_off_blocks(
         inside *= count
     else:
         return None
+    # `lanes` only on the innermost axis, which alone is divided among them.
     size = max(1, BLOCK // inside) * (lanes if at == len(reduce) - 1 else 1)
     outer, _ = sch.split(reduce[at], factors=[None, size])
     around = [*reduce[:at], outer]
     number = sch.fuse(*around) if len(around) > 1 else outer
-    depth = [sch.get(loop) for loop in sch.get_loops(rv)].index(sch.get(number))
+    depth = len(_loops_around(sch, rv, number))
     return sch.rfactor(number, 0), depth
 
 
@@ -118,6 +135,7 @@ def _in_blocks(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], levels: int) ->
         _share_loops(sch, rv, sch.get_loops(inner)[:depth])
         made.insert(0, inner)
         reduce = _stream_past(sch, rv)
+    # Largest first: each level is computed where the next larger one reads it.
     user = rv
     for inner in made:
         sch.compute_at(inner, block_loops(sch, user)[1][-1])
@@ -133,6 +151,12 @@ def _stream_past(sch: Schedule, rv: BlockRV) -> list[LoopRV]:
     return terms
 
 
+def _loops_around(sch: Schedule, rv: BlockRV, loop: LoopRV) -> list[LoopRV]:
+    """Return the loops of a block that are around one of them, outermost first."""
+    nest = sch.get_loops(rv)
+    return nest[: [sch.get(one) for one in nest].index(sch.get(loop))]
+
+
 def _share_loops(sch: Schedule, rv: BlockRV, rows: list[LoopRV]) -> None:
     """Move the block under the loops over rows of its producer, if it has its own."""
     if rows and sch.get(rows[-1]) not in [sch.get(loop) for loop in sch.get_loops(rv)]:
@@ -144,16 +168,21 @@ def _by_lanes(sch: Schedule, rv: BlockRV, lanes: int) -> None:
     block = found_block(sch, rv)
     buffer = block.writes[0].buffer
     _, (*_, last) = block_loops(sch, rv)
+    # Unsplit, a loop of one vector leaves no loop over terms, and the branch without sums is taken
+    # below.
     is_vector = constant(extent_of(sch, last)) == lanes
     lane = last if is_vector else sch.split(last, factors=[None, lanes])[1]
     partial = sch.rfactor(lane, buffer.ndim)
     sch.set_scope(partial, 0, "local")
     spatial, inner = block_loops(sch, partial)
+    # A symbolic row of one vector leaves a loop of one iteration inside those over other terms.
+    rows = _loops_around(sch, partial, inner[0]) if inner else spatial[:-1]
+    # Refused, partial results of all rows are stored, which no rule takes if threads share them.
     with suppress(ScheduleError):  # then the lanes of a row live as long as its loop's body
-        _share_loops(sch, rv, spatial[:-1])
+        _share_loops(sch, rv, rows)
     if inner:
         sch.reorder(*inner, spatial[-1])
-        _stream(sch, partial, inner, levels=1)
+        _stream(sch, partial, inner, lanes, levels=1)
     else:  # there is one vector: nothing is summed before the lanes are
         sch.vectorize(spatial[-1])
     combine = _combiner(block)
@@ -183,6 +212,7 @@ def goes_down_columns(block: Block) -> bool:
     """True if neighbours along the last spatial axis are neighbours in what a reduction reads:
     each load has the axis as its last index or not at all."""
     axes = [it for it in block.iter_vars if it.kind == "spatial"]
+    # An axis of one element has no neighbours to put into lanes, whatever it indexes.
     if not axes or constant(axes[-1].dom.extent) == 1 or reduction_of(block) is None:
         return False
     column, written = axes[-1].var, {w.buffer for w in block.writes}
@@ -233,6 +263,7 @@ def partial_lanes(sch: Schedule, rv: BlockRV, loop: LoopRV, target: Target) -> i
         return VECTORS * lanes
     if most is None or (size is None and most >= MANY_VECTORS * lanes):
         return VECTORS * lanes
+    # Short rows take several vectors only where no step is masked.
     fitting = (n for n in (VECTORS, 2) if size and size % (n * lanes) == 0)
     return lanes * next(fitting, 1)
 

@@ -66,8 +66,11 @@ def round_up_tails(func: PrimFunc) -> PrimFunc:
     rows: dict[Buffer, tuple[int, PrimExpr]] = {}
     written = {w.buffer for b in private for w in b.writes}
     for block in blocks:
+        # Blocks that neither write nor read the private memory do not care what its last rows hold.
         if block not in private and written.isdisjoint(b for b, _ in _accesses(block)):
             continue
+        # All blocks that touch it must be under such a guard, or a row past the end would reach a
+        # result.
         guarded = found.get(block)
         if guarded is None or not _keeps_rows_apart(block, guarded, written, rows):
             return func
@@ -78,6 +81,7 @@ def round_up_tails(func: PrimFunc) -> PrimFunc:
         if not isinstance(n, BlockRealize) or n.block not in private:
             return None
         guarded = found[n.block]
+        # Other conditions stay: they may be about other axes.
         rest = all_of([c for c in conjuncts(n.predicate) if c != guarded.guard])
         return replace(n, predicate=rest, block=_clamped(n.block, guarded))
 
@@ -103,6 +107,8 @@ def round_up_vectors(func: PrimFunc) -> PrimFunc:
             return None
         guarded, inner = found[n.block]
         looped = any(f.kind not in AT_ONCE for f in inner.values())
+        # In a loop whole vectors past the end are still left out: of a symbolic extent they may be
+        # most of it.
         begins = expr.LT(guarded.tile, guarded.extent) if looped else expr.const(True)
         parts = [begins if c == guarded.guard else c for c in conjuncts(n.predicate)]
         return replace(n, predicate=all_of(parts), block=_padded(n.block, guarded))
@@ -120,6 +126,7 @@ def _with_room_for_vectors(func: PrimFunc) -> PrimFunc:
             continue
         for buffer, dim, at, an in _private_places(realize.block, *guarded):
             room, last = constant(buffer.shape[dim]), an.upper_bound(at)
+            # Widening is free: 15 columns end in a register of 16 lanes anyway.
             if room is not None and last is not None and room <= last:
                 rooms.setdefault(buffer, list(buffer.shape))[dim] = expr.const(last + 1)
     wider = {buffer: replace(buffer, shape=tuple(shape)) for buffer, shape in rooms.items()}
@@ -142,6 +149,8 @@ def _guarded_vectors(
             for v in symbols_in(guard.a)
             if v in loops and constant(loops[v].extent) is not None
         }
+        # Unrolled rows without lanes are what `round_up_tails` is for: their loads repeat, not
+        # mask.
         lanes = any(loop.kind == "vectorized" for loop in inner.values())
         if axis.kind != "spatial" or axis.dom.extent != guard.b or not lanes:
             continue
@@ -157,6 +166,7 @@ def _guarded_vectors(
 def _is_multiple(tile: PrimExpr, size: int) -> bool:
     """True if tiles of `size` elements begin at multiples of it, so that they do not overlap and
     the last one ends where the extent is rounded up to a multiple."""
+    # `is True`: unknown is not a proof, and overlapping tiles would store what others compute.
     return Analyzer().prove_equal(expr.FloorMod(tile, expr.const(size, tile.dtype)), 0) is True
 
 
@@ -240,6 +250,7 @@ def _guarded(realize: BlockRealize, loops: Mapping[Var, For]) -> _Guarded | None
                 continue
             if Analyzer().prove_equal(guard.a, tile + row) and _is_multiple(tile, size):
                 found.append(_Guarded(guard, axis.var, axis.dom.extent, tile, size))
+    # Two such guards would be two axes past their ends at once; one clamp does not cover the other.
     return found[0] if len(found) == 1 else None
 
 
@@ -263,6 +274,7 @@ def _keeps_rows_apart(
         if len(at) != 1:
             return False
         room = constant(buffer.shape[at[0]]) or 0
+        # Room for a tile holds a row per iteration; less holds the current row, over and over.
         first = guarded.tile if room >= guarded.size else guarded.guard.a
         if not Analyzer().prove_equal(indices[at[0]], guarded.axis - first):
             return False
@@ -279,6 +291,8 @@ def _clamped(block: Block, guarded: _Guarded) -> Block:
         match n:
             case BufferLoad(buffer, indices) if buffer.scope != "local":
                 return replace(n, indices=tuple(substitute(i, last) for i in indices))
+            # Declared regions must contain what is read, or later proofs would be about another
+            # program.
             case BufferRegion(buffer, region) if buffer.scope != "local":
                 return replace(n, region=tuple(substitute(r, last) for r in region))
             case _:

@@ -21,6 +21,7 @@ from relaxlab.ir.node import Node, walk
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.order import depends_on_order
 from relaxlab.schedule.rules.base import (
     block_loops,
     blocks_of,
@@ -34,7 +35,9 @@ from relaxlab.schedule.rules.base import (
     vectorize_inner,
 )
 from relaxlab.schedule.rules.reductions import (
+    BLOCK,
     MANY_VECTORS,
+    VECTORS,
     fuse_neighbours,
     goes_down_columns,
     partial_lanes,
@@ -68,9 +71,9 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     """Fits kernels whose reductions all run over trailing axes of a common row.
 
     Where the width of rows is a symbol, there are versions for rows of one vector and of few, whose
-    lanes would mostly be idle in steps of several vectors. Where a row is stored between its uses,
-    there is one for widths that fit a thread's stack beside the one that computes the row again or,
-    if a product makes it, stores it in main memory.
+    lanes would mostly be idle in steps of several vectors, and for those whose sum is one block.
+    Where a row is stored between its uses, there is one for widths that fit a thread's stack beside
+    the one that computes the row again or, if a product makes it, stores it in main memory.
     """
     # Without a bound rows cannot be on a stack: they are computed again or stored in main memory.
     general = _schedule(func, target, {})
@@ -78,10 +81,16 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         return None
     bounds: list[int] = []
     width = _reduced_width(func)
+    # Rows of three took 4.6 times as long by four vectors of partial results as by one (NOTES,
+    # *Narrow rows and partial tiles of symbolic width*).
     if width is not None:
         lanes = target.lanes("float32")
-        bounds += [lanes, MANY_VECTORS * lanes - 1]
+        # One vector, without a loop; then rows for which a masked last step of several vectors
+        # would be most of the work; then those whose sum needs no loop over blocks.
+        bounds += [lanes, MANY_VECTORS * lanes - 1, *_width_of_one_block(func, lanes)]
     found = _width_of_stored_rows(func)
+    # Versions are chosen by one symbol only: a product of two lists of bounds would multiply the
+    # code.
     if found is not None and width in (None, found[0]):
         width, terms = found
         # Rows of sums whose operand fits the first-level cache are made one by one, wider ones four
@@ -107,6 +116,20 @@ def _reduced_width(func: PrimFunc) -> Var | None:
             return width
         case _:
             return None
+
+
+def _width_of_one_block(func: PrimFunc, lanes: int) -> list[int]:
+    """Return the widest rows whose sum is one block for each partial result, at most
+    `MAX_STACK_ROW`; nothing where there is no such sum, such rows have few vectors, or there are
+    several reductions: their passes over a row take longer than loops over blocks (a third version
+    of a layer norm would take 0.3 s more to compile, 0.06 s that of a sum)."""
+    reductions = [b for b in blocks_of(func) if not is_spatial(b)]
+    if len(reductions) > 1 or not depends_on_order(reductions[0]):
+        return []
+    terms = [it.dom.extent for it in reductions[0].iter_vars if it.kind != "spatial"]
+    others = math.prod(constant(n) or BLOCK for n in terms[:-1])
+    most = min(MAX_STACK_ROW, VECTORS * lanes * (BLOCK // others))
+    return [most] if most >= MANY_VECTORS * lanes else []
 
 
 def _width_of_stored_rows(func: PrimFunc) -> tuple[Var, int] | None:
@@ -145,6 +168,8 @@ def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> Prim
     few = _sums_of_few(blocks, rank or 0)
     if rank is None or any(goes_down_columns(b) and b.name not in few for b in reductions):
         return None
+    # First the rows of the reductions; where a block cannot follow under these loops, the axes that
+    # all blocks share, which may be fewer.
     for at_most in dict.fromkeys((_spatial_rank(reductions), rank)):
         with suppress(ScheduleError):
             return _schedule_rows(func, target, at_most, bounds)
@@ -159,6 +184,8 @@ def _schedule_rows(
     sch = Schedule(func)
     names = read_more_than_once(func)
     inline_producers(sch, keep=names)
+    # Values that are read again are stored where a row of them has a constant bound; others are
+    # computed for each reader.
     inline_producers(sch, keep=[n for n in names if _has_bounded_rows(func, n, rank, bounds)])
     # Few long rows are for the rule `fallback`, whose threads share each of them.
     if not rank or _has_few_long_rows(blocks_of(sch.func), rank):
@@ -166,6 +193,7 @@ def _schedule_rows(
     tile = _rows_at_once(blocks_of(sch.func), rank, bounds)
     stores = separate_stores(sch, rank)
     blocks = blocks_of(sch.func)
+    # The first block's loops become the kernel's: a block that moves to its store has none to give.
     if blocks[0].name in stores:  # it follows its store
         del blocks[0]
     rows = _gather_rows(sch, blocks, rank, tile, bounds)
@@ -299,9 +327,11 @@ def _sums_of_few(blocks: list[Block], rank: int) -> dict[str, int]:
     read = {r.buffer for b in blocks for r in b.reads}
     found: dict[str, int] = {}
     for block in blocks:
+        # An unknown extent counts as too long: it could not be unrolled.
         terms = [constant(it.dom.extent) for it in block.iter_vars if it.kind != "spatial"]
         count = math.prod(MAX_INLINE_REDUCTION + 1 if n is None else n for n in terms)
         row = [it.dom.extent for it in block.iter_vars if it.kind == "spatial"][rank:]
+        # A sum of which nobody else reads a row gains nothing from registers: it is the result.
         makes_rows = row and constant(row[-1]) != 1 and block.writes[0].buffer in read
         if terms and makes_rows and 0 < count <= MAX_INLINE_REDUCTION:
             found[block.name] = count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import IntImm, PrimExpr, Var, const
 from relaxlab.ir.loops import Buffer, PrimFunc
@@ -13,6 +14,8 @@ from relaxlab.tracing.limit import Stopped
 
 ONE_VERSION = "one_version"
 """The attribute of a loop function that is to have its general version only."""
+UPPER_BOUNDS = "tir_var_upper_bound"
+"""The attribute that has the largest values of symbols, by name."""
 
 
 def guarded_versions(
@@ -37,9 +40,13 @@ def guarded_versions(
 
     if isinstance(rows, IntImm):
         return version(func, next((b for b in bounds if rows.value <= b), None))
-    general = version(func, None)
+    # Where declared bounds leave no larger sizes, the version for the bound is the general one.
+    known = Analyzer.for_shapes(rows, upper=func.attrs.get(UPPER_BOUNDS, {})).upper_bound(rows)
+    largest = next((b for b in bounds if b > 1 and known is not None and known <= b), None)
+    general = version(func, largest)
     if func.attrs.get(ONE_VERSION):
         return general
+    bounds = [b for b in bounds if largest is None or b < largest]
     body: loops.Stmt = general.body
     for bound in reversed(bounds):
         if bound == 1 and not isinstance(rows, Var):  # nothing could be replaced by it
@@ -59,6 +66,6 @@ def guarded_versions(
 
 def with_upper_bound(func: PrimFunc, size: Var, most: int) -> PrimFunc:
     """The function, of whose symbol `size` analyses know that it is at most `most`."""
-    known = func.attrs.get("tir_var_upper_bound", {})
+    known = func.attrs.get(UPPER_BOUNDS, {})
     bounds = Attrs({**known, size.name: most})
     return replace(func, attrs=func.attrs.with_(tir_var_upper_bound=bounds))

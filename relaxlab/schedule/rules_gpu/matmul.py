@@ -88,6 +88,7 @@ def _find(func: PrimFunc) -> _Product | None:
     left, right = sides
     if row_var not in left or col_var not in right or row_var in right or col_var in left:
         return None
+    # A product with a vector has no tile to share.
     if constant(block.iter_vars[col].dom.extent) == 1:
         return None
     return _Product(block.name, row, col, reduce[0])
@@ -106,10 +107,13 @@ def _by_tiles(func: PrimFunc, found: _Product) -> PrimFunc:
     row_tile, row, y = sch.split(row, factors=[None, rows, SIDE])
     col_tile, col, x = sch.split(col, factors=[None, cols, SIDE])
     slice_, depth = sch.split(depth, factors=[None, SIDE])
+    # The results of a thread lie innermost: each value that it loads from shared memory is used for
+    # a row or column of them.
     sch.reorder(*outer, row_tile, col_tile, slice_, y, x, depth, row, col)
     for copy in copies:
         sch.compute_at(copy, slice_, preserve_unit_loops=True)
     sch.reverse_compute_at(store, col_tile, preserve_unit_loops=True)
+    # The sums stay in registers across slices, so they start from zero outside of that loop.
     init = sch.decompose_reduction(product, slice_)
     zeros = sch.get_loops(init)[len(outer) + 2 :]  # without `col` where a thread has one column
     for square in ([y, x, row, col], zeros):
@@ -173,6 +177,7 @@ def _by_warps(func: PrimFunc, found: _Product) -> PrimFunc:
     sch.reverse_compute_at(store, warp, preserve_unit_loops=True)
     _, lane = sch.split(depth, factors=[None, WARP])
     partial = sch.rfactor(lane, buffer.ndim)
+    # No other lane reads a lane's partial sum: a register holds it.
     sch.set_scope(partial, 0, "local")
     _, inside = block_loops(sch, partial)
     if inside:
