@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.arith import Analyzer, wraps
 from relaxlab.codegen.positive import is_nondecreasing
 from relaxlab.codegen.tighten_bounds import end_of, step_of
 from relaxlab.ir import expr
@@ -296,7 +296,7 @@ def _largest(cond: PrimExpr, var: Var, inner: dict[Var, For]) -> PrimExpr | None
         return None
     names = symbols_in(cond.a)
     mine = [v for v in names if v in inner]
-    if var not in names or not mine:
+    if var not in names or not mine or wraps(cond.a):
         return None
     last: dict[Var, PrimExpr] = {}
     for v in mine:

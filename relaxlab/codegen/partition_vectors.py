@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.arith import Analyzer, wraps
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import IntImm, PrimExpr, Var
@@ -163,10 +163,14 @@ def _side(condition: PrimExpr, loop: For, holds: bool) -> PrimExpr | None:
 
 
 def _bounds(e: PrimExpr, loop: For) -> tuple[PrimExpr, PrimExpr] | None:
-    """Return the least and the largest value of an index in the loop, or what is beyond them."""
+    """Return the least and the largest value of an index in the loop, or what is beyond them; None
+    if they are not known."""
     v = loop.loop_var
     if v not in symbols_in(e):
         return e, e
+    # Hashes of the variable are not bounded by their values at its ends.
+    if wraps(e):
+        return None
     assert isinstance(loop.extent, IntImm)
     match e:
         case Var():

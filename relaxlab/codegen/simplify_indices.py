@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from relaxlab.analysis.arith import Analyzer
-from relaxlab.codegen.llvm.builder import LARGEST_SIZE
+from relaxlab.analysis.arith import Analyzer, wraps
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import BufferLoad, BufferStore, For, IfThenElse, Range, SeqStmt, Stmt
@@ -97,7 +96,7 @@ class _Simplifier:
             return replace(n, indices=tuple(self.index(i) for i in n.indices))
         if isinstance(n, expr.Call) and n.op == "if_then_else":
             return self.guarded(n, *n.args)  # type: ignore[return-value]
-        if isinstance(n, PrimExpr) and _is_place(n, self.an):
+        if isinstance(n, PrimExpr) and _is_place(n):
             return self.an.simplify(n)  # type: ignore[return-value]
         return map_children(n, self.loads)
 
@@ -113,36 +112,15 @@ class _Simplifier:
         return replace(e, args=(condition, value, self.loads(other)))
 
 
-def _is_place(e: PrimExpr, an: Analyzer) -> bool:
+def _is_place(e: PrimExpr) -> bool:
     """True if a value says where an element is, with divisions that fused loops left in it (an
-    arg-reduction's `f // m * m + f % m`). Not so where it may wrap, as hashes of loop variables do:
-    the analyzer's integers do not."""
+    arg-reduction's `f // m * m + f % m`). Data and hashes may wrap; the analyzer's integers
+    do not."""
     if e.dtype != "int64" or not isinstance(e, expr.Add | expr.FloorDiv | expr.FloorMod):
         return False
-    divides = any(isinstance(n, expr.FloorDiv | expr.FloorMod) for n in walk(e))
-    return divides and _largest(e, an) is not None
+    nodes = list(walk(e))
+    divides = any(isinstance(n, expr.FloorDiv | expr.FloorMod) for n in nodes)
+    return divides and all(isinstance(n, _PLACES) for n in nodes) and not wraps(e)
 
 
-def _largest(e: PrimExpr, an: Analyzer) -> int | None:
-    """An upper bound of an index expression's magnitude, as a factor of the variables that have
-    none, which are sizes and places. None where a part of it is beyond `LARGEST_SIZE` or is no
-    arithmetic of indices."""
-    match e:
-        case Var():
-            low, high = an.bounds_of(e)
-            largest = 1 if low is None or high is None else max(abs(low), abs(high), 1)
-        case expr.IntImm(value):
-            largest = max(abs(value), 1)
-        case expr.Add(a, b) | expr.Sub(a, b) | expr.Mul(a, b) | expr.FloorMod(a, b):
-            x, y = _largest(a, an), _largest(b, an)
-            if x is None or y is None:
-                return None
-            largest = x * y if isinstance(e, expr.Mul) else x + y
-        case expr.FloorDiv(a, b):
-            x, y = _largest(a, an), _largest(b, an)
-            if x is None or y is None:
-                return None
-            largest = -(-x // y) if isinstance(b, expr.IntImm) else x
-        case _:
-            return None
-    return largest if largest <= LARGEST_SIZE else None
+_PLACES = (Var, expr.IntImm, expr.Add, expr.Sub, expr.Mul, expr.FloorDiv, expr.FloorMod)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.arith import Analyzer, wraps
 from relaxlab.ir import expr
 from relaxlab.ir.expr import FloatImm, IntImm, PrimExpr, Var, all_of
 from relaxlab.ir.loops import BufferLoad, BufferStore, For, IfThenElse, SeqStmt, Stmt
@@ -155,6 +155,8 @@ def _end_of_condition(
         end = _end_of_condition(condition.a, var, inner)
         return _end_of_condition(condition.b, var, inner) if end is None else end
     if not isinstance(condition, expr.LT) or var in symbols_in(condition.b):
+        return None
+    if wraps(condition.a):
         return None
     step = step_of(condition.a, var)
     soonest = substitute(condition.a, {var: expr.const(0), **inner})

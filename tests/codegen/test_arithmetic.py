@@ -213,19 +213,35 @@ HASHES: dict[str, Callable[[PrimExpr], PrimExpr]] = {
 }
 
 
-@pytest.mark.parametrize("lanes", [1, LANES])
-@pytest.mark.parametrize("name", HASHES)
-def test_hashes_of_loop_variables_wrap(name: str, lanes: int) -> None:
+def hash_kernels(make: Callable[[PrimExpr, loops.Buffer], loops.Stmt], lanes: int) -> Kernels:
+    """The statement that `make` returns of an index, for all COUNT indices."""
     outer, lane = expr.Var("i"), expr.Var("j")
-    index = outer * lanes + lane
     buffer = loops.Buffer("C", (expr.const(COUNT),), "int64")
-    body: loops.Stmt = loops.BufferStore(buffer, HASHES[name](index), (index,))
+    body = make(outer * lanes + lane, buffer)
     kind = "vectorized" if lanes > 1 else "serial"
     body = loops.For(lane, expr.const(0), expr.const(lanes), kind, body)
     body = loops.For(outer, expr.const(0), expr.const(COUNT // lanes), "serial", body)
-    kernels = Kernels(Module.of({"hash": loops.PrimFunc((buffer,), body)}))
-    with np.errstate(over="ignore"):
-        kernels.agree("hash", [np.zeros(COUNT, "int64")])
+    return Kernels(Module.of({"hash": loops.PrimFunc((buffer,), body)}))
+
+
+@pytest.mark.parametrize("lanes", [1, LANES])
+@pytest.mark.parametrize("name", HASHES)
+def test_hashes_of_loop_variables_wrap(name: str, lanes: int) -> None:
+    def value(index: PrimExpr, to: loops.Buffer) -> loops.Stmt:
+        return loops.BufferStore(to, HASHES[name](index), (index,))
+
+    def branch(index: PrimExpr, to: loops.Buffer) -> loops.Stmt:
+        store = loops.BufferStore(to, expr.const(7), (index,))
+        return loops.IfThenElse(expr.LT(HASHES[name](index), expr.const(5)), store, None)
+
+    def choice(index: PrimExpr, to: loops.Buffer) -> loops.Stmt:
+        condition = expr.GE(HASHES[name](index), expr.const(-3))
+        chosen = expr.Call("int64", "if_then_else", (condition, index, expr.const(-1)))
+        return loops.BufferStore(to, chosen, (index,))
+
+    for make in (value, branch, choice):
+        with np.errstate(over="ignore"):
+            hash_kernels(make, lanes).agree("hash", [np.zeros(COUNT, "int64")])
 
 
 # --- Conversions ----------------------------------------------------------------------------------

@@ -145,3 +145,16 @@ def simplify(e: expr.PrimExpr) -> expr.PrimExpr:
 def prove_equal(a: expr.ExprLike, b: expr.ExprLike) -> bool | None:
     """Return what `Analyzer.prove_equal` does without facts about the variables."""
     return Analyzer().prove_equal(a, b)
+
+
+def wraps(e: expr.PrimExpr) -> bool:
+    """True if an integer expression calculates with factors too large for sizes and indices: it is
+    a hash, which wraps on purpose, so that its values at two ends say nothing about those between.
+
+    >>> i = expr.Var("i")
+    >>> wraps(i * 4096 + 1), wraps(i * 6364136223846793005 // 3)
+    (False, True)
+    """
+    ctx = Context()
+    convert.simplify(ctx, e)
+    return bool(ctx.hashes)

@@ -82,13 +82,14 @@ def dtype_limits(dtype: str) -> Interval:
 
 
 class Context:
-    """Numbered atoms and a stack of scopes."""
+    """Numbered atoms and a stack of scopes; `hashes` are the atoms whose arithmetic wraps."""
 
-    __slots__ = ("atoms", "exprs", "names", "numbers", "scope", "scopes")
+    __slots__ = ("atoms", "exprs", "hashes", "names", "numbers", "scope", "scopes")
 
     def __init__(self) -> None:
         self.atoms: list[Atom] = []
         self.numbers: dict[Any, int] = {}
+        self.hashes: set[int] = set()
         self.exprs: dict[Any, expr.PrimExpr] = {}
         self.names: dict[int, str] = {}
         self.scope = Scope()

@@ -1,8 +1,9 @@
 """Integer expressions to polynomials and back.
 
-Arithmetic of int32 and int64 is that of mathematical integers: overflow is the program's error.
-Everything else (other integer types, loads, calls, bit operations) is an atom whose operands are
-simplified.
+Arithmetic of int32 and int64 is that of mathematical integers: overflow of sizes and indices is the
+program's error. Factors too large for either are those of hashes, which wrap on purpose: such sums
+and products are atoms, as is everything else (other integer types, loads, calls, bit operations).
+The operands of atoms are simplified.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from relaxlab.ir.substitute import substitute
 INTEGERS = frozenset(("int64", "int32"))
 # Products with more terms stay products: multiplied out, nested ones would grow exponentially.
 _TERMS = 128
+# No array has so many elements: a larger factor of a variable is that of a hash.
+_LARGEST_FACTOR = 1 << 48
 
 
 def simplify(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:
@@ -104,7 +107,8 @@ def combined(ctx: Context, p: Poly) -> Poly:
 def _sum(ctx: Context, e: expr.PrimExpr) -> Poly:
     assert isinstance(e, expr.BinaryOp)
     sign = 1 if isinstance(e, expr.Add) else -1
-    return combined(ctx, poly.add(poly_of(ctx, e.a), poly_of(ctx, e.b), sign))
+    total = poly.add(poly_of(ctx, e.a), poly_of(ctx, e.b), sign)
+    return _hash(ctx, e) if _wraps(ctx, total) else combined(ctx, total)
 
 
 def _product(ctx: Context, e: expr.PrimExpr) -> Poly:
@@ -112,7 +116,23 @@ def _product(ctx: Context, e: expr.PrimExpr) -> Poly:
     a, b = poly_of(ctx, e.a), poly_of(ctx, e.b)
     if len(a) * len(b) > _TERMS:
         return _opaque(ctx, e)
-    return combined(ctx, poly.mul(a, b))
+    product = poly.mul(a, b)
+    return _hash(ctx, e) if _wraps(ctx, product) else combined(ctx, product)
+
+
+def _wraps(ctx: Context, p: Poly) -> bool:
+    """True if a polynomial looks like a hash, or calculates with one."""
+    if len(p) > 1 and abs(p.get(poly.ONE, 0)) >= 1 << 62:
+        return True
+    if any(abs(c) > _LARGEST_FACTOR for m, c in p.items() if m):
+        return True
+    return bool(ctx.hashes) and not ctx.hashes.isdisjoint(poly.atoms_in(p))
+
+
+def _hash(ctx: Context, e: expr.PrimExpr) -> Poly:
+    out = _opaque(ctx, e)
+    ctx.hashes.update(poly.atoms_in(out))
+    return out
 
 
 def _floordiv(ctx: Context, e: expr.PrimExpr) -> Poly:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.arith import Analyzer, wraps
 from relaxlab.codegen.cuda.expressions import flat_index
 from relaxlab.codegen.positive import is_nondecreasing
 from relaxlab.ir import expr
@@ -87,6 +87,7 @@ def _full(loop: For) -> tuple[PrimExpr, Stmt]:
                 isinstance(part, expr.LT)
                 and loop.loop_var not in symbols_in(part.b)
                 and is_nondecreasing(part.a, loop.loop_var)
+                and not wraps(part.a)
             ):
                 tests.append(expr.LT(substitute(part.a, {loop.loop_var: last}), part.b))
             else:
