@@ -13,6 +13,7 @@ import random
 import numpy as np
 import pytest
 
+from relaxlab.ir import op_table
 from tests.browser import chromium, open_page  # noqa: F401  fixtures
 
 pytest_plugins = ["tests.tiers", "tests.golden"]
@@ -38,6 +39,13 @@ def teams():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("relaxlab.runtime.native_function.MIN_TEAM_WORK", 0)
         yield
+
+
+@pytest.fixture(autouse=True)
+def operators(monkeypatch):
+    """Operators that a test registers are unknown after it."""
+    op_table.op_names()  # relaxlab's own, which stay, are registered when they are first asked for
+    monkeypatch.setattr(op_table, "_TABLE", dict(op_table._TABLE))
 
 
 @pytest.fixture
