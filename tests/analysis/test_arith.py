@@ -218,3 +218,24 @@ def test_fuzzing_finds_a_wrong_simplifier(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(AssertionError, match="prove"):
         for seed in range(100):
             fuzz_arith.check(seed)
+
+
+def test_indices_that_are_loaded_are_simplified() -> None:
+    """Sums and products of data as such, quotients where it is known not to wrap."""
+    rows, cells = (loops.Buffer(b, (n,), d) for b, d in (("rows", "int64"), ("cells", "int32")))
+    an = bound()
+    row, cell = loops.BufferLoad(rows, (i,)), loops.BufferLoad(cells, (i,))
+    wide = expr.Cast("int64", cell)
+    assert str(an.simplify((row + 1) * 4 + y - row * 4)) == "y + 4"
+    assert str(an.simplify((wide * 4 + y) // 4)) == "int64(cells[i])"
+    assert str(an.simplify((wide * 4 + y) % 4)) == "y"
+    assert an.simplify((row * 4 + y) // 4) == (row * 4 + y) // 4
+    assert an.simplify((cell * 4) // 4) == (cell * 4) // 4
+    assert an.bounds_of(wide + 1) == (-(2**31) + 1, 2**31)
+    assert an.bounds_of(cell + 1) == (None, None)
+    inside = expr.And(binary(expr.GE, row, 0), binary(expr.LT, row, m))
+    with an.assuming(inside):
+        assert str(an.simplify((row * 4 + y) // 4)) == "rows[i]"
+        assert an.prove(binary(expr.LT, row * 4 + y, m * 4)) is True
+    with an.assuming(expr.And(binary(expr.GE, row, 0), binary(expr.LT, row, 1 << 62))):
+        assert an.prove(binary(expr.GE, row * 4, 0)) is None

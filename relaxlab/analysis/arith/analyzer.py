@@ -9,6 +9,7 @@ from typing import Any
 
 from relaxlab.analysis.arith import conditions, convert, poly
 from relaxlab.analysis.arith.context import Context, finite
+from relaxlab.analysis.arith.exact import is_exact
 from relaxlab.analysis.arith.prove import lower_bound, upper_bound
 from relaxlab.ir import expr
 from relaxlab.ir.loops import Range
@@ -18,7 +19,7 @@ from relaxlab.ir.substitute import symbols_in
 class Analyzer:
     """Simplifies, bounds and proves integer expressions under known ranges and assumptions.
 
-    Integers are mathematical ones (overflow is not considered) and a divisor is never zero.
+    Sizes and loop variables do not overflow, elements of arrays may; a divisor is never zero.
     Answers of the prover are three-valued: None means "unknown", never "no".
 
     >>> n, i = expr.Var("n"), expr.Var("i")
@@ -128,12 +129,17 @@ class Analyzer:
     def bounds_of(self, e: expr.PrimExpr) -> tuple[int | None, int | None]:
         """Inclusive constant bounds (None: unbounded) of an integer expression."""
         p = convert.poly_of(self._ctx, e)
+        if not is_exact(self._ctx, p, e.dtype):
+            return None, None
         lo, hi = lower_bound(self._ctx, p), upper_bound(self._ctx, p)
         return (int(lo) if finite(lo) else None, int(hi) if finite(hi) else None)
 
     def upper_bound(self, e: expr.PrimExpr) -> int | None:
         """The inclusive constant upper bound of an integer expression, or None."""
-        hi = upper_bound(self._ctx, convert.poly_of(self._ctx, e), -inf)
+        p = convert.poly_of(self._ctx, e)
+        if not is_exact(self._ctx, p, e.dtype):
+            return None
+        hi = upper_bound(self._ctx, p, -inf)
         return int(hi) if finite(hi) else None
 
 
@@ -148,13 +154,13 @@ def prove_equal(a: expr.ExprLike, b: expr.ExprLike) -> bool | None:
 
 
 def wraps(e: expr.PrimExpr) -> bool:
-    """True if an integer expression calculates with factors too large for sizes and indices: it is
-    a hash, which wraps on purpose, so that its values at two ends say nothing about those between.
+    """True if an integer expression may wrap, so that its values at two ends say nothing about
+    those between: it calculates with data, or with a hash's factors, too large for indices.
 
     >>> i = expr.Var("i")
     >>> wraps(i * 4096 + 1), wraps(i * 6364136223846793005 // 3)
     (False, True)
     """
     ctx = Context()
-    convert.simplify(ctx, e)
-    return bool(ctx.hashes)
+    p = convert.poly_of(ctx, e)
+    return bool(ctx.hashes) or not is_exact(ctx, p, e.dtype)

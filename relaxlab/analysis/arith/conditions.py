@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from relaxlab.analysis.arith import convert, poly
 from relaxlab.analysis.arith.context import Context, finite
 from relaxlab.analysis.arith.divide import expand
+from relaxlab.analysis.arith.exact import can_be_written, is_exact
 from relaxlab.analysis.arith.poly import Poly
 from relaxlab.analysis.arith.prove import assume_nonneg, is_nonneg, is_positive
 from relaxlab.ir import dtypes, expr
@@ -31,6 +32,7 @@ _AS_NONNEG: dict[type, tuple[int, int]] = {
     expr.GT: (-1, -1),
     expr.GE: (-1, 0),
 }
+_WITH_EQUALITY = (expr.EQ, expr.LE, expr.GE)
 # A variable with at most so many values is tried value by value, and so are the parts of a
 # conjunction against the others: the questions grow with the number and its square.
 _SMALL = 8
@@ -53,7 +55,10 @@ def decide(ctx: Context, e: expr.PrimExpr) -> bool | None:
             value = None if known is None else poly.const_of(known)
             return None if value is None else bool(value)
         case expr.CmpOp(a, b) if a.dtype in convert.INTEGERS:
-            return decide_comparison(ctx, type(e), _difference(ctx, a, b))
+            d = _difference(ctx, a, b)
+            if _is_exact(ctx, a, b):
+                return decide_comparison(ctx, type(e), d)
+            return type(e) in _WITH_EQUALITY if not d else None
         case _:
             return None
 
@@ -70,6 +75,10 @@ def _decide_both(ctx: Context, a: expr.PrimExpr, b: expr.PrimExpr, both: bool) -
     if second is both:  # b follows from a, so the whole is a
         return first
     return (not both) if decide(ctx, b) is (not both) or first is None else None
+
+
+def _is_exact(ctx: Context, *sides: expr.PrimExpr) -> bool:
+    return all(is_exact(ctx, convert.poly_of(ctx, e), e.dtype) for e in sides)
 
 
 def _difference(ctx: Context, a: expr.PrimExpr, b: expr.PrimExpr) -> Poly:
@@ -167,8 +176,8 @@ def simplify_condition(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:
             return _negation(ctx, convert.simplify(ctx, a))
         case expr.And() | expr.Or():
             return _junction(ctx, e)
-        case expr.CmpOp(a, b) if a.dtype in convert.INTEGERS:
-            return _comparison(ctx, type(e), _difference(ctx, a, b), a.dtype)
+        case expr.CmpOp(a, b) if a.dtype in convert.INTEGERS and _is_exact(ctx, a, b):
+            return _comparison(ctx, e)
         case _:
             return convert.simplify_operands(ctx, e)
 
@@ -225,8 +234,20 @@ def _flatten(e: expr.PrimExpr, cls: type) -> list[expr.PrimExpr]:
     return [e]
 
 
-def _comparison(ctx: Context, cls: type, d: Poly, dtype: str) -> expr.PrimExpr:
-    """The comparison with the negative terms on the left and the positive ones on the right."""
+def _comparison(ctx: Context, e: expr.CmpOp) -> expr.PrimExpr:
+    """The comparison with the negative terms on the left and the positive ones on the right; with
+    its own sides where data on the new ones could wrap."""
+    dtype = e.a.dtype
+    cls, left, right = _sides_of(ctx, type(e), _difference(ctx, e.a, e.b), dtype)
+    if all(is_exact(ctx, s, dtype) and can_be_written(ctx, s, dtype) for s in (left, right)):
+        return cls(convert.expr_of(ctx, left, dtype), convert.expr_of(ctx, right, dtype))
+    return convert.simplify_operands(ctx, e)
+
+
+def _sides_of(
+    ctx: Context, cls: type[expr.CmpOp], d: Poly, dtype: str
+) -> tuple[type[expr.CmpOp], Poly, Poly]:
+    """The normal form of a comparison of 0 with `d`: its kind, left and right side."""
     g = poly.content(d)
     if cls in (expr.EQ, expr.NE):
         d = {m: c // g for m, c in d.items()}
@@ -236,20 +257,19 @@ def _comparison(ctx: Context, cls: type, d: Poly, dtype: str) -> expr.PrimExpr:
         left, right = _sides(d)
         c = d.get((), 0)
         left, right = poly.add(left, poly.const(max(-c, 0))), poly.add(right, poly.const(max(c, 0)))
-        return cls(convert.expr_of(ctx, left, dtype), convert.expr_of(ctx, right, dtype))
+        return cls, left, right
     sign, offset = _AS_NONNEG[cls]
     p = poly.add(poly.scale(d, sign), poly.const(offset))
     p = {m: c // g for m, c in p.items() if c // g}
     left, right = _sides(p)
     c = p.get((), 0)
     if not left:  # right + c >= 0
-        return expr.GE(convert.expr_of(ctx, right, dtype), expr.IntImm(-c, dtype))
+        return expr.GE, right, poly.const(-c)
     if c == 0 and right:
-        return expr.LE(*(convert.expr_of(ctx, s, dtype) for s in (left, right)))
+        return expr.LE, left, right
     if c < 0 and right:
         left, c = poly.add(left, poly.const(-c - 1)), -1
-    right = poly.add(right, poly.const(c + 1))
-    return expr.LT(*(convert.expr_of(ctx, s, dtype) for s in (left, right)))
+    return expr.LT, left, poly.add(right, poly.const(c + 1))
 
 
 def _sides(p: Poly) -> tuple[Poly, Poly]:
@@ -281,7 +301,7 @@ def assume(ctx: Context, e: expr.PrimExpr, truth: bool) -> None:
             _assume_both(ctx, a, b, isinstance(e, expr.And), truth)
         case expr.Var():
             ctx.tighten(ctx.var(e), (int(truth), int(truth)))
-        case expr.CmpOp(a, b) if a.dtype in convert.INTEGERS:
+        case expr.CmpOp(a, b) if a.dtype in convert.INTEGERS and _is_exact(ctx, a, b):
             cls = type(e) if truth else _NEGATED[type(e)]
             _assume_comparison(ctx, cls, _difference(ctx, a, b))
         case _:
@@ -307,7 +327,7 @@ def assumptions_of(ctx: Context, e: expr.PrimExpr, truth: bool) -> list[Poly]:
             if isinstance(e, expr.And) is truth:
                 return assumptions_of(ctx, a, truth) + assumptions_of(ctx, b, truth)
             return []
-        case expr.CmpOp(a, b) if a.dtype in convert.INTEGERS:
+        case expr.CmpOp(a, b) if a.dtype in convert.INTEGERS and _is_exact(ctx, a, b):
             cls = type(e) if truth else _NEGATED[type(e)]
             d = _difference(ctx, a, b)
             if cls is expr.EQ:

@@ -1,9 +1,10 @@
 """Integer expressions to polynomials and back.
 
 Arithmetic of int32 and int64 is that of mathematical integers: overflow of sizes and indices is the
-program's error. Factors too large for either are those of hashes, which wrap on purpose: such sums
-and products are atoms, as is everything else (other integer types, loads, calls, bit operations).
-The operands of atoms are simplified.
+program's error. That of data may wrap, and only sums and products take it then (see `exact`).
+Factors too large for sizes are those of hashes, which wrap on purpose: such sums and products are
+atoms, as is everything else (other integer types, loads, calls, bit operations). The operands of
+atoms are simplified.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from relaxlab.analysis.arith import conditions, interval, poly
 from relaxlab.analysis.arith.choose import absorb, extreme
 from relaxlab.analysis.arith.context import Atom, Context, dtype_limits
 from relaxlab.analysis.arith.divide import floordiv, floormod, merge
+from relaxlab.analysis.arith.exact import LARGEST_FACTOR, can_be_written, has_data, is_exact
 from relaxlab.analysis.arith.interval import FULL, Interval
 from relaxlab.analysis.arith.poly import Poly
 from relaxlab.analysis.arith.prove import is_nonneg, is_positive
@@ -27,8 +29,6 @@ from relaxlab.ir.substitute import substitute
 INTEGERS = frozenset(("int64", "int32"))
 # Products with more terms stay products: multiplied out, nested ones would grow exponentially.
 _TERMS = 128
-# No array has so many elements: a larger factor of a variable is that of a hash.
-_LARGEST_FACTOR = 1 << 48
 
 
 def simplify(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:
@@ -40,7 +40,7 @@ def simplify(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:
     if isinstance(e, expr.Var | expr.IntImm | expr.FloatImm) and e not in ctx.numbers:
         return e
     if e.dtype in INTEGERS:
-        out = e if _has_effect(e) else expr_of(ctx, poly_of(ctx, e), e.dtype)
+        out = e if _has_effect(e) else _simplify_integer(ctx, e)
     elif e.dtype == "bool":
         out = conditions.simplify_condition(ctx, e)
     else:
@@ -49,6 +49,13 @@ def simplify(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:
     out = e if out == e else out
     ctx.scope.simple[e] = out
     return out
+
+
+def _simplify_integer(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:
+    p = poly_of(ctx, e)
+    if can_be_written(ctx, p, e.dtype):
+        return expr_of(ctx, p, e.dtype)
+    return simplify_operands(ctx, e)
 
 
 def _has_effect(e: expr.PrimExpr) -> bool:
@@ -108,7 +115,7 @@ def _sum(ctx: Context, e: expr.PrimExpr) -> Poly:
     assert isinstance(e, expr.BinaryOp)
     sign = 1 if isinstance(e, expr.Add) else -1
     total = poly.add(poly_of(ctx, e.a), poly_of(ctx, e.b), sign)
-    return _hash(ctx, e) if _wraps(ctx, total) else combined(ctx, total)
+    return _hash(ctx, e) if _wraps(ctx, total, e.dtype) else combined(ctx, total)
 
 
 def _product(ctx: Context, e: expr.PrimExpr) -> Poly:
@@ -117,14 +124,16 @@ def _product(ctx: Context, e: expr.PrimExpr) -> Poly:
     if len(a) * len(b) > _TERMS:
         return _opaque(ctx, e)
     product = poly.mul(a, b)
-    return _hash(ctx, e) if _wraps(ctx, product) else combined(ctx, product)
+    return _hash(ctx, e) if _wraps(ctx, product, e.dtype) else combined(ctx, product)
 
 
-def _wraps(ctx: Context, p: Poly) -> bool:
+def _wraps(ctx: Context, p: Poly, dtype: str) -> bool:
     """True if a polynomial looks like a hash, or calculates with one."""
-    if len(p) > 1 and abs(p.get(poly.ONE, 0)) >= 1 << 62:
+    bits = dtypes.bits_of(dtype)
+    if len(p) > 1 and abs(p.get(poly.ONE, 0)) >= 1 << (bits - 2):
         return True
-    if any(abs(c) > _LARGEST_FACTOR for m, c in p.items() if m):
+    largest = min(LARGEST_FACTOR, (1 << (bits - 1)) - 1)
+    if any(abs(c) > largest for m, c in p.items() if m):
         return True
     return bool(ctx.hashes) and not ctx.hashes.isdisjoint(poly.atoms_in(p))
 
@@ -135,20 +144,29 @@ def _hash(ctx: Context, e: expr.PrimExpr) -> Poly:
     return out
 
 
-def _floordiv(ctx: Context, e: expr.PrimExpr) -> Poly:
-    assert isinstance(e, expr.BinaryOp)
-    return merge(ctx, floordiv(ctx, poly_of(ctx, e.a), poly_of(ctx, e.b)))
+def _operands(ctx: Context, e: expr.BinaryOp) -> tuple[Poly, Poly] | None:
+    """The operands' polynomials; None where data in one of them may have wrapped."""
+    a, b = poly_of(ctx, e.a), poly_of(ctx, e.b)
+    exact = is_exact(ctx, a, e.dtype) and is_exact(ctx, b, e.dtype)
+    return (a, b) if exact else None
 
 
-def _floormod(ctx: Context, e: expr.PrimExpr) -> Poly:
+def _division(ctx: Context, e: expr.PrimExpr) -> Poly:
     assert isinstance(e, expr.BinaryOp)
-    return merge(ctx, floormod(ctx, poly_of(ctx, e.a), poly_of(ctx, e.b)))
+    operands = _operands(ctx, e)
+    if operands is None:
+        return _opaque(ctx, e)
+    part = floordiv if isinstance(e, expr.FloorDiv) else floormod
+    return merge(ctx, part(ctx, *operands))
 
 
 def _truncated(ctx: Context, e: expr.PrimExpr) -> Poly:
     """Truncating division where the signs are known; an atom elsewhere."""
     assert isinstance(e, expr.BinaryOp)
-    a, b = poly_of(ctx, e.a), poly_of(ctx, e.b)
+    operands = _operands(ctx, e)
+    if operands is None:
+        return _opaque(ctx, e)
+    a, b = operands
     sign_b = 1 if is_positive(ctx, b) else -1 if is_positive(ctx, poly.scale(b, -1)) else 0
     if sign_b:
         b = poly.scale(b, sign_b)
@@ -163,8 +181,10 @@ def _truncated(ctx: Context, e: expr.PrimExpr) -> Poly:
 
 def _extreme(ctx: Context, e: expr.PrimExpr) -> Poly:
     assert isinstance(e, expr.BinaryOp)
-    kind = "min" if isinstance(e, expr.Min) else "max"
-    return extreme(ctx, kind, poly_of(ctx, e.a), poly_of(ctx, e.b))
+    operands = _operands(ctx, e)
+    if operands is None:
+        return _opaque(ctx, e)
+    return extreme(ctx, "min" if isinstance(e, expr.Min) else "max", *operands)
 
 
 def _select(ctx: Context, e: expr.PrimExpr) -> Poly:
@@ -179,12 +199,17 @@ def _select(ctx: Context, e: expr.PrimExpr) -> Poly:
     if isinstance(e, expr.Call):
         with conditions.assuming(ctx, condition, True):
             a = poly_of(ctx, yes)
+            exact = is_exact(ctx, a, e.dtype)
         with conditions.assuming(ctx, condition, False):
             b = poly_of(ctx, no)
+            exact = exact and is_exact(ctx, b, e.dtype)
     else:
         a, b = poly_of(ctx, yes), poly_of(ctx, no)
+        exact = is_exact(ctx, a, e.dtype) and is_exact(ctx, b, e.dtype)
     if a == b:
         return a
+    if not exact:
+        return _opaque(ctx, e)
     condition = simplify(ctx, condition)
     cases = tuple(
         (p, tuple(conditions.assumptions_of(ctx, condition, truth)))
@@ -211,7 +236,8 @@ def _cast(ctx: Context, e: expr.PrimExpr) -> Poly:
     assert isinstance(e, expr.Cast)
     value = e.value
     if dtypes.is_int(value.dtype) and dtypes.lanes_of(value.dtype) == 1 and _widens(value, e.to):
-        return poly_of(ctx, value) if value.dtype in INTEGERS else _opaque(ctx, value)
+        inner = poly_of(ctx, value) if value.dtype in INTEGERS else _opaque(ctx, value)
+        return inner if is_exact(ctx, inner, value.dtype) else _opaque(ctx, e)
     if value.dtype in INTEGERS:
         inner = poly_of(ctx, value)
         lo, hi = ctx.interval_of(inner)
@@ -258,7 +284,8 @@ def _opaque(ctx: Context, e: expr.PrimExpr) -> Poly:
 
 def _limits(ctx: Context, e: expr.PrimExpr) -> Interval:
     """Constant bounds of an opaque expression."""
-    limits = dtype_limits(e.dtype)
+    # What is no index does not exceed the range of int32. That of int64 is as good as unbounded.
+    limits = _type_range("int32") if e.dtype == "int32" else dtype_limits(e.dtype)
     match e:
         case expr.Cast(to, value) if value.dtype == "bool":
             return 0, 1
@@ -269,22 +296,30 @@ def _limits(ctx: Context, e: expr.PrimExpr) -> Interval:
             return interval.intersect(limits, (0, min(tops))) if tops else limits
         case expr.ShiftRight(a, expr.IntImm(count)) if 0 <= count < 64:
             return interval.floordiv(_value_limits(ctx, a), (1 << count, 1 << count))
-        case expr.Call(_, "abs"):
-            return interval.intersect(limits, (0, inf))
+        case expr.Call(_, "abs", (a,)):
+            # The least integer has no positive counterpart: it stays what it is.
+            is_index = a.dtype in INTEGERS and not has_data(ctx, poly_of(ctx, a))
+            above = _value_limits(ctx, a)[0] > _type_range(a.dtype)[0]
+            return interval.intersect(limits, (0, inf)) if is_index or above else limits
         case _:
             return limits
 
 
 def _cast_limits(ctx: Context, to: str, value: expr.PrimExpr, limits: Interval) -> Interval:
     lo, hi = _value_limits(ctx, value)
-    bits = dtypes.bits_of(to)
-    room = (0, 2**bits - 1) if dtypes.is_uint(to) else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    room = _type_range(to)
     return (lo, hi) if room[0] <= lo and hi <= room[1] else limits
+
+
+def _type_range(dtype: str) -> tuple[int, int]:
+    bits = dtypes.bits_of(dtype)
+    return (0, 2**bits - 1) if dtypes.is_uint(dtype) else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
 def _value_limits(ctx: Context, e: expr.PrimExpr) -> Interval:
     if e.dtype in INTEGERS:
-        return ctx.interval_of(poly_of(ctx, e))
+        p = poly_of(ctx, e)
+        return ctx.interval_of(p) if is_exact(ctx, p, e.dtype) else _type_range(e.dtype)
     if isinstance(e, expr.IntImm):
         return e.value, e.value
     return _limits(ctx, e)
@@ -294,8 +329,8 @@ _ROWS: dict[type, Callable[[Context, expr.PrimExpr], Poly]] = {
     expr.Add: _sum,
     expr.Sub: _sum,
     expr.Mul: _product,
-    expr.FloorDiv: _floordiv,
-    expr.FloorMod: _floormod,
+    expr.FloorDiv: _division,
+    expr.FloorMod: _division,
     expr.Div: _truncated,
     expr.Mod: _truncated,
     expr.Min: _extreme,
