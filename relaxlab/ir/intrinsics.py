@@ -45,6 +45,7 @@ INTRINSICS: dict[str, Intrinsic] = {
         Intrinsic("reinterpret", 1, "given"),
         # Vector shuffles: vectorlow/high halves, concatenation, reduction of all lanes.
         Intrinsic("vector_reduce_add", 1, "given"),
+        Intrinsic("vector_reduce_mul", 1, "given"),
         Intrinsic("vector_reduce_max", 1, "given"),
         Intrinsic("vector_reduce_min", 1, "given"),
         # llvm_intrin(StringImm name, args…): a target's own instruction, used by tensor intrinsics.

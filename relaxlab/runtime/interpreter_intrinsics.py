@@ -192,6 +192,7 @@ MEANINGS: dict[str, Meaning] = {
     "isfinite": _exact(np.isfinite),
     "reinterpret": _reinterpret,
     "vector_reduce_add": lambda dtype, v: _fold(np.add, dtype, v),
+    "vector_reduce_mul": lambda dtype, v: _fold(np.multiply, dtype, v),
     "vector_reduce_max": lambda dtype, v: _fold(np.maximum, dtype, v),
     "vector_reduce_min": lambda dtype, v: _fold(np.minimum, dtype, v),
     "llvm_intrin": lambda dtype, name, *args: external_meaning(name)(dtype, *args),

@@ -1,4 +1,4 @@
-"""Tensor intrinsics: dot products by target feature, and sums across lanes.
+"""Tensor intrinsics: dot products by target feature, and reductions across lanes.
 
 `reduce_OP_DTYPE_L` folds L lanes into one value, `C = C op A[0] op A[1] …`, pairwise.
 `dot4_u8s8_L` computes, for L lanes n, `C[n] += sum over k < 4 of A[n, k] * B[k]` with unsigned A
@@ -178,7 +178,7 @@ TensorIntrin.register(
 )
 
 
-FOLDED = ("float32", "float64", "int32", "int64")
+FOLDED = ("float32", "float64", "int8", "uint8", "int16", "int32", "int64")
 """The dtypes whose lanes intrinsics fold: half precision is accumulated in float32."""
 
 
@@ -214,6 +214,7 @@ def _reduce(op: type[expr.BinaryOp], vector: str, dtype: str, lanes: int) -> Ten
 for _lanes in (4, 8, 16, 32, 64):
     for _dtype in FOLDED:
         _reduce(expr.Add, "vector_reduce_add", _dtype, _lanes)
+        _reduce(expr.Mul, "vector_reduce_mul", _dtype, _lanes)
         _reduce(expr.Max, "vector_reduce_max", _dtype, _lanes)
         _reduce(expr.Min, "vector_reduce_min", _dtype, _lanes)
 

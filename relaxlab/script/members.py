@@ -286,6 +286,7 @@ _INTRINSIC = {
     "isfinite": "True for neither an infinity nor NaN.",
     "likely": "The same condition, said to hold nearly always.",
     "vector_reduce_add": "The sum of the lanes of a vector, by `T.call_intrin`.",
+    "vector_reduce_mul": "The product of the lanes of a vector, by `T.call_intrin`.",
     "vector_reduce_max": "The largest lane of a vector, by `T.call_intrin`.",
     "llvm_intrin": "A call of an LLVM intrinsic; `T.call_llvm_intrin` writes it.",
     "address_of": "The address of an element, as a handle.",

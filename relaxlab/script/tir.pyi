@@ -940,6 +940,12 @@ def vector_reduce_max(x: _Any) -> _Value:
         T.vector_reduce_max(x)
     """
 
+def vector_reduce_mul(x: _Any) -> _Value:
+    """The product of the lanes of a vector, by `T.call_intrin`.
+
+        T.vector_reduce_mul(x)
+    """
+
 def vectorized(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None) -> _Iterator[_Any]:
     """A loop whose rounds are the lanes of vector instructions.
 

@@ -409,11 +409,11 @@ def _reduce(kind: str) -> Callable[[Scope, expr.Call], Value]:
         elem = element_of(v.dtype)
         if v.lanes == 1:
             return v
-        if is_float(elem) and kind == "add":  # pairwise: halves are added until one is left
-            return _halving_sum(b, v)
+        if is_float(elem) and kind in ("add", "mul"):
+            return _by_halves(b, v, kind)
         if is_float(elem):
             return _extreme(b, v, kind)
-        prefix = "" if kind == "add" else "u" if is_uint(elem) else "s"
+        prefix = "" if kind in ("add", "mul") else "u" if is_uint(elem) else "s"
         name = f"llvm.vector.reduce.{prefix}{kind}.{mangle(v.dtype)}"
         return Value(elem, b.call(name, llvm_type(elem), [(v.ty, b.materialise(v))]))
 
@@ -435,25 +435,28 @@ def _extreme(b: Builder, v: Value, kind: str) -> Value:
     return Value(element_of(v.dtype), b.emit(f"select i1 {some}, {elem} {nan}, {elem} {most}"))
 
 
-def _halving_sum(b: Builder, v: Value) -> Value:
+def _by_halves(b: Builder, v: Value, kind: str) -> Value:
+    """Return the sum or product (`kind`: add, mul) of the lanes, pairwise: halves are combined
+    until one lane is left."""
     elem, lanes, text = element_of(v.dtype), v.lanes, b.materialise(v)
     while lanes > 1 and lanes % 2 == 0:
         half = lanes // 2
         low = b.select_lanes(text, llvm_type(elem), lanes, range(half))
         high = b.select_lanes(text, llvm_type(elem), lanes, range(half, lanes))
-        text = b.emit(f"fadd {llvm_type(with_lanes(elem, half))} {low}, {high}") if half > 1 else ""
-        if half == 1:
+        if half > 1:
+            text = b.emit(f"f{kind} {llvm_type(with_lanes(elem, half))} {low}, {high}")
+        else:
             one, two = (
                 b.emit(f"extractelement <1 x {llvm_type(elem)}> {t}, i64 0") for t in (low, high)
             )
-            text = b.emit(f"fadd {llvm_type(elem)} {one}, {two}")
+            text = b.emit(f"f{kind} {llvm_type(elem)} {one}, {two}")
         lanes = half
     if lanes > 1:
-        name = f"llvm.vector.reduce.fadd.{mangle(with_lanes(elem, lanes))}"
+        name = f"llvm.vector.reduce.f{kind}.{mangle(with_lanes(elem, lanes))}"
         # The neutral element of LLVM's ordered sum: 0.0 would turn a sum of negative zeros
         # positive.
-        zero = float_value(-0.0, elem)
-        args = [(zero.ty, zero.text or ""), (llvm_type(with_lanes(elem, lanes)), text)]
+        neutral = float_value(-0.0 if kind == "add" else 1.0, elem)
+        args = [(neutral.ty, neutral.text or ""), (llvm_type(with_lanes(elem, lanes)), text)]
         text = b.call(name, llvm_type(elem), args)
     return Value(elem, text)
 
@@ -517,6 +520,7 @@ _INTRINSICS: dict[str, Callable[[Scope, expr.Call], Value]] = {
     "address_of": _address_of,
     "prefetch": _prefetch,
     "vector_reduce_add": _reduce("add"),
+    "vector_reduce_mul": _reduce("mul"),
     "vector_reduce_max": _reduce("max"),
     "vector_reduce_min": _reduce("min"),
     "fma": _fma,

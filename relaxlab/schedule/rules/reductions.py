@@ -200,6 +200,8 @@ def _combiner(block: Block) -> str | None:
     match body.value:
         case expr.Add():
             return "add"
+        case expr.Mul():
+            return "mul"
         case expr.Max():
             return "max"
         case expr.Min():
