@@ -29,12 +29,9 @@ from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions, 
 from relaxlab.passes.liveness import PER_THREAD, liveness_of
 from relaxlab.passes.mark_written import mark_written
 from relaxlab.passes.match_types import Claim, Symbols, match_claims
+from relaxlab.passes.wide_sizes import LARGEST_SIZE, may_be_wide, sizes_of
 
 Values = dict[graph.Var, host.Value]
-
-_LARGEST_SIZE = 1 << 62
-"""Sizes whose arithmetic stays below need no check for overflow of int64."""
-
 
 def lower_shapes(mod: Module) -> host.HostProgram:
     """The host program of a module whose calls were expanded.
@@ -61,11 +58,25 @@ class _Lowerer:
     per_thread: set[int] = field(default_factory=lambda: set())
     allocated: set[int] = field(default_factory=lambda: set())  # tensors that the function makes
     sizes: dict[expr.PrimExpr, bool] = field(default_factory=lambda: {})  # proved not negative
+    fitting: set[expr.PrimExpr] = field(default_factory=lambda: set())  # known to fit into 64 bits
 
     # --- Registers and values -----------------------------------------------------------------
 
     def emit(self, instr: host.Instr) -> None:
-        self.instrs.append(instr)
+        if isinstance(instr, host.MatchShape):  # which may bind the symbols of what it expects
+            self.instrs.append(instr)
+        for what, size in sizes_of(instr, self.name):
+            self.require_fit(size, what)
+        if not isinstance(instr, host.MatchShape):
+            self.instrs.append(instr)
+
+    def require_fit(self, size: expr.PrimExpr, what: str) -> None:
+        """Stop where a size that is calculated next does not fit into 64 bits."""
+        if size in self.fitting or not may_be_wide(size):
+            return
+        self.fitting.add(size)
+        fits = expr.LT(host.on_floats(size), expr.FloatImm(float(LARGEST_SIZE), "float64"))
+        self.require_of(fits, size, f"{what}, must fit into 64 bits")
 
     def register(self, name: str, ty: types.Type) -> int:
         self.registers.append(host.Register(name, ty))
@@ -276,13 +287,13 @@ class _Lowerer:
     def branch(
         self, seq: graph.SeqExpr, ty: types.Type
     ) -> tuple[tuple[host.Instr, ...], host.Value]:
-        outer, known = self.instrs, dict(self.symbols.origin)
+        outer, known, fitting = self.instrs, dict(self.symbols.origin), set(self.fitting)
         self.instrs = []
         self.sequence(seq)
         value = self.claimed(self.value(seq.body), ty, f"a branch of `{self.name}`")
         mine, self.instrs = tuple(self.instrs), outer
         # What a branch binds has no value in the other branch, nor after both.
-        self.symbols.origin = known
+        self.symbols.origin, self.fitting = known, fitting
         return mine, value
 
     # --- Calls --------------------------------------------------------------------------------
@@ -369,10 +380,7 @@ class _Lowerer:
             if d not in self.sizes:
                 self.sizes[d] = Analyzer.for_shapes(d).prove(expr.GE(d, expr.const(0))) is True
             what = f"dimension {axis} of `{name}` in `{self.name}`, {d}"
-            # A sum of a few symbols below 2^60 always fits; a product of two may not.
-            if _most(d) >= _LARGEST_SIZE and not isinstance(d, expr.IntImm):
-                fits = expr.LT(host.on_floats(d), expr.FloatImm(float(_LARGEST_SIZE), "float64"))
-                self.require_of(fits, d, f"{what}, must fit into 64 bits")
+            self.require_fit(d, what)
             if not self.sizes[d]:
                 text = f"{what} ({self.symbols.why(d)}), must not be negative"
                 self.emit(host.Require(expr.GE(d, expr.const(0)), d, text))
@@ -385,6 +393,8 @@ class _Lowerer:
         if Analyzer.for_shapes((have, want)).prove_equal(have, want) is not True:
             text = f"`{var.name}` of `{self.name}`: a reshape to {want} elements, given {have}"
             self.emit(host.Require(expr.EQ(have, want), have, text))
+        for axis, d in enumerate(new):
+            self.require_fit(d, f"dimension {axis} of `{var.name}` in `{self.name}`, {d}")
         return self.view_at(self.register(var.name, ty), base, expr.const(0))
 
     def view_at(self, dst: int, base: int, offset: expr.PrimExpr) -> int:
@@ -592,19 +602,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(v) for v in value]  # type: ignore[reportUnknownVariableType]
     return value
-
-
-def _most(size: expr.PrimExpr) -> int:
-    """Return an upper bound of every step of a size's arithmetic while its symbols are at most
-    2^60."""
-    match size:
-        case expr.IntImm(value):
-            return abs(value)
-        case expr.Mul(a, b):
-            return _most(a) * _most(b)
-        case expr.Add(a, b) | expr.Sub(a, b):
-            return _most(a) + _most(b)
-        case expr.FloorDiv(a, b) | expr.FloorMod(a, b) | expr.Max(a, b) | expr.Min(a, b):
-            return max(_most(a), _most(b))
-        case _:
-            return 1 << 60

@@ -183,9 +183,12 @@ class _Frame:
 
     def scalar(self, e: expr.PrimExpr) -> Any:
         try:
-            return evaluate(e, self.symbols.values)
+            value = evaluate(e, self.symbols.values)
         except CannotEvaluate as error:
             raise ExecutionError(f"{e}: {error}") from None
+        if e.dtype == "int64" and not -(2**63) <= value < 2**63:
+            raise ExecutionError(f"{e} is {value}, which must fit into 64 bits")
+        return value
 
     def eval(self, e: graph.Expr) -> Any:
         match e:

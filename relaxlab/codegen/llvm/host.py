@@ -214,9 +214,13 @@ class HostEmitter:
         ty = self.type_of(reg)
         assert isinstance(ty, types.TensorType) and ty.dtype is not None
         total, overflow = int_value(bytes_of(ty.dtype)), int_value(0, "bool")
-        for d in self.dims(reg):
+        for d in (dims := self.dims(reg)):
             total, one = self.checked_product(total, d)
             overflow = binary(self.b, expr.Or, overflow, one)
+        # An empty tensor has no bytes, however long its other dimensions are.
+        for d in dims:
+            filled = binary(self.b, expr.NE, d, int_value(0))
+            overflow = binary(self.b, expr.And, overflow, filled)
         if overflow.const is not None:
             return str(TOO_MUCH) if overflow.const else total.text or ""
         text = f"select i1 {overflow.text}, i64 {TOO_MUCH}, i64 {total.text}"
