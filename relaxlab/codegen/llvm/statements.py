@@ -299,6 +299,8 @@ def _emit_stmt(s: Scope, stmt: loops.Stmt) -> None:
             _vectorized(s, stmt)
         case loops.For(kind="serial" | "unrolled" | "parallel"):
             start, extent = emit_expr(s, stmt.min), emit_expr(s, stmt.extent)
+            if start.lanes > 1 or extent.lanes > 1:
+                stmt, start, extent = _for_all_lanes(s, stmt, start, extent)
             _serial(s, stmt, start, extent, lambda body: emit_stmt(s, body))
         case loops.IfThenElse(cond, then_case, else_case):
             _if(s, cond, then_case, else_case)
@@ -378,6 +380,21 @@ def _vectorized(s: Scope, loop: loops.For) -> None:
     s.in_vector = False
 
 
+def _for_all_lanes(
+    s: Scope, loop: loops.For, start: Value, extent: Value
+) -> tuple[loops.For, Value, Value]:
+    """A loop whose bounds differ from lane to lane, as one from the least start to the greatest end
+    in which each lane is off outside of its own bounds; and that loop's start and extent."""
+    b, var = s.builder, loop.loop_var
+    first, past = Var("first"), Var("past")
+    s.values[first], s.values[past] = start, binary(b, expr.Add, start, extent)
+    low = emit_expr(s, expr.Call("int64", "vector_reduce_min", (first,)))
+    high = emit_expr(s, expr.Call("int64", "vector_reduce_max", (past,)))
+    body = loops.IfThenElse(expr.And(expr.LE(first, var), expr.LT(var, past)), loop.body, None)
+    nest = replace(loop, kind="serial", min=first, extent=past - first, body=body)
+    return nest, low, binary(b, expr.Sub, high, low)
+
+
 def _serial(
     s: Scope,
     loop: loops.For,
@@ -433,10 +450,15 @@ def _while(s: Scope, cond: expr.PrimExpr, body: loops.Stmt) -> None:
     begin, inside, done = b.label("while"), b.label("body"), b.label("done")
     b.jump(begin)
     b.place(begin)
-    test = require_scalar(emit_expr(s, cond), "a while condition", s)
-    b.branch(b.materialise(test), inside, done)
+    test, outer = emit_expr(s, cond), s.mask
+    if test.lanes > 1:  # until the condition fails for all lanes, each off where it does
+        s.mask = test if outer is None else binary(b, expr.And, outer, test)
+        b.branch(b.emit(f"icmp ne i{test.lanes} {_mask_bits(s, s.mask)}, 0"), inside, done)
+    else:
+        b.branch(b.materialise(test), inside, done)
     b.place(inside)
     emit_stmt(s, body)
+    s.mask = outer
     b.jump(begin)
     b.place(done)
 
