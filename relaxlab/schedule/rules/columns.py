@@ -15,6 +15,7 @@ from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.join_axes import join_axes
 from relaxlab.schedule.rules import fallback
 from relaxlab.schedule.rules.base import (
     block_loops,
@@ -50,7 +51,15 @@ takes longer than waking a team and adding up its partial results."""
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
-    """Fits kernels whose reductions all keep the same axes, the innermost among them.
+    """Fits kernels whose reductions all keep the same axes, the innermost among them. Axes that go
+    through memory like one are columns together."""
+    joined, restored = join_axes(func)
+    scheduled = _apply(joined, target)
+    return None if scheduled is None else restored(scheduled)
+
+
+def _apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+    """Schedule a kernel whose axes are joined.
 
     Where the number of columns is a symbol, there is a version for those that one vector holds,
     which the rule `fallback` schedules where it would with constants. Where intermediates are read

@@ -18,6 +18,7 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.join_axes import join_axes
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.rfactor import reduction_of
@@ -55,6 +56,11 @@ second step and waking the team take."""
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc:
     """Schedule every block by itself, as far as its dependences allow."""
+    joined, restored = join_axes(func)
+    return restored(_apply(joined, target))
+
+
+def _apply(func: PrimFunc, target: Target) -> PrimFunc:
     sch = Schedule(func)
     inline_producers(sch)  # to compute again costs less than a way through main memory
     func = sch.func

@@ -1,0 +1,210 @@
+"""Neighbouring axes as one: sums over the first axis of (n, 8, 16, 8) are those of (n, 1024).
+
+Where every access that mentions two axes of a block has them as neighbouring indices, the second
+through its whole dimension, the two go through memory like one, and vectors and tiles need not end
+where the inner one does. The function is scheduled with joined axes and dimensions; then its
+parameters, whose shapes belong to the callers, get their dimensions back.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from relaxlab.ir import expr
+from relaxlab.ir.dtypes import lanes_of
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    IterVar,
+    PrimFunc,
+    Range,
+    Stmt,
+    seq,
+)
+from relaxlab.ir.node import Node, replace, rewrite, walk
+from relaxlab.schedule.ranges import ZERO
+from relaxlab.schedule.regions import opaque_buffers, refreshed
+from relaxlab.schedule.tree import TRUE, child_stmts
+
+Item = TypeVar("Item")
+Joined = dict[Buffer, set[int]]
+"""The dimensions of each buffer that are joined with the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """A block in loops of its own, one for each of its axes. joined: the numbers of the axes that
+    are joined with the next one."""
+
+    loops: tuple[For, ...]
+    block: Block
+    joined: set[int]
+
+    def accesses(self) -> list[BufferLoad | BufferStore]:
+        return [n for n in walk(self.block) if isinstance(n, BufferLoad | BufferStore)]
+
+
+def join_axes(func: PrimFunc) -> tuple[PrimFunc, Callable[[PrimFunc], PrimFunc]]:
+    """Return the function with its spatial axes joined as far as all blocks allow, and a function
+    that gives a schedule of it the parameters of `func`."""
+    root = func.body
+    if not isinstance(root, BlockRealize):
+        return func, _unchanged
+    stmts = child_stmts(root.block)[-1:]
+    stmts = child_stmts(stmts[0]) if not isinstance(stmts[0], For) else stmts
+    nests = [n for n in map(_nest, stmts) if n is not None]
+    if len(nests) < len(stmts) or opaque_buffers(root):
+        return func, _unchanged
+    dims = _joined_dimensions(nests)
+    if not any(dims.values()):
+        return func, _unchanged
+    made = {
+        b: replace(b, shape=tuple(map(_product, _runs(b.shape, joined))))
+        for b, joined in dims.items()
+        if joined
+    }
+    body = seq(*(_joined_nest(nest, dims, made) for nest in nests))
+    allocated = tuple(made.get(b, b) for b in root.block.alloc_buffers)
+    block = refreshed(replace(root.block, body=body, alloc_buffers=allocated))
+    params = tuple(made.get(p, p) if isinstance(p, Buffer) else p for p in func.params)
+    joined = replace(func, params=params, body=replace(root, block=block))
+    return joined, lambda scheduled: _with_params_of(func, scheduled, dims)
+
+
+def _unchanged(func: PrimFunc) -> PrimFunc:
+    return func
+
+
+def _nest(stmt: Stmt) -> _Nest | None:
+    """The block of a nest of serial loops, one for each axis; None for other statements."""
+    loops: list[For] = []
+    while isinstance(stmt, For):
+        loops.append(stmt)
+        stmt = stmt.body
+    if not isinstance(stmt, BlockRealize) or stmt.predicate != TRUE:
+        return None
+    axes = stmt.block.iter_vars
+    bound = [(loop.loop_var, loop.min, loop.extent, loop.kind) for loop in loops]
+    wanted = zip(stmt.iter_values, axes, strict=True)
+    if bound != [(value, ZERO, it.dom.extent, "serial") for value, it in wanted]:
+        return None
+    pairs = zip(axes, axes[1:], strict=False)
+    spatial = (a.kind == b.kind == "spatial" for a, b in pairs)
+    return _Nest(tuple(loops), stmt.block, {i for i, both in enumerate(spatial) if both})
+
+
+def _joined_dimensions(nests: Sequence[_Nest]) -> Joined:
+    """Keep the axes of the nests that may be joined; return the dimensions that they go along."""
+    accesses = [(nest, access) for nest in nests for access in nest.accesses()]
+    dims: Joined = {a.buffer: set(range(a.buffer.ndim - 1)) for _, a in accesses}
+    before = -1
+    while before != (before := sum(map(len, (*dims.values(), *(n.joined for n in nests))))):
+        for nest, access in accesses:
+            axes = [(it.var, it.dom.extent) for it in nest.block.iter_vars]
+            pairs = [axes[i : i + 2] for i in nest.joined]
+            along = list(zip(access.indices, access.buffer.shape, strict=True))
+            dims[access.buffer] &= {p for p in dims[access.buffer] if along[p : p + 2] in pairs}
+        for nest in nests:
+            _keep_joined(nest, dims)
+    return dims
+
+
+def _keep_joined(nest: _Nest, dims: Joined) -> None:
+    """Keep the axes that nothing mentions but indices that are joined."""
+    used = Counter(n for n in walk(nest.block.body) if isinstance(n, Var))
+    if nest.block.init is not None:
+        used += Counter(n for n in walk(nest.block.init) if isinstance(n, Var))
+    first, second = Counter[Var](), Counter[Var]()
+    for access in nest.accesses():
+        for p in dims[access.buffer]:
+            first[access.indices[p]] += 1  # type: ignore[reportArgumentType]  # a variable
+            second[access.indices[p + 1]] += 1  # type: ignore[reportArgumentType]
+    axes = [it.var for it in nest.block.iter_vars]
+    nest.joined.intersection_update(
+        i for i in nest.joined
+        if used[axes[i]] == first[axes[i]] and used[axes[i + 1]] == second[axes[i + 1]]
+    )  # fmt: skip
+
+
+def _product(extents: Sequence[PrimExpr]) -> PrimExpr:
+    """The product, with the last extents multiplied first, which are numbers more often."""
+    return functools.reduce(lambda inner, extent: extent * inner, reversed(extents))
+
+
+def _runs(items: Sequence[Item], joined: set[int]) -> list[list[Item]]:
+    """The items, joined ones in one list."""
+    result: list[list[Item]] = []
+    for i, item in enumerate(items):
+        if i - 1 in joined:
+            result[-1].append(item)
+        else:
+            result.append([item])
+    return result
+
+
+def _joined_nest(nest: _Nest, dims: Joined, made: dict[Buffer, Buffer]) -> Stmt:
+    """The nest with one loop and one axis for those that are joined. The first variable of each run
+    stays."""
+
+    def visit(n: Node) -> Node | None:
+        if not isinstance(n, BufferLoad | BufferStore) or n.buffer not in made:
+            return None
+        indices = tuple(run[0] for run in _runs(n.indices, dims[n.buffer]))
+        return replace(n, buffer=made[n.buffer], indices=indices)
+
+    block = nest.block
+    axes: list[IterVar] = []
+    for run in _runs(block.iter_vars, nest.joined):
+        extent = _product([it.dom.extent for it in run])
+        axes.append(replace(run[0], dom=Range(ZERO, extent)))
+    body = rewrite(block.body, visit)
+    init = None if block.init is None else rewrite(block.init, visit)
+    block = refreshed(replace(block, iter_vars=tuple(axes), body=body, init=init))
+    loops = [run[0] for run in _runs(nest.loops, nest.joined)]
+    stmt: Stmt = BlockRealize(tuple(loop.loop_var for loop in loops), TRUE, block)
+    for loop, axis in zip(reversed(loops), reversed(axes), strict=True):
+        stmt = replace(loop, extent=axis.dom.extent, body=stmt)
+    return stmt
+
+
+def _with_params_of(func: PrimFunc, scheduled: PrimFunc, dims: Joined) -> PrimFunc:
+    """The scheduled function on the parameters of `func`, whose joined indices are taken apart.
+    Where machine code computes addresses they are put together again."""
+    pairs = zip(scheduled.params, func.params, strict=True)
+    whole = {new: old for new, old in pairs if new is not old and isinstance(old, Buffer)}
+
+    def visit(n: Node) -> Node | None:
+        if isinstance(n, Block):
+            return refreshed(n) if any(b in whole for b in _touched(n)) else None
+        if not isinstance(n, BufferLoad | BufferStore) or n.buffer not in whole:
+            return None
+        old = whole[n.buffer]
+        runs = _runs(old.shape, dims[old])
+        parts = map(_apart, n.indices, runs)
+        return replace(n, buffer=old, indices=tuple(i for part in parts for i in part))
+
+    return replace(scheduled, params=func.params, body=rewrite(scheduled.body, visit))
+
+
+def _touched(block: Block) -> set[Buffer]:
+    return {r.buffer for r in (*block.reads, *block.writes)}
+
+
+def _apart(index: PrimExpr, sizes: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """The places in dimensions of `sizes` of a place in the joined one."""
+    result: list[PrimExpr] = []
+    for size in reversed(sizes[1:]):
+        lanes = lanes_of(index.dtype)
+        each = size if lanes == 1 else expr.Broadcast(size, lanes)
+        result.insert(0, expr.FloorMod(index, each))
+        index = expr.FloorDiv(index, each)
+    return [index, *result]

@@ -1,0 +1,71 @@
+"""Axes that go through memory like one are joined before reductions down columns are scheduled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.module import Module
+from relaxlab.schedule.join_axes import join_axes
+from relaxlab.schedule.rules.base import blocks_of
+
+SUM = "R.sum(x, axis=0)"
+
+
+def program(call: str, shape: str = '("n", 3, 5, 7)', dtype: str = "float32") -> Module:
+    return rl.parse(f"""
+@R.function
+def main(x: R.Tensor({shape}, "{dtype}"), w: R.Tensor((7,), "{dtype}")):
+    with R.dataflow():
+        y = {call}
+        R.output(y)
+    return y
+""")
+
+
+def extents(call: str, shape: str = '("n", 3, 5, 7)') -> list[list[str]]:
+    """The spatial extents of each block once axes are joined."""
+    before = rl.trace(program(call, shape)).find("schedule_kernels").before
+    (kernel,) = (f for _, f in before.functions if isinstance(f, PrimFunc))
+    blocks = blocks_of(join_axes(kernel)[0])
+    return [[str(it.dom.extent) for it in b.iter_vars if it.kind == "spatial"] for b in blocks]
+
+
+@pytest.mark.parametrize(
+    "call, shape, wanted",
+    [
+        (SUM, '("n", 3, 5, 7)', [["105"]]),
+        (SUM, '("n", "m", 5, 7)', [["m * 35"]]),
+        ("R.sum(x, axis=1)", '("n", 3, 5, 7)', [["n", "35"]]),
+        ("R.sum(x, axis=2)", '("n", 3, 5, 7)', [["n * 3", "7"]]),
+        # The last axis has an operand of its own, with which it stays alone.
+        ("R.sum(x * w, axis=0)", '("n", 3, 5, 7)', [["15", "7"]]),
+    ],
+)  # fmt: skip
+def test_what_is_joined(call: str, shape: str, wanted: list[list[str]]) -> None:
+    found = extents(call, shape)
+    assert found[-len(wanted) :] == wanted, found
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        SUM, "R.max(x, axis=1)", "R.argmax(x, axis=0)", "R.variance(x, axis=0)",
+        "R.nn.softmax(x, axis=0)", "R.sum(x * w, axis=0)", "R.sum(x, axis=[0, 1], keepdims=True)",
+    ],
+)  # fmt: skip
+def test_joined_axes_against_the_interpreter(
+    call: str, dtype: str, rng: np.random.Generator
+) -> None:
+    if dtype == "int8" and ("softmax" in call or "variance" in call):
+        dtype = "float16"
+    mod = program(call, dtype=dtype)
+    exe = rl.compile(mod, threads=2, checks="all")
+    for n in (1, 3, 700, 5000):
+        x, w = (np.asarray(9 * rng.random(s), dtype) for s in ((n, 3, 5, 7), (7,)))
+        want = rl.interpret(mod, "main", x, w)
+        near = 2e-3 if dtype == "float16" else 1e-4
+        np.testing.assert_allclose(exe["main"](x, w), want, near, near)
