@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from importlib import import_module
 
 NAMES = (
-    "gemm", "chains", "attention", "shapes", "symbols", "memory", "ablation", "llm", "batch",
-    "start",
+    "gemm", "chains", "attention", "shapes", "symbols", "operators", "memory", "ablation", "llm",
+    "batch", "start",
 )  # fmt: skip
 
 

@@ -28,6 +28,9 @@ MODULES = {
     "NumPyKernels": "peers.kernels.numpy",
     "PyTorchKernels": "peers.kernels.pytorch",
     "JAXKernels": "peers.kernels.jax",
+    "RelaxlabOperators": "peers.operators",
+    "NumPyOperators": "peers.operators",
+    "PyTorchOperators": "peers.operators",
 }
 """The module of each class; `Limits` measures the machine instead of a model."""
 

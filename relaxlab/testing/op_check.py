@@ -196,16 +196,21 @@ def check_op(case: OpCase, env: Env, *, symbolic: bool, run: Run, seed: int = 0)
 
 def concrete_call(case: OpCase, env: Env, seed: int) -> tuple[list[Array], list[Array]]:
     """The tensor arguments (tuples flattened) and the reference's results."""
-    arrays = _concrete(case.args, env, np.random.default_rng(seed))
+    arrays = random_call(case, env, seed)
     attrs = {k: _concrete_attr(v, env) for k, v in case.attrs.items()}
     reference = op_row(case.op).reference
     assert reference is not None, f"{case.op} has no reference"
     return _flat_arrays(arrays), _outputs(reference(*arrays, **attrs))
 
 
+def random_call(case: OpCase, env: Env, seed: int) -> list[Any]:
+    """The arguments of a case as its reference takes them: arrays, numbers, tuples of these."""
+    return _concrete(case.args, env, np.random.default_rng(seed))
+
+
 def random_arguments(case: OpCase, env: Env, seed: int) -> list[Array]:
     """The tensor arguments of a case, tuples flattened."""
-    return _flat_arrays(_concrete(case.args, env, np.random.default_rng(seed)))
+    return _flat_arrays(random_call(case, env, seed))
 
 
 def compare(got: Array, want: Array, where: str) -> None:

@@ -44,7 +44,7 @@ class Kernels:
     def time(self, names: Sequence[str], seconds: float) -> dict[str, float]:
         """Seconds that each of the prepared cases takes: the median of the repetitions that fit
         into `seconds`."""
-        return {name: _median_s(self._runs[name], seconds) for name in names}
+        return {name: median_s(self._runs[name], seconds) for name in names}
 
     def forget(self) -> dict[str, Any]:
         """Drop the cases and their arrays."""
@@ -55,7 +55,8 @@ class Kernels:
 Fetch = Callable[[], Array]
 
 
-def _median_s(run: Callable[[], Any], seconds: float) -> float:
+def median_s(run: Callable[[], Any], seconds: float) -> float:
+    """The median of the times that fit into `seconds`."""
     run()  # awake again, and its arrays in the caches
     times: list[float] = []
     end = time.perf_counter() + seconds

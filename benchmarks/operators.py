@@ -1,0 +1,264 @@
+"""A call of each operator on 8 MB, in float32 and in a narrow dtype.
+
+Operators that take tensors of one shape alone are read off the operator table; the others are
+written down here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.errors import UserError
+from relaxlab.ir.op_table import op_names, op_row
+from relaxlab.testing.op_check import CaseProgram, OpCase, Shape, T
+
+BYTES = 8 << 20
+"""Bytes of the largest operand, which is the first with the extent `n`."""
+NARROW = ("int8", "float16", "bool")
+"""Dtypes of the second call of an operator: the first that it takes."""
+DOMAINS = {"acosh": (1.1, 4.0)}
+"""Operands of operators that are not defined from 0.1 to 0.9."""
+SAME_SHAPE = ("x", "x1", "x2", "x3", "data", "predictions", "labels")
+"""Names of the parameters that elementwise operators have."""
+NOTHING_TO_DO = ("flatten", "nn.batch_flatten", "size", "grad.end_checkpoint", "grad.no_grad",
+                 "grad.start_checkpoint")  # fmt: skip
+"""Operators that move no element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator on operands whose extent `n` makes the largest `BYTES`. torch: what PyTorch is
+    asked for with the operands as a, b, …, if not what the tests compare results with."""
+
+    op: str
+    args: tuple[Any, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    torch: str = ""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The value of `n`: 1 where no operand has it."""
+        for a in _tensors(self.args):
+            if "n" in a.shape:
+                row = math.prod(d for d in a.shape if isinstance(d, int))
+                return {"n": BYTES // (row * bytes_of(a.dtype))}
+        return {"n": 1}
+
+    @property
+    def case(self) -> OpCase:
+        return OpCase(self.op, self.args, self.attrs, (self.sizes,))
+
+    @property
+    def name(self) -> str:
+        return str(self.case)
+
+
+def _tensors(args: Any) -> Iterator[T]:
+    for a in args:
+        if isinstance(a, T):
+            yield a
+        elif isinstance(a, tuple):
+            yield from _tensors(a)
+
+
+def x(*shape: int | str, low: float = 0.1, high: float = 0.9) -> T:
+    """A float32 operand."""
+    return T(*shape, low=low, high=high)
+
+
+def index(*shape: int | str, high: int) -> T:
+    """An operand of places up to `high`."""
+    return T(*shape, dtype="int64", low=0, high=high)
+
+
+ROW, SHORT, VECTOR, FOUR = x("n", 1024), x("n", 64), x("n"), x("n", 8, 16, 8)
+IMAGE = x("n", 32, 56, 56)
+PLACES, SOME = index("n", high=1023), index(2048, high=1023)
+NEAR_ONE = {"low": 0.99, "high": 1.01}
+"""Factors of which no product is as small as numbers that processors multiply slowly."""
+
+
+def _reductions() -> Iterator[Call]:
+    for op in ("sum", "prod", "max", "mean", "variance", "argmax"):
+        bounds = NEAR_ONE if op == "prod" else {}
+        for shape, axis in ((("n",), 0), (("n", 1024), 0), (("n", 1024), 1), (("n", 64), 1),
+                            (("n", 3), 1)):
+            operand = x(*shape, **bounds)
+            text = f"torch.argmax(a, {axis})" if op == "argmax" else ""
+            yield Call(op, (operand,), {"axis": axis}, text)
+        if op != "argmax":
+            for axes in ((0,), (1, 3)):
+                yield Call(op, (x("n", 8, 16, 8, **bounds),), {"axis": axes})
+    yield Call("min", (ROW,), {"axis": 1})
+    yield Call("argmin", (ROW,), {"axis": 1}, "torch.argmin(a, 1)")
+    yield Call("std", (ROW,), {"axis": 1})
+    for op in ("cumsum", "cumprod"):
+        for shape, axis in ((("n",), 0), (("n", 1024), 0), (("n", 1024), 1), (("n", 64), 1)):
+            operand = x(*shape, **(NEAR_ONE if op == "cumprod" else {}))
+            yield Call(op, (operand,), {"axis": axis})
+
+
+def _orders() -> Iterator[Call]:
+    for operand, axis in ((ROW, 0), (ROW, 1), (SHORT, 1), (VECTOR, 0)):
+        yield Call("sort", (operand,), {"axis": axis}, f"a.sort({axis})[0]")
+    yield Call("argsort", (ROW,), {"axis": 1}, "a.argsort(1, stable=True)")
+    yield Call("topk", (ROW,), {"k": 10}, "a.topk(10)")
+    yield Call("median", (ROW,), {"axis": 1}, "a.median(1)")
+    yield Call("bucketize", (ROW, T(4, values=(0.1, 0.3, 0.5, 0.8))))
+
+
+def _moves() -> Iterator[Call]:
+    yield Call("permute_dims", (ROW,))
+    yield Call("permute_dims", (FOUR,), {"axes": (0, 2, 1, 3)})
+    yield Call("permute_dims", (FOUR,), {"axes": (3, 0, 2, 1)})
+    yield Call("permute_dims", (x("n", 3),))
+    for operand, axis in ((VECTOR, 0), (ROW, 1), (x("n", 3), 1), (x("n", 3), 0)):
+        yield Call("flip", (operand,), {"axis": axis})
+    for operand, axis in ((ROW, 0), (ROW, 1), (x("n", 1), 1), (x("n", 3), 1)):
+        yield Call("concat", ((operand, operand),), {"axis": axis})
+        yield Call("stack", ((operand, operand),), {"axis": axis})
+    yield Call("split", (ROW,), {"indices_or_sections": 2, "axis": 1})
+    yield Call("tile", (x("n", 64),), {"repeats": (1, 4)})
+    yield Call("repeat", (x("n", 64),), {"repeats": 4, "axis": 1})
+    yield Call("repeat", (x("n", 64),), {"repeats": 4, "axis": 0})
+    yield Call(
+        "strided_slice", (ROW,), {"axes": (1,), "begin": (1,), "end": (1023,), "strides": (2,)},
+        "a[:, 1:1023:2]",
+    )  # fmt: skip
+    yield Call("slice_scatter", (ROW, x("n", 512)), {"start": 0, "end": 1024, "step": 2, "axis": 1})
+    yield Call("nn.pad", (ROW,), {"pad_width": (0, 0, 1, 1)})
+    yield Call("nn.pad", (SHORT,), {"pad_width": (0, 0, 1, 1)})
+    yield Call("nn.pad", (ROW,), {"pad_width": (0, 0, 1, 1), "pad_mode": "reflect"},
+               "torch.nn.functional.pad(a, (1, 1), 'reflect')")  # fmt: skip
+    yield Call("nn.pixel_shuffle", (x("n", 4, 64, 64),), {"upscale_factor": 2})
+    for op in ("tril", "triu"):
+        yield Call(op, (ROW,))
+    yield Call("take", (ROW, index(512, high=1023)), {"axis": 1}, "a.index_select(1, b)")
+    yield Call("take", (x(1024, 1024), SOME), {"axis": 0}, "a.index_select(0, b)")
+    yield Call("gather_elements", (ROW, index("n", 512, high=1023)), {"axis": 1},
+               "a.gather(1, b)")  # fmt: skip
+    yield Call("gather_nd", (x(1024, 1024), index(2048, 1, high=1023)), {}, "a[b[:, 0]]")
+    yield Call("index_tensor", (x(1024, 1024), (SOME,)))
+    yield Call("scatter_elements", (ROW, index("n", 512, high=1023), x("n", 512)),
+               {"axis": 1, "reduction": "add"}, "a.scatter_add(1, b, c)")  # fmt: skip
+    yield Call("scatter_nd", (ROW, index(512, 1, high=1023), x(512, 1024)), {"reduction": "add"},
+               "a.index_add(0, b[:, 0], c)")  # fmt: skip
+    yield Call("index_put", (ROW, (index(512, high=1023),), x(512, 1024)), {"accumulate": True})
+    yield Call("meshgrid", ((VECTOR, x(2)),))
+    yield Call("outer", (VECTOR, x(16)))
+
+
+def _networks() -> Iterator[Call]:
+    f, scales = "torch.nn.functional", (x(1024), x(1024))
+    for axis in (1, 0):
+        yield Call("nn.softmax", (ROW,), {"axis": axis})
+        yield Call("nn.log_softmax", (ROW,), {"axis": axis})
+    yield Call("nn.softmax", (SHORT,))
+    yield Call("softmax_with_temperature", (ROW, x("n", 1)), {}, "(a / b).softmax(-1)")
+    yield Call("nn.layer_norm", (ROW, *scales), {"axes": (-1,)})
+    yield Call("nn.rms_norm", (ROW, x(1024)), {"axes": (-1,)})
+    yield Call("nn.group_norm", (IMAGE, x(32), x(32)),
+               {"num_groups": 8, "channel_axis": 1, "axes": (2, 3)})  # fmt: skip
+    yield Call("nn.instance_norm", (IMAGE, x(32), x(32)), {"channel_axis": 1, "axes": (2, 3)},
+               f"{f}.instance_norm(a, weight=b, bias=c)")  # fmt: skip
+    yield Call("nn.batch_norm", (IMAGE, x(32), x(32), x(32), x(32)),
+               {"axis": 1, "training": False}, f"{f}.batch_norm(a, d, e, b, c)")  # fmt: skip
+    yield Call("nn.prelu", (IMAGE, x(32)), {"axis": 1}, f"{f}.prelu(a, b)")
+    yield Call("nn.leakyrelu", (ROW,))
+    yield Call("nn.softplus", (ROW,))
+    yield Call("clip", (ROW,), {"min": 1, "max": 5})
+    yield Call("masked_fill", (ROW, T("n", 1024, dtype="bool")), {"value": 0.5})
+    yield Call("nn.nll_loss", (ROW, PLACES))
+    for op in ("max", "avg"):
+        yield Call(f"nn.{op}_pool2d", (IMAGE,), {"pool_size": 2, "strides": 2})
+        yield Call(f"nn.{op}_pool2d", (IMAGE,), {"pool_size": 3, "strides": 1, "padding": 1})
+    for op in ("max", "avg"):
+        yield Call(f"nn.{op}_pool1d", (x("n", 64, 512),), {"pool_size": 3, "strides": 2})
+        yield Call(f"nn.{op}_pool3d", (x("n", 8, 16, 32, 32),), {"pool_size": 2, "strides": 2})
+    yield Call("nn.conv3d", (x("n", 8, 16, 32, 32), x(8, 8, 3, 3, 3)), {"padding": 1},
+               f"{f}.conv3d(a, b, padding=1)")  # fmt: skip
+    yield Call("nn.adaptive_avg_pool2d", (IMAGE,), {"output_size": (1, 1)},
+               f"{f}.adaptive_avg_pool2d(a, 1)")  # fmt: skip
+    for channels, out, size in ((32, 64, 3), (3, 64, 1), (3, 32, 3), (64, 64, 1)):
+        # Of few channels the result, not the operand, has `BYTES`.
+        image = x("n", channels, 56, 56) if channels > 3 else x(8, channels, 56, 56)
+        yield Call("nn.conv2d", (image, x(out, channels, size, size)),
+                   {"padding": size // 2}, f"{f}.conv2d(a, b, padding={size // 2})")  # fmt: skip
+    yield Call("nn.conv2d", (IMAGE, x(32, 1, 3, 3)), {"padding": 1, "groups": 32},
+               f"{f}.conv2d(a, b, padding=1, groups=32)")  # fmt: skip
+    yield Call("nn.conv1d", (x("n", 64, 512), x(64, 64, 5)), {"padding": 2},
+               f"{f}.conv1d(a, b, padding=2)")  # fmt: skip
+    yield Call("nn.conv2d_transpose", (IMAGE, x(32, 16, 2, 2)), {"strides": 2},
+               f"{f}.conv_transpose2d(a, b, stride=2)")  # fmt: skip
+    yield Call("matmul", (x("n", 512), x(512, 512)))
+    yield Call("matmul", (ROW, x(1024, 3)))
+    yield Call("matmul", (x("n", 64, 64), x("n", 64, 64)))
+    yield Call("linear", (x("n", 512), x(512, 512)))
+    yield Call("einsum", ((x("n", 512), x("n", 512)),), {"subscripts": "ki,kj->ij"})
+    yield Call("nn.attention", (x("n", 128, 8, 64),) * 3)
+
+
+def _created() -> Iterator[Call]:
+    shape = Shape(2048, 1024)
+    for op in ("zeros", "ones"):
+        yield Call(op, (shape,), {"dtype": "float32"})
+        yield Call(f"{op}_like", (ROW,), {}, f"torch.{op}_like(a)")
+    yield Call("eye", (), {"n": 1448}, "torch.eye(1448)")
+    numbers = {"start": 0, "end": 1 << 21, "step": 1, "dtype": "float32"}
+    yield Call("arange", (), numbers, "torch.arange(0, 2097152, dtype=torch.float32)")
+
+
+def _dtypes() -> Iterator[Call]:
+    for before, after in (
+        ("float32", "float16"), ("float16", "float32"), ("float32", "int8"), ("int8", "float32"),
+        ("bool", "float32"), ("int64", "int32"),
+    ):  # fmt: skip
+        operand = T("n", 1024, dtype=before, low=0, high=9)
+        yield Call("astype", (operand,), {"dtype": after})
+
+
+def _elementwise(written: set[str]) -> Iterator[Call]:
+    """Operators all of whose parameters are tensors of one shape."""
+    for op in op_names():
+        row = op_row(op)
+        wanted = row.lower is not None and row.reference is not None
+        names = [p.name for p in row.params]
+        if not wanted or op in written or op in NOTHING_TO_DO or not set(names) <= {*SAME_SHAPE}:
+            continue
+        low, high = DOMAINS.get(op, (0.1, 0.9))
+        call = Call(op, (x("n", 1024, low=low, high=high),) * len(names))
+        yield next(c for d in ("float32", *NARROW, "int32") if (c := with_dtype(call, d)))
+
+
+def with_dtype(call: Call, dtype: str) -> Call | None:
+    """The call with its float32 operands in another dtype; None if the operator refuses it."""
+
+    def changed(a: Any) -> Any:
+        if isinstance(a, tuple):
+            return tuple(map(changed, a))  # type: ignore[reportUnknownArgumentType]
+        if not isinstance(a, T) or a.dtype != "float32":
+            return a
+        bounds = (1, 7) if "int" in dtype else (a.low, a.high)
+        return T(*a.shape, dtype=dtype, low=bounds[0], high=bounds[1], values=a.values)
+
+    found = Call(call.op, changed(call.args), call.attrs, call.torch)
+    try:
+        CaseProgram(found.case, found.sizes, symbolic=True)
+    except UserError:
+        return None
+    return found
+
+
+def all_calls() -> list[Call]:
+    """All calls, each followed by that in a narrow dtype."""
+    wide = [*_reductions(), *_orders(), *_moves(), *_networks(), *_created(), *_dtypes()]
+    wide += _elementwise({c.op for c in wide})
+    found: list[Call] = []
+    for call in wide:
+        narrow = (with_dtype(call, dtype) for dtype in NARROW)
+        found += [call, *filter(None, [next(filter(None, narrow), None)])]
+    return list({c.name: c for c in found}.values())
