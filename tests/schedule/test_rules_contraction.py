@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr, loops
 from relaxlab.ir.module import Module
+from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.pipeline import cpu_pipeline
 
 SUBSCRIPTS = [
@@ -57,6 +61,29 @@ def test_contractions_of_symbols(subscripts, rules, rng):
         x, y = (rng.normal(size=[sizes[a] for a in side]) for side in (left, right))
         got = main(x.astype(np.float32), y.astype(np.float32))
         np.testing.assert_allclose(got, np.einsum(subscripts, x, y), 1e-4, 1e-4, err_msg=str(sizes))
+
+
+@pytest.mark.parametrize("subscripts", ["bnhd,bmhd->bhnm", "nhd,mhd->mn"])
+def test_panels_are_copied_line_by_line(subscripts):
+    """Lanes are neighbours in a panel: a vector that is scattered over many lines would make
+    threads write to the same lines at once."""
+    passes = cpu_pipeline().run(einsum(subscripts)).passes
+    scheduled = next(p.after for p in passes if p.name == "schedule_kernels")
+    (kernel,) = scheduled.loop_functions().values()
+    copies = 0
+    for loop in (n for n in walk(kernel.body) if isinstance(n, loops.For)):
+        match loop.body:
+            case loops.BlockRealize(values, _, loops.Block() as block) if loop.kind == "vectorized":
+                (written,) = block.writes
+                if written.buffer.scope == "global" and written.buffer not in kernel.params:
+                    axes = {it.var: v for it, v in zip(block.iter_vars, values, strict=True)}
+                    *line, place = (substitute(r.min, axes) for r in written.region)
+                    an = Analyzer()
+                    an.bind(loop.loop_var, expr.const(0), loop.extent - 1)
+                    assert an.prove_equal(place, loop.loop_var)
+                    assert not any(loop.loop_var in symbols_in(an.simplify(i)) for i in line)
+                    copies += 1
+    assert copies
 
 
 @pytest.mark.parametrize("width", [1, 3, 15, 17])

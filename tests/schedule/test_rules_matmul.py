@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import prod
 
 import numpy as np
 import pytest
@@ -119,9 +120,9 @@ def test_copied_panels() -> None:
     lanes = rl.Target.host().lanes("float32")
     vectors, rows = (4, 6) if rl.Target.host().vector_registers == 32 else (4, 3)
     n, k, tile = 8 * lanes, IN_PLACE_BYTES // (32 * lanes), (rows, vectors * lanes)
-    few = [(1, n), (IN_PLACE_ROWS, n)]
-    assert locals_of(program(PLAIN, n, k)) == [*few, tile]
-    assert locals_of(program(PLAIN, n, k + 1)) == [*few, (k + 1, vectors * lanes), tile]
+    few, single = (IN_PLACE_ROWS, n), (1, lanes)  # the total of partial sums
+    assert locals_of(program(PLAIN, n, k)) == [(1, n), few, tile]
+    assert locals_of(program(PLAIN, n, k + 1)) == [single, few, (k + 1, vectors * lanes), tile]
     assert locals_of(program(WEIGHT, n, k + 1)) == [(1, vectors * lanes), tile]
     assert locals_of(program(TRANSPOSED, n, 32))[-2:] == [(32, vectors * lanes), tile]
 
@@ -139,16 +140,53 @@ def test_deep_products_keep_wide_tiles() -> None:
     assert locals_of(program(BACKWARD, n, 600))[2:] == [block, (BLOCK_DEPTH, 2 * lanes)]
 
 
-@pytest.mark.parametrize("body", [PLAIN, BIASED], ids=["plain", "bias"])
-def test_a_single_row_shares_the_depth(body: str) -> None:
-    mod = program(body, 80, 512)
+def test_sums_of_narrow_products_stay_in_registers() -> None:
+    """Versions that read the matrix in place, by vectors that may be masked: these are loaded for
+    all unrolled steps at once, beside the sums."""
+    mod = rl.parse(HEAD + PLAIN.replace('"m"', "40").replace("K, N", 'K, "n"').replace("K", "64"))
+    scheduled = next(p.after for p in rl.trace(mod).passes if p.name == "schedule_kernels")
+    (kernel,) = scheduled.loop_functions().values()
+    matrix, registers = kernel.params[1], rl.Target.host().vector_registers
+    nest = {n.loop_var: n for n in walk(kernel.body) if isinstance(n, loops.For)}
+    tiles = 0
+    for realize in (n for n in walk(kernel.body) if isinstance(n, loops.BlockRealize)):
+        block = realize.block
+        reads = any(r.buffer is matrix for r in block.reads)
+        if reads and [it.kind for it in block.iter_vars] == ["spatial", "spatial", "reduce"]:
+            unrolled = [
+                prod(
+                    constant(nest[v].extent) or 1
+                    for v in symbols_in(value)
+                    if v in nest and nest[v].kind == "unrolled"
+                )
+                for value in realize.iter_values
+            ]
+            rows, vectors, steps = unrolled
+            tiles += rows > 1
+            assert (rows + steps) * vectors <= registers
+    assert tiles
+
+
+SYMBOL_COLUMNS = PLAIN.replace("(K, N)", '(K, "n")')
+SYMBOL_DEPTH = PLAIN.replace("K", '"k"')
+SINGLE_ROWS = {
+    "plain": PLAIN, "bias": BIASED, "columns": SYMBOL_COLUMNS, "depth": SYMBOL_DEPTH,
+    "all": SYMBOL_COLUMNS.replace("K", '"k"'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("depth", [512, 523])
+@pytest.mark.parametrize("body", SINGLE_ROWS.values(), ids=SINGLE_ROWS)
+def test_a_single_row_shares_the_depth(body: str, depth: int) -> None:
+    """Also a depth, or a number of columns, that is a symbol or divides into no whole steps."""
+    mod = program(body, 80, depth)
     (func,) = rl.trace(mod).result.loop_functions().values()
     assert [str(b.shape[0]) for b in func.buffers][-1] == str(SPLIT_K)
     results = []
     for threads in (1, 2, 3):
         exe = rl.compile(mod, threads=threads)
         for m in (1, 2, 5):
-            x, w, b = draw(m, m, 512), draw(1, 512, 80), draw(2, 80)
+            x, w, b = draw(m, m, depth), draw(1, depth, 80), draw(2, 80)
             args = (x, w, b) if body is BIASED else (x, w)
             want = x.astype("float64") @ w + (b if body is BIASED else 0)
             got = exe["main"](*args)

@@ -61,6 +61,17 @@ class _Parts:
     is_einsum: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """The block that copies an operand to panels, and which of the operand's dimensions are
+    indexed by the batch, the columns and the terms, the latter in the order of a panel."""
+
+    copy: BlockRV
+    batch: list[int]
+    column: int
+    terms: list[int]
+
+
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     """Fits one float32 multiply-accumulate over any axes that has columns, an axis that only one
     operand depends on, and rows, another axis that one of the operands does not depend on."""
@@ -196,8 +207,10 @@ def _schedule(func: PrimFunc, parts: _Parts, target: Target) -> PrimFunc:
         sch.unroll(inner[0])
     # Without others around them, panels may be fewer than threads.
     sch.parallel(sch.fuse(*outer, panel) if outer else sch.fuse(panel, tile))
-    for block in (*stored, *packed):
+    for block in stored:
         _copy(sch, block, lanes)
+    if packed is not None:
+        _copy_panels(sch, packed, lanes)
     rounded = round_up_tails(compact_buffers(sch.func))
     return round_up_vectors(rounded)
 
@@ -237,10 +250,10 @@ def _stored_operands(sch: Schedule, product: str) -> list[BlockRV]:
     return kept
 
 
-def _pack(sch: Schedule, product: BlockRV, parts: _Parts, lanes: int) -> list[BlockRV]:
+def _pack(sch: Schedule, product: BlockRV, parts: _Parts, lanes: int) -> _Packed | None:
     """Pack an operand whose last axis is not the columns, so that neighbouring columns are adjacent
     in the order in which they are read: by a layout transformation if the operand is a weight, else
-    in a copy. Returns the copying blocks."""
+    in a copy, which is returned."""
     block = found_block(sch, product)
     number = next(i for i, r in enumerate(block.reads) if r.buffer is parts.vectors)
     indices = [r.min for r in block.reads[number].region]
@@ -248,28 +261,29 @@ def _pack(sch: Schedule, product: BlockRV, parts: _Parts, lanes: int) -> list[Bl
     # Columns that are last already are read as vectors; windows (`i + di`) cannot be permuted as
     # axes.
     if col not in indices[:-1] or not all(isinstance(i, Var) for i in indices):
-        return []
-    copies: list[BlockRV] = []
+        return None
+    copy: BlockRV | None = None
     buffer = parts.vectors
     # Copying an activation costs one pass per call, which tiles of rows repay; a weight is repacked
     # once.
     if buffer in sch.func.params and not _is_packable_weight(sch, buffer):
-        copies = [sch.cache_read(product, number, "global")]
+        copy = sch.cache_read(product, number, "global")
         number = next(
             i
             for i, r in enumerate(found_block(sch, product).reads)
-            if r.buffer is found_block(sch, copies[0]).writes[0].buffer
+            if r.buffer is found_block(sch, copy).writes[0].buffer
         )
         buffer = found_block(sch, product).reads[number].buffer
     axes = [Var(f"i{d}") for d in range(len(indices))]
     at = indices.index(col)
     place: dict[PrimExpr, int] = {block.iter_vars[a].var: n for n, a in enumerate(parts.reduce)}
-    batch = [axes[d] for d, i in enumerate(indices) if d != at and i not in place]
-    order = sorted((place[i], d) for d, i in enumerate(indices) if i in place)
+    batch = [d for d, i in enumerate(indices) if d != at and i not in place]
+    terms = [d for _, d in sorted((place[i], d) for d, i in enumerate(indices) if i in place)]
     # Terms inside of a panel, in the order of the loops over them: a panel is read front to back.
-    finals = (*batch, axes[at] // lanes, *(axes[d] for _, d in order), axes[at] % lanes)
+    panel = (axes[at] // lanes, *(axes[d] for d in terms), axes[at] % lanes)
+    finals = (*(axes[d] for d in batch), *panel)
     sch.transform_layout(product, buffer, IndexMap(tuple(axes), finals))
-    return copies
+    return None if copy is None else _Packed(copy, batch, at, terms)
 
 
 def _is_packable_weight(sch: Schedule, buffer: Buffer) -> bool:
@@ -284,3 +298,15 @@ def _copy(sch: Schedule, rv: BlockRV, lanes: int) -> None:
     nest = sch.get_loops(rv)
     outer = vectorize_inner(sch, nest[-1], lanes)
     sch.parallel(sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer)
+
+
+def _copy_panels(sch: Schedule, packed: _Packed, lanes: int) -> None:
+    """Schedule a copy to panels that runs first, in the order of the panels: were rows of the
+    operand scattered into them, threads would write to the same lines at the same time (a product
+    by 17 symbolic rows of 512 took as long on two threads as on one)."""
+    nest = sch.get_loops(packed.copy)
+    panel, lane = sch.split(nest[packed.column], factors=[None, lanes])
+    order = [*(nest[d] for d in packed.batch), panel, *(nest[d] for d in packed.terms)]
+    sch.reorder(*order, lane)
+    sch.vectorize(lane)
+    sch.parallel(sch.fuse(*order))

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from relaxlab.ir import loops
-from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr, loops
+from relaxlab.ir.expr import PrimExpr, Var, const
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
@@ -67,6 +68,10 @@ panels and 16 groups, 3072 x 576 weights of 4 bits took 54 microseconds from mem
 UNROLL_K = 4
 """Steps of the reduction unrolled in a register tile: 81 to 87 % of the peak instead of 78 to 82;
 two and eight were a little slower (NOTES, *1024^3*)."""
+UNROLL_K_MASKED = 2
+"""The same where the matrix is read in place by vectors that may be masked: LLVM loads the vectors
+of all steps first, and with four steps some of 24 sums had no register left (512 x 512 by 17, 30,
+50 and 64 columns took 1.3 to 1.6 times as long as with two)."""
 BLOCK_DEPTH = 256
 BLOCK_COLUMNS = 64
 BLOCK_TILES = 8
@@ -129,7 +134,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         single = [] if rows == block.iter_vars[parts.col].dom.extent else [1]
         return guarded_versions(
             func, rows, [*single, IN_PLACE_ROWS],
-            lambda f, most: _schedule(f, target, _Most(rows=most)) if most else _many(f, target),
+            lambda f, most: _few(f, target, most) if most else _many(f, target),
         )  # fmt: skip
     depth = constant(block.iter_vars[-1].dom.extent)
     # Where not even a panel of one vector fits a stack, the matrix is for the rules after this one.
@@ -139,6 +144,30 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         func, rows, [DOT_ROWS],
         lambda f, most: (rows_apply(f, target) if most else None) or _many(f, target),
     )  # fmt: skip
+
+
+def _few(func: PrimFunc, target: Target, rows: int) -> PrimFunc:
+    """Schedule at most `rows` rows by a matrix that is read in place: versions for a single row by
+    a small matrix and by others, whose depth threads share; else one."""
+    sch = _inlined(func)
+    parts = _product_of(sch.func)
+    axes = found_block(sch, sch.get_block(parts.product)).iter_vars
+    width, depth = axes[parts.col].dom.extent, axes[-1].dom.extent
+    lanes = target.lanes("float32")
+    if rows > 1 or parts.row:
+        return _sweep(sch, parts, constant(width), lanes, rows)
+    # In a small matrix columns do not conflict, so that splitting the reduction gains nothing; nor
+    # where parts have less than a step each.
+    steps = SPLIT_K * UNROLL_K_IN_PLACE
+    size = Analyzer().simplify(depth * expr.Min(width, const(IN_PLACE_BYTES // 4 // steps)))
+
+    def version(func: PrimFunc, small: int | None) -> PrimFunc:
+        sch = _inlined(func)
+        if small is None:
+            return _share_depth(sch, parts, lanes)
+        return _sweep(sch, parts, constant(width), lanes, rows)
+
+    return guarded_versions(func, size, [IN_PLACE_BYTES // 4], version)
 
 
 def _many(func: PrimFunc, target: Target) -> PrimFunc:
@@ -293,13 +322,6 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
     width = constant(block.iter_vars[parts.col].dom.extent)
     extent = block.iter_vars[-1].dom.extent
     depth = constant(extent)
-    if parts.copied is not None and most.rows is not None:
-        # Symbolic extents do not divide: parts of unknown depth would end in remainder loops.
-        divides = not ((depth or 1) % (SPLIT_K * UNROLL_K_IN_PLACE) or (width or 1) % lanes)
-        # In a small matrix columns do not conflict, so splitting the reduction gains nothing.
-        if most.rows == 1 and divides and parts.row == 0 and not _is_small(parts, depth, width):
-            return _share_depth(sch, parts, lanes)
-        return _sweep(sch, parts, width, lanes, most.rows)
     single = most.rows == 1
     # Narrow results and small matrices stay in the caches: copying panels would cost, not save.
     narrow = most.columns is not None and most.columns <= NARROW_PANELS[-1] * lanes
@@ -325,8 +347,9 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
     first, second = (tile, panel) if in_place else (panel, tile)
     sch.reorder(*outer, first, second, k, row, col)
     # A symbolic depth would leave a remainder loop in each tile.
-    if not single and decode is None and (depth or 1) % UNROLL_K == 0:
-        k, step = sch.split(k, factors=[None, UNROLL_K])
+    steps = UNROLL_K_MASKED if in_place and width is None else UNROLL_K
+    if not single and decode is None and (depth or 1) % steps == 0:
+        k, step = sch.split(k, factors=[None, steps])
         sch.unroll(step)
     sch.reverse_compute_at(store, second, preserve_unit_loops=True)
     start = k
@@ -477,11 +500,10 @@ def _share_depth(sch: Schedule, parts: _Parts, lanes: int) -> PrimFunc:
     partial sums are added in the same order however many threads there are."""
     product = sch.get_block(parts.product)
     store = separate_store(sch, parts.product)
-    share, _ = sch.split(sch.get_loops(product)[-1], factors=[SPLIT_K, None])
+    share, *_ = sch.split(sch.get_loops(product)[-1], factors=[SPLIT_K, None, UNROLL_K_IN_PLACE])
     partial = sch.rfactor(share, 0)
-    row, col, share, k = sch.get_loops(partial)
+    row, col, share, k, step = sch.get_loops(partial)
     vector, lane = sch.split(col, factors=[None, lanes])
-    k, step = sch.split(k, factors=[None, UNROLL_K_IN_PLACE])
     sch.reorder(share, row, k, vector, step, lane)
     init = sch.decompose_reduction(partial, k)
     sch.unroll(step)
