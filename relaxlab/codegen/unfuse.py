@@ -57,32 +57,41 @@ def _nest(
 
 def _innermost(var: Var, body: Stmt, is_positive: Callable[[PrimExpr], bool]) -> PrimExpr | None:
     """Return the symbolic size of the innermost of the loops that were fused: what the variable is
-    divided by, with a remainder."""
+    divided by, with a remainder. Loops of constant extents within it belong to it: dividing by
+    these is cheap."""
     nodes = list(walk(body))
     defined = {n.var for n in nodes if isinstance(n, LetStmt | expr.Let)}
     defined |= {n.loop_var for n in nodes if isinstance(n, For)}
+    found: dict[int, PrimExpr] = {}
     for n in nodes:
         match n:
-            case expr.FloorMod(a, size) if a == var and not isinstance(size, IntImm):
-                if not defined & set(symbols_in(size)) and is_positive(size):
-                    return size
-            case _:
+            case expr.FloorMod(expr.FloorDiv(a, IntImm(steps)), size) if a == var:
                 pass
-    return None
+            case expr.FloorMod(a, size) if a == var:
+                steps = 1
+            case _:
+                continue
+        known = isinstance(size, IntImm) or defined & set(symbols_in(size))
+        if steps > 0 and not known and is_positive(size):
+            found.setdefault(steps, size * steps if steps > 1 else size)
+    return found[min(found)] if found else None
 
 
 def _divided_twice(n: Node, var: Var, size: PrimExpr) -> PrimExpr | None:
-    """Return `var // size // n` for `var // (size*n)`, whose quotient is the outer variable."""
-    match n:
-        case expr.FloorDiv(a, by) if a == var and by != size:
-            rest = _factors(by)
-            for factor in _factors(size):
-                if factor not in rest:
-                    return None
-                rest.remove(factor)
-            return expr.FloorDiv(expr.FloorDiv(var, size), math.prod(rest, start=expr.const(1)))
-        case _:
+    """Return `var // size // n` for `var // (size*n)`, and for a division in such steps: the
+    quotient by `size` is the outer variable."""
+    by: PrimExpr = expr.const(1)
+    quotient = n
+    while isinstance(quotient, expr.FloorDiv):
+        by, quotient = by * quotient.b, quotient.a
+    if quotient != var or not isinstance(n, expr.FloorDiv) or by == size:
+        return None
+    rest = _factors(by)
+    for factor in _factors(size):
+        if factor not in rest:
             return None
+        rest.remove(factor)
+    return expr.FloorDiv(expr.FloorDiv(var, size), math.prod(rest, start=expr.const(1)))
 
 
 def _factors(e: PrimExpr) -> list[PrimExpr]:
