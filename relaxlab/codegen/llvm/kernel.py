@@ -22,6 +22,7 @@ from relaxlab.codegen.llvm.statements import (
 )
 from relaxlab.codegen.llvm.support import CONTEXT, symbol_of
 from relaxlab.codegen.lower_blocks import lower_blocks
+from relaxlab.codegen.narrow_tiles import narrow_tiles
 from relaxlab.codegen.partition_vectors import partition_vectors
 from relaxlab.codegen.positive import sizes_of
 from relaxlab.codegen.prefetch import insert_prefetches
@@ -166,7 +167,7 @@ def lower_loops(
     negative."""
     body = join_indices(simplify_indices(body, sizes), sizes)
     # Loops end early first: conditions that the ends imply are gone then, and are not hoisted.
-    hoisted = partition_vectors(hoist_guards(tighten_bounds(body)), target)
+    hoisted = partition_vectors(narrow_tiles(hoist_guards(tighten_bounds(body))), target)
     # Guards that remain are in the copies for last tiles, whose short loops end early as well.
     return insert_prefetches(tighten_bounds(hoisted, short=1))
 

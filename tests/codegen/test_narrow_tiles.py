@@ -1,0 +1,72 @@
+"""Last tiles of columns of which half the lanes are enough."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relaxlab.codegen.hoist_guards import hoist_guards
+from relaxlab.codegen.lower_blocks import lower_blocks
+from relaxlab.codegen.narrow_tiles import narrow_tiles
+from relaxlab.ir.loops import For, PrimFunc
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import walk
+from tests.codegen.kernels import Kernels, parse_kernels
+
+TILES = """
+def kernel(a: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (7, n), "float32")
+    C = T.match_buffer(c, (n,), "float32")
+    with T.sblock("root"):
+        D = T.alloc_buffer((64,), "float32", scope="local")
+        for i in T.parallel((n + 63) // 64):
+            {body}
+"""
+SUM = """
+            for v in T.vectorized(64):
+                D[v] = T.float32(0)
+            for r in range(7):
+                for v in T.vectorized(64):
+                    D[v] = D[v] + T.if_then_else(i * 64 + v < n, A[r, i * 64 + v], T.float32(0))
+            for o in range(2):
+                for v in T.vectorized(32):
+                    if i * 64 + o * 32 + v < n:
+                        C[i * 64 + o * 32 + v] = D[{lane}]
+"""
+
+
+def tiles(body: str = SUM, lane: str = "o * 32 + v") -> Module:
+    text = TILES.format(body=body.strip().format(lane=lane))
+    return parse_kernels(text)
+
+
+def widths(mod: Module) -> list[int]:
+    """The lanes of the loops that sum."""
+    func = mod["kernel"]
+    assert isinstance(func, PrimFunc)
+    lowered = narrow_tiles(hoist_guards(lower_blocks(func.body)[0]))
+    sums = [n for n in walk(lowered) if isinstance(n, For) and n.loop_var.name == "r"]
+    return [n.body.extent.value for n in sums]  # type: ignore[union-attr]
+
+
+def test_half_a_tile_for_the_last_columns(rng: np.random.Generator) -> None:
+    mod = tiles()
+    assert widths(mod) == [64, 32, 64]
+    kernels = Kernels(mod)
+    for n in (0, 1, 16, 17, 32, 33, 63, 64, 65, 80, 81, 96, 97, 127, 128, 129):
+        x = rng.standard_normal((7, n), np.float32)
+        kernels.agree("kernel", [x, np.zeros(n, "float32")], n=n)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"lane": "63 - o * 32 - v"}, "results depend on lanes past the end"),
+        ({"lane": "o"}, "lanes are read by others"),
+        ({"body": SUM.replace("if i * 64 + o * 32 + v < n", "if i * 64 + v < n")}, "other columns"),
+        ({"body": SUM.replace("< n", "< 100")}, "a constant number of columns"),
+    ],
+)
+def test_tiles_that_stay_whole(changes: dict[str, str], reason: str) -> None:
+    assert set(widths(tiles(**changes))) == {64}, reason
