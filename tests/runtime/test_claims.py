@@ -61,6 +61,10 @@ CLAIMS = [
     Claim("cast_compound", f"{N}, y: {ANY}",
           'n = T.int64(); z = R.match_cast(y, R.Tensor((n * 2 + 1,), "float32")); return z',
           (zeros(2), zeros(3)), ("`z`", "dimension 0", "is 3", "expected n * 2 + 1 = 5")),
+    Claim("cast_even", 'x: R.Tensor(("n", "m"), "float32")',
+          'n = T.int64(); y = R.exp(x); z = R.match_cast(y, R.Tensor(dtype="float32", ndim=2)); '
+          'w = R.match_cast(z, R.Tensor((n, "d * 2"), "float32")); return w',
+          (zeros(2, 3),), ("`w`", "dimension 1", "is 3", "expected d * 2 = 2")),
     Claim("cast_shape", "s: R.Shape(ndim=2)",
           "n = T.int64(); t = R.match_cast(s, R.Shape([n, n])); "
           'y = R.zeros(R.shape([n]), "float32"); return y', ((2, 3),), ("`t`", "n", "3", "2")),

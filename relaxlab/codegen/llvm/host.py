@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from relaxlab.codegen.artifact import CheckInfo
 from relaxlab.codegen.check_messages import check_info, literal
@@ -387,6 +387,9 @@ class HostEmitter:
                         self.fail_unless(ok, info, axis, got, want)
                     case None:
                         pass
+            if i.kind == "tensor" and held.dims is None:
+                # The type of `dst` is a claim, and a later instruction may check the rest of it.
+                held = replace(held, dims=[d for d in dims if d is not None])
         self.regs[i.dst] = held
 
     def declared(self, i: host.MatchShape, axis: int) -> expr.PrimExpr | None:
