@@ -1,5 +1,5 @@
-"""Making a failing program smaller: fewer results, one arm of an `If`, and parameters in place of
-what was computed."""
+"""Making a failing program smaller: fewer or earlier results, one arm of an `If`, and parameters in
+place of what was computed."""
 
 from __future__ import annotations
 
@@ -55,6 +55,12 @@ def _smaller(mod: Module, args: Args) -> Iterator[tuple[Module, Args] | None]:
         # Claims about shapes are left: a candidate that has none of them is given them anew.
         if isinstance(b.var, graph.Var) and b.var is not result and not _is_claim(b):
             yield _given(mod, main, b.var, args)
+    # An `If` that overwrites values stays although nothing reads it: its arms may matter.
+    for b in reversed(bindings):
+        if b.var is not result:
+            cut = _cleaned(mod, _returning(main, b.var), args)
+            if cut is not None and _length(cut[0]) < _length(mod):
+                yield cut
     for number, block in enumerate(main.body.blocks):
         for b in block.bindings:
             if isinstance(b, graph.VarBinding) and isinstance(b.value, graph.If):
@@ -64,6 +70,11 @@ def _smaller(mod: Module, args: Args) -> Iterator[tuple[Module, Args] | None]:
         if not any(n is p for n in walk(main.body)):
             params = (*main.params[:i], *main.params[i + 1 :])
             yield _cleaned(mod, replace(main, params=params), (*args[:i], *args[i + 1 :]))
+
+
+def _length(mod: Module) -> int:
+    """The number of bindings of `main`, those of arms among them."""
+    return sum(isinstance(n, graph.Binding) for n in walk(mod["main"]))
 
 
 def _is_claim(b: graph.Binding) -> bool:

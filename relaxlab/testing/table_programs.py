@@ -371,7 +371,7 @@ class TableProgram(MixedProgram):
             counted = (s for s in shapes if known.keys() >= set(symbols_in(s)))
             counts = [math.prod(evaluate(d, known) for d in s) for s in counted]
             largest = max(sizes, key=sizes.__getitem__)
-            if max(counts, default=0) <= 4 * self.draw.most or sizes[largest] < 2:
+            if max(counts, default=0) <= 4 * self.draw.most or not sizes[largest]:
                 return known
             sizes[largest] //= 2
 
