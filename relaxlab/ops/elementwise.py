@@ -365,12 +365,30 @@ define(
 def _clip_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
     require_dtype(call, x, DTYPE_TESTS["a number"], "a number")
+    bounds = {name: attr(call, name) for name in ("min", "max")}
+    for name, bound in bounds.items():
+        if x.dtype is not None and not is_float(x.dtype) and bound != bound:
+            raise fail(call, f"{name} is NaN, which no {x.dtype} is above or below")
     return x
 
 
 def _clip_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
-    low, high = (scalar.cast(expr.as_expr(attr(call, n)), x.dtype) for n in ("min", "max"))
+    low, high = (expr.const(_bound(attr(call, n), x.dtype), x.dtype) for n in ("min", "max"))
     return te.compute(x.shape, lambda *i: scalar.clamp(x[i], low, high), "T_clip")
+
+
+def _bound(value: float, dtype: str) -> float:
+    """A bound as the dtype has it: beyond all its integers, the last of them on that side."""
+    if is_float(dtype):
+        return value
+    low, high = expr.lowest(dtype), expr.highest(dtype)
+    assert isinstance(low, expr.IntImm) and isinstance(high, expr.IntImm)
+    return int(min(max(value, low.value), high.value))
+
+
+def _clip(x: Array, min: float, max: float) -> Array:  # noqa: A002 - the operator's names
+    low, high = (x.dtype.type(_bound(b, str(x.dtype))) for b in (min, max))
+    return np.maximum(np.minimum(x, high), low)
 
 
 define(
@@ -378,9 +396,7 @@ define(
     params("x", min=REQUIRED, max=REQUIRED),
     _clip_infer,
     emit=_clip_emit,
-    reference=in_float32(
-        lambda x, min, max: np.maximum(np.minimum(x, x.dtype.type(max)), x.dtype.type(min))
-    ),
+    reference=in_float32(_clip),
 )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import relaxlab as rl
 import relaxlab.ops  # noqa: F401  the operators' rows
 from relaxlab.ir.op_table import op_row
 
@@ -134,3 +135,29 @@ def test_sampling_follows_the_distribution() -> None:
     rows = np.zeros((1000, 1), np.int64)
     drawn = call("multinomial_from_uniform", prob, uniform, rows)
     assert np.bincount(drawn[:, 0], minlength=4).tolist() == [100, 0, 600, 300]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint64", "int64", "float16"])
+@pytest.mark.parametrize(
+    "low, high",
+    [(-3, 3), (1, 300), (300, 400), (-900, -800), (-1e30, 1e30), (-math.inf, math.inf)],
+)
+def test_bounds_of_clip_that_the_dtype_cannot_hold(dtype: str, low: float, high: float) -> None:
+    """Such a bound is beyond all numbers of the dtype, or the last of them on that side."""
+    x = np.array([0, 1, 2, 3, 100, 127], dtype)
+    inside = [min(max(float(v), low), high) for v in x]
+    if not dtype.startswith("float"):
+        info = np.iinfo(dtype)
+        inside = [min(max(int(v), int(info.min)), int(info.max)) for v in inside]
+    want = np.array(inside, dtype)
+    np.testing.assert_array_equal(call("clip", x, min=low, max=high), want)
+    func = f"""
+@R.function
+def main(x: R.Tensor((6,), "{dtype}")):
+    return R.clip(x, {_written(low)}, {_written(high)})
+"""
+    np.testing.assert_array_equal(rl.compile(rl.parse(func), use_cache=False)["main"](x), want)
+
+
+def _written(value: float) -> str:
+    return str(value).replace("inf", "1e400")
