@@ -191,17 +191,18 @@ class _Checker:
         if is_pure_call(call, self.mod):
             return
         name = getattr(call.op, "name", "a function")
+        # Only of functions outside does the caller know more than the compiler.
+        packed = isinstance(call.op, graph.ExternFunc)
+        stated = ", or state that it is pure: R.call_pure_packed" if packed else ""
         if self.in_dataflow:
             self.report(
                 "E0304", f"`{name}` has effects and is called inside a dataflow block", call,
-                fix="move the call out of `with R.dataflow():`, or state that it is pure: "
-                "R.call_pure_packed",
+                fix=f"move the call out of `with R.dataflow():`{stated}",
             )  # fmt: skip
         elif self.pure:
             self.report(
                 "E0305", f"`{name}` has effects, but `{self.name}` is declared pure", call,
-                fix="declare the function @R.function(pure=False), or state that the call is "
-                "pure: R.call_pure_packed",
+                fix=f"declare the function @R.function(pure=False){stated}",
             )  # fmt: skip
 
     def use(self, var: graph.Var) -> None:
