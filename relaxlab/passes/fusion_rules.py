@@ -63,8 +63,9 @@ def summary_of(func: loops.PrimFunc) -> KernelSummary:
     blocks = [n for n in walk(func.body) if isinstance(n, loops.Block) and n.iter_vars]
     kind = PatternKind(func.attrs["op_pattern"])
     # Indices from data make it opaque; for inlining it only matters that each element is made from
-    # single elements.
-    if kind is PatternKind.OPAQUE and _is_gather(blocks):
+    # single elements. A schedule made by hand makes it opaque, too, and would be lost.
+    by_hand = func.attrs.get(loops.IS_SCHEDULED)
+    if kind is PatternKind.OPAQUE and not by_hand and _is_gather(blocks):
         kind = PatternKind.INJECTIVE
     stores = [n for n in walk(func.body) if isinstance(n, loops.BufferStore)]
     return KernelSummary(

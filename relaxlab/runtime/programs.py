@@ -14,7 +14,7 @@ from relaxlab.ir.dtypes import bytes_of, numpy_dtype
 from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferLoad, BufferStore, PrimFunc
 from relaxlab.ir.module import Module, name_of
-from relaxlab.ir.node import Attrs, walk
+from relaxlab.ir.node import Attrs, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.bindings import TirCall
 from relaxlab.runtime.arguments import ArgumentError
@@ -55,7 +55,9 @@ def with_entries(mod: Module) -> tuple[Module, dict[str, PrimFunc]]:
     funcs = {name: func for name, func in funcs.items() if not func.private} or funcs
     for name, func in funcs.items():
         kernel = mod.fresh_name(f"{name}_kernel")
-        functions[name], functions[kernel] = _entry(name, func, kernel), func
+        # Its callers pass the layouts that its parameters have now: none are left to repack.
+        inner = replace(func, attrs=func.attrs.with_(layout_rewrites=None))
+        functions[name], functions[kernel] = _entry(name, func, kernel), inner
     return Module.of(functions, mod.attrs), funcs
 
 

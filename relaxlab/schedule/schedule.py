@@ -15,8 +15,10 @@ from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import brief, kind_of
 from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.graph import GlobalVar
 from relaxlab.ir.loops import IS_SCHEDULED, Block, Buffer, For, PrimFunc
 from relaxlab.ir.module import Module, name_of
+from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule import annotate as _annotate
 from relaxlab.schedule import blockize as _blockize
@@ -334,16 +336,37 @@ class Schedule(Displayed, Brief):
     ) -> None:
         """Store a buffer in another order; `buffer` is ("read" | "write", index), or a buffer of
         the block or its name. `index_map` is an IndexMap or a function of the old indices;
-        `pad_value` has the buffer's dtype, or is a number that it can hold."""
+        `pad_value` has the buffer's dtype, or is a number that it can hold.
+
+        A parameter of a function that is compiled by itself is then passed in the new layout.
+        """
         found = self._place(block).block
         kind, index = _layout.region_number(found, buffer)
         target = _cache.buffer_of(found, kind, index, "transform_layout")
         imap = _layout.as_index_map(index_map, target.ndim)
         pad = None if pad_value is None else _layout.padding_of(pad_value, target, found)
         args = {"block": block, "buffer": (kind, index), "index_map": imap, "pad_value": pad}
-        self._edit(
-            "transform_layout", args, _layout.transform_layout, found.name, kind, index, imap, pad
-        )
+
+        def run() -> None:
+            self._require_no_callers(target)
+            self.func = _layout.transform_layout(self.func, found.name, kind, index, imap, pad)
+
+        self._step("transform_layout", args, run)
+
+    def _require_no_callers(self, buffer: Buffer) -> None:
+        """Raise ScheduleError if the buffer is a parameter that the module's functions pass."""
+        if not scope.is_output(buffer, self.func):
+            return
+        me = GlobalVar(self.name)
+        for caller, func in self._module.graph_functions().items():
+            if any(node == me for node in walk(func)):
+                raise ScheduleError(
+                    "transform_layout", f"parameter {buffer.name}",
+                    f"no function of the module passes {buffer.name} in the layout it has now; "
+                    f"`{caller}` calls `{self.name}`",
+                    suggestion="cache_read or cache_write it first, and transform the copy",
+                    about=(buffer,),
+                )  # fmt: skip
 
     def pad_einsum(self, block: BlockRV, padding: Sequence[int]) -> None:
         """Round the extents of the block's axes up to multiples of `padding`, one per axis."""

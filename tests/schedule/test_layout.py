@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import relaxlab as rl
 from relaxlab.ir import expr
 from relaxlab.ir.expr import Var
 from relaxlab.runtime.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, ScheduleError
+from relaxlab.script import parse
 from tests.schedule.programs import PROGRAMS, assert_well_formed, matmul
 
 
@@ -68,3 +70,55 @@ def test_a_padded_reduction_result_is_refused() -> None:
     sch = Schedule(PROGRAMS["matmul_odd"]())
     with pytest.raises(ScheduleError, match="one block writes C, elementwise"):
         sch.transform_layout(sch.get_block("C"), "C", lambda i, j: (i, j // 4, j % 4), 0.0)
+
+
+CALLED = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def f(A: T.Buffer((4, 4), "int32"), B: T.Buffer((4, 4), "int32")):
+        for i, j in T.grid(4, 4):
+            with T.sblock("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * 2
+
+    @R.function
+    def main(x: R.Tensor((4, 4), "int32")):
+        return R.call_tir(cls.f, (x,), out_ty=R.Tensor((4, 4), "int32"))
+"""
+
+
+@pytest.mark.parametrize("parameter", ["A", "B"])
+def test_the_layout_of_a_parameter_that_the_module_passes_is_refused(parameter: str) -> None:
+    sch = Schedule(parse(CALLED), "f")
+    with pytest.raises(ScheduleError, match=f"passes {parameter} in the layout.*`main` calls `f`"):
+        sch.transform_layout(sch.get_block("B"), parameter, lambda i, j: (j, i))
+
+
+def test_copies_of_such_parameters_have_any_layout() -> None:
+    sch = Schedule(parse(CALLED), "f")
+    block = sch.get_block("B")
+    sch.cache_read(block, 0, "global")
+    sch.cache_write(block, 0, "global")
+    sch.transform_layout(block, ("read", 0), lambda i, j: (j, i))
+    sch.transform_layout(block, ("write", 0), lambda i, j: (j, i))
+    x = np.arange(16, dtype="int32").reshape(4, 4)
+    np.testing.assert_array_equal(rl.compile(sch, use_cache=False)(x), x * 2)
+
+
+def test_a_function_alone_is_called_with_the_new_layouts() -> None:
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((3, 4), "int32")):
+    for i, j in T.grid(2, 3):
+        with T.sblock("A"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            A[vi + 1, vj] = A[vi, vj + 1] + A[vi + 1, vj]
+""").loop_functions()["f"]
+    sch = Schedule(func)
+    sch.transform_layout(sch.get_block("A"), "A", lambda i, j: (j, i))
+    before, after = np.arange(12, dtype="int32").reshape(3, 4), np.empty((4, 3), "int32")
+    after[:] = before.T
+    interpret_prim_func(func, [before])
+    rl.compile(sch, use_cache=False)(after)
+    np.testing.assert_array_equal(after, before.T)
