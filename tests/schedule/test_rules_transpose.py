@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.ir import loops
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.node import walk
 
 TILED = {
     "two": ("R.permute_dims(x)", '("n", "m")'),
@@ -53,7 +55,7 @@ def test_transposes_are_tiled_and_right(name: str, rng: np.random.Generator) -> 
     exe = rl.compile(mod, threads=2)
     declared = [d.strip() for d in shape.strip("()").split(",")]
     for sizes in ((1, 1, 1), (2, 64, 64), (3, 63, 65), (2, 1, 130), (1, 200, 17), (0, 5, 7)):
-        symbols = dict(zip(('"b"', '"n"', '"m"'), sizes, strict=True))
+        symbols: dict[str, int] = dict(zip(('"b"', '"n"', '"m"'), sizes, strict=True))
         x = rng.standard_normal([symbols.get(d) or int(d.strip('"') if d.isdigit() else 0)
                                  for d in declared]).astype("float32")  # fmt: skip
         np.testing.assert_allclose(exe["main"](x), rl.interpret(mod, "main", x), rtol=1e-6)
@@ -66,6 +68,34 @@ def test_tiles_of_other_widths(dtype: str, rng: np.random.Generator) -> None:
     for shape in ((65, 129), (64, 64), (3, 200)):
         x = rng.integers(0, 2, shape).astype(numpy_dtype(dtype))
         np.testing.assert_array_equal(exe["main"](x), x.T)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "extents", "axes", "gathers"),
+    [
+        ("float32", "4 16 m 24", (0, 3, 1, 2), True),
+        ("float32", "m 16 8 24", (3, 2, 1, 0), True),
+        ("float32", "m n 8 24", (3, 2, 1, 0), False),
+        ("int8", "4 16 m 24", (0, 3, 1, 2), False),
+    ],
+)
+def test_short_rows(
+    dtype: str, extents: str, axes: tuple[int, ...], gathers: bool, rng: np.random.Generator
+) -> None:
+    """Up to eight columns are a vector where their distance is known and they can be gathered."""
+    dims = extents.split()
+    shape = ", ".join(d if d.isdigit() else f'"{d}"' for d in dims)
+    mod = program(f"R.permute_dims(x, {list(axes)})", f"({shape})", dtype)
+    assert rule_of(mod) == "transpose"
+    (kernel,) = rl.trace(mod).find("schedule_kernels").after.loop_functions().values()
+    versions = next(n for n in walk(kernel.body) if isinstance(n, loops.IfThenElse))
+    kinds = [n.kind for n in walk(versions.then_case) if isinstance(n, loops.For)]
+    assert ("vectorized" in kinds) == gathers
+    exe = rl.compile(mod, threads=2)
+    for m in (*range(10), 33):
+        sizes = [int(d) if d.isdigit() else {"m": m, "n": 16}[d] for d in dims]
+        x = rng.integers(0, 99, sizes).astype(dtype)
+        np.testing.assert_array_equal(exe["main"](x), x.transpose(axes))
 
 
 @pytest.mark.parametrize("name", NOT_TILED)
