@@ -12,6 +12,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module
 from relaxlab.script.convert import constant_int, dtype_of, elements, scalar_of
 from relaxlab.script.core import Arguments, Context, Unbound
+from relaxlab.script.index_types import index_of
 from relaxlab.script.values import Arg, Ref, Value, describe, is_sequence
 
 
@@ -25,7 +26,7 @@ def _scalar(cx: Context, arg: Arg) -> PrimExpr:
 
 def dimension(cx: Context, arg: Arg) -> PrimExpr:
     """One dimension, an int64."""
-    dim = _scalar(cx, arg)
+    dim = index_of(cx, _scalar(cx, arg))
     if not dim.dtype.startswith(("int", "uint")):
         cx.fail(arg.node, "E0106", f"a dimension must be an integer, not {dim.dtype}")
     if isinstance(dim, expr.IntImm):

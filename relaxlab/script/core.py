@@ -73,6 +73,8 @@ class Context:
         self.depth = 0  # of nested expressions
         self.string_symbols = False  # whether a string may introduce a symbol here
         self.loops: dict[expr.Var, Range] = {}  # the ranges of enclosing loops
+        self.narrow: dict[expr.Var, str] = {}  # int64 variables whose names are of these dtypes
+        self.narrow_symbols: set[expr.Var] = set()  # declared in a loop function: `n = T.int32()`
         self.tuple_vars: set[graph.Var] = set()  # variables bound to tuple displays
         self.known = KnownTypes()
         self.functions: dict[str, BaseFunc | None] = {}  # of the module; None: not read yet

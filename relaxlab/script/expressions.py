@@ -25,6 +25,7 @@ from relaxlab.script.convert import (
 )
 from relaxlab.script.core import BUILTINS, Arguments, Context, Failure
 from relaxlab.script.foreign import foreign_of, read_attribute
+from relaxlab.script.index_types import comparands, index_of, range_of
 from relaxlab.script.ranges import extent_between
 from relaxlab.script.values import (
     Arg,
@@ -176,7 +177,7 @@ def access(
             values = evaluate(cx, item.value)
             parts += [scalar_of(cx, v, item) for v in _iterable(cx, values, item)]
         else:
-            parts.append(scalar(cx, item))
+            parts.append(index_of(cx, scalar(cx, item)))
     if len(parts) != buffer.ndim:
         shape = ", ".join(map(str, buffer.shape))
         cx.fail(
@@ -203,7 +204,10 @@ def _slice(
         step = constant_int(cx, Arg(evaluate(cx, node.step), node.step), "the step of a slice")
     if step < 1:
         cx.fail(node, "E0104", "the step of a slice must be positive")
-    return start, extent_between(start, stop), step
+    span = loops.Range(start, extent_between(start, stop))
+    if index_of(cx, start) is not start or index_of(cx, span.extent) is not span.extent:
+        span = range_of(cx, span)
+    return span.min, span.extent, step
 
 
 def _tuple_item(cx: Context, base: graph.Expr, node: ast.Subscript) -> graph.Expr:
@@ -314,6 +318,8 @@ def binary(
             "`/` of integers is ambiguous",
             help="write `//` (rounds down) or `T.truncdiv(a, b)` (rounds toward zero)",
         )
+    if issubclass(cls, expr.CmpOp):
+        left, right = comparands(cx, left, right)
     if issubclass(cls, expr.BitOp) and is_float(left.dtype):
         cx.fail(node, "E0110", f"{cls.__name__} needs integers, got {left.dtype}")
     return cls(left, right, span=cx.span(node))

@@ -28,6 +28,7 @@ from relaxlab.script.convert import (
     string_of,
 )
 from relaxlab.script.core import Arguments, Context
+from relaxlab.script.index_types import variable_of, with_wide_symbols
 from relaxlab.script.members import ALIASES, members_of
 from relaxlab.script.print_expr import intrinsic_dtype
 from relaxlab.script.ranges import extent_between
@@ -318,7 +319,8 @@ _FIELDS: dict[str, Callable[[Context, Arg], Any]] = {
 def _buffer_fields(cx: Context, a: dict[str, Arg | None], c: Arguments) -> dict[str, Any]:
     shape = a["shape"]
     assert shape is not None
-    fields: dict[str, Any] = {"shape": dimensions(cx, shape), "span": cx.span(c.node)}
+    dims = dimensions(cx, with_wide_symbols(cx, shape))
+    fields: dict[str, Any] = {"shape": dims, "span": cx.span(c.node)}
     for name, read in _FIELDS.items():
         given = a.get(name)
         if given is not None and given.value is not None:
@@ -487,8 +489,9 @@ def _remap(cx: Context, c: Arguments) -> tuple[Axis, ...]:
         )
     axes: list[Axis] = []
     for letter, v in zip(letters, values, strict=True):
-        domain = cx.loops.get(v.value) if isinstance(v.value, expr.Var) else None
-        if domain is None:
+        var = variable_of(cx, v.value)
+        domain = None if var is None else cx.loops.get(var)
+        if domain is None or not isinstance(v.value, PrimExpr):
             cx.fail(
                 v.node,
                 "E0106",

@@ -17,6 +17,7 @@ from relaxlab.ir.span import Span
 from relaxlab.script.advice import unsupported
 from relaxlab.script.convert import (
     attribute_value,
+    cast,
     elements,
     is_number,
     scalar_of,
@@ -30,6 +31,7 @@ from relaxlab.script.expressions import (
     condition,
     evaluate,
 )
+from relaxlab.script.index_types import define_index, index_of, range_of
 from relaxlab.script.loop_calls import call, known_names, region_of
 from relaxlab.script.roots import TRUE
 from relaxlab.script.values import (
@@ -160,7 +162,9 @@ class LoopReader:
         self._check_rebinding(target)
         match value:
             case SymbolDecl(dtype):
-                cx.declare_symbol(name, dtype, target, reuse=False)
+                symbol = cx.declare_symbol(name, dtype, target, reuse=False)
+                if dtype == "int32":
+                    cx.narrow_symbols.add(symbol)
             case Axis():
                 self._axis(target, value)
             case BufferDecl():
@@ -289,11 +293,11 @@ class LoopReader:
 
     def _axis(self, target: ast.Name, axis: Axis) -> None:
         self._needs_block(target, "a block axis")
-        var = expr.Var(target.id, axis.dom.extent.dtype, span=self.cx.span(target))
-        span = self.cx.span(target)
-        self.block.iter_vars.append(loops.IterVar(var, axis.dom, axis.kind, span=span))
-        self.block.iter_values.append(axis.value)
-        self.cx.define(target.id, var)
+        cx, span = self.cx, self.cx.span(target)
+        value, domain = cast(index_of(cx, axis.value), "int64"), range_of(cx, axis.dom)
+        var = define_index(cx, target.id, axis.dom.extent.dtype, target)
+        self.block.iter_vars.append(loops.IterVar(var, domain, axis.kind, span=span))
+        self.block.iter_values.append(value)
 
     def _needs_block(self, node: ast.AST, what: str) -> None:
         if self.block.is_root:
@@ -318,15 +322,16 @@ class LoopReader:
             variables: list[expr.Var] = []
             for t, r in zip(targets, spec.ranges, strict=True):
                 assert isinstance(t, ast.Name)
-                var = expr.Var(t.id, r.extent.dtype, span=cx.span(t))
+                var = define_index(cx, t.id, r.extent.dtype, t)
                 cx.loops[var] = r
-                cx.define(t.id, var)
                 variables.append(var)
             body = self.statements(stmt.body)
         span = cx.span(stmt)
         for var, r in zip(reversed(variables), reversed(spec.ranges), strict=True):
-            notes = Attrs(spec.annotations)
-            body = loops.For(var, r.min, r.extent, spec.kind, body, spec.thread, notes, span=span)
+            notes, wide = Attrs(spec.annotations), range_of(cx, r)
+            body = loops.For(
+                var, wide.min, wide.extent, spec.kind, body, spec.thread, notes, span=span
+            )
         return body
 
     def _loop_spec(self, node: ast.expr) -> LoopSpec:

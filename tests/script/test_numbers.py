@@ -53,7 +53,7 @@ def test_numbers_take_the_dtype_of_the_tensor_beside_them(name: str) -> None:
     body = "\n".join("    " + line for line in BODIES[name].splitlines())
     mod = rl.parse(PROGRAM.replace("BODY", body))
     assert 'const(2, "float32")' not in mod.script() and "float32" not in mod.script()
-    assert "float16" in str(rl.trace(mod).result["main"].ret_ty)
+    assert "float16" in str(rl.trace(mod).result.graph_functions()["main"].ret_ty)
 
 
 @pytest.mark.parametrize(
@@ -89,14 +89,13 @@ def test_numbers_beside_a_condition_alone_keep_their_values(numbers: str, dtype:
 )
 def test_an_empty_tuple_is_the_shape_of_a_scalar(call: str) -> None:
     mod = rl.parse(PROGRAM.replace("BODY", f"    y = {call}"))
-    assert str(rl.trace(mod).result["main"].ret_ty) == "R.Tensor((), 'float16')"
+    assert str(rl.trace(mod).result.graph_functions()["main"].ret_ty) == "R.Tensor((), 'float16')"
 
 
 def test_symbols_of_shapes_are_int64() -> None:
     loops = """
 @T.prim_func
-def f(a: T.handle):
-    n = T.int32()
+def f(a: T.handle, n: T.int32):
     A = T.match_buffer(a, (n,), "float32")
     for i in range(n):
         A[i] = T.float32(0)
@@ -116,7 +115,7 @@ def f(a: T.handle):
 )  # fmt: skip
 def test_constants_have_the_dtypes_of_relax(number: str, dtype: str) -> None:
     mod = rl.parse(PROGRAM.replace("BODY", f"    y = R.const({number})"))
-    assert str(rl.trace(mod).result["main"].ret_ty).endswith(f"'{dtype}')")
+    assert str(rl.trace(mod).result.graph_functions()["main"].ret_ty).endswith(f"'{dtype}')")
 
 
 VALUES = {
@@ -161,25 +160,3 @@ def test_arguments_that_no_scalar_of_the_dtype_holds(dtype: str, given: float) -
         VirtualMachine(lower_shapes(cpu_pipeline().run(mod).result)).run("main", x, given)
     with pytest.raises(ArgumentError, match=reason):
         rl.compile(mod)["main"](x, given)
-
-
-@pytest.mark.parametrize(
-    ("head", "what"),
-    [
-        ("for i in range(T.int32(4))", "loop i runs over int32"),
-        ("for i in range(k)", "loop i runs over int32"),
-        ("for j, i in T.grid(2, k)", "loop i runs over int32"),
-        ('for j in range(4):\n        with T.sblock("b"):\n'
-         '            i = T.axis.spatial(T.int32(4), T.Cast("int32", j))\n            if True',
-         "axis i is of int32; axes are int64"),
-    ],
-)  # fmt: skip
-def test_loops_and_axes_are_int64(head: str, what: str) -> None:
-    text = f"""
-@T.prim_func
-def f(A: T.Buffer((4,), "float32"), k: T.int32):
-    {head}:
-                A[i] = T.float32(1)
-"""
-    with pytest.raises(DiagnosticError, match=what):
-        rl.parse(text)
