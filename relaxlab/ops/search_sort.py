@@ -92,65 +92,94 @@ class _Row:
 
 
 def argsort_compute(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
-    """The stable order of each row along `axis`, int64: merge sort, bottom up, O(n log n)."""
+    """The stable order of each row along `axis`, int64."""
+    return _merge_sort(x, axis, descending, as_places=True)
+
+
+def sort_compute(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
+    """The elements of each row along `axis` in the order of `argsort_compute`."""
+    return _merge_sort(x, axis, descending, as_places=False)
+
+
+def _merge_sort(x: te.Tensor, axis: int, descending: bool, as_places: bool) -> te.Tensor:
+    """Merge sort of each row, bottom up, O(n log n), of its elements or of their places.
+
+    A row that is sorted lies side by side: along other axes than the last each of its elements
+    would be in another cache line.
+    """
     extent = x.shape[axis]
     rows = (*x.shape[:axis], *x.shape[axis + 1 :])
 
     def body(row: Rows, buffers: Buffers) -> loops.Stmt:
-        keys, order, merged = (_Row(buffers[t], row, axis) for t in (x, result, scratch))
+        given = _Row(buffers[x], row, axis)
+        kept, merged = (_Row(buffers[t], row, len(row)) for t in (result, scratch))
         s = _State(buffers[state], row)
 
         def each(fn: Callable[[PrimExpr], loops.Stmt]) -> loops.Stmt:
             var = expr.Var("p")
             return loops.For(var, te.ZERO, extent, "serial", fn(var))
 
+        def precedes(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+            a, b = (given[a], given[b]) if as_places else (a, b)
+            return _precedes(a, b, descending)
+
         one_width = loops.seq(
             s.set("start", te.ZERO),
-            loops.While(LT(s["start"], extent), _merge(s, keys, order, merged, extent, descending)),
-            each(lambda p: order.set(p, merged[p])),
+            loops.While(LT(s["start"], extent), _merge(s, kept, merged, extent, precedes)),
+            each(lambda p: kept.set(p, merged[p])),
             s.set("width", s["width"] * 2),
         )
         return loops.seq(
-            each(lambda p: order.set(p, p)),
+            each(lambda p: kept.set(p, p if as_places else given[p])),
             s.set("width", ONE),
             loops.While(LT(s["width"], extent), one_width),
         )
 
+    name, dtype = ("T_argsort", "int64") if as_places else ("T_sort", x.dtype)
     outputs = [
-        ("T_argsort", x.shape, "int64"),
-        ("T_merged", x.shape, "int64"),
+        (name, (*rows, extent), dtype),
+        ("T_merged", (*rows, extent), dtype),
         ("T_state", (*rows, len(_State.NAMES)), "int64"),
     ]
-    result, scratch, state = te.compute_rows(rows, outputs, [x], body, "T_argsort")
-    return result
+    result, scratch, state = te.compute_rows(rows, outputs, [x], body, name)
+    if axis == x.ndim - 1:
+        return result
+    return te.compute(
+        x.shape, lambda *i: result[(*i[:axis], *i[axis + 1 :], i[axis])], f"{name}_transposed"
+    )
 
 
 def _merge(
-    s: _State, keys: _Row, order: _Row, merged: _Row, extent: PrimExpr, descending: bool
+    s: _State,
+    kept: _Row,
+    merged: _Row,
+    extent: PrimExpr,
+    precedes: Callable[[PrimExpr, PrimExpr], PrimExpr],
 ) -> loops.Stmt:
     """Merge the two runs of `width` that begin at `start`, then move `start` past them."""
     middle = expr.Min(s["start"] + s["width"], extent)
     end = expr.Min(s["start"] + s["width"] * 2, extent)
     left, right = s["left"], s["right"]
-    place = left + right - middle  # where the next element goes
+    dtype = kept.buffer.dtype
+    low, high = expr.Var("low", dtype), expr.Var("high", dtype)
     # The left run wins ties: it holds the earlier elements.
-    right_first = scalar.if_then_else(
-        GE(left, middle),
-        te.TRUE,
-        scalar.if_then_else(
-            GE(right, end),
-            expr.const(False),
-            _precedes(keys[order[right]], keys[order[left]], descending),
-        ),
+    right_first = expr.Or(GE(left, middle), expr.And(LT(right, end), precedes(high, low)))
+    chosen = expr.Var("right_first", "bool")
+    step = scalar.cast(chosen, "int64")
+    one = loops.seq(
+        merged.set(left + right - middle, expr.Select(chosen, high, low)),
+        s.set("left", left + 1 - step),
+        s.set("right", right + step),
     )
-
-    def take(name: str) -> loops.Stmt:
-        return loops.seq(merged.set(place, order[s[name]]), s.set(name, s[name] + 1))
-
+    # Both are loaded, from places that exist, and one is selected: a branch would go the wrong way
+    # half of the time, which takes longer than all of this.
+    one = loops.LetStmt(chosen, right_first, one)
+    one = loops.LetStmt(high, kept[expr.Min(right, end - 1)], one)
+    one = loops.LetStmt(low, kept[expr.Min(left, middle - 1)], one)
     return loops.seq(
         s.set("left", s["start"]),
         s.set("right", middle),
-        loops.While(LT(place, end), loops.IfThenElse(right_first, take("right"), take("left"))),
+        loops.While(LT(left + right - middle, end), one),
         s.set("start", end),
     )
 
@@ -213,8 +242,7 @@ def _order_infer(call: graph.Call, tys: TypesOf) -> TensorType:
 
 def _sort_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
     axis = normal_axis(call, attr(call, "axis"), x.ndim)
-    order = argsort_compute(x, axis, attr(call, "descending"))
-    return _gathered(x, order, axis, x.shape[axis], "T_sort")
+    return sort_compute(x, axis, attr(call, "descending"))
 
 
 def _argsort_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import Call, PrimExpr, Var
 from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, PrimFunc, While
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
+from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
@@ -26,6 +28,8 @@ PREFETCH_DISTANCE = 32
 """Steps to prefetch ahead where results are stored non-temporally: 4 KB of float32, the page at
 whose end hardware prefetchers stop. 16 vectors took 1.2 ms, 64 and 256 0.8 (NOTES, *Non-temporal
 stores*)."""
+MAX_STATE = 64
+"""Bytes of the variables of one iteration: eight integers, half of the general registers."""
 SMALL = 4096
 """Elements below which one thread is faster than a team: some microseconds' work, which is what
 waking threads takes."""
@@ -40,11 +44,27 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     inline_producers(sch)
     for block in blocks_of(sch.func):
         schedule_block(sch, block, target)
-    return sch.func
+    return compact_buffers(sch.func)
+
+
+def _keep_state_private(sch: Schedule, block: Block) -> None:
+    """Give each thread its own copy of the variables of a hand-written loop, which then are in
+    registers: buffers that nobody else reads, with few elements for each iteration."""
+    shared = {r.buffer for b in blocks_of(sch.func) if b.name != block.name for r in b.reads}
+    axes = tuple(it.var for it in block.iter_vars)
+    accesses = [n for n in walk(block.body) if isinstance(n, BufferLoad | BufferStore)]
+    shared |= {n.buffer for n in accesses if n.indices[: len(axes)] != axes}
+    for number, region in enumerate(block.writes):
+        buffer = region.buffer
+        sizes = [constant(dim) for dim in buffer.shape[len(axes) :]]
+        size = bytes_of(buffer.dtype) * math.prod(MAX_STATE if n is None else n for n in sizes)
+        if buffer not in sch.func.params and buffer not in shared and size <= MAX_STATE:
+            sch.set_scope(sch.get_block(block.name), number, "local")
 
 
 def schedule_block(sch: Schedule, block: Block, target: Target) -> None:
-    """Make one block vectors along its last axis, and share the rest out to threads."""
+    """Make one block vectors along its last axis, and share the rest out to threads. The caller
+    compacts its private buffers."""
     nest = sch.get_loops(sch.get_block(block.name))
     if not nest:
         return
@@ -54,7 +74,9 @@ def schedule_block(sch: Schedule, block: Block, target: Target) -> None:
     lanes = target.lanes(output_dtype(block))
     outer = nest[-1]
     keeps_state, straight = _keeps_state(block), _goes_through(block)
-    if not keeps_state:
+    if keeps_state:
+        _keep_state_private(sch, block)
+    else:
         if straight:
             nest = [sch.fuse(*nest)] if len(nest) > 1 else nest
             lanes = _lanes_of_step(constant(extent_of(sch, nest[-1])), lanes, target)
