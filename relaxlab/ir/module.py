@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from relaxlab.ir.display import script_of
 from relaxlab.ir.errors import kind_of
@@ -60,6 +60,14 @@ class Module(Node):
 
     def __str__(self) -> str:
         return self.script()
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """Raise TypeError: a module is a program, and what is compiled of it is called."""
+        name = self.name_hint or "mod"
+        raise TypeError(
+            f"{name} is a program: compile it and call that, `rl.compile({name})(...)`, or run it "
+            f'in NumPy, `rl.interpret({name}, "main", ...)`'
+        )
 
     @staticmethod
     def require(value: object) -> None:

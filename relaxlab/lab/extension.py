@@ -3,15 +3,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from IPython.display import display
 
 from relaxlab.lab.array import array_view
 from relaxlab.lab.record import Recorder
 from relaxlab.lab.view import Page
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.observe import observing
+
+
+class InvalidCell(Exception):
+    """A cell under `%%relaxlab` is not Python."""
 
 
 def load(shell: Any) -> None:
@@ -32,9 +39,13 @@ def unload(shell: Any) -> None:
 
 def run_recorded(shell: Any, line: str, cell: str) -> Page | None:
     """`%%relaxlab [PAGE.html]`: run the cell and return a page of all that it compiled, which is
-    also written to the file if one is named; a file that cannot be written is told about."""
+    also written to the file if one is named; a file that cannot be written is told about.
+
+    An error of the cell is raised, after the page of what it compiled before is shown: so that
+    "Run All" stops there.
+    """
     recorder = Recorder()
-    with observing(recorder):
+    with observing(recorder), _errors_kept(shell) as shown:
         result = shell.run_cell(cell)
     page = recorder.page()
     if page is None:
@@ -45,7 +56,26 @@ def run_recorded(shell: Any, line: str, cell: str) -> Page | None:
             page.save(line.strip())
         except (OSError, ValueError) as error:
             print(error)
-    return page
+    error = result.error_before_exec or result.error_in_exec
+    if error is None:
+        return page
+    if page is not None:
+        display(page)
+    # The shell would show a SyntaxError with the magic's frames, whatever it says of itself.
+    raised = InvalidCell(str(error)) if isinstance(error, SyntaxError) else error
+    raised._render_traceback_ = lambda *_: shown
+    raise raised
+
+
+@contextmanager
+def _errors_kept(shell: Any) -> Generator[list[str]]:
+    """A block in which the shell collects the lines of tracebacks instead of printing them."""
+    lines: list[str] = []
+    shell._showtraceback = lambda _kind, _error, text: lines.extend(text)
+    try:
+        yield lines
+    finally:
+        del shell._showtraceback  # the class's again
 
 
 def array_html(array: np.ndarray[Any, Any]) -> str | None:

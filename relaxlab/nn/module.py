@@ -28,6 +28,14 @@ class Module(Brief):
     forward: Callable[..., Any] = _no_forward
 
     def __call__(self, *args: Any) -> Any:
+        """What `forward` emits. Raises TypeError for an array, which a compiled module takes."""
+        if any(hasattr(a, "__array__") or hasattr(a, "__dlpack__") for a in args):
+            raise TypeError(
+                f"{type(self).__name__} builds a program, and takes its tensors instead of arrays. "
+                "Export and compile it, then call that: `mod, names = model.export({'forward': "
+                "{'x': nn.spec.Tensor((\"n\", 64), \"float32\")}})`, "
+                "`exe = rl.compile(mod).load(model.state_dict())`, `exe(x)`"
+            )
         return self.forward(*args)
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.lab.extension import InvalidCell
 from relaxlab.lab.record import Recorder
 from relaxlab.lab.view import Page
 from relaxlab.runtime.observe import observing
@@ -94,12 +96,41 @@ def test_the_magic_shows_what_a_cell_compiles(
         assert "legalize_ops" in file.read_text("utf-8")
         assert shell.run_cell_magic("relaxlab", "", "1 + 1") is None
         assert "the cell compiled nothing" in capsys.readouterr().out
-        assert shell.run_cell_magic("relaxlab", "", "1 / 0") is None
-        assert "compiled nothing" not in capsys.readouterr().out, "its error says enough"
         nowhere = str(tmp_path / "no" / "page.html")
         assert isinstance(shell.run_cell_magic("relaxlab", nowhere, PROGRAM), Page)
         assert "there is no folder" in capsys.readouterr().out
         shell.extension_manager.unload_extension("relaxlab")
         assert "relaxlab" not in shell.magics_manager.magics["cell"]
+    finally:
+        InteractiveShell.clear_instance()
+
+
+@pytest.mark.parametrize(
+    ("cell", "error", "text"),
+    [
+        ("1 / 0", ZeroDivisionError, "1 / 0"),
+        (PROGRAM + "\nunknown", NameError, "unknown"),
+        ("for", InvalidCell, "SyntaxError"),
+        ("import relaxlab\nrelaxlab.parse('x')", DiagnosticError, "x"),
+    ],
+)
+def test_errors_of_a_cell_stop_the_notebook(
+    cell: str, error: type[Exception], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error is raised and shown once, without the frames of the magic."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell.instance()
+    shell.run_line_magic("colors", "nocolor")
+    try:
+        shell.extension_manager.load_extension("relaxlab")
+        result = shell.run_cell(f"%%relaxlab\n{cell}")
+        assert isinstance(result.error_in_exec, error)
+        out = capsys.readouterr().out
+        assert out.count("Traceback (most recent call last)") <= 1, out
+        assert text in out and "extension.py" not in out and "run_recorded" not in out, out
+        assert ("legalize" in out) == cell.startswith(PROGRAM), "what was compiled before is shown"
+        assert "compiled nothing" not in out
+        assert shell.run_cell("1 / 0").error_in_exec and "1 / 0" in capsys.readouterr().out
     finally:
         InteractiveShell.clear_instance()
