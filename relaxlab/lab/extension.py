@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from IPython.display import display
 
+from relaxlab.ir.errors import UserError
 from relaxlab.lab.array import array_view
 from relaxlab.lab.record import Recorder
 from relaxlab.lab.view import Page
@@ -17,7 +18,7 @@ from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.observe import observing
 
 
-class InvalidCell(Exception):
+class InvalidCell(UserError):
     """A cell under `%%relaxlab` is not Python."""
 
 

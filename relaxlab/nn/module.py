@@ -28,7 +28,7 @@ class Module(Brief):
     forward: Callable[..., Any] = _no_forward
 
     def __call__(self, *args: Any) -> Any:
-        """What `forward` emits. Raises TypeError for an array, which a compiled module takes."""
+        """Return what `forward` emits. Raises TypeError for arrays: compiled modules take them."""
         if any(hasattr(a, "__array__") or hasattr(a, "__dlpack__") for a in args):
             raise TypeError(
                 f"{type(self).__name__} builds a program, and takes its tensors instead of arrays. "

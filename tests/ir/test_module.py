@@ -3,7 +3,6 @@ requests."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import relaxlab as rl
@@ -76,17 +75,3 @@ def test_wrong_questions() -> None:
         Module.of({"x": "text"})  # type: ignore[dict-item]
     with pytest.raises(TypeError, match="expected a module, got a str; rl.parse"):
         Module.require("text")
-
-
-def test_a_module_is_compiled_before_it_is_called() -> None:
-    mod = rl.parse(
-        """
-@I.ir_module
-class Layer:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        return R.exp(x)
-"""
-    )
-    with pytest.raises(TypeError, match=r"Layer is a program: .*`rl.compile\(Layer\)\(\.\.\.\)`"):
-        mod(np.zeros(4, "float32"))

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_the_magic_shows_what_a_cell_compiles(
 ) -> None:
     from IPython.core.interactiveshell import InteractiveShell
 
-    shell = InteractiveShell.instance()
+    shell: Any = InteractiveShell.instance()
     try:
         shell.extension_manager.load_extension("relaxlab")
         file = tmp_path / "page.html"
@@ -120,7 +121,7 @@ def test_errors_of_a_cell_stop_the_notebook(
     """The error is raised and shown once, without the frames of the magic."""
     from IPython.core.interactiveshell import InteractiveShell
 
-    shell = InteractiveShell.instance()
+    shell: Any = InteractiveShell.instance()
     shell.run_line_magic("colors", "nocolor")
     try:
         shell.extension_manager.load_extension("relaxlab")

@@ -6,7 +6,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import relaxlab as rl
 from relaxlab import nn
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.equal import assert_structural_equal
@@ -223,11 +222,3 @@ def test_mistakes_are_explained():
         nn.Linear(33, 4, format="Q8_0")
     with pytest.raises(NotImplementedError, match="Module defines no forward"):
         nn.Module()(1)
-
-
-@pytest.mark.parametrize("model", [nn.Linear(4, 8), nn.Sequential(nn.Linear(4, 8), nn.ReLU())])
-def test_layers_say_that_they_are_exported_before_they_run(model: nn.Module) -> None:
-    with pytest.raises(TypeError, match=r"takes its tensors instead of arrays\. Export and compile"):
-        model(np.zeros((2, 4), "float32"))
-    mod, _ = model.export({"forward": {"x": nn.spec.Tensor(("n", 4), "float32")}})
-    assert rl.compile(mod).load(model.state_dict())(np.zeros((2, 4), "float32")).shape == (2, 8)
