@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from relaxlab.analysis.arith import Analyzer
@@ -40,12 +40,14 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """`(mark // lower) % extent * scale`; takes `extent` values."""
+    """`(mark // lower) % extent * scale`; takes `extent` values. `remainder`: a remainder is taken,
+    as the mark may go beyond them."""
 
     mark: Mark
     lower: expr.PrimExpr
     extent: expr.PrimExpr
     scale: expr.PrimExpr = ONE
+    remainder: bool = False
 
 
 class NotAnIterMap(Exception):
@@ -183,11 +185,11 @@ class _Detector:
                     raise NotAnIterMap(f"the factor {k} in {whole} is not known to be positive")
                 return self.changed(s, scale=s.scale * k)
             case expr.FloorDiv(a, b) if not self.is_iter(b):
-                s = self.whole(a)
+                s = self.dividend(a, b)
                 extent = self.an.simplify((s.extent + b - 1) // b)
                 return self.changed(s, lower=s.lower * b, extent=extent)
             case expr.FloorMod(a, b) if not self.is_iter(b):
-                return self.changed(self.whole(a), extent=b)
+                return replace(self.changed(self.dividend(a, b), extent=b), remainder=True)
             case expr.Cast(_, value):
                 return self.term(value, whole)
             case _:
@@ -195,7 +197,15 @@ class _Detector:
 
     def changed(self, s: Split, **parts: expr.PrimExpr) -> Split:
         values = {"lower": s.lower, "extent": s.extent, "scale": s.scale, **parts}
-        return Split(s.mark, **{k: self.an.simplify(v) for k, v in values.items()})
+        return replace(s, **{k: self.an.simplify(v) for k, v in values.items()})
+
+    def dividend(self, e: expr.PrimExpr, by: expr.PrimExpr) -> Split:
+        """An expression that is divided, as one split. What divides a remainder divides its extent:
+        (i % 4) // 3 is not (i // 3) % 2 where i goes beyond 3."""
+        s = self.whole(e)
+        if s.remainder and self.an.prove_equal(s.extent % by, ZERO) is not True:
+            raise NotAnIterMap(f"{by} does not divide {s.extent}, the extent of the remainder {e}")
+        return s
 
     def whole(self, e: expr.PrimExpr) -> Split:
         """A dividend as one split."""

@@ -126,6 +126,9 @@ def _axis(iv: IterVar, value: PrimExpr, place: LoopPlace, inner: list[For], an: 
     if outer_part == ZERO:
         whole = IterVar(Var(f"{name}_i"), iv.dom, iv.kind)
         return _Axis(iv, None, ZERO, whole, inner_part, whole.var)
+    # The number of outer values is a quotient, which is computed even where no loop inside runs.
+    if not Analyzer.for_shapes(extent).prove(expr.GE(extent, expr.const(1))):
+        raise _may_be_empty(iv, extent, place)
     inner_iv = IterVar(Var(f"{name}_i"), Range(ZERO, extent), iv.kind)
     quotient = an.simplify(outer_part // extent)
     first = an.simplify(iv.dom.min // extent)
@@ -145,6 +148,14 @@ def _stays_inside(a: _Axis, an: Analyzer) -> bool:
     if a.inner is None:
         return True  # the old predicate keeps the axis inside
     return an.prove(expr.LT(a.outer_value, a.outer.dom.min + a.outer.dom.extent)) is True
+
+
+def _may_be_empty(iv: IterVar, extent: PrimExpr, place: LoopPlace) -> ScheduleError:
+    return ScheduleError(
+        "blockize", describe_loop(place.loop),
+        f"the loops inside have a value for axis `{iv.var.name}`; there are {extent}, perhaps none",
+        suggestion="split by a constant inner factor", about=(place.loop.loop_var,),
+    )  # fmt: skip
 
 
 def _cannot_split(iv: IterVar, value: PrimExpr, place: LoopPlace) -> ScheduleError:

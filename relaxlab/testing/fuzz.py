@@ -4,7 +4,8 @@
     python -m relaxlab.testing.fuzz --programs 1 --seed 7
 
 Each program is interpreted as it was made, operators by their NumPy references, and compiled, every
-third one as a debug build, most of them without LLVM's optimiser; one compilation is called with
+third one as a debug build, every fifth one with random schedules of its kernels, most of them
+without LLVM's optimiser; one compilation is called with
 several sizes of its symbols. A program
 that fails is made smaller and printed with its seed. `--reference torch` draws calls for the NumPy
 references alone, and compares them with PyTorch.
@@ -18,7 +19,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
@@ -27,6 +28,7 @@ import numpy as np
 from relaxlab.analysis.deduce import type_of
 from relaxlab.codegen import program
 from relaxlab.codegen.llvm import jit
+from relaxlab.codegen.llvm.builder import CodegenError
 from relaxlab.ir import graph
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.module import Module
@@ -34,6 +36,7 @@ from relaxlab.ir.node import Node, rewrite
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.ir.types import TensorType, TupleType
+from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.arguments import ArgumentError
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.build import compile as build
@@ -45,11 +48,14 @@ from relaxlab.runtime.native_function import CheckFailed
 from relaxlab.runtime.packed import register_func
 from relaxlab.testing.draw_rules import RULES
 from relaxlab.testing.function_programs import FunctionProgram
+from relaxlab.testing.random_schedules import schedule_at_random
 from relaxlab.testing.shrink import shrunk
 from relaxlab.testing.table_programs import EXACT, Attributes
 
 OPTIMISED = 4
 """LLVM optimises one in so many programs; it would take most of the time of all others."""
+SCHEDULED = 5
+"""The kernels of one program in so many are scheduled at random, those of the others by rules."""
 SETS = 3
 """Sets of arguments that a compiled program is called with."""
 TRIES = 5
@@ -90,22 +96,34 @@ def _described(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A way to compile a program: as a debug build, with LLVM's optimiser."""
+    """A way to compile a program: as a debug build, with LLVM's optimiser, with random schedules of
+    its kernels drawn from a seed."""
 
     checks: bool = False
     optimised: bool = True
+    schedules: int | None = None
 
     @staticmethod
     def of_seed(seed: int) -> Build:
-        """Every third a debug build; one in OPTIMISED optimised."""
-        return Build(seed % 3 == 1, seed % OPTIMISED == 0)
+        """Every third a debug build; one in OPTIMISED optimised, one in SCHEDULED at random."""
+        schedules = seed if seed % SCHEDULED == 0 else None
+        return Build(seed % 3 == 1, seed % OPTIMISED == 0, schedules)
 
     def __call__(self, mod: Module) -> Executable | str:
         """The compiled program, or the error of the compiler in words."""
         quick = patch.object(program, "compile_objects", _unoptimised)
+        pipeline = None
+        if self.schedules is not None:
+            random_ones = schedule_at_random.with_options(seed=self.schedules)
+            pipeline = cpu_pipeline().before("schedule_kernels", random_ones)
+        checks = "all" if self.checks else "default"
         try:
             with nullcontext() if self.optimised else quick:
-                return build(mod, use_cache=False, checks="all" if self.checks else "default")
+                return build(mod, pipeline=pipeline, use_cache=False, checks=checks)
+        except CodegenError as error:
+            if pipeline is None:
+                return f"CodegenError: {error}"
+            return replace(self, schedules=None)(mod)  # a primitive may ask for more than there is
         except Exception as error:  # noqa: BLE001  whatever it is: the interpreter has a result
             return f"{type(error).__name__}: {error}"
 

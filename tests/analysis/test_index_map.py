@@ -77,6 +77,7 @@ REFUSED = [
     (lambda i, j: (i * j,), (4, 4), "multiplies"),
     (lambda i: (i + 1,), (4,), "start at 0"),
     (lambda i: (i // n,), (m,), "not divided|several indices"),
+    (lambda i: (i % 4 // 3, i % 4 % 3), (6,), "3 does not divide 4"),
 ]
 
 

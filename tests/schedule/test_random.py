@@ -12,13 +12,14 @@ from relaxlab.analysis.evaluate import evaluate
 from relaxlab.codegen.llvm.builder import CodegenError
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.expr import Var
-from relaxlab.ir.loops import Block, PrimFunc
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.module import Module
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.build import compile as build
 from relaxlab.schedule import Schedule, ScheduleError, apply_trace
 from relaxlab.schedule.compact import compact_buffers
-from relaxlab.schedule.tree import all_blocks
 from relaxlab.script import print_module
+from relaxlab.testing.random_schedules import STEP_NAMES, random_step, schedule_at_random
 from tests.schedule.programs import (
     PROGRAMS,
     assert_same,
@@ -33,83 +34,6 @@ STEPS = 14
 SIZES = [1, 3, 8, 13]
 
 
-def _random_step(sch: Schedule, rng: random.Random) -> str:
-    """Try one random primitive at a random place; returns its name. Raises ScheduleError."""
-    names = [b.name for b in all_blocks(sch.func) if b.name != "root"]
-    block = sch.get_block(rng.choice(names))
-    loops = sch.get_loops(block)
-    loop = rng.choice(loops) if loops else None
-    found = sch.get(block)
-    assert isinstance(found, Block)
-    choice = rng.choice(STEP_NAMES)
-    other = sch.get_block(rng.choice(names))
-    places = sch.get_loops(other)
-    match choice:
-        case "compute_inline" | "reverse_compute_inline":
-            getattr(sch, choice)(block)
-        case "compute_at" | "reverse_compute_at" if places:
-            unit, index = rng.random() < 0.3, rng.choice([-1, -2])
-            getattr(sch, choice)(block, rng.choice(places), unit, index)
-        case "cache_read" if found.reads:
-            sch.cache_read(block, rng.randrange(len(found.reads)), rng.choice(["global", "local"]))
-        case "cache_write" if found.writes:
-            sch.cache_write(block, 0, rng.choice(["global", "local"]))
-        case "set_scope":
-            sch.set_scope(block, 0, "local")
-        case "transform_layout":
-            _random_layout(sch, block, found, rng)
-        case "split" if loop:
-            factor = rng.choice([2, 3, 4, 8])
-            sch.split(loop, rng.choice([[None, factor], [factor, None], [None, 2, factor]]))
-        case "fuse" if len(loops) > 1:
-            first = rng.randrange(len(loops) - 1)
-            sch.fuse(*loops[first : first + rng.choice([2, 3])])
-        case "reorder" if len(loops) > 1:
-            sch.reorder(*rng.sample(loops, rng.randint(2, len(loops))))
-        case "parallel" | "vectorize" | "unroll" | "decompose_reduction" | "rfactor" if loop:
-            _loop_step(sch, choice, block, loop, rng)
-        case "blockize" if loop:
-            sch.blockize(loop)
-        case "pad_einsum":
-            sch.pad_einsum(block, [rng.choice([1, 2, 4]) for _ in found.iter_vars])
-        case "add_unit_loop":
-            sch.add_unit_loop(block)
-        case _:
-            pass
-    return choice
-
-
-def _loop_step(sch, choice, block, loop, rng):  # type: ignore[no-untyped-def]
-    if choice == "decompose_reduction":
-        sch.decompose_reduction(block, loop)
-    elif choice == "rfactor":
-        sch.rfactor(loop, rng.choice([0, -1]))
-    else:
-        getattr(sch, choice)(loop)
-
-
-def _random_layout(sch: Schedule, block, found: Block, rng: random.Random) -> None:  # type: ignore
-    target = found.writes[0].buffer
-    if any(p is target for p in sch.func.params):
-        return
-    tile = rng.choice([2, 4])
-    if target.ndim == 1:
-        fn = rng.choice([lambda i: (i // tile, i % tile), lambda i: (i % tile, i // tile)])
-    else:
-        fn = rng.choice([
-            lambda i, j, *r: (j, i, *r), lambda i, j, *r: (i, j // tile, *r, j % tile),
-        ])  # fmt: skip
-    sch.transform_layout(block, ("write", 0), fn, pad_value=rng.choice([None, 0.0]))
-
-
-STEP_NAMES = (
-    *("split", "split", "split", "fuse", "reorder", "reorder", "compute_at", "compute_at"),
-    *("reverse_compute_at", "reverse_compute_at", "compute_inline", "reverse_compute_inline"),
-    *("cache_read", "cache_write", "set_scope", "parallel", "vectorize", "unroll"),
-    *("decompose_reduction", "rfactor", "blockize", "transform_layout", "add_unit_loop"),
-    "pad_einsum",
-)
-
 COUNTS: Counter[str] = Counter()
 
 
@@ -119,7 +43,7 @@ def _schedule(before: PrimFunc, rng: random.Random, data: np.random.Generator, e
     for _ in range(STEPS):
         func = sch.func
         try:
-            name = _random_step(sch, rng)
+            name = random_step(sch, rng)
         except ScheduleError as error:
             assert sch.func is func, "a refused primitive changed the function"
             assert 1 < len(str(error).splitlines()) <= 5
@@ -184,6 +108,24 @@ def test_random_schedules_as_debug_builds(case: int, rng) -> None:
         got = unwritten(before, shapes[-1])
         exe(*inputs, got)
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_blockize_refuses_loops_inside_that_may_have_no_iteration() -> None:
+    """The number of blocks would be a quotient by it: drawn for rows, of which there were none."""
+    sch = Schedule(PROGRAMS["stencil"]())
+    _, inner = sch.split(sch.get_loops(sch.get_block("C"))[0], factors=[3, None])
+    with pytest.raises(ScheduleError, match=r"there are \(n \+ 2\) // 3, perhaps none"):
+        sch.blockize(inner)
+
+
+def test_random_schedules_of_the_kernels_of_a_program() -> None:
+    """Each seed gives one schedule; kernels that have one keep it."""
+    before = Module.of({"softmax": PROGRAMS["softmax"](), "chain": PROGRAMS["chain"]()})
+    first, other = (schedule_at_random.with_options(seed=s) for s in (1, 2))
+    once = first(before)
+    assert once.script() == first(before).script() != other(before).script()
+    assert once.script().count('"tir.is_scheduled": True') == 2
+    assert first(once) is once
 
 
 def test_every_primitive_was_applied() -> None:
