@@ -21,10 +21,10 @@ from relaxlab.codegen.llvm.closures import (
 from relaxlab.codegen.llvm.entry import emit_entry, symbols_of_arguments
 from relaxlab.codegen.llvm.guards import Guards
 from relaxlab.codegen.llvm.host import HostEmitter
-from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.codegen.llvm.marks import Marks, timed_barrier
 from relaxlab.codegen.llvm.parallel import compile_objects
 from relaxlab.codegen.llvm.support import support_functions, symbol_of
+from relaxlab.codegen.llvm.versions import emit_kernels
 from relaxlab.codegen.llvm.zones import zone_functions
 from relaxlab.codegen.work import work_of
 from relaxlab.ir import expr
@@ -48,12 +48,9 @@ def program_functions(
     texts = support_functions(declarations, target, barrier)
     texts += zone_functions() if checks else []
     # A set of names has another order in each process; the text, and what is cached of it, has not.
-    used = sorted(_called_kernels(program))
-    kernels = {
-        k: emit_kernel(program.kernels[k], k, declarations, target, checks=checks) for k in used
-    }
-    texts += [k.text for k in kernels.values()]
-    failures = {name: k.failures for name, k in kernels.items()}
+    used = {k: program.kernels[k] for k in sorted(_called_kernels(program))}
+    kernels, failures = emit_kernels(used, declarations, target, checks=checks)
+    texts += kernels
     found: list[CheckInfo] = []
     packed: list[host.CallPacked] = []
     arenas: list[host.AllocStorage] = []

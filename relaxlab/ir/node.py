@@ -117,6 +117,10 @@ class Attrs(Mapping[str, Any]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Attrs) and self._items == other._items
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without the hash, for which copies of variables have other values.
+        return Attrs, (self._items,)
+
     def __repr__(self) -> str:
         return f"Attrs({', '.join(f'{k}={v!r}' for k, v in self._items.items())})"
 

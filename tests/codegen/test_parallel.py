@@ -1,17 +1,21 @@
 """Programs compiled as several modules, in several processes."""
 
+# pyright: reportInvalidTypeForm=false
+
 from __future__ import annotations
 
-import subprocess
+import os
+from typing import Literal
 
 import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.llvm import builder, parallel
-from relaxlab.codegen.llvm.builder import CodegenError
+from relaxlab.codegen.llvm import builder, parallel, versions
+from relaxlab.ir import processes
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
+from relaxlab.script import tir as T
 
 
 @I.ir_module
@@ -39,7 +43,9 @@ def run(exe: rl.Executable, rng: np.random.Generator) -> None:
 def test_modules_call_each_other(
     cores: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    monkeypatch.setattr(parallel, "_cores", lambda: cores)
+    monkeypatch.setattr(parallel, "cores", lambda: cores)
+    monkeypatch.setattr(processes, "cores", lambda: cores)
+    monkeypatch.setattr(processes, "LEAST", 1e-9)
     monkeypatch.setattr(parallel, "LEAST", 1000)
     exe = rl.compile(Program, use_cache=False)
     assert len(exe.artifact.code) == cores
@@ -50,16 +56,53 @@ def test_modules_call_each_other(
 
 
 def test_small_programs_are_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subprocess, "run", None)
+    monkeypatch.setattr(os, "fork", None)
     assert len(rl.compile(Program, use_cache=False).artifact.code) == 1
 
 
-def test_a_process_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "_cores", lambda: 2)
-    monkeypatch.setattr(parallel, "LEAST", 1000)
-    monkeypatch.setattr(parallel.sys, "executable", "/bin/false")
-    with pytest.raises(CodegenError, match="failed with 1"):
-        rl.compile(Program, use_cache=False)
+@I.ir_module
+class Guarded:
+    @T.prim_func
+    def main(x: T.Buffer(("n",), "int32"), y: T.Buffer(("n",), "int32")):
+        n = T.int64()
+        if n <= 4:
+            for i in T.parallel(n):
+                y[i] = 100 // x[i]
+        else:
+            if n <= 8:
+                for i in range(n):
+                    assert x[i] != 3, "no three"
+                    y[i] = 10 // x[i]
+            else:
+                for i in T.parallel(n):
+                    y[i] = x[i]
+
+
+def test_the_number_of_cores_changes_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "LEAST", 1e-9)
+    monkeypatch.setattr(versions, "LARGE", 0)
+    texts: list[str] = []
+    for cores in (1, 3):
+        monkeypatch.setattr(processes, "cores", lambda cores=cores: cores)
+        texts.append(rl.compile(Guarded, use_cache=False).llvm())
+    assert texts[0] == texts[1]
+    assert "@rl.main_kernel.v2(" in texts[0]
+
+
+@pytest.mark.parametrize("checks", ["default", "all"])
+def test_versions_that_are_functions(
+    checks: Literal["default", "all"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "LARGE", 0)
+    main = rl.compile(Guarded, use_cache=False, checks=checks)["main"]
+    for size, quotient in ((3, 50), (7, 5), (20, 2)):
+        assert np.all(main(np.full(size, 2, "int32")) == quotient)
+    # The failures of all versions are numbered together.
+    for size in (3, 7):
+        with pytest.raises(rl.CheckFailed, match="division by zero in `main_kernel`"):
+            main(np.full(size, 0, "int32"))
+    with pytest.raises(rl.CheckFailed, match="no three in `main_kernel`"):
+        main(np.full(7, 3, "int32"))
 
 
 def test_long_host_functions_are_not_optimised(

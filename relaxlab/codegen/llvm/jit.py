@@ -21,11 +21,16 @@ _ready = False
 _PROCESS = ctypes.CDLL(None)
 
 
-def _free_llvm_lock() -> None:
-    """llvmlite lets one thread at a time into LLVM. In a child process after `fork` the thread that
-    was inside does not exist, and its lock would never be released."""
+def llvm_lock() -> Any:
+    """The lock by which llvmlite lets one thread at a time into LLVM, a `threading.RLock`."""
     ffi: Any = import_module("llvmlite.binding.ffi")
-    lock = ffi.lib._lock._lock
+    return ffi.lib._lock._lock
+
+
+def _free_llvm_lock() -> None:
+    """In a child process after `fork` the thread that was inside of LLVM does not exist, and its
+    lock would never be released."""
+    lock = llvm_lock()
     if not lock._is_owned():
         lock._at_fork_reinit()
 

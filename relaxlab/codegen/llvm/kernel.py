@@ -49,34 +49,21 @@ def emit_kernel(
     declarations: dict[str, str],
     target: Target = GENERIC,
     *,
+    symbol: str = "",
     debug: bool = False,
     checks: bool = False,
 ) -> Kernel:
     """LLVM IR of `void rl.name(ptr buffers…, i64 symbols…, i64 thread, i64 threads)`.
 
-    Scalar parameters keep their own type. `debug`: instructions refer to metadata by the lines of
-    the statements' spans. `checks`: accesses and private buffers are checked. Raises CodegenError
-    for anything without a row.
+    Scalar parameters keep their own type. `symbol`: another one than `rl.name`. `debug`:
+    instructions refer to metadata by the lines of the statements' spans. `checks`: accesses and
+    private buffers are checked. Raises CodegenError for anything without a row.
     """
     b = Builder(declarations, target, debug=debug)
     failures: list[str] = []
     s = Scope(b, name, _reporting(b, failures), on_access=check_bounds if checks else None)
     stack = Stack() if checks else None
-    params: list[str] = []
-    symbols = kernel_symbols(func)
-    sizes = sizes_of(func)
-    s.sizes = frozenset(sizes)
-    for var in symbols:
-        text, size = f"%{_safe(var.name)}.{len(params)}", var in sizes
-        s.values[var] = Value(var.dtype, text, nonneg=size, index=size)
-        params.append(f"{llvm_type(var.dtype)} {s.values[var].text}")
-    pointers: list[str] = []
-    for i, buffer in enumerate(func.buffers):
-        pointer = f"%{_safe(buffer.name)}.p{i}"
-        # Without `noalias` LLVM reloads operands after each store. Callers see to it that no
-        # argument overlaps another that is written.
-        pointers.append(f"ptr noalias {pointer}")
-        s.memory[buffer] = _parameter(s, buffer, pointer)
+    parameters = declare_parameters(s, func)
     # A stack buffer that thread 0 fills is not there for the others.
     shared = shared_private_buffer(func.body)
     if shared is not None:
@@ -88,23 +75,49 @@ def emit_kernel(
     tiles = _declare_allocated(s, allocated, declare_local if stack is None else stack.declare)
     if tiles:
         _configure_tiles(b)
-    emit_team(s, Team(), lower_loops(body, sizes, target))
+    emit_team(s, Team(), lower_loops(body, sizes_of(func), target))
     if tiles:
         b.call("llvm.x86.tilerelease", "void", [])
     if stack is not None:
         stack.verify(s)
-    signature = [*pointers, *params, "i64 %thread", "i64 %threads"]
-    result = "void"
+    if failures:
+        b.raw(f"ret i64 {failure(s, Team())}")
+    else:
+        b.raw("ret void")
+    return kernel_of(b, symbol or symbol_of(name), parameters, failures)
+
+
+def kernel_of(
+    b: Builder, symbol: str, parameters: Sequence[tuple[str, str]], failures: Sequence[str]
+) -> Kernel:
+    """The kernel whose instructions the builder has."""
+    signature = [f"{ty} {text}" for ty, text in parameters]
     # Kernels that cannot fail have neither the argument nor the result, so that calls of them need
     # no test.
+    result = "i64" if failures else "void"
     if failures:
         signature.append("ptr %failed")
-        result = f"i64 {failure(s, Team())}"
-    lines = ["entry:", *b.allocas, *b.lines, f"  ret {result}"]
-    head = f"define {result.split()[0]} @{symbol_of(name)}({', '.join(signature)}) #0"
-    if debug:
-        head += " !dbg !0"
+    head = f"define {result} @{symbol}({', '.join(signature)}) #0{' !dbg !0' if b.debug else ''}"
+    lines = ["entry:", *b.allocas, *b.lines]
     return Kernel(f"{head} {{\n" + "\n".join(lines) + "\n}\n", tuple(failures))
+
+
+def declare_parameters(s: Scope, func: loops.PrimFunc) -> list[tuple[str, str]]:
+    """Give the parameters of a kernel their values; returns their types and names."""
+    params: list[tuple[str, str]] = []
+    sizes = s.sizes = frozenset(sizes_of(func))
+    for i, var in enumerate(kernel_symbols(func)):
+        text, size = f"%{_safe(var.name)}.{i}", var in sizes
+        s.values[var] = Value(var.dtype, text, nonneg=size, index=size)
+        params.append((llvm_type(var.dtype), text))
+    pointers: list[tuple[str, str]] = []
+    for i, buffer in enumerate(func.buffers):
+        pointer = f"%{_safe(buffer.name)}.p{i}"
+        # Without `noalias` LLVM reloads operands after each store. Callers see to it that no
+        # argument overlaps another that is written.
+        pointers.append(("ptr noalias", pointer))
+        s.memory[buffer] = _parameter(s, buffer, pointer)
+    return [*pointers, *params, ("i64", "%thread"), ("i64", "%threads")]
 
 
 def _reporting(b: Builder, failures: list[str]) -> FailWhen:
