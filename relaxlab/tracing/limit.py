@@ -109,6 +109,11 @@ def after_step(text: str) -> None:
         steps.made.append(text)
 
 
+def is_limited() -> bool:
+    """True inside of `first_rewrites` or `first_steps`, which count in the order of the work."""
+    return _REWRITES.get() is not None or _STEPS.get() is not None
+
+
 S = TypeVar("S")
 P = ParamSpec("P")
 

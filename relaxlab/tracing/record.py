@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -113,6 +113,13 @@ def remark(rule: str, subject: str, reason: str, *, applied: bool = True, **abou
     remarks = _CURRENT.get()
     if remarks is not None:
         remarks.append(Remark(rule, subject, reason, applied, Attrs(about), _source_line()))
+
+
+def repeat(found: Iterable[Remark]) -> None:
+    """Record decisions again that were recorded elsewhere."""
+    remarks = _CURRENT.get()
+    if remarks is not None:
+        remarks.extend(found)
 
 
 PACKAGE = Path(__file__).parents[1]
