@@ -16,7 +16,7 @@ from relaxlab.codegen.llvm.closures import (
     UnsupportedHost,
     closure_texts,
     has_functions,
-    words_of_type,
+    words_of,
 )
 from relaxlab.codegen.llvm.entry import emit_entry, symbols_of_arguments
 from relaxlab.codegen.llvm.guards import Guards
@@ -224,8 +224,8 @@ def _function_info(f: host.HostFunction) -> FunctionInfo:
         tuple((p.name, TypeTree.of(p.ty)) for p in f.params),
         TypeTree.of(f.result_type),
         written,
-        sum(words_of_type(f.registers[r].ty) for r in leaves),
-        sum(words_of_type(f.registers[r].ty) for r in host.leaves(f.result)),
+        sum(words_of(f.registers[r]) for r in leaves),
+        sum(words_of(f.registers[r]) for r in host.leaves(f.result)),
     )
 
 

@@ -257,6 +257,8 @@ class CallPacked:
 
     def place(self, function: HostFunction) -> str:
         """Return the name of the computed value for messages, in the function with the call."""
+        if self.dst is None and self.function == "relaxlab.operator":
+            return f"the effects of `{function.name}`"
         if self.dst is None:
             return f"the outputs of `{self.function}` in `{function.name}`"
         first = next(leaves(self.dst), None)

@@ -47,10 +47,10 @@ def coarse(what: str, ty: types.Type) -> UnsupportedHost:
     )
 
 
-def words_of_type(ty: types.Type) -> int:
-    """Words that a value of this type takes. Raises UnsupportedHost for a tensor or shape of
+def words_of(register: host.Register) -> int:
+    """Words that the value of a register takes. Raises UnsupportedHost naming a tensor or shape of
     unknown rank or dtype."""
-    match ty:
+    match register.ty:
         case types.TensorType(_, str(), ndim) if ndim >= 0:
             return 1 + ndim
         case types.ShapeType(ndim=ndim) if ndim >= 0:
@@ -58,12 +58,12 @@ def words_of_type(ty: types.Type) -> int:
         case types.PrimType() | types.FuncType() | types.ObjectType():
             return 1
         case _:
-            raise coarse("a value", ty)
+            raise coarse(f"`{register.name}`", register.ty)
 
 
-def leaf_code(ty: types.Type) -> int:
-    """Return a number that is equal for two types whose values are laid out in words alike."""
-    match ty:
+def leaf_code(register: host.Register) -> int:
+    """Return a number that is equal for two registers whose values are laid out in words alike."""
+    match register.ty:
         case types.TensorType(_, dtype, ndim) if ndim >= 0:
             return 1 << 48 | _dtype_code(dtype) << 8 | ndim
         case types.ShapeType(ndim=ndim) if ndim >= 0:
@@ -73,7 +73,7 @@ def leaf_code(ty: types.Type) -> int:
         case types.FuncType() | types.ObjectType():  # what is of no known type is a function
             return 4 << 48
         case _:
-            raise coarse("a value", ty)
+            raise coarse(f"`{register.name}`", register.ty)
 
 
 def _dtype_code(dtype: str | None) -> int:
@@ -82,7 +82,7 @@ def _dtype_code(dtype: str | None) -> int:
 
 def leaf_codes(function: host.HostFunction, values: Iterable[host.Value]) -> list[int]:
     """The codes of values of a function."""
-    return [leaf_code(function.registers[r].ty) for v in values for r in host.leaves(v)]
+    return [leaf_code(function.registers[r]) for v in values for r in host.leaves(v)]
 
 
 def has_functions(function: host.HostFunction) -> str | None:
@@ -141,7 +141,7 @@ def make_closure(e: HostEmitter, i: host.MakeClosure) -> str:
     what = "is given arguments that it does not take"
     _require(e, i.function, source, codes, -1, f"{what}: {_types(e, i.args)}")
     old, leaves = e.read(source, RECORD.index("words")), e.read(source, RECORD.index("leaves"))
-    count = sum(words_of_type(e.type_of(r)) for a in i.args for r in host.leaves(a))
+    count = sum(words_of(e.function.registers[r]) for a in i.args for r in host.leaves(a))
     words = e.b.emit(f"add i64 {old}, {count}")
     bytes_ = _bytes(e, e.b.emit(f"add i64 {words}, {len(RECORD)}"))
     record = e.allocate(bytes_)
@@ -167,11 +167,12 @@ def call_closure(e: HostEmitter, i: host.CallFunction) -> None:
     text = f"is called as a function from {wanted}, which it is not"
     _require(e, i.function, record, [*codes, *returned], len(returned), text)
     old = e.read(record, RECORD.index("words"))
-    count = sum(words_of_type(e.type_of(r)) for a in i.args for r in host.leaves(a))
+    count = sum(words_of(e.function.registers[r]) for a in i.args for r in host.leaves(a))
     words = e.b.emit(f"add i64 {old}, {max(1, count)}")
     block = e.b.emit(f"alloca i64, i64 {words}, align 64", "p")
     _store(e, record, old, block, i.args)
-    out = e.b.alloca(max(1, sum(words_of_type(e.type_of(r)) for r in host.leaves(i.dst))), "i64")
+    results = sum(words_of(e.function.registers[r]) for r in host.leaves(i.dst))
+    out = e.b.alloca(max(1, results), "i64")
     code = e.pointer(e.read(record, RECORD.index("code")))
     args = f"ptr %ctx, ptr {block}, ptr {out}, ptr {e.stack}, i64 %thread, i64 %threads"
     e.return_failure(e.b.emit(f"call i64 {code}({args})"))

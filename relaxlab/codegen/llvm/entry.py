@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relaxlab.codegen.llvm.builder import Builder, Value
-from relaxlab.codegen.llvm.closures import words_of_type
+from relaxlab.codegen.llvm.closures import words_of
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
 from relaxlab.codegen.llvm.support import CONTEXT, symbol_of
 from relaxlab.ir import expr
@@ -20,7 +20,7 @@ def emit_entry(
     Threads other than 0 write their (equal) results to scratch memory of their own.
     """
     symbol = symbol_of(function.name)
-    words = sum(words_of_type(function.registers[r].ty) for r in host.leaves(function.result))
+    words = sum(words_of(function.registers[r]) for r in host.leaves(function.result))
     b = Builder(declarations)
 
     def word(name: str) -> str:
@@ -75,7 +75,7 @@ def symbols_of_arguments(function: host.HostFunction) -> dict[expr.Var, int]:
     at = 0
     for reg in (r for p in function.params for r in host.leaves(p.value)):
         words[reg] = at
-        at += words_of_type(function.registers[reg].ty)
+        at += words_of(function.registers[reg])
     for i in function.instrs:
         if isinstance(i, host.MatchShape) and i.value in words and i.kind != "scalar":
             first = words[i.value] + (i.kind == "tensor")

@@ -28,7 +28,7 @@ from relaxlab.codegen.llvm.closures import (
     function_value,
     leaf_codes,
     make_closure,
-    words_of_type,
+    words_of,
 )
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
 from relaxlab.codegen.llvm.guards import Guards
@@ -149,7 +149,7 @@ class HostEmitter:
                     self.regs[reg] = Reg(self.pointer(self.read(base, word)))
                 case _:
                     raise coarse(f"`{self.function.registers[reg].name}`", ty)
-            word += words_of_type(ty)
+            word += words_of(self.function.registers[reg])
         return word
 
     def size(self, base: str, word: int) -> Value:
@@ -172,7 +172,7 @@ class HostEmitter:
                 case _:
                     assert held.scalar is not None
                     self.write(base, word, self.pack_scalar(held.scalar))
-            word += words_of_type(ty)
+            word += words_of(self.function.registers[reg])
         return word
 
     def unpack_scalar(self, word: str, dtype: str) -> Value:
@@ -502,8 +502,8 @@ class HostEmitter:
         callee = self.program.functions[i.function]
         self.require_same(i.args, callee, [p.value for p in callee.params])
         self.require_same([i.dst], callee, [callee.result])
-        count_in = sum(words_of_type(self.type_of(r)) for a in i.args for r in host.leaves(a))
-        count_out = sum(words_of_type(callee.registers[r].ty) for r in host.leaves(callee.result))
+        count_in = sum(words_of(self.function.registers[r]) for a in i.args for r in host.leaves(a))
+        count_out = sum(words_of(callee.registers[r]) for r in host.leaves(callee.result))
         given, returned = (
             self.b.alloca(max(1, count_in), "i64"),
             self.b.alloca(max(1, count_out), "i64"),
@@ -549,7 +549,7 @@ class HostEmitter:
             ):
                 text = f"`{i.function}`, called in `{self.function.name}`, takes or returns {ty}"
                 raise UnsupportedHost(text)
-        count = sum(words_of_type(self.type_of(r)) for r in (*leaves, *out)) + len(scalars)
+        count = sum(words_of(self.function.registers[r]) for r in (*leaves, *out)) + len(scalars)
         table = self.b.alloca(max(1, count), "i64")
         number = len(self.packed)
         self.packed.append(i)
@@ -587,7 +587,7 @@ class HostEmitter:
             test = b.emit(f"icmp ne i8 {byte}, 0")
         barrier(self.scope, Team())
         leaves = list(host.leaves(i.dst))
-        count = sum(words_of_type(self.type_of(r)) for r in leaves)
+        count = sum(words_of(self.function.registers[r]) for r in leaves)
         merged = b.alloca(max(1, count), "i64")
         yes, no, done = b.label("then"), b.label("else"), b.label("endif")
         b.branch(test, yes, no)
