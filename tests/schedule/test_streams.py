@@ -126,3 +126,18 @@ def test_lines_are_fetched_into_the_cache_that_the_processor_fetches_best(
     text = emit_kernel(func, "f", {}, Target(cpu=cpu)).text
     fetches = [line for line in text.splitlines() if "call void @llvm.prefetch" in line]
     assert fetches and all(f"i32 0, i32 {locality}, i32 1" in line for line in fetches)
+
+
+@pytest.mark.parametrize(
+    ("body", "fetched"),
+    [
+        ("R.concat((x, x), axis=0)", False),
+        ("R.where(R.less(x, R.const(0.0)), R.negative(x), x)", True),
+    ],
+)
+def test_only_arrays_that_all_iterations_read_are_fetched(body: str, fetched: bool) -> None:
+    """Before the second array of a concatenation is no memory of it."""
+    scheduled = rl.trace(program(body, '("n", 1000)')).find("schedule_kernels").after
+    loops = [n for n in walk(scheduled) if isinstance(n, For) and n.kind == "parallel"]
+    assert loops and all(NON_TEMPORAL in n.annotations for n in loops)
+    assert [("prefetch" in n.annotations) for n in loops] == [fetched] * len(loops)
