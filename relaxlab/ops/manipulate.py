@@ -597,6 +597,8 @@ def _repeat_infer(call: graph.Call, tys: TypesOf) -> Type:
 def _repeat_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
     assert out.shape is not None
     repeats, axis = attr(call, "repeats"), attr(call, "axis")
+    if expr.as_expr(repeats) == expr.const(0):
+        repeats = 1  # the result has no element, but its index is computed where no loop runs
     if axis is None:
         flat = reshape_compute(x, (product(x.shape),))
         return te.compute(out.shape, lambda i: flat[i // repeats], "T_repeat")

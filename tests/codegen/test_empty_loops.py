@@ -56,3 +56,17 @@ class M:
 """)
     report = rl.check(mod, runs=1)
     assert report.ok, report
+
+
+@pytest.mark.parametrize("rest", ["", ", axis=1"])
+def test_no_repeats_have_no_elements(rest: str) -> None:
+    mod = rl.parse(f"""
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((2, "n", 8), "float32")):
+        return R.repeat(x, 0{rest})
+""")
+    x = np.ones((2, 33, 8), "float32")
+    got = rl.compile(mod, use_cache=False)["main"](x)
+    np.testing.assert_array_equal(got, np.repeat(x, 0, 1 if rest else None))
