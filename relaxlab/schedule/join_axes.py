@@ -22,15 +22,18 @@ from relaxlab.ir.loops import (
     BlockRealize,
     Buffer,
     BufferLoad,
+    BufferRegion,
     BufferStore,
     For,
     IterVar,
+    MatchBufferRegion,
     PrimFunc,
     Range,
     Stmt,
     seq,
 )
 from relaxlab.ir.node import Node, replace, rewrite, walk
+from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import ZERO
 from relaxlab.schedule.regions import opaque_buffers, refreshed
 from relaxlab.schedule.tree import TRUE, child_stmts
@@ -185,6 +188,10 @@ def _with_params_of(func: PrimFunc, scheduled: PrimFunc, dims: Joined) -> PrimFu
     def visit(n: Node) -> Node | None:
         if isinstance(n, Block):
             return refreshed(n) if any(b in whole for b in _touched(n)) else None
+        if isinstance(n, MatchBufferRegion) and n.source.buffer in whole:
+            old = whole[n.source.buffer]
+            parts = map(_ranges_apart, n.source.region, _runs(old.shape, dims[old]))
+            return replace(n, source=BufferRegion(old, tuple(r for part in parts for r in part)))
         if not isinstance(n, BufferLoad | BufferStore) or n.buffer not in whole:
             return None
         old = whole[n.buffer]
@@ -193,6 +200,16 @@ def _with_params_of(func: PrimFunc, scheduled: PrimFunc, dims: Joined) -> PrimFu
         return replace(n, buffer=old, indices=tuple(i for part in parts for i in part))
 
     return replace(scheduled, params=func.params, body=rewrite(scheduled.body, visit))
+
+
+def _ranges_apart(r: Range, sizes: Sequence[PrimExpr]) -> list[Range]:
+    """The place in dimensions of `sizes` of one place in the joined one. Raises ScheduleError for
+    several, which are no box there."""
+    if len(sizes) == 1:
+        return [r]
+    if r.extent != expr.const(1):
+        raise ScheduleError("join_axes", f"places {r.min} and following", "a view is of one place")
+    return [Range(i, r.extent) for i in _apart(r.min, sizes)]
 
 
 def _touched(block: Block) -> set[Buffer]:
