@@ -6,6 +6,7 @@ values that its parent has, so only results are sent.
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import pickle
@@ -118,6 +119,7 @@ class _Work(Generic[_T, _R]):
         try:
             global _is_forked
             _is_forked = True
+            gc.disable()  # or finalizers of the parent's garbage would run here, too
             with open(written, "wb") as file:
                 pickle.dump(list(self._taken(queue, groups, self._computed_and_sent)), file)
         finally:

@@ -408,7 +408,8 @@ class _Lowerer:
         if row is None or row.reference is None:
             raise self.error("E0504", f"R.{name} has neither loops nor a reference", e)
         attrs = json.dumps(_plain(e.attrs))
-        head: tuple[host.PackedArg, ...] = (name, attrs)
+        dtypes = json.dumps([graph.scalar_dtype(a) for a in e.args])
+        head: tuple[host.PackedArg, ...] = (name, attrs, dtypes)
         return self.packed_call(var, "relaxlab.operator", (*head, *map(self.argument, e.args)))
 
     def argument(self, e: graph.Expr) -> host.PackedArg:

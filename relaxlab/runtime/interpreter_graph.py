@@ -19,7 +19,7 @@ from relaxlab.ir.errors import counted
 from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import VIEWS, find_op
 from relaxlab.ir.types import FuncType, TensorType, TupleType, Type
-from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
+from relaxlab.runtime.arrays import Array, ExecutionError, as_scalar, uninitialised
 from relaxlab.runtime.deep_calls import call_nested
 from relaxlab.runtime.interpreter_check import Symbols, arguments, match_value
 from relaxlab.runtime.packed import get_func
@@ -280,7 +280,7 @@ class _Frame:
         row = find_op(name)
         if row is None or row.reference is None:
             raise ExecutionError(f"operator R.{name} has no NumPy meaning")
-        args = [self.eval(a) for a in e.args]
+        args = [as_scalar(self.eval(a), graph.scalar_dtype(a)) for a in e.args]
         attrs = {k: self.attribute(v) for k, v in e.attrs.items()}
         try:
             with np.errstate(all="ignore"):

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from relaxlab.runtime import blas
-from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.arrays import ExecutionError, as_scalar
 
 PackedFunc = Callable[..., Any]
 
 
-def run_operator(op: str, attrs: str, *args: Any) -> Any:
-    """Run an operator that has no loops by its NumPy reference; `attrs` is a JSON object. Raises
-    ExecutionError naming the operator."""
+def run_operator(op: str, attrs: str, dtypes: str, *args: Any) -> Any:
+    """Run an operator that has no loops by its NumPy reference; `attrs` is a JSON object, `dtypes`
+    a JSON list of the dtypes of those arguments that are scalars. Raises ExecutionError naming the
+    operator."""
     from relaxlab.ir.op_table import op_row  # brings the operators, which few programs call
 
     reference = op_row(op).reference
@@ -24,7 +25,8 @@ def run_operator(op: str, attrs: str, *args: Any) -> Any:
         raise TypeError(f"R.{op} has no reference to run")
     given = {k: _tuples(v) for k, v in json.loads(attrs).items()}
     try:
-        return _contiguous(reference(*args, **given))
+        typed = map(as_scalar, args, json.loads(dtypes))
+        return _contiguous(reference(*typed, **given))
     except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
         raise ExecutionError(f"R.{op}: {error}") from error
 
