@@ -80,11 +80,13 @@ def _innermost(var: Var, body: Stmt, is_positive: Callable[[PrimExpr], bool]) ->
 def _divided_twice(n: Node, var: Var, size: PrimExpr) -> PrimExpr | None:
     """Return `var // size // n` for `var // (size*n)`, and for a division in such steps: the
     quotient by `size` is the outer variable."""
+    if not isinstance(n, expr.FloorDiv) or n.dtype != var.dtype:
+        return None
     by: PrimExpr = expr.const(1)
-    quotient = n
+    quotient: PrimExpr = n
     while isinstance(quotient, expr.FloorDiv):
         by, quotient = by * quotient.b, quotient.a
-    if quotient != var or not isinstance(n, expr.FloorDiv) or by == size:
+    if quotient != var or by == size:
         return None
     rest = _factors(by)
     for factor in _factors(size):

@@ -14,7 +14,7 @@ from relaxlab.ir.display import script_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import NO_ATTRS, Atom, Attrs, Node, binder, hint_field, node, span_field
 from relaxlab.ir.span import Span
-from relaxlab.ir.types import PrimType, Type
+from relaxlab.ir.types import Type
 
 
 class Expr(Node):
@@ -238,14 +238,3 @@ class Function(Expr):
 
     def __str__(self) -> str:
         return self.script()
-
-
-def scalar_dtype(e: Expr) -> str | None:
-    """The dtype of a scalar value or variable; None for anything else."""
-    match e:
-        case PrimValue(value):
-            return value.dtype
-        case Var(_, PrimType(dtype)):
-            return dtype
-        case _:
-            return None

@@ -408,8 +408,10 @@ class _Lowerer:
         if row is None or row.reference is None:
             raise self.error("E0504", f"R.{name} has neither loops nor a reference", e)
         attrs = json.dumps(_plain(e.attrs))
-        dtypes = json.dumps([graph.scalar_dtype(a) for a in e.args])
-        head: tuple[host.PackedArg, ...] = (name, attrs, dtypes)
+        has_scalars = any(isinstance(leaf_type(a), types.PrimType) for a in e.args)
+        ty = var.ty if has_scalars else None
+        dtype = (ty.dtype or "") if isinstance(ty, types.TensorType) else ""
+        head: tuple[host.PackedArg, ...] = (name, attrs, dtype)
         return self.packed_call(var, "relaxlab.operator", (*head, *map(self.argument, e.args)))
 
     def argument(self, e: graph.Expr) -> host.PackedArg:

@@ -50,14 +50,6 @@ def uninitialised(shape: Sequence[int], dtype: str) -> Array:
     return np.full(shape, np.nan, kind)
 
 
-def as_scalar(value: Any, dtype: str | None) -> Any:
-    """A scalar of the IR as NumPy sees one of that dtype. Those of int64, float64 and bool are
-    Python's numbers, whose dtype NumPy finds by itself; None: no scalar, returned as it is."""
-    if dtype in (None, "int64", "float64", "bool"):
-        return value
-    return numpy_dtype(dtype).type(value)
-
-
 def as_array(value: Any) -> Array:
     """`value` (array, scalar, or anything with DLPack or the array protocol) as an array, without
     a copy where possible. Python floats become float32 and ints int64, the IR's defaults."""

@@ -7,7 +7,7 @@ was deduced wrongly shows up as an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +15,12 @@ import numpy as np
 
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
 from relaxlab.ir import expr, graph, loops
+from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import counted
 from relaxlab.ir.module import Module
-from relaxlab.ir.op_table import VIEWS, find_op
-from relaxlab.ir.types import FuncType, TensorType, TupleType, Type
-from relaxlab.runtime.arrays import Array, ExecutionError, as_scalar, uninitialised
+from relaxlab.ir.op_table import VIEWS, OpRow, find_op
+from relaxlab.ir.types import FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
+from relaxlab.runtime.arrays import Array, ExecutionError, dtype_name, uninitialised
 from relaxlab.runtime.deep_calls import call_nested
 from relaxlab.runtime.interpreter_check import Symbols, arguments, match_value
 from relaxlab.runtime.packed import get_func
@@ -280,11 +281,12 @@ class _Frame:
         row = find_op(name)
         if row is None or row.reference is None:
             raise ExecutionError(f"operator R.{name} has no NumPy meaning")
-        args = [as_scalar(self.eval(a), graph.scalar_dtype(a)) for a in e.args]
+        args = [self.eval(a) for a in e.args]
         attrs = {k: self.attribute(v) for k, v in e.attrs.items()}
         try:
             with np.errstate(all="ignore"):
                 result = _plain(row.reference(*args, **attrs))
+                result = _in_deduced_dtype(result, row, e, args)
         except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
             raise ExecutionError(f"R.{name}: {error}") from error
         return result if name in VIEWS or name in PARTS else _apart(result, args)
@@ -334,6 +336,36 @@ def _read_only(data: Array) -> Array:
     view = data.view()
     view.flags.writeable = False
     return view
+
+
+def _in_deduced_dtype(result: Any, row: OpRow, e: graph.Call, args: Sequence[Any]) -> Any:
+    """The result of an operator; with scalars among its arguments, which are Python's numbers and
+    have no dtype for NumPy, in the dtype that is deduced for it."""
+    scalars = [_scalar_type(a) for a in e.args]
+    if not isinstance(result, np.ndarray) or not any(scalars):
+        return result
+    known = zip(args, scalars, strict=True)
+    ty = row.infer(e, tuple(scalar or _type_of(a) for a, scalar in known), None)
+    if not isinstance(ty, TensorType) or ty.dtype is None:
+        return result
+    return result.astype(numpy_dtype(ty.dtype))
+
+
+def _scalar_type(e: graph.Expr) -> PrimType | None:
+    match e:
+        case graph.PrimValue(value):
+            return PrimType(value.dtype, value)
+        case graph.Var(_, PrimType() as ty):
+            return ty
+        case _:
+            return None
+
+
+def _type_of(value: Any) -> Type:
+    """The type of the value of an argument."""
+    if isinstance(value, np.ndarray):
+        return TensorType(tuple(map(expr.IntImm, value.shape)), dtype_name(value))
+    return ShapeType(tuple(map(expr.IntImm, value))) if isinstance(value, tuple) else ObjectType()
 
 
 def _plain(value: Any) -> Any:

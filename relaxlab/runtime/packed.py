@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.runtime import blas
-from relaxlab.runtime.arrays import ExecutionError, as_scalar
+from relaxlab.runtime.arrays import ExecutionError
 
 PackedFunc = Callable[..., Any]
 
 
-def run_operator(op: str, attrs: str, dtypes: str, *args: Any) -> Any:
-    """Run an operator that has no loops by its NumPy reference; `attrs` is a JSON object, `dtypes`
-    a JSON list of the dtypes of those arguments that are scalars. Raises ExecutionError naming the
+def run_operator(op: str, attrs: str, dtype: str, *args: Any) -> Any:
+    """Run an operator that has no loops by its NumPy reference; `attrs` is a JSON object, `dtype`
+    that of the result where arguments are scalars, else "". Raises ExecutionError naming the
     operator."""
     from relaxlab.ir.op_table import op_row  # brings the operators, which few programs call
 
@@ -25,8 +26,9 @@ def run_operator(op: str, attrs: str, dtypes: str, *args: Any) -> Any:
         raise TypeError(f"R.{op} has no reference to run")
     given = {k: _tuples(v) for k, v in json.loads(attrs).items()}
     try:
-        typed = map(as_scalar, args, json.loads(dtypes))
-        return _contiguous(reference(*typed, **given))
+        result = reference(*args, **given)
+        # Scalars are Python's numbers, whose dtype NumPy does not know.
+        return _contiguous(result.astype(numpy_dtype(dtype)) if dtype else result)
     except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
         raise ExecutionError(f"R.{op}: {error}") from error
 

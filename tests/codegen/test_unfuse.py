@@ -13,7 +13,7 @@ from relaxlab.codegen.positive import is_positive
 from relaxlab.codegen.unfuse import unfuse
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import Buffer, BufferStore, For, IfThenElse, Stmt
+from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, For, IfThenElse, Stmt
 from relaxlab.ir.node import walk
 
 F, N, M, K, FIRST, PAST = (Var(name) for name in ("f", "n", "m", "k", "first", "past"))
@@ -72,6 +72,15 @@ def test_unfused(extent: PrimExpr, indices: tuple[PrimExpr, ...], rng: np.random
         part = For(F, expr.const(first), expr.const(past - first), "serial", store)
         got = list(stored(nest, {**at, FIRST: first, PAST: past}))
         assert got == list(stored(part, at)), (at, first, past)
+
+
+def test_divisions_of_data_are_left_alone() -> None:
+    a, b = (Buffer(name, (N, M), "uint16") for name in "AB")
+    at = (F // M, F % M)
+    value = expr.FloorDiv(BufferLoad(a, at), BufferLoad(b, at))
+    loop = For(F, expr.const(0), N * M, "parallel", BufferStore(a, value, at))
+    nest = unfuse(loop, FIRST, PAST, lambda e: True)
+    assert any(isinstance(n, expr.FloorDiv) and n.dtype == "uint16" for n in walk(nest))
 
 
 def test_a_divisor_that_may_be_zero_stays() -> None:

@@ -258,7 +258,8 @@ def test_remarks_of_passes(
 
 
 def test_every_pass_is_in_the_table() -> None:
-    ours = {p.name for p in _REGISTRY.values() if p.function.__module__.startswith("relaxlab.")}
+    where = "relaxlab.passes."  # tests and the fuzzer register others
+    ours = {p.name for p in _REGISTRY.values() if p.function.__module__.startswith(where)}
     assert ours == {row[0] for row in TABLE} | set(UNDECIDED)
 
 
