@@ -119,8 +119,8 @@ def check(
 ) -> CheckReport:
     """Compare what a program computes before and after every pass, on random arguments.
 
-    program: as `compile` takes it. name: the function to call; None: every public graph function,
-    or loop function where there are no others. pipeline: the passes; None: the
+    program: as `compile` takes it. name: the function to call; None: every public graph function;
+    private ones, or loop functions, where there are no others. pipeline: the passes; None: the
     target's default. Run i draws values of the symbols from `sizes` (at most their declared bounds)
     and arguments with the seed `seed + i`; `inputs` makes arguments from a generator instead. After
     the passes come the virtual machine and native code (on GPUs: simulated threads). The reference
@@ -142,9 +142,10 @@ def check(
 
 def _names(mod: Module, name: str | None) -> list[str]:
     if name is None:
-        found = [n for n, f in mod.graph_functions().items() if not f.private]
+        graphs = mod.graph_functions()
+        found = [n for n, f in graphs.items() if not f.private] or [*graphs]
         if not found:
-            raise CheckError("the module has no public graph function to call")
+            raise CheckError("the module has no function to call")
         return found
     if not isinstance(mod.get(name), graph.Function):
         raise CheckError(f"the module has no graph function {name!r}")

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.display import Displayed
-from relaxlab.ir.errors import brief, kind_of
+from relaxlab.ir.errors import brief, counted, kind_of
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.graph import GlobalVar
 from relaxlab.ir.loops import IS_SCHEDULED, Block, Buffer, For, PrimFunc
@@ -88,7 +88,8 @@ class Schedule(Displayed, Brief):
 
     def __repr__(self) -> str:
         steps = [step.name for step in self.trace if not step.name.startswith("get_")]
-        return f"Schedule({len(steps)} steps: {cut(', '.join(steps), 200)})"
+        listed = f": {cut(', '.join(steps), 200)}" if steps else ""
+        return f"Schedule({counted(len(steps), 'step')}{listed})"
 
     def __init__(self, program: PrimFunc | Module, name: str | None = None) -> None:
         """Raises TypeError for what is neither, KeyError for a module without such a function."""

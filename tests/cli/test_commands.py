@@ -432,7 +432,7 @@ def test_check_differs(script, capsys, monkeypatch):
 def test_check_refuses(tmp_path, capsys):
     path = tmp_path / "empty.py"
     path.write_text("from relaxlab.script import ir as I\n@I.ir_module\nclass M:\n    pass\n")
-    assert "no public graph function" in fails(capsys, "check", str(path))
+    assert "has no function to call" in fails(capsys, "check", str(path))
 
 
 def test_explore_writes_a_page(script, tmp_path, capsys):

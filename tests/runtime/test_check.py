@@ -188,11 +188,16 @@ def test_refuses(body, message):
         rl.check(mod)
 
 
+def test_private_functions_are_checked_where_there_are_no_others():
+    mod = rl.parse(EVERYTHING).without("main", "other")
+    assert rl.check(mod, runs=1).functions == tuple(mod.graph_functions())
+
+
 def test_refuses_what_is_not_there():
     mod = rl.parse(EVERYTHING)
     with pytest.raises(CheckError, match="no graph function 'nowhere'"):
         rl.check(mod, "nowhere")
-    with pytest.raises(CheckError, match="no public graph function"):
-        rl.check(mod.without("main", "other"))
+    with pytest.raises(CheckError, match="the module has no function to call"):
+        rl.check(mod.without(*mod.graph_functions()))
     with pytest.raises(CheckError, match="there are 1 parameters, `inputs` gave 0"):
         rl.check(mod, "other", inputs=lambda rng: ())

@@ -26,7 +26,7 @@ from relaxlab.runtime.native_function import CheckFailed
 from relaxlab.script.parser import parse
 from relaxlab.testing.draw_rules import RULES
 from relaxlab.testing.function_programs import FunctionProgram
-from relaxlab.testing.fuzz import Build, coverage, problem_of, run_program
+from relaxlab.testing.fuzz import Build, coverage, problem_of, run_program, same_claim
 from relaxlab.testing.shrink import shrunk
 from relaxlab.testing.table_programs import Attributes, TableProgram
 
@@ -407,3 +407,12 @@ class M:
         problem_of(mod, args, build(mod))
     problem = problem_of(mod, args, {"main": lambda x, i: np.zeros(3, "float32")})
     assert problem is not None and problem.startswith("accepted, expected: in `main`")
+
+
+def test_refusals_of_one_claim_agree() -> None:
+    want = "in `main`: match_cast `v7`: dimension 0 of `v6` is 18, expected (n + 1) * 2 = 36"
+    native = "dimension 0 of `v7` (match_cast in `main`) is 18, expected {} (n is found from p)"
+    assert same_claim(native.format("(n + 1) * 2 = 36"), want)
+    assert same_claim(native.format("36"), want)
+    assert not same_claim(native.format("(n + 1) * 2 = 18"), want)
+    assert not same_claim("argument `x` has dtype float32", want)
