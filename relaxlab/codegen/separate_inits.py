@@ -17,6 +17,8 @@ from relaxlab.ir.node import Node, map_children, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.tree import conjuncts
 
+OVER_NOTHING = "is over nothing"
+"""Words of the assertion that refuses a reduction."""
 Path = tuple[Stmt, ...]
 """The statements around a place, outermost first; of an `if` only the branch that is taken."""
 
@@ -81,7 +83,7 @@ def _separate(realize: BlockRealize, path: Path, before: dict[For, list[Stmt]]) 
     claim = substitute(expr.all_of(unsure), bindings)
     if not _defined(inner) & set(symbols_in(claim)):
         message = (
-            f"the reduction in block {block.name!r} is over nothing, and its elements cannot be "
+            f"the reduction in block {block.name!r} {OVER_NOTHING}, and its elements cannot be "
             "initialised apart because a loop or a condition mixes spatial and reduce axes"
         )
         before.setdefault(loops_[0], []).append(loops.AssertStmt(claim, message))
