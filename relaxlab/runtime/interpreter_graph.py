@@ -348,7 +348,8 @@ def _in_deduced_dtype(result: Any, row: OpRow, e: graph.Call, args: Sequence[Any
     ty = row.infer(e, tuple(scalar or _type_of(a) for a, scalar in known), None)
     if not isinstance(ty, TensorType) or ty.dtype is None:
         return result
-    return result.astype(numpy_dtype(ty.dtype))
+    # Not a copy: a tensor allocated in a storage is its memory.
+    return result.astype(numpy_dtype(ty.dtype), copy=False)
 
 
 def _scalar_type(e: graph.Expr) -> PrimType | None:

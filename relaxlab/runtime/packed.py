@@ -28,7 +28,7 @@ def run_operator(op: str, attrs: str, dtype: str, *args: Any) -> Any:
     try:
         result = reference(*args, **given)
         # Scalars are Python's numbers, whose dtype NumPy does not know.
-        return _contiguous(result.astype(numpy_dtype(dtype)) if dtype else result)
+        return _contiguous(result.astype(numpy_dtype(dtype), copy=False) if dtype else result)
     except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
         raise ExecutionError(f"R.{op}: {error}") from error
 
