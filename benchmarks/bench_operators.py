@@ -1,4 +1,4 @@
-"""Every operator on 8 MB, in float32 and in a narrow dtype, against NumPy and PyTorch.
+"""Operators on 8 MB, in float32 and in a narrow dtype, against NumPy and PyTorch.
 
     .venv/bin/python -m benchmarks.bench_operators --only sum argmax
 
@@ -83,7 +83,7 @@ class Turns:
         yield from found.values()
 
     def _prepared(self, call: Call) -> dict[str, Any]:
-        """The call's results, without times yet. Raises RuntimeError where peers differ."""
+        """The call's results, without times yet; says where peers differ."""
         say(call.name)
         about: dict[str, Any] = {"name": call.name, "op": call.op, "peers": {}, "limits": []}
         results: dict[str, np.ndarray] = {}

@@ -105,7 +105,7 @@ def _reductions() -> Iterator[Call]:
 def _orders() -> Iterator[Call]:
     for operand, axis in ((ROW, 0), (ROW, 1), (SHORT, 1), (VECTOR, 0)):
         yield Call("sort", (operand,), {"axis": axis}, f"a.sort({axis})[0]")
-    yield Call("argsort", (ROW,), {"axis": 1}, "a.argsort(1, stable=True)")
+    yield Call("argsort", (ROW,), {"axis": 1}, "a.argsort(dim=1, stable=True)")
     yield Call("topk", (ROW,), {"k": 10}, "a.topk(10)")
     yield Call("median", (ROW,), {"axis": 1}, "a.median(1)")
     yield Call("bucketize", (ROW, T(4, values=(0.1, 0.3, 0.5, 0.8))))
@@ -184,7 +184,7 @@ def _networks() -> Iterator[Call]:
     yield Call("nn.adaptive_avg_pool2d", (IMAGE,), {"output_size": (1, 1)},
                f"{f}.adaptive_avg_pool2d(a, 1)")  # fmt: skip
     for channels, out, size in ((32, 64, 3), (3, 64, 1), (3, 32, 3), (64, 64, 1)):
-        # Of few channels the result, not the operand, has `BYTES`.
+        # With few channels `BYTES` of operand would make a much larger result.
         image = x("n", channels, 56, 56) if channels > 3 else x(8, channels, 56, 56)
         yield Call("nn.conv2d", (image, x(out, channels, size, size)),
                    {"padding": size // 2}, f"{f}.conv2d(a, b, padding={size // 2})")  # fmt: skip

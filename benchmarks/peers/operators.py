@@ -134,8 +134,8 @@ class PyTorchOperators(Operators):
 
         try:
             return run if run() is not None else None
-        except (NotImplementedError, RuntimeError, IndexError, TypeError, AttributeError):
-            return None  # not of this dtype
+        except (NotImplementedError, RuntimeError):
+            return None  # PyTorch has no kernel of this dtype
 
     def _tensor(self, a: Any) -> Any:
         if isinstance(a, tuple):

@@ -128,7 +128,7 @@ def _first_lanes(stmt: Stmt, left: PrimExpr, few: int) -> Stmt:
             if kind in ("serial", "unrolled") and min(steps) >= few:
                 return _first_lanes(substitute(body, {var: expr.const(0)}), left, few)
         case IfThenElse(expr.LT(a, b), _, Stmt() as other):
-            # That all lanes of several vectors are columns.
+            # The test whether all lanes of several vectors are columns: it fails for so few.
             beyond = Analyzer().simplify(left - (b - a))
             if isinstance(beyond, IntImm) and beyond.value >= few:
                 return _first_lanes(other, left, few)

@@ -163,7 +163,8 @@ def _end_of_condition(
     # A loop variable between that may lower the index could pass the condition again later.
     if not step or any(step_of(condition.a, v) is None for v in inner):
         return None
-    # What the body defines or stores has no value yet where the loop's extent is computed.
+    # Variables of the body, and elements that it stores, have no value yet where the loop's extent
+    # is computed.
     if set(symbols_in((soonest, condition.b))) & inner.keys() or _reads((soonest, condition.b)):
         return None
     remaining = Analyzer().simplify(condition.b - soonest)

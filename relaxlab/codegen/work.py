@@ -120,8 +120,9 @@ def _usual(e: PrimExpr, values: Values) -> PrimExpr:
     """An extent or a start, with half of the divisor for a remainder."""
 
     def without_division(n: Node) -> Node | None:
-        # What is divided by a symbol would have to be divided at each call. Half of the divisor is
-        # a remainder's average; half-way through a fused loop is half-way through its outer part.
+        # A quotient by a symbol would be computed at each call, so averages stand for both parts:
+        # half of the divisor is that of a remainder; half-way through a fused loop is half-way
+        # through its outer part.
         match n:
             case expr.FloorMod(_, b) if not isinstance(b, expr.IntImm):
                 return b // 2

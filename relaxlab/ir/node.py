@@ -95,7 +95,7 @@ class Attrs(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._items)
 
-    # What `Mapping` derives from the above goes through an exception, or a call per item.
+    # Faster than those that `Mapping` derives, which raise exceptions or call once per item.
 
     def get(self, key: str, default: Any = None) -> Any:
         return self._items.get(key, default)

@@ -121,7 +121,7 @@ def _lift(
     free = {w: v for w, v in table.items() if w not in written}
     for block in fn.body.blocks:
         for b in block.bindings:
-            # What is overwritten differs from call to call; a transform runs once.
+            # A transform runs once, and an overwritten value differs from call to call.
             if not isinstance(b, graph.VarBinding) or b.var in written:
                 continue
             if not _movable(b.value, mod):

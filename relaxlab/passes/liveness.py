@@ -171,7 +171,7 @@ class _Walker:
             case graph.Call(graph.GlobalVar(name)):
                 return not isinstance(self.mod.get(name), loops.PrimFunc)
             case graph.Call(graph.Op(name)):
-                # What a packed function returns may be one of its arguments.
+                # A packed function may return one of its arguments.
                 return name in ALIASING or name in CLOSURES or name.startswith("call_")
             case _:
                 return True

@@ -292,7 +292,7 @@ class _Lowerer:
         self.sequence(seq)
         value = self.claimed(self.value(seq.body), ty, f"a branch of `{self.name}`")
         mine, self.instrs = tuple(self.instrs), outer
-        # What a branch binds has no value in the other branch, nor after both.
+        # Symbols that a branch binds have no value in the other branch, nor after both.
         self.symbols.origin, self.fitting = known, fitting
         return mine, value
 

@@ -142,7 +142,7 @@ def private_folder() -> Path:
 def _read_private(path: Path) -> bytes:
     require_private(path.parent, path.parent.stat())
     with path.open("rb") as f:
-        # Of the open file, which nobody can exchange between the test and the reading.
+        # The open file is tested: nobody can exchange it between the test and the reading.
         require_private(path, os.fstat(f.fileno()))
         return f.read()
 

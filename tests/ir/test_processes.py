@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +14,8 @@ from relaxlab.ir import expr, loops, processes
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.processes import map_forked
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+ON_LINUX = sys.platform.startswith("linux")
+pytestmark = pytest.mark.skipif(not ON_LINUX, reason="processes are forked on Linux alone")
 
 
 @pytest.fixture(autouse=True)

@@ -284,7 +284,7 @@ def _opaque(ctx: Context, e: expr.PrimExpr) -> Poly:
 
 def _limits(ctx: Context, e: expr.PrimExpr) -> Interval:
     """Constant bounds of an opaque expression."""
-    # What is no index does not exceed the range of int32. That of int64 is as good as unbounded.
+    # Data of int32 are within its range; the range of int64 bounds nothing that is computed with.
     limits = _type_range("int32") if e.dtype == "int32" else dtype_limits(e.dtype)
     match e:
         case expr.Cast(to, value) if value.dtype == "bool":

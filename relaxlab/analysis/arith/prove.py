@@ -199,7 +199,7 @@ def _definition(ctx: Context, number: int) -> Iterator[Poly]:
     it = poly.atom(number)
     if a.kind in ("div", "mod"):
         dividend, divisor = a.args
-        # Of a divisor that may be negative, remainders have the other sign.
+        # A negative divisor has remainders that are not positive.
         if ctx.interval_of(divisor)[0] < 1:
             return
         if a.kind == "div":

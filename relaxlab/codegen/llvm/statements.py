@@ -323,8 +323,8 @@ def _require_distinct(s: Scope, buffer: loops.Buffer, index: Value, value: Value
     """Lanes that hold different values go to different elements."""
     places = index.offsets if index.lanes > 1 else (0,) * value.lanes
     same = value.lanes == 1 or (value.offsets is not None and len(set(value.offsets)) == 1)
-    # Of such lanes only the last would be stored: all other terms of a sum would be lost in
-    # silence.
+    # Where lanes store to one element, the last one wins: the other terms of a sum would be lost
+    # in silence.
     if not same and places is not None and len(set(places)) < value.lanes:
         raise CodegenError(
             f"{value.lanes} lanes of a vectorized loop store into one element of {buffer.name!r} "
