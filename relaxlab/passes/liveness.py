@@ -24,8 +24,10 @@ class Interval:
 
     `after` is the last `match_cast` that binds a symbol of its size, None if all are known at
     entry. `arms` are the branches around the allocation: the number of each `If`, and True for its
-    true branch. `last` is the binding of the last use; None where the allocation's branch ended
-    before. `escapes` says why it must outlive the function's own memory, if it must.
+    true branch. `last` is the binding of the last use, and `holder` the variable that holds the
+    allocation then: its own one, or one after an `If` in whose branch it was made. Both are None
+    where that variable may hold other memory as well, which lives longer. `escapes` says why it
+    must outlive the function's own memory, if it must.
     """
 
     binding: graph.VarBinding
@@ -34,6 +36,7 @@ class Interval:
     after: graph.MatchCast | None
     arms: frozenset[tuple[int, bool]]
     last: graph.Binding | None = None
+    holder: graph.Var | None = None
     escapes: str | None = None
 
     @property
@@ -76,6 +79,8 @@ class _Walker:
         self.result = Liveness()
         self.roots: dict[graph.Var, frozenset[graph.Var]] = {}
         self.fields: dict[graph.Var, list[frozenset[graph.Var]]] = {}
+        self.owned: set[graph.Var] = set()  # whose memory is surely one of their roots
+        self.owned_fields: dict[graph.Var, list[bool]] = {}
         self.entry = set(symbols_in(fn.params))
         self.defined: dict[expr.Var, graph.MatchCast] = {}
         self.at = self.ifs = 0
@@ -107,6 +112,7 @@ class _Walker:
                 b, position, position, self.known_after(var), self.arms
             )
             self.roots[var] = frozenset((var,))
+            self.owned.add(var)
             if is_per_thread(value):
                 self.per_thread.add(var)
         elif self.may_share(value):
@@ -114,6 +120,11 @@ class _Walker:
             fields = self.fields_of(value)
             if fields is not None:
                 self.fields[var] = fields
+            if self.is_owned(value):
+                self.owned.add(var)
+            owned = self.owned_fields_of(value)
+            if owned is not None:
+                self.owned_fields[var] = owned
         if isinstance(b, graph.MatchCast):
             for s in symbols_in(b.ty):
                 if s not in self.entry:
@@ -200,6 +211,35 @@ class _Walker:
             case _:
                 return None
 
+    def is_owned(self, e: graph.Expr) -> bool:
+        """Return True if the value of `e` is a tensor in the memory of one of its roots."""
+        match e:
+            case graph.Var():
+                return e in self.owned
+            case graph.If():
+                return all(map(self.is_owned, _results(e)))
+            case graph.TupleGetItem(graph.Var() as source, index) if source in self.owned_fields:
+                return self.owned_fields[source][index]
+            case graph.Call(graph.Op(name), args) if name in ALIASING:
+                return self.is_owned(args[0])
+            case _:
+                return False
+
+    def owned_fields_of(self, e: graph.Expr) -> list[bool] | None:
+        """Return `is_owned` of each field of a tuple."""
+        match e:
+            case graph.Tuple(fields):
+                return [self.is_owned(f) for f in fields]
+            case graph.Var():
+                return self.owned_fields.get(e)
+            case graph.If():
+                yes, no = map(self.owned_fields_of, _results(e))
+                if yes is None or no is None:
+                    return None
+                return [a and b for a, b in zip(yes, no, strict=True)]
+            case _:
+                return None
+
     def use(self, v: graph.Var, position: int) -> None:
         for root in self.roots.get(v, ()):
             self.result.intervals[root].end = position
@@ -208,7 +248,17 @@ class _Walker:
         bindings = list(self.result.positions)
         for interval in self.result.intervals.values():
             if interval.arms <= self.arms_at[interval.end]:
-                interval.last = bindings[interval.end]
+                interval.last, interval.holder = bindings[interval.end], interval.var
+        for position, b in enumerate(bindings):
+            if b.var not in self.owned:
+                continue
+            held = [self.result.intervals[root] for root in self.roots[b.var]]
+            end = max(i.end for i in held)
+            if any(i.escapes for i in held) or not self.arms_at[position] <= self.arms_at[end]:
+                continue
+            for interval in held:
+                if interval.holder is None and interval.end == end:
+                    interval.last, interval.holder = bindings[end], b.var
 
     def escape(self, e: graph.Expr, reason: str) -> None:
         for root in self.roots_in(e):

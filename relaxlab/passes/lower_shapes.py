@@ -56,7 +56,7 @@ class _Lowerer:
     instrs: list[host.Instr] = field(default_factory=lambda: [])
     escaping: set[graph.Var] = field(default_factory=lambda: set())
     per_thread: set[int] = field(default_factory=lambda: set())
-    allocated: set[int] = field(default_factory=lambda: set())  # tensors that the function makes
+    allocated: set[int] = field(default_factory=lambda: set())  # tensors in memory made here
     sizes: dict[expr.PrimExpr, bool] = field(default_factory=lambda: {})  # proved not negative
     fitting: set[expr.PrimExpr] = field(default_factory=lambda: set())  # known to fit into 64 bits
 
@@ -219,6 +219,8 @@ class _Lowerer:
             return value
         dst = self.register(self.registers[value].name, ty)
         self.match([Claim(value, dst, ty, what)])
+        if value in self.allocated:
+            self.allocated.add(dst)
         return dst
 
     def packed(self, value: tuple[host.Value, ...], what: str) -> int:
@@ -282,6 +284,10 @@ class _Lowerer:
         else_instrs, else_value = self.branch(e.false_branch, ty)
         dst = self.nest(var.name, ty)
         self.emit(host.If(condition, then_instrs, then_value, else_instrs, else_value, dst))
+        sides = (host.leaves(v) for v in (dst, then_value, else_value))
+        for merged, *values in zip(*sides, strict=True):
+            if self.allocated.issuperset(values):
+                self.allocated.add(merged)
         return dst
 
     def branch(
@@ -350,7 +356,7 @@ class _Lowerer:
                 return self.view(var, args[0], ty)
             case "shape_of" if isinstance(ty, types.ShapeType) and ty.values is not None:
                 return self.value(graph.ShapeExpr(ty.values))
-            case "memory.kill_tensor" if self.leaf(args[0]) in self.allocated:
+            case "memory.kill_tensor" if self.is_made_here(self.leaf(args[0])):
                 self.emit(host.Kill(self.leaf(args[0])))
                 return ()
             case "memory.kill_storage" | "memory.kill_tensor" | "vm.kill_object":
@@ -372,6 +378,12 @@ class _Lowerer:
                 return self.function(var, self.leaf(args[0]), _fields(args[1]))
             case _:
                 return self.reference(var, e, name)
+
+    def is_made_here(self, reg: int) -> bool:
+        """Return True for a tensor of known dtype and rank in memory that the function makes."""
+        ty = self.type_of(reg)
+        known = isinstance(ty, types.TensorType) and ty.dtype is not None and ty.ndim >= 0
+        return known and reg in self.allocated
 
     def require_sizes(self, name: str, ty: types.Type) -> None:
         """Stop where a dimension of a tensor that is allocated next is negative, or does not fit
@@ -399,6 +411,8 @@ class _Lowerer:
 
     def view_at(self, dst: int, base: int, offset: expr.PrimExpr) -> int:
         self.emit(host.View(dst, base, offset))
+        if base in self.allocated:
+            self.allocated.add(dst)
         if base in self.per_thread:
             self.per_thread.add(dst)
         return dst

@@ -50,7 +50,7 @@ class PlanOptions:
 @dataclass(frozen=True, slots=True)
 class Placement:
     """The place of a tensor: `offset` bytes into the arena, in use between two positions. `last`
-    is the binding of its last use; None where its branch of an `If` ended before."""
+    and `holder` are those of its `Interval`."""
 
     var: graph.Var
     start: int
@@ -59,6 +59,7 @@ class Placement:
     offset: expr.PrimExpr
     reuses: tuple[str, ...]
     last: graph.Binding | None
+    holder: graph.Var | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,9 @@ def _arena(
             offset = base + unit * offsets[at]
             reuses = tuple(m.var.name for m, _ in _under(members, offsets, at))
             size = unit * units
-            placed[i.var] = Placement(i.var, i.start, i.end, size, offset, reuses, i.last)
+            placed[i.var] = Placement(
+                i.var, i.start, i.end, size, offset, reuses, i.last, i.holder
+            )
         # Groups of different factors follow each other: which is larger is not known.
         base = base + unit * total
         apart = apart + unit * sum(units for _, units in members)
@@ -297,7 +300,7 @@ def _apply(
         return fn
     storages: dict[graph.MatchCast | None, list[graph.Binding]] = {}
     tensors: dict[graph.Var, graph.Call] = {}
-    dead: dict[graph.Var, list[graph.Binding]] = {}  # by the variable of the last use
+    dead: dict[graph.Var, dict[graph.Var, None]] = {}  # by the variable of the last use
     for k, arena in enumerate(plan.arenas):
         var = graph.Var(f"storage{k}" if k else "storage", types.ObjectType())
         size = graph.ShapeExpr((arena.size,))
@@ -307,8 +310,9 @@ def _apply(
         for p in arena.placements:
             if p.var in chosen:
                 tensors[p.var] = _tensor_at(var, p)
-                if mark_dead and p.last is not None:
-                    dead.setdefault(p.last.var, []).append(_kill(p.var))
+                if mark_dead and p.last is not None and p.holder is not None:
+                    # The tensors of two branches have one holder.
+                    dead.setdefault(p.last.var, {})[p.holder] = None
 
     def block(blk: graph.BindingBlock) -> graph.BindingBlock:
         new: list[graph.Binding] = []
@@ -317,7 +321,7 @@ def _apply(
             new.append(b if call is None else replace(b, value=call))  # type: ignore[call-arg]
             if isinstance(b, graph.MatchCast) and b in storages:
                 new += storages[b]
-            new += dead.get(b.var, ())
+            new += map(_kill, dead.get(b.var, ()))
         return with_bindings(blk, new)
 
     planned = map_blocks(fn, block)

@@ -90,6 +90,8 @@ class Guards:
     def placed(self, e: HostEmitter, i: host.View) -> None:
         """Check that a planned tensor is inside its storage and aligned, and fill it with
         poison."""
+        if i.base in self.per_thread:
+            self.per_thread.add(i.dst)
         if i.base not in self.storages:
             return
         name, (size, per_thread) = e.function.registers[i.dst].name, self.storages[i.base]
@@ -102,6 +104,13 @@ class Guards:
         if per_thread:
             self.per_thread.add(i.dst)
         self.fresh(e, i.dst, per_thread=per_thread)
+
+    def merged(self, i: host.If) -> None:
+        """Note which tensors after the branches every thread has its own of."""
+        sides = (host.leaves(v) for v in (i.dst, i.then_value, i.else_value))
+        for dst, *values in zip(*sides, strict=True):
+            if self.per_thread.issuperset(values):
+                self.per_thread.add(dst)
 
     def aligned(self, e: HostEmitter, value: host.Value) -> None:
         """The addresses of tensors that are not empty are multiples of their elements' sizes."""

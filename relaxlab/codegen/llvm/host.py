@@ -609,6 +609,7 @@ class HostEmitter:
             b.jump(done)
         b.place(done)
         self.load_value(i.dst, merged, 0)
+        self.guarded(lambda g: g.merged(i))
 
 
 def _leaf_types(value: host.Value, ty: types.Type) -> Iterator[tuple[int, types.Type]]:
