@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.errors import UserError
-from relaxlab.ir.op_table import op_names, op_row
+from relaxlab.ir.op_table import VIEWS, op_names, op_row
 from relaxlab.testing.op_check import CaseProgram, OpCase, Shape, T
 
 BYTES = 8 << 20
@@ -24,8 +25,7 @@ DOMAINS = {"acosh": (1.1, 4.0)}
 """Operands of operators that are not defined from 0.1 to 0.9."""
 SAME_SHAPE = ("x", "x1", "x2", "x3", "data", "predictions", "labels")
 """Names of the parameters that elementwise operators have."""
-NOTHING_TO_DO = ("flatten", "nn.batch_flatten", "size", "grad.end_checkpoint", "grad.no_grad",
-                 "grad.start_checkpoint")  # fmt: skip
+NOTHING_TO_DO = (*VIEWS, "size")
 """Operators that move no element."""
 
 
@@ -148,8 +148,23 @@ def _moves() -> Iterator[Call]:
     yield Call("scatter_nd", (ROW, index(512, 1, high=1023), x(512, 1024)), {"reduction": "add"},
                "a.index_add(0, b[:, 0], c)")  # fmt: skip
     yield Call("index_put", (ROW, (index(512, high=1023),), x(512, 1024)), {"accumulate": True})
+    yield Call("grad.take_backward", (x(512, 1024), ROW, index(512, high=1023)), {"axis": 0},
+               "torch.zeros_like(b).index_add(0, c, a)")  # fmt: skip
+    yield Call("reverse_sequence", (ROW, index("n", high=1023)), {"seq_axis": 1, "batch_axis": 0})
+    yield Call("layout_transform", (ROW,), {"index_map": IndexMap.of(_blocked)},
+               "a.reshape(-1, 64, 16).transpose(0, 1)")  # fmt: skip
+    yield Call("broadcast_to", (x(1024), Shape(2048, 1024)))
+    yield Call("collapse_sum_to", (ROW, Shape(1, 1024)))
+    yield Call("collapse_sum_like", (ROW, x(1, 1024)))
+    yield Call("one_hot", (SOME, T(values=1.0), T(values=0.0)), {"depth": 1024},
+               "torch.nn.functional.one_hot(a, 1024).float()")  # fmt: skip
     yield Call("meshgrid", ((VECTOR, x(2)),))
     yield Call("outer", (VECTOR, x(16)))
+
+
+def _blocked(i: Any, j: Any) -> tuple[Any, ...]:
+    """Columns in blocks of 16, one block of all rows after the other."""
+    return j // 16, i, j % 16
 
 
 def _networks() -> Iterator[Call]:
@@ -171,8 +186,23 @@ def _networks() -> Iterator[Call]:
     yield Call("nn.leakyrelu", (ROW,))
     yield Call("nn.softplus", (ROW,))
     yield Call("clip", (ROW,), {"min": 1, "max": 5})
+    yield Call("where", (T("n", 1024, dtype="bool"), ROW, ROW))
     yield Call("masked_fill", (ROW, T("n", 1024, dtype="bool")), {"value": 0.5})
     yield Call("nn.nll_loss", (ROW, PLACES))
+    yield Call("grad.nll_loss_backward", (x(), ROW, PLACES), {}, "torch.ops.aten.nll_loss_backward("
+               "a, b, c, None, 1, -100, torch.tensor(float(len(c))))")  # fmt: skip
+    yield Call("nn.dropout", (ROW,), {}, "(a.clone(), torch.ones_like(a))")
+    steps = T(1024, dtype="int8", low=-9, high=9)
+    yield Call("quantize", (ROW, x(1024, low=0.01), steps), {}, "torch.quantize_per_channel("
+               "a, b, c, 1, torch.qint8).int_repr()")  # fmt: skip
+    yield Call("dequantize", (T("n", 1024, dtype="int8", low=-99, high=99), x(1024), steps), {},
+               "(a.float() - c.float()) * b")  # fmt: skip
+    yield Call("renormalize_top_p_top_k", (ROW, x("n", 1), T("n", 1, dtype="int32", high=9)))
+    yield Call("multinomial_from_uniform", (ROW, x("n", 1), index("n", 1, high=9)))
+
+
+def _windows() -> Iterator[Call]:
+    f = "torch.nn.functional"
     for op in ("max", "avg"):
         yield Call(f"nn.{op}_pool2d", (IMAGE,), {"pool_size": 2, "strides": 2})
         yield Call(f"nn.{op}_pool2d", (IMAGE,), {"pool_size": 3, "strides": 1, "padding": 1})
@@ -181,6 +211,16 @@ def _networks() -> Iterator[Call]:
         yield Call(f"nn.{op}_pool3d", (x("n", 8, 16, 32, 32),), {"pool_size": 2, "strides": 2})
     yield Call("nn.conv3d", (x("n", 8, 16, 32, 32), x(8, 8, 3, 3, 3)), {"padding": 1},
                f"{f}.conv3d(a, b, padding=1)")  # fmt: skip
+    yield Call("nn.adaptive_avg_pool1d", (x("n", 64, 512),), {"output_size": 8},
+               f"{f}.adaptive_avg_pool1d(a, 8)")  # fmt: skip
+    yield Call("nn.adaptive_avg_pool3d", (x("n", 8, 16, 32, 32),), {"output_size": (4, 8, 8)},
+               f"{f}.adaptive_avg_pool3d(a, (4, 8, 8))")  # fmt: skip
+    window, halves = {"pool_size": (2, 2), "strides": (2, 2)}, x("n", 32, 28, 28)
+    yield Call("grad.avg_pool2d_backward", (halves, IMAGE), window,
+               "torch.ops.aten.avg_pool2d_backward(a, b, 2, 2, 0, False, True, None)")
+    yield Call("grad.max_pool2d_backward", (halves, IMAGE), window,
+               "torch.ops.aten.max_pool2d_with_indices_backward(a, b, 2, 2, 0, 1, "
+               f"False, {f}.max_pool2d(b, 2, return_indices=True)[1])")
     yield Call("nn.adaptive_avg_pool2d", (IMAGE,), {"output_size": (1, 1)},
                f"{f}.adaptive_avg_pool2d(a, 1)")  # fmt: skip
     for channels, out, size in ((32, 64, 3), (3, 64, 1), (3, 32, 3), (64, 64, 1)):
@@ -192,14 +232,30 @@ def _networks() -> Iterator[Call]:
                f"{f}.conv2d(a, b, padding=1, groups=32)")  # fmt: skip
     yield Call("nn.conv1d", (x("n", 64, 512), x(64, 64, 5)), {"padding": 2},
                f"{f}.conv1d(a, b, padding=2)")  # fmt: skip
+    yield Call("nn.conv1d_transpose", (x("n", 64, 512), x(64, 32, 4)), {"strides": 2},
+               f"{f}.conv_transpose1d(a, b, stride=2)")  # fmt: skip
+    yield Call("nn.conv3d_transpose", (x("n", 8, 16, 32, 32), x(8, 4, 2, 2, 2)), {"strides": 2},
+               f"{f}.conv_transpose3d(a, b, stride=2)")  # fmt: skip
     yield Call("nn.conv2d_transpose", (IMAGE, x(32, 16, 2, 2)), {"strides": 2},
                f"{f}.conv_transpose2d(a, b, stride=2)")  # fmt: skip
+
+
+def _products() -> Iterator[Call]:
+    f = "torch.nn.functional"
     yield Call("matmul", (x("n", 512), x(512, 512)))
     yield Call("matmul", (ROW, x(1024, 3)))
     yield Call("matmul", (x("n", 64, 64), x("n", 64, 64)))
     yield Call("linear", (x("n", 512), x(512, 512)))
     yield Call("einsum", ((x("n", 512), x("n", 512)),), {"subscripts": "ki,kj->ij"})
-    yield Call("nn.attention", (x("n", 128, 8, 64),) * 3)
+    heads = x("n", 128, 8, 64)
+    yield Call("nn.attention", (heads,) * 3)
+    yield Call("nn.attention_bias", (*(heads,) * 3, x(1, 1, 128, 128)))
+    starts = T(9, dtype="int32", values=tuple(range(0, 1025, 128)))
+    yield Call("nn.attention_var_len",
+               (*(x(1, 1024, 8, 64),) * 3, starts, T(dtype="int32", low=128, high=128)), {},
+               f"{f}.scaled_dot_product_attention(*(t.view(8, 128, 8, 64).transpose(1, 2)"
+               " for t in (a, b, c))).transpose(1, 2)")  # fmt: skip
+    yield Call("nn.rope", (heads,))
 
 
 def _created() -> Iterator[Call]:
@@ -207,6 +263,10 @@ def _created() -> Iterator[Call]:
     for op in ("zeros", "ones"):
         yield Call(op, (shape,), {"dtype": "float32"})
         yield Call(f"{op}_like", (ROW,), {}, f"torch.{op}_like(a)")
+    yield Call("full", (shape, x()), {}, "torch.full(a, b.item())")
+    yield Call("full_like", (ROW, x()))
+    yield Call("eye_like", (ROW,), {}, "torch.eye(*a.shape)")
+    yield Call("hamming_window", (), {"window_size": 1 << 21}, "torch.hamming_window(1 << 21)")
     yield Call("eye", (), {"n": 1448}, "torch.eye(1448)")
     numbers = {"start": 0, "end": 1 << 21, "step": 1, "dtype": "float32"}
     yield Call("arange", (), numbers, "torch.arange(0, 2097152, dtype=torch.float32)")
@@ -219,6 +279,7 @@ def _dtypes() -> Iterator[Call]:
     ):  # fmt: skip
         operand = T("n", 1024, dtype=before, low=0, high=9)
         yield Call("astype", (operand,), {"dtype": after})
+    yield Call("wrap_param", (T("n", 1024, dtype="float16"),), {}, "a.float()")
 
 
 def _elementwise(written: set[str]) -> Iterator[Call]:
@@ -255,7 +316,8 @@ def with_dtype(call: Call, dtype: str) -> Call | None:
 
 def all_calls() -> list[Call]:
     """All calls, each followed by that in a narrow dtype."""
-    wide = [*_reductions(), *_orders(), *_moves(), *_networks(), *_created(), *_dtypes()]
+    wide = [*_reductions(), *_orders(), *_moves(), *_networks(), *_windows(), *_products(),
+            *_created(), *_dtypes()]  # fmt: skip
     wide += _elementwise({c.op for c in wide})
     found: list[Call] = []
     for call in wide:

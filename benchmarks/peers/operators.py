@@ -106,7 +106,9 @@ class NumPyOperators(Operators):
 
         def run() -> Any:
             found = reference(*args, **call.attrs)
-            return found if isinstance(found, tuple) else np.ascontiguousarray(found)
+            if isinstance(found, tuple):
+                return tuple(map(np.ascontiguousarray, found))
+            return np.ascontiguousarray(found)
 
         return run
 
@@ -130,7 +132,9 @@ class PyTorchOperators(Operators):
 
         def run() -> Any:
             found = fn(*args)
-            return found if isinstance(found, tuple | list) else found.contiguous()
+            if isinstance(found, tuple | list):
+                return tuple(t.contiguous() for t in found)
+            return found.contiguous()
 
         try:
             return run if run() is not None else None

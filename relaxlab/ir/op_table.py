@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from relaxlab.ir.module import Module
 
 
-VIEWS = ("reshape", "flatten", "expand_dims", "squeeze", "nn.batch_flatten")
+VIEWS = ("reshape", "flatten", "expand_dims", "squeeze", "nn.batch_flatten", "grad.no_grad",
+         "grad.start_checkpoint", "grad.end_checkpoint")  # fmt: skip
 """Operators that keep the elements in order: their results share the memory of their arguments."""
 
 

@@ -6,10 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import relaxlab
 from benchmarks import bench_operators, operators
-from relaxlab.testing.op_check import CaseProgram
+from relaxlab.ir.module import Module
+from relaxlab.ir.op_table import op_names, op_row
+from relaxlab.testing.op_check import CaseProgram, OpCase, Shape, T
 
 
 def test_the_calls() -> None:
@@ -22,6 +26,23 @@ def test_the_calls() -> None:
         assert CaseProgram(call.case, call.sizes, symbolic=True).row.lower is not None
     sizes = {c.name: c.sizes["n"] for c in calls}
     assert sizes["sum(int8[n, 64], axis=1)"] == 4 * sizes["sum(float32[n, 64], axis=1)"] == 1 << 17
+
+
+def test_every_operator_has_a_call() -> None:
+    without = {*op_names()} - {c.op for c in operators.all_calls()}
+    lowered = {name for name in without if op_row(name).lower is not None}
+    assert lowered == {*operators.NOTHING_TO_DO}
+
+
+@pytest.mark.parametrize("op", [op for op in operators.NOTHING_TO_DO if op != "size"])
+def test_operators_with_nothing_to_do_share_memory(op: str) -> None:
+    one = T(2, 1, 3)
+    more = {"reshape": (Shape(3, 2),)}.get(op, ())
+    attrs = {"expand_dims": {"axis": 0}, "squeeze": {"axis": 1}}.get(op, {})
+    program = CaseProgram(OpCase(op, (one, *more), attrs), {}, symbolic=True)
+    main = relaxlab.compile(Module.of({"main": program.function()}))["main"]
+    x = np.zeros((2, 1, 3), np.float32)
+    assert np.shares_memory(main(x, ()), x)
 
 
 def test_a_run(
@@ -45,8 +66,6 @@ def test_a_run(
 
 
 def test_a_wrong_result_is_reported() -> None:
-    import numpy as np
-
     right = np.arange(10.0)
     assert bench_operators.error_of(right, right) == 0
     assert bench_operators.error_of(right + 1, right) > 0.1
