@@ -25,7 +25,7 @@ from benchmarks.kernels.race import CORE, PAUSE_S, say
 from benchmarks.kernels.table import failures
 from benchmarks.models import decoder
 from benchmarks.process import Worker, WorkerFailed
-from benchmarks.report import QUIET, Spread, table
+from benchmarks.report import Spread, heading, table
 from benchmarks.rows import Work, dequantised
 from benchmarks.variants import VARIANTS
 from relaxlab.models.config import DecoderConfig
@@ -107,15 +107,17 @@ class Race:
 def measure(model: str, threads: int, rounds: int) -> dict[str, Any]:
     """Everything as a JSON object."""
     file = NAMED[model]() if model in NAMED else Path(model)
+    started = time.monotonic()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relaxlab-bench-")))
         race = Race(dequantised(file, "F32", folder), threads, stack)
         for number in range(rounds):
             say(f"round {number + 1} of {rounds}")
             race.round(number)
+    seconds = time.monotonic() - started
     return {
         "machine": machine.describe(),
-        "settings": {"threads": threads, "rounds": rounds, "file": file.name},
+        "settings": {"threads": threads, "rounds": rounds, "file": file.name, "seconds": seconds},
         "peers": race.found,
         "busy_cores": race.busy_cores,
     }
@@ -129,9 +131,7 @@ def relative(result: Result, name: str, what: str) -> Spread | None:
 
 
 def render(result: Result) -> str:
-    m, s = result["machine"], result["settings"]
-    busy = statistics.mean(result["busy_cores"] or [0.0])
-    noise = "quiet" if busy < QUIET else "NOISY: timings mean little"
+    s = result["settings"]
     title = ["relative to everything: median (quartiles)", "decode", "tok/s", "prefill", "tok/s"]
     title += ["temporaries MB", "compile s"]
     rows: list[list[str]] = []
@@ -143,12 +143,11 @@ def render(result: Result) -> str:
             row.append(f"{statistics.median(found[what]):.0f}" if found[what] else "–")
         row += [f"{found['temporaries'] / 1e6:.1f}", f"{found.get('compile_s', float('nan')):.1f}"]
         rows.append(row)
-    head = (
-        f"{m['cpu']}, {m['cores']} cores; {m['date']}; commit {m['commit']}\n"
-        f"{s['file']} in float32, {s['threads']} threads; {s['rounds']} rounds: prompts of "
-        f"{PROMPT} tokens, {STEPS} decoded\n"
-        f"cores busy with other things during pauses: {busy:.2f} ({noise})"
+    measured = (
+        f"{s['file']} in float32; {s['threads']} threads; {s['rounds']} rounds: prompts of "
+        f"{PROMPT} tokens, {STEPS} decoded"
     )
+    head = heading(result, measured, result["busy_cores"], s["seconds"])
     return "\n\n".join(part for part in (head, table(title, rows), failures(result)) if part)
 
 

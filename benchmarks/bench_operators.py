@@ -25,7 +25,7 @@ from benchmarks.kernels.table import Aim, aims_text
 from benchmarks.limits import CLimits
 from benchmarks.operators import BYTES, Call, all_calls
 from benchmarks.process import Worker, WorkerFailed
-from benchmarks.report import QUIET, Spread, table
+from benchmarks.report import Spread, heading, table
 
 Result = Mapping[str, Any]
 OURS = "relaxlab"
@@ -129,15 +129,9 @@ def aims(result: Result) -> Iterator[Aim]:
 
 def render(result: Result) -> str:
     """All calls, the slowest in relation to their peers first."""
-    m, s = result["machine"], result["settings"]
-    busy = statistics.mean(result["busy_cores"] or [0.0])
-    noise = "quiet" if busy < QUIET else "NOISY: timings mean little"
-    head = (
-        f"{m['cpu']}, {m['cores']} cores, {m['memory_gb']} GB, {m['system']}; {m['date']}\n"
-        f"commit {m['commit']}; {s['threads']} threads; {s['rounds']} rounds\n"
-        f"cores busy with other things during pauses: {busy:.2f} ({noise}); "
-        f"the run took {s['seconds']:.0f} s"
-    )
+    s = result["settings"]
+    measured = f"{s['threads']} threads; {s['rounds']} rounds"
+    head = heading(result, measured, result["busy_cores"], s["seconds"])
     rows: list[tuple[float, list[str]]] = []
     for case in result["cases"]:
         found, peers = ratio(case), case["peers"]

@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.kernels import chart, program, race
 from benchmarks.kernels.cases import HEADS, Case
 from benchmarks.kernels.race import say
-from benchmarks.kernels.table import OURS, Aim, aims_text, failures, heading, others_of, speeds
+from benchmarks.kernels.table import OURS, Aim, aims_text, failures, others_of, race_heading, speeds
 from benchmarks.models import LLAMA3_8B, decoder
 from benchmarks.report import Spread, table
 from relaxlab.codegen.program import compile_program
@@ -112,7 +112,7 @@ def aims(result: Result) -> Iterator[Aim]:
 
 
 def render(result: Result) -> str:
-    parts = [heading(result), _compilations(result), _shapes(result), aims_text(aims(result))]
+    parts = [race_heading(result), _compilations(result), _shapes(result), aims_text(aims(result))]
     return "\n\n".join(part for part in [*parts, failures(result)] if part)
 
 

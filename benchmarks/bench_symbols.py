@@ -22,7 +22,7 @@ from benchmarks import machine
 from benchmarks.kernels import program
 from benchmarks.kernels.race import say
 from benchmarks.kernels.table import Aim, aims_text
-from benchmarks.report import QUIET, Spread, table
+from benchmarks.report import Spread, heading, table
 from benchmarks.symbols import Case, all_cases
 
 Result = Mapping[str, Any]
@@ -136,15 +136,9 @@ def aims(result: Result) -> Iterator[Aim]:
 
 
 def render(result: Result) -> str:
-    m, s = result["machine"], result["settings"]
-    busy = statistics.mean(result["busy_cores"])
-    noise = "quiet" if busy < QUIET else "NOISY: timings mean little"
-    head = (
-        f"{m['cpu']}, {m['cores']} cores, {m['memory_gb']} GB, {m['system']}; {m['date']}\n"
-        f"commit {m['commit']}; {s['threads']} threads; {s['rounds']} rounds\n"
-        f"cores busy with other things during pauses: {busy:.2f} ({noise}); "
-        f"the run took {s['seconds']:.0f} s"
-    )
+    s = result["settings"]
+    measured = f"{s['threads']} threads; {s['rounds']} rounds"
+    head = heading(result, measured, result["busy_cores"], s["seconds"])
     cases = {case["name"]: case["versions"] for case in result["cases"]}
     rows: list[list[str]] = []
     for name, symbols, spread in ratios(result):

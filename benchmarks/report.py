@@ -94,17 +94,27 @@ def render(result: Result) -> str:
     return "\n\n".join(text for part in parts if (text := part(result)))
 
 
-def _heading(result: Result) -> str:
-    m, s = result["machine"], result["settings"]
-    busy = statistics.mean(b for pauses in result["busy_cores"] for b in pauses or [0.0])
-    noise = "quiet" if busy < QUIET else "NOISY: timings mean little"
+def heading(result: Result, measured: str, busy: Sequence[float], seconds: float) -> str:
+    """The machine and its commit, what was `measured`, the cores that were `busy` during the pauses
+    of a run, none where it made no pauses, and the seconds that it took."""
+    m, cores = result["machine"], statistics.mean(busy or [0.0])
+    noise = "quiet" if cores < QUIET else "NOISY: timings mean little"
     return (
         f"{m['cpu']}, {m['cores']} cores, {m['memory_gb']} GB, {m['system']}; {m['date']}\n"
-        f"commit {m['commit']}; {s['file']}; {s['threads']} threads; {s['rounds']} rounds, each "
-        f"{s['reads']} prompts of {s['prompt']} fresh tokens, {s['steps']} tokens decoded\n"
-        f"cores busy with other things during pauses: {busy:.2f} ({noise}); "
-        f"the run took {s['seconds']:.0f} s"
+        f"commit {m['commit']}; {measured}\n"
+        f"cores busy with other things during pauses: {cores:.2f} ({noise}); "
+        f"the run took {seconds:.0f} s"
     )
+
+
+def _heading(result: Result) -> str:
+    s = result["settings"]
+    measured = (
+        f"{s['file']}; {s['threads']} threads; {s['rounds']} rounds, each {s['reads']} prompts of "
+        f"{s['prompt']} fresh tokens, {s['steps']} tokens decoded"
+    )
+    busy = [b for pauses in result["busy_cores"] for b in pauses or [0.0]]
+    return heading(result, measured, busy, s["seconds"])
 
 
 def table(title: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

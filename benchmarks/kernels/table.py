@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.report import QUIET, Spread, table
+from benchmarks.report import Spread, heading, table
 
 Result = Mapping[str, Any]
 OURS = "relaxlab"
@@ -53,25 +53,19 @@ def share(case: Result, name: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def heading(result: Result) -> str:
-    m, s = result["machine"], result["settings"]
-    busy = statistics.mean(result["busy_cores"] or [0.0])
-    noise = "quiet" if busy < QUIET else "NOISY: timings mean little"
+def race_heading(result: Result) -> str:
+    """The heading of measurements that take turns (`race`): with the versions of the peers."""
+    s = result["settings"]
     versions = ", ".join(
         f"{name} {about.get('version', 'FAILED')}" for name, about in result["peers"].items()
     )
-    return (
-        f"{m['cpu']}, {m['cores']} cores, {m['memory_gb']} GB, {m['system']}; {m['date']}\n"
-        f"commit {m['commit']}; {s['threads']} threads; {s['rounds']} rounds of {s['seconds']} s; "
-        f"{versions}\n"
-        f"cores busy with other things during pauses: {busy:.2f} ({noise}); "
-        f"the run took {s['seconds_in_all']:.0f} s"
-    )
+    measured = f"{s['threads']} threads; {s['rounds']} rounds of {s['seconds']} s; {versions}"
+    return heading(result, measured, result["busy_cores"], s["seconds_in_all"])
 
 
 def render(result: Result, aims: Iterable[Aim] = ()) -> str:
     """The whole report: one row per case."""
-    parts = [heading(result)]
+    parts = [race_heading(result)]
     for limit, unit, what in (
         ("fma", "GFLOP/s", "measured multiply-add peak"),
         ("copy", "GB/s", "measured bandwidth of copying"),
