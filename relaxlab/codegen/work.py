@@ -6,6 +6,9 @@ the compiled program evaluates before it decides (`llvm/entry.py`).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from relaxlab.analysis.arith import simplify
@@ -15,7 +18,7 @@ from relaxlab.codegen.tighten_bounds import tighten_bounds
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr, Var, const
 from relaxlab.ir.node import Node, children, rewrite, walk
-from relaxlab.ir.substitute import substitute
+from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes import host
 
 MOST_KERNELS = 16
@@ -54,7 +57,8 @@ def _kernel_work(func: loops.PrimFunc) -> PrimExpr | None:
     """Return the work of a kernel, whose loops end where their guards fail."""
     if any(isinstance(n, loops.While) for n in walk(func.body)):
         return None
-    return _statement(tighten_bounds(lower_blocks(func.body)[0], short=1), const(1), {})
+    body = tighten_bounds(lower_blocks(func.body)[0], short=1)
+    return _statement(body, _Nest(const(1), {}, {}))
 
 
 def _is_unknown(e: Node) -> bool:
@@ -68,55 +72,75 @@ def _is_unknown(e: Node) -> bool:
             return False
 
 
-Values = dict[Var, PrimExpr]
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """The loops around a statement. times: iterations of those that are neither unrolled nor
+    vectorized; values: of variables that stand for expressions, and of those loops' variables
+    half-way, since extents may depend on them; copies: of the body of each loop that is unrolled or
+    vectorized, by its variable; lane: the vectorized loop's variable."""
+
+    times: PrimExpr
+    values: Mapping[Var, PrimExpr]
+    copies: Mapping[Var, int]
+    lane: Var | None = None
+
+    def inside(self, loop: loops.For) -> _Nest:
+        """The loops around a loop's body."""
+        lane, extent = self.lane, _usual(loop.extent, self)
+        if loop.kind == "vectorized":
+            # A masked vector takes as long as a full one.
+            lane, extent = loop.loop_var, simplify((extent + (LANES - 1)) // LANES)
+        is_copied = loop.kind in ("vectorized", "unrolled") and loop.min == const(0)
+        if is_copied and isinstance(extent, expr.IntImm):
+            copies = {**self.copies, loop.loop_var: extent.value}
+            return replace(self, copies=copies, lane=lane)
+        # Registers hold nothing from one copy of a loop to the next.
+        times, values = self.times * math.prod(self.copies.values()) * extent, self.values
+        if lane is not loop.loop_var:
+            # Half-way is the average of extents that grow linearly with an outer loop, as in
+            # triangles.
+            values = {**values, loop.loop_var: _usual(loop.min, self) + extent // 2}
+        return _Nest(times, values, {}, lane)
 
 
-def _statement(
-    stmt: loops.Stmt, times: PrimExpr, values: Values, lane: Var | None = None
-) -> PrimExpr:
-    """Return the work of running a statement `times` times. `values`: of axes, and of loops'
-    variables half-way, since extents may depend on them; the vectorized loop's variable, `lane`,
-    has none."""
+def _statement(stmt: loops.Stmt, nest: _Nest) -> PrimExpr:
+    """Return the work of running a statement in a nest of loops."""
     match stmt:
         case loops.SeqStmt(stmts):
             total: PrimExpr = const(0)
             for part in stmts:
-                total = total + _statement(part, times, values, lane)
+                total = total + _statement(part, nest)
             return total
-        case loops.For(var, _, extent, "vectorized", body):
-            # A masked vector takes as long as a full one.
-            vectors = (_usual(extent, values) + (LANES - 1)) // LANES
-            return _statement(body, times * vectors, values, var)
-        case loops.For(var, start, extent, _, body):
-            extent = _usual(extent, values)
-            # Half-way is the average of extents that grow linearly with an outer loop, as in
-            # triangles.
-            inner = {**values, var: _usual(start, values) + extent // 2}
-            return _statement(body, times * extent, inner, lane)
+        case loops.For(_, _, _, _, body):
+            return _statement(body, nest.inside(stmt))
         case loops.IfThenElse(condition, then, other):
-            yes = _statement(then, times, values, lane)
+            yes = _statement(then, nest)
             if other is None:  # a tile's last rows take as long as the others
                 return yes
-            no = _statement(other, times, values, lane)
-            test = substitute(condition, values)
-            known = lane is None and not any(map(_is_unknown, walk(test)))
+            no = _statement(other, nest)
+            test = _middle(condition, nest)
+            known = nest.lane is None and not any(map(_is_unknown, walk(test)))
             # Versions for single rows: only the one that a call takes counts. Where the test is not
             # known before the call, both do.
             return expr.Select(test, yes, no) if known else yes + no
         case loops.LetStmt(var, value, body):
-            inner = {**values, var: substitute(value, values)}
-            own = times * _operations(value, values, lane)
-            return own + _statement(body, times, inner, lane)
+            inner = replace(nest, values={**nest.values, var: substitute(value, nest.values)})
+            return nest.times * _operations(value, nest) + _statement(body, inner)
         case loops.BufferStore(buffer, value, indices):
-            own = _access(buffer, indices, values, lane)
-            return times * (own + _operations(value, values, lane))
+            return nest.times * (_access(buffer, indices, nest) + _operations(value, nest))
         case loops.Evaluate(value):
-            return times * _operations(value, values, lane)
+            return nest.times * _operations(value, nest)
         case _:
-            return times
+            return nest.times
 
 
-def _usual(e: PrimExpr, values: Values) -> PrimExpr:
+def _middle(e: PrimExpr, nest: _Nest) -> PrimExpr:
+    """An expression's value half-way through the loops."""
+    halves: dict[Var, PrimExpr] = {v: const(n // 2) for v, n in nest.copies.items()}
+    return substitute(substitute(e, nest.values), halves)
+
+
+def _usual(e: PrimExpr, nest: _Nest) -> PrimExpr:
     """An extent or a start, with half of the divisor for a remainder."""
 
     def without_division(n: Node) -> Node | None:
@@ -133,35 +157,35 @@ def _usual(e: PrimExpr, values: Values) -> PrimExpr:
             case _:
                 return None
 
-    return rewrite(substitute(e, values), without_division)
+    return rewrite(_middle(e, nest), without_division)
 
 
-def _operations(e: PrimExpr, values: Values, lane: Var | None) -> int:
-    """A value's operations; those of indices disappear."""
+def _operations(e: PrimExpr, nest: _Nest) -> int:
+    """A value's operations in all copies; those of indices disappear."""
     match e:
         case loops.BufferLoad(buffer, indices):
-            return _access(buffer, indices, values, lane)
+            return _access(buffer, indices, nest)
         case expr.Add(a, expr.Mul() as product):  # one multiply-add
-            return _operations(a, values, lane) + _operations(product, values, lane)
+            return _operations(a, nest) + _operations(product, nest)
         case expr.Call(_, "if_then_else", (_, value, other)):  # the condition is tested once
-            return _operations(value, values, lane) + _operations(other, values, lane)
+            return _operations(value, nest) + _operations(other, nest)
         case _:
             pass
-    own = CALL if isinstance(e, expr.Call) else 1
-    return own + sum(_operations(c, values, lane) for c in children(e) if isinstance(c, PrimExpr))
+    own = (CALL if isinstance(e, expr.Call) else 1) * math.prod(nest.copies.values())
+    return own + sum(_operations(c, nest) for c in children(e) if isinstance(c, PrimExpr))
 
 
-def _access(
-    buffer: loops.Buffer, indices: tuple[PrimExpr, ...], values: Values, lane: Var | None
-) -> int:
-    """One, or one for each lane where these are rows apart; nothing for private memory, which is
-    registers or stays in the first-level cache."""
+def _access(buffer: loops.Buffer, indices: tuple[PrimExpr, ...], nest: _Nest) -> int:
+    """One, or one for each lane where these are rows apart, for each copy that has another address:
+    the others find the element in a register. Nothing for private memory, which is registers or
+    stays in the first-level cache."""
     if buffer.scope == "local":
         return 0
-    if lane is None:
-        return 1
-    rows = (substitute(i, values) for i in indices[:-1])
-    return LANES if any(_moves_with(i, lane) for i in rows) else 1
+    at = tuple(substitute(i, nest.values) for i in indices)
+    used = set(symbols_in(at))
+    addresses = math.prod(n for var, n in nest.copies.items() if var in used)
+    lane = nest.lane
+    return addresses * (LANES if lane and any(_moves_with(i, lane) for i in at[:-1]) else 1)
 
 
 def _moves_with(index: PrimExpr, lane: Var) -> bool:

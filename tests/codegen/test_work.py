@@ -70,6 +70,30 @@ def test_lanes_count_once_unless_they_are_rows_apart() -> None:
     assert work(loops_of(across), n=3, m=32) == 3 * 2 * (1 + LANES)
 
 
+def test_loads_that_unrolled_copies_share_count_once() -> None:
+    mod = loops_of(
+        """
+for i in T.parallel(n):
+    for r in T.unroll(8):
+        for v in T.unroll(2):
+            for j in T.vectorized(16):
+                b[i, r * 32 + v * 16 + j] = a[i, r] * a[i, v * 16 + j]
+"""
+    )
+    # Per row 16 products, each stored, of 8 elements and 2 vectors.
+    assert work(mod, n=3, m=256) == 3 * (16 + 16 + 8 + 2)
+    in_loop = loops_of(
+        """
+for i in T.parallel(n):
+    for r in T.unroll(8):
+        for j in range(m):
+            b[r, j] = a[i, j]
+"""
+    )
+    # The loop within is there eight times, and loads eight times.
+    assert work(in_loop, n=3, m=5) == 3 * 8 * 5 * (1 + 1)
+
+
 def test_triangles_count_half() -> None:
     mod = loops_of(
         """
@@ -136,7 +160,7 @@ for i in T.parallel(n):
 @pytest.mark.parametrize("operator", ["matmul", "linear"])
 @pytest.mark.parametrize("symbols", ["", "n k m"])
 def test_small_products_start_no_team(operator: str, symbols: str) -> None:
-    """A product of 24 x 24 by 24 x 24, which takes about a microsecond, starts no team."""
+    """A product of 33 x 33 by 33 x 33, which takes one to two microseconds, starts no team."""
 
     def of(size: int) -> int | None:
         dims = ", ".join(f'"{d}"' if symbols else str(size) for d in "nk")
@@ -153,7 +177,7 @@ class M:
 """)
         return work(mod, n=size, k=size, m=size)
 
-    small, large = of(24), of(100)
+    small, large = of(33), of(100)
     assert small is not None and small < MIN_TEAM_WORK
     assert large is None or large >= MIN_TEAM_WORK
 
