@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relaxlab.ir import graph
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import walk
+from relaxlab.ir.node import replace, walk
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import map_blocks, use_counts, with_bindings
 from relaxlab.passes.effects import is_pure
@@ -13,8 +13,8 @@ from relaxlab.tracing import may_apply
 
 @module_pass("dead_code_elimination", needs=("normalize",))
 def dead_code_elimination(mod: Module, _: NoOptions) -> Module:
-    """Drop unread pure bindings; then private graph functions, and loop functions, that no public
-    graph function reaches. A `match_cast` stays: it is a check.
+    """Drop unread pure bindings, those in local functions too; then private graph functions, and
+    loop functions, that no public graph function reaches. A `match_cast` stays: it is a check.
 
     A module without graph functions keeps all its loop functions: they are its interface.
     """
@@ -37,7 +37,15 @@ def _once(name: str, fn: graph.Function, mod: Module) -> graph.Function:
         dead = isinstance(b, graph.VarBinding) and not uses[b.var] and is_pure(b.value, mod)
         return not (dead and _drop(f"{name}.{b.var.name}", "nobody reads it"))
 
-    return map_blocks(fn, lambda blk: with_bindings(blk, [b for b in blk.bindings if live(b)]))
+    def inner(b: graph.Binding) -> graph.Binding:
+        if not isinstance(b.value, graph.Function):
+            return b
+        new = _function(f"{name}.{b.var.name}", b.value, mod)
+        return b if new is b.value else replace(b, value=new)
+
+    return map_blocks(
+        fn, lambda blk: with_bindings(blk, [inner(b) for b in blk.bindings if live(b)])
+    )
 
 
 def _drop_unreachable(mod: Module) -> Module:

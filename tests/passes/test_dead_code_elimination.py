@@ -66,6 +66,40 @@ def test_dead_chains_and_unreachable_functions():
     check_pass(dead_code_elimination, Before, Expected)
 
 
+def test_local_functions_keep_only_what_they_read():
+    """What only a dead binding of a local function captured is dead, too."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            a = R.exp(x)
+
+            @R.function
+            def inner(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                b = R.add(y, a)
+                c = R.exp(b)
+                z = R.negative(y)
+                return z
+
+            w: R.Tensor((4,), "float32") = inner(x)
+            return w
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            @R.function
+            def inner(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                z = R.negative(y)
+                return z
+
+            w: R.Tensor((4,), "float32") = inner(x)
+            return w
+
+    check_pass(dead_code_elimination, Before, Expected)
+
+
 def test_checks_and_effects_stay():
     @I.ir_module
     class Before:
