@@ -65,6 +65,8 @@ HALF_ROUNDINGS = 8
 """Roundings to halves that a result may differ by; what lies between is computed in float32."""
 PER_TERM = 1 / 8
 """Roundings per square root of the number of terms, in sums of random signs."""
+MOVES = 8
+"""Moves whose distances are averaged: a single element may by chance hardly move in one."""
 
 MOVED = "relaxlab.testing.moved_by_roundings"
 """The registered function that moves results for the tolerance."""
@@ -225,23 +227,26 @@ def _largest(args: Args) -> int:
 
 
 def _moved(mod: Module, args: Args, want: Any) -> tuple[float, ...]:
-    """Return how far the results move when every input moves by the roundings of a sum, and when
-    the results of operators do: little is left of terms that cancel each other, and a tanh keeps
-    little of how large its operand was."""
+    """Return how far the results move, on average, when every input moves by the roundings of a
+    sum, and when the results of operators do: little is left of terms that cancel each other, and a
+    tanh keeps little of how large its operand was."""
+    rng = np.random.default_rng(0)
+    rounded = _with_roundings(mod, args, rng)
+    inputs, between = list[tuple[float, ...]](), list[tuple[float, ...]]()
     try:
-        inputs = interpret(mod, "main", *nudged(args, np.random.default_rng(0)))
-        between = interpret(_with_roundings(mod, args), "main", *copy_value(args))
+        for _ in range(MOVES):
+            inputs.append(movement(interpret(mod, "main", *nudged(args, rng)), want))
+            between.append(movement(interpret(rounded, "main", *copy_value(args)), want))
     except ExecutionError:
         return (math.inf,) * 64
     roundings = _roundings(args) if coarsest(mod) <= roundoff("float32") else 1.0
-    far = (roundings * distance for distance in movement(inputs, want))
-    return tuple(map(max, far, movement(between, want)))
+    far = np.maximum(roundings * np.mean(inputs, axis=0), np.mean(between, axis=0))
+    return tuple(far.tolist())
 
 
-def _with_roundings(mod: Module, args: Args) -> Module:
+def _with_roundings(mod: Module, args: Args, rng: np.random.Generator) -> Module:
     """The module whose inexact operators give results moved by roundings of the largest element."""
     roundings = _roundings(args)
-    rng = np.random.default_rng(0)
 
     def moved(value: Any) -> Any:
         if isinstance(value, tuple):

@@ -389,6 +389,27 @@ class M:
     assert problem_of(mod, (x,), {"main": lambda x: one_by_one(x) + 1}) is not None
 
 
+def test_sums_that_one_move_of_their_terms_leaves_as_they_are_may_differ() -> None:
+    """Of so many sums of one element each, some hardly move when their terms move once."""
+    mod = normalize(parse("""
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((12800,), "float32")):
+        y = R.sum(x)
+        return R.tanh(y)
+"""))
+
+    def one_by_one(x: np.ndarray) -> np.ndarray:
+        return np.tanh(np.cumsum(x, dtype="float32")[-1])
+
+    for seed in range(60):
+        x = np.random.default_rng(seed).uniform(-2, 2, 12800).astype("float32")
+        x[-1] -= np.float32(x.sum() - 0.5)
+        assert problem_of(mod, (x,), {"main": one_by_one}) is None, seed
+        assert problem_of(mod, (x,), {"main": lambda x: one_by_one(x) + 0.01}) is not None
+
+
 def test_a_program_that_accepts_what_its_meaning_refuses_fails(rng) -> None:
     mod = normalize(
         parse("""
