@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.dtypes import numpy_dtype
@@ -283,6 +284,8 @@ class _Frame:
             raise ExecutionError(f"operator R.{name} has no NumPy meaning")
         args = [self.eval(a) for a in e.args]
         attrs = {k: self.attribute(v) for k, v in e.attrs.items()}
+        if name == "reshape" and 0 in args[0].shape and -1 in args[1]:
+            args[1] = self.deduced_shape(e, args[1])
         try:
             with np.errstate(all="ignore"):
                 result = _plain(row.reference(*args, **attrs))
@@ -290,6 +293,14 @@ class _Frame:
         except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
             raise ExecutionError(f"R.{name}: {error}") from error
         return result if name in VIEWS or name in PARTS else _apart(result, args)
+
+    def deduced_shape(self, e: graph.Call, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape that is deduced for a call's result, `shape` where none is. Of a tensor without
+        elements NumPy does not say what -1 is beside an extent of 0; the symbols do."""
+        ty = type_of(e, self.machine.mod)
+        if not isinstance(ty, TensorType) or ty.shape is None:
+            return shape
+        return tuple(map(self.scalar, ty.shape))
 
     def attribute(self, value: Any) -> Any:
         """An attribute with its scalar expressions evaluated (the bounds of a slice)."""

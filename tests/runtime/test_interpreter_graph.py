@@ -288,6 +288,18 @@ def test_a_wrong_deduced_type_is_reported():
         interpret(mod, "main", np.ones(2, F32))
 
 
+@pytest.mark.parametrize("count", [0, 1, 6])
+def test_an_extent_left_open_beside_one_of_zero_is_the_deduced_one(count):
+    n = Var("n")
+    x = graph.Var("x", tensor(n, 4))
+    y = graph.Var("y", tensor(n * 2, 2, 1))
+    value = builder("reshape")(x, graph.ShapeExpr((n * 2, expr.const(-1), expr.const(1))))
+    mod = Module.of({"main": fn([x], y, bindings=[VarBinding(value, y)])})
+    given = np.arange(4 * count, dtype=F32).reshape(count, 4)
+    result = interpret(mod, "main", given)
+    np.testing.assert_array_equal(result, given.reshape(2 * count, 2, 1), strict=True)
+
+
 def test_constants_are_never_written():
     i = Var("i")
     a = loops.Buffer("A", (const(2),))
