@@ -388,7 +388,7 @@ def _bound(value: float, dtype: str) -> float:
 
 def _clip(x: Array, min: float, max: float) -> Array:  # noqa: A002 - the operator's names
     low, high = (x.dtype.type(_bound(b, str(x.dtype))) for b in (min, max))
-    return np.maximum(np.minimum(x, high), low)
+    return np.maximum(low, np.minimum(high, x))  # a zero within the bounds keeps its sign
 
 
 define(

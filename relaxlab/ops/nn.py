@@ -98,11 +98,12 @@ def _softplus(x: PrimExpr, beta: float, threshold: float) -> PrimExpr:
     return expr.Select(expr.GT(x * beta, _c(threshold, x)), x, soft)
 
 
-_activation("relu", lambda x: expr.Max(x, _c(0, x)), lambda x: np.maximum(x, 0), _number_infer)
+# As in PyTorch, a zero keeps its sign: NumPy returns the second of two zeros.
+_activation("relu", lambda x: expr.Max(_c(0, x), x), lambda x: np.maximum(0, x), _number_infer)
 _activation(
     "relu6",
     lambda x: scalar.clamp(x, _c(0, x), _c(6, x)),
-    lambda x: np.maximum(np.minimum(x, 6), 0),
+    lambda x: np.maximum(0, np.minimum(6, x)),
     _number_infer,
 )
 _activation("gelu", scalar.gelu, _gelu_reference)

@@ -88,9 +88,10 @@ def integer_division(cls: type[expr.BinaryOp], a: PrimExpr, b: PrimExpr) -> Prim
 
 
 def sign(x: PrimExpr) -> PrimExpr:
-    """-1, 0 or 1; NaN for NaN."""
+    """-1, 0 or 1; NaN for NaN, and 0.0 for -0.0."""
     zero, one = expr.const(0, x.dtype), expr.const(1, x.dtype)
-    rest = x if is_float(x.dtype) else zero  # a float neither above nor below zero is 0 or NaN
+    # A float neither above nor below zero is 0.0, -0.0 or NaN; its square has no sign.
+    rest = x * x if is_float(x.dtype) else zero
     if is_uint(x.dtype):
         return expr.Select(expr.GT(x, zero), one, zero)
     minus = expr.const(-1, x.dtype)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from relaxlab.ir.dtypes import lanes_of, numpy_dtype
+from relaxlab.ir.dtypes import bytes_of, lanes_of, numpy_dtype
 from relaxlab.ir.errors import UserError
 
 Array = np.ndarray[Any, Any]
@@ -16,6 +17,18 @@ Array = np.ndarray[Any, Any]
 class ExecutionError(UserError):
     """A program stopped: a run-time check failed, an access left its buffer, a function is missing.
     The message names the function, the value, the expected and the actual size."""
+
+
+class OutOfMemory(ExecutionError, MemoryError):
+    """There is no memory for a value; the message names it and says how many bytes it takes."""
+
+    @classmethod
+    def of(cls, what: str, shape: Sequence[int], dtype: str) -> OutOfMemory:
+        """The error for an array."""
+        size = math.prod(shape) * bytes_of(dtype)
+        return cls(
+            f"there is no memory for the {size:,} bytes of {what}, {dtype} of shape {tuple(shape)}"
+        )
 
 
 def dtype_name(array: Array | np.generic) -> str:

@@ -19,7 +19,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.target import FLOAT_OPTIONS, Target, parse_target
 from relaxlab.passes.base import Pass, PassFailed, Pipeline
 from relaxlab.passes.pipeline import default_pipeline, marking_dead_memory, pipeline_for
-from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.arrays import ExecutionError, OutOfMemory
 from relaxlab.runtime.check_bisect import FaultyRewrite, find_faulty_rewrite
 from relaxlab.runtime.check_compare import Difference, Tolerance, coarsest, difference, movement
 from relaxlab.runtime.check_inputs import SIZES, copy_value, nudged, random_arguments
@@ -315,6 +315,11 @@ class _Checker:
                 if difference(reference(name, again), result, "the result", _EXACT) is not None:
                     raise CheckError(f"`{name}` gives another result each time it is called")
                 moved = _moved(reference, name, args, (result, given), rng)
+            except OutOfMemory as error:
+                raise CheckError(
+                    f"`{name}` cannot be run: {error}; write symbols or smaller numbers for its "
+                    "dimensions, and give `check` small values of the symbols by `sizes`"
+                ) from error
             except ExecutionError as error:
                 reason = error
                 continue

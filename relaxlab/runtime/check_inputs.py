@@ -11,7 +11,7 @@ from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.dtypes import is_float, numpy_dtype
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.arrays import ExecutionError, OutOfMemory
 
 SIZES = (1, 2, 3, 5, 7, 16, 17)
 """Values of symbols: single rows, full vectors, and what no vector width divides."""
@@ -24,7 +24,7 @@ def random_arguments(
     declared bounds. Integers are small and not negative, so that they can be indices.
 
     Raises ExecutionError for a parameter that no random value can be made for (a function, a value
-    of unknown type) and for sizes that no array has.
+    of unknown type) and for sizes that no array has, OutOfMemory for one that is too large.
     """
     bounds: Mapping[str, int] = fn.attrs.get("tir_var_upper_bound", {})
     env = {
@@ -43,10 +43,13 @@ def random_value(
             size = tuple(evaluate(d, env) for d in dims)
             if any(d < 0 for d in size):
                 raise ExecutionError(f"{what} would have the shape {size}")
-            if is_float(dtype):
-                return rng.uniform(-1, 1, size).astype(numpy_dtype(dtype))
-            high = 2 if dtype == "bool" else 3
-            return rng.integers(0, high, size).astype(numpy_dtype(dtype))
+            try:
+                if is_float(dtype):
+                    return rng.uniform(-1, 1, size).astype(numpy_dtype(dtype))
+                high = 2 if dtype == "bool" else 3
+                return rng.integers(0, high, size).astype(numpy_dtype(dtype))
+            except (MemoryError, ValueError) as error:  # ValueError: more bytes than 63 bits count
+                raise OutOfMemory.of(what, size, dtype) from error
         case types.ShapeType(values) if values is not None:
             return tuple(evaluate(v, env) for v in values)
         case types.PrimType(dtype, value):

@@ -21,7 +21,13 @@ from relaxlab.ir.errors import counted
 from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import VIEWS, OpRow, find_op
 from relaxlab.ir.types import FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
-from relaxlab.runtime.arrays import Array, ExecutionError, dtype_name, uninitialised
+from relaxlab.runtime.arrays import (
+    Array,
+    ExecutionError,
+    OutOfMemory,
+    dtype_name,
+    uninitialised,
+)
 from relaxlab.runtime.deep_calls import call_nested
 from relaxlab.runtime.interpreter_check import Symbols, arguments, match_value
 from relaxlab.runtime.packed import get_func
@@ -108,7 +114,7 @@ class _located:  # noqa: N801
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ExecutionError) and f"{self.where}: " not in str(error):
-            raise ExecutionError(f"{self.where}: {error}") from error
+            raise type(error)(f"{self.where}: {error}") from error
 
 
 @dataclass(slots=True)
@@ -170,7 +176,7 @@ class _Frame:
                 self.values[var] = closure  # `values` is shared: the function may call itself
             case graph.VarBinding(value, var):
                 with _located(f"computing `{var.name}`"):
-                    result = self.eval(value)
+                    result = self.computed(value)
                     if var.ty is not None:
                         self.verify(result, var.ty, f"`{var.name}`, of type {var.ty},")
                 self.values[var] = result
@@ -182,6 +188,15 @@ class _Frame:
                 self.values[var] = result
             case _:
                 raise ExecutionError(f"the interpreter has no meaning for {type(b).__name__}")
+
+    def computed(self, value: graph.Expr) -> Any:
+        """Evaluate a value. Raises OutOfMemory for one that is too large."""
+        try:
+            return self.eval(value)
+        except OutOfMemory:
+            raise
+        except MemoryError as error:
+            raise OutOfMemory(f"there is no memory for it: {error}") from error
 
     def scalar(self, e: expr.PrimExpr) -> Any:
         try:

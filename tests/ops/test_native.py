@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.module import Module
 from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram, OpCase, compare, concrete_call
@@ -25,3 +26,26 @@ def test_compiled_operator(case: OpCase) -> None:
         for result, want in zip(results, expected, strict=True):
             assert np.shape(result) == want.shape
             compare(np.asarray(result), want, f"{case} with {dict(env)}, seed={seed}")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("count", [6, 203])
+@pytest.mark.parametrize(
+    ("call", "negative"),
+    [("sign(x)", False), ("nn.relu(x)", True), ("nn.relu6(x)", True), ("clip(x, 0, 1)", True)],
+)
+def test_zeros_have_the_sign_that_pytorch_gives_them(call, negative, count, dtype, rng) -> None:
+    """In vectors and in what is left beside them."""
+    mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor(({count},), "{dtype}")):
+    y = R.{call}
+    return y
+""")
+    zeros = np.copysign(0.0, rng.standard_normal(count)).astype(numpy_dtype(dtype))
+    main = rl.compile(mod, use_cache=False)["main"]
+    for found in (main(zeros), rl.interpret(mod, "main", zeros)):
+        assert (found == 0).all()
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(zeros) & negative)
+    nan = np.full(count, np.nan, zeros.dtype)
+    assert np.isnan(main(nan)).all()

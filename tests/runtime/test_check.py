@@ -201,3 +201,35 @@ def test_refuses_what_is_not_there():
         rl.check(mod.without(*mod.graph_functions()))
     with pytest.raises(CheckError, match="there are 1 parameters, `inputs` gave 0"):
         rl.check(mod, "other", inputs=lambda rng: ())
+
+
+@pytest.mark.parametrize(
+    ("dims", "dtype", "size"),
+    [
+        ("1048576, 1099511627776", "float32", "4,611,686,018,427,387,904"),
+        ("1099511627776, 1099511627776", "int8", "1,208,925,819,614,629,174,706,176"),
+    ],
+)
+def test_a_tensor_larger_than_memory_is_named(dims: str, dtype: str, size: str) -> None:
+    mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor(({dims}), "{dtype}")):
+    y = R.add(x, x)
+    return y
+""")
+    text = f"no memory for the {size} bytes of `x`, {dtype} of shape .*smaller numbers"
+    with pytest.raises(CheckError, match=text):
+        rl.check(mod, runs=1)
+
+
+def test_a_value_larger_than_memory_is_named() -> None:
+    mod = rl.parse("""
+@R.function
+def main(x: R.Tensor((1,), "float32")):
+    y = R.add(R.broadcast_to(x, (1152921504606846976,)), x)
+    return y
+""")
+    with pytest.raises(MemoryError, match="in `main`: computing `y`: there is no memory for it"):
+        rl.interpret(mod, "main", np.zeros(1, "float32"))
+    with pytest.raises(CheckError, match="computing `y`: .* smaller numbers"):
+        rl.check(mod, runs=1)

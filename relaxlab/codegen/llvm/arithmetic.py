@@ -64,13 +64,13 @@ def binary(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
         if indexed is not None:
             return indexed
     lanes = max(x.lanes, y.lanes)
-    x, y = b.widen(x, lanes), b.widen(y, lanes)
     # bfloat16 travels as its 16 bits; float32 holds both operands exactly, and the result is
     # rounded.
     if element_of(x.dtype) == "bfloat16":
-        wide = [cast(b, v, with_lanes("float32", lanes)) for v in (x, y)]
+        wide = [cast(b, v, with_lanes("float32", v.lanes)) for v in (x, y)]
         result = binary(b, cls, wide[0], wide[1])
         return result if issubclass(cls, expr.CmpOp) else cast(b, result, x.dtype)
+    x, y = b.widen(x, lanes), b.widen(y, lanes)
     if issubclass(cls, expr.CmpOp):
         return _compare(b, cls, x, y)
     if cls in (expr.And, expr.Or):
@@ -250,6 +250,10 @@ def _float(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
         how = _FLOAT[cls] + (" contract" if b.target.contract else "")
         return Value(x.dtype, b.emit(f"{how} {x.ty} {x.text}, {y.text}"))
     if cls in (expr.Min, expr.Max):
+        for limit, other in ((x, y), (y, x)):
+            number = limit.const if limit.lanes == 1 else limit.splat
+            if number is not None and not math.isnan(number):
+                return _limited(b, cls, limit, other)
         name = "minimum" if cls is expr.Min else "maximum"
         # As in NumPy, NaN wins and the order of zeros of different sign is open. LLVM tests the
         # first operand for NaN: a reduction's new value, which the next step does not wait for.
@@ -265,6 +269,16 @@ def _float(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
     if cls is expr.FloorMod:
         return binary(b, expr.Sub, x, binary(b, expr.Mul, floor, y))
     raise NotImplementedError(f"no LLVM row for {cls.__name__} on {x.dtype}")
+
+
+def _limited(b: Builder, cls: type[Any], limit: Value, other: Value) -> Value:
+    """The minimum or maximum with a constant: `other` as it is where it is NaN, or equal to the
+    constant. So `relu` and `clip` of -0.0 are -0.0, as in PyTorch."""
+    how = "ogt" if cls is expr.Max else "olt"
+    beyond = b.emit(f"fcmp {how} {limit.ty} {limit.text}, {other.text}")
+    mask = llvm_type(with_lanes("bool", limit.lanes))
+    picked = b.emit(f"select {mask} {beyond}, {limit.ty} {limit.text}, {limit.ty} {other.text}")
+    return Value(limit.dtype, picked)
 
 
 def _integer(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
