@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -201,6 +202,26 @@ def blocks(func: PrimFunc) -> list[Block]:
     return [n.block for n in walk(func.body) if isinstance(n, BlockRealize) and n is not func.body]
 
 
+def assert_same_results(
+    func: PrimFunc, formed: PrimFunc, shapes: Sequence[str], sizes: Sequence[Sequence[int]],
+    rng: np.random.Generator,
+) -> None:  # fmt: skip
+    """The loops, the blocks formed of them and the machine code compute the same from random arrays
+    of the float32 `shapes`, for each n and m of `sizes`."""
+    compiled = rl.compile(func, checks="all")
+    for n, m in sizes:
+        a, c = (
+            rng.standard_normal(eval(shape, {"n": n, "m": m})).astype("float32")  # noqa: S307
+            for shape in shapes
+        )
+        results = [c.copy() for _ in range(3)]
+        interpret_prim_func(func, [a, results[0]])
+        interpret_prim_func(formed, [a, results[1]])
+        compiled(a, results[2])
+        np.testing.assert_array_equal(results[1], results[0])
+        np.testing.assert_allclose(results[2], results[0], 1e-4, 1e-4)
+
+
 @pytest.mark.parametrize("sizes", [None, {"n": 37, "m": 300}, {"n": 3, "m": 1}], ids=str)
 @pytest.mark.parametrize("name", INDEPENDENT)
 def test_independent_stores(
@@ -211,17 +232,8 @@ def test_independent_stores(
     formed = form_blocks(func)
     assert len(blocks(formed)) == count
     assert form_blocks(formed) is formed
-    for n, m in [(37, 300), (3, 1), (5, 0)] if sizes is None else [(sizes["n"], sizes["m"])]:
-        a, c = (
-            rng.standard_normal(eval(shape, {"n": n, "m": m})).astype("float32")  # noqa: S307
-            for shape in shapes
-        )
-        results = [c.copy() for _ in range(3)]
-        interpret_prim_func(func, [a, results[0]])
-        interpret_prim_func(formed, [a, results[1]])
-        rl.compile(func)(a, results[2])
-        np.testing.assert_array_equal(results[1], results[0])
-        np.testing.assert_allclose(results[2], results[0], 1e-4, 1e-4)
+    values = [(37, 300), (3, 1), (5, 0)] if sizes is None else [tuple(sizes.values())]
+    assert_same_results(func, formed, shapes, values, rng)
 
 
 @pytest.mark.parametrize("sizes", [None, {"n": 9, "m": 40}], ids=str)
@@ -234,17 +246,8 @@ def test_loops_that_stay_together(
     formed = form_blocks(func)
     (block,) = blocks(formed) or [formed.body.block]
     assert "".join(it.var.name[1:] for it in block.iter_vars) == axes
-    for n, m in [(9, 40), (2, 1)] if sizes is None else [(9, 40)]:
-        a, c = (
-            rng.standard_normal(eval(shape, {"n": n, "m": m})).astype("float32")  # noqa: S307
-            for shape in shapes
-        )
-        results = [c.copy() for _ in range(3)]
-        interpret_prim_func(func, [a, results[0]])
-        interpret_prim_func(formed, [a, results[1]])
-        rl.compile(func, checks="all")(a, results[2])
-        np.testing.assert_array_equal(results[1], results[0])
-        np.testing.assert_allclose(results[2], results[0], 1e-4, 1e-4)
+    values = [(9, 40), (2, 1)] if sizes is None else [(9, 40)]
+    assert_same_results(func, formed, shapes, values, rng)
 
 
 @pytest.mark.parametrize("name", DEPENDENT)
