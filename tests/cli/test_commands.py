@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
+from array import array
 
 import pytest
 
@@ -384,14 +384,30 @@ def start(*argv: str, **options) -> subprocess.Popen[str]:
     return subprocess.Popen(command, text=True, stderr=subprocess.PIPE, **options)
 
 
-def test_ctrl_c_ends_with_130_and_one_line(own_cache):
+def wait_until_read(process: subprocess.Popen[str]) -> None:
+    """Return when the process has read all that was written to its input."""
+    import fcntl
+    import termios
+
+    assert process.stdin is not None
+    unread = array("i", [1])
+    while unread[0]:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+        fcntl.ioctl(process.stdin, termios.FIONREAD, unread)
+
+
+def test_ctrl_c_ends_with_130_and_one_line():
     process = start(
-        "chat", "--model", "tiny", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        "generate", "--model", "tiny", "--prompt", "-",
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         # a test run in the background may itself ignore the signal
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
-    time.sleep(2)
+    assert process.stdin is not None
+    process.stdin.write("Why is")
+    process.stdin.flush()
+    wait_until_read(process)  # now it waits for the rest of the prompt
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, "", "interrupted\n")
