@@ -290,8 +290,7 @@ def _mapped_libraries() -> set[str]:
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="features are those of x86-64")
 def test_processors_without_what_the_code_needs(tmp_path: Path) -> None:
     host = Target.host()
-    missing = next(name for name in ("sse4a", "avxvnniint8") if name not in host.features)
-    assert missing in _CPUID
+    missing = next(name for name in _CPUID if name not in host.features)
     target = replace(host, features=host.features | {missing})
     exe = rl.compile(Cached, target, use_cache=False)
     exe.export(tmp_path / "cached.so")
