@@ -56,7 +56,7 @@ def jupyterlab(folder: Path) -> Iterator[str]:
 
 
 def _address(run: Path, server: subprocess.Popen[bytes]) -> str:
-    for _ in range(600):
+    for _ in range(3000):
         assert server.poll() is None, "the server ended; see server.log"
         for path in run.glob("jpserver-*.json"):
             url = json.loads(path.read_text())["url"]
@@ -66,7 +66,7 @@ def _address(run: Path, server: subprocess.Popen[bytes]) -> str:
                 continue
             return url
         time.sleep(0.1)
-    raise TimeoutError("JupyterLab did not start within a minute")
+    raise TimeoutError("JupyterLab did not start within five minutes")
 
 
 def notebook(path: Path, *cells: str) -> Path:
@@ -90,10 +90,9 @@ def menu(page: Any, *names: str) -> None:
 
 def run_all(page: Any) -> None:
     """Run all cells, once the kernel is there, and wait until all have run."""
-    page.wait_for_selector(".jp-StatusBar-TextItem:has-text('| Idle')", timeout=60000)
+    page.wait_for_selector(".jp-StatusBar-TextItem:has-text('| Idle')")
     menu(page, "Run", "Run All Cells")
     page.wait_for_function(
         "() => [...document.querySelectorAll('.jp-InputArea-prompt')].filter(p => p.offsetParent)"
         ".every(p => /\\[\\d+\\]/.test(p.textContent) || !p.textContent.trim())",
-        timeout=60000,
     )

@@ -192,7 +192,7 @@ def test_the_page_of_all_views(open_view):
     titles = [t["title"] for t in page.state["tabs"]]
     for i, title in enumerate(titles):
         tabs.filter(has_text=title).first.click()
-        shown.locator("[role=tabpanel]:not([hidden]) .root >> nth=0").wait_for(timeout=5000)
+        shown.locator("[role=tabpanel]:not([hidden]) .root >> nth=0").wait_for()
         assert tabs.nth(i).get_attribute("aria-selected") == "true"
     kinds = [name for name in PAGE if name not in SLOW]
     assert [t["kind"] for t in page.state["tabs"]] == kinds  # none is a report of an error
@@ -215,19 +215,13 @@ def test_the_passes_of_a_model_are_small_enough(long_view):
 # In a browser
 
 
-def opened(open_view, view, scheme="light"):
-    page = open_view(view, scheme)
-    page.set_default_timeout(5000)
-    return page
-
-
 def passes(page):
     return page.get_by_role("listbox", name="passes").get_by_role("option")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_passes_are_chosen_and_rewrites_stepped(open_view, view, scheme):
-    page = opened(open_view, view, scheme)
+    page = open_view(view, scheme)
     listed = passes(page).all_inner_texts()
     assert len(listed) == sum(p["changed"] for p in view.state["passes"])
     passes(page).filter(has_text="fuse_ops").click()
@@ -247,7 +241,7 @@ def test_passes_are_chosen_and_rewrites_stepped(open_view, view, scheme):
 
 
 def test_passes_by_keyboard_search_and_layout(open_view, view):
-    page = opened(open_view, view)
+    page = open_view(view)
     passes(page).first.focus()
     page.keyboard.press("End")
     assert page.get_by_role("heading", level=3).inner_text().startswith("plan_memory")
@@ -264,13 +258,13 @@ def test_passes_by_keyboard_search_and_layout(open_view, view):
 
 
 def test_a_failing_pass_and_errors_are_read_on_the_page(open_view):
-    page = opened(open_view, pipeline(dense(), pipeline=cpu_pipeline().after("fuse_ops", raises)))
+    page = open_view(pipeline(dense(), pipeline=cpu_pipeline().after("fuse_ops", raises)))
     assert page.get_by_role("heading", level=3).inner_text().startswith("test_lab_raises")
     assert f"{HOSTILE} cannot be done" in page.get_by_role("alert").inner_text()
     assert "The module before this pass" in page.locator("p[role=status]").last.inner_text()
     assert "cls.fused_matmul_add_relu(x, w, b)" in page.locator(".diff").inner_text()
     assert page.evaluate("window.bad") is None
-    page = opened(open_view, pipeline(WRONG), "dark")
+    page = open_view(pipeline(WRONG), "dark")
     assert "error[" in page.get_by_role("alert").inner_text()
 
 
@@ -278,7 +272,7 @@ def test_hostile_names_stay_text(open_view):
     mod = dense()
     remark = Remark(HOSTILE, f"main.y: {HOSTILE}", HOSTILE)
     record = PassRecord(HOSTILE, NO_ATTRS, mod, rl.trace(mod).result, 0.1, (remark,))
-    page = opened(open_view, pipeline(Trace(mod, (record,))))
+    page = open_view(pipeline(Trace(mod, (record,))))
     assert HOSTILE in page.get_by_role("heading", level=3).inner_text()
     page.get_by_role("button", name="Next step").click()
     assert HOSTILE in page.get_by_role("listbox", name="remarks").inner_text()
@@ -288,7 +282,7 @@ def test_hostile_names_stay_text(open_view):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_two_pipelines_in_a_browser(open_view, scheme):
     other = cpu_pipeline().without("fuse_ops")
-    page = opened(open_view, compare(dense(), None, other, labels=("fused", "not")), scheme)
+    page = open_view(compare(dense(), None, other, labels=("fused", "not")), scheme)
     first = "After fuse_ops"
     assert page.get_by_role("heading", level=3).inner_text() == first, "where they differ"
     page.get_by_role("button", name="final modules").click()
@@ -303,12 +297,12 @@ def test_two_pipelines_in_a_browser(open_view, scheme):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_accessibility_of_the_views(open_view, audit, view, scheme):
-    page = opened(open_view, view, scheme)
+    page = open_view(view, scheme)
     passes(page).filter(has_text="fuse_ops").click()
     page.get_by_role("button", name="Next step").click()
     assert audit(page) == []
     other = cpu_pipeline().without("fuse_ops")
-    assert audit(opened(open_view, compare(dense(), None, other), scheme)) == []
+    assert audit(open_view(compare(dense(), None, other), scheme)) == []
 
 
 STEP = """async () => {
@@ -333,7 +327,7 @@ STEP = """async () => {
 
 def test_a_program_of_500_calls_is_stepped_without_waiting(open_view, long_view):
     """The bounds are three times those that are aimed at: a shared machine is no stopwatch."""
-    page = opened(open_view, long_view)
+    page = open_view(long_view)
     painted = page.evaluate("performance.getEntriesByName('first-paint')[0].startTime")
     took = sorted(page.evaluate(STEP))
     print(f"first paint {painted:.0f} ms, steps: median {took[len(took) // 2]:.0f}, {took[-1]:.0f}")

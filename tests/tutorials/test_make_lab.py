@@ -33,7 +33,7 @@ def test_a_lesson_in_jupyterlab(
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(SETTINGS.parents[1]))
     with jupyterlab(books) as url:
         page = open_page(f"{url}lab/tree/01_tensors_to_loops.ipynb?reset", strict=False)
-        page.wait_for_selector(".jp-Notebook", timeout=60000)
+        page.wait_for_selector(".jp-Notebook")
         run_all(page)
         assert page.locator("details:not([open]) summary", has_text="Solution").count() == 4
         views = page.locator(".relaxlab-view:not([data-kind=drawing])")
