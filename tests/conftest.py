@@ -14,6 +14,9 @@ import numpy as np
 import pytest
 
 from relaxlab.ir import op_table
+from relaxlab.passes import blas_patterns, libraries  # noqa: F401  registers its patterns
+from relaxlab.runtime import interpreter_intrinsics, packed
+from relaxlab.schedule import tensor_intrin
 from tests.browser import chromium, open_page  # noqa: F401  fixtures
 
 pytest_plugins = ["tests.tiers", "tests.golden"]
@@ -21,6 +24,7 @@ pytest_plugins = ["tests.tiers", "tests.golden"]
 # In the environment, so that parallel workers collect the same tests.
 BASE = os.environ.setdefault("RELAXLAB_SEED", str(random.getrandbits(64)))
 random.seed(BASE)  # for seeds drawn while test files are imported
+op_table.op_names()  # relaxlab's own operators are registered when they are first asked for
 
 
 def pytest_report_header() -> str:
@@ -41,11 +45,18 @@ def teams():
         yield
 
 
+REGISTRIES = (
+    (op_table, "_TABLE"), (packed, "_FUNCS"), (interpreter_intrinsics, "_EXTERNAL"),
+    (tensor_intrin, "_REGISTRY"), (libraries, "_TABLE"),
+)  # fmt: skip
+
+
 @pytest.fixture(autouse=True)
-def operators(monkeypatch):
-    """Operators that a test registers are unknown after it."""
-    op_table.op_names()  # relaxlab's own, which stay, are registered when they are first asked for
-    monkeypatch.setattr(op_table, "_TABLE", dict(op_table._TABLE))
+def registries(monkeypatch):
+    """Operators, Python functions, meanings of target instructions, tensor intrinsics and library
+    patterns that a test registers are unknown after it."""
+    for module, table in REGISTRIES:
+        monkeypatch.setattr(module, table, dict(getattr(module, table)))
 
 
 @pytest.fixture

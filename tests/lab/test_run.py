@@ -147,7 +147,7 @@ def test_a_function_outside_the_program_may_raise_anything():
     def fails(_):
         raise LookupError(HOSTILE)
 
-    register_func("tests.fails", fails, override=True)
+    register_func("tests.fails", fails)
     text = CHAIN.replace("a = R.matmul(x, w)", "a0 = R.matmul(x, w)").replace(
         "b = R.nn.softmax(a, axis=0)",
         'a = R.call_pure_packed("tests.fails", a0, sinfo_args=R.Tensor((2, 4), "float32"))\n'
@@ -219,7 +219,7 @@ def test_updates_in_place_work_on_copies():
         x[...] = 0
         return x
 
-    register_func("tests.zero", zero, override=True)
+    register_func("tests.zero", zero)
     x, w = arguments()
     view = run(parse(text), "main", x, w)
     assert view.state["error"] is None and x[1, 3] == 7
@@ -304,7 +304,7 @@ def test_names_and_errors_stay_text(open_view):
     def fails(_):
         raise LookupError(HOSTILE)
 
-    register_func(HOSTILE, fails, override=True)
+    register_func(HOSTILE, fails)
     text = CHAIN.replace("c = R.matmul(b, w)", "c = R.matmul(b, w)").replace(
         "d = R.nn.softmax(c, axis=0)",
         f'd = R.call_pure_packed({HOSTILE!r}, c, sinfo_args=R.Tensor((2, 4), "float32"))',

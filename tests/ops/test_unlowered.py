@@ -156,7 +156,7 @@ def test_several_results_of_an_operator_without_loops(run: Run) -> None:
 
 @pytest.mark.parametrize("run", [native, stepped])
 def test_a_packed_function_that_returns_too_few_results(run: Run) -> None:
-    register_func("tests.too_few", lambda x: (x,), override=True)
+    register_func("tests.too_few", lambda x: (x,))
     text = """
     @R.function
     def main(x: R.Tensor((4,), "float32")):

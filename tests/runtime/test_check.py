@@ -182,7 +182,7 @@ REFUSED = [
 @pytest.mark.parametrize("body, message", REFUSED, ids=["callable", "match_cast", "counter"])
 def test_refuses(body, message):
     calls = iter(range(10_000))
-    register_func("test_check.counter", lambda x: x + np.float32(next(calls)), override=True)
+    register_func("test_check.counter", lambda x: x + np.float32(next(calls)))
     mod = rl.parse(f"{HEAD}@I.ir_module\nclass M:\n    @R.function\n    {body}\n")
     with pytest.raises(CheckError, match=message):
         rl.check(mod)

@@ -134,7 +134,7 @@ def test_writing_beside_an_array() -> None:
         out[...] = x
         ctypes.memset(out.ctypes.data + out.nbytes, 0, 64)
 
-    register_func("relaxlab.testing.beside", beside, override=True)
+    register_func("relaxlab.testing.beside", beside)
     text = """
 @R.function
 def main(x: R.Tensor(("n", 3), "float32")):

@@ -482,7 +482,7 @@ class Packed:
 def middle() -> Any:
     """Register the functions that the program calls, and compile it."""
     box: dict[str, Any] = {}
-    register_func("tests.middle", lambda *args: box["run"](*args), override=True)
+    register_func("tests.middle", lambda *args: box["run"](*args))
     exe = build(Packed)
 
     def call(run: Any, x: Any, threads: int = 2) -> Any:

@@ -513,7 +513,7 @@ class Similar:
 
 
 def test_programs_that_need_more_than_c_has(tmp_path: Path) -> None:
-    register_func("tests.half", lambda x: x / 2, override=True)
+    register_func("tests.half", lambda x: x / 2)
     path = tmp_path / "model.so"
     message = exporting(build(NeedsPython), path)
     assert message.startswith("`main` calls `tests.half`, a Python function")

@@ -53,7 +53,7 @@ def product(x: T.handle, W: T.Buffer((3, 5, 16, 4), "uint8"), y: T.handle):
 
 @pytest.fixture
 def dot4() -> str:
-    TensorIntrin.register("test.dot4", dot4_desc, dot4_impl, ["avx512vnni"], override=True)
+    TensorIntrin.register("test.dot4", dot4_desc, dot4_impl, ["avx512vnni"])
     return "test.dot4"
 
 
@@ -189,7 +189,7 @@ def test_description_and_implementation_agree() -> None:
 
 
 def test_registry_errors() -> None:
-    TensorIntrin.register("test.dot4", dot4_desc, dot4_impl, override=True)
+    TensorIntrin.register("test.dot4", dot4_desc, dot4_impl)
     with pytest.raises(ValueError, match="override=True"):
         TensorIntrin.register("test.dot4", dot4_desc, dot4_impl)
     with pytest.raises(ValueError, match="A is uint8"):
