@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -139,20 +141,27 @@ def _conv_extent(call: graph.Call, extent: PrimExpr, w: Window) -> PrimExpr:
 
 
 def padded(
-    x: te.Tensor, layout: Layout, windows: tuple[Window, ...], fill: PrimExpr, name: str
+    x: te.Tensor,
+    layout: Layout,
+    before: Sequence[PrimExpr],
+    after: Sequence[PrimExpr],
+    fill: PrimExpr,
+    name: str,
 ) -> te.Tensor:
-    """`x` with `fill` around its spatial dimensions; `x` itself where nothing is padded."""
-    if not any(w.padded for w in windows):
+    """`x` with `fill` before and after its spatial dimensions; `x` itself where there is nothing to
+    add."""
+    if {*before, *after} == {te.ZERO}:
         return x
-    before = layout.put((0, 0, *(w.before for w in windows)))
-    after = layout.put((0, 0, *(w.after for w in windows)))
+    before, after = (
+        [simplify(n) for n in layout.put((te.ZERO, te.ZERO, *pads))] for pads in (before, after)
+    )
     shape = tuple(simplify(e + (a + b)) for e, a, b in zip(x.shape, before, after, strict=True))
 
     def element(*i: PrimExpr) -> PrimExpr:
         inside: list[PrimExpr] = []
         for v, e, a, b in zip(i, x.shape, before, after, strict=True):
-            inside += [expr.LE(expr.const(a), v)] if a else []
-            inside += [expr.LT(v, e + a)] if b else []
+            inside += [] if a == te.ZERO else [expr.LE(a, v)]
+            inside += [] if b == te.ZERO else [expr.LT(v, e + a)]
         value = x[tuple(v - a for v, a in zip(i, before, strict=True))]
         return scalar.if_then_else(expr.all_of(inside), value, fill)
 
@@ -166,7 +175,9 @@ def _conv_emit(
     data, kernel, result = _layouts(call, dims)
     outputs, inputs, *sizes = kernel.sizes(call, w.shape)
     windows = _windows(call, tuple(sizes))
-    source = padded(x, data, windows, expr.const(0, x.dtype), "pad_temp")
+    before, after = zip(*paddings(call, dims), strict=True)
+    before, after = ([expr.const(n) for n in pads] for pads in (before, after))
+    source = padded(x, data, before, after, expr.const(0, x.dtype), "pad_temp")
     per_group = _in_groups(call, outputs, "output channels")
     c, taps = te.reduce_axis(inputs, "c"), _kernel_axes(tuple(sizes))
 
@@ -261,33 +272,65 @@ def _transpose_infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
 def _transpose_emit(
     call: graph.Call, out: TensorType, x: te.Tensor, w: te.Tensor, dims: int
 ) -> te.Tensor:
-    """Each element of the result gathers the inputs whose windows hold it."""
+    """Convolutions with stride 1, one for each phase: the elements of the kernel that are whole
+    strides apart meet the same places of the result, and no others do.
+
+    Element k of the kernel adds input i to place i * stride + k * dilation. With g the greatest
+    common divisor of both and k = phase + t * (stride // g), that is
+    (i + t * (dilation // g)) * stride + phase * dilation: of one phase, a convolution over t whose
+    results are `stride` apart.
+    """
     assert out.shape is not None and out.dtype is not None
     data, kernel, result = _layouts(call, dims)
-    _, channels, *extents = data.sizes(call, x.shape)
+    batch, channels, *extents = data.sizes(call, x.shape)
     outputs, _, *sizes = kernel.sizes(call, w.shape)
     windows = _windows(call, tuple(sizes))
     per_group = _in_groups(call, channels, "channels")
-    c, taps = te.reduce_axis(per_group, "c"), _kernel_axes(tuple(sizes))
+    one = _groups(call) == 1
+    divisors = [math.gcd(window.stride, window.dilation) for window in windows]
+    phases = [window.stride // g for window, g in zip(windows, divisors, strict=True)]
+    steps = [window.dilation // g for window, g in zip(windows, divisors, strict=True)]
+    terms = [simplify((k + (p - 1)) // p) for k, p in zip(sizes, phases, strict=True)]
+    # What reaches beyond the input and the kernel is stored as zeros, so that the sums have no
+    # conditions.
+    reach = [simplify((t - 1) * step) for t, step in zip(terms, steps, strict=True)]
+    missing = [simplify(t * p - k) for t, p, k in zip(terms, phases, sizes, strict=True)]
+    nothing = (te.ZERO,) * dims
+    source = padded(x, data, reach, reach, expr.const(0, x.dtype), "pad_temp")
+    weight = padded(w, kernel, nothing, missing, expr.const(0, w.dtype), "pad_weight")
+    c, taps = te.reduce_axis(per_group, "c"), _kernel_axes(tuple(terms))
+    places = [simplify(e + r) for e, r in zip(extents, reach, strict=True)]
 
     def factors(i: Indices) -> Indices:
-        n, o, *spatial = result.take(i)
-        one = _groups(call) == 1
+        n, o, *rest = i
+        phase, at = rest[:dims], rest[dims:]
         channel = c.var if one else o // outputs * per_group + c.var
-        at: list[PrimExpr] = []
-        hit: list[PrimExpr] = []
-        for s, k, e, window in zip(spatial, taps, extents, windows, strict=True):
-            place = s + window.before - k.var * window.dilation
-            at.append(place // window.stride)
-            hit += [expr.GE(place, te.ZERO), expr.LT(place // window.stride, e)]
-            hit += [] if window.stride == 1 else [expr.EQ(place % window.stride, te.ZERO)]
-        value = x[data.put((n, channel, *at))]
-        zero = expr.const(0, x.dtype)
-        places = kernel.put((o if one else o % outputs, channel, *(k.var for k in taps)))
-        return scalar.if_then_else(expr.all_of(hit), value, zero), w[places]
+        read = [v + r - t.var * s for v, r, t, s in zip(at, reach, taps, steps, strict=True)]
+        element = [v + t.var * p for v, t, p in zip(phase, taps, phases, strict=True)]
+        value = source[data.put((n, channel, *read))]
+        return value, weight[kernel.put((o if one else o % outputs, channel, *element))]
 
     name = f"T_conv{dims}d_transpose"
-    return _weighted_sum(out.shape, (c, *taps), factors, out.dtype, name)
+    channels_out = expr.binary(expr.Mul, outputs, _groups(call))
+    shape = (batch, channels_out, *map(expr.const, phases), *places)
+    sums = _weighted_sum(shape, (c, *taps), factors, out.dtype, name)
+
+    def spread(*i: PrimExpr) -> PrimExpr:
+        n, o, *spatial = result.take(i)
+        phase: list[PrimExpr] = []
+        at: list[PrimExpr] = []
+        hit: list[PrimExpr] = []
+        rows = zip(spatial, windows, divisors, phases, steps, places, strict=True)
+        for s, window, g, p, step, extent in rows:
+            place = s + window.before
+            hit += [] if g == 1 else [expr.EQ(place % g, te.ZERO)]
+            phase.append(place // g * pow(step, -1, p) % p)
+            at.append(simplify((place - phase[-1] * window.dilation) // window.stride))
+            hit += [expr.GE(at[-1], te.ZERO), expr.LT(at[-1], extent)]
+        value = sums[(n, o, *phase, *at)]
+        return scalar.if_then_else(expr.all_of(hit), value, expr.const(0, sums.dtype))
+
+    return te.compute(out.shape, spread, f"{name}_spread")
 
 
 def _transpose_reference(

@@ -14,6 +14,7 @@ from relaxlab.ir.loops import Buffer, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import op_row
 from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.testing.op_check import CaseProgram, OpCase, T, compare, concrete_call
 
 Shape = tuple[int, ...]
 
@@ -90,3 +91,36 @@ def test_weights_are_packed_in_the_order_in_which_data_is_read():
     assert isinstance(func, PrimFunc)
     shapes = [p.shape for p in func.params if isinstance(p, Buffer)]
     assert [[str(d) for d in s] for s in shapes][1] == ["2", "3", "8", "16"]
+
+
+TRANSPOSED = [
+    OpCase("nn.conv1d_transpose", (T("n", 5, 9), T(5, 7, 4)), {"strides": 2, "padding": 1}),
+    OpCase("nn.conv1d_transpose", (T("n", 4, "e"), T(4, 6, 5)), {"strides": 3, "dilation": 2}),
+    # Every other place of the result has no terms; kernels end within a phase.
+    OpCase("nn.conv1d_transpose", (T("n", 4, "e"), T(4, 6, 5)),
+           {"strides": 4, "dilation": 6, "output_padding": 3, "padding": 2}),
+    OpCase("nn.conv2d_transpose", (T("n", 6, 8, "e"), T(6, 9, 2, 2)), {"strides": 2}),
+    OpCase("nn.conv2d_transpose", (T("n", "e", 5, 4), T(4, 3, 3, 2)),
+           {"strides": (2, 1), "groups": 2, "data_layout": "NHWC"}),
+    OpCase("nn.conv1d_transpose", (T("n", 5, 9, dtype="int8"), T(5, 7, 4, dtype="int8")),
+           {"strides": 2}),
+]  # fmt: skip
+INTEGERS = [
+    OpCase("nn.conv2d", (T("n", 3, 9, "e", dtype=dtype), T(17, 3, 3, 3, dtype=dtype)),
+           {"padding": 1})
+    for dtype in ("int8", "uint8", "int32", "float64")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", [*TRANSPOSED, *INTEGERS], ids=str)
+def test_transposed_and_integer_convolutions(case: OpCase) -> None:
+    """Sums of products in register tiles, whatever the dtype, and of each phase of a stride."""
+    symbols = {"n": 2, **({"e": 11} if "e" in str(case.args) else {})}
+    program = CaseProgram(case, symbols, symbolic=True)
+    module = Module.of({"main": program.function()})
+    assert set(rules_of(module).values()) == {"contraction"}
+    main = rl.compile(module, use_cache=False)["main"]
+    for larger in (0, 1, 40):
+        env = {name: size + larger for name, size in symbols.items()}
+        arrays, (want,) = concrete_call(case, env, seed=larger)
+        compare(main(*arrays, tuple(env.values())), want, str(env))

@@ -1,4 +1,4 @@
-"""Contractions in float, over any axes in any order, convolutions among them: register tiles of
+"""Contractions over any axes in any order, convolutions among them: register tiles of
 sums of products.
 
 The columns of a tile are an axis of one operand alone, best the last of the result, and that
@@ -16,8 +16,10 @@ import math
 from dataclasses import dataclass
 
 from relaxlab.analysis.index_map import IndexMap
-from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.expr import IntImm, PrimExpr, Var
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
+from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
@@ -28,12 +30,14 @@ from relaxlab.schedule.rules.base import (
     extent_of,
     found_block,
     is_spatial,
+    output_dtype,
     separate_store,
     split_vector,
     sum_of_products,
     vectorize_inner,
     weight_params,
 )
+from relaxlab.schedule.rules.elementwise import schedule_block
 from relaxlab.schedule.rules.fallback import apply as fallback_apply
 from relaxlab.schedule.rules.round_up_tail import round_up_tails, round_up_vectors
 from relaxlab.schedule.rules.rows import apply as rows_apply
@@ -47,6 +51,10 @@ SCATTER_TERMS = 64
 """Terms from which on a sum takes longer than storing it between others: a scatter of 16 results
 costs as much as 100 multiply-adds. With 3 terms scattered results took 2.5 times as long, with 27
 1.2 times."""
+DOT_BYTES = 16
+"""Bytes of a column of results up to which each is a dot product, where panels would have to be
+copied first: for 4 rows of float32 or int32, 16 of int8 and 2 of float64 both took the same time or
+dot products less, for twice as many rows the copy was repaid (except of int8)."""
 ROWS = 8
 """Most rows of a register tile: 8 times two vectors of columns are 16 of the 32 accumulators, the
 others hold operands; half of that where there are 16 registers."""
@@ -78,40 +86,44 @@ class _Packed:
 
 
 def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
-    """Fits one float32 multiply-accumulate over any axes that has columns, an axis that only one
+    """Fits one multiply-accumulate over any axes that has columns, an axis that only one
     operand depends on, and rows, another axis that one of the operands does not depend on."""
-    parts = _find(func, target.lanes("float32"))
+    parts = _find(func, target)
     if parts is None:
         return None
     if not parts.is_einsum:  # what pads data would be computed by each version
         return _schedule(func, parts, target)
     block = next(b for b in blocks_of(func) if b.name == parts.product)
     rows = block.iter_vars[parts.row].dom.extent
+    at = next(r.region for r in block.reads if r.buffer is parts.vectors)
+    copied = at[-1].min != block.iter_vars[parts.col].var
+    few = max(1, DOT_BYTES // bytes_of(output_dtype(block))) if copied else 1
     return guarded_versions(
-        func, rows, [1],
-        lambda f, most: _single(f, target) if most else _schedule(f, parts, target),
+        func, rows, [few],
+        lambda f, most: _for_few_rows(f, target) if most else _schedule(f, parts, target),
     )  # fmt: skip
 
 
 def tiles_of_product(func: PrimFunc, target: Target) -> PrimFunc | None:
     """Return the schedule in tiles, for any number of rows; None if the rule does not fit."""
-    parts = _find(func, target.lanes("float32"))
+    parts = _find(func, target)
     return None if parts is None else _schedule(func, parts, target)
 
 
-def _single(func: PrimFunc, target: Target) -> PrimFunc:
-    """Return the version for one row, without packed panels: no other row would share them."""
+def _for_few_rows(func: PrimFunc, target: Target) -> PrimFunc:
+    """Return the version for few rows, without packed panels: too few rows would share them."""
     return rows_apply(func, target) or fallback_apply(func, target)
 
 
-def _find(func: PrimFunc, lanes: int) -> _Parts | None:
+def _find(func: PrimFunc, target: Target) -> _Parts | None:
     reductions = [b for b in blocks_of(func) if not is_spatial(b)]
     if len(reductions) != 1:
         return None
     block = reductions[0]
     loads = sum_of_products(block)
-    if loads is None or block.writes[0].buffer.dtype != "float32":
+    if loads is None:
         return None
+    lanes = target.lanes(output_dtype(block))
     spatial = [i for i, it in enumerate(block.iter_vars) if it.kind == "spatial"]
     # With one spatial axis there are no rows to share a vector of columns; without reduced ones no
     # sums.
@@ -136,6 +148,15 @@ def _find(func: PrimFunc, lanes: int) -> _Parts | None:
             plain = all(isinstance(i, Var) for load in loads for i in load.indices)
             return _Parts(block.name, row, col, right.buffer, reduce, plain)
     return None
+
+
+def _lanes(block: Block, column: int, target: Target) -> int:
+    """Return the lanes of a vector of sums: of small integers, whose vectors have many, no more
+    than twice the columns."""
+    lanes, width = target.lanes(output_dtype(block)), constant(block.iter_vars[column].dom.extent)
+    while width is not None and lanes > max(target.lanes("float32"), 2 * width):
+        lanes //= 2
+    return lanes
 
 
 def _columns(
@@ -185,11 +206,13 @@ def _reading_order(block: Block, load: BufferLoad) -> tuple[int, ...]:
 
 
 def _schedule(func: PrimFunc, parts: _Parts, target: Target) -> PrimFunc:
-    sch, lanes = Schedule(func), target.lanes("float32")
+    sch = Schedule(func)
     product = sch.get_block(parts.product)
+    lanes = _lanes(found_block(sch, product), parts.col, target)
     stored = _stored_operands(sch, parts.product)
     packed = _pack(sch, product, parts, lanes)
-    store = separate_store(sch, parts.product)
+    spread = _spreading(sch, parts.product)
+    store = sch.cache_write(product, 0, "local") if spread else separate_store(sch, parts.product)
     _columns_last(sch, product, parts)
     nest = sch.get_loops(product)
     row, col, reduce = nest[parts.row], nest[parts.col], [nest[i] for i in parts.reduce]
@@ -219,10 +242,29 @@ def _schedule(func: PrimFunc, parts: _Parts, target: Target) -> PrimFunc:
     sch.parallel(sch.fuse(*outer, panel) if outer else sch.fuse(panel, tile))
     for block in stored:
         _copy(sch, block, lanes)
+    if spread is not None:
+        schedule_block(sch, found_block(sch, spread), target)
     if packed is not None:
         _copy_panels(sch, packed, lanes)
     rounded = round_up_tails(compact_buffers(sch.func))
     return round_up_vectors(rounded)
+
+
+def _spreading(sch: Schedule, product: str) -> BlockRV | None:
+    """The last consumer, the others inlined into it, if it reads sums elsewhere than at its axes
+    (results of a transposed convolution lie between those of other phases): no tile of sums is all
+    that a tile of its results needs. None if it does not."""
+    names = [b.name for b in blocks_of(sch.func)]
+    consumers = names[names.index(product) + 1 :]
+    made = found_block(sch, sch.get_block(product)).writes[0].buffer
+    for name in consumers[:-1]:
+        sch.compute_inline(sch.get_block(name))
+    if not consumers:
+        return None
+    last = found_block(sch, sch.get_block(consumers[-1]))
+    read = [n.indices for n in walk(last.body) if isinstance(n, BufferLoad) and n.buffer is made]
+    plain = all(isinstance(i, Var | IntImm) for indices in read for i in indices)
+    return None if plain else sch.get_block(last.name)
 
 
 def _columns_last(sch: Schedule, product: BlockRV, parts: _Parts) -> None:
