@@ -8,6 +8,7 @@ import pytest
 import relaxlab as rl
 from relaxlab.ir import loops
 from relaxlab.ir.node import walk
+from relaxlab.testing.op_check import CaseProgram, OpCase, T, compare, concrete_call
 
 PROGRAM = """
 @R.function
@@ -46,3 +47,37 @@ def test_concatenated_rows_of_any_number(rng: np.random.Generator) -> None:
         for m in (0, 1, 11, 32, 75):
             x, y = (rng.integers(-99, 99, (k, 3)).astype("int8") for k in (n, m))
             np.testing.assert_array_equal(exe["main"](x, y), np.concatenate((x, y)))
+
+
+UPDATES = [
+    OpCase("scatter_nd", (T("n", 150), T("m", 1, dtype="int64", low=-9, high=9), T("m", 150)),
+           {"reduction": "add"}),
+    OpCase("index_put", (T("n", 7, dtype="int8"), (T("m", dtype="int64", low=0, high=5),),
+                         T("m", 7, dtype="int8")), {"accumulate": True}),
+    OpCase("grad.take_backward", (T("m", "k"), T("n", "k"), T("m", dtype="int64", low=0, high=5)),
+           {"axis": 0}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UPDATES, ids=str)
+def test_updates_of_rows_are_vectors(case: OpCase) -> None:
+    """The places are data, but the same for all columns."""
+    env = {"n": 9, "m": 40}
+    env |= {"k": 33} if "k" in case.args[0].shape else {}
+    program = CaseProgram(case, env, symbolic=True)
+    module = rl.Module.of({"main": program.function()})
+    kernels = rl.trace(module).result.loop_functions().values()
+    found = [n.kind for k in kernels for n in walk(k.body) if isinstance(n, loops.For)]
+    assert "vectorized" in found
+    arrays, (want,) = concrete_call(case, env, seed=3)
+    compare(rl.compile(module, use_cache=False)["main"](*arrays, (*env.values(),)), want, str(case))
+
+
+def test_updates_of_elements_of_rows_are_serial() -> None:
+    """Each row has places of its own, which differ from lane to lane."""
+    at = T("n", 40, dtype="int64", low=-9, high=9)
+    for axis, x in ((0, T(9, 40)), (1, T("n", 30))):
+        case = OpCase("scatter_elements", (x, at, T("n", 40)), {"axis": axis, "reduction": "add"})
+        module = rl.Module.of({"main": CaseProgram(case, {"n": 9}, symbolic=True).function()})
+        arrays, (want,) = concrete_call(case, {"n": 9}, seed=4)
+        compare(rl.compile(module, use_cache=False)["main"](*arrays, (9,)), want, str(case))
