@@ -140,6 +140,12 @@ def test_deep_products_keep_wide_tiles() -> None:
     assert locals_of(program(BACKWARD, n, 600))[2:] == [block, (BLOCK_DEPTH, 2 * lanes)]
 
 
+def test_few_rows_by_few_symbolic_columns_have_one_vector_of_sums() -> None:
+    lanes = rl.Target.host().lanes("float32")
+    narrow = program(PLAIN.replace('"m"', "8").replace("K, N", 'K, "n"'), 0, 9)
+    assert locals_of(narrow) == [(8, lanes), (8, 32 * lanes)]
+
+
 def test_sums_of_narrow_products_stay_in_registers() -> None:
     """Versions that read the matrix in place, by vectors that may be masked: these are loaded for
     all unrolled steps at once, beside the sums."""

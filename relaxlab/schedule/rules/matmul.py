@@ -155,7 +155,12 @@ def _few(func: PrimFunc, target: Target, rows: int) -> PrimFunc:
     width, depth = axes[parts.col].dom.extent, axes[-1].dom.extent
     lanes = target.lanes("float32")
     if rows > 1 or parts.row:
-        return _sweep(sch, parts, constant(width), lanes, rows)
+        # Up to one vector of columns is no panel of 32 vectors, all but one of them masked: sums of
+        # 16 rows by 4096 x 16 with symbols took 75 us so, in a panel of one vector 30.
+        return guarded_versions(
+            func, width, [lanes],
+            lambda f, most: _sweep(_inlined(f), parts, most or constant(width), lanes, rows),
+        )  # fmt: skip
     # In a small matrix columns do not conflict, so that splitting the reduction gains nothing; nor
     # where parts have less than a step each.
     steps = SPLIT_K * UNROLL_K_IN_PLACE
