@@ -27,6 +27,7 @@ from relaxlab.codegen.partition_vectors import partition_vectors
 from relaxlab.codegen.positive import sizes_of
 from relaxlab.codegen.prefetch import insert_prefetches
 from relaxlab.codegen.simplify_indices import simplify_indices
+from relaxlab.codegen.split_vectors import split_vectors
 from relaxlab.codegen.tighten_bounds import tighten_bounds
 from relaxlab.ir import expr, loops
 from relaxlab.ir.target import GENERIC, Target
@@ -182,7 +183,7 @@ def lower_loops(
     # Loops end early first: conditions that the ends imply are gone then, and are not hoisted.
     hoisted = partition_vectors(narrow_tiles(hoist_guards(tighten_bounds(body))), target)
     # Guards that remain are in the copies for last tiles, whose short loops end early as well.
-    return insert_prefetches(tighten_bounds(hoisted, short=1))
+    return split_vectors(insert_prefetches(tighten_bounds(hoisted, short=1)), target)
 
 
 def _safe(name: str) -> str:

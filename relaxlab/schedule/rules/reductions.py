@@ -82,16 +82,10 @@ def _stream(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int, levels
         around = reduce[0] if reduce else spatial[-1]
         for one in (sch.decompose_reduction(part, around), part):
             lane = block_loops(sch, one)[0][-1]
-            extent = constant(extent_of(sch, lane))
             # Moving a block leaves it a loop over what its reader needs: of a symbolic number of
             # columns that one vector holds, as many as there are.
-            if extent is None:
+            if constant(extent_of(sch, lane)) is None:
                 _, lane = sch.split(lane, factors=[None, lanes])
-            # LLVM keeps sums that are no power of two as scalars: 1024 rows of 48 took 29 us, as
-            # three vectors of 16 2.6.
-            elif extent.bit_count() > 1 and extent > lanes // 2:
-                vectors, lane = sch.split(lane, factors=[None, lanes & -lanes])
-                sch.unroll(vectors)
             sch.vectorize(lane)
 
 
