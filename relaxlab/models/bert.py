@@ -68,7 +68,7 @@ def config_from_json(keys: Keys, tensors: Collection[str]) -> BertConfig:
     labels = keys.child("id2label").values or {"0": "LABEL_0", "1": "LABEL_1"}
     return BertConfig(
         hidden_size=keys.integer("hidden_size"),
-        num_layers=keys.integer("num_hidden_layers"),
+        num_layers=keys.layers("num_hidden_layers"),
         num_heads=keys.integer("num_attention_heads"),
         ffn_size=keys.integer("intermediate_size"),
         vocab_size=keys.integer("vocab_size"),
@@ -90,7 +90,7 @@ def config_from_gguf(keys: Keys) -> BertConfig:
     tokens, types = (keys.gguf.tensor(n) for n in ("token_embd.weight", "token_types.weight"))
     return BertConfig(
         hidden_size=keys.integer("hidden_size"),
-        num_layers=keys.integer("num_hidden_layers"),
+        num_layers=keys.layers("num_hidden_layers"),
         num_heads=keys.integer("num_attention_heads"),
         ffn_size=keys.integer("intermediate_size"),
         vocab_size=tokens.shape[0],

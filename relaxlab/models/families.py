@@ -139,7 +139,7 @@ def _qwen3(keys: Keys, head_dim: int) -> Features:
 def _qwen_windows(keys: Keys) -> Windows:
     if not keys.flag("use_sliding_window"):
         return ()
-    first = keys.integer("max_window_layers", keys.integer("num_hidden_layers"))
+    first = keys.integer("max_window_layers", keys.layers("num_hidden_layers"))
     return _windows(keys, lambda layer: layer >= first)
 
 
@@ -186,7 +186,7 @@ def _gemma_scale(keys: Keys, head_dim: int, layers_of_27b: int) -> float:
     as usual, that by the size that its heads would have if they shared the hidden features."""
     if keys.gguf is None:
         return keys.number("query_pre_attn_scalar", 256.0) ** -0.5
-    if keys.integer("num_hidden_layers") != layers_of_27b:
+    if keys.layers("num_hidden_layers") != layers_of_27b:
         return head_dim**-0.5
     return (keys.integer("hidden_size") // keys.integer("num_attention_heads")) ** -0.5
 
@@ -225,7 +225,7 @@ def _windows(keys: Keys, is_local: Callable[[int], bool], default: int | None = 
     """Return the window of each layer, if a file names one: `is_local` tells of which layers,
     unless the file does. `default` is for files without one."""
     window = keys.optional("sliding_window", default)
-    layers = keys.integer("num_hidden_layers")
+    layers = keys.layers("num_hidden_layers")
     kinds = keys.names("layer_types", (LOCAL, GLOBAL))
     if kinds is not None and len(kinds) != layers:
         raise ConfigError(f"{keys.where}: {len(kinds)} 'layer_types' for {layers} layers")
@@ -341,7 +341,7 @@ def _config(family: Family, keys: Keys, vocab_size: int, is_tied: bool) -> Decod
         norm, rope = features.get("norm", "rms"), features["rope"]
         return DecoderConfig(
             hidden_size=hidden,
-            num_layers=keys.integer("num_hidden_layers"),
+            num_layers=keys.layers("num_hidden_layers"),
             num_heads=heads,
             num_kv_heads=keys.integer("num_key_value_heads", heads),
             head_dim=head_dim,

@@ -16,6 +16,7 @@ from relaxlab.models.gguf import GGUF
 if TYPE_CHECKING:
     from relaxlab import nn
 
+MOST_LAYERS = 4096  # many times what any model has: beyond it the number is damaged
 GGUF_KEYS: Mapping[str, str] = {
     "hidden_size": "embedding_length",
     "num_hidden_layers": "block_count",
@@ -154,6 +155,13 @@ class Keys:
             return key
         return f"{self.prefix}{GGUF_KEYS[key]}" if key in GGUF_KEYS else None
 
+    def layers(self, key: str) -> int:
+        """The number of layers. ConfigError for more than `MOST_LAYERS`."""
+        count = self.integer(key)
+        if count > MOST_LAYERS:
+            raise ConfigError(f"{self.where}: {count} layers, more than {MOST_LAYERS}")
+        return count
+
     def _get(self, key: str) -> Any:
         name = self._name(key)
         return None if name is None else self.values.get(name)
@@ -180,7 +188,7 @@ def keys_of_json(path: str | os.PathLike[str]) -> Keys:
     object."""
     try:
         values = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not JSON: {error}") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: must hold a JSON object")

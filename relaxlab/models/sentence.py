@@ -163,7 +163,7 @@ def _modules(folder: Path) -> list[tuple[str, str]]:
     try:
         entries: list[Mapping[str, Any]] = json.loads(listed.read_text(encoding="utf-8"))
         return [(e["type"].rpartition(".")[2], e["path"]) for e in entries]
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         raise ModelError(f"{listed}: expected a list of modules with type and path") from None
 
 

@@ -8,7 +8,6 @@ One compilation serves every number and length of texts.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -219,7 +218,7 @@ def _tokenizer(path: Path) -> tokenizers.Tokenizer:
     if not vocabulary.exists():
         raise TokenizerError(f"{path}: the folder has neither {file.name} nor {vocabulary.name}")
     stated = path / "tokenizer_config.json"
-    values: Mapping[str, Any] = json.loads(stated.read_text()) if stated.exists() else {}
+    values: Mapping[str, Any] = keys_of_json(stated).values if stated.exists() else {}
     words = vocabulary.read_text(encoding="utf-8").splitlines()
     return word_pieces(words, lowercase=values.get("do_lower_case", True))
 

@@ -20,6 +20,8 @@ from relaxlab.models.tokenizer import (
     TokenizerError,
 )
 
+MOST_UNUSED = 1 << 20
+"""Ids without a token that a vocabulary may have; real ones leave out a few hundred."""
 _SPACE = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
 
 
@@ -61,7 +63,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise TokenizerError(f"{path.parent}: the folder has no {path.name}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TokenizerError(f"{path}: not JSON: {error}") from None
     if not isinstance(content, dict):
         raise TokenizerError(f"{path}: must hold a JSON object")
@@ -78,6 +80,9 @@ def _metadata(content: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str
     ids: dict[str, int] = dict(model["vocab"])
     special = {t["content"]: bool(t["special"]) for t in content.get("added_tokens", [])}
     ids |= {t["content"]: t["id"] for t in content.get("added_tokens", [])}
+    wrong = {t: i for t, i in ids.items() if not 0 <= i < len(ids) + MOST_UNUSED}
+    for token, index in wrong.items():
+        raise TokenizerError(f"the token {token!r} has the id {index}, and there are {len(ids)}")
     tokens = [f"<unused {i}>" for i in range(max(ids.values()) + 1)]
     kinds = [_NORMAL] * len(tokens)
     for token, index in ids.items():
@@ -123,11 +128,25 @@ def _pre_tokenizer(content: Mapping[str, Any]) -> str:
             case _:
                 raise TokenizerError(f"the pre-tokenizer {step} is not supported")
     fitting = {n: p for n, p in _PRE_TOKENIZERS.items() if p.patterns == tuple(patterns)}
-    how = '"NFC"' in json.dumps(content.get("normalizer")), content["model"].get("ignore_merges")
-    exact = [n for n, p in fitting.items() if (p.nfc, p.whole_words) == (how[0], bool(how[1]))]
+    how = _is_nfc(content.get("normalizer")), bool(content["model"].get("ignore_merges"))
+    exact = [n for n, p in fitting.items() if (p.nfc, p.whole_words) == how]
     for name in (*exact, *fitting):
         return name
     raise TokenizerError(f"the splitting patterns {patterns} are not supported")
+
+
+def _is_nfc(normalizer: Any) -> bool:
+    """True if text is brought to Unicode's form NFC, False if it stays as it is. TokenizerError for
+    what changes it otherwise."""
+    match normalizer:
+        case None:
+            return False
+        case {"type": "NFC"}:
+            return True
+        case {"type": "Sequence", "normalizers": [*steps]}:
+            return any([_is_nfc(step) for step in steps])
+        case _:
+            raise TokenizerError(f"the normalizer {normalizer} is not supported")
 
 
 def _kind(token: str, kind: int, unknown: str | None) -> int:

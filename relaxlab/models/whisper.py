@@ -54,10 +54,10 @@ def config_from_json(keys: Keys) -> WhisperConfig:
     return WhisperConfig(
         mel_bands=keys.integer("num_mel_bins"),
         hidden_size=keys.integer("d_model"),
-        encoder_layers=keys.integer("encoder_layers"),
+        encoder_layers=keys.layers("encoder_layers"),
         encoder_heads=keys.integer("encoder_attention_heads"),
         encoder_ffn=keys.integer("encoder_ffn_dim"),
-        decoder_layers=keys.integer("decoder_layers"),
+        decoder_layers=keys.layers("decoder_layers"),
         decoder_heads=keys.integer("decoder_attention_heads"),
         decoder_ffn=keys.integer("decoder_ffn_dim"),
         vocab_size=keys.integer("vocab_size"),

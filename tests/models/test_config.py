@@ -170,9 +170,11 @@ def test_bad_metadata_is_named(change, message, tmp_path):
     ("values", "message"),
     [
         ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
         ("[]", "must hold a JSON object"),
         ({"model_type": "bert"}, "model_type 'bert'"),
         ({"model_type": "llama"}, "config.json: the key 'vocab_size' is missing"),
+        (JSON | {"num_hidden_layers": 10**9}, "1000000000 layers, more than 4096"),
         (JSON | {"rope_scaling": {"type": "dynamic"}}, "rope scaling 'dynamic'"),
         (JSON | {"rope_scaling": {"type": "yarn", "beta_slow": 0}}, "YaRN needs a positive"),
         (JSON | {"rope_scaling": 3}, "rope_scaling must be an object"),

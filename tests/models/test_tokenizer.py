@@ -374,3 +374,24 @@ def test_where_chat_templates_are(tmp_path):
         read_tokenizer_json(tmp_path)
     (tmp_path / "chat_template.jinja").write_text("file")
     assert read_tokenizer_json(tmp_path)[1] == "file"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"normalizer": {"type": "Lowercase"}}, "the normalizer .*Lowercase.* is not supported"),
+        ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Strip"}]}},
+         "the normalizer .*Strip.* is not supported"),
+        ({"model": {"vocab": {"a": -1}, "merges": []}}, "the token 'a' has the id -1"),
+        ({"model": {"vocab": {"a": 10**12}, "merges": []}}, "the token 'a' has the id 10{12}"),
+    ],
+)  # fmt: skip
+def test_tokenizers_that_would_be_read_wrongly_are_refused(tmp_path, change, message):
+    write_folder(tmp_path)
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(TokenizerError, match=message):
+        read_tokenizer_json(tmp_path)
+    file.write_text("[" * 100_000)
+    with pytest.raises(TokenizerError, match="not JSON"):
+        read_tokenizer_json(tmp_path)
