@@ -18,6 +18,7 @@ from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferRegion, For, PrimFunc
 from relaxlab.ir.node import Node, walk
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
@@ -241,13 +242,17 @@ def _chooses(n: Node) -> bool:
     return isinstance(n, expr.Call) and n.op == "if_then_else"
 
 
-def _has_bounded_rows(
-    func: PrimFunc, name: str, rank: int, bounds: Mapping[Var, int]
-) -> bool:
+def _has_bounded_rows(func: PrimFunc, name: str, rank: int, bounds: Mapping[Var, int]) -> bool:
     """True if a row that the block makes may be stored on a thread's stack. Through main memory it
-    would take longer than computing it again, exponentials included."""
-    block = next(b for b in blocks_of(func) if b.name == name)
-    return all(upper_bound(dim, bounds) is not None for dim in block.writes[0].buffer.shape[rank:])
+    would take longer than computing it again, exponentials included. What a reduction reads along
+    one of the first `rank` axes is no row."""
+    blocks = blocks_of(func)
+    made = next(b for b in blocks if b.name == name).writes[0].buffer
+    if any(upper_bound(dim, bounds) is None for dim in made.shape[rank:]):
+        return False
+    reduced = {it.var for b in blocks for it in b.iter_vars if it.kind != "spatial"}
+    read = [r.region[:rank] for b in blocks for r in b.reads if r.buffer is made]
+    return reduced.isdisjoint(v for region in read for v in symbols_in(region))
 
 
 def upper_bound(dim: PrimExpr, bounds: Mapping[Var, int]) -> int | None:

@@ -27,9 +27,10 @@ def guarded_versions(
     """Return `if rows <= bound: version for at most that many rows … else: general version`.
 
     `bounds` ascend; a bound of 1 means one row exactly, and the version has the symbol replaced
-    by it. `schedule(func, bound)` schedules one version, the general one for None. Where the rows
-    are constant there is one version only; with the attribute `ONE_VERSION`, the general one. All
-    must change the layouts of the parameters alike.
+    by it. `schedule(func, bound)` schedules one version, the general one for None; where it returns
+    that one for a bound, too, the next larger version takes these sizes. Where the rows are
+    constant there is one version only; with the attribute `ONE_VERSION`, the general one. All must
+    change the layouts of the parameters alike.
     """
 
     def version(func: PrimFunc, bound: int | None) -> PrimFunc:
@@ -54,6 +55,8 @@ def guarded_versions(
         one = bound == 1
         single = substitute(func, {rows: const(1)}) if one and isinstance(rows, Var) else func
         fixed = version(single, bound)
+        if fixed is general:  # copies of its private buffers would be those of several threads
+            continue
         same = {
             a: b
             for a, b in zip(fixed.params, general.params, strict=True)
