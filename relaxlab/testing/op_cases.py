@@ -415,7 +415,18 @@ def search_sort() -> list[OpCase]:
                 OpCase(op, (T("n", dtype="float16"),), attrs),
                 OpCase(op, (nans,), attrs, ({},)),
             ]
+    # Values that are counted; a row of 7 is too short for that.
+    for d, low, high in (("int8", -128, 127), ("uint8", 0, 255), ("bool", 0, 1)):
+        for descending in (False, True):
+            attrs = {"descending": descending}
+            cases += [
+                OpCase("sort", (T("n", 70, dtype=d, low=low, high=high),), attrs),
+                OpCase("argsort", (T("n", 3, dtype=d, low=low, high=high),), {"axis": 0, **attrs}),
+                OpCase("argsort", (T("n", 7, dtype=d, low=low, high=high),), attrs),
+            ]
     cases += [
+        OpCase("topk", (T("n", 80, dtype="int8", low=-128, high=127),), {"k": 70}),
+        OpCase("median", (T("n", 90, dtype="uint8", low=0, high=255),), {"axis": 1}),
         OpCase("argsort", (T("n"),), {"dtype": "int64"}),
         OpCase("topk", (T("n", 7),), {"k": 3}),
         OpCase("topk", (T("n", 7),), {"k": -1, "largest": False}),

@@ -7,9 +7,11 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.loops import While
 from relaxlab.ir.module import Module
+from relaxlab.ir.node import walk
 from relaxlab.testing.op_cases import FAMILIES
-from relaxlab.testing.op_check import CaseProgram, OpCase, compare, concrete_call
+from relaxlab.testing.op_check import CaseProgram, OpCase, T, compare, concrete_call
 
 ONE_EACH = {case.op: case for family in FAMILIES.values() for case in reversed(family())}
 
@@ -49,3 +51,14 @@ def main(x: R.Tensor(({count},), "{dtype}")):
         np.testing.assert_array_equal(np.signbit(found), np.signbit(zeros) & negative)
     nan = np.full(count, np.nan, zeros.dtype)
     assert np.isnan(main(nan)).all()
+
+
+@pytest.mark.parametrize(("dtype", "counted"), [("int8", True), ("bool", True), ("int16", False)])
+@pytest.mark.parametrize("extent", [8, 1000, "n"])
+def test_bytes_are_sorted_by_counting(dtype: str, counted: bool, extent: int | str) -> None:
+    """In one pass over the row, which merging takes for each width; short rows are merged."""
+    program = CaseProgram(OpCase("sort", (T(3, extent, dtype=dtype),)), {"n": 9}, symbolic=True)
+    assert program.row.lower is not None
+    func = program.row.lower(program.call, program.types, program.out)
+    merges = any(isinstance(n, While) for n in walk(func.body))
+    assert merges == (not counted or extent == 8)

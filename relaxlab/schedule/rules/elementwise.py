@@ -28,8 +28,9 @@ PREFETCH_DISTANCE = 32
 """Steps to prefetch ahead where results are stored non-temporally: 4 KB of float32, the page at
 whose end hardware prefetchers stop. 16 vectors took 1.2 ms, 64 and 256 0.8 (NOTES, *Non-temporal
 stores*)."""
-MAX_STATE = 64
-"""Bytes of the variables of one iteration: eight integers, half of the general registers."""
+MAX_STATE = 4096
+"""Bytes of the variables of one iteration that a thread keeps: a page, which stays in a first-level
+cache (counts of a byte's values take half of it). Eight integers are in registers."""
 VECTORS_DOWN = 4
 """Vectors of columns that a loop in the block (a scan, updates of a row) goes down at once: a
 line of each row is on another page. Running sums down 1024 columns of float32 took 3.6 ms with one
@@ -62,7 +63,7 @@ def _keep_state_private(sch: Schedule, block: Block) -> None:
     for number, region in enumerate(block.writes):
         buffer = region.buffer
         sizes = [constant(dim) for dim in buffer.shape[len(axes) :]]
-        size = bytes_of(buffer.dtype) * math.prod(MAX_STATE if n is None else n for n in sizes)
+        size = bytes_of(buffer.dtype) * math.prod(MAX_STATE + 1 if n is None else n for n in sizes)
         if buffer not in sch.func.params and buffer not in shared and size <= MAX_STATE:
             sch.set_scope(sch.get_block(block.name), number, "local")
 
