@@ -17,6 +17,7 @@ from relaxlab.ir.target import parse_target
 from relaxlab.ops import te
 from relaxlab.runtime.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule
+from relaxlab.script import parse
 from tests.schedule.reduction_programs import (
     NAMES,
     OVER_AXES,
@@ -48,6 +49,20 @@ def shape_of(rng, ndim: int, symbols: tuple[int, ...], same: bool) -> tuple[int,
             shape = [shape[symbols[0]] if d in symbols else n for d, n in enumerate(shape)]
         if np.prod(shape) <= 50_000:
             return tuple(shape)
+
+
+def test_an_axis_without_terms_inside_one_of_unknown_length():
+    mod = parse("""
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((100, "n"), "float32"), y: R.Tensor((100, 0, 64), "float32"),
+             z: R.Tensor((0, 100), "float32")):
+        return R.tanh(R.einsum((x, y, z), subscripts="af,ade,da->e"))
+""")
+    shapes = ((100, 3), (100, 0, 64), (0, 100))
+    result = rl.compile(mod)["main"](*(np.ones(s, "float32") for s in shapes))
+    np.testing.assert_array_equal(result, np.zeros(64, "float32"), strict=True)
 
 
 @pytest.mark.parametrize("call", [*OVER_AXES, *OVER_ONE])

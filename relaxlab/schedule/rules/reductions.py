@@ -94,13 +94,15 @@ def split_off_blocks(
 ) -> tuple[BlockRV, int] | None:
     """Split off the sums of blocks of `BLOCK` terms for each of `lanes` partial results; return
     their block and the number of loops around the one over blocks. None if one block has all
-    terms."""
+    terms, or there are none."""
     inside = 1
     # From the innermost axis outwards: as many whole axes as a block has room for, then part of
     # one.
     for at in reversed(range(len(reduce))):
         most, step = _upper_bound(sch, reduce[at]), lanes if at == len(reduce) - 1 else 1
         count = None if most is None else -(-most // step)
+        if count == 0:
+            return None
         if count is None or inside * count > BLOCK:
             break
         inside *= count
