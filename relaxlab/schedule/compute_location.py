@@ -52,6 +52,7 @@ from relaxlab.schedule.scope import (
     require_computed_alone,
     require_inputs_settled,
     require_output_unread,
+    require_read_in_blocks,
     written,
 )
 from relaxlab.schedule.tree import (
@@ -178,6 +179,7 @@ def _places(func: PrimFunc, name: str, var: Var, primitive: str) -> tuple[BlockP
             about=(var,),
         )  # fmt: skip
     require_computed_alone(primitive, place)
+    require_read_in_blocks(primitive, place)
     return place, target
 
 

@@ -7,13 +7,16 @@ from relaxlab.ir.loops import (
     Block,
     BlockRealize,
     Buffer,
+    BufferLoad,
     IterVar,
     PrimFunc,
     Stmt,
 )
+from relaxlab.ir.node import children, walk
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.tree import (
     BlockPlace,
+    child_stmts,
     describe_block,
     realizes_under,
     vars_in,
@@ -101,6 +104,29 @@ def require_inputs_settled(primitive: str, place: BlockPlace) -> None:
                 f"nothing after the block overwrites its inputs; block {p.block.name!r} does",
                 about=(p.block.name,),
             )  # fmt: skip
+
+
+def require_read_in_blocks(primitive: str, place: BlockPlace) -> None:
+    """Raise ScheduleError if a loop, a condition or a predicate of the scope reads what the block
+    writes, or the block's own predicate what another block writes: no region says what is read."""
+    makers = [r for r in realizes_under(place.scope.body) if r.block is not place.block]
+    made = {b for r in makers for b in written(r.block)}
+    unsaid = _read_around(place.scope.body) & set(written(place.block))
+    unsaid |= _read_around(place.realize) & made
+    if unsaid:
+        names = ", ".join(sorted(b.name for b in unsaid))
+        raise ScheduleError(
+            primitive, describe_block(place.block), f"blocks alone read {names}; a condition does"
+        )
+
+
+def _read_around(s: Stmt) -> set[Buffer]:
+    """The buffers that a statement reads outside of blocks."""
+    if isinstance(s, Block):
+        return set()
+    own = (n for c in children(s) if not isinstance(c, Stmt) for n in walk(c))
+    read = {n.buffer for n in own if isinstance(n, BufferLoad)}
+    return read.union(*map(_read_around, child_stmts(s)))
 
 
 def require_output_unread(primitive: str, place: BlockPlace) -> None:

@@ -361,3 +361,27 @@ def test_sums_in_tiles_of_a_fused_loop_are_independent() -> None:
     assert find_race(sch.func, [a, c]) is None
     interpret_prim_func(sch.func, [a, c])
     np.testing.assert_allclose(c, a.sum(2), rtol=1e-5)
+
+
+@T.prim_func
+def limited(A: T.Buffer((5,), "int32"), D: T.Buffer((5,), "int32")):
+    B = T.alloc_buffer((5,), "int32")
+    for i in range(5):
+        with T.sblock("B"):
+            vi = T.axis.spatial(5, i)
+            B[vi] = A[vi] * 2
+    for i in range(5):
+        with T.sblock("D"):
+            vi = T.axis.spatial(5, i)
+            T.where(B[0] < i)
+            D[vi] = B[vi] + 1
+
+
+def test_what_a_predicate_reads_is_made_before_all_iterations():
+    """Each needs B[0], of which no region says anything: moved, only the first would have it."""
+    sch = Schedule(limited)
+    made, read = sch.get_block("B"), sch.get_block("D")
+    with pytest.raises(ScheduleError, match="blocks alone read B; a condition does"):
+        sch.compute_at(made, sch.get_loops(read)[0])
+    with pytest.raises(ScheduleError, match="blocks alone read B; a condition does"):
+        sch.reverse_compute_at(read, sch.get_loops(made)[0])
