@@ -49,7 +49,7 @@ from relaxlab.runtime.native_function import CheckFailed
 from relaxlab.runtime.packed import register_func
 from relaxlab.testing.draw_rules import RULES
 from relaxlab.testing.function_programs import FunctionProgram
-from relaxlab.testing.random_schedules import schedule_at_random
+from relaxlab.testing.random_schedules import COLLIDING, schedule_at_random
 from relaxlab.testing.shrink import shrunk
 from relaxlab.testing.table_programs import EXACT, Attributes
 
@@ -124,9 +124,9 @@ class Build:
             with nullcontext() if self.optimised else quick:
                 return build(mod, pipeline=pipeline, use_cache=False, checks=checks)
         except CodegenError as error:
-            if pipeline is None:
+            if pipeline is None or COLLIDING not in str(error):
                 return f"CodegenError: {error}"
-            return replace(self, schedules=None)(mod)  # a primitive may ask for more than there is
+            return replace(self, schedules=None)(mod)
         except Exception as error:  # noqa: BLE001  whatever it is: the interpreter has a result
             return f"{type(error).__name__}: {error}"
 

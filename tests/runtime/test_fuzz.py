@@ -12,6 +12,7 @@ import pytest
 
 from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.well_formed import check_well_formed
+from relaxlab.codegen.llvm.builder import CodegenError
 from relaxlab.ir import graph
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
@@ -27,6 +28,7 @@ from relaxlab.script.parser import parse
 from relaxlab.testing.draw_rules import RULES
 from relaxlab.testing.function_programs import FunctionProgram
 from relaxlab.testing.fuzz import Build, coverage, problem_of, run_program, same_claim
+from relaxlab.testing.random_schedules import COLLIDING
 from relaxlab.testing.shrink import shrunk
 from relaxlab.testing.table_programs import Attributes, TableProgram
 
@@ -269,6 +271,22 @@ class M:
     args = (np.array(True), np.ones(4, "float32"))
     small, given = shrunk(mod, args, lambda m, a: _accepted(m, a) and "tanh" in _calls(m))
     assert _calls(small) == ["tanh"] and len(given) == 1
+
+
+def test_code_generation_may_refuse_random_schedules_for_one_reason_only() -> None:
+    def refusing(reason: str) -> Callable[..., object]:
+        def build_scheduled(mod: Module, pipeline: object, **options: object) -> object:
+            if pipeline is not None:
+                raise CodegenError(reason)
+            return build(mod, **options)  # type: ignore[arg-type]
+
+        return build_scheduled
+
+    mod = TableProgram(3).random_module()
+    for reason, refused in ((f"8 {COLLIDING} of 'C'", False), ("no LLVM row for Let", True)):
+        with patch("relaxlab.testing.fuzz.build", refusing(reason)):
+            made = Build(schedules=3)(mod)
+        assert (made == f"CodegenError: {reason}") == refused == isinstance(made, str)
 
 
 def test_results_of_references_are_in_c_order() -> None:

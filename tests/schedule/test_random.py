@@ -17,8 +17,15 @@ from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.build import compile as build
 from relaxlab.schedule import Schedule, ScheduleError, apply_trace
 from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.tree import all_blocks
 from relaxlab.script import print_module
-from relaxlab.testing.random_schedules import STEP_NAMES, random_step, schedule_at_random
+from relaxlab.testing.random_schedules import (
+    COLLIDING,
+    STEP_NAMES,
+    random_step,
+    schedule_at_random,
+    with_buffers_placed,
+)
 from tests.schedule.programs import (
     PROGRAMS,
     assert_same,
@@ -82,16 +89,19 @@ def test_every_primitive_keeps_random_programs(case: int, rng) -> None:
 
 @pytest.mark.parametrize("case", range(25))
 def test_random_schedules_as_debug_builds(case: int, rng) -> None:
-    """A compiled schedule agrees with the interpreter. The code generator may refuse one, with a
-    CodegenError. Unwritten memory holds the same values in both."""
+    """A compiled schedule agrees with the interpreter. The code generator may refuse one whose
+    lanes store into one element. Unwritten memory holds the same values in both."""
     draw = random.Random(int(rng.integers(1 << 60)))
     before = random_program(draw) if case % 3 else PROGRAMS[draw.choice(list(PROGRAMS))]()
     sch = _schedule(before, draw, rng, every=False)
     print(print_module(sch.func))
+    placed = with_buffers_placed(sch.func)
+    if placed is None:
+        return
     try:
-        exe = build(sch, use_cache=False, checks="all")
+        exe = build(placed, use_cache=False, checks="all")
     except CodegenError as refused:
-        print(refused)
+        assert COLLIDING in str(refused), refused
         return
     symbols = [d for b in before.buffers for d in b.shape if isinstance(d, Var)]
     for size in SIZES:
@@ -121,6 +131,25 @@ def test_random_schedules_of_the_kernels_of_a_program() -> None:
     assert once.script() == first(before).script() != other(before).script()
     assert once.script().count('"tir.is_scheduled": True') == 2
     assert first(once) is once
+
+
+def test_private_buffers_have_a_place() -> None:
+    """Of a symbolic size in main memory, of one iteration on the stack; both are compiled."""
+    sch = Schedule(PROGRAMS["chain"]())
+    block = sch.get_block("C")
+    copy = sch.cache_read(block, 0, "local")
+    (whole,) = _scopes(with_buffers_placed(sch.func), "local")
+    assert whole == "global"
+    sch.compute_at(copy, sch.get_loops(block)[-1])
+    placed = with_buffers_placed(sch.func)
+    assert placed is not None and _scopes(placed, "local") == ["local"]
+    build(placed, use_cache=False)
+
+
+def _scopes(func: PrimFunc | None, suffix: str) -> list[str]:
+    assert func is not None
+    buffers = [b for block in all_blocks(func) for b in block.alloc_buffers]
+    return [b.scope for b in buffers if b.name.endswith(suffix)]
 
 
 def test_every_primitive_can_be_drawn(rng) -> None:
