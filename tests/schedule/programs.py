@@ -165,7 +165,7 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -
     """Random values of a dtype, small ones of integers."""
     if is_float(dtype):
         return rng.standard_normal(shape).astype(dtype)
-    return rng.integers(0, 8, shape).astype(dtype)
+    return rng.integers(0, 2 if dtype == "bool" else 8, shape).astype(dtype)
 
 
 def assert_well_formed(func: PrimFunc, except_for: tuple[str, ...] = ()) -> None:
