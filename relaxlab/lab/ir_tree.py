@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, cast
 
+import numpy as np
+
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import NO_ATTRS, Atom, Node, field_names
 from relaxlab.lab.payload import Interner
@@ -64,7 +66,9 @@ def _node(
         for field in field_names(type(node)):
             value = getattr(node, field)
             nodes = list(_nodes_in(value, field, f"{path}.{field}"))
-            if not nodes and value not in ((), None, NO_ATTRS, defaults.get(field)):
+            usual = ((), None, NO_ATTRS, defaults.get(field))
+            # NumPy compares the data of a constant element by element.
+            if not nodes and (isinstance(value, np.ndarray) or value not in usual):
                 facts.append(f"{field}={_cut(repr(value))}")
             for name, where, child in nodes:
                 if budget[0] > 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
@@ -15,6 +15,7 @@ from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.fit_operator_call import as_claim
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.equal import structural_key
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import NO_ATTRS, Attrs
@@ -70,6 +71,13 @@ class Parameter:
     dtype: str = "float32"
     initial: Initialiser | None = field(default=None, repr=False)
     value: np.ndarray[Any, Any] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for d in self.shape:
+            if not isinstance(d, int | np.integer | str | PrimExpr) or (
+                isinstance(d, int | np.integer) and d < 0
+            ):
+                raise ValueError(f"a parameter cannot have {d!r} as a dimension: {self.shape}")
 
 
 class FunctionBuilder:
@@ -168,7 +176,12 @@ class FunctionBuilder:
         return tuple(self.emit(f, f"{name}_{i}") for i, f in enumerate(fields))
 
     def finish(self, result: Tensor | Sequence[Tensor], attrs: Attrs) -> graph.Function:
-        """The function that returns `result`: a tensor, or a tuple of several."""
+        """The function that returns `result`: a tensor, or a tuple of several. Raises TypeError for
+        anything else."""
+        parts = (result,) if isinstance(result, Tensor) else result
+        if not isinstance(parts, Sequence) or not all(isinstance(t, Tensor) for t in parts):
+            got = kind_of(result)
+            raise TypeError(f"a method returns a tensor, or a sequence of tensors, not {got}")
         if isinstance(result, Tensor):
             value, ty = result.var, result.var.ty
         else:
@@ -248,6 +261,16 @@ class Tensor:
 
     def __getitem__(self, key: Any) -> Tensor:
         return slicing.item(self, key)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        # Python would call `__getitem__` with 0, 1, 2 and so on without end.
+        raise TypeError("a tensor cannot be iterated over while its program is built: index it")
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "a tensor has no truth value while its program is built; choose elements with "
+            "`condition.where(x, y)`, and test for a tensor that may be missing with `is not None`"
+        )
 
     def _reversed(self, name: str, other: Any) -> Tensor:
         return self.builder.emit(operator(name)(other, self.var), name)

@@ -9,6 +9,7 @@ import numpy as np
 
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module as IRModule
 from relaxlab.ir.node import Attrs
@@ -39,11 +40,22 @@ class Module(Brief):
         return self.forward(*args)
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """This module and all below it, with dotted paths, in order of definition."""
+        """This module and all below it, with dotted paths, in order of definition.
+
+        Raises ValueError for a module that contains itself.
+        """
+        return self._named_modules(prefix, ())
+
+    def _named_modules(
+        self, prefix: str, around: tuple[Module, ...]
+    ) -> Iterator[tuple[str, Module]]:
+        if any(self is module for module in around):
+            raise ValueError(f"the {type(self).__name__} at {prefix!r} contains itself")
         yield prefix, self
         for name, value in vars(self).items():
             if isinstance(value, Module):
-                yield from value.named_modules(f"{prefix}.{name}" if prefix else name)
+                path = f"{prefix}.{name}" if prefix else name
+                yield from value._named_modules(path, (*around, self))
 
     def named_parameters(self) -> dict[str, Parameter]:
         """All parameters by dotted path; one that several modules share has its first path."""
@@ -72,9 +84,11 @@ class Module(Brief):
         """Give the parameters values: arrays (or tensors of PyTorch) under its names, in its
         layouts, converted to the parameters' dtypes.
 
-        Raises KeyError for names that are missing or unknown, ValueError for another shape; then
-        nothing was changed.
+        Raises KeyError for names that are missing or unknown, ValueError for another shape,
+        TypeError for what is not a dictionary; then nothing was changed.
         """
+        if not isinstance(state, Mapping):
+            raise TypeError(f"a state is a dictionary of arrays by name, not {kind_of(state)}")
         mine = {_public(name): p for name, p in self.named_parameters().items()}
         given = {_public(name): value for name, value in state.items()}
         for names, problem in ((mine.keys() - given.keys(), "misses"),
@@ -158,6 +172,10 @@ class ModuleList(Module):
     """Modules in a sequence, numbered in the paths of their parameters."""
 
     def __init__(self, modules: Sequence[Module]) -> None:
+        """TypeError for what is not a module."""
+        for m in modules:
+            if not isinstance(m, Module):
+                raise TypeError(f"{m!r} is {kind_of(m)}, not a module")
         vars(self).update({str(i): m for i, m in enumerate(modules)})
 
     def __iter__(self) -> Iterator[Any]:

@@ -183,8 +183,12 @@ def compare(
     returns must agree with the first one's result: shapes, integers and bools exactly, floats
     within `TOLERANCE` of the largest element; the comparison says where they do not.
 
-    Raises ValueError without candidates, and what `time` raises.
+    Raises ValueError without candidates, TypeError for what is no dictionary by name, and what
+    `time` raises.
     """
+    by_name = isinstance(candidates, Mapping) and all(isinstance(n, str) for n in candidates)
+    if not by_name:
+        raise TypeError("what to compare is given as a dictionary of names and programs")
     if not candidates:
         raise ValueError("there is nothing to compare: give a dictionary of names and programs")
     entered = [_enter(name, f, args, named) for name, f in candidates.items()]

@@ -114,7 +114,7 @@ class VirtualMachine:
     def start(self, name: str, *args: Any) -> None:
         """Begin a call, to be executed by `step`."""
         if name not in self.program.functions:
-            names = ", ".join(sorted(self.program.functions))
+            names = ", ".join(sorted(self.program.functions)) or "none"
             raise KeyError(f"no function named {name!r} in the program; it has: {names}")
         self.frames = []
         self.result = None

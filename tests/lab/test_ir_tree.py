@@ -69,3 +69,12 @@ def test_a_program_can_be_edited_in_the_live_view():
     changed = view.again(program=str(control.value).replace("R.nn.softmax", "R.nn.log_softmax"))
     assert "nn.log_softmax" in changed.text
     assert tree(rl.parse(CHAIN)["main"]).again is None
+
+
+def test_constants_are_shown_with_their_data():
+    mod = rl.parse("""
+@R.function
+def main():
+    return R.const([1.0, 2.0], "float32")
+""")
+    assert "data=array([1., 2.], dtype=float32)" in tree(mod).text

@@ -222,3 +222,42 @@ def test_mistakes_are_explained():
         nn.Linear(33, 4, format="Q8_0")
     with pytest.raises(NotImplementedError, match="Module defines no forward"):
         nn.Module()(1)
+
+
+class Calls(nn.Module):
+    """A module whose `forward` is a function of its argument."""
+
+    def __init__(self, compute):
+        self.compute = compute
+
+    def forward(self, x):
+        return self.compute(x)
+
+
+@pytest.mark.parametrize(
+    ("compute", "message"),
+    [
+        (lambda x: x if x else -x, "a tensor has no truth value while its program is built"),
+        (lambda x: [row for row in x], "a tensor cannot be iterated over"),
+        (lambda x: None, "a method returns a tensor, or a sequence of tensors, not None"),
+        (lambda x: [x, 1], "a method returns a tensor, or a sequence of tensors, not a list"),
+    ],
+)
+def test_methods_that_build_no_function(compute, message):
+    with pytest.raises(TypeError, match=message):
+        Calls(compute).export({"forward": {"x": nn.spec.Tensor(("n", 4), "float32")}})
+
+
+def test_modules_that_cannot_be():
+    with pytest.raises(ValueError, match="cannot have -1 as a dimension"):
+        nn.Linear(-1, 4)
+    with pytest.raises(ValueError, match=r"cannot have 2\.5 as a dimension"):
+        nn.Linear(2.5, 4)
+    with pytest.raises(TypeError, match="3 is an int, not a module"):
+        nn.Sequential(nn.Linear(8, 4), 3)
+    with pytest.raises(TypeError, match="a state is a dictionary of arrays by name, not a list"):
+        nn.Linear(8, 4).load_state_dict([1])
+    outer = nn.ModuleList([nn.ModuleList([])])
+    outer[0].back = outer
+    with pytest.raises(ValueError, match="the ModuleList at '0.back' contains itself"):
+        outer.state_dict()

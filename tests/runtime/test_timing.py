@@ -146,3 +146,9 @@ def test_two_schedules_side_by_side() -> None:
     names = [[p["name"] for p in side["passes"]] for side in view.state["sides"]]
     assert names == [["reorder"], ["reorder", "unroll"]]
     assert view.state["rows"][0][2] == 1 and view.state["rows"][1][2] == 0
+
+
+@pytest.mark.parametrize("candidates", [[len], {1: len}, None])
+def test_what_is_compared_has_names(candidates: Any) -> None:
+    with pytest.raises(TypeError, match="is given as a dictionary of names and programs"):
+        rl.compare(candidates, [])
