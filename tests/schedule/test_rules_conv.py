@@ -10,8 +10,9 @@ import pytest
 
 import relaxlab as rl
 from relaxlab import nn
-from relaxlab.ir.loops import Buffer, PrimFunc
+from relaxlab.ir.loops import Block, Buffer, PrimFunc
 from relaxlab.ir.module import Module
+from relaxlab.ir.node import walk
 from relaxlab.ir.op_table import op_row
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.testing.op_check import CaseProgram, OpCase, T, compare, concrete_call
@@ -76,6 +77,43 @@ def test_convolutions(shape, kernel, attrs):
         got = exe["main"](x, *weights)
         np.testing.assert_allclose(got, np.maximum(want, 0), rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(exe["given"](x, w, *weights), want, rtol=1e-4, atol=1e-4)
+
+
+def channels_in(channels: str, size: int) -> Module:
+    """A convolution of an image with this number of channels."""
+    return rl.parse(f"""
+from relaxlab.script import ir as I, relax as R
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((2, {channels}, 9, 37), "float32"),
+             w: R.Tensor((48, {channels}, {size}, {size}), "float32")):
+        return R.nn.conv2d(x, w, padding={size // 2})
+""")
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_few_symbolic_channels_store_neighbours(size: int) -> None:
+    def tiles_of(channels: str) -> list[tuple[str, ...]]:
+        """The shapes of the private buffers of all versions of the convolution."""
+        kernels = rl.trace(channels_in(channels, size)).result.loop_functions().items()
+        conv = next(func for name, func in kernels if "conv" in name)
+        blocks = (n for n in walk(conv.body) if isinstance(n, Block))
+        made = (b for block in blocks for b in block.alloc_buffers if b.scope == "local")
+        return [tuple(str(d) for d in b.shape) for b in made]
+
+    few, many = tiles_of("2"), tiles_of("70")
+    assert few != many and tiles_of('"c"') == [*few, *many]
+    exe = rl.compile(channels_in('"c"', size), use_cache=False)
+    reference = op_row("nn.conv2d").reference
+    assert reference is not None
+    rng = np.random.default_rng(5)
+    for c in (1, 7, 8, 63, 64):
+        x = rng.normal(size=(2, c, 9, 37)).astype(np.float32)
+        w = rng.normal(size=(48, c, size, size)).astype(np.float32)
+        want = reference(x, w, padding=size // 2)
+        np.testing.assert_allclose(exe["main"](x, w), want, rtol=1e-4, atol=1e-3)
 
 
 def test_weights_are_packed_in_the_order_in_which_data_is_read():

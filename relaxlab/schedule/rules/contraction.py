@@ -15,9 +15,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from relaxlab.analysis.arith import simplify
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.expr import IntImm, PrimExpr, Var
+from relaxlab.ir.expr import IntImm, PrimExpr, Var, const
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
@@ -91,8 +92,8 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     parts = _find(func, target)
     if parts is None:
         return None
-    if not parts.is_einsum:  # what pads data would be computed by each version
-        return _schedule(func, parts, target)
+    if not parts.is_einsum:  # what pads data would be compiled for few rows, too
+        return _by_terms(func, parts, target)
     block = next(b for b in blocks_of(func) if b.name == parts.product)
     rows = block.iter_vars[parts.row].dom.extent
     at = next(r.region for r in block.reads if r.buffer is parts.vectors)
@@ -100,7 +101,24 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     few = max(1, DOT_BYTES // bytes_of(output_dtype(block))) if copied else 1
     return guarded_versions(
         func, rows, [few],
-        lambda f, most: _for_few_rows(f, target) if most else _schedule(f, parts, target),
+        lambda f, most: _for_few_rows(f, target) if most else _by_terms(f, parts, target),
+    )  # fmt: skip
+
+
+def _by_terms(func: PrimFunc, parts: _Parts, target: Target) -> PrimFunc:
+    """Return the schedule by `parts`; where the number of terms is unknown and sums of few would
+    have other columns, a version for those as well (NOTES, *Symbolic channels*)."""
+    few = _find(func, target, few_terms=True)
+    # All versions read a weight in the same layout.
+    if few is None or few == parts or _is_packable_weight(func, parts.vectors):
+        return _schedule(func, parts, target)
+    block = next(b for b in blocks_of(func) if b.name == parts.product)
+    terms: PrimExpr = const(1)
+    for it in block.iter_vars:
+        terms = terms if it.kind == "spatial" else terms * it.dom.extent
+    return guarded_versions(
+        func, simplify(terms), [SCATTER_TERMS - 1],
+        lambda f, most: _schedule(f, few if most else parts, target),
     )  # fmt: skip
 
 
@@ -115,7 +133,9 @@ def _for_few_rows(func: PrimFunc, target: Target) -> PrimFunc:
     return rows_apply(func, target) or fallback_apply(func, target)
 
 
-def _find(func: PrimFunc, target: Target) -> _Parts | None:
+def _find(func: PrimFunc, target: Target, *, few_terms: bool = False) -> _Parts | None:
+    """Return the parts of a kernel that the rule fits. few_terms: an unknown number of terms counts
+    as few instead of many."""
     reductions = [b for b in blocks_of(func) if not is_spatial(b)]
     if len(reductions) != 1:
         return None
@@ -131,8 +151,8 @@ def _find(func: PrimFunc, target: Target) -> _Parts | None:
         return None
     terms = [constant(it.dom.extent) for it in block.iter_vars if it.kind != "spatial"]
     columns = [*_columns(block, spatial, loads, lanes), spatial[-1]]
-    # An unknown number of terms counts as many.
-    if math.prod(SCATTER_TERMS if n is None else n for n in terms) < SCATTER_TERMS:
+    unknown = 1 if few_terms else SCATTER_TERMS
+    if math.prod(unknown if n is None else n for n in terms) < SCATTER_TERMS:
         columns.insert(0, spatial[-1])
     # The result's last axis is tried in any case: its vectors may be masked.
     for col in columns:
@@ -318,7 +338,7 @@ def _pack(sch: Schedule, product: BlockRV, parts: _Parts, lanes: int) -> _Packed
     buffer = parts.vectors
     # Copying an activation costs one pass per call, which tiles of rows repay; a weight is repacked
     # once.
-    if buffer in sch.func.params and not _is_packable_weight(sch, buffer):
+    if buffer in sch.func.params and not _is_packable_weight(sch.func, buffer):
         copy = sch.cache_read(product, number, "global")
         number = next(
             i
@@ -338,11 +358,10 @@ def _pack(sch: Schedule, product: BlockRV, parts: _Parts, lanes: int) -> _Packed
     return None if copy is None else _Packed(copy, batch, at, terms)
 
 
-def _is_packable_weight(sch: Schedule, buffer: Buffer) -> bool:
+def _is_packable_weight(func: PrimFunc, buffer: Buffer) -> bool:
     """True if the buffer is a weight whose shape is known."""
-    number = sch.func.params.index(buffer)
     sizes = [constant(dim) for dim in buffer.shape]
-    return number in weight_params(sch.func) and None not in sizes
+    return None not in sizes and any(func.params[i] is buffer for i in weight_params(func))
 
 
 def _copy(sch: Schedule, rv: BlockRV, lanes: int) -> None:
