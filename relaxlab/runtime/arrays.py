@@ -77,3 +77,18 @@ def as_array(value: Any) -> Array:
     if hasattr(value, "__dlpack__"):
         return np.from_dlpack(value)
     return np.asarray(value)
+
+
+def apart(result: Any, given: Any) -> Any:
+    """The result of a function, with copies of the arrays in it that may share memory with those
+    given to it; either may be nested tuples."""
+    if isinstance(result, tuple):
+        return tuple(apart(r, given) for r in result)  # type: ignore[reportUnknownVariableType]
+    shares = isinstance(result, np.ndarray) and any(_shares(result, g) for g in given)
+    return result.copy() if shares else result
+
+
+def _shares(array: Array, other: Any) -> bool:
+    if isinstance(other, tuple):
+        return any(_shares(array, o) for o in other)  # type: ignore[reportUnknownVariableType]
+    return isinstance(other, np.ndarray) and np.may_share_memory(array, other)

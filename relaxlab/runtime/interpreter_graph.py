@@ -25,6 +25,7 @@ from relaxlab.runtime.arrays import (
     Array,
     ExecutionError,
     OutOfMemory,
+    apart,
     dtype_name,
     uninitialised,
 )
@@ -307,7 +308,7 @@ class _Frame:
                 result = _in_deduced_dtype(result, row, e, args)
         except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
             raise ExecutionError(f"R.{name}: {error}") from error
-        return result if name in VIEWS or name in PARTS else _apart(result, args)
+        return result if name in VIEWS or name in PARTS else apart(result, args)
 
     def deduced_shape(self, e: graph.Call, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape that is deduced for a call's result, `shape` where none is. Of a tensor without
@@ -402,19 +403,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(_plain(v) for v in value)
     return value
-
-
-def _apart(value: Any, args: Any) -> Any:
-    """A result in memory of its own: NumPy returns views, operators return values."""
-    if isinstance(value, tuple):
-        return tuple(_apart(v, args) for v in value)  # type: ignore[reportUnknownVariableType]
-    return value.copy() if isinstance(value, np.ndarray) and _may_share(value, args) else value  # type: ignore
-
-
-def _may_share(value: Array, args: Any) -> bool:
-    if isinstance(args, list | tuple):
-        return any(_may_share(value, a) for a in args)  # type: ignore[reportUnknownVariableType]
-    return isinstance(args, np.ndarray) and np.may_share_memory(value, args)
 
 
 def _callee(e: graph.Call) -> str:

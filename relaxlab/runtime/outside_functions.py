@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.arrays import ExecutionError, apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class OutsideFunction:
                 f"the function `{name}` was passed as an argument and writes to its own arguments, "
                 "which the program may read again; let it work on copies"
             ) from error
-        return _apart(result, given)
+        return apart(result, given)
 
 
 def outside(value: Any) -> Any:
@@ -51,17 +51,3 @@ def _read_only(value: Any) -> Any:
     view: np.ndarray[Any, Any] = value.view()
     view.flags.writeable = False
     return view
-
-
-def _apart(result: Any, given: Any) -> Any:
-    """The result, with copies of the arrays in it that may share memory with those given."""
-    if isinstance(result, tuple):
-        return tuple(_apart(r, given) for r in result)  # type: ignore[reportUnknownVariableType]
-    shares = isinstance(result, np.ndarray) and any(_shares(result, g) for g in given)
-    return result.copy() if shares else result
-
-
-def _shares(array: np.ndarray[Any, Any], other: Any) -> bool:
-    if isinstance(other, tuple):
-        return any(_shares(array, o) for o in other)  # type: ignore[reportUnknownVariableType]
-    return isinstance(other, np.ndarray) and np.may_share_memory(array, other)

@@ -10,7 +10,7 @@ import numpy as np
 
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.runtime import blas
-from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.arrays import ExecutionError, apart
 
 PackedFunc = Callable[..., Any]
 
@@ -28,7 +28,9 @@ def run_operator(op: str, attrs: str, dtype: str, *args: Any) -> Any:
     try:
         result = reference(*args, **given)
         # Scalars are Python's numbers, whose dtype NumPy does not know.
-        return _contiguous(result.astype(numpy_dtype(dtype), copy=False) if dtype else result)
+        result = result.astype(numpy_dtype(dtype), copy=False) if dtype else result
+        # The memory of an argument is planned: others have it after the argument's last use.
+        return _contiguous(apart(result, args))
     except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
         raise ExecutionError(f"R.{op}: {error}") from error
 

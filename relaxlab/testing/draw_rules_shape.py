@@ -7,6 +7,7 @@ from typing import Any
 
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr, graph
+from relaxlab.ir.dtypes import is_uint
 from relaxlab.ops.define import builder
 from relaxlab.testing.draw import ELEMENTS, FLOATS, INTS, Draw, Refused, dtype_of, shape_of
 from relaxlab.testing.draw_rules import ANYTHING, NARROW, rule, shape_expr
@@ -421,3 +422,21 @@ def _device(d: Draw, op: str) -> graph.Call:
     place = d.choice(("cpu", "llvm", "cpu:0"))
     name = "device" if op == "hint_on_device" else "dst_vdevice"
     return builder(op)(d.x(kinds=ANYTHING), **d.some(**{name: place}))
+
+
+@rule("builtin.stop_lift_params", "memory.ensure_zero_offset")
+def _same(d: Draw, op: str) -> graph.Call:
+    return builder(op)(d.x(kinds=ANYTHING))
+
+
+@rule("memory.view")
+def _view(d: Draw, op: str) -> graph.Call:
+    """The dimensions in another order, of integers at times as those with the other sign."""
+    x = d.x(kinds=(*FLOATS, *INTS))
+    dims = list(shape_of(x))
+    d.rng.shuffle(dims)
+    dtype = dtype_of(x)
+    if dtype not in INTS or d.chance(0.5):
+        return builder(op)(x, shape_expr(*dims))
+    other = dtype.removeprefix("u") if is_uint(dtype) else f"u{dtype}"
+    return builder(op)(x, shape_expr(*dims), graph.DataTypeImm(other))

@@ -38,10 +38,11 @@ EXACT = frozenset(
     "strided_slice slice_scatter nn.pad gather_elements gather_nd index_tensor one_hot full "
     "full_like zeros ones zeros_like ones_like tril triu eye eye_like floor ceil trunc round sign "
     "astype wrap_param hint_on_device to_vdevice unique dynamic_strided_slice grad.no_grad "
-    "grad.start_checkpoint grad.end_checkpoint".split()
+    "grad.start_checkpoint grad.end_checkpoint builtin.stop_lift_params memory.view "
+    "memory.ensure_zero_offset".split()
 )
 """Operators whose floating-point results have no rounding where their operands have none."""
-FLAT = EXACT - {"nn.pad", "sign"}
+FLAT = EXACT - {"nn.pad", "sign", "memory.view"}
 """Operators whose results are not larger than their operands, or than 3."""
 OFTEN = ("matmul", "linear", "einsum", "sum", "mean", "variance", "max", "nn.softmax",
          "nn.rms_norm", "nn.layer_norm", "nn.conv2d", "nn.attention", "cumsum")  # fmt: skip

@@ -134,9 +134,6 @@ NOT_DRAWN = {
     "call_builtin_with_ctx": "of programs that are lowered",
     "make_closure": "made by `FunctionProgram`", "invoke_closure": "may have effects",
     "invoke_pure_closure": "made by `FunctionProgram`",
-    "builtin.stop_lift_params": "an identity for a pass over weights",
-    "memory.view": "depends on the layout of bytes; tests/runtime/test_vm.py",
-    "memory.ensure_zero_offset": "depends on the layout of bytes",
 }  # fmt: skip
 LOWERED = ("builtin.alloc", "memory.alloc", "memory.kill", "vm.", "inspect.")
 """Operators that passes make, and those that ask for fields of a tensor's descriptor."""
@@ -303,6 +300,24 @@ class M:
 """)
     x = np.array([[1, 0, 1], [2, 3, 2]], "int8")
     np.testing.assert_array_equal(build(mod)["main"](x), [[0, 1], [3, 2]])
+
+
+def test_results_of_references_have_memory_of_their_own() -> None:
+    """The memory of the operand is planned: it is dead after the call, and used again."""
+    mod = normalize(parse("""
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(("n", 3), "float32")):
+        y = R.exp(x)
+        z = R.memory.ensure_zero_offset(y)
+        return R.exp(R.negative(x)), z
+"""))
+    x = np.arange(12, dtype="float32").reshape(4, 3)
+    main = build(mod, use_cache=False)["main"]
+    _, first = main(x)
+    main(x + 1)
+    np.testing.assert_allclose(first, np.exp(x), rtol=1e-5)
 
 
 def test_declared_bounds_admit_the_sizes_of_drawn_calls() -> None:
