@@ -11,6 +11,7 @@ import numpy as np
 
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import counted, kind_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.op_table import (
@@ -67,7 +68,14 @@ def define(
     """
     parameters = params(parameters) if isinstance(parameters, str) else parameters
     lower = None if emit is None else _lowering(emit)
-    row = OpRow(name, parameters, lambda c, t, _: infer(c, t), reference, lower, pure, doc, example)
+
+    def deduce(call: graph.Call, tys: TypesOf, _: object) -> Type:
+        ty = infer(call, tys)
+        if not isinstance(ty, Type):
+            raise fail(call, f"its rule for types returned {kind_of(ty)}, which is no type")
+        return ty
+
+    row = OpRow(name, parameters, deduce, reference, lower, pure, doc, example)
     register_op(row, override=override)
 
 
@@ -184,9 +192,23 @@ def _lowering(emit: Emit) -> Callable[[graph.Call, TypesOf, Type], loops.PrimFun
         _check_known(call, out, "the result")
         result = emit(call, out, *args)
         outputs = result if isinstance(result, tuple) else (result,)
+        _check_emitted(call, out, outputs)
         return te.create_prim_func([*inputs, *outputs])
 
     return lower
+
+
+def _check_emitted(call: graph.Call, out: Type, outputs: tuple[object, ...]) -> None:
+    """Raise where tensor expressions are not what the rule for types promises."""
+    wanted = out.fields if isinstance(out, types.TupleType) else (out,)
+    if len(outputs) != len(wanted):
+        raise fail(call, f"`emit` gave {len(outputs)} results, its rule for types {len(wanted)}")
+    for got, ty in zip(outputs, wanted, strict=True):
+        if not isinstance(got, te.Tensor):
+            raise fail(call, f"`emit` gave {kind_of(got)}, which is no tensor expression")
+        if not isinstance(ty, TensorType) or (got.dtype, len(got.shape)) != (ty.dtype, ty.ndim):
+            text = f"`emit` gave {got.dtype} in {counted(len(got.shape), 'dimension')}"
+            raise fail(call, f"{text}, its rule for types {ty}")
 
 
 def _lowered_arg(

@@ -7,6 +7,7 @@ from relaxlab.ir import expr, graph, types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.errors import NestedTooDeeply
 from relaxlab.ir.module import Module
+from relaxlab.ir.node import replace
 from relaxlab.passes.annotate_pattern_kind import annotate_pattern_kind
 from relaxlab.passes.base import (
     NoOptions,
@@ -199,3 +200,44 @@ def test_a_program_nested_too_deeply_is_refused_with_a_way_out():
         cpu_pipeline().run(mod)
     with pytest.raises(NestedTooDeeply, match="bind parts"):
         build(mod)
+
+
+@I.ir_module
+class Chain:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")):
+        y = R.exp(x)
+        z = R.tanh(y)
+        return z
+
+
+def broken(how):
+    """A pass of a user, which changes the bindings of `main`."""
+
+    def function(mod: Module, _: NoOptions) -> Module:
+        fn = mod["main"]
+        block = replace(fn.body.blocks[0], bindings=tuple(how(fn.body.blocks[0].bindings)))
+        body = replace(fn.body, blocks=(block, *fn.body.blocks[1:]))
+        return mod.with_functions({"main": replace(fn, body=body)})
+
+    return module_pass("test_broken")(function)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        (lambda bs: bs[1:], "`y` is used but not defined"),
+        (lambda bs: (*bs, bs[0]), "`y` is defined twice"),  # without end, before
+    ],
+)
+def test_a_users_pass_that_breaks_the_program_is_named(how, message):
+    pipeline = Pipeline((broken(how), *cpu_pipeline().passes))
+    with pytest.raises(PassFailed, match=rf"(?s)pass 'test_broken' failed: .*{message}"):
+        build(Chain, pipeline=pipeline, use_cache=False)
+
+
+def test_a_pass_returns_a_module():
+    for value, kind in ((None, "None"), ("text", "a str")):
+        one = module_pass("test_broken")(lambda mod, _, value=value: value)
+        with pytest.raises(TypeError, match=f"pass 'test_broken' returned {kind}; a pass returns"):
+            Pipeline((one,)).run(Chain)

@@ -1,0 +1,62 @@
+"""Operators that users define: rules that do not fit each other are named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import relaxlab as rl
+from relaxlab.ir import expr, op_table, types
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.op_table import TypeDeductionError
+from relaxlab.ops import te
+from relaxlab.ops.define import define
+
+TEXT = """
+@R.function
+def main(x: R.Tensor(("n", 8), "float32")):
+    n = T.int64()
+    y = R.test_defined(x)
+    return y
+"""
+
+
+def same(_call: Any, tys: Any) -> Any:
+    return tys[0]
+
+
+def copied(_call: Any, _out: Any, x: Any) -> Any:
+    return te.compute(x.shape, lambda *i: x[i], "T_copied")
+
+
+def rounded(_call: Any, _out: Any, x: Any) -> Any:
+    return te.compute(x.shape, lambda *i: expr.Cast("int32", x[i]), "T_rounded")
+
+
+@pytest.fixture(autouse=True)
+def without_it_afterwards() -> Iterator[None]:
+    yield
+    op_table._TABLE.pop("test_defined", None)
+
+
+@pytest.mark.parametrize(
+    ("infer", "emit", "message"),
+    [
+        (lambda c, t: None, copied, "its rule for types returned None, which is no type"),
+        (lambda c, t: "x", copied, "its rule for types returned a str, which is no type"),
+        (lambda c, t: types.TensorType(t[0].shape, "int8"), copied,
+         r"`emit` gave float32 in 2 dimensions, its rule for types R.Tensor\(\(n, 8\), 'int8'\)"),
+        (lambda c, t: types.TensorType(t[0].shape[:1], "float32"), copied,
+         r"`emit` gave float32 in 2 dimensions, its rule for types R.Tensor\(\(n,\)"),
+        (lambda c, t: types.TupleType((t[0], t[0])), copied,
+         "`emit` gave 1 results, its rule for types 2"),
+        (same, rounded, "`emit` gave int32 in 2 dimensions, its rule for types .*'float32'"),
+        (same, lambda c, out, x: None, "`emit` gave None, which is no tensor expression"),
+    ],
+)  # fmt: skip
+def test_rules_that_do_not_fit(infer: Any, emit: Any, message: str) -> None:
+    define("test_defined", "x", infer, emit=emit, reference=lambda x: x, override=True)
+    with pytest.raises((DiagnosticError, TypeDeductionError), match=f"R.test_defined: {message}"):
+        rl.compile(rl.parse(TEXT), use_cache=False)
