@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -287,14 +286,11 @@ def _transpose_emit(
     windows = _windows(call, tuple(sizes))
     per_group = _in_groups(call, channels, "channels")
     one = _groups(call) == 1
-    divisors = [math.gcd(window.stride, window.dilation) for window in windows]
-    phases = [window.stride // g for window, g in zip(windows, divisors, strict=True)]
-    steps = [window.dilation // g for window, g in zip(windows, divisors, strict=True)]
-    terms = [simplify((k + (p - 1)) // p) for k, p in zip(sizes, phases, strict=True)]
+    phases, terms = [v.phases for v in windows], [v.terms for v in windows]
     # What reaches beyond the input and the kernel is stored as zeros, so that the sums have no
     # conditions.
-    reach = [simplify((t - 1) * step) for t, step in zip(terms, steps, strict=True)]
-    missing = [simplify(t * p - k) for t, p, k in zip(terms, phases, sizes, strict=True)]
+    reach = [simplify((window.terms - 1) * window.step) for window in windows]
+    missing = [simplify(window.terms * window.phases - window.size) for window in windows]
     nothing = (te.ZERO,) * dims
     source = padded(x, data, reach, reach, expr.const(0, x.dtype), "pad_temp")
     weight = padded(w, kernel, nothing, missing, expr.const(0, w.dtype), "pad_weight")
@@ -305,7 +301,8 @@ def _transpose_emit(
         n, o, *rest = i
         phase, at = rest[:dims], rest[dims:]
         channel = c.var if one else o // outputs * per_group + c.var
-        read = [v + r - t.var * s for v, r, t, s in zip(at, reach, taps, steps, strict=True)]
+        rows = zip(at, reach, taps, windows, strict=True)
+        read = [v + r - t.var * window.step for v, r, t, window in rows]
         element = [v + t.var * p for v, t, p in zip(phase, taps, phases, strict=True)]
         value = source[data.put((n, channel, *read))]
         return value, weight[kernel.put((o if one else o % outputs, channel, *element))]
@@ -320,13 +317,14 @@ def _transpose_emit(
         phase: list[PrimExpr] = []
         at: list[PrimExpr] = []
         hit: list[PrimExpr] = []
-        rows = zip(spatial, windows, divisors, phases, steps, places, strict=True)
-        for s, window, g, p, step, extent in rows:
+        for s, window, extent in zip(spatial, windows, places, strict=True):
             place = s + window.before
+            meeting, output = window.meeting(place)
+            phase.append(meeting)
+            at.append(output)
+            g = window.divisor
             hit += [] if g == 1 else [expr.EQ(place % g, te.ZERO)]
-            phase.append(place // g * pow(step, -1, p) % p)
-            at.append(simplify((place - phase[-1] * window.dilation) // window.stride))
-            hit += [expr.GE(at[-1], te.ZERO), expr.LT(at[-1], extent)]
+            hit += [expr.GE(output, te.ZERO), expr.LT(output, extent)]
         value = sums[(n, o, *phase, *at)]
         return scalar.if_then_else(expr.all_of(hit), value, expr.const(0, sums.dtype))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -157,6 +158,35 @@ class Window:
     def span(self) -> PrimExpr:
         """The extent from the first to the last element, both included."""
         return (self.size - 1) * self.dilation + 1
+
+    @property
+    def divisor(self) -> int:
+        """The greatest common divisor of stride and dilation: only multiples of it, counted from
+        where the padding begins, are in a window."""
+        return math.gcd(self.stride, self.dilation)
+
+    @property
+    def phases(self) -> int:
+        """The number of phases: elements of a window that are so many apart are whole strides
+        apart, and only they meet in the same places."""
+        return self.stride // self.divisor
+
+    @property
+    def step(self) -> int:
+        """The outputs between two such elements."""
+        return self.dilation // self.divisor
+
+    @property
+    def terms(self) -> PrimExpr:
+        """The elements of one phase, the last of which may lie beyond the window."""
+        return simplify((self.size + (self.phases - 1)) // self.phases)
+
+    def meeting(self, place: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+        """The phase that meets a place, counted from where the padding begins, and the output whose
+        first element of that phase it is; element t of the phase is that of the output t * step
+        before. The place is a multiple of `divisor`."""
+        phase = place // self.divisor * pow(self.step, -1, self.phases) % self.phases
+        return phase, simplify((place - phase * self.dilation) // self.stride)
 
     @property
     def padded(self) -> bool:

@@ -372,17 +372,20 @@ def _gathered(
     data, result = _layouts(call, 2)
     _, _, *counts = result.sizes(call, grad.shape)
     windows = _windows(call, 2)
-    taps = _taps(windows)
+    # Of the elements of a window only those of one phase meet an input.
+    taps = tuple(te.reduce_axis(w.terms, f"k{d}") for d, w in enumerate(windows))
 
     def element(*i: PrimExpr) -> te.Reduce:
         n, c, *spatial = data.take(i)
         at: list[PrimExpr] = []
         hit: list[PrimExpr] = []
-        for s, k, w, count in zip(spatial, taps, windows, counts, strict=True):
-            place = s + w.before - k.var * w.dilation
-            at.append(place // w.stride)
-            hit += [expr.GE(place, te.ZERO), expr.LT(place // w.stride, count)]
-            hit += [] if w.stride == 1 else [expr.EQ(place % w.stride, te.ZERO)]
+        for s, t, w, count in zip(spatial, taps, windows, counts, strict=True):
+            place = s + w.before
+            phase, last = w.meeting(place)
+            at.append(last - t.var * w.step)
+            hit += [expr.GE(at[-1], te.ZERO), expr.LT(at[-1], count)]
+            hit += [] if w.divisor == 1 else [expr.EQ(place % w.divisor, te.ZERO)]
+            hit += [expr.LT(phase + t.var * w.phases, w.size)]
         value = share(result.put((n, c, *at)), i)
         return te.te_sum(
             scalar.if_then_else(expr.all_of(hit), value, expr.const(0, value.dtype)), *taps

@@ -137,6 +137,11 @@ def _pool_backward(hw: tuple[dict[str, int], ...]) -> list[OpCase]:
             OpCase(op, (T(2, 1, 2, 2), T(2, 1, 3, 4)), {**even, "ceil_mode": True}, ({},)),
             OpCase(op, (T(1, 1, 2, 3, 2), T(1, 1, 4, 6, 2)), {**even, "layout": "NCHW2c"}, ({},)),
         ]
+        # Elements of a window that are two apart, of a stride of four, meet the same places.
+        attrs = {"pool_size": (5, 3), "strides": 4, "padding": 2}
+        dilated = {**attrs, "dilation": 2} if op == "grad.max_pool2d_backward" else attrs
+        shape = (2, 4) if "dilation" in dilated else (3, 4)
+        cases.append(OpCase(op, (T("n", 2, *shape), T("n", 2, 10, 13)), dilated, ({"n": 2},)))
     same = T(1, 1, 4, 4, values=(1.0,))
     cases.append(OpCase("grad.max_pool2d_backward", (T(1, 1, 2, 2), same), even, ({},)))
     padded = {**even, "padding": 1, "count_include_pad": True}

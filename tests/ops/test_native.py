@@ -7,7 +7,8 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.ir.dtypes import numpy_dtype
-from relaxlab.ir.loops import While
+from relaxlab.ir.expr import const
+from relaxlab.ir.loops import Block, While
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.testing.op_cases import FAMILIES
@@ -62,3 +63,17 @@ def test_bytes_are_sorted_by_counting(dtype: str, counted: bool, extent: int | s
     func = program.row.lower(program.call, program.types, program.out)
     merges = any(isinstance(n, While) for n in walk(func.body))
     assert merges == (not counted or extent == 8)
+
+
+@pytest.mark.parametrize("kind", ["avg", "max"])
+def test_gradients_of_pooling_add_up_one_phase(kind: str) -> None:
+    """Of a window of 5 x 3 with a stride of 2 at most 3 x 2 elements meet an input."""
+    attrs = {"pool_size": (5, 3), "strides": 2}
+    operands = T("n", 2, 4, 5), T("n", 2, 11, 11)
+    case = OpCase(f"grad.{kind}_pool2d_backward", operands, attrs)
+    program = CaseProgram(case, {"n": 1}, symbolic=True)
+    assert program.row.lower is not None
+    func = program.row.lower(program.call, program.types, program.out)
+    block = [n for n in walk(func.body) if isinstance(n, Block) and n.name.endswith("backward")][-1]
+    terms = [it.dom.extent for it in block.iter_vars if it.kind != "spatial"]
+    assert terms == [const(3), const(2)]
