@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from relaxlab.lab.course import progress_of, write_course
@@ -17,7 +18,7 @@ def run(options: argparse.Namespace) -> int:
     new = sum(not f.kept for f in files)
     kept = ", kept the others" if new < len(files) else ""
     print(f"wrote {new} of {len(files)} notebooks to {folder}{kept}")
-    print(f"open them with: jupyter lab {folder}")
+    print(f"open them with: jupyter lab {shlex.quote(str(folder))}")
     return 0
 
 

@@ -107,7 +107,8 @@ class View:
         return self.drawing().svg(alone=True)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write `page`, or `svg` for a name that ends so, to a file, whole or not at all.
+        """Write `page`, or `svg` for a name that ends so, to a file, whole or not at all. Devices
+        and pipes are written to as they are.
 
         Raises OSError where that cannot be, ValueError for a name that promises another format and
         for a picture of a view that draws nothing.
@@ -118,10 +119,15 @@ class View:
             raise ValueError(_other_format(target))
         if not target.parent.is_dir():
             raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}")
+        text = self.svg() if suffix == ".svg" else self.page()
+        place = target.resolve()  # a link stays a link
+        if place.exists() and not place.is_file():
+            place.write_text(text, encoding="utf-8")  # a device or a pipe would be replaced
+            return target
         # In the same folder, or renaming it would not be atomic.
-        partial = target.with_name(f".{target.name}.partial")
-        partial.write_text(self.svg() if suffix == ".svg" else self.page(), encoding="utf-8")
-        partial.replace(target)
+        partial = place.with_name(f".{place.name}.partial")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(place)
         return target
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:

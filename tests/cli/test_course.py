@@ -41,6 +41,13 @@ def test_the_course_becomes_notebooks(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (tmp_path / "figures" / "lesson1.py").exists()
 
 
+def test_the_command_that_opens_it_is_quoted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["course", str(tmp_path / "my course")]) == 0
+    assert f"jupyter lab '{tmp_path}/my course'" in capsys.readouterr().out
+
+
 def test_without_solutions(tmp_path: Path) -> None:
     assert main(["course", str(tmp_path), "--no-solutions"]) == 0
     for path in tmp_path.glob("*.ipynb"):

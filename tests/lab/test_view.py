@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import threading
 
 import pytest
 
@@ -152,3 +154,21 @@ def test_choices_are_in_the_address(open_view):
     assert page.locator("select:visible").input_value() == "f2"
     assert page.locator("[role=tab][aria-selected=true]").inner_text() == "second one"
     assert page.locator("h1").inner_text() == "two"
+
+
+def test_saving_follows_links_and_replaces_no_device(tmp_path):
+    one = view(["text"])
+    page, link = tmp_path / "page.html", tmp_path / "link.html"
+    link.symlink_to(page)
+    assert one.save(link) == link and link.is_symlink()
+    assert "text" in page.read_text(encoding="utf-8")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(
+        target=lambda: read.append(pipe.read_text(encoding="utf-8")), daemon=True
+    )
+    reader.start()
+    one.save(pipe)
+    reader.join(10)
+    assert pipe.is_fifo() and read == [one.page()]
