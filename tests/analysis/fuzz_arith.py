@@ -10,20 +10,29 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from operator import itemgetter
 from typing import Any
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 
 Point = dict[expr.Var, int]
+Known = list[tuple[Point, Any]]
 
 
 class Undefined(Exception):
     """A division by zero."""
 
 
+def _divisor(b: int) -> int:
+    if b == 0:
+        raise Undefined
+    return b
+
+
 def _trunc(a: int, b: int) -> int:
-    q = abs(a) // abs(b)
+    q = abs(a) // abs(_divisor(b))
     return q if (a < 0) == (b < 0) else -q
 
 
@@ -31,8 +40,8 @@ _MEANING: dict[type, Callable[[Any, Any], Any]] = {
     expr.Add: lambda a, b: a + b,
     expr.Sub: lambda a, b: a - b,
     expr.Mul: lambda a, b: a * b,
-    expr.FloorDiv: lambda a, b: a // b,
-    expr.FloorMod: lambda a, b: a % b,
+    expr.FloorDiv: lambda a, b: a // _divisor(b),
+    expr.FloorMod: lambda a, b: a % _divisor(b),
     expr.Div: _trunc,
     expr.Mod: lambda a, b: a - _trunc(a, b) * b,
     expr.Min: min,
@@ -50,32 +59,40 @@ _MEANING: dict[type, Callable[[Any, Any], Any]] = {
 }
 
 
-def evaluate(e: expr.PrimExpr, at: Point) -> Any:
-    """The value of an expression at a point; raises Undefined where it divides by zero."""
+def function_of(e: expr.PrimExpr) -> Callable[[Point], Any]:
+    """The function from points to the values of an expression, which raises Undefined where it
+    divides by zero."""
     match e:
         case expr.IntImm(value, dtype):
-            return bool(value) if dtype == "bool" else value
+            number = bool(value) if dtype == "bool" else value
+            return lambda at: number
         case expr.Var():
-            return at[e]
+            return itemgetter(e)
         case expr.Not(a):
-            return not evaluate(a, at)
+            negated = function_of(a)
+            return lambda at: not negated(at)
         case expr.Cast(_, value):
-            return int(evaluate(value, at))
+            cast = function_of(value)
+            return lambda at: int(cast(at))
         case expr.Select(condition, yes, no):
-            chosen = evaluate(condition, at)
-            a, b = evaluate(yes, at), evaluate(no, at)
-            return a if chosen else b
+            chosen, first, second = map(function_of, (condition, yes, no))
+            return lambda at: (second(at), first(at))[chosen(at)]
         case expr.Call(_, "if_then_else", (condition, yes, no)):
-            return evaluate(yes if evaluate(condition, at) else no, at)
+            chosen, first, second = map(function_of, (condition, yes, no))
+            return lambda at: first(at) if chosen(at) else second(at)
         case expr.Let(var, value, body):
-            return evaluate(body, {**at, var: evaluate(value, at)})
+            bound, inner = function_of(value), function_of(body)
+            return lambda at: inner({**at, var: bound(at)})
         case expr.BinaryOp(a, b):
-            x, y = evaluate(a, at), evaluate(b, at)
-            if isinstance(e, expr.FloorDiv | expr.FloorMod | expr.Div | expr.Mod) and y == 0:
-                raise Undefined
-            return _MEANING[type(e)](x, y)
+            x, y, meaning = function_of(a), function_of(b), _MEANING[type(e)]
+            return lambda at: meaning(x(at), y(at))
         case _:
             raise NotImplementedError(type(e))
+
+
+def evaluate(e: expr.PrimExpr, at: Point) -> Any:
+    """The value of an expression at a point; raises Undefined where it divides by zero."""
+    return function_of(e)(at)
 
 
 class Generator:
@@ -216,24 +233,31 @@ class Case:
     def _assume(self) -> None:
         for _ in range(self.rng.choice([0, 0, 1, 1, 2])):
             condition = self.generator.condition(1)
-            points = [at for at in self.points if self.value(condition, at) is True]
-            undefined = any(self.value(condition, at) is None for at in self.points)
-            if points and not undefined:
+            values = self.values(condition)
+            points = [at for at, value in values if value is True]
+            if points and len(values) == len(self.points):
                 self.points = points
                 self.facts.append(str(condition))
                 self.analyzer.assume(condition)
 
-    @staticmethod
-    def value(e: expr.PrimExpr, at: Point) -> Any:
-        try:
-            return evaluate(e, at)
-        except Undefined:
-            return None
-
-    def values(self, e: expr.PrimExpr) -> list[tuple[Point, Any]]:
+    def values(self, e: expr.PrimExpr) -> Known:
         """The defined values, by point."""
-        pairs = ((at, self.value(e, at)) for at in self.points)
-        return [(at, value) for at, value in pairs if value is not None]
+        function, pairs = function_of(e), []
+        for at in self.points:
+            with suppress(Undefined):
+                pairs.append((at, function(at)))
+        return pairs
+
+    def expect(self, what: str, e: expr.PrimExpr, new: expr.PrimExpr, known: Known) -> None:
+        """Fail where `new`, which `what` made of `e`, has not the values that are known of it."""
+        function = function_of(new)
+        for at, value in known:
+            try:
+                right = function(at) == value
+            except Undefined:
+                right = False
+            if not right:
+                self.fail(what, e, f"gives {new}, wrong at {self.show(at)}")
 
     def fail(self, what: str, e: expr.PrimExpr, detail: object) -> None:
         facts = "; ".join(self.facts)
@@ -251,12 +275,8 @@ def check(seed: int) -> None:
         e = case.generator.integer(case.rng.randint(1, 4))
         known = case.values(e)
         new = an.simplify(e)
-        for at, value in known:
-            if case.value(new, at) != value:
-                case.fail("simplify", e, f"gives {new}, wrong at {case.show(at)}")
-        again = an.simplify(new)
-        if any(case.value(again, at) != value for at, value in known):
-            case.fail("simplify twice", e, f"gives {again}")
+        case.expect("simplify", e, new, known)
+        case.expect("simplify twice", e, an.simplify(new), known)
         lo, hi = an.bounds_of(e)
         for at, value in known:
             if (lo is not None and value < lo) or (hi is not None and value > hi):
@@ -265,9 +285,8 @@ def check(seed: int) -> None:
         e = case.generator.condition(case.rng.randint(0, 3))
         known = case.values(e)
         new, verdict = an.simplify(e), an.prove(e)
+        case.expect("simplify", e, new, known)
         for at, value in known:
-            if case.value(new, at) != value:
-                case.fail("simplify", e, f"gives {new}, wrong at {case.show(at)}")
             if verdict is not None and verdict is not value:
                 case.fail("prove", e, f"says {verdict}, wrong at {case.show(at)}")
 

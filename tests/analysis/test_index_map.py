@@ -15,7 +15,7 @@ from relaxlab.analysis.index_map import (
 )
 from relaxlab.ir import expr
 from relaxlab.ir.loops import Range
-from tests.analysis.fuzz_arith import evaluate
+from tests.analysis.fuzz_arith import evaluate, function_of
 
 V, C = expr.Var, expr.const
 n, m = V("n"), V("m")
@@ -156,19 +156,22 @@ def check_map(index_map: IndexMap, shape: tuple[int, ...]) -> str:
     dims = tuple(C(d) for d in shape)
     label = f"{index_map} on {shape}"
     images: dict[tuple[int, ...], tuple[int, ...]] = {}
+    image = [function_of(e) for e in index_map.final_indices]
     for point in itertools.product(*map(range, shape)):
         at = dict(zip(index_map.initial_indices, point, strict=True))
-        images.setdefault(tuple(evaluate(e, at) for e in index_map.final_indices), point)
+        images.setdefault(tuple(f(at) for f in image), point)
     injective = len(images) == len(list(itertools.product(*map(range, shape))))
     try:
         back, new_shape, padding = index_map.inverse_with_padding(dims)
     except NotInvertible:
         return "refused"
     assert injective, label
+    origin = [function_of(e) for e in back.final_indices]
+    pads = None if padding is None else function_of(padding)
     for point in itertools.product(*(range(evaluate(d, {})) for d in new_shape)):
         at = dict(zip(back.initial_indices, point, strict=True))
-        unused = padding is not None and evaluate(padding, at)
+        unused = pads is not None and pads(at)
         assert unused is (point not in images), (label, point)
         if not unused:
-            assert tuple(evaluate(e, at) for e in back.final_indices) == images[point], label
+            assert tuple(f(at) for f in origin) == images[point], label
     return "inverse" if padding is None else "padded"
