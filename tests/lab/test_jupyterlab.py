@@ -181,7 +181,7 @@ def test_an_exported_notebook_works_without_network(server, open_page, theme):
         f"--theme={theme}",
         path,
     ]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    subprocess.run(command, check=True, capture_output=True)
     page = open_page(path.with_suffix(".html"), strict=False)
     view = page.locator(".relaxlab-view[data-ready=true]").first
     view.wait_for()
@@ -206,7 +206,7 @@ def test_a_notebook_that_is_not_trusted_shows_the_text(server, open_page):
         "--inplace",
         path,
     ]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    subprocess.run(command, check=True, capture_output=True)
     page = open_page(f"{url}lab/tree/untrusted.ipynb?reset", strict=False)
     text = page.locator(".jp-OutputArea pre").first
     text.wait_for()

@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         pytest.skip(f"{PYTHON} does not exist; `make reference-env` makes it")
     found = tmp_path_factory.mktemp("whisper")
     program = pathlib.Path(__file__).with_name("whisper_answers.py")
-    done = subprocess.run([PYTHON, program, found], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([PYTHON, program, found], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     words = {f"w{i} " if i < END else f"<|{i}|>": i for i in range(120)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0 "))

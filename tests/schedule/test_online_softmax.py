@@ -266,6 +266,6 @@ def test_nine_thousand_positions_like_pytorch(rng, tmp_path):
     args = [rng.normal(size=(1, 9001, 4, d)).astype("float32") for d in (5, 5, 3)]
     for name, x in zip("qkv", args, strict=True):
         np.save(tmp_path / f"{name}.npy", x)
-    subprocess.run([PYTHON, "-c", TORCH, tmp_path], check=True, timeout=120)
+    subprocess.run([PYTHON, "-c", TORCH, tmp_path], check=True)
     got = rl.compile(rl.parse(text), threads=2, use_cache=False)["main"](*args)
     np.testing.assert_allclose(got, np.load(tmp_path / "y.npy"), 1e-4, 1e-5)

@@ -119,7 +119,7 @@ def answers() -> Answers:
     program = pathlib.Path(__file__).with_name("tvm_parse.py")
     texts = {**printed(), "wrong": for_tvm(f"{HEADER}\n\n@R.function\ndef main(x): return y\n")}
     done = subprocess.run(
-        [PYTHON, program], input=json.dumps(texts), capture_output=True, text=True, timeout=300
+        [PYTHON, program], input=json.dumps(texts), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
