@@ -66,6 +66,10 @@ def _smaller(mod: Module, args: Args) -> Iterator[tuple[Module, Args] | None]:
             if isinstance(b, graph.VarBinding) and isinstance(b.value, graph.If):
                 for arm in (b.value.true_branch, b.value.false_branch):
                     yield _cleaned(mod, _with_arm(main, number, b, arm), args)
+                    # Outside the `If`, what nothing reads is dropped: let the result read it.
+                    if b.var is not result:
+                        shown = _returning(main, b.var)
+                        yield _cleaned(mod, _with_arm(shown, number, b, arm), args)
     for i, p in enumerate(main.params):
         if not any(n is p for n in walk(main.body)):
             params = (*main.params[:i], *main.params[i + 1 :])

@@ -286,6 +286,28 @@ def test_code_generation_may_refuse_random_schedules_for_one_reason_only() -> No
         assert (made == f"CodegenError: {reason}") == refused == isinstance(made, str)
 
 
+def test_an_arm_that_nothing_reads_becomes_small() -> None:
+    """The claim in the other arm keeps the branch; outside it, what fails has to be read."""
+    mod = normalize(parse("""
+@I.ir_module
+class M:
+    @R.function
+    def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")):
+        n = T.int64()
+        y = R.exp(x)
+        if c:
+            a = R.negative(y)
+            t = (R.tanh(a), a)
+        else:
+            z = R.match_cast(x, R.Tensor((n,), "float32"))
+            t = (y, R.sin(y))
+        return y
+"""))
+    args = (np.array(True), np.ones(4, "float32"))
+    small, given = shrunk(mod, args, lambda m, a: _accepted(m, a) and "tanh" in _calls(m))
+    assert _calls(small) == ["tanh"] and len(given) == 1
+
+
 def test_results_of_references_are_in_c_order() -> None:
     """NumPy gives unique columns as a transposed view, which no program reads."""
     mod = parse("""
