@@ -133,8 +133,8 @@ def _module(claims: list[Claim]) -> rl.Module:
 @pytest.fixture(scope="module")
 def executors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     """For each executor, a function that calls a function by name."""
-    register_func("test_claims.short", lambda x: x[:2].copy())
-    register_func("test_claims.int", lambda x: x.astype("int32"))
+    register_func("test_claims.short", lambda x: x[:2].copy(), override=True)
+    register_func("test_claims.int", lambda x: x.astype("int32"), override=True)
     everything = _module(CLAIMS)
     compiled = [c for c in CLAIMS if not c.only_here]
     exported = [c for c in compiled if c.exports]

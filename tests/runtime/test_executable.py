@@ -118,8 +118,10 @@ def test_declared_bounds_hold(checked: Executable) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_kernels_report_what_they_cannot_do(checked: Executable, threads: int) -> None:
-    checked.threads = threads
+def test_kernels_report_what_they_cannot_do(
+    checked: Executable, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checked, "threads", threads)
     a, b = np.arange(-50, 50, dtype="int32"), np.full(100, -3, "int32")
     for _ in range(3):
         np.testing.assert_array_equal(checked["divide"](a, b), a // b + a % b)
@@ -294,10 +296,12 @@ def resident() -> int:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("name", ["several", "nothing", "room", "cast"])
-def test_no_memory_is_lost(memory: Executable, checked: Executable, name: str) -> None:
+def test_no_memory_is_lost(
+    memory: Executable, checked: Executable, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """10000 calls of 64 KB of results each would show as 640 MB."""
     exe = checked if name in ("room", "cast") else memory
-    exe.threads = 1
+    monkeypatch.setattr(exe, "threads", 1)
     x = np.zeros(16384, "float32")
     args: tuple[Any, ...] = ((2, 8192),) if name == "room" else (x,)
 
@@ -549,8 +553,10 @@ def test_a_program_is_not_called_from_within(middle: Any) -> None:
     assert middle(lambda y, s: y, x).tolist() == [2, 2]
 
 
-def test_another_program_may_be_called_from_within(middle: Any, memory: Executable) -> None:
-    memory.threads = 3
+def test_another_program_may_be_called_from_within(
+    middle: Any, memory: Executable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "threads", 3)
     x = np.zeros(6000, "float32")
     got = middle(lambda y, s: memory["several"](y)[2][0], x)
     np.testing.assert_allclose(got, np.full(6000, np.e + 1 + 1), rtol=1e-6)
@@ -560,7 +566,6 @@ def test_another_program_may_be_called_from_within(middle: Any, memory: Executab
 
 
 def test_calls_from_several_threads_take_turns(memory: Executable, checked: Executable) -> None:
-    memory.threads = checked.threads = 2
     wrong: list[Any] = []
 
     def work(number: int) -> None:
@@ -584,12 +589,12 @@ def test_calls_from_several_threads_take_turns(memory: Executable, checked: Exec
     assert wrong == []
 
 
-def test_threads_are_settable(memory: Executable) -> None:
+def test_threads_are_settable(memory: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="threads must be at most 1024, got 100000"):
         memory.threads = 100000
     with pytest.raises(ValueError, match="threads must be at least 1, got 0"):
         memory.threads = 0
-    memory.threads = 7  # more than there are cores
+    monkeypatch.setattr(memory, "threads", 7)  # more than there are cores
     assert memory["several"](np.zeros(20000, "float32"))[0].sum() == 20000
 
 
@@ -600,7 +605,6 @@ def _in_child(exe: Executable, x: Any, queue: Any) -> None:
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_after_a_fork_both_processes_compute(memory: Executable) -> None:
-    memory.threads = 2
     x = np.zeros(30000, "float32")
     memory["several"](x)  # the team of threads exists before the fork
     context = multiprocessing.get_context("fork")
