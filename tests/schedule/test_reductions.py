@@ -10,13 +10,14 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.ir import expr
-from relaxlab.ir.loops import For, IfThenElse
+from relaxlab.ir.loops import For, IfThenElse, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.ir.target import parse_target
+from relaxlab.ir.target import Target, parse_target
 from relaxlab.ops import te
 from relaxlab.runtime.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule
+from relaxlab.schedule.rules.base import schedule_kernel
 from relaxlab.script import parse
 from tests.schedule.reduction_programs import (
     NAMES,
@@ -153,6 +154,30 @@ def main(x: R.Tensor(("n", "m"), "float32")):
     np.testing.assert_allclose(exe["main"](far), far.astype("float64").std(axis=axis), 1e-4)
 
 
+def test_few_symbolic_columns_are_half_a_vector(rng):
+    """A sum waits longer for a vector of 512 bits than for one of 256; of 256 there is one
+    version."""
+    mod = rl.parse("""
+@R.function
+def main(x: R.Tensor(("n", "d"), "float32")):
+    return R.sum(x, axis=0)
+""")
+    func = rl.trace(mod).find("fuse_tir").after["sum"]
+    assert isinstance(func, PrimFunc)
+    for features, expected in ((["avx2", "avx512f"], [8, 16]), (["avx2"], [8])):
+        found = schedule_kernel("sum", func, Target(features=frozenset(features)))
+        guards = [n for n in walk(found) if isinstance(n, IfThenElse)]
+        tests = [n.condition for n in guards if [v.name for v in symbols_in(n.condition)] == ["d"]]
+        assert [str(test) for test in tests] == [f"d <= {most}" for most in expected]
+        for guard, most in zip(guards, expected, strict=False):
+            lanes = {
+                str(n.extent)
+                for n in walk(guard.then_case)
+                if isinstance(n, For) and n.kind == "vectorized"
+            }
+            assert lanes == {str(most)}
+
+
 @pytest.mark.parametrize("call", ["R.sum(x, axis=0)", "R.nn.softmax(x, axis=0)"])
 def test_threads_share_the_rows_of_a_few_symbolic_columns(call, rng):
     """One vector holds the columns, and their loops have constant extents."""
@@ -163,7 +188,8 @@ def main(x: R.Tensor(("n", "d"), "float32")):
 """)
     lanes = parse_target("cpu").lanes("float32")
     exe = rl.compile(mod, threads=2, checks="all")
-    for n, d in ((0, 3), (1, 1), (5000, 3), (257, lanes), (600, lanes + 1), (3, 0)):
+    sizes = ((0, 3), (1, 1), (5000, 3), (70, lanes // 2), (257, lanes), (600, lanes + 1), (3, 0))
+    for n, d in sizes:
         x = rng.standard_normal((n, d), np.float32)
         want = rl.interpret(mod, "main", x)
         np.testing.assert_allclose(exe["main"](x), want, 1e-4, 1e-4, err_msg=f"{n} x {d}")

@@ -67,11 +67,14 @@ def reduce_down_columns(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes:
 
 
 def columns_at_once(func: PrimFunc, block: Block, target: Target) -> int:
-    """Return the columns of a tile of a reduction: `VECTORS` vectors, fewer where they hold all."""
+    """Return the columns of a tile of a reduction: `VECTORS` vectors, fewer where they hold all; a
+    power of two where one vector does."""
     lanes = target.lanes(output_dtype(block))
     width = [it.dom.extent for it in block.iter_vars if it.kind == "spatial"][-1]
     most = shape_analyzer(func).upper_bound(width)
-    return lanes * (VECTORS if most is None else min(VECTORS, max(1, -(-most // lanes))))
+    if most is None or most > lanes:
+        return lanes * (VECTORS if most is None else min(VECTORS, -(-most // lanes)))
+    return 1 << (max(1, most) - 1).bit_length()
 
 
 def _stream(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int, levels: int) -> None:
