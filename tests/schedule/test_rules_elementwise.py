@@ -81,3 +81,21 @@ def test_updates_of_elements_of_rows_are_serial() -> None:
         module = rl.Module.of({"main": CaseProgram(case, {"n": 9}, symbolic=True).function()})
         arrays, (want,) = concrete_call(case, {"n": 9}, seed=4)
         compare(rl.compile(module, use_cache=False)["main"](*arrays, (9,)), want, str(case))
+
+
+@pytest.mark.parametrize("width", ['"d"', 1000])
+def test_a_scan_goes_down_several_vectors_of_columns(width, rng):
+    """A line of each row is on another page, whether the number of columns is known or not."""
+    mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor((70, {width}), "float32")):
+    return R.cumsum(x, axis=0)
+""")
+    scheduled = rl.trace(mod).find("schedule_kernels").after
+    vectors = [n for n in walk(scheduled) if isinstance(n, loops.For) and n.kind == "vectorized"]
+    lanes = rl.Target.host().lanes("float32")
+    assert [str(n.extent) for n in vectors] == [str(4 * lanes)]
+    exe = rl.compile(mod, threads=2, checks="all")
+    for d in (0, 1, 3, lanes, 67, 1000) if width == '"d"' else (width,):
+        x = rng.standard_normal((70, d), np.float32)
+        np.testing.assert_allclose(exe["main"](x), x.cumsum(0), 1e-4, 1e-4, err_msg=f"{d}")

@@ -35,8 +35,8 @@ VECTORS_DOWN = 4
 """Vectors of columns that a loop in the block (a scan, updates of a row) goes down at once: a
 line of each row is on another page. Running sums down 1024 columns of float32 took 3.6 ms with one
 vector, 1.5 with four on a busy machine; on a quieter one four, eight and sixteen took 0.7 to 0.9
-alike, and four leave most tiles to threads. An unknown number of columns, which may be few, has
-one."""
+alike, and four leave most tiles to threads. Where their number is a symbol, 1000 take a third of
+the time of one vector, and three 8.4 us instead of 7.2."""
 SMALL = 4096
 """Elements below which one thread is faster than a team: some microseconds' work, which is what
 waking threads takes."""
@@ -87,7 +87,7 @@ def schedule_block(sch: Schedule, block: Block, target: Target) -> None:
         if straight:
             nest = [sch.fuse(*nest)] if len(nest) > 1 else nest
             lanes = _lanes_of_step(constant(extent_of(sch, nest[-1])), lanes, target)
-        elif sizes_inside and constant(extent_of(sch, nest[-1])) is not None:
+        elif sizes_inside:
             lanes *= VECTORS_DOWN
         outer = vectorize_inner(sch, nest[-1], lanes)
     fused = sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer
