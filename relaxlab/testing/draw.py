@@ -150,8 +150,11 @@ class Draw:
 
     def new(self, shape: Sequence[expr.ExprLike], dtype: str, low: float = -2, high: float = 2,
             values: Sequence[Any] = (), **more: Any) -> graph.Var:  # fmt: skip
-        """A new parameter with values in [low, high], or out of `values`; see `Range`."""
+        """A new parameter with values in [low, high], or out of `values`; see `Range`. Raises
+        Refused if it has much more than the most elements."""
         dims = tuple(map(expr.as_expr, shape))
+        if self.count(dims) > 4 * self.most:
+            raise Refused
         if is_uint(dtype):
             low, high = max(low, 0), max(high, 3)
         var = graph.Var(f"p{len(self.inputs)}", TensorType(dims, dtype))

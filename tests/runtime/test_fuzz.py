@@ -25,6 +25,7 @@ from relaxlab.runtime.build import compile as build
 from relaxlab.runtime.interpreter import interpret
 from relaxlab.runtime.native_function import CheckFailed
 from relaxlab.script.parser import parse
+from relaxlab.testing.draw import Refused
 from relaxlab.testing.draw_rules import RULES
 from relaxlab.testing.function_programs import FunctionProgram
 from relaxlab.testing.fuzz import Build, coverage, problem_of, run_program, same_claim
@@ -367,6 +368,14 @@ def test_tensors_of_arguments_stay_small(rng) -> None:
                 continue
             sizes = [a.size for a in args if isinstance(a, np.ndarray)]
             assert max(sizes, default=0) <= 4 * made.draw.most
+
+
+def test_tensors_without_symbols_stay_small() -> None:
+    """No size makes them smaller afterwards: the weights of a convolution, say."""
+    draw = TableProgram(3).draw
+    with pytest.raises(Refused):
+        draw.new((5, draw.most), "float32")
+    assert draw.inputs.keys() == {draw.new((4, draw.most), "float32")}
 
 
 def test_squashed_sums_may_differ_by_the_roundings_of_their_terms(rng) -> None:
