@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from functools import partial
@@ -296,6 +297,9 @@ def _transpose_emit(
     weight = padded(w, kernel, nothing, missing, expr.const(0, w.dtype), "pad_weight")
     c, taps = te.reduce_axis(per_group, "c"), _kernel_axes(tuple(terms))
     places = [simplify(e + r) for e, r in zip(extents, reach, strict=True)]
+    whole = {*missing} == {te.ZERO}
+    if not whole:  # elements beyond the kernel read zeros: infinity times zero is no number
+        source = _with_zeros(source)
 
     def factors(i: Indices) -> Indices:
         n, o, *rest = i
@@ -304,8 +308,13 @@ def _transpose_emit(
         rows = zip(at, reach, taps, windows, strict=True)
         read = [v + r - t.var * window.step for v, r, t, window in rows]
         element = [v + t.var * p for v, t, p in zip(phase, taps, phases, strict=True)]
-        value = source[data.put((n, channel, *read))]
-        return value, weight[kernel.put((o if one else o % outputs, channel, *element))]
+        at_input = data.put((n, channel, *read))
+        if not whole:
+            pairs = zip(element, sizes, strict=True)
+            beyond = (expr.Min(k // size, expr.const(1)) for k, size in pairs)
+            at_input = (functools.reduce(expr.Max, beyond), *at_input)
+        places = kernel.put((o if one else o % outputs, channel, *element))
+        return source[at_input], weight[places]
 
     name = f"T_conv{dims}d_transpose"
     channels_out = expr.binary(expr.Mul, outputs, _groups(call))
@@ -314,21 +323,38 @@ def _transpose_emit(
 
     def spread(*i: PrimExpr) -> PrimExpr:
         n, o, *spatial = result.take(i)
-        phase: list[PrimExpr] = []
-        at: list[PrimExpr] = []
-        hit: list[PrimExpr] = []
-        for s, window, extent in zip(spatial, windows, places, strict=True):
-            place = s + window.before
-            meeting, output = window.meeting(place)
-            phase.append(meeting)
-            at.append(output)
-            g = window.divisor
-            hit += [] if g == 1 else [expr.EQ(place % g, te.ZERO)]
-            hit += [expr.GE(output, te.ZERO), expr.LT(output, extent)]
+        phase, at, hit = _meeting(spatial, windows, places)
         value = sums[(n, o, *phase, *at)]
         return scalar.if_then_else(expr.all_of(hit), value, expr.const(0, sums.dtype))
 
     return te.compute(out.shape, spread, f"{name}_spread")
+
+
+def _with_zeros(x: te.Tensor) -> te.Tensor:
+    """`x` and as many zeros, along a leading axis."""
+
+    def element(zeros: PrimExpr, *i: PrimExpr) -> PrimExpr:
+        return scalar.if_then_else(expr.EQ(zeros, te.ZERO), x[i], expr.const(0, x.dtype))
+
+    return te.compute((expr.const(2), *x.shape), element, f"{x.name}_and_zeros")
+
+
+def _meeting(
+    spatial: Sequence[PrimExpr], windows: Sequence[Window], places: Sequence[PrimExpr]
+) -> tuple[Indices, Indices, list[PrimExpr]]:
+    """The phase that meets each place of the result, where its sums are, and the conditions under
+    which it has any."""
+    phase: list[PrimExpr] = []
+    at: list[PrimExpr] = []
+    hit: list[PrimExpr] = []
+    for s, window, extent in zip(spatial, windows, places, strict=True):
+        place = s + window.before
+        meeting, output = window.meeting(place)
+        phase.append(meeting)
+        at.append(output)
+        hit += [] if window.divisor == 1 else [expr.EQ(place % window.divisor, te.ZERO)]
+        hit += [expr.GE(output, te.ZERO), expr.LT(output, extent)]
+    return tuple(phase), tuple(at), hit
 
 
 def _transpose_reference(

@@ -162,3 +162,22 @@ def test_transposed_and_integer_convolutions(case: OpCase) -> None:
         env = {name: size + larger for name, size in symbols.items()}
         arrays, (want,) = concrete_call(case, env, seed=larger)
         compare(main(*arrays, tuple(env.values())), want, str(env))
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "dilation"), [(3, 2, 1), (5, 4, 6), (1, 3, 1), (4, 2, 1)]
+)
+def test_infinity_stays_where_a_transposed_convolution_puts_it(
+    size: int, stride: int, dilation: int
+) -> None:
+    """Phases of a kernel that ends within a stride have a term less, not one times zero."""
+    options = {"strides": stride, "dilation": dilation}
+    case = OpCase("nn.conv1d_transpose", (T("n", 4, "e"), T(4, 6, size)), options)
+    program = CaseProgram(case, {"n": 2, "e": 9}, symbolic=True)
+    main = rl.compile(Module.of({"main": program.function()}), use_cache=False)["main"]
+    (x, w), _ = concrete_call(case, {"n": 2, "e": 9}, seed=1)
+    x[0, 1, 4], x[1, 0, 0] = np.inf, np.nan
+    assert program.row.reference is not None
+    want = program.row.reference(x, w, **options)
+    assert np.isfinite(want).any() and not np.isfinite(want).all()
+    compare(main(x, w, (2, 9)), want, str(case))
