@@ -41,6 +41,60 @@ def chain(A: T.Buffer((16, 32), "float32"), C: T.Buffer((16, 32), "float32")):
             vi, vj = T.axis.remap("SS", [i, j])
             C[vi, vj] = B[vi, vj] + T.float32(1)
 """,
+    "plain": """
+@T.prim_func
+def plain(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16,), "float32")):
+    for i in range(16):
+        B[i] = T.float32(0)
+        for k in range(32):
+            B[i] = B[i] + A[i, k]
+""",
+    "odd": """
+@T.prim_func
+def odd(A: T.Buffer((30, 30), "float32"), C: T.Buffer((30, 30), "float32")):
+    for i, j in T.grid(30, 30):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj] * T.float32(2)
+""",
+    "planes": """
+@T.prim_func
+def planes(A: T.Buffer((16, 4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
+    for i, j, k in T.grid(4, 8, 16):
+        with T.sblock("B"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                B[vi, vj] = T.float32(0)
+            B[vi, vj] = B[vi, vj] + A[vk, vi, vj]
+""",
+    "rows": """
+@T.prim_func
+def rows(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, 32), "float32")
+    B = T.match_buffer(b, (n, 32), "float32")
+    for i, j in T.grid(n, 32):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+""",
+    "bounded": """
+@T.prim_func
+def bounded(a: T.handle, c: T.handle):
+    T.func_attr({"tir_var_upper_bound": {"n": 16}})
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    C = T.match_buffer(c, (n,), "float32")
+    B = T.alloc_buffer((n,), "float32")
+    for i in range(n):
+        with T.sblock("B"):
+            vi = T.axis.spatial(n, i)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range(n):
+        with T.sblock("C"):
+            vi = T.axis.spatial(n, i)
+            C[vi] = B[vi] + T.float32(1)
+""",
     "row_sum": """
 @T.prim_func
 def row_sum(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16,), "float32")):
@@ -131,6 +185,38 @@ SECTIONS: dict[str, dict[str, Example]] = {
                             "sch.reorder(io, k, ii, j)\nsch.decompose_reduction("
                             "sch.get_block('C'), k)"),
     },
+    "Whole functions": {
+        "form_blocks": Example("plain", "sch.form_blocks()"),
+        "compact_buffers": Example("chain", "sch.compact_buffers()",
+                                   "b = sch.get_block('B')\n"
+                                   "sch.compute_at(b, sch.get_loops(sch.get_block('C'))[0])\n"
+                                   "sch.set_scope(b, 0, 'local')"),
+        "round_up_tails": Example("odd", "sch.round_up_tails()",
+                                  "c = sch.cache_write(sch.get_block('B'), 0, 'local')\n"
+                                  "i, j = sch.get_loops(sch.get_block('B'))\n"
+                                  "io, ii = sch.split(i, factors=[None, 4])\n"
+                                  "sch.reverse_compute_at(c, io)\nsch.unroll(ii)\n"
+                                  "sch.compact_buffers()"),
+        "join_axes": Example("planes", "def schedule(sub):\n"
+                             "    sub.vectorize(sub.get_loops(sub.get_block('B'))[0])\n"
+                             "    return sub\n\nsch.join_axes(schedule)"),
+        "guarded_versions": Example("rows", "def schedule(sub, bound):\n"
+                                    "    i, j = sub.get_loops(sub.get_block('B'))\n"
+                                    "    if bound is None:\n"
+                                    "        sub.parallel(i)\n"
+                                    "    return sub\n\n"
+                                    "n = sch.func.buffers[0].shape[0]\n"
+                                    "sch.guarded_versions(n, [1, 8], schedule)"),
+        "bound_storage": Example("bounded", "n = sch.func.buffers[0].shape[0]\n"
+                                 "sch.bound_storage(n, 16)",
+                                 "sch.set_scope(sch.get_block('B'), 0, 'local')"),
+        "round_up_vectors": Example("odd", "sch.round_up_vectors()",
+                                    "c = sch.cache_write(sch.get_block('B'), 0, 'local')\n"
+                                    "i, j = sch.get_loops(sch.get_block('B'))\n"
+                                    "jo, ji = sch.split(j, factors=[None, 8])\n"
+                                    "sch.reverse_compute_at(c, jo)\nsch.vectorize(ji)\n"
+                                    "sch.compact_buffers()"),
+    },
     "Annotations": {
         "annotate": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\n"
                             "sch.annotate(i, 'prefetch', (4, ('A',)))"),
@@ -140,10 +226,18 @@ SECTIONS: dict[str, dict[str, Example]] = {
     },
 }  # fmt: skip
 WITHOUT_EXAMPLE = {
-    "tensorize": "[architecture.md](architecture.md#schedules) has "
-    "intrinsics and what they replace.",
+    "Hardware instructions": {
+        "tensorize": "[architecture.md](architecture.md#schedules) has "
+        "intrinsics and what they replace.",
+    },
+    "Whole functions": {
+        "declare_upper_bound": "It changes only what later steps can prove, such as "
+        "`bound_storage`, and which sizes they have to expect.",
+        "online_softmax": "[architecture.md](architecture.md#schedules) has the blocks that it "
+        "takes and what it makes of them.",
+    },
 }
-"""Primitives whose example needs more than a function and a step, and where one is."""
+"""Primitives whose example needs more than a function and a step, by section, and where one is."""
 LOOKING = ("get_block", "get_loops", "get_child_blocks", "get_producers", "get_consumers")
 
 HEAD = """# Schedule primitives
@@ -223,15 +317,15 @@ def page() -> str:
     for title, examples in SECTIONS.items():
         parts.append(f"\n## {title}\n\n")
         parts.append("\n".join(section_of(name, e) for name, e in examples.items()))
-        if title == "Hardware instructions":
-            parts += [f"\n{documented(n)}\n{where}\n" for n, where in WITHOUT_EXAMPLE.items()]
+        others = WITHOUT_EXAMPLE.get(title, {})
+        parts += [f"\n{documented(n)}\n{where}\n" for n, where in others.items()]
     return "".join(parts)
 
 
 def shown() -> frozenset[str]:
     """The primitives that the page describes."""
-    names = {name for examples in SECTIONS.values() for name in examples}
-    return frozenset({*names, *WITHOUT_EXAMPLE, *LOOKING})
+    described = [*SECTIONS.values(), *WITHOUT_EXAMPLE.values()]
+    return frozenset({*LOOKING, *(name for section in described for name in section)})
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ from relaxlab.ir.target import Target
 from relaxlab.ir.types import TensorType
 from relaxlab.passes.base import module_pass
 from relaxlab.schedule import rules, rules_gpu
+from relaxlab.schedule.bounds import UPPER_BOUNDS
+from relaxlab.schedule.nested import ONE_VERSION
 from relaxlab.schedule.order import KEEP_ORDER
-from relaxlab.schedule.rules.versions import ONE_VERSION, UPPER_BOUNDS
 from relaxlab.tracing import Remark, recording, remark
 from relaxlab.tracing.limit import is_limited
 from relaxlab.tracing.record import repeat

@@ -63,7 +63,6 @@ from relaxlab.schedule.tree import (
     realizes_under,
     vars_in,
 )
-from relaxlab.tracing.limit import as_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,6 @@ class Access:
     order: int
 
 
-@as_step
 def compact_buffers(func: PrimFunc) -> PrimFunc:
     """`func` with its `local` and `shared` buffers allocated and sized per iteration."""
     lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, expr.Let | LetStmt)}

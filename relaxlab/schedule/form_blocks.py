@@ -45,9 +45,11 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.compact import loops_around_uses
+from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import ZERO, by_data
 from relaxlab.schedule.regions import rewrite_accesses
 from relaxlab.schedule.rfactor import reduction_of
+from relaxlab.schedule.tree import describe_block
 
 STACK_BYTES = 1 << 14
 """Largest buffer that an iteration has for itself on its thread's stack: half of a first-level
@@ -84,15 +86,19 @@ N = TypeVar("N", bound=_Part)
 
 def form_blocks(func: PrimFunc) -> PrimFunc:
     """Return the function with its statements in blocks, each store in loops of its own where that
-    is allowed; the function itself where it has blocks already, or no two iterations of its loops
+    is allowed. Raises ScheduleError where it has blocks already, or no two iterations of its loops
     are independent."""
     root = func.body if isinstance(func.body, BlockRealize) else None
     body = func.body if root is None else root.block.body
     other = Block | BlockRealize | Evaluate | AssertStmt
     if root is not None and (root.iter_values or root.block.init or root.block.match_buffers):
-        return func
+        raise ScheduleError(
+            "form_blocks", describe_block(root.block), "the root block only allocates buffers"
+        )
     if any(isinstance(n, other) or (isinstance(n, For) and not _is_plain(n)) for n in walk(body)):
-        return func
+        raise ScheduleError(
+            "form_blocks", "the function", "it consists of plain serial loops and stores"
+        )
     owned = () if root is None else root.block.alloc_buffers
     plain = replace(func, body=_from_zero(func.body))
     private = {b: loops_around_uses(plain, b) for b in owned}
@@ -108,7 +114,7 @@ def form_blocks(func: PrimFunc) -> PrimFunc:
         made += buffers
     formed = seq(*(_blocked(nest, names) for nest in _with_inits(nests, 0)))
     if not any(isinstance(n, Block) and n.iter_vars for n in walk(formed)):
-        return func
+        raise ScheduleError("form_blocks", "the function", "iterations of a loop are independent")
     kept = tuple(b for b in owned if b not in private or not private[b])
     if root is None and not made:
         return replace(func, body=formed)

@@ -58,18 +58,18 @@ class _Nest:
 
 def join_axes(func: PrimFunc) -> tuple[PrimFunc, Callable[[PrimFunc], PrimFunc]]:
     """Return the function with its spatial axes joined as far as all blocks allow, and a function
-    that gives a schedule of it the parameters of `func`."""
+    that gives a schedule of it the parameters of `func`. Raises ScheduleError where none can be."""
     root = func.body
     if not isinstance(root, BlockRealize):
-        return func, _unchanged
+        raise _refused()
     stmts = child_stmts(root.block)[-1:]
     stmts = child_stmts(stmts[0]) if not isinstance(stmts[0], For) else stmts
     nests = [n for n in map(_nest, stmts) if n is not None]
     if len(nests) < len(stmts) or opaque_buffers(root):
-        return func, _unchanged
+        raise _refused()
     dims = _joined_dimensions(nests)
     if not any(dims.values()):
-        return func, _unchanged
+        raise _refused()
     made = {
         b: replace(b, shape=tuple(map(_product, _runs(b.shape, joined))))
         for b, joined in dims.items()
@@ -83,8 +83,12 @@ def join_axes(func: PrimFunc) -> tuple[PrimFunc, Callable[[PrimFunc], PrimFunc]]
     return joined, lambda scheduled: _with_params_of(func, scheduled, dims)
 
 
-def _unchanged(func: PrimFunc) -> PrimFunc:
-    return func
+def _refused() -> ScheduleError:
+    return ScheduleError(
+        "join_axes", "the function",
+        "each block is alone in loops over its axes, and two spatial axes are neighbouring indices "
+        "of whatever mentions one of them",
+    )  # fmt: skip
 
 
 def _nest(stmt: Stmt) -> _Nest | None:

@@ -53,13 +53,14 @@ from relaxlab.schedule.attention_pattern import (
     LOWEST,
     Attention,
     Role,
+    find_attention,
     mask_bounds,
     visible_positions,
 )
+from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import ZERO, bind_stmt, shape_analyzer
 from relaxlab.schedule.rfactor import reduction_of
-from relaxlab.schedule.tree import TRUE
-from relaxlab.tracing.limit import as_step
+from relaxlab.schedule.tree import TRUE, describe_block, fresh_block_name
 
 INSIDE: tuple[Role, ...] = ("row", "position", "feature")
 """Roles of the dimensions of a tile's buffers, in order."""
@@ -153,23 +154,30 @@ def _nest(block: Block) -> Stmt:
     return nest
 
 
-@as_step
 def online_softmax(
-    func: PrimFunc,
-    found: Attention,
-    rows: int,
-    chunk: int,
-    multiple: int,
-    feature_multiple: int = 1,
-) -> PrimFunc:
-    """Return `func`, whose last blocks are the attention `found`, in tiles of `rows` rows.
+    func: PrimFunc, rows: int, chunk: int, multiple: int, feature_multiple: int = 1
+) -> tuple[PrimFunc, str]:
+    """Return `func`, whose last blocks are attention, in tiles of `rows` rows, and the name of the
+    block of the tiles. Raises ScheduleError for other blocks.
 
     A tile takes the positions in chunks of `chunk`, the last of them rounded up to a multiple of
-    `multiple`, which divides `chunk`. The tiles are one block, `tile_of(found)`, over batches,
+    `multiple`, which divides `chunk`. The tiles are one block over batches,
     heads and tiles, with private buffers of constant sizes; inside, the chunks are a block with one
     axis of kind scan. Results differ from those of `func` by rounding: sums have another order. The
     features of a tile are rounded up to a multiple of `feature_multiple`.
     """
+    found = find_attention(func)
+    if found is None:
+        raise ScheduleError(
+            "online_softmax", "the function",
+            "its last blocks are a product, a softmax over its rows, and a product with these",
+        )  # fmt: skip
+    if rows < 1 or multiple < 1 or chunk < 1 or feature_multiple < 1 or chunk % multiple:
+        raise ScheduleError(
+            "online_softmax", describe_block(found.dot),
+            f"{rows} rows, chunks of {chunk}, {multiple} and {feature_multiple} are positive, and "
+            f"chunks are multiples of {multiple}",
+        )  # fmt: skip
     batch, head, tile, chunk_number = (Var(f"v{n}") for n in ("batch", "head", "tile", "chunk"))
     place: dict[Role, PrimExpr] = {"batch": batch, "head": head, "row": tile * rows}
     last_row = expr.Min(place["row"] + (rows - 1), found.extents["row"] - 1)
@@ -198,13 +206,9 @@ def online_softmax(
     new, body = _chunk(tiles)
     step = _with_regions(Block(f"{found.out.name}_chunk", (chunks,), (), (), body), an)
     inside = loops.seq(_start(tiles), _nest(step), _results(tiles))
-    block = Block(tile_of(found), outer, (), (), inside, alloc_buffers=(*private.values(), *new))
-    return _replaced(func, found, _nest(_with_regions(block, an)))
-
-
-def tile_of(found: Attention) -> str:
-    """The name of the block of the tiles."""
-    return f"{found.out.name}_tile"
+    name = fresh_block_name(func, f"{found.out.name}_tile")
+    block = Block(name, outer, (), (), inside, alloc_buffers=(*private.values(), *new))
+    return _replaced(func, found, _nest(_with_regions(block, an))), name
 
 
 def _ceildiv(a: PrimExpr, b: int) -> PrimExpr:

@@ -27,6 +27,11 @@ ZERO = expr.const(0)
 ONE = expr.const(1)
 
 
+def constant(e: PrimExpr) -> int | None:
+    """The value of a constant expression."""
+    return e.value if isinstance(e, expr.IntImm) else None
+
+
 def shape_analyzer(func: PrimFunc) -> Analyzer:
     """An analyzer that knows the symbols of the parameters' shapes and their upper bounds."""
     an = Analyzer()

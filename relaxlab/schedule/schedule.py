@@ -8,16 +8,12 @@ handles to its blocks and loops, and the trace of what was done. A refused primi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
-from relaxlab.ir.brief import Brief, cut
-from relaxlab.ir.display import Displayed
-from relaxlab.ir.errors import brief, counted, kind_of
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.graph import GlobalVar
-from relaxlab.ir.loops import IS_SCHEDULED, Block, Buffer, For, PrimFunc
-from relaxlab.ir.module import Module, name_of
+from relaxlab.ir.loops import Block, Buffer, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule import annotate as _annotate
@@ -30,49 +26,27 @@ from relaxlab.schedule import layout as _layout
 from relaxlab.schedule import pad_einsum as _pad_einsum
 from relaxlab.schedule import reduction as _reduction
 from relaxlab.schedule import rfactor as _rfactor
+from relaxlab.schedule import round_up_tail as _round_up
 from relaxlab.schedule import scope, tree
 from relaxlab.schedule import split_fuse_reorder as _loops
 from relaxlab.schedule import tensorize as _tensorize
-from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.bounds import bound_storage as _bound_storage
+from relaxlab.schedule.bounds import with_upper_bound
+from relaxlab.schedule.compact import compact_buffers as _compact_buffers
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.form_blocks import form_blocks as _form_blocks
+from relaxlab.schedule.join_axes import join_axes as _join_axes
+from relaxlab.schedule.nested import chosen_by_size, versions_for, with_size_one
+from relaxlab.schedule.online_softmax import online_softmax as _online_softmax
 from relaxlab.schedule.order import depends_on_order
-from relaxlab.schedule.trace import Instruction, Ref, Value, from_json, to_json
-from relaxlab.tracing.limit import after_step, before_step
-
-
-@dataclass(frozen=True, slots=True)
-class BlockRV:
-    """A handle to a block of one schedule."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class LoopRV:
-    """A handle to a loop of one schedule."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A step that was tried and refused."""
-
-    step: Instruction
-    error: ScheduleError
-
+from relaxlab.schedule.state import BlockRV, Fact, LoopRV, ScheduleState
+from relaxlab.schedule.trace import Instruction, Ref, Steps, Value, from_json
+from relaxlab.tracing.limit import Stopped
 
 Factor = PrimExpr | int | None
 
 
-def marked_as_scheduled(func: PrimFunc) -> PrimFunc:
-    """The function with the attribute `tir.is_scheduled`."""
-    if func.attrs.get(IS_SCHEDULED):
-        return func
-    return replace(func, attrs=func.attrs.with_(**{IS_SCHEDULED: True}))
-
-
-class Schedule(Displayed, Brief):
+class Schedule(ScheduleState):
     """A loop function being scheduled: `func` is what it is now, `original` what it was, `trace`
     the steps between, `refused` the step tried last if it was refused.
 
@@ -85,38 +59,6 @@ class Schedule(Displayed, Brief):
     >>> io, ii = sch.split(i, factors=[None, 16])                # doctest: +SKIP
     >>> sch.parallel(io); sch.show()                             # doctest: +SKIP
     """
-
-    def __repr__(self) -> str:
-        steps = [step.name for step in self.trace if not step.name.startswith("get_")]
-        listed = f": {cut(', '.join(steps), 200)}" if steps else ""
-        return f"Schedule({counted(len(steps), 'step')}{listed})"
-
-    def __init__(self, program: PrimFunc | Module, name: str | None = None) -> None:
-        """Raises TypeError for what is neither, KeyError for a module without such a function."""
-        module, name, func = _chosen(program, name)
-        self._module, self.name = module, name
-        self.original = func
-        self.func: PrimFunc = tree.normalized(func)
-        self.trace: list[Instruction] = []
-        self.refused: Refused | None = None
-        self._blocks: dict[str, str] = {}
-        self._loops: dict[str, Var] = {}
-        self._made_by: dict[Var | Buffer | str, int] = {}
-        self._present = _cursor_targets(self.func)
-
-    @property
-    def mod(self) -> Module:
-        """The module with the function as it is now, marked as scheduled. Its `local` and `shared`
-        buffers have the size that an iteration needs: they lie on the stack of a thread, or in the
-        little memory of a block of threads."""
-        func = marked_as_scheduled(compact_buffers(self.func))
-        return self._module.with_functions({self.name: func})
-
-    def get(self, rv: BlockRV | LoopRV) -> Block | For:
-        """The block or loop that a handle stands for now."""
-        if isinstance(rv, BlockRV):
-            return self._place(rv).block
-        return tree.find_loop(self.func, self._var(rv)).loop
 
     def get_block(self, name: str) -> BlockRV:
         """The block of that name."""
@@ -374,6 +316,148 @@ class Schedule(Displayed, Brief):
         args = {"block": block, "padding": tuple(padding)}
         self._edit("pad_einsum", args, _pad_einsum.pad_einsum, self._name(block), padding)
 
+    def form_blocks(self) -> None:
+        """Make blocks of plain loops around stores: each store in loops of its own where that is
+        allowed, else one block over the outer loops whose iterations are independent."""
+        self._edit("form_blocks", {}, _form_blocks)
+
+    def online_softmax(
+        self, rows: int, chunk: int, multiple: int, feature_multiple: int = 1
+    ) -> BlockRV:
+        """Compute the attention that is last in the function in one pass over its positions, with
+        a running maximum, `rows` rows at a time; returns the block of these tiles.
+
+        The positions of a tile come in chunks of `chunk`, the last of them rounded up to a multiple
+        of `multiple`, which divides `chunk`; its features are rounded up to a multiple of
+        `feature_multiple`. Results differ by rounding: sums have another order.
+        """
+        args = {
+            "rows": rows, "chunk": chunk, "multiple": multiple,
+            "feature_multiple": feature_multiple,
+        }  # fmt: skip
+
+        def run() -> Block:
+            self.func, tile = _online_softmax(self.func, **args)
+            return tree.find_block(self.func, tile).block
+
+        return self._step("online_softmax", args, run)
+
+    def compact_buffers(self) -> None:
+        """Allocate `local` and `shared` buffers inside the loops in each iteration of which they
+        are filled and used, in the size that an iteration needs.
+
+        This is one of the last steps: indices then mention loops outside of their blocks, which
+        other primitives refuse.
+        """
+        self._edit("compact_buffers", {}, _compact_buffers)
+
+    def round_up_tails(self) -> None:
+        """Compute the last tile of rows whole, from copies of its last row, in blocks that write
+        only `local` buffers: these lose their guards, and the rest is not stored."""
+        self._edit("round_up_tails", {}, _round_up.round_up_tails)
+
+    def round_up_vectors(self) -> None:
+        """Compute the last vectors of an axis whole, from zeros where it has ended, in blocks that
+        write only `local` buffers: loads are masked, arithmetic is not."""
+        self._edit("round_up_vectors", {}, _round_up.round_up_vectors)
+
+    def join_axes(self, schedule: Callable[[Schedule], Schedule]) -> None:
+        """Make one axis of neighbouring spatial axes that go through memory like one, so that
+        vectors and tiles need not end where the inner one does, and give the parameters, whose
+        shapes belong to the callers, their dimensions back.
+
+        `schedule` makes the steps in between: it is given a schedule of the function with joined
+        axes, in which blocks and loops are to be found anew, and returns it or a copy of it.
+        """
+        joined, restored = _join_axes(self.func)
+        made = _made(schedule, self._apart(joined))
+        if made is None:
+            raise TypeError("join_axes takes a function that returns a schedule")
+
+        def run() -> None:
+            self.func = restored(made.func)
+
+        self._step("join_axes", {"schedule": Steps(tuple(made.trace))}, run)
+
+    def guarded_versions(
+        self,
+        size: PrimExpr,
+        bounds: Sequence[int],
+        schedule: Callable[[Schedule, int | None], Schedule | None],
+    ) -> None:
+        """Make a version for sizes of at most each of the bounds, which ascend, and one for any
+        size: `if size <= bound: ... else: ...`. All must change layouts of parameters alike.
+
+        `schedule` makes one of them: it is given a schedule of the function as it is now, in which
+        blocks and loops are to be found anew, and the bound, None for any size, and returns it or
+        a copy of it; None where sizes up to a bound are better left to the next larger version.
+        For a bound of 1 the symbol `size` is one in that function. Of a constant size, or where
+        declared bounds leave one version, it goes on with this schedule instead, whose trace has
+        its steps.
+        """
+        versions = versions_for(self.func, size, bounds)
+        if not versions.guarded:
+            made = _made(lambda sch: schedule(sch, versions.general), self.copy())
+            self._become(made or _any_size(schedule, self.copy()))
+            return
+
+        def version(bound: int) -> Schedule | None:
+            func = with_size_one(self.func, size) if bound == 1 else self.func
+            return _made(lambda sch: schedule(sch, bound), self._apart(func, (size, bound)))
+
+        largest = versions.general
+        general = None if largest is None else version(largest)
+        if general is None:
+            largest, general = None, _any_size(schedule, self._apart(self.func))
+        found = ((bound, version(bound)) for bound in versions.guarded)
+        guarded = [(bound, sch) for bound, sch in found if sch is not None]
+
+        def run() -> None:
+            self.func = chosen_by_size(size, general.func, [(n, sch.func) for n, sch in guarded])
+
+        args = {
+            "size": size, "bounds": tuple(bounds),
+            "schedule": tuple(
+                Steps(tuple(sch.trace), bound) for bound, sch in [(largest, general), *guarded]
+            ),
+        }  # fmt: skip
+        self._step("guarded_versions", args, run)
+
+    def _apart(self, func: PrimFunc, *facts: Fact) -> Schedule:
+        """A schedule of a form of this function, in which facts hold."""
+        sub = Schedule(func, self.name)
+        sub._module = self._module
+        sub._facts = (*self._facts, *facts)
+        return sub
+
+    def declare_upper_bound(self, symbol: Var, most: int) -> None:
+        """Let analyses know that a symbol is at most `most`, which must follow from the bounds
+        declared for symbols or from the guard of the version that is being scheduled."""
+
+        def run() -> None:
+            self._require_at_most("declare_upper_bound", symbol, most)
+            self.func = with_upper_bound(self.func, symbol, most)
+
+        self._step("declare_upper_bound", {"symbol": symbol, "most": most}, run)
+
+    def bound_storage(self, size: PrimExpr, most: int) -> None:
+        """Allocate `local` buffers with `most` instead of a symbol or dimension `size`, which must
+        be at most that by declared bounds or by the guard of the version that is being scheduled.
+        """
+
+        def run() -> None:
+            self._require_at_most("bound_storage", size, most)
+            self.func = _bound_storage(self.func, size, most)
+
+        self._step("bound_storage", {"size": size, "most": most}, run)
+
+    def _require_at_most(self, primitive: str, size: PrimExpr, most: int) -> None:
+        if not self._is_at_most(size, most):
+            raise ScheduleError(
+                primitive, f"size {size}", f"it is known to be at most {most}",
+                suggestion="make it a step of guarded_versions",
+            )  # fmt: skip
+
     def blockize(self, loop: LoopRV) -> BlockRV:
         """Make a block of the loop and what is inside it."""
 
@@ -399,139 +483,31 @@ class Schedule(Displayed, Brief):
         args = {"target": target, "key": key}
         self._edit("unannotate", args, _annotate.annotate, self._target(target), key, None)
 
-    def show(self) -> None:
-        """Print the steps so far."""
-        print("\n".join(f"{i:3}  {step}" for i, step in enumerate(self.trace)))
-
-    def trace_json(self) -> str:
-        """The trace as JSON text; see `apply_trace`."""
-        return to_json(self.trace)
-
-    @brief
-    def _step(self, name: str, args: dict[str, Any], run: Callable[[], Any]) -> Any:
-        """Run one primitive, record it and give handles to what it returned."""
-        before = self.func
-        changes = not name.startswith("get_")
-        if changes:
-            before_step(before)
-        values = tuple((k, _recorded(v)) for k, v in args.items())
-        try:
-            result = run()
-        except ScheduleError as error:
-            explained = self._explained(error)
-            self.refused = Refused(Instruction(name, values), explained)
-            raise explained from None
-        self.refused = None
-        handles = self._handles(result)
-        names = tuple(h.name for h in handles)
-        if self.func is not before:
-            self.func = marked_as_scheduled(self.func)
-            self._credit(len(self.trace))
-        self.trace.append(Instruction(name, values, names))
-        if changes:
-            after_step(str(self.trace[-1]))
-        if isinstance(result, list):
-            return handles
-        return handles[0] if handles else None
-
-    def _edit(self, name: str, args: dict[str, Any], fn: Callable[..., PrimFunc], *given: Any):
-        def run() -> None:
-            self.func = fn(self.func, *given)
-
-        self._step(name, args, run)
-
-    def _handles(self, result: Any) -> list[Any]:
-        items = cast("list[Any]", result if isinstance(result, list) else [result])
-        handles: list[BlockRV | LoopRV] = []
-        for item in items:
-            if isinstance(item, Block):
-                handle = BlockRV(f"b{len(self._blocks)}")
-                self._blocks[handle.name] = item.name
-                handles.append(handle)
-            elif isinstance(item, Var):
-                loop = LoopRV(f"l{len(self._loops)}")
-                self._loops[loop.name] = item
-                handles.append(loop)
-        return handles
-
-    def _credit(self, step: int) -> None:
-        """Remember which step made or removed each loop, block and buffer."""
-        present = _cursor_targets(self.func)
-        for thing in self._present ^ present:
-            self._made_by[thing] = step
-        self._present = present
-
-    def _explained(self, error: ScheduleError) -> ScheduleError:
-        for thing in error.refusal.about:
-            step = self._made_by.get(thing)
-            if step is not None:
-                return error.with_cause(f"step {step}: {self.trace[step]}")
-        return error
-
-    def _rename(self, old: str, new: str) -> None:
-        for handle, name in self._blocks.items():
-            if name == old:
-                self._blocks[handle] = new
-
-    def _name(self, rv: BlockRV) -> str:
-        if not isinstance(rv, BlockRV) or rv.name not in self._blocks:  # pyright: ignore
-            raise TypeError(f"{rv!r} is not a block of this schedule; use get_block(name)")
-        return self._blocks[rv.name]
-
-    def _var(self, rv: LoopRV) -> Var:
-        if not isinstance(rv, LoopRV) or rv.name not in self._loops:  # pyright: ignore
-            raise TypeError(f"{rv!r} is not a loop of this schedule; use get_loops(block)")
-        return self._loops[rv.name]
-
-    def _target(self, rv: BlockRV | LoopRV) -> Var | str:
-        return self._name(rv) if isinstance(rv, BlockRV) else self._var(rv)
-
-    def _place(self, rv: BlockRV) -> tree.BlockPlace:
-        return tree.find_block(self.func, self._name(rv))
+def _any_size(
+    schedule: Callable[[Schedule, int | None], Schedule | None], sch: Schedule
+) -> Schedule:
+    """The version for any size."""
+    made = _made(lambda sch: schedule(sch, None), sch)
+    if made is None:
+        raise TypeError("guarded_versions takes a function that returns a schedule for any size")
+    return made
 
 
-def _chosen(program: PrimFunc | Module, name: str | None) -> tuple[Module, str, PrimFunc]:
-    """The loop function to schedule, its name, and the module it is in."""
-    if isinstance(program, PrimFunc):
-        name = name or name_of(program)
-        return Module.of({name: program}), name, program
-    if not isinstance(program, Module):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"expected a loop function or a module, got {kind_of(program)}")
-    funcs = program.loop_functions()
-    if name is None and len(funcs) == 1:
-        name = next(iter(funcs))
-    if name is None or name not in funcs:
-        asked = "name one" if name is None else f"the module has no loop function {name!r}"
-        raise KeyError(f"{asked}; its loop functions are: {', '.join(funcs) or 'none'}")
-    return program, name, funcs[name]
+def _made(schedule: Callable[[Schedule], Schedule | None], sch: Schedule) -> Schedule | None:
+    """The schedule that is made; where the number of steps is limited, as far as it came."""
+    try:
+        made = schedule(sch)
+    except Stopped as stop:
+        made = cast("Schedule", stop.state)
+    if made is not None and made.original is not sch.original:
+        raise ValueError("the schedule returned is of another function than the one given")
+    return made
 
 
 PRIMITIVES = frozenset(
     name for name, fn in vars(Schedule).items()
-    if callable(fn) and not name.startswith("_") and name not in ("get", "show", "trace_json")
+    if callable(fn) and not name.startswith("_")
 )  # fmt: skip
-
-
-def _cursor_targets(func: PrimFunc) -> set[Var | Buffer | str]:
-    """Return the loop variables, block names and intermediate buffers of a function, which cursors
-    refer to."""
-    found: set[Var | Buffer | str] = set()
-    for s in tree.walk_stmts(func.body):
-        if isinstance(s, For):
-            found.add(s.loop_var)
-        elif isinstance(s, Block):
-            found |= {s.name, *s.alloc_buffers}
-    return found
-
-
-def _recorded(value: Any) -> Value:
-    match value:
-        case BlockRV(name) | LoopRV(name):
-            return Ref(name)
-        case tuple() | list():
-            return tuple(_recorded(v) for v in value)  # type: ignore[reportUnknownVariableType]
-        case _:
-            return value
 
 
 def apply_trace(func: PrimFunc, trace: Sequence[Instruction] | str) -> Schedule:
@@ -543,7 +519,9 @@ def apply_trace(func: PrimFunc, trace: Sequence[Instruction] | str) -> Schedule:
         symbols = {v.name: v for v in symbols_in(tuple(b.shape for b in func.buffers))}
         symbols |= {p.name: p for p in func.params if isinstance(p, Var)}
         trace = from_json(trace, symbols)
-    *_, sch = replay(func, trace)
+    sch = Schedule(func)
+    for _ in _replayed(sch, trace):
+        pass
     return sch
 
 
@@ -553,16 +531,28 @@ def replay(func: PrimFunc, trace: Sequence[Instruction]) -> Iterator[Schedule]:
     Raises what `apply_trace` raises.
     """
     sch = Schedule(func)
+    yield sch
+    for _ in _replayed(sch, trace):
+        yield sch
+
+
+def _replayed(sch: Schedule, trace: Sequence[Instruction]) -> Iterator[None]:
+    """Make the steps of a trace, one at a time."""
     known: dict[str, BlockRV | LoopRV] = {}
 
     def value(v: Value) -> Any:
-        if isinstance(v, Ref):
-            if v.name not in known:
-                raise ValueError(f"no earlier step of the trace returned {v.name!r}")
-            return known[v.name]
-        return [value(x) for x in v] if isinstance(v, tuple) else v  # type: ignore
+        match v:
+            case Ref(name):
+                if name not in known:
+                    raise ValueError(f"no earlier step of the trace returned {name!r}")
+                return known[name]
+            case Steps() | (Steps(), *_):
+                return _nested(v)  # type: ignore[reportUnknownArgumentType]
+            case tuple():
+                return [value(x) for x in v]  # type: ignore[reportUnknownVariableType]
+            case _:
+                return v
 
-    yield sch
     for number, step in enumerate(trace):
         if step.name not in PRIMITIVES:
             raise ValueError(f"step {number}: {step.name!r} is not a scheduling primitive")
@@ -574,4 +564,20 @@ def replay(func: PrimFunc, trace: Sequence[Instruction]) -> Iterator[Schedule]:
             raise ValueError(f"step {number}: {step}: wrong arguments: {e}") from e
         results = cast("list[Any]", result if isinstance(result, list) else [result])
         known |= dict(zip(step.outputs, results, strict=False))
-        yield sch
+        yield
+
+
+def _nested(steps: Steps | tuple[Steps, ...]) -> Callable[..., Schedule | None]:
+    """The argument `schedule` that makes nested steps again."""
+
+    def schedule(sch: Schedule, bound: int | None = None) -> Schedule | None:
+        versions = {s.bound: s for s in ((steps,) if isinstance(steps, Steps) else steps)}
+        if bound not in versions:
+            if bound is None:
+                raise ValueError("the trace has no version for any size")
+            return None
+        for _ in _replayed(sch, versions[bound].trace):
+            pass
+        return sch
+
+    return schedule

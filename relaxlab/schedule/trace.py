@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from textwrap import indent
 from typing import Any, TypeAlias, cast
 
 from relaxlab.analysis.index_map import IndexMap
@@ -17,7 +18,14 @@ from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 
 Value: TypeAlias = Any
-"""A `Ref`, a number, a string, a bool, None, a `PrimExpr`, an `IndexMap` or a tuple of these."""
+"""A `Ref`, a number, a string, a bool, None, a `PrimExpr`, an `IndexMap`, `Steps` or a tuple of
+these."""
+NESTING = ("guarded_versions", "join_axes")
+"""The primitives with an argument `schedule` that holds the steps of other schedules."""
+
+
+_LISTING = ("get_loops", "get_child_blocks", "get_producers", "get_consumers", "split")
+"""The primitives that return a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +52,32 @@ class Instruction:
         shown = (_show(v)[1:-1] if k == "loops" else f"{k}={_show(v)}" for k, v in self.args)
         call = f"sch.{self.name}({', '.join(shown)})"
         call += f"  # {self.remark}" if self.remark else ""
-        return f"{', '.join(self.outputs)} = {call}" if self.outputs else call
+        results = ", ".join(self.outputs)
+        if len(self.outputs) == 1 and self.name in _LISTING:
+            results = f"[{results}]"
+        call = f"{results} = {call}" if results else call
+        nested = dict(self.args).get("schedule") if self.name in NESTING else None
+        return call if nested is None else f"{_definition(nested)}\n{call}"
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The trace of a nested schedule, which begins with a function and handles of its own. bound:
+    the size that `guarded_versions` made it for; None for any size."""
+
+    trace: tuple[Instruction, ...]
+    bound: int | None = None
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.trace), "return sch"])
 
 
 def _show(value: Value) -> str:
     match value:
         case Ref() | PrimExpr():
             return str(value)
+        case Steps() | (Steps(), *_):
+            return "schedule"
         case IndexMap(variables, finals):
             names = ", ".join(v.name for v in variables)
             return f"lambda {names}: ({', '.join(map(str, finals))},)"
@@ -60,13 +87,27 @@ def _show(value: Value) -> str:
             return repr(value)
 
 
+def _definition(nested: Steps | tuple[Steps, ...]) -> str:
+    """The function `schedule` that makes nested steps, as text."""
+    if isinstance(nested, Steps):
+        return f"def schedule(sch):\n{indent(str(nested), '    ')}"
+    # The general version is made first, and printed last.
+    lines = ["def schedule(sch, bound):"]
+    for steps in nested[1:]:
+        lines += [f"    if bound == {steps.bound}:", indent(str(steps), " " * 8)]
+    return "\n".join([*lines, indent(str(nested[0]), "    ")])
+
+
 def to_json(trace: Iterable[Instruction]) -> str:
     """The trace as JSON text; `from_json` reads it back."""
-    steps = [
+    return json.dumps(_encoded(trace), indent=1)
+
+
+def _encoded(trace: Iterable[Instruction]) -> list[Any]:
+    return [
         {"name": i.name, "args": {k: _encode(v) for k, v in i.args}, "outputs": list(i.outputs)}
         for i in trace
     ]
-    return json.dumps(steps, indent=1)
 
 
 def from_json(text: str, symbols: Mapping[str, Var]) -> list[Instruction]:
@@ -79,16 +120,20 @@ def from_json(text: str, symbols: Mapping[str, Var]) -> list[Instruction]:
         steps = json.loads(text)
         if not isinstance(steps, list):
             raise ValueError("not a schedule trace: the outermost value is not a list")
-        return [
-            Instruction(
-                str(step["name"]),
-                tuple((str(k), _decode(v, symbols)) for k, v in step["args"].items()),
-                tuple(str(o) for o in step["outputs"]),
-            )
-            for step in cast("list[Any]", steps)
-        ]
+        return _decoded(cast("list[Any]", steps), symbols)
     except (KeyError, TypeError, AttributeError) as e:
         raise ValueError(f"not a schedule trace: {e!r}") from e
+
+
+def _decoded(steps: Iterable[Any], symbols: Mapping[str, Var]) -> list[Instruction]:
+    return [
+        Instruction(
+            str(step["name"]),
+            tuple((str(k), _decode(v, symbols)) for k, v in step["args"].items()),
+            tuple(str(o) for o in step["outputs"]),
+        )
+        for step in steps
+    ]
 
 
 _EXPRESSIONS: dict[str, type[expr.BinaryOp]] = {
@@ -105,6 +150,8 @@ def _encode(value: Value) -> Any:
             return [_encode(v) for v in value]  # type: ignore[reportUnknownVariableType]
         case Ref(name):
             return {"ref": name}
+        case Steps(trace, bound):
+            return {"steps": _encoded(trace), "bound": bound}
         case expr.IntImm(number):
             return {"int": number}
         case expr.FloatImm(number, dtype):
@@ -125,6 +172,8 @@ def _decode(value: Any, symbols: Mapping[str, Var]) -> Value:
             return tuple(_decode(v, symbols) for v in value)  # type: ignore[reportUnknownVariableType]
         case {"ref": name}:
             return Ref(name)
+        case {"steps": steps, "bound": None | int() as bound}:
+            return Steps(tuple(_decoded(steps, symbols)), bound)
         case {"int": number}:
             return expr.const(int(number))
         case {"float": text, "dtype": dtype}:

@@ -7,11 +7,10 @@ As with LLVM's `-opt-bisect-limit` and MLIR's debug counters, whoever makes a re
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from relaxlab.tracing.record import Remark, remark
 
@@ -112,20 +111,3 @@ def after_step(text: str) -> None:
 def is_limited() -> bool:
     """True inside of `first_rewrites` or `first_steps`, which count in the order of the work."""
     return _REWRITES.get() is not None or _STEPS.get() is not None
-
-
-S = TypeVar("S")
-P = ParamSpec("P")
-
-
-def as_step(function: Callable[Concatenate[S, P], S]) -> Callable[Concatenate[S, P], S]:
-    """A function from state to state as one step, under its own name."""
-
-    @wraps(function)
-    def run(state: S, *args: P.args, **kwargs: P.kwargs) -> S:
-        before_step(state)
-        result = function(state, *args, **kwargs)
-        after_step(function.__name__.lstrip("_"))
-        return result
-
-    return run

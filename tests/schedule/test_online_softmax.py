@@ -13,14 +13,15 @@ import relaxlab as rl
 from relaxlab import nn
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir import expr, loops
+from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.loops import Block, Buffer, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.types import TensorType
 from relaxlab.nn import loop_functions
+from relaxlab.schedule import Schedule, apply_trace
 from relaxlab.schedule.attention_pattern import find_attention
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.online_softmax import online_softmax
 from relaxlab.schedule.order import KEEP_ORDER
 
 PYTHON = pathlib.Path(__file__).parents[2] / ".venv-reference/bin/python"
@@ -53,9 +54,10 @@ def kernel(mod: Module) -> tuple[str, PrimFunc]:
 
 def tiled(mod: Module, rows: int, chunk: int, multiple: int, features: int = 1) -> Module:
     name, func = kernel(mod)
-    found = find_attention(func)
-    assert found is not None
-    new = mod.with_functions({name: online_softmax(func, found, rows, chunk, multiple, features)})
+    sch = Schedule(func)
+    sch.online_softmax(rows, chunk, multiple, features)
+    assert_structural_equal(apply_trace(func, sch.trace_json()).func, sch.func)
+    new = mod.with_functions({name: sch.func})
     assert not check_well_formed(new)
     return new
 
@@ -111,15 +113,14 @@ def test_keys_in_blocks_capped_scores_and_a_window(rng):
     heads, width, shape = 2, 4, (1, 4)
     scores = nn.Scores(0.5, softcap=0.7, window=9)
     func = loop_functions.cached_attention(heads, 0, heads, shape, "float32", scores)
-    found = find_attention(func)
-    assert found is not None
-    tiles = online_softmax(func, found, 3, 64, 32)
+    sch = Schedule(func)
+    sch.online_softmax(3, 64, 32)
     shapes = loop_functions.cache_shapes(shape, 48)
     for past, length in ((0, 1), (0, 5), (14, 4), (41, 7)):
         q = rng.normal(size=(1, length, heads, width)).astype("float32")
         keys, values = (rng.normal(size=(1, *s)).astype("float32") for s in shapes)
         results = []
-        for f in (func, tiles):
+        for f in (func, sch.func):
 
             class Attend(nn.Module):
                 def main(self, q, past, keys, values, f=f):
@@ -241,6 +242,14 @@ def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 8), "float32")):
     return y
 """)).find("schedule_kernels").before)  # fmt: skip
     assert find_attention(matmul) is None
+    with pytest.raises(ScheduleError, match="a product, a softmax over its rows"):
+        Schedule(matmul).online_softmax(4, 16, 8)
+
+
+def test_chunks_are_whole_multiples() -> None:
+    _, func = kernel(program())
+    with pytest.raises(ScheduleError, match="chunks are multiples of 8"):
+        Schedule(func).online_softmax(4, 12, 8)
 
 
 def test_memory_does_not_grow_with_the_positions():

@@ -11,7 +11,7 @@ from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.runtime.build import compile as build
 from relaxlab.schedule import Schedule, ScheduleError, apply_trace
-from relaxlab.schedule.schedule import marked_as_scheduled
+from relaxlab.schedule.state import marked_as_scheduled
 from relaxlab.schedule.tree import normalized
 from relaxlab.script import tir as T
 from tests.schedule.programs import assert_same, assert_well_formed

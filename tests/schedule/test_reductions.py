@@ -232,7 +232,7 @@ def main(x: R.Tensor((5, 40, {width}), "float32")):
     return {call}
 """)
     remarks = rl.trace(mod).find("schedule_kernels").remarks
-    assert [r.reason for r in remarks] == ["scheduled by the rule rows"]
+    assert [r.reason for r in remarks if r.applied] == ["scheduled by the rule rows"]
     exe = rl.compile(mod, threads=2, checks="all")
     for d in (1, 3, 8, 9, 33, 67, 100, 1700, 9000) if width == '"d"' else (width,):
         x = rng.standard_normal((5, 40, d), np.float32)

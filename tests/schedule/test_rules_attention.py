@@ -14,6 +14,7 @@ from relaxlab.ir.node import Node, rewrite, walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.nn import loop_functions
+from relaxlab.schedule import Schedule
 from relaxlab.schedule.rules import attention
 
 HEADS, KV_HEADS, WIDTH, POSITIONS = 6, 2, 32, 160
@@ -99,10 +100,10 @@ def test_only_masked_steps_are_skipped():
 
 
 def chunks_depend_on_the_tile(func: PrimFunc) -> bool:
-    scheduled = attention.apply(func, WIDE)
-    assert scheduled is not None
+    scheduled = attention.apply(Schedule(func), WIDE)
+    assert isinstance(scheduled, Schedule)
     chunks = [
-        n for n in walk(scheduled.body)
+        n for n in walk(scheduled.func.body)
         if isinstance(n, For) and isinstance(n.body, BlockRealize)
         and n.body.block.name == "attention_chunk"
     ]  # fmt: skip

@@ -14,6 +14,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.target import Target
 from relaxlab.nn import quantized
 from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.schedule import Schedule
 from relaxlab.schedule.rules import tiles
 from relaxlab.schedule.tile_intrinsics import FEATURES, TILE_SCOPE, has_tiles
 
@@ -79,17 +80,19 @@ def test_products_of_every_format(format, rng):
 def test_the_rule_needs_the_instructions_and_whole_tiles():
     with_tiles = Target("cpu", "x86_64-unknown-linux-gnu", "sapphirerapids", FEATURES)
     m, fmt = expr.Var("m"), quantized.FORMATS["Q4_1"]
-    assert tiles.apply(quantized.bfloat16_product(fmt, m, 64, 64), with_tiles) is not None
-    assert tiles.apply(quantized.bfloat16_product(fmt, m, 64, 64), Target()) is None
-    assert tiles.apply(quantized.bfloat16_product(fmt, m, 40, 64), with_tiles) is None
-    assert tiles.apply(quantized.decode(fmt, 64, 64), with_tiles) is None
+    whole, parts = (Schedule(quantized.bfloat16_product(fmt, m, n, 64)) for n in (64, 40))
+    assert isinstance(tiles.apply(whole.copy(), with_tiles), Schedule)
+    assert tiles.apply(whole, Target()) == "the processor has no tile registers"
+    assert isinstance(tiles.apply(parts, with_tiles), str)
+    assert isinstance(tiles.apply(Schedule(quantized.decode(fmt, 64, 64)), with_tiles), str)
 
 
 @needs_tiles
 def test_a_constant_number_of_rows_needs_no_padding(rng):
     fmt = quantized.FORMATS["Q8_0"]
-    func = tiles.apply(quantized.bfloat16_product(fmt, expr.const(64), 32, 64), Target.host())
-    assert func is not None and "_pad" not in rl.Module.of({"f": func}).script()
+    product = Schedule(quantized.bfloat16_product(fmt, expr.const(64), 32, 64))
+    sch = tiles.apply(product, Target.host())
+    assert isinstance(sch, Schedule) and "_pad" not in sch.mod.script()
 
 
 TILES_LIKE_MEMORY = f"""

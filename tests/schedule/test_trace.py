@@ -96,13 +96,15 @@ def test_damaged_traces_never_do_anything_else() -> None:
             continue
 
 
-def test_the_names_are_the_primitives_of_tvm() -> None:
+def test_the_names_are_the_primitives_of_tvm_and_some_more() -> None:
     expected = (
         "get_block get_loops get_child_blocks get_producers get_consumers split fuse reorder "
         "add_unit_loop parallel vectorize unroll bind compute_inline reverse_compute_inline "
         "compute_at reverse_compute_at cache_read cache_write set_scope storage_align "
         "decompose_reduction rfactor blockize tensorize transform_layout pad_einsum annotate "
-        "unannotate"
+        "unannotate "
+        "form_blocks online_softmax compact_buffers round_up_tails round_up_vectors "
+        "join_axes guarded_versions declare_upper_bound bound_storage"
     )
     assert expected.split() == sorted(PRIMITIVES, key=expected.split().index)
 

@@ -9,7 +9,7 @@ from relaxlab.ir.equal import assert_structural_equal, structural_equal
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.testing.graph_programs import Programs
 from relaxlab.tracing import first_rewrites, may_apply, recording
-from relaxlab.tracing.limit import Stopped, after_step, as_step, before_step, first_steps
+from relaxlab.tracing.limit import Stopped, after_step, before_step, first_steps
 
 
 def answers(count: int) -> list[bool]:
@@ -50,8 +50,9 @@ def test_the_limit_ends_with_an_error() -> None:
     assert answers(1) == [True]
 
 
-@as_step
 def _halved(state: int) -> int:
+    before_step(state)
+    after_step("halved")
     return state // 2
 
 

@@ -12,16 +12,12 @@ from functools import reduce
 
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.schedule.attention_pattern import Attention, find_attention
-from relaxlab.schedule.compact import compact_buffers
-from relaxlab.schedule.online_softmax import online_softmax, tile_of
 from relaxlab.schedule.rules import fallback
-from relaxlab.schedule.rules.base import constant, found_block
+from relaxlab.schedule.rules.base import attempted, constant, fitting, found_block
 from relaxlab.schedule.rules.nested import schedule_tiles
 from relaxlab.schedule.rules.rows import apply as rows_apply
-from relaxlab.schedule.rules.versions import guarded_versions, with_upper_bound
 from relaxlab.schedule.schedule import Schedule
 
 ROWS = 8
@@ -36,54 +32,55 @@ more. The sums of a tile take 33 KB each; rows are 66 cache lines apart, so that
 all rows are not in one set of the first-level cache, as they would be 64 apart."""
 
 
-def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+def apply(sch: Schedule, target: Target) -> Schedule | str:
     """Fits what `find_attention` proves to be attention, however many positions there are."""
-    found = find_attention(func)
+    found = find_attention(sch.func)
     if found is None:
-        return None
+        return "its last blocks are not a product, a softmax over its rows, and a product"
     widths = [found.extents[role] for role in ("depth", "feature")]
     symbols = [v for v in dict.fromkeys(widths) if isinstance(v, Var)]
     if not symbols:
-        return _for_rows(func, found, target)
+        return _for_rows(sch, found, target)
 
-    def version(func: PrimFunc, most: int | None) -> PrimFunc:
+    def version(sch: Schedule, most: int | None) -> Schedule:
         if most is None:
-            return fallback.apply(func, target)
+            return fitting(fallback.apply(sch, target))
         for symbol in symbols:
-            func = with_upper_bound(func, symbol, most)
-        return _for_rows(func, found, target)
+            sch.declare_upper_bound(symbol, most)
+        return _for_rows(sch, found, target)
 
-    return guarded_versions(func, reduce(expr.Max, symbols), [MOST_FEATURES], version)
+    sch.guarded_versions(reduce(expr.Max, symbols), [MOST_FEATURES], version)
+    return sch
 
 
-def _for_rows(func: PrimFunc, found: Attention, target: Target) -> PrimFunc:
+def _for_rows(sch: Schedule, found: Attention, target: Target) -> Schedule:
     """A version for one row and one for more."""
     count, positions = found.extents["row"], found.extents["position"]
 
-    def version(func: PrimFunc, most: int | None) -> PrimFunc:
+    def version(sch: Schedule, most: int | None) -> Schedule:
         # Alone, a row has one position to look at: vectors of positions would be empty.
-        alone = rows_apply(func, target) if most == 1 and count == positions else None
-        return alone or _schedule(func, target, most or ROWS)
+        alone = attempted(rows_apply, sch, target) if most == 1 and count == positions else None
+        return alone or _schedule(sch, target, most or ROWS)
 
-    return guarded_versions(func, count, [1], version)
+    sch.guarded_versions(count, [1], version)
+    return sch
 
 
-def _schedule(func: PrimFunc, target: Target, rows: int) -> PrimFunc:
+def _schedule(sch: Schedule, target: Target, rows: int) -> Schedule:
     lanes = target.lanes("float32")
-    found = find_attention(func)
+    found = find_attention(sch.func)
     # A single row reads each key once; tiles read them once per tile, which repays packing.
-    if found is not None and rows > 1:
-        func = _with_packed_keys(func, found, lanes)
-        found = find_attention(func)
+    if found is not None and rows > 1 and _pack_keys(sch, found, lanes):
+        found = find_attention(sch.func)
     assert found is not None
     # Independent accumulators hide the latency of an addition: eight rows of two vectors, or one
     # row of four.
     multiple = (2 if rows > 1 else 4) * lanes
-    width = _feature_multiple(found, lanes)
-    sch = Schedule(online_softmax(func, found, rows, CHUNK, multiple, width))
+    tile = sch.online_softmax(rows, CHUNK, multiple, _feature_multiple(found, lanes))
     _product_into_scores(sch, found, multiple)
-    schedule_tiles(sch, found_block(sch, sch.get_block(tile_of(found))), target)
-    return compact_buffers(sch.func)
+    schedule_tiles(sch, found_block(sch, tile), target)
+    sch.compact_buffers()
+    return sch
 
 
 def _feature_multiple(found: Attention, lanes: int) -> int:
@@ -105,21 +102,21 @@ def _product_into_scores(sch: Schedule, found: Attention, multiple: int) -> None
     sch.compute_at(sch.get_block(found.dot.name), step, preserve_unit_loops=True)
 
 
-def _with_packed_keys(func: PrimFunc, found: Attention, lanes: int) -> PrimFunc:
+def _pack_keys(sch: Schedule, found: Attention, lanes: int) -> bool:
     """Keys whose positions are rows apart are copied first, with a vector of positions side by
-    side, feature by feature: every tile of queries makes vectors of positions."""
+    side, feature by feature: every tile of queries makes vectors of positions. Returns True if
+    there are such keys."""
     position, depth = (found.axis(found.dot, role) for role in ("position", "depth"))
     reads = [[r.min for r in region.region] for region in found.dot.reads]
     number = next((i for i, at in enumerate(reads) if position in at and at[-1] == depth), None)
     if number is None:
-        return func
+        return False
     p = reads[number].index(position)
     others = [i for i in range(len(reads[number]) - 1) if i != p]
 
     def packed(*a: PrimExpr) -> tuple[PrimExpr, ...]:
         return (*(a[i] for i in others), a[p] // lanes, a[-1], a[p] % lanes)
 
-    sch = Schedule(func)
     copy = sch.cache_read(sch.get_block(found.dot.name), number, "global")
     sch.transform_layout(copy, ("write", 0), packed)
     nest = sch.get_loops(copy)
@@ -128,4 +125,4 @@ def _with_packed_keys(func: PrimFunc, found: Attention, lanes: int) -> PrimFunc:
     sch.reorder(*outer, nest[-1], lane)
     sch.vectorize(lane)
     sch.parallel(sch.fuse(*outer))
-    return sch.func
+    return True

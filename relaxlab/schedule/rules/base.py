@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from relaxlab.analysis.private_buffers import shared_private_buffer
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.expr import PrimExpr, Var, const
+from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, For, PrimFunc
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.form_blocks import form_blocks
 from relaxlab.schedule.inline import REPEATED
+from relaxlab.schedule.join_axes import join_axes
+from relaxlab.schedule.ranges import constant
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.tree import realizes_under, walk_stmts
 from relaxlab.tracing import may_apply, remark
 from relaxlab.tracing.limit import Stopped
 
 Bounded = TypeVar("Bounded", bound=PrimExpr)
-Rule = Callable[[PrimFunc, Target], PrimFunc | None]
+Rule = Callable[[Schedule, Target], Schedule | str]
+"""Schedules a function in one way. Returns the schedule that was given, or a copy of it, with the
+steps made, or a reason why the rule does not fit, which names what is missing and where."""
 LARGEST = 512
 """Most nodes of an expression that is inlined: twice as many would be too deep for recursive
 functions over expressions, and a round trip through memory each hundred operations costs little."""
@@ -129,11 +133,6 @@ def extent_of(sch: Schedule, loop: LoopRV) -> expr.PrimExpr:
     return found.extent
 
 
-def constant(e: expr.PrimExpr) -> int | None:
-    """The value of a constant expression."""
-    return e.value if isinstance(e, expr.IntImm) else None
-
-
 def output_dtype(block: Block) -> str:
     """Return the dtype of the buffer that the block writes."""
     return block.writes[0].buffer.dtype
@@ -153,21 +152,43 @@ def vectorize_inner(sch: Schedule, loop: LoopRV, lanes: int) -> LoopRV:
     return outer
 
 
-def bound_private_buffers(func: PrimFunc, bounds: Mapping[Bounded, int]) -> PrimFunc:
-    """Replace the dimensions of private buffers by upper bounds of them, given for symbols or for
-    whole dimensions: space on a thread's stack has a constant size."""
-    if not bounds:
-        return func
-    private = [b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers]
-    sizes: dict[PrimExpr, PrimExpr] = {e: const(most) for e, most in bounds.items()}
-    symbols = {v: size for v, size in sizes.items() if isinstance(v, Var)}
+def fitting(made: Schedule | str) -> Schedule:
+    """The schedule that a rule made. Raises ScheduleError where it does not fit."""
+    if isinstance(made, str):
+        raise ScheduleError("schedule", "this version", made)
+    return made
 
-    def bounded(dim: PrimExpr) -> PrimExpr:
-        return sizes[dim] if dim in sizes else substitute(dim, symbols)
 
-    shapes = {b: tuple(map(bounded, b.shape)) for b in private if b.scope == "local"}
-    buffers = {b: replace(b, shape=shape) for b, shape in shapes.items()}
-    return replace(func, body=substitute(func.body, buffers=buffers))
+def attempted(rule: Rule, sch: Schedule, target: Target) -> Schedule | None:
+    """The schedule that a rule makes of a copy; None where it does not fit."""
+    try:
+        made = rule(sch.copy(), target)
+    except ScheduleError:
+        return None
+    return None if isinstance(made, str) else made
+
+
+def with_joined_axes(sch: Schedule, rule: Rule, target: Target) -> Schedule | str:
+    """Apply a rule to the function with its axes joined, where some can be joined."""
+    try:
+        join_axes(sch.func)
+    except ScheduleError:
+        return rule(sch, target)
+    sch.join_axes(lambda joined: fitting(rule(joined, target)))
+    return sch
+
+
+def bound_private_buffers(sch: Schedule, bounds: Mapping[Bounded, int]) -> None:
+    """Give private buffers constant sizes, by upper bounds of symbols or of whole dimensions."""
+    for size, most in bounds.items():
+        with suppress(ScheduleError):  # no buffer has that size
+            sch.bound_storage(size, most)
+
+
+def where_allowed(step: Callable[[], object]) -> None:
+    """Make a step of a schedule unless it is refused."""
+    with suppress(ScheduleError):
+        step()
 
 
 def found_block(sch: Schedule, rv: BlockRV) -> Block:
@@ -216,31 +237,32 @@ def first_that_fits(
     problem_of: Callable[[PrimFunc], str | None],
 ) -> PrimFunc | None:
     """The kernel scheduled by the first of the rules that fits and whose result has no problem; a
-    scheduled kernel stays as it is."""
+    scheduled kernel stays as it is. What the rules before it miss is remarked, and with the rule
+    the trace of its schedule, `steps`."""
     if is_scheduled(func):
         remark("schedule_kernels", name, "already scheduled by hand", applied=False)
         return func
-    func = form_blocks(func)
+    sch = Schedule(func, name)
+    where_allowed(sch.form_blocks)
     for rule_name, rule in rules:
         try:
-            result = rule(func, target)
+            made = rule(sch.copy(), target)
         except Stopped as stop:
             # Where a bisection limits the number of steps, the schedule so far is what is looked
             # at.
             chosen = may_apply("schedule_kernels", name, f"begun by the rule {rule_name}")
-            return stop.state if chosen else func
+            return stop.state.func if chosen else sch.func
         except ScheduleError as e:
-            reason = f"the rule {rule_name} does not fit: {e}"
-            remark("schedule_kernels", name, reason, applied=False)
-            continue
-        if result is None:
-            continue
+            made = str(e)
         # A rule need not foresee every size: what it made is measured, and the next rule tried.
-        problem = problem_of(result)
-        if problem is None:
-            chosen = may_apply("schedule_kernels", name, f"scheduled by the rule {rule_name}")
-            return result if chosen else func
-        remark("schedule_kernels", name, f"not by the rule {rule_name}: {problem}", applied=False)
+        reason = made if isinstance(made, str) else problem_of(made.func)
+        if isinstance(made, Schedule) and reason is None:
+            about = {"steps": tuple(made.trace)}
+            text = f"scheduled by the rule {rule_name}"
+            chosen = may_apply("schedule_kernels", name, text, **about)
+            return made.func if chosen else sch.func
+        text = f"the rule {rule_name} does not fit: {reason}"
+        remark("schedule_kernels", name, text, applied=False)
     return None
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, Buffer, PrimFunc
 from relaxlab.ir.target import Target
-from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.intrinsics import DOT2_LANES, has_dot2
 from relaxlab.schedule.rules.base import (
     blocks_of,
@@ -22,10 +21,9 @@ from relaxlab.schedule.rules.base import (
     split_vector,
     sum_of_products,
     weight_params,
+    where_allowed,
 )
-from relaxlab.schedule.rules.round_up_tail import round_up_tails
 from relaxlab.schedule.rules.tiles import Layout, columns_in_tiles, schedule_stored
-from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.schedule.tile_intrinsics import SIZE, has_tiles
 
@@ -48,48 +46,52 @@ class _Parts:
     layout: Layout
 
 
-def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+def apply(sch: Schedule, target: Target) -> Schedule | str:
     """Fits one sum of products of bfloat16 rows and a bfloat16 weight, in whole blocks."""
-    if not has_dot2(target) or _find(func) is None:
-        return None
-    rows = blocks_of(func)[0].iter_vars[0].dom.extent
+    if not has_dot2(target):
+        return "the processor has no instruction for dot products of bfloat16"
+    parts = _find(sch.func)
+    if isinstance(parts, str):
+        return parts
+    rows = blocks_of(sch.func)[0].iter_vars[0].dom.extent
     tiles = has_tiles(target)
-    return guarded_versions(func, rows, [1], lambda f, most: _schedule(f, most, tiles))
+    sch.guarded_versions(rows, [1], lambda one, most: _schedule(one, most, tiles))
+    return sch
 
 
-def _find(func: PrimFunc) -> _Parts | None:
+def _find(func: PrimFunc) -> _Parts | str:
+    """The parts of a kernel, or why it is not a product that the rule is for."""
     blocks = blocks_of(func)
     if [is_spatial(b) for b in blocks] != [False, *(True for _ in blocks[1:])]:
-        return None
+        return "it is not one reduction followed by elementwise blocks"
     product = blocks[0]
     loads, axes = sum_of_products(product), product.iter_vars
     if loads is None or [it.kind for it in axes] != ["spatial", "spatial", "reduce"]:
-        return None
+        return f"{product.name} is no sum of products of two loads over row, column and depth"
     if product.writes[0].buffer.dtype != "float32":
-        return None
+        return f"{product.name} does not sum in float32"
     row, col, k = (it.var for it in axes)
     columns, depth = (constant(it.dom.extent) for it in axes[1:])
     if not columns or not depth or columns % SIZE or depth % SIZE:
-        return None
+        return f"{product.name}: columns and depth are not multiples of {SIZE}"
     rows, weights = sorted(loads, key=lambda load: col in load.indices)
     if rows.indices != (row, k) or weights.indices not in ((col, k), (k, col)):
-        return None
+        return f"{product.name} does not read its operands by row, column and depth alone"
     if rows.dtype != "bfloat16" or weights.dtype != "bfloat16":
-        return None
+        return f"{product.name} multiplies {rows.dtype} and {weights.dtype}, not bfloat16"
     if not any(func.params[i] is weights.buffer for i in weight_params(func)):
-        return None
+        return f"{product.name}: {weights.buffer.name} is no weight at every call"
     layout = columns_in_tiles if weights.indices == (col, k) else _deep_first
     return _Parts(product, weights.buffer, layout)
 
 
-def _schedule(func: PrimFunc, most: int | None, tiles: bool) -> PrimFunc:
-    parts = _find(func)
-    assert parts is not None
+def _schedule(sch: Schedule, most: int | None, tiles: bool) -> Schedule:
+    parts = _find(sch.func)
+    assert isinstance(parts, _Parts)
     # Matrix tiles need many rows; a single row is a stream of weights, which vectors keep up with.
     if tiles and most is None:
-        return schedule_stored(func, parts.product.name, parts.weights, parts.layout)
+        return schedule_stored(sch, parts.product.name, parts.weights, parts.layout)
     rows = most or ROWS
-    sch = Schedule(func)
     product = sch.get_block(parts.product.name)
     store = separate_store(sch, parts.product.name)
     sch.transform_layout(product, parts.weights, parts.layout)
@@ -113,7 +115,9 @@ def _schedule(func: PrimFunc, most: int | None, tiles: bool) -> PrimFunc:
     for loop in (half, pair, i, outer, inner, row):
         sch.unroll(loop)
     sch.parallel(block)
-    return round_up_tails(compact_buffers(sch.func))
+    sch.compact_buffers()
+    where_allowed(sch.round_up_tails)
+    return sch
 
 
 def _deep_first(k: PrimExpr, n: PrimExpr) -> tuple[PrimExpr, ...]:

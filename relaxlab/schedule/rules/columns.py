@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.target import Target
-from relaxlab.schedule.compact import compact_buffers
-from relaxlab.schedule.join_axes import join_axes
 from relaxlab.schedule.rules import fallback
 from relaxlab.schedule.rules.base import (
     block_loops,
@@ -23,19 +21,20 @@ from relaxlab.schedule.rules.base import (
     bound_private_buffers,
     constant,
     extent_of,
+    fitting,
     inline_producers,
     is_spatial,
     output_dtype,
     vectorize_inner,
+    where_allowed,
+    with_joined_axes,
 )
 from relaxlab.schedule.rules.reductions import (
     columns_at_once,
     goes_down_columns,
     reduce_down_columns,
 )
-from relaxlab.schedule.rules.round_up_tail import round_up_vectors
 from relaxlab.schedule.rules.rows import read_more_than_once, upper_bound
-from relaxlab.schedule.rules.versions import guarded_versions, with_upper_bound
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
@@ -50,15 +49,13 @@ MIN_SPLIT_REDUCTION = 1 << 12
 takes longer than waking a team and adding up its partial results."""
 
 
-def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+def apply(sch: Schedule, target: Target) -> Schedule | str:
     """Fits kernels whose reductions all keep the same axes, the innermost among them. Axes that go
     through memory like one are columns together."""
-    joined, restored = join_axes(func)
-    scheduled = _apply(joined, target)
-    return None if scheduled is None else restored(scheduled)
+    return with_joined_axes(sch, _apply, target)
 
 
-def _apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+def _apply(sch: Schedule, target: Target) -> Schedule | str:
     """Schedule a kernel whose axes are joined.
 
     Where the number of columns is a symbol, there is a version for those that one vector holds,
@@ -66,48 +63,67 @@ def _apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     Where intermediates are read again and a symbol is the number of rows, there is a version for as
     many as a thread's stack keeps beside the one that computes them again.
     """
-    general = _apply_to_any_width(func, target)
-    width = None if general is None else _symbolic_width(func)
-    if general is None or width is None:
-        return general
-    reductions = _reductions(func)
+    reductions = _reductions(sch.func)
+    width = _symbolic_width(reductions)
+    if width is None:
+        return _apply_to_any_width(sch, target)
     most = min(target.lanes(output_dtype(b)) for b in reductions)
     # One sum waits longer for 512 bits than for 256: down 100,000 rows of three columns 79 us, as
     # half a vector 51 (Xeon). Several reductions gain less (deviations 14 %) and would take 0.3 s
     # more to compile.
     is_bound_by_sums = len(reductions) == 1 and target.vector_bits == 512
     bounds = [most // 2, most] if is_bound_by_sums else [most]
+    fits = False
 
-    def version(func: PrimFunc, bound: int | None) -> PrimFunc:
+    def version(sch: Schedule, bound: int | None) -> Schedule:
+        nonlocal fits
         if bound is None:
-            return general
-        narrow = with_upper_bound(func, width, bound)
-        return _schedule(narrow, target, {width: bound}) or fallback.apply(narrow, target)
+            made = fitting(_apply_to_any_width(sch, target))
+            fits = True
+            return made
+        # Of a declared bound there is this version only: the rule must fit all the same.
+        if not fits:
+            fitting(_apply_to_any_width(sch.copy(), target))
+        sch.declare_upper_bound(width, bound)
+        made = _schedule(sch.copy(), target, {width: bound})
+        return made if isinstance(made, Schedule) else fitting(fallback.apply(sch, target))
 
-    return guarded_versions(func, width, bounds, version)
-
-
-def _apply_to_any_width(func: PrimFunc, target: Target) -> PrimFunc | None:
-    """Return the kernel for any number of columns, with a version for few rows."""
-    general, rows = _schedule(func, target, {}), _symbolic_rows(func)
-    if general is None or rows is None or not read_more_than_once(func):
-        return general
-    most = _most_rows(func, target)
-    # The declared bound lets the analyses see one block of terms where there are at most 256.
-    few = _schedule(with_upper_bound(func, rows, most), target, {rows: most})
-    if few is None:
-        return general
-    return guarded_versions(func, rows, [most], lambda _, bound: general if bound is None else few)
+    sch.guarded_versions(width, bounds, version)
+    return sch
 
 
-def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> PrimFunc | None:
+def _apply_to_any_width(sch: Schedule, target: Target) -> Schedule | str:
+    """Schedule for any number of columns, with a version for few rows."""
+    rows = _symbolic_rows(sch.func)
+    if rows is None or not read_more_than_once(sch.func):
+        return _schedule(sch, target, {})
+    if not all(map(_result_shape, _reductions(sch.func))):
+        return "its reductions have no columns"
+    most = _most_rows(sch.func, target)
+
+    def version(sch: Schedule, bound: int | None) -> Schedule | None:
+        if bound is None:
+            return fitting(_schedule(sch, target, {}))
+        # The declared bound lets the analyses see one block of terms where there are at most 256.
+        sch.declare_upper_bound(rows, bound)
+        made = _schedule(sch, target, {rows: bound})
+        return made if isinstance(made, Schedule) else None
+
+    sch.guarded_versions(rows, [most], version)
+    return sch
+
+
+def _schedule(sch: Schedule, target: Target, bounds: Mapping[Var, int]) -> Schedule | str:
     """`bounds`: how large symbols are at most."""
-    sch = Schedule(func)
+    func = sch.func
     stored = read_more_than_once(func)
     inline_producers(sch, keep=stored)
     reductions = _reductions(sch.func)
-    if not reductions or not all(map(goes_down_columns, reductions)):
-        return None
+    if not reductions:
+        return "it has no reduction"
+    for block in reductions:
+        if not goes_down_columns(block):
+            return f"{block.name}: its last spatial axis is not that of neighbours in memory"
     lanes = _lanes(func, reductions, target)
     rows = max(_row_count(b, bounds) for b in reductions)
     # Computing exponentials again takes 1.3 ms where 256 KB of them on a stack took 3.6 (NOTES,
@@ -125,10 +141,10 @@ def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> Prim
     # Every block follows the first one's loops over tiles, which must be those of a reduction and
     # of all.
     if is_spatial(blocks_of(sch.func)[0]) or any(k != shapes[0] for k in shapes):
-        return None
+        return f"{reductions[0].name} is not first, or not all reductions keep its axes"
     # Few long columns are for the rule `fallback`, which splits their reductions.
     if rows >= MIN_SPLIT_REDUCTION and _tile_count(shapes[0], lanes, bounds) <= MIN_PARALLEL_TILES:
-        return None
+        return f"{reductions[0].name} has too few columns for threads to share"
     for block in reductions:
         _keep_private(sch, block)
     for block in blocks_of(sch.func)[:-1]:
@@ -136,7 +152,7 @@ def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> Prim
             sch.set_scope(sch.get_block(block.name), 0, "local")
     tiles = _gather_tiles(sch, lanes)
     if not tiles:
-        return None
+        return f"{reductions[0].name} has one tile of columns"
     for block in blocks_of(sch.func):
         rv = sch.get_block(block.name)
         spatial, reduce = block_loops(sch, rv)
@@ -147,7 +163,10 @@ def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> Prim
     tile = sch.fuse(*tiles) if len(tiles) > 1 else tiles[0]
     sch.parallel(tile)
     stream_results(sch, tile)
-    return bound_private_buffers(round_up_vectors(compact_buffers(sch.func)), bounds)
+    sch.compact_buffers()
+    where_allowed(sch.round_up_vectors)
+    bound_private_buffers(sch, bounds)
+    return sch
 
 
 def _reductions(func: PrimFunc) -> list[Block]:
@@ -176,10 +195,10 @@ def _symbolic_rows(func: PrimFunc) -> Var | None:
             return None
 
 
-def _symbolic_width(func: PrimFunc) -> Var | None:
+def _symbolic_width(reductions: list[Block]) -> Var | None:
     """The symbol that is the number of columns of all reductions."""
-    match [*{_result_shape(b)[-1] for b in _reductions(func)}]:
-        case [Var() as width]:
+    match [*{tuple(_result_shape(b)[-1:]) for b in reductions}]:
+        case [(Var() as width,)]:
             return width
         case _:
             return None

@@ -23,12 +23,13 @@ from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
-from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
+    attempted,
     blocks_of,
     constant,
     extent_of,
+    fitting,
     found_block,
     is_spatial,
     output_dtype,
@@ -37,12 +38,11 @@ from relaxlab.schedule.rules.base import (
     sum_of_products,
     vectorize_inner,
     weight_params,
+    where_allowed,
 )
 from relaxlab.schedule.rules.elementwise import schedule_block
 from relaxlab.schedule.rules.fallback import apply as fallback_apply
-from relaxlab.schedule.rules.round_up_tail import round_up_tails, round_up_vectors
 from relaxlab.schedule.rules.rows import apply as rows_apply
-from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import BlockRV, Schedule
 
 WASTE = 1.125
@@ -86,69 +86,71 @@ class _Packed:
     terms: list[int]
 
 
-def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+def apply(sch: Schedule, target: Target) -> Schedule | str:
     """Fits one multiply-accumulate over any axes that has columns, an axis that only one
     operand depends on, and rows, another axis that one of the operands does not depend on."""
-    parts = _find(func, target)
-    if parts is None:
-        return None
+    parts = _find(sch.func, target)
+    if isinstance(parts, str):
+        return parts
     if not parts.is_einsum:  # what pads data would be compiled for few rows, too
-        return _by_terms(func, parts, target)
-    block = next(b for b in blocks_of(func) if b.name == parts.product)
+        return _by_terms(sch, parts, target)
+    block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
     rows = block.iter_vars[parts.row].dom.extent
     at = next(r.region for r in block.reads if r.buffer is parts.vectors)
     copied = at[-1].min != block.iter_vars[parts.col].var
     few = max(1, DOT_BYTES // bytes_of(output_dtype(block))) if copied else 1
-    return guarded_versions(
-        func, rows, [few],
-        lambda f, most: _for_few_rows(f, target) if most else _by_terms(f, parts, target),
+    sch.guarded_versions(
+        rows, [few],
+        lambda one, most: _for_few_rows(one, target) if most else _by_terms(one, parts, target),
     )  # fmt: skip
+    return sch
 
 
-def _by_terms(func: PrimFunc, parts: _Parts, target: Target) -> PrimFunc:
+def _by_terms(sch: Schedule, parts: _Parts, target: Target) -> Schedule:
     """Return the schedule by `parts`; where the number of terms is unknown and sums of few would
     have other columns, a version for those as well (NOTES, *Symbolic channels*)."""
-    few = _find(func, target, few_terms=True)
+    few = _find(sch.func, target, few_terms=True)
     # All versions read a weight in the same layout.
-    if few is None or few == parts or _is_packable_weight(func, parts.vectors):
-        return _schedule(func, parts, target)
-    block = next(b for b in blocks_of(func) if b.name == parts.product)
+    if isinstance(few, str) or few == parts or _is_packable_weight(sch.func, parts.vectors):
+        return _schedule(sch, parts, target)
+    block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
     terms: PrimExpr = const(1)
     for it in block.iter_vars:
         terms = terms if it.kind == "spatial" else terms * it.dom.extent
-    return guarded_versions(
-        func, simplify(terms), [SCATTER_TERMS - 1],
-        lambda f, most: _schedule(f, few if most else parts, target),
+    sch.guarded_versions(
+        simplify(terms), [SCATTER_TERMS - 1],
+        lambda one, most: _schedule(one, few if most else parts, target),
     )  # fmt: skip
+    return sch
 
 
-def tiles_of_product(func: PrimFunc, target: Target) -> PrimFunc | None:
-    """Return the schedule in tiles, for any number of rows; None if the rule does not fit."""
-    parts = _find(func, target)
-    return None if parts is None else _schedule(func, parts, target)
+def tiles_of_product(sch: Schedule, target: Target) -> Schedule | str:
+    """Return the schedule in tiles, for any number of rows, or why the rule does not fit."""
+    parts = _find(sch.func, target)
+    return parts if isinstance(parts, str) else _schedule(sch, parts, target)
 
 
-def _for_few_rows(func: PrimFunc, target: Target) -> PrimFunc:
+def _for_few_rows(sch: Schedule, target: Target) -> Schedule:
     """Return the version for few rows, without packed panels: too few rows would share them."""
-    return rows_apply(func, target) or fallback_apply(func, target)
+    return attempted(rows_apply, sch, target) or fitting(fallback_apply(sch, target))
 
 
-def _find(func: PrimFunc, target: Target, *, few_terms: bool = False) -> _Parts | None:
-    """Return the parts of a kernel that the rule fits. few_terms: an unknown number of terms counts
-    as few instead of many."""
+def _find(func: PrimFunc, target: Target, *, few_terms: bool = False) -> _Parts | str:
+    """The parts of a kernel, or why it is not a contraction that the rule is for. few_terms: an
+    unknown number of terms counts as few instead of many."""
     reductions = [b for b in blocks_of(func) if not is_spatial(b)]
     if len(reductions) != 1:
-        return None
+        return f"it has {len(reductions)} reductions, not one"
     block = reductions[0]
     loads = sum_of_products(block)
     if loads is None:
-        return None
+        return f"{block.name} is no sum of products of two loads"
     lanes = target.lanes(output_dtype(block))
     spatial = [i for i, it in enumerate(block.iter_vars) if it.kind == "spatial"]
     # With one spatial axis there are no rows to share a vector of columns; without reduced ones no
     # sums.
     if len(spatial) < 2 or len(block.iter_vars) == len(spatial):
-        return None
+        return f"{block.name} has fewer than two spatial axes, or no reduce axis"
     terms = [constant(it.dom.extent) for it in block.iter_vars if it.kind != "spatial"]
     columns = [*_columns(block, spatial, loads, lanes), spatial[-1]]
     unknown = 1 if few_terms else SCATTER_TERMS
@@ -167,7 +169,7 @@ def _find(func: PrimFunc, target: Target, *, few_terms: bool = False) -> _Parts 
                 reduce = tuple(sorted(reduce))
             plain = all(isinstance(i, Var) for load in loads for i in load.indices)
             return _Parts(block.name, row, col, right.buffer, reduce, plain)
-    return None
+    return f"{block.name} has no axis that one operand alone depends on, or no rows beside it"
 
 
 def _lanes(block: Block, column: int, target: Target) -> int:
@@ -225,8 +227,7 @@ def _reading_order(block: Block, load: BufferLoad) -> tuple[int, ...]:
     return tuple(sorted(reduce, key=depth))
 
 
-def _schedule(func: PrimFunc, parts: _Parts, target: Target) -> PrimFunc:
-    sch = Schedule(func)
+def _schedule(sch: Schedule, parts: _Parts, target: Target) -> Schedule:
     product = sch.get_block(parts.product)
     lanes = _lanes(found_block(sch, product), parts.col, target)
     stored = _stored_operands(sch, parts.product)
@@ -266,8 +267,10 @@ def _schedule(func: PrimFunc, parts: _Parts, target: Target) -> PrimFunc:
         schedule_block(sch, found_block(sch, spread), target)
     if packed is not None:
         _copy_panels(sch, packed, lanes)
-    rounded = round_up_tails(compact_buffers(sch.func))
-    return round_up_vectors(rounded)
+    sch.compact_buffers()
+    where_allowed(sch.round_up_tails)
+    where_allowed(sch.round_up_vectors)
+    return sch
 
 
 def _spreading(sch: Schedule, product: str) -> BlockRV | None:

@@ -15,7 +15,6 @@ from relaxlab.ir import loops
 from relaxlab.ir.dtypes import bits_of
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.target import Target
-from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.intrinsics import dot4_of
 from relaxlab.schedule.rules.base import (
     blocks_of,
@@ -24,7 +23,6 @@ from relaxlab.schedule.rules.base import (
     is_spatial,
     separate_store,
 )
-from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import BlockRV, Schedule
 
 PREFETCH_DISTANCE = 64
@@ -41,19 +39,22 @@ class _Parts:
     total: str
 
 
-def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+def apply(sch: Schedule, target: Target) -> Schedule | str:
     """Fits a kernel with an int8 reduction whose result a second reduction sums."""
     intrinsic = dot4_of(target)
-    parts = _find(func)
-    if intrinsic is None or parts is None:
-        return None
+    if intrinsic is None:
+        return "the processor has no instruction for dot products of bytes"
+    parts = _find(sch.func)
+    if isinstance(parts, str):
+        return parts
     # A tile's rows have an integer and a float vector of sums each: half of the registers, so that
     # the others have room for decoded weights.
     tile = target.vector_registers // 4
-    rows = blocks_named(func, parts.total).iter_vars[0].dom.extent
-    return guarded_versions(
-        func, rows, [1], lambda f, most: _schedule(f, parts, intrinsic, most or tile)
+    rows = blocks_named(sch.func, parts.total).iter_vars[0].dom.extent
+    sch.guarded_versions(
+        rows, [1], lambda one, most: _schedule(one, parts, intrinsic, most or tile)
     )
+    return sch
 
 
 def blocks_named(func: PrimFunc, name: str) -> Block:
@@ -61,23 +62,24 @@ def blocks_named(func: PrimFunc, name: str) -> Block:
     return next(b for b in blocks_of(func) if b.name == name)
 
 
-def _find(func: PrimFunc) -> _Parts | None:
+def _find(func: PrimFunc) -> _Parts | str:
+    """The parts of a kernel, or why it is not a product that the rule is for."""
     blocks = blocks_of(func)
     dots = [b for b in blocks if _is_dot(b)]
     if not dots:
-        return None
+        return "no block sums products of unsigned and signed bytes over whole fours"
     after = blocks[blocks.index(dots[-1]) + 1 :]
     total = after[0] if after else None
     if total is None or is_spatial(total) or len(total.iter_vars) != 3:
-        return None
+        return f"no sum of groups over three axes follows {dots[-1].name}"
     width = constant(total.iter_vars[1].dom.extent)
     read = {r.buffer for r in total.reads}
     if width is None or width % 16 or not all(b.writes[0].buffer in read for b in dots):
-        return None
+        return f"{total.name} has not whole vectors of 16 columns, or reads not all products"
     sources = {r.buffer for b in dots for r in b.reads if r.buffer.dtype == "uint8"}
     made = [b for b in blocks if b.writes[0].buffer in sources]
     if len(sources) != 1 or not all(is_spatial(b) for b in made):
-        return None
+        return f"{total.name}: the unsigned bytes come from several buffers, or from a reduction"
     return _Parts(made[0].name if made else None, tuple(b.name for b in dots), total.name)
 
 
@@ -91,10 +93,9 @@ def _is_dot(block: Block) -> bool:
 
 
 def _schedule(
-    func: PrimFunc, parts: _Parts, intrinsic: tuple[str, int], rows: int
-) -> PrimFunc:
+    sch: Schedule, parts: _Parts, intrinsic: tuple[str, int], rows: int
+) -> Schedule:
     name, lanes = intrinsic
-    sch = Schedule(func)
     total = sch.get_block(parts.total)
     dots = [sch.get_block(name) for name in parts.dots]
     decode = sch.get_block(parts.decode) if parts.decode else None
@@ -127,7 +128,8 @@ def _schedule(
         weights = tuple(p.name for p in packed)
         sch.annotate(group, "prefetch", (PREFETCH_DISTANCE, weights))
     sch.parallel(block)
-    return compact_buffers(sch.func)
+    sch.compact_buffers()
+    return sch
 
 
 def pack_rows(sch: Schedule, rows: dict[BlockRV, int], lanes: int) -> list[loops.Buffer]:

@@ -7,11 +7,10 @@ import math
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import Call, PrimExpr, Var, const
-from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, LetStmt, PrimFunc, While
+from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, LetStmt, While
 from relaxlab.ir.node import Node, children, walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
-from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
@@ -42,16 +41,25 @@ SMALL = 4096
 waking threads takes."""
 
 
-def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+def apply(sch: Schedule, target: Target) -> Schedule | str:
     """Inline, then per remaining block: vectorise the last axis, divide the rest among threads."""
-    blocks = blocks_of(func)
-    if not blocks or not all(is_spatial(b) for b in blocks):
-        return None
-    sch = Schedule(func)
+    reason = not_spatial(sch)
+    if reason is not None:
+        return reason
     inline_producers(sch)
     for block in blocks_of(sch.func):
         schedule_block(sch, block, target)
-    return compact_buffers(sch.func)
+    sch.compact_buffers()
+    return sch
+
+
+def not_spatial(sch: Schedule) -> str | None:
+    """Return which block is a reduction, or that there is none of any kind; None if all are
+    spatial."""
+    blocks = blocks_of(sch.func)
+    if not blocks:
+        return "it has no block"
+    return next((f"{b.name} is a reduction" for b in blocks if not is_spatial(b)), None)
 
 
 def _keep_state_private(sch: Schedule, block: Block) -> None:

@@ -16,9 +16,7 @@ from relaxlab.ir.loops import Block, BufferLoad, For, IterVar, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
-from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.join_axes import join_axes
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.rfactor import reduction_of
@@ -32,6 +30,8 @@ from relaxlab.schedule.rules.base import (
     inline_producers,
     is_spatial,
     vectorize_inner,
+    where_allowed,
+    with_joined_axes,
 )
 from relaxlab.schedule.rules.reductions import (
     columns_at_once,
@@ -42,7 +42,6 @@ from relaxlab.schedule.rules.reductions import (
     reduce_down_columns,
     split_off_blocks,
 )
-from relaxlab.schedule.rules.round_up_tail import round_up_vectors
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.tree import describe_block, realizes_under
 
@@ -54,26 +53,25 @@ MIN_SPLIT_REDUCTION = 1 << 14
 second step and waking the team take."""
 
 
-def apply(func: PrimFunc, target: Target) -> PrimFunc:
+def apply(sch: Schedule, target: Target) -> Schedule | str:
     """Schedule every block by itself, as far as its dependences allow."""
-    joined, restored = join_axes(func)
-    return restored(_apply(joined, target))
+    return with_joined_axes(sch, _apply, target)
 
 
-def _apply(func: PrimFunc, target: Target) -> PrimFunc:
-    sch = Schedule(func)
+def _apply(sch: Schedule, target: Target) -> Schedule:
     inline_producers(sch)  # to compute again costs less than a way through main memory
-    func = sch.func
     tried: set[Var] = set()
-    for block in blocks_of(func):
-        sch = Schedule(func)
+    for block in blocks_of(sch.func):
+        alone = sch.copy()
         try:
-            _schedule_alone(sch, block, target)
+            _schedule_alone(alone, block, target)
         except ScheduleError:
-            sch = Schedule(func)
             _parallel_outermost(sch, block, tried)
-        func = sch.func
-    return round_up_vectors(compact_buffers(func))
+        else:
+            sch = alone
+    sch.compact_buffers()
+    where_allowed(sch.round_up_vectors)
+    return sch
 
 
 def _schedule_alone(sch: Schedule, block: Block, target: Target) -> None:

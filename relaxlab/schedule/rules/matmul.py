@@ -19,9 +19,9 @@ from relaxlab.ir.expr import PrimExpr, Var, const
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
-from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rules.base import (
+    attempted,
     blocks_of,
     bound_private_buffers,
     constant,
@@ -33,11 +33,10 @@ from relaxlab.schedule.rules.base import (
     split_vector,
     sum_of_products,
     weight_params,
+    where_allowed,
 )
 from relaxlab.schedule.rules.contraction import tiles_of_product
-from relaxlab.schedule.rules.round_up_tail import round_up_tails, round_up_vectors
 from relaxlab.schedule.rules.rows import apply as rows_apply
-from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 GROUP = 32
@@ -115,112 +114,122 @@ class _Most:
     depth: int | None = None
 
 
-def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+def apply(sch: Schedule, target: Target) -> Schedule | str:
     """Fits one float32 multiply-accumulate with a row axis and a vectorisable column axis. Each of
     the extents may be a symbol."""
     # Whether the kernel fits is asked of a copy: each version inlines again, since
     # `guarded_versions` replaces symbols in the function as it was written.
-    parts = _find(_inlined(func).func)
-    if parts is None:
-        return None
-    block = next(b for b in blocks_of(func) if b.name == parts.product)
+    parts = _find(_inlined(sch.copy()).func)
+    if isinstance(parts, str):
+        return parts
+    block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
     rows = block.iter_vars[parts.row].dom.extent
     if parts.copied is None:
-        return guarded_versions(
-            func, rows, [1], lambda f, most: _schedule(f, target, _Most(rows=most))
+        sch.guarded_versions(
+            rows, [1], lambda one, most: _schedule(one, target, _Most(rows=most))
         )
+        return sch
     if parts.contiguous:
         # A single row of a square result is one number, no vector of columns.
         single = [] if rows == block.iter_vars[parts.col].dom.extent else [1]
-        return guarded_versions(
-            func, rows, [*single, IN_PLACE_ROWS],
-            lambda f, most: _few(f, target, most) if most else _many(f, target),
+        sch.guarded_versions(
+            rows, [*single, IN_PLACE_ROWS],
+            lambda one, most: _few(one, target, most) if most else _many(one, target),
         )  # fmt: skip
+        return sch
     depth = constant(block.iter_vars[-1].dom.extent)
     # Where not even a panel of one vector fits a stack, the matrix is for the rules after this one.
     if depth is not None and depth * target.vector_bits // 8 > PANEL_BYTES:
-        return None
-    return guarded_versions(
-        func, rows, [DOT_ROWS],
-        lambda f, most: (rows_apply(f, target) if most else None) or _many(f, target),
-    )  # fmt: skip
+        return f"{block.name}: a panel of one vector of columns fits a thread's stack"
+
+    def version(sch: Schedule, most: int | None) -> Schedule:
+        return (most and attempted(rows_apply, sch, target)) or _many(sch, target)
+
+    sch.guarded_versions(rows, [DOT_ROWS], version)
+    return sch
 
 
-def _few(func: PrimFunc, target: Target, rows: int) -> PrimFunc:
+def _few(sch: Schedule, target: Target, rows: int) -> Schedule:
     """Schedule at most `rows` rows by a matrix that is read in place: versions for a single row by
     a small matrix and by others, whose depth threads share; else one."""
-    sch = _inlined(func)
-    parts = _product_of(sch.func)
-    axes = found_block(sch, sch.get_block(parts.product)).iter_vars
+    inlined = _inlined(sch.copy())
+    parts = _product_of(inlined.func)
+    axes = found_block(inlined, inlined.get_block(parts.product)).iter_vars
     width, depth = axes[parts.col].dom.extent, axes[-1].dom.extent
     lanes = target.lanes("float32")
     if rows > 1 or parts.row:
         # Up to one vector of columns is no panel of 32 vectors, all but one of them masked: sums of
         # 16 rows by 4096 x 16 with symbols took 75 us so, in a panel of one vector 30.
-        return guarded_versions(
-            func, width, [lanes],
-            lambda f, most: _sweep(_inlined(f), parts, most or constant(width), lanes, rows),
+        sch.guarded_versions(
+            width, [lanes],
+            lambda one, most: _sweep(_inlined(one), parts, most or constant(width), lanes, rows),
         )  # fmt: skip
+        return sch
     # In a small matrix columns do not conflict, so that splitting the reduction gains nothing; nor
     # where parts have less than a step each.
     steps = SPLIT_K * UNROLL_K_IN_PLACE
     size = Analyzer().simplify(depth * expr.Min(width, const(IN_PLACE_BYTES // 4 // steps)))
 
-    def version(func: PrimFunc, small: int | None) -> PrimFunc:
-        sch = _inlined(func)
+    def version(sch: Schedule, small: int | None) -> Schedule:
+        sch = _inlined(sch)
         if small is None:
             return _share_depth(sch, parts, lanes)
         return _sweep(sch, parts, constant(width), lanes, rows)
 
-    return guarded_versions(func, size, [IN_PLACE_BYTES // 4], version)
+    sch.guarded_versions(size, [IN_PLACE_BYTES // 4], version)
+    return sch
 
 
-def _many(func: PrimFunc, target: Target) -> PrimFunc:
+def _many(sch: Schedule, target: Target) -> Schedule:
     """Versions for many rows by a matrix that is copied: for one column, or few that are
     rows of memory, dot products; for few columns, which are read in place, so that threads can
     share the rows; for panels that fit a thread's stack; for deeper ones, in blocks. Where columns
     and depth are constants there is one."""
-    parts = _product_of(_inlined(func).func)
-    block = next(b for b in blocks_of(func) if b.name == parts.product)
+    parts = _product_of(_inlined(sch.copy()).func)
+    block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
     columns, depth = block.iter_vars[parts.col].dom.extent, block.iter_vars[-1].dom.extent
     lanes = target.lanes("float32")
     fits = PANEL_BYTES // (4 * lanes * _vectors(constant(columns), None, lanes))
     if parts.across and parts.contiguous:
         fits = BLOCK_DEPTH
 
-    def deeper(func: PrimFunc) -> PrimFunc:
+    def deeper(sch: Schedule) -> Schedule:
         if parts.contiguous:
-            return _in_blocks(func, target)
-        return rows_apply(func, target) or _schedule(func, target, _Most())
+            return _in_blocks(sch, target)
+        return attempted(rows_apply, sch, target) or _schedule(sch, target, _Most())
 
-    def narrow(func: PrimFunc, columns: int) -> PrimFunc:
-        found: PrimFunc | None = None
+    def narrow(sch: Schedule, columns: int) -> Schedule:
+        found: Schedule | None = None
         # Up to one vector of rows of memory: 512 x 512 by 512 x 3 transposed took 0.3 ms as a
         # panel, 0.025 as dot products (NOTES, *Narrow products*).
         if columns == 1 or (columns == lanes and not parts.contiguous):
-            found = rows_apply(func, target)
+            found = attempted(rows_apply, sch, target)
         elif not parts.contiguous:  # a single panel, whose rows of results threads share
-            found = tiles_of_product(func, target)
-        if found is None and not parts.contiguous:
-            return by_depth(func)
-        return found or _schedule(func, target, _Most(columns=columns))
+            found = attempted(tiles_of_product, sch, target)
+        if found is not None:
+            return found
+        if not parts.contiguous:
+            return by_depth(sch)
+        return _schedule(sch, target, _Most(columns=columns))
 
     known = constant(columns) is not None
 
-    def copied(func: PrimFunc, depth: int | None) -> PrimFunc:
-        return guarded_versions(
-            func, columns, [] if known else [FEW_PANELS * lanes],
-            lambda f, most: _schedule(f, target, _Most(columns=most, depth=depth)),
+    def copied(sch: Schedule, depth: int | None) -> Schedule:
+        sch.guarded_versions(
+            columns, [] if known else [FEW_PANELS * lanes],
+            lambda one, most: _schedule(one, target, _Most(columns=most, depth=depth)),
         )  # fmt: skip
+        return sch
 
-    def by_depth(func: PrimFunc) -> PrimFunc:
+    def by_depth(sch: Schedule) -> Schedule:
         known_depth = constant(depth)
         if known_depth is not None:
             is_deep = parts.contiguous and known_depth > fits
-            return deeper(func) if is_deep else copied(func, None)
-        return guarded_versions(
-            func, depth, [fits], lambda f, most: copied(f, most) if most else deeper(f)
+            return deeper(sch) if is_deep else copied(sch, None)
+        sch.guarded_versions(
+            depth, [fits], lambda one, most: copied(one, most) if most else deeper(one)
         )
+        return sch
 
     # A symbol also has a version for a single panel of columns, of which threads share the rows.
     bounds = [lanes] if known else [lanes, NARROW_PANELS[-1] * lanes]
@@ -230,25 +239,25 @@ def _many(func: PrimFunc, target: Target) -> PrimFunc:
         # product of vectors by rows.
         single = [] if columns in (rows, depth) else [1]
         bounds = [] if known else [*single, *(n * lanes for n in NARROW_PANELS)]
-    return guarded_versions(
-        func, columns, bounds, lambda f, most: narrow(f, most) if most else by_depth(f)
+    sch.guarded_versions(
+        columns, bounds, lambda one, most: narrow(one, most) if most else by_depth(one)
     )
+    return sch
 
 
 def _product_of(func: PrimFunc) -> _Parts:
     """Return the parts of a kernel known to be a product. Raises ScheduleError if a version is
     none."""
     parts = _find(func)
-    if parts is None:
-        raise ScheduleError("matmul", "kernel", "the version is still a matrix product")
+    if isinstance(parts, str):
+        raise ScheduleError("matmul", "kernel", f"the version is still a matrix product: {parts}")
     return parts
 
 
-def _inlined(func: PrimFunc) -> Schedule:
-    """Return a schedule with transposes and other moves of operands inlined, and what makes an
-    operand in one block, which is kept."""
-    sch = Schedule(func)
-    for block in blocks_of(func):
+def _inlined(sch: Schedule) -> Schedule:
+    """Inline transposes and other moves of operands, and what makes an operand into one block,
+    which is kept; return the schedule."""
+    for block in blocks_of(sch.func):
         if is_spatial(block) and _only_moves(block):
             with suppress(ScheduleError):
                 sch.compute_inline(sch.get_block(block.name))
@@ -262,18 +271,19 @@ def _only_moves(block: Block) -> bool:
     return isinstance(block.body, loops.BufferStore) and isinstance(block.body.value, BufferLoad)
 
 
-def _find(func: PrimFunc) -> _Parts | None:
+def _find(func: PrimFunc) -> _Parts | str:
+    """The parts of a kernel, or why it is not a product that the rule is for."""
     blocks = blocks_of(func)
     reductions = [b for b in blocks if not is_spatial(b)]
     if len(reductions) != 1:
-        return None
+        return f"it has {len(reductions)} reductions, not one"
     product = reductions[0]
     loads = sum_of_products(product)
     if loads is None or product.writes[0].buffer.dtype != "float32":
-        return None
+        return f"{product.name} is no sum of products of two loads in float32"
     spatial = [i for i, it in enumerate(product.iter_vars) if it.kind == "spatial"]
     if len(product.iter_vars) - len(spatial) != 1 or len(spatial) < 2:
-        return None
+        return f"{product.name} has not one reduce axis and two or more spatial axes"
     # The last two axes of the result; axes before them are a batch, whose loops stay outside.
     row, col = spatial[-2], spatial[-1]
     left, right = loads
@@ -284,17 +294,17 @@ def _find(func: PrimFunc) -> _Parts | None:
     # An operand indexed by both axes would be read once per result: nothing for a register tile to
     # share.
     if row_var in symbols_in(right.indices) or col_var in symbols_in(left.indices):
-        return None
+        return f"{product.name}: an operand is indexed by both {row_var} and {col_var}"
     decode = next((b for b in blocks if b.writes[0].buffer is right.buffer), None)
     decoded = _axes_of(decode, right, (col_var, product.iter_vars[-1].var)) if decode else (0, 0)
     if decoded is None:
-        return None
+        return f"{product.name}: {right.buffer.name} is not made element by element along its axes"
     contiguous = right.indices[-1] == col_var
     transposed = right.indices[-2:] == (col_var, product.iter_vars[-1].var)
     copied = None if decode or _is_weight(func, right.buffer) else right.buffer
     # Any other order of axes is for the rule `contraction`, which packs it.
     if copied is not None and not (contiguous or transposed):
-        return None
+        return f"{product.name}: {col_var} and the terms are not last in {right.buffer.name}"
     made_by = decode.name if decode else None
     across = left.indices[-1] != product.iter_vars[-1].var
     return _Parts(product.name, row, col, made_by, decoded, copied, contiguous, across)
@@ -318,8 +328,8 @@ def _is_weight(func: PrimFunc, buffer: Buffer) -> bool:
     return any(func.params[i] is buffer for i in weight_params(func))
 
 
-def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
-    sch = _inlined(func)
+def _schedule(sch: Schedule, target: Target, most: _Most) -> Schedule:
+    sch = _inlined(sch)
     parts = _product_of(sch.func)
     lanes = target.lanes("float32")
     product = sch.get_block(parts.product)
@@ -375,16 +385,19 @@ def _schedule(func: PrimFunc, target: Target, most: _Most) -> PrimFunc:
     sch.parallel(sch.fuse(*outer, first) if outer else first)
     # Guards on rows of the last tile would keep its sums out of registers: it took as long as six
     # whole ones (NOTES, *The last tile*).
-    whole = round_up_tails(compact_buffers(sch.func))
+    sch.compact_buffers()
+    where_allowed(sch.round_up_tails)
+    where_allowed(sch.round_up_vectors)
     bounds = {} if most.depth is None else {extent: most.depth}
-    return bound_private_buffers(round_up_vectors(whole), bounds)
+    bound_private_buffers(sch, bounds)
+    return sch
 
 
-def _in_blocks(func: PrimFunc, target: Target) -> PrimFunc:
+def _in_blocks(sch: Schedule, target: Target) -> Schedule:
     """Schedule a deep product: blocks of results, each over one block of the depth after the other,
     so that the panel that tiles of rows share stays in a cache. Between these, sums are in memory
     of the thread."""
-    sch = _inlined(func)
+    sch = _inlined(sch)
     parts = _product_of(sch.func)
     lanes = target.lanes("float32")
     product = sch.get_block(parts.product)
@@ -408,7 +421,10 @@ def _in_blocks(func: PrimFunc, target: Target) -> PrimFunc:
     for one in (init, store):
         split_vector(sch, sch.get_loops(one)[-1], lanes, unroll=True)
     sch.parallel(sch.fuse(*outer, tall, wide))
-    return round_up_vectors(round_up_tails(compact_buffers(sch.func)))
+    sch.compact_buffers()
+    where_allowed(sch.round_up_tails)
+    where_allowed(sch.round_up_vectors)
+    return sch
 
 
 def _rows_of_tile(target: Target, vectors: int) -> int:
@@ -470,7 +486,7 @@ def _swapped(*at: PrimExpr) -> tuple[PrimExpr, ...]:
     return (*at[:-2], at[-1], at[-2])
 
 
-def _sweep(sch: Schedule, parts: _Parts, width: int | None, lanes: int, rows: int) -> PrimFunc:
+def _sweep(sch: Schedule, parts: _Parts, width: int | None, lanes: int, rows: int) -> Schedule:
     """Schedule few rows: the matrix is read once, several of its rows at a time, each for many
     columns, and the sums stay in the first-level cache. Two vectors share each load from the rows,
     else loads take longer than multiply-adds (NOTES, *Few rows by a matrix in place, again*)."""
@@ -496,10 +512,12 @@ def _sweep(sch: Schedule, parts: _Parts, width: int | None, lanes: int, rows: in
     for one in (init, store):
         split_vector(sch, sch.get_loops(one)[-1], lanes, unroll=False)
     sch.parallel(sch.fuse(*outer, panel) if outer else panel)
-    return round_up_vectors(compact_buffers(sch.func))
+    sch.compact_buffers()
+    where_allowed(sch.round_up_vectors)
+    return sch
 
 
-def _share_depth(sch: Schedule, parts: _Parts, lanes: int) -> PrimFunc:
+def _share_depth(sch: Schedule, parts: _Parts, lanes: int) -> Schedule:
     """Schedule a single row by splitting the reduction (split-K): each thread reads contiguous rows
     of the matrix. Split by columns, its part would fall into half of the sets of a cache. The
     partial sums are added in the same order however many threads there are."""
@@ -521,7 +539,8 @@ def _share_depth(sch: Schedule, parts: _Parts, lanes: int) -> PrimFunc:
     sch.unroll(share)
     for one in (init, partial, total, product, store):
         sch.vectorize(sch.get_loops(one)[-1])
-    return compact_buffers(sch.func)
+    sch.compact_buffers()
+    return sch
 
 
 def _place_decode(

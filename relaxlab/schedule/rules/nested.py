@@ -12,7 +12,6 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, For, PrimFunc, Stmt
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
-from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.rules.base import (
     block_loops,
@@ -31,6 +30,10 @@ UNROLLED = 16
 and LLVM's time grows with the code."""
 
 
+NO_TILES = "its root block does not hold one spatial block, with blocks over its own buffers"
+"""The reason why a kernel is not written by tiles."""
+
+
 def outer_block(func: PrimFunc) -> Block | None:
     """The block of the tiles: spatial, alone in the root block, with blocks over its own private
     buffers inside. None where the function is not written so."""
@@ -47,14 +50,14 @@ def outer_block(func: PrimFunc) -> Block | None:
     return block if holds and block.alloc_buffers else None
 
 
-def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+def apply(sch: Schedule, target: Target) -> Schedule | str:
     """Fits a function whose body is one such nest."""
-    outer = outer_block(func)
+    outer = outer_block(sch.func)
     if outer is None:
-        return None
-    sch = Schedule(func)
+        return NO_TILES
     schedule_tiles(sch, outer, target)
-    return compact_buffers(sch.func)
+    sch.compact_buffers()
+    return sch
 
 
 def schedule_tiles(sch: Schedule, outer: Block, target: Target) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import is_float
@@ -20,7 +19,6 @@ from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferRegion, For, Prim
 from relaxlab.ir.node import Node, walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
-from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import depends_on_order
 from relaxlab.schedule.rules.base import (
@@ -29,11 +27,13 @@ from relaxlab.schedule.rules.base import (
     bound_private_buffers,
     constant,
     extent_of,
+    fitting,
     found_block,
     inline_producers,
     is_spatial,
     output_dtype,
     vectorize_inner,
+    where_allowed,
 )
 from relaxlab.schedule.rules.reductions import (
     BLOCK,
@@ -44,9 +44,7 @@ from relaxlab.schedule.rules.reductions import (
     partial_lanes,
     reduce_along_rows,
 )
-from relaxlab.schedule.rules.round_up_tail import round_up_tails
 from relaxlab.schedule.rules.row_limits import MAX_INLINE_REDUCTION, MAX_STACK_ROW
-from relaxlab.schedule.rules.versions import guarded_versions, with_upper_bound
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
@@ -68,7 +66,7 @@ MAX_STACK_BYTES = 64 * 1024
 is read it must stay in a second-level cache, and stacks of OpenMP's threads are a few MB."""
 
 
-def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+def apply(sch: Schedule, target: Target) -> Schedule | str:
     """Fits kernels whose reductions all run over trailing axes of a common row.
 
     Where the width of rows is a symbol, there are versions for rows of one vector and of few, whose
@@ -76,11 +74,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     Where a row is stored between its uses, there is one for widths that fit a thread's stack beside
     the one that computes the row again or, if a product makes it, stores it in main memory.
     """
-    # Without a bound rows cannot be on a stack: they are computed again or stored in main memory.
-    general = _schedule(func, target, {})
-    if general is None:
-        return None
-    bounds: list[int] = []
+    func, bounds = sch.func, list[int]()
     width = _reduced_width(func)
     # Rows of three took 4.6 times as long by four vectors of partial results as by one (NOTES,
     # *Narrow rows and partial tiles of symbolic width*).
@@ -89,7 +83,7 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         # One vector, without a loop; then rows for which a masked last step of several vectors
         # would be most of the work; then those whose sum needs no loop over blocks.
         bounds += [lanes, MANY_VECTORS * lanes - 1, *_width_of_one_block(func, lanes)]
-    found = _width_of_stored_rows(func)
+    found = _width_of_stored_rows(sch.copy())
     # Versions are chosen by one symbol only: a product of two lists of bounds would multiply the
     # code.
     if found is not None and width in (None, found[0]):
@@ -99,14 +93,19 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
         # 44 to 60 (NOTES, *Products by a small matrix*).
         bounds += [_widest_in_l1(terms), MAX_STACK_ROW] if terms else [MAX_STACK_ROW]
     if width is None:
-        return general
+        return _schedule(sch, target, {})
 
-    def version(func: PrimFunc, most: int | None) -> PrimFunc:
-        if most is None:
-            return general
-        return _schedule(with_upper_bound(func, width, most), target, {width: most}) or general
+    def version(sch: Schedule, most: int | None) -> Schedule | None:
+        if most is not None:
+            sch.declare_upper_bound(width, most)
+            made = _schedule(sch, target, {width: most})
+            return made if isinstance(made, Schedule) else None
+        # Without a bound rows cannot be on a stack: they are computed again or stored in main
+        # memory.
+        return fitting(_schedule(sch, target, {}))
 
-    return guarded_versions(func, width, sorted({*bounds}), version)
+    sch.guarded_versions(width, sorted({*bounds}), version)
+    return sch
 
 
 def _reduced_width(func: PrimFunc) -> Var | None:
@@ -133,19 +132,18 @@ def _width_of_one_block(func: PrimFunc, lanes: int) -> list[int]:
     return [most] if most >= MANY_VECTORS * lanes else []
 
 
-def _width_of_stored_rows(func: PrimFunc) -> tuple[Var, int] | None:
+def _width_of_stored_rows(sch: Schedule) -> tuple[Var, int] | None:
     """Return the symbolic width of the rows that are stored (several blocks read them, or a product
     makes them) and the number of terms of that product, or 0; None unless all of them have that
     width."""
-    sch = Schedule(func)
-    names = read_more_than_once(func)
+    names = read_more_than_once(sch.func)
     inline_producers(sch, keep=names)
     blocks = blocks_of(sch.func)
     rank = row_rank(blocks) or 0
     sums = _sums_of_few(blocks, rank)
     stored = [b for b in blocks if b.name in names or b.name in sums]
     buffers = [b.writes[0].buffer for b in stored]
-    widths = {b.shape[rank:] for b in buffers if b not in func.params}
+    widths = {b.shape[rank:] for b in buffers if b not in sch.func.params}
     match [*widths - {()}]:
         case [(Var() as width,)]:
             return width, max(sums.values(), default=0)
@@ -159,30 +157,36 @@ def _widest_in_l1(terms: int) -> int:
     return L1_BYTES // (4 * terms)
 
 
-def _schedule(func: PrimFunc, target: Target, bounds: Mapping[Var, int]) -> PrimFunc | None:
+def _schedule(sch: Schedule, target: Target, bounds: Mapping[Var, int]) -> Schedule | str:
     """`bounds`: how large symbols are at most."""
-    sch = Schedule(func)
-    inline_producers(sch, keep=read_more_than_once(func))
-    blocks = blocks_of(sch.func)
+    inlined = sch.copy()
+    inline_producers(inlined, keep=read_more_than_once(sch.func))
+    blocks = blocks_of(inlined.func)
     reductions = [b for b in blocks if not is_spatial(b)]
     rank = row_rank(blocks)
     few = _sums_of_few(blocks, rank or 0)
-    if rank is None or any(goes_down_columns(b) and b.name not in few for b in reductions):
-        return None
+    if rank is None:
+        return "it has no reduction"
+    for block in reductions:
+        if goes_down_columns(block) and block.name not in few:
+            return f"{block.name} reduces columns: its last axis is that of neighbours in memory"
+    reason = ""
     # First the rows of the reductions; where a block cannot follow under these loops, the axes that
     # all blocks share, which may be fewer.
     for at_most in dict.fromkeys((_spatial_rank(reductions), rank)):
-        with suppress(ScheduleError):
-            return _schedule_rows(func, target, at_most, bounds)
-    return None
+        try:
+            return _schedule_rows(sch.copy(), target, at_most, bounds)
+        except ScheduleError as error:
+            reason = str(error)
+    return reason
 
 
 def _schedule_rows(
-    func: PrimFunc, target: Target, rank: int, bounds: Mapping[Var, int]
-) -> PrimFunc | None:
+    sch: Schedule, target: Target, rank: int, bounds: Mapping[Var, int]
+) -> Schedule | str:
     """Rows are along the first `rank` axes of reductions. Raises ScheduleError where blocks do not
     share these."""
-    sch = Schedule(func)
+    func = sch.func
     names = read_more_than_once(func)
     inline_producers(sch, keep=names)
     # Values that are read again are stored where a row of them has a constant bound; others are
@@ -190,7 +194,7 @@ def _schedule_rows(
     inline_producers(sch, keep=[n for n in names if _has_bounded_rows(func, n, rank, bounds)])
     # Few long rows are for the rule `fallback`, whose threads share each of them.
     if not rank or _has_few_long_rows(blocks_of(sch.func), rank):
-        return None
+        return f"{blocks_of(sch.func)[0].name} has too few rows for threads to share"
     tile = _rows_at_once(blocks_of(sch.func), rank, bounds)
     stores = separate_stores(sch, rank)
     blocks = blocks_of(sch.func)
@@ -211,7 +215,10 @@ def _schedule_rows(
         if constant(extent_of(sch, row)) != 1:
             sch.parallel(row)
             stream_results(sch, row)
-    return bound_private_buffers(round_up_tails(compact_buffers(sch.func)), bounds)
+    sch.compact_buffers()
+    where_allowed(sch.round_up_tails)
+    bound_private_buffers(sch, bounds)
+    return sch
 
 
 def read_more_than_once(func: PrimFunc) -> list[str]:

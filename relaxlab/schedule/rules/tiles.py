@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
 from relaxlab.ir.target import Target
-from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
@@ -45,34 +44,37 @@ class _Parts:
     decode: str | None
 
 
-def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+def apply(sch: Schedule, target: Target) -> Schedule | str:
     """Fits a sum of products of bfloat16 values, both computed in the kernel: rows from float32
     activations, columns from weights."""
-    parts = _find(func) if has_tiles(target) else None
-    return None if parts is None else _schedule(func, parts)
+    if not has_tiles(target):
+        return "the processor has no tile registers"
+    parts = _find(sch.func)
+    return parts if isinstance(parts, str) else _schedule(sch, parts)
 
 
-def _find(func: PrimFunc) -> _Parts | None:
+def _find(func: PrimFunc) -> _Parts | str:
+    """The parts of a kernel, or why it is not a product that the rule is for."""
     blocks = blocks_of(func)
     reductions = [b for b in blocks if not is_spatial(b)]
     if len(reductions) != 1 or reductions[0].writes[0].buffer.dtype != "float32":
-        return None
+        return "it has not one reduction, in float32"
     product = reductions[0]
     loads = sum_of_products(product)
     axes = product.iter_vars
     if loads is None or len(axes) != 3 or [it.kind for it in axes[:2]] != ["spatial"] * 2:
-        return None
+        return f"{product.name} is no sum of products of two loads over row, column and depth"
     row, col, k = (it.var for it in axes)
     columns, depth = (constant(it.dom.extent) for it in axes[1:])
     if not columns or not depth or columns % SIZE or depth % SIZE:
-        return None
+        return f"{product.name}: columns and depth are not multiples of {SIZE}"
     by_index = {load.indices: load for load in loads if load.dtype == "bfloat16"}
     left, right = by_index.get((row, k)), by_index.get((col, k))
     if left is None or right is None:
-        return None
+        return f"{product.name} does not read bfloat16 values by row and depth, column and depth"
     rows, weights = (_producer(blocks, load) for load in (left, right))
     if rows is None or weights is None:
-        return None
+        return f"{product.name}: an operand is not computed in the kernel"
     return _Parts(product.name, rows, weights, _source(blocks, weights))
 
 
@@ -90,8 +92,7 @@ def _source(blocks: list[Block], name: str) -> str | None:
     return None
 
 
-def _schedule(func: PrimFunc, parts: _Parts) -> PrimFunc:
-    sch = Schedule(func)
+def _schedule(sch: Schedule, parts: _Parts) -> Schedule:
     product, weights = sch.get_block(parts.product), sch.get_block(parts.columns)
     decode = sch.get_block(parts.decode) if parts.decode else None
     # Tile registers are loaded whole; columns and depth are multiples of a tile already.
@@ -106,10 +107,9 @@ def _schedule(func: PrimFunc, parts: _Parts) -> PrimFunc:
     return _multiplied(sch, product, loops)
 
 
-def schedule_stored(func: PrimFunc, name: str, weights: Buffer, layout: Layout) -> PrimFunc:
+def schedule_stored(sch: Schedule, name: str, weights: Buffer, layout: Layout) -> Schedule:
     """The product `name` of bfloat16 rows, which are laid out for the tiles first, by a parameter
     `weights`, whose `layout` has tiles as `columns_in_tiles` makes them."""
-    sch = Schedule(func)
     product = sch.get_block(name)
     sch.pad_einsum(product, [SIZE, 1, 1])
     sch.transform_layout(product, weights, layout)
@@ -151,7 +151,7 @@ def _split_into_tiles(sch: Schedule, product: BlockRV) -> _Loops:
     return _Loops(panel, step, i, sums, store)
 
 
-def _multiplied(sch: Schedule, product: BlockRV, loops: _Loops) -> PrimFunc:
+def _multiplied(sch: Schedule, product: BlockRV, loops: _Loops) -> Schedule:
     """The product by tile registers."""
     init = sch.decompose_reduction(product, loops.step)
     sch.tensorize(sch.get_loops(init)[-2], "tile_zero")
@@ -159,7 +159,8 @@ def _multiplied(sch: Schedule, product: BlockRV, loops: _Loops) -> PrimFunc:
     sch.tensorize(sch.get_loops(loops.sums)[-2], "tile_store")
     split_vector(sch, sch.get_loops(loops.store)[-1], COLUMNS, unroll=True)
     sch.parallel(loops.panel)
-    return compact_buffers(sch.func)
+    sch.compact_buffers()
+    return sch
 
 
 def _padded_rows(sch: Schedule, rows: str, product: BlockRV) -> BlockRV:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import Block, BufferLoad, BufferStore, PrimFunc
+from relaxlab.ir.expr import Var
+from relaxlab.ir.loops import Block, BufferLoad, BufferStore
 from relaxlab.ir.node import Node, walk
 from relaxlab.ir.target import Target
-from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
@@ -29,7 +29,6 @@ from relaxlab.schedule.rules.base import (
     vectorize_inner,
 )
 from relaxlab.schedule.rules.elementwise import SMALL
-from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
@@ -49,31 +48,30 @@ class _Across:
     row: Var
 
 
-def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+def apply(sch: Schedule, target: Target) -> Schedule | str:
     """Fits kernels that read across the rows they write. Where one of the two axes is symbolic,
     there is a version with smaller tiles for shorter ones, and one without tiles for the
     shortest."""
-    tiled = _in_tiles(func, target, TILE)
-    if tiled is None or not tiled[1]:
-        return tiled[0] if tiled else None
-    general, symbolic = tiled
+    parts = _find(sch.copy())
+    if isinstance(parts, str):
+        return parts
+    extents = [parts.block.iter_vars[at].dom.extent for at in (parts.row, parts.column)]
+    symbolic = [e for e in extents if constant(e) is None]
+    if not symbolic:
+        return _in_tiles(sch, target, TILE)
 
-    def version(func: PrimFunc, most: int | None) -> PrimFunc:
-        if most == SHORT:
-            return _short_rows(func)
-        smaller = None if most is None else _in_tiles(func, target, most)
-        return smaller[0] if smaller else general
+    def version(sch: Schedule, most: int | None) -> Schedule:
+        return _short_rows(sch) if most == SHORT else _in_tiles(sch, target, most or TILE)
 
-    most = [SHORT, TILE // 2]
-    return guarded_versions(func, functools.reduce(expr.Min, symbolic), most, version)
+    sch.guarded_versions(functools.reduce(expr.Min, symbolic), [SHORT, TILE // 2], version)
+    return sch
 
 
-def _short_rows(func: PrimFunc) -> PrimFunc:
+def _short_rows(sch: Schedule) -> Schedule:
     """Divide all loops but the innermost, of at most `SHORT` iterations, among threads. It is one
     vector where its elements can be gathered, a constant number of elements apart in the operand:
     4 x 16 x 8 x 24 with its second axis last and 8 symbolic took 3.7 us, not 7.7. Else it goes
     element by element: with all axes reversed and symbolic a vector took 12 us, not 6.9."""
-    sch = Schedule(func)
     inline_producers(sch)
     (block,) = blocks_of(sch.func)
     *nest, last = sch.get_loops(sch.get_block(block.name))
@@ -85,39 +83,60 @@ def _short_rows(func: PrimFunc) -> PrimFunc:
     if gathers and None not in map(constant, between):
         nest.append(vectorize_inner(sch, last, SHORT))
     sch.parallel(sch.fuse(*nest))
-    return sch.func
+    return sch
 
 
-def _in_tiles(func: PrimFunc, target: Target, tile: int) -> tuple[PrimFunc, list[PrimExpr]] | None:
-    """Schedule tiles of the axis of neighbours in the result and of the axis of neighbours in the
-    operand, divided among threads: `tile` elements of a symbolic extent, `TILE` of a constant one.
-    Returns None if the kernel does not fit, else also which of the extents of the two are symbolic.
-    """
-    sch = Schedule(func)
-    if not all(is_spatial(b) for b in blocks_of(func)):
-        return None
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The one block left when producers are inlined, its loads across rows, the numbers of the axes
+    of neighbours in the operand and in the result, and all extents where they are constant."""
+
+    block: Block
+    found: list[_Across]
+    row: int
+    column: int
+    sizes: list[int | None]
+
+
+def _find(sch: Schedule) -> _Parts | str:
+    """Inline producers and return the parts of the kernel, or why it is not to be tiled."""
+    for block in blocks_of(sch.func):
+        if not is_spatial(block):
+            return f"{block.name} is a reduction"
     inline_producers(sch)
     if len(blocks_of(sch.func)) != 1:
-        return None
+        return "its blocks cannot be inlined into one"
     (block,) = blocks_of(sch.func)
     found = _loads_across(block)
     axes = [it.var for it in block.iter_vars]
-    rv = sch.get_block(block.name)
-    nest = sch.get_loops(rv)
+    nest = sch.get_loops(sch.get_block(block.name))
     if not found or len(nest) != len(axes):
-        return None
+        return f"{block.name} does not read across the rows that it writes"
     sizes = [constant(extent_of(sch, loop)) for loop in nest]
     row, column = axes.index(found[0].row), len(axes) - 1
     work = math.prod(SMALL if size is None else size for size in sizes)
     if work < SMALL or any((sizes[at] or TILE) <= SHORT for at in (row, column)):
-        return None
+        return f"{block.name} is too small, or short along {axes[row]} or {axes[column]}"
+    return _Parts(block, found, row, column, sizes)
+
+
+def _in_tiles(sch: Schedule, target: Target, tile: int) -> Schedule:
+    """Schedule tiles of the axis of neighbours in the result and of the axis of neighbours in the
+    operand, divided among threads: `tile` elements of a symbolic extent, `TILE` of a constant one.
+    """
+    parts = _find(sch)
+    if isinstance(parts, str):
+        raise ScheduleError("transpose", "this version", parts)
+    block, sizes, row, column = parts.block, parts.sizes, parts.row, parts.column
+    rv = sch.get_block(block.name)
+    nest = sch.get_loops(rv)
     inner: list[LoopRV] = []
     for at in (row, column):
         nest[at], one = sch.split(nest[at], factors=[None, min(sizes[at] or tile, TILE)])
         inner.append(one)
     sch.reorder(*nest, *inner)
     tiles = sch.fuse(*nest)
-    for across in found:
+    for across in parts.found:
         index = next(i for i, r in enumerate(block.reads) if r.buffer is across.load.buffer)
         copy = sch.cache_read(rv, index, "local")
         sch.compute_at(copy, tiles, preserve_unit_loops=True)
@@ -125,8 +144,8 @@ def _in_tiles(func: PrimFunc, target: Target, tile: int) -> tuple[PrimFunc, list
     vectorize_inner(sch, inner[1], target.lanes(output_dtype(found_block(sch, rv))))
     sch.parallel(tiles)
     stream_results(sch, tiles)
-    extents = [block.iter_vars[at].dom.extent for at in (row, column)]
-    return compact_buffers(sch.func), [e for e in extents if constant(e) is None]
+    sch.compact_buffers()
+    return sch
 
 
 def _loads_across(block: Block) -> list[_Across]:

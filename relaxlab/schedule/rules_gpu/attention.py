@@ -7,14 +7,10 @@ chunks, with a running maximum (`online_softmax`): only a chunk's scores are sto
 
 from __future__ import annotations
 
-from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import SHARED_BYTES, Target
 from relaxlab.schedule.attention_pattern import find_attention
-from relaxlab.schedule.compact import compact_buffers
-from relaxlab.schedule.online_softmax import online_softmax
 from relaxlab.schedule.order import KEEP_ORDER
-from relaxlab.schedule.rules.base import blocks_of, constant, is_spatial, sum_of_products
-from relaxlab.schedule.rules.versions import guarded_versions
+from relaxlab.schedule.rules.base import blocks_of, constant, fitting, is_spatial, sum_of_products
 from relaxlab.schedule.rules_gpu import nested
 from relaxlab.schedule.rules_gpu.rows import schedule_rows
 from relaxlab.schedule.schedule import Schedule
@@ -27,37 +23,35 @@ CHUNK = 64
 """Positions per chunk: two for each thread of a warp. Not measured."""
 
 
-def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+def apply(sch: Schedule, target: Target) -> Schedule | str:
     """Fits exactly these seven blocks, the results' axes being batch, row, head and feature."""
-    blocks = blocks_of(func)
+    func, blocks = sch.func, blocks_of(sch.func)
     if [is_spatial(b) for b in blocks] != _SHAPE:
-        return None
+        return "its blocks are not a product, a softmax over its rows, and a product"
     products = [sum_of_products(b) is not None for b in blocks]
     if not products[0] or products[4] == products[5] or len(blocks[-1].iter_vars) != 4:
-        return None
+        return f"{blocks[0].name}, or what {blocks[-1].name} reads, is no product of four axes"
     *_, row, position = (it.dom.extent for it in blocks[1].iter_vars)
     # Products, scores and weights of a row, in float32.
     fits = (constant(position) or SHARED_BYTES) * 3 * 4 <= SHARED_BYTES
     if fits or func.attrs.get(KEEP_ORDER) or find_attention(func) is None:
-        return _by_rows(func)
-    return guarded_versions(
-        func, row, [1], lambda f, most: _by_tiles(f, target) if most is None else _by_rows(f)
+        return _by_rows(sch)
+    sch.guarded_versions(
+        row, [1], lambda one, most: _by_tiles(one, target) if most is None else _by_rows(one)
     )
+    return sch
 
 
-def _by_rows(func: PrimFunc) -> PrimFunc:
-    sch = Schedule(func)
-    names = [b.name for b in blocks_of(func)]
+def _by_rows(sch: Schedule) -> Schedule:
+    names = [b.name for b in blocks_of(sch.func)]
     rows = sch.get_loops(sch.get_block(names[-1]))[:3]
     for name in reversed(names[:-1]):
         sch.compute_at(sch.get_block(name), rows[-1], preserve_unit_loops=True)
     schedule_rows(sch, names, rows)
-    return compact_buffers(sch.func)
+    sch.compact_buffers()
+    return sch
 
 
-def _by_tiles(func: PrimFunc, target: Target) -> PrimFunc:
-    found = find_attention(func)
-    assert found is not None
-    tiles = nested.apply(online_softmax(func, found, ROWS, CHUNK, CHUNK), target)
-    assert tiles is not None
-    return tiles
+def _by_tiles(sch: Schedule, target: Target) -> Schedule:
+    sch.online_softmax(ROWS, CHUNK, CHUNK)
+    return fitting(nested.apply(sch, target))

@@ -7,31 +7,31 @@ along the last axis, as many as 16 bytes hold, so that dense operands move by wi
 from __future__ import annotations
 
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.loops import Block, For, PrimFunc, While
+from relaxlab.ir.loops import Block, For, While
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import ACCESS_BYTES, Target
-from relaxlab.schedule.rules.base import blocks_of, constant, inline_producers, is_spatial
+from relaxlab.schedule.rules.base import blocks_of, constant, inline_producers
+from relaxlab.schedule.rules.elementwise import not_spatial
 from relaxlab.schedule.rules_gpu.base import bind_flat, extents_of
 from relaxlab.schedule.rules_gpu.fallback import bind_outer
 from relaxlab.schedule.schedule import Schedule
 
 
-def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+def apply(sch: Schedule, target: Target) -> Schedule | str:
     """Inline, then spread each remaining block over all its points."""
-    blocks = blocks_of(func)
-    if not blocks or not all(is_spatial(b) for b in blocks):
-        return None
-    sch = Schedule(func)
+    reason = not_spatial(sch)
+    if reason is not None:
+        return reason
     inline_producers(sch)
     for block in blocks_of(sch.func):
         nest = sch.get_loops(sch.get_block(block.name))
         if not nest:
             continue
         if _has_inner_loops(block):
-            bind_outer(sch, block)
+            sch = bind_outer(sch, block)
         else:
             bind_flat(sch, nest, _neighbours(block))
-    return sch.func
+    return sch
 
 
 def _has_inner_loops(block: Block) -> bool:

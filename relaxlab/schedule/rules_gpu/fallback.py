@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from relaxlab.ir.loops import Block, For, PrimFunc
+from contextlib import suppress
+
+from relaxlab.ir.loops import Block, For
 from relaxlab.ir.target import Target
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rules.base import block_loops, blocks_of
@@ -10,16 +12,16 @@ from relaxlab.schedule.rules_gpu.base import bind_flat
 from relaxlab.schedule.schedule import LoopRV, Schedule
 
 
-def apply(func: PrimFunc, target: Target) -> PrimFunc:
+def apply(sch: Schedule, target: Target) -> Schedule | str:
     """Bind the loops that are independent; a single thread runs the others."""
-    sch = Schedule(func)
     for block in blocks_of(sch.func):
-        bind_outer(sch, block)
-    return sch.func
+        sch = bind_outer(sch, block)
+    return sch
 
 
-def bind_outer(sch: Schedule, block: Block) -> None:
-    """Bind as many of the outermost loops of the block as are independent of each other."""
+def bind_outer(sch: Schedule, block: Block) -> Schedule:
+    """Bind as many of the outermost loops of the block as are independent of each other; return
+    the schedule, or the copy of it, in which they are."""
     nest = sch.get_loops(sch.get_block(block.name))
     spatial = [sch.get(loop) for loop in block_loops(sch, sch.get_block(block.name))[0]]
     outer: list[LoopRV] = []
@@ -27,16 +29,13 @@ def bind_outer(sch: Schedule, block: Block) -> None:
         found = sch.get(loop)
         assert isinstance(found, For)
         if found.kind == "thread_binding":
-            return
+            return sch
         if found not in spatial:
             break
         outer.append(loop)
-    while outer:
-        before = sch.func
-        try:
-            bind_flat(sch, outer)
-        except ScheduleError:
-            sch.func = before
-            outer.pop()
-            continue
-        return
+    for count in range(len(outer), 0, -1):
+        bound = sch.copy()
+        with suppress(ScheduleError):
+            bind_flat(bound, outer[:count])
+            return bound
+    return sch

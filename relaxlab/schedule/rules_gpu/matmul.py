@@ -15,7 +15,6 @@ from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import WARP, Target
-from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
@@ -29,7 +28,6 @@ from relaxlab.schedule.rules.base import (
     separate_store,
     sum_of_products,
 )
-from relaxlab.schedule.rules.versions import guarded_versions
 from relaxlab.schedule.rules_gpu.base import fused
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
@@ -55,31 +53,33 @@ class _Product:
     reduce: int
 
 
-def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+def apply(sch: Schedule, target: Target) -> Schedule | str:
     """Fits one multiply-accumulate of a matrix of rows and a matrix of columns."""
-    found = _find(func)
-    if found is None:
-        return None
+    func, found = sch.func, _find(sch.func)
+    if isinstance(found, str):
+        return found
     block = next(b for b in blocks_of(func) if b.name == found.name)
     rows = block.iter_vars[found.row].dom.extent
     if keeps_order(func, block):  # the lanes of a warp would share a sum
-        return _by_tiles(func, found)
+        return _by_tiles(sch, found)
     few = (constant(rows) or ROWS_BY_WARPS + 1) <= ROWS_BY_WARPS
-    return guarded_versions(
-        func, rows, [1], lambda f, most: _by_warps(f, found) if most or few else _by_tiles(f, found)
+    sch.guarded_versions(
+        rows, [1], lambda s, most: _by_warps(s, found) if most or few else _by_tiles(s, found)
     )
+    return sch
 
 
-def _find(func: PrimFunc) -> _Product | None:
+def _find(func: PrimFunc) -> _Product | str:
+    """The product, or why the kernel is none that the rule is for."""
     reductions = [b for b in blocks_of(func) if not is_spatial(b)]
     if len(reductions) != 1:
-        return None
+        return f"it has {len(reductions)} reductions, not one"
     block = reductions[0]
     loads = sum_of_products(block)
     spatial = [i for i, it in enumerate(block.iter_vars) if it.kind == "spatial"]
     reduce = [i for i, it in enumerate(block.iter_vars) if it.kind != "spatial"]
     if loads is None or len(reduce) != 1 or len(spatial) < 2:
-        return None
+        return f"{block.name} is no sum of products of two loads over one axis, of a matrix"
     row, col = spatial[-2], spatial[-1]
     row_var, col_var = block.iter_vars[row].var, block.iter_vars[col].var
     sides = [set(symbols_in(load.indices)) for load in loads]
@@ -87,15 +87,14 @@ def _find(func: PrimFunc) -> _Product | None:
         sides.reverse()
     left, right = sides
     if row_var not in left or col_var not in right or row_var in right or col_var in left:
-        return None
+        return f"{block.name}: {row_var} and {col_var} do not each index one operand"
     # A product with a vector has no tile to share.
     if constant(block.iter_vars[col].dom.extent) == 1:
-        return None
+        return f"{block.name} has one column"
     return _Product(block.name, row, col, reduce[0])
 
 
-def _by_tiles(func: PrimFunc, found: _Product) -> PrimFunc:
-    sch = Schedule(func)
+def _by_tiles(sch: Schedule, found: _Product) -> Schedule:
     product = sch.get_block(found.name)
     copies = [sch.cache_read(product, i, "shared") for i in _operands(found_block(sch, product))]
     inline_producers(sch, keep=[found_block(sch, c).name for c in copies])
@@ -125,7 +124,8 @@ def _by_tiles(func: PrimFunc, found: _Product) -> PrimFunc:
         _together(sch, copy, slice_)
     _squares(sch, store, rows, cols)
     sch.bind(fused(sch, [*outer, row_tile, col_tile]), "blockIdx.x")
-    return compact_buffers(sch.func)
+    sch.compact_buffers()
+    return sch
 
 
 def _operands(block: Block) -> list[int]:
@@ -162,9 +162,8 @@ def _squares(sch: Schedule, store: BlockRV, rows: int, cols: int) -> None:
     sch.unroll(col)
 
 
-def _by_warps(func: PrimFunc, found: _Product) -> PrimFunc:
+def _by_warps(sch: Schedule, found: _Product) -> Schedule:
     """A warp per result: each lane every 32nd product, then a sum across the lanes."""
-    sch = Schedule(func)
     inline_producers(sch)
     product = sch.get_block(found.name)
     store = separate_store(sch, found.name)
@@ -188,4 +187,5 @@ def _by_warps(func: PrimFunc, found: _Product) -> PrimFunc:
     sch.bind(last, "threadIdx.x")
     sch.bind(warp, "threadIdx.y")
     sch.bind(fused(sch, [*outer, col]), "blockIdx.x")
-    return compact_buffers(sch.func)
+    sch.compact_buffers()
+    return sch

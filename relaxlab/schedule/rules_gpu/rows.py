@@ -8,9 +8,8 @@ Intermediates of a row stay in registers (one value per row) or in shared memory
 from __future__ import annotations
 
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.loops import Block, PrimFunc
+from relaxlab.ir.loops import Block
 from relaxlab.ir.target import SHARED_BYTES, WARP, Target
-from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
     block_loops,
@@ -27,14 +26,13 @@ from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.scope import is_output
 
 
-def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
+def apply(sch: Schedule, target: Target) -> Schedule | str:
     """Fits kernels whose reductions all run over trailing axes of a common row."""
-    sch = Schedule(func)
-    inline_producers(sch, keep=read_more_than_once(func))
+    inline_producers(sch, keep=read_more_than_once(sch.func))
     blocks = blocks_of(sch.func)
     rank = row_rank(blocks)
     if rank is None or (rank == 0 and not _sums_everything(blocks)):
-        return None
+        return "it has no reduction over trailing axes of a row that all blocks share"
     stores = separate_stores(sch, rank)
     blocks = blocks_of(sch.func)
     if blocks[0].name in stores:  # it follows its store
@@ -47,7 +45,8 @@ def apply(func: PrimFunc, target: Target) -> PrimFunc | None:
     schedule_rows(sch, [b.name for b in blocks if b.name not in stores], rows)
     for name, store in stores.items():
         _in_registers(sch, name, store)
-    return compact_buffers(sch.func)
+    sch.compact_buffers()
+    return sch
 
 
 def _in_registers(sch: Schedule, name: str, store: str) -> None:

@@ -28,9 +28,9 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.schedule.rules.base import constant
-from relaxlab.schedule.tree import conjuncts
-from relaxlab.tracing.limit import as_step
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.ranges import constant
+from relaxlab.schedule.tree import conjuncts, describe_block
 
 AT_ONCE = ("vectorized", "unrolled")
 """The kinds of loops whose iterations are straight-line code."""
@@ -48,12 +48,11 @@ class _Guarded:
     size: int
 
 
-@as_step
 def round_up_tails(func: PrimFunc) -> PrimFunc:
     """Remove the guards on rows from blocks that write only memory private to their thread.
 
-    Rows past the end are computed from the last row. Returns `func` itself unless each row of that
-    memory depends on one row of the inputs alone.
+    Rows past the end are computed from the last row. Raises ScheduleError unless there is such a
+    block, and each row of that memory depends on one row of the inputs alone.
     """
     found: dict[Block, _Guarded] = {}
     blocks: list[Block] = []
@@ -73,9 +72,15 @@ def round_up_tails(func: PrimFunc) -> PrimFunc:
         # result.
         guarded = found.get(block)
         if guarded is None or not _keeps_rows_apart(block, guarded, written, rows):
-            return func
+            raise ScheduleError(
+                "round_up_tails", describe_block(block),
+                "each row of local buffers is made from one row, and used under its guard",
+                about=(block.name,),
+            )  # fmt: skip
     if not private or set(rows) != written:
-        return func
+        raise ScheduleError(
+            "round_up_tails", "the function", "a block that writes local rows has a guard on them"
+        )
 
     def whole(n: Node) -> Node | None:
         if not isinstance(n, BlockRealize) or n.block not in private:
@@ -88,11 +93,10 @@ def round_up_tails(func: PrimFunc) -> PrimFunc:
     return replace(func, body=rewrite(func.body, whole))
 
 
-@as_step
 def round_up_vectors(func: PrimFunc) -> PrimFunc:
     """Remove the guards on the vectorised axis from blocks that write only memory private to their
     thread. Inputs read as zero past the end: loads are masked, the arithmetic is not, and a tile of
-    sums stays in registers."""
+    sums stays in registers. Raises ScheduleError where there is no such guard."""
     func = _with_room_for_vectors(func)
     found = {
         realize.block: guarded
@@ -113,7 +117,12 @@ def round_up_vectors(func: PrimFunc) -> PrimFunc:
         parts = [begins if c == guarded.guard else c for c in conjuncts(n.predicate)]
         return replace(n, predicate=all_of(parts), block=_padded(n.block, guarded))
 
-    return replace(func, body=rewrite(func.body, whole)) if found else func
+    if not found:
+        raise ScheduleError(
+            "round_up_vectors", "the function",
+            "a block that writes local buffers has a guard on a vectorized axis",
+        )  # fmt: skip
+    return replace(func, body=rewrite(func.body, whole))
 
 
 def _with_room_for_vectors(func: PrimFunc) -> PrimFunc:

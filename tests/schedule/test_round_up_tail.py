@@ -7,8 +7,9 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.ir import expr, loops
+from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.node import walk
-from relaxlab.schedule.rules.round_up_tail import round_up_tails
+from relaxlab.schedule import Schedule, ScheduleError, apply_trace
 
 ROWS = """
 from relaxlab.script import ir as I, relax as R, tir as T
@@ -59,7 +60,10 @@ def guards(func: loops.PrimFunc) -> dict[str, bool]:
 
 def test_private_buffers_lose_their_guard() -> None:
     mod = program()
-    whole = round_up_tails(mod["rows"])
+    sch = Schedule(mod["rows"])
+    sch.round_up_tails()
+    whole = sch.func
+    assert_structural_equal(apply_trace(mod["rows"], sch.trace_json()).func, whole)
     assert [name for name, guarded in guards(whole).items() if guarded] == ["store"]
     for form in (mod, mod.with_functions({"rows": whole})):
         exe = rl.compile(form, use_cache=False)
@@ -74,14 +78,20 @@ def test_private_buffers_lose_their_guard() -> None:
 )
 def test_rows_that_meet_keep_their_guards(kind: dict[str, object]) -> None:
     func = program(**kind)["rows"]  # type: ignore[arg-type]
-    assert round_up_tails(func) is func
+    with pytest.raises(ScheduleError, match="round_up_tails refused"):
+        Schedule(func).round_up_tails()
 
 
 def test_sums_over_rows_keep_their_guards() -> None:
     text = ROWS.replace("own[vi - t * 4, vj] = a", "own[0, vj] = own[0, vj] + a")
     text = text.replace("READ", "0").replace("SCOPE", "local").replace("SIZE", "4")
-    func = rl.parse(text)["rows"]
-    assert round_up_tails(func) is func
+    with pytest.raises(ScheduleError, match="each row of local buffers is made from one row"):
+        Schedule(rl.parse(text)["rows"]).round_up_tails()
+
+
+def test_vectors_without_a_guard_are_refused() -> None:
+    with pytest.raises(ScheduleError, match="guard on a vectorized axis"):
+        Schedule(program()["rows"]).round_up_vectors()
 
 
 BIAS = """

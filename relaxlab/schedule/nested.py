@@ -1,0 +1,86 @@
+"""Versions of a function, each with a schedule of its own, in one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr, loops
+from relaxlab.ir.expr import IntImm, PrimExpr, Var, const
+from relaxlab.ir.loops import Buffer, PrimFunc
+from relaxlab.ir.node import replace
+from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.ranges import shape_analyzer
+
+ONE_VERSION = "one_version"
+"""The attribute of a loop function that is to have its general version only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The versions that a size has. general: the bound that the last one may rely on, where a
+    declared bound leaves no larger sizes; guarded: the bounds of those before it, ascending."""
+
+    general: int | None
+    guarded: tuple[int, ...]
+
+
+def versions_for(func: PrimFunc, size: PrimExpr, bounds: Sequence[int]) -> Versions:
+    """Return the versions of a function for sizes up to each of the bounds and for any other.
+
+    Of a constant size, and with the attribute `ONE_VERSION`, there is one. Raises ScheduleError
+    where the bounds do not ascend, or the size is not known when the function is called.
+    """
+    if any(b < 1 for b in bounds) or list(bounds) != sorted({*bounds}):
+        raise ScheduleError("guarded_versions", f"size {size}", "bounds are positive and ascend")
+    if isinstance(size, IntImm):
+        return Versions(next((b for b in bounds if size.value <= b), None), ())
+    known = {*func.params, *symbols_in(tuple(b.shape for b in func.buffers))}
+    if not known.issuperset(symbols_in(size)):
+        raise ScheduleError(
+            "guarded_versions", f"size {size}", "its symbols are arguments or their dimensions"
+        )
+    most = shape_analyzer(func).upper_bound(size)
+    largest = next((b for b in bounds if b > 1 and most is not None and most <= b), None)
+    if func.attrs.get(ONE_VERSION):
+        return Versions(largest, ())
+    smaller = [b for b in bounds if largest is None or b < largest]
+    # One is put in the place of a symbol; there is no place for it in other sizes.
+    return Versions(largest, tuple(b for b in smaller if b > 1 or isinstance(size, Var)))
+
+
+def with_size_one(func: PrimFunc, size: PrimExpr) -> PrimFunc:
+    """The function where a symbol is one."""
+    return substitute(func, {size: const(1)}) if isinstance(size, Var) else func
+
+
+def chosen_by_size(
+    size: PrimExpr, general: PrimFunc, guarded: Sequence[tuple[int, PrimFunc]]
+) -> PrimFunc:
+    """Return `if size <= bound: its version … else: general version`, `size == 1` for a bound of 1.
+
+    Raises ScheduleError where versions have parameters in different layouts.
+    """
+    body: loops.Stmt = general.body
+    for bound, version in reversed(guarded):
+        same: dict[Buffer, Buffer] = {}
+        for a, b in zip(version.params, general.params, strict=True):
+            if isinstance(a, Buffer) and isinstance(b, Buffer):
+                _require_same_layout(size, bound, a, b)
+                same[a] = b
+        guard = expr.EQ(size, const(1)) if bound == 1 else expr.LE(size, const(bound))
+        body = loops.IfThenElse(guard, substitute(version.body, buffers=same), body)
+    return replace(general, body=body)
+
+
+def _require_same_layout(size: PrimExpr, bound: int, a: Buffer, b: Buffer) -> None:
+    known = {size: const(1)} if bound == 1 and isinstance(size, Var) else {}
+    an = Analyzer()
+    shape = tuple(substitute(d, known) for d in b.shape)
+    if a.ndim != b.ndim or not all(map(an.prove_equal, a.shape, shape)):
+        raise ScheduleError(
+            "guarded_versions", f"parameter {a.name}",
+            "all versions change the layout of a parameter alike", about=(a,),
+        )  # fmt: skip

@@ -1,0 +1,251 @@
+"""The state of a schedule: its function as it is now, handles to blocks and loops, the trace.
+
+`Schedule` adds the primitives, each of which is a step on this state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeAlias, cast
+
+from relaxlab.ir.brief import Brief, cut
+from relaxlab.ir.display import Displayed
+from relaxlab.ir.errors import brief, counted, kind_of
+from relaxlab.ir.expr import Max, PrimExpr, Var
+from relaxlab.ir.loops import IS_SCHEDULED, Block, Buffer, For, PrimFunc
+from relaxlab.ir.module import Module, name_of
+from relaxlab.schedule import tree
+from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.ranges import shape_analyzer
+from relaxlab.schedule.trace import NESTING, Instruction, Ref, Value, to_json
+from relaxlab.tracing.limit import after_step, before_step
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRV:
+    """A handle to a block of one schedule."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRV:
+    """A handle to a loop of one schedule."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A step that was tried and refused."""
+
+    step: Instruction
+    error: ScheduleError
+
+
+def marked_as_scheduled(func: PrimFunc) -> PrimFunc:
+    """The function with the attribute `tir.is_scheduled`."""
+    if func.attrs.get(IS_SCHEDULED):
+        return func
+    return replace(func, attrs=func.attrs.with_(**{IS_SCHEDULED: True}))
+
+
+Fact: TypeAlias = tuple[PrimExpr, int]
+"""A size and a number that it is at most, in the version of a function that is being scheduled."""
+
+
+class ScheduleState(Displayed, Brief):
+    """A loop function being scheduled, without the primitives: `func` is what it is now, `original`
+    what it was, `trace` the steps between, `refused` the step tried last if it was refused."""
+
+    def __repr__(self) -> str:
+        steps = [step.name for step in self.trace if not step.name.startswith("get_")]
+        listed = f": {cut(', '.join(steps), 200)}" if steps else ""
+        return f"Schedule({counted(len(steps), 'step')}{listed})"
+
+    def __init__(self, program: PrimFunc | Module, name: str | None = None) -> None:
+        """Raises TypeError for what is neither, KeyError for a module without such a function."""
+        module, name, func = _chosen(program, name)
+        self._module, self.name = module, name
+        self.original = func
+        self.func: PrimFunc = tree.normalized(func)
+        self.trace: list[Instruction] = []
+        self.refused: Refused | None = None
+        self._blocks: dict[str, str] = {}
+        self._loops: dict[str, Var] = {}
+        self._made_by: dict[Var | Buffer | str, int] = {}
+        self._present = _cursor_targets(self.func)
+        self._facts: tuple[Fact, ...] = ()
+
+    @property
+    def mod(self) -> Module:
+        """The module with the function as it is now, marked as scheduled. Its `local` and `shared`
+        buffers have the size that an iteration needs: they lie on the stack of a thread, or in the
+        little memory of a block of threads."""
+        func = marked_as_scheduled(compact_buffers(self.func))
+        return self._module.with_functions({self.name: func})
+
+    def get(self, rv: BlockRV | LoopRV) -> Block | For:
+        """The block or loop that a handle stands for now."""
+        if isinstance(rv, BlockRV):
+            return self._place(rv).block
+        return tree.find_loop(self.func, self._var(rv)).loop
+
+    def show(self) -> None:
+        """Print the steps so far."""
+        for i, step in enumerate(self.trace):
+            print(f"{i:3}  " + str(step).replace("\n", "\n     "))
+
+    def trace_json(self) -> str:
+        """The trace as JSON text; see `apply_trace`."""
+        return to_json(self.trace)
+
+    def copy(self) -> Self:
+        """A schedule in the same state, whose steps are its own; handles are valid in both."""
+        new = object.__new__(type(self))
+        new._become(self)
+        return new
+
+    def _become(self, other: ScheduleState) -> None:
+        """Take over the state of a schedule that began as this one."""
+        self.__dict__ |= other.__dict__
+        self.trace = list(other.trace)
+        self._blocks, self._loops = dict(other._blocks), dict(other._loops)
+        self._made_by = dict(other._made_by)
+
+    def _is_at_most(self, size: PrimExpr, most: int) -> bool:
+        """True if a size is at most a number: by declared bounds, or in this version."""
+        an = shape_analyzer(self.func)
+        known = an.upper_bound(size)
+        if known is not None and known <= most:
+            return True
+        facts = self._facts
+        return any(n <= most and size in _parts_of_max(larger) for larger, n in facts)
+
+    @brief
+    def _step(self, name: str, args: dict[str, Any], run: Callable[[], Any]) -> Any:
+        """Run one primitive, record it and give handles to what it returned."""
+        before = self.func
+        # Nested steps are counted one by one, as they are made before the one that holds them.
+        changes = not name.startswith("get_") and name not in NESTING
+        if changes:
+            before_step(self)
+        values = tuple((k, _recorded(v)) for k, v in args.items())
+        try:
+            result = run()
+        except ScheduleError as error:
+            explained = self._explained(error)
+            self.refused = Refused(Instruction(name, values), explained)
+            raise explained from None
+        self.refused = None
+        handles = self._handles(result)
+        names = tuple(h.name for h in handles)
+        if self.func is not before:
+            self.func = marked_as_scheduled(self.func)
+            self._credit(len(self.trace))
+        self.trace.append(Instruction(name, values, names))
+        if changes:
+            after_step(str(self.trace[-1]))
+        if isinstance(result, list):
+            return handles
+        return handles[0] if handles else None
+
+    def _edit(self, name: str, args: dict[str, Any], fn: Callable[..., PrimFunc], *given: Any):
+        def run() -> None:
+            self.func = fn(self.func, *given)
+
+        self._step(name, args, run)
+
+    def _handles(self, result: Any) -> list[Any]:
+        items = cast("list[Any]", result if isinstance(result, list) else [result])
+        handles: list[BlockRV | LoopRV] = []
+        for item in items:
+            if isinstance(item, Block):
+                handle = BlockRV(f"b{len(self._blocks)}")
+                self._blocks[handle.name] = item.name
+                handles.append(handle)
+            elif isinstance(item, Var):
+                loop = LoopRV(f"l{len(self._loops)}")
+                self._loops[loop.name] = item
+                handles.append(loop)
+        return handles
+
+    def _credit(self, step: int) -> None:
+        """Remember which step made or removed each loop, block and buffer."""
+        present = _cursor_targets(self.func)
+        for thing in self._present ^ present:
+            self._made_by[thing] = step
+        self._present = present
+
+    def _explained(self, error: ScheduleError) -> ScheduleError:
+        for thing in error.refusal.about:
+            step = self._made_by.get(thing)
+            if step is not None:
+                return error.with_cause(f"step {step}: {self.trace[step]}")
+        return error
+
+    def _rename(self, old: str, new: str) -> None:
+        for handle, name in self._blocks.items():
+            if name == old:
+                self._blocks[handle] = new
+
+    def _name(self, rv: BlockRV) -> str:
+        if not isinstance(rv, BlockRV) or rv.name not in self._blocks:  # pyright: ignore
+            raise TypeError(f"{rv!r} is not a block of this schedule; use get_block(name)")
+        return self._blocks[rv.name]
+
+    def _var(self, rv: LoopRV) -> Var:
+        if not isinstance(rv, LoopRV) or rv.name not in self._loops:  # pyright: ignore
+            raise TypeError(f"{rv!r} is not a loop of this schedule; use get_loops(block)")
+        return self._loops[rv.name]
+
+    def _target(self, rv: BlockRV | LoopRV) -> Var | str:
+        return self._name(rv) if isinstance(rv, BlockRV) else self._var(rv)
+
+    def _place(self, rv: BlockRV) -> tree.BlockPlace:
+        return tree.find_block(self.func, self._name(rv))
+
+
+def _parts_of_max(e: PrimExpr) -> tuple[PrimExpr, ...]:
+    """The expression, and those that it is the largest of."""
+    return (e, *_parts_of_max(e.a), *_parts_of_max(e.b)) if isinstance(e, Max) else (e,)
+
+
+def _chosen(program: PrimFunc | Module, name: str | None) -> tuple[Module, str, PrimFunc]:
+    """The loop function to schedule, its name, and the module it is in."""
+    if isinstance(program, PrimFunc):
+        name = name or name_of(program)
+        return Module.of({name: program}), name, program
+    if not isinstance(program, Module):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"expected a loop function or a module, got {kind_of(program)}")
+    funcs = program.loop_functions()
+    if name is None and len(funcs) == 1:
+        name = next(iter(funcs))
+    if name is None or name not in funcs:
+        asked = "name one" if name is None else f"the module has no loop function {name!r}"
+        raise KeyError(f"{asked}; its loop functions are: {', '.join(funcs) or 'none'}")
+    return program, name, funcs[name]
+
+
+def _cursor_targets(func: PrimFunc) -> set[Var | Buffer | str]:
+    """Return the loop variables, block names and intermediate buffers of a function, which cursors
+    refer to."""
+    found: set[Var | Buffer | str] = set()
+    for s in tree.walk_stmts(func.body):
+        if isinstance(s, For):
+            found.add(s.loop_var)
+        elif isinstance(s, Block):
+            found |= {s.name, *s.alloc_buffers}
+    return found
+
+
+def _recorded(value: Any) -> Value:
+    match value:
+        case BlockRV(name) | LoopRV(name):
+            return Ref(name)
+        case tuple() | list():
+            return tuple(_recorded(v) for v in value)  # type: ignore[reportUnknownVariableType]
+        case _:
+            return value
