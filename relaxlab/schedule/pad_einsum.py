@@ -37,6 +37,7 @@ from relaxlab.schedule.tree import (
     realizes_under,
     vars_in,
 )
+from relaxlab.schedule.zero_divisors import division_by_data
 
 Extents = dict[Var, PrimExpr]
 
@@ -127,6 +128,9 @@ def _require_einsum(block: Block, padded: Extents, an: Analyzer) -> None:
     extents = {iv.var: iv.dom.extent for iv in block.iter_vars}
     if not isinstance(store, BufferStore):
         raise _refused(block, "the body is one store")
+    division = division_by_data(block)
+    if division is not None:
+        raise _refused(block, f"no operand that gets zeros is a divisor, as in {division}")
     for buffer, indices in _accesses(block):
         axes = [i for i in indices if isinstance(i, Var) and i in extents]
         if len(axes) != len(indices) or len(set(axes)) != len(axes):

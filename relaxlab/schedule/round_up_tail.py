@@ -31,6 +31,7 @@ from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import constant
 from relaxlab.schedule.tree import conjuncts, describe_block
+from relaxlab.schedule.zero_divisors import division_by_data
 
 AT_ONCE = ("vectorized", "unrolled")
 """The kinds of loops whose iterations are straight-line code."""
@@ -104,6 +105,7 @@ def round_up_vectors(func: PrimFunc) -> PrimFunc:
         if all(w.buffer.scope == "local" for w in realize.block.writes)
         and (guarded := _guarded_vectors(realize, loops)) is not None
         and _has_room(realize.block, *guarded)
+        and division_by_data(realize.block) is None
     }
 
     def whole(n: Node) -> Node | None:
