@@ -77,8 +77,10 @@ from relaxlab.runtime.timing import Comparison as Comparison
 from relaxlab.runtime.timing import Timing as Timing
 from relaxlab.runtime.timing import compare as compare
 from relaxlab.runtime.timing import time as time
+from relaxlab.schedule.compiled import schedule_of as schedule_of
 from relaxlab.schedule.error import ScheduleError as ScheduleError
 from relaxlab.schedule.schedule import Schedule as Schedule
+from relaxlab.schedule.schedule import apply_trace as apply_trace
 from relaxlab.script import parse as parse
 from relaxlab.tracing import Trace as Trace
 from relaxlab.tracing import first_rewrites as first_rewrites

@@ -248,7 +248,12 @@ A schedule (`rl.Schedule(func)`) changes the loops of a loop function and keeps 
 Every primitive checks its conditions first; if they cannot be proved it changes nothing and raises
 `ScheduleError`, which names the primitive, the place, the condition and a way out. `sch.show()`
 prints the steps taken, `sch.trace_json()` writes them down, `rl.apply_trace` repeats them, and
-`rl.explore.loops(sch)` goes through them in a notebook.
+`rl.explore.loops(sch)` goes through them in a notebook. `sch.as_python()` is a program that makes
+them.
+
+The compiler's own schedules are made of the same primitives.
+`rl.schedule_of(rl.trace(module), kernel)` is that of one kernel, and
+`relaxlab show FILE.py --schedule KERNEL` prints it as a program.
 
 | to | use |
 | --- | --- |

@@ -104,7 +104,12 @@ def _demo(parser: argparse.ArgumentParser) -> None:
 
 def _show(parser: argparse.ArgumentParser) -> None:
     _script(parser)
-    parser.add_argument("--after", metavar="PASS", help="print the module after that pass instead")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--after", metavar="PASS", help="print the module after that pass instead")
+    instead.add_argument(
+        "--schedule", metavar="KERNEL",
+        help="print the steps of a kernel's schedule instead, as a Python program",
+    )  # fmt: skip
 
 
 def _check(parser: argparse.ArgumentParser) -> None:

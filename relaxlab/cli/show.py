@@ -11,20 +11,21 @@ from relaxlab.ir.module import Module
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.bindings import all_bindings
 from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.schedule.compiled import schedule_of
 from relaxlab.tracing import Trace
 
 
 def run(options: argparse.Namespace) -> int:
     """Print what `FILE.py[:NAME]` defines."""
     try:
-        return _show(*read_script(options.file), options.after)
+        return _show(*read_script(options.file), options.after, options.schedule)
     except RecursionError:
         raise UsageError(
             f"{options.file}: this program is nested too deeply to be compiled"
         ) from None
 
 
-def _show(module: Module, name: str | None, after: str | None) -> int:
+def _show(module: Module, name: str | None, after: str | None, kernel: str | None) -> int:
     shown = _part(module, name)
     pipeline: Pipeline = cpu_pipeline()
     if after:
@@ -32,6 +33,9 @@ def _show(module: Module, name: str | None, after: str | None) -> int:
     trace = pipeline.run(module)
     if after:
         print(_script(trace.find(after).after))
+        return 0
+    if kernel:
+        print(_schedule(trace, kernel))
         return 0
     for title, body in (
         ("script", _script(shown)),
@@ -51,6 +55,13 @@ def _part(module: Module, name: str | None) -> Module:
 
 def _script(module: Module) -> str:
     return relaxlab.script.print_module(module)
+
+
+def _schedule(trace: Trace, kernel: str) -> str:
+    try:
+        return schedule_of(trace, kernel).as_python()
+    except KeyError as error:
+        raise UsageError(error.args[0]) from None
 
 
 def _require_pass(name: str, pipeline: Pipeline) -> None:

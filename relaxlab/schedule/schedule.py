@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from relaxlab.ir.display import Displayed
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.graph import GlobalVar
 from relaxlab.ir.loops import Block, Buffer, PrimFunc
@@ -46,7 +47,7 @@ from relaxlab.tracing.limit import Stopped
 Factor = PrimExpr | int | None
 
 
-class Schedule(ScheduleState):
+class Schedule(ScheduleState, Displayed):
     """A loop function being scheduled: `func` is what it is now, `original` what it was, `trace`
     the steps between, `refused` the step tried last if it was refused.
 

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias, cast
 
 from relaxlab.ir.brief import Brief, cut
-from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import brief, counted, kind_of
 from relaxlab.ir.expr import Max, PrimExpr, Var
 from relaxlab.ir.loops import IS_SCHEDULED, Block, Buffer, For, PrimFunc
@@ -20,6 +20,7 @@ from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.trace import NESTING, Instruction, Ref, Value, to_json
+from relaxlab.script.printer import print_module
 from relaxlab.tracing.limit import after_step, before_step
 
 
@@ -56,7 +57,7 @@ Fact: TypeAlias = tuple[PrimExpr, int]
 """A size and a number that it is at most, in the version of a function that is being scheduled."""
 
 
-class ScheduleState(Displayed, Brief):
+class ScheduleState(Brief):
     """A loop function being scheduled, without the primitives: `func` is what it is now, `original`
     what it was, `trace` the steps between, `refused` the step tried last if it was refused."""
 
@@ -101,6 +102,22 @@ class ScheduleState(Displayed, Brief):
     def trace_json(self) -> str:
         """The trace as JSON text; see `apply_trace`."""
         return to_json(self.trace)
+
+    def as_python(self) -> str:
+        """A Python program that writes down the function as it was and makes the steps."""
+        steps = "\n".join(map(str, self.trace))
+        lines = [print_module(Module.of({self.name: self.original}))]
+        lines += ["from relaxlab.schedule import Schedule"]
+        if re.search(r"\b(min|max)\(", steps):  # of symbols, in sizes and factors
+            lines += [
+                "from functools import partial",
+                "from relaxlab.ir import expr",
+                "min, max = partial(expr.binary, expr.Min), partial(expr.binary, expr.Max)",
+            ]
+        lines += ["", f"sch = Schedule(Module, {self.name!r})"]
+        found = _symbols(self.original)
+        lines += [line for name, line in found if re.search(rf"\b{name}\b", steps)]
+        return "\n".join([*lines, steps, ""])
 
     def copy(self) -> Self:
         """A schedule in the same state, whose steps are its own; handles are valid in both."""
@@ -227,6 +244,21 @@ def _chosen(program: PrimFunc | Module, name: str | None) -> tuple[Module, str, 
         asked = "name one" if name is None else f"the module has no loop function {name!r}"
         raise KeyError(f"{asked}; its loop functions are: {', '.join(funcs) or 'none'}")
     return program, name, funcs[name]
+
+
+def _symbols(func: PrimFunc) -> Iterator[tuple[str, str]]:
+    """Yield the name of each symbol and a statement that finds it in the function's parameters."""
+    seen: set[Var] = set()
+    places = [
+        (f"buffers[{i}].shape[{k}]", dim)
+        for i, buffer in enumerate(func.buffers)
+        for k, dim in enumerate(buffer.shape)
+    ]
+    places += [(f"params[{i}]", p) for i, p in enumerate(func.params) if isinstance(p, Var)]
+    for place, symbol in places:
+        if isinstance(symbol, Var) and symbol not in seen:
+            seen.add(symbol)
+            yield symbol.name, f"{symbol.name} = sch.func.{place}"
 
 
 def _cursor_targets(func: PrimFunc) -> set[Var | Buffer | str]:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, cast
 
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr
+from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import PrimExpr, Var
 
 Value: TypeAlias = Any
@@ -62,11 +63,14 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The trace of a nested schedule, which begins with a function and handles of its own. bound:
-    the size that `guarded_versions` made it for; None for any size."""
+    """A trace as a value: of a rule's schedule, or of a nested one, which has a function and
+    handles of its own. bound: the size that `guarded_versions` made it for; None for any size."""
 
     trace: tuple[Instruction, ...]
     bound: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Steps({counted(len(self.trace), 'step')})"
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.trace), "return sch"])

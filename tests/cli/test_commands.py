@@ -352,6 +352,15 @@ def test_show_after_a_pass(capsys, script):
     )
 
 
+def test_show_a_schedule(capsys, script):
+    assert main(["show", str(script), "--schedule", "fused_double_exp"]) == 0
+    printed = capsys.readouterr().out
+    assert "sch = Schedule(Module, 'fused_double_exp')" in printed and "sch.vectorize(" in printed
+    assert "no rule scheduled a kernel 'magic'; there are: fused_double_exp" in fails(
+        capsys, "show", str(script), "--schedule", "magic"
+    )
+
+
 def test_show_underlines_errors(capsys, script):
     script.write_text(SCRIPT.replace("R.exp(y)", "R.expp(y)"))
     err = fails(capsys, "show", str(script))

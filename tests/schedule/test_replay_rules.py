@@ -36,7 +36,7 @@ def replayed(name: str, func: PrimFunc, target: Target) -> PrimFunc:
         made = SCHEDULERS[target.kind](name, func, target)
     about: dict[str, Any] = dict(remarks[-1].about)
     if "steps" in about:
-        again = apply_trace(func, to_json(about["steps"])).func
+        again = apply_trace(func, to_json(about["steps"].trace)).func
         assert_structural_equal(again, made)
     else:
         assert remarks[-1].reason.startswith(("already", "left as it is")), remarks[-1]
@@ -116,4 +116,4 @@ def test_rules_that_do_not_fit_say_why() -> None:
     assert all(w.reason.split("fit: ")[1] for w in of_product if "does not fit" in w.reason)
     (chosen,) = [w for w in of_product if w.applied]
     assert chosen.reason == "scheduled by the rule matmul"
-    assert dict(chosen.about)["steps"][-1].name == "guarded_versions"
+    assert dict(chosen.about)["steps"].trace[-1].name == "guarded_versions"

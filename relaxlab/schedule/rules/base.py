@@ -20,6 +20,7 @@ from relaxlab.schedule.inline import REPEATED
 from relaxlab.schedule.join_axes import join_axes
 from relaxlab.schedule.ranges import constant
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
+from relaxlab.schedule.trace import Steps
 from relaxlab.schedule.tree import realizes_under, walk_stmts
 from relaxlab.tracing import may_apply, remark
 from relaxlab.tracing.limit import Stopped
@@ -238,7 +239,7 @@ def first_that_fits(
 ) -> PrimFunc | None:
     """The kernel scheduled by the first of the rules that fits and whose result has no problem; a
     scheduled kernel stays as it is. What the rules before it miss is remarked, and with the rule
-    the trace of its schedule, `steps`."""
+    the function that it was given, `unscheduled`, and the trace of its schedule, `steps`."""
     if is_scheduled(func):
         remark("schedule_kernels", name, "already scheduled by hand", applied=False)
         return func
@@ -257,7 +258,7 @@ def first_that_fits(
         # A rule need not foresee every size: what it made is measured, and the next rule tried.
         reason = made if isinstance(made, str) else problem_of(made.func)
         if isinstance(made, Schedule) and reason is None:
-            about = {"steps": tuple(made.trace)}
+            about = {"unscheduled": made.original, "steps": Steps(tuple(made.trace))}
             text = f"scheduled by the rule {rule_name}"
             chosen = may_apply("schedule_kernels", name, text, **about)
             return made.func if chosen else sch.func

@@ -1,0 +1,28 @@
+"""The schedules that the compiler made of its kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relaxlab.schedule.schedule import Schedule, apply_trace
+from relaxlab.tracing import Trace
+
+
+def schedule_of(trace: Trace, kernel: str) -> Schedule:
+    """The schedule of a kernel in the trace of a compilation, step by step as its rule made it.
+
+    Raises KeyError where no rule scheduled a kernel of that name.
+    """
+    found: dict[str, dict[str, Any]] = {
+        remark.subject: dict(remark.about)
+        for record in trace.passes
+        for remark in record.remarks
+        if remark.applied and "steps" in remark.about
+    }
+    if kernel not in found:
+        names = ", ".join(found) or "none"
+        raise KeyError(f"no rule scheduled a kernel {kernel!r}; there are: {names}")
+    about = found[kernel]
+    sch = apply_trace(about["unscheduled"], about["steps"].trace)
+    sch.name = kernel
+    return sch
