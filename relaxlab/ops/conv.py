@@ -311,7 +311,8 @@ def _transpose_emit(
         at_input = data.put((n, channel, *read))
         if not whole:
             pairs = zip(element, sizes, strict=True)
-            beyond = (expr.Min(k // size, expr.const(1)) for k, size in pairs)
+            # One more of each, so that a kernel may have no elements.
+            beyond = (expr.Min((k + 1) // (size + 1), expr.const(1)) for k, size in pairs)
             at_input = (functools.reduce(expr.Max, beyond), *at_input)
         places = kernel.put((o if one else o % outputs, channel, *element))
         return source[at_input], weight[places]

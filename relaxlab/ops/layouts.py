@@ -178,8 +178,9 @@ class Window:
 
     @property
     def terms(self) -> PrimExpr:
-        """The elements of one phase, the last of which may lie beyond the window."""
-        return simplify((self.size + (self.phases - 1)) // self.phases)
+        """The elements of one phase, at least one, the last of which may lie beyond the window."""
+        terms = (self.size + (self.phases - 1)) // self.phases
+        return simplify(expr.binary(expr.Max, terms, 1))
 
     def meeting(self, place: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
         """The phase that meets a place, counted from where the padding begins, and the output whose

@@ -55,6 +55,8 @@ def concrete_call(op: str, seed: int) -> ConcreteCall | None:
                 return tuple(map(value, fields))
             case graph.ShapeExpr(values):
                 return tuple(evaluate(v, sizes) for v in values)
+            case graph.DataTypeImm(dtype):
+                return dtype
             case graph.PrimValue(scalar):
                 return evaluate(scalar, sizes)
             case expr.PrimExpr():

@@ -58,7 +58,7 @@ def test_a_product_joins_the_sum_of_its_rows():
             for i, j in T.grid(n, 24):
                 with T.block("T_relu"):
                     vi, vj = T.axis.remap("SS", [i, j])
-                    Q[vi, vj] = T.max(P[vi, vj], T.float32(0))
+                    Q[vi, vj] = T.max(T.float32(0), P[vi, vj])
             for i, r in T.grid(n, 24):
                 with T.block("T_sum"):
                     vi, vr = T.axis.remap("SR", [i, r])
