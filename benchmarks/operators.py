@@ -42,7 +42,7 @@ class Call:
     @property
     def sizes(self) -> dict[str, int]:
         """The value of `n`: 1 where no operand has it."""
-        for a in _tensors(self.args):
+        for a in tensors_of(self.args):
             if "n" in a.shape:
                 row = math.prod(d for d in a.shape if isinstance(d, int))
                 return {"n": BYTES // (row * bytes_of(a.dtype))}
@@ -57,12 +57,13 @@ class Call:
         return str(self.case)
 
 
-def _tensors(args: Any) -> Iterator[T]:
+def tensors_of(args: Any) -> Iterator[T]:
+    """The tensors among arguments, those of tuples as well."""
     for a in args:
         if isinstance(a, T):
             yield a
         elif isinstance(a, tuple):
-            yield from _tensors(a)
+            yield from tensors_of(a)
 
 
 def x(*shape: int | str, low: float = 0.1, high: float = 0.9) -> T:

@@ -288,8 +288,7 @@ def _transpose_emit(
     per_group = _in_groups(call, channels, "channels")
     one = _groups(call) == 1
     phases, terms = [v.phases for v in windows], [v.terms for v in windows]
-    # What reaches beyond the input and the kernel is stored as zeros, so that the sums have no
-    # conditions.
+    # Zeros are stored around the input and behind the kernel, so that the sums have no conditions.
     reach = [simplify((window.terms - 1) * window.step) for window in windows]
     missing = [simplify(window.terms * window.phases - window.size) for window in windows]
     nothing = (te.ZERO,) * dims

@@ -372,7 +372,7 @@ def _gathered(
     data, result = _layouts(call, 2)
     _, _, *counts = result.sizes(call, grad.shape)
     windows = _windows(call, 2)
-    # Of the elements of a window only those of one phase meet an input.
+    # Only the elements of one phase of a window meet an input.
     taps = tuple(te.reduce_axis(w.terms, f"k{d}") for d, w in enumerate(windows))
 
     def element(*i: PrimExpr) -> te.Reduce:

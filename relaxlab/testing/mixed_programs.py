@@ -144,11 +144,12 @@ class MixedProgram(Operators):
         return graph.Tuple(results)
 
     def block(self, length: int) -> graph.BindingBlock:
-        """Calls; in a plain block some overwrite their argument."""
+        """Calls; in a plain block some overwrite their argument, others choose between values."""
         self.bindings = []
         for _ in range(length):
             self.step()
-        plain = self.rng.random() < 0.3
+        choices = any(isinstance(b.value, graph.If) for b in self.bindings)
+        plain = self.rng.random() < 0.3 or choices
         return (graph.BindingBlock if plain else graph.DataflowBlock)(tuple(self.bindings))
 
     # --- Calls --------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def test_bytes_are_sorted_by_counting(dtype: str, counted: bool, extent: int | s
 
 @pytest.mark.parametrize("kind", ["avg", "max"])
 def test_gradients_of_pooling_add_up_one_phase(kind: str) -> None:
-    """Of a window of 5 x 3 with a stride of 2 at most 3 x 2 elements meet an input."""
+    """At most 3 x 2 elements of a window of 5 x 3 with a stride of 2 meet an input."""
     attrs = {"pool_size": (5, 3), "strides": 2}
     operands = T("n", 2, 4, 5), T("n", 2, 11, 11)
     case = OpCase(f"grad.{kind}_pool2d_backward", operands, attrs)

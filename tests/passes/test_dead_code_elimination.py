@@ -67,7 +67,7 @@ def test_dead_chains_and_unreachable_functions():
 
 
 def test_local_functions_keep_only_what_they_read():
-    """What only a dead binding of a local function captured is dead, too."""
+    """A value that only a dead binding of a local function captured is dead, too."""
 
     @I.ir_module
     class Before:

@@ -454,7 +454,7 @@ class M:
 
 
 def test_sums_that_one_move_of_their_terms_leaves_as_they_are_may_differ() -> None:
-    """Of so many sums of one element each, some hardly move when their terms move once."""
+    """Some sums hardly move when their terms are moved once: the tolerance averages several."""
     mod = normalize(parse("""
 @I.ir_module
 class M:

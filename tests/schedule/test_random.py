@@ -134,7 +134,8 @@ def test_random_schedules_of_the_kernels_of_a_program() -> None:
 
 
 def test_private_buffers_have_a_place() -> None:
-    """Of a symbolic size in main memory, of one iteration on the stack; both are compiled."""
+    """Buffers of a symbolic size go to main memory, those of one iteration to the stack; both
+    schedules are compiled."""
     sch = Schedule(PROGRAMS["chain"]())
     block = sch.get_block("C")
     copy = sch.cache_read(block, 0, "local")

@@ -182,7 +182,9 @@ def with_joined_axes(sch: Schedule, rule: Rule, target: Target) -> Schedule | st
 def bound_private_buffers(sch: Schedule, bounds: Mapping[Bounded, int]) -> None:
     """Give private buffers constant sizes, by upper bounds of symbols or of whole dimensions."""
     for size, most in bounds.items():
-        with suppress(ScheduleError):  # no buffer has that size
+        # No buffer has that size, or nothing proves the bound: then the kernel is refused as one
+        # whose private buffers are not constant.
+        with suppress(ScheduleError):
             sch.bound_storage(size, most)
 
 

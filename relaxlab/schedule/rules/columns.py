@@ -81,7 +81,8 @@ def _apply(sch: Schedule, target: Target) -> Schedule | str:
             made = fitting(_apply_to_any_width(sch, target))
             fits = True
             return made
-        # Of a declared bound there is this version only: the rule must fit all the same.
+        # Where a declared bound leaves this version only, the general one has not been made, and
+        # says whether the rule fits.
         if not fits:
             fitting(_apply_to_any_width(sch.copy(), target))
         sch.declare_upper_bound(width, bound)
