@@ -298,24 +298,27 @@ class _Frame:
         row = find_op(name)
         if row is None or row.reference is None:
             raise ExecutionError(f"operator R.{name} has no NumPy meaning")
-        args = [self.eval(a) for a in e.args]
+        args, reference = [self.eval(a) for a in e.args], row.reference
         attrs = {k: self.attribute(v) for k, v in e.attrs.items()}
-        if name == "reshape" and 0 in args[0].shape and -1 in args[1]:
-            args[1] = self.deduced_shape(e, args[1])
+        if name == "reshape" and 0 in args[0].shape:
+            shape = self.deduced_shape(e)
+            if shape is not None:
+                reference, args[1] = np.reshape, shape
         try:
             with np.errstate(all="ignore"):
-                result = _plain(row.reference(*args, **attrs))
+                result = _plain(reference(*args, **attrs))
                 result = _in_deduced_dtype(result, row, e, args)
         except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
             raise ExecutionError(f"R.{name}: {error}") from error
         return result if name in VIEWS or name in PARTS else apart(result, args)
 
-    def deduced_shape(self, e: graph.Call, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape that is deduced for a call's result, `shape` where none is. Of a tensor without
-        elements NumPy does not say what -1 is beside an extent of 0; the symbols do."""
+    def deduced_shape(self, e: graph.Call) -> tuple[int, ...] | None:
+        """The shape that is deduced for a call's result; None where none is. The numbers alone do
+        not say what -1 is for a tensor without elements, nor whether a 0 is the size of a symbol
+        or stands for the old extent; the symbols do."""
         ty = type_of(e, self.machine.mod)
         if not isinstance(ty, TensorType) or ty.shape is None:
-            return shape
+            return None
         return tuple(map(self.scalar, ty.shape))
 
     def attribute(self, value: Any) -> Any:

@@ -300,6 +300,16 @@ def test_an_extent_left_open_beside_one_of_zero_is_the_deduced_one(count):
     np.testing.assert_array_equal(result, given.reshape(2 * count, 2, 1), strict=True)
 
 
+def test_a_symbol_of_size_zero_is_no_zero_that_stands_for_the_old_extent():
+    n, m = Var("n"), Var("m")
+    x = graph.Var("x", tensor(3, n, n, m))
+    shape = graph.ShapeExpr((3 * n, n, const(1), m))
+    r = graph.Var("r", tensor(3 * n, n, 1, m))
+    main = fn([x], r, bindings=[VarBinding(builder("reshape")(x, shape), r)])
+    mod = normalize(Module({"main": main}))
+    assert interpret(mod, "main", np.zeros((3, 0, 0, 8), F32)).shape == (0, 0, 1, 8)
+
+
 def test_constants_are_never_written():
     i = Var("i")
     a = loops.Buffer("A", (const(2),))
