@@ -306,7 +306,7 @@ def test_a_symbol_of_size_zero_is_no_zero_that_stands_for_the_old_extent():
     shape = graph.ShapeExpr((3 * n, n, const(1), m))
     r = graph.Var("r", tensor(3 * n, n, 1, m))
     main = fn([x], r, bindings=[VarBinding(builder("reshape")(x, shape), r)])
-    mod = normalize(Module({"main": main}))
+    mod = normalize(Module.of({"main": main}))
     assert interpret(mod, "main", np.zeros((3, 0, 0, 8), F32)).shape == (0, 0, 1, 8)
 
 
