@@ -94,7 +94,7 @@ def issued(found: Recording, func: loops.PrimFunc) -> Issued:
     stored before is in a register. Buffers of scope `local` are registers. How often a machine has
     to split a vector, and what it keeps from one iteration to the next, is not counted.
     """
-    kinds = {s.loop_var: s.kind for s in walk(func.body) if isinstance(s, loops.For)}
+    kinds = loop_kinds(func)
     work = [_operations(s.stmt) for s in found.statements]
     total = Issued()
     window, at = _Window(), None
@@ -106,6 +106,11 @@ def issued(found: Recording, func: loops.PrimFunc) -> Issued:
             if _in_memory(found, same[0]):
                 _count(same, window, total)
     return total
+
+
+def loop_kinds(func: loops.PrimFunc) -> dict[expr.Var, str]:
+    """Return how the iterations of each loop run, by its variable: `serial`, `vectorized`, …"""
+    return {s.loop_var: s.kind for s in walk(func.body) if isinstance(s, loops.For)}
 
 
 def _count(lanes: Sequence[Access], window: _Window, total: Issued) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,12 @@ import numpy as np
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_float, numpy_dtype
-from relaxlab.lab.loop_costs import LINE_BYTES
+from relaxlab.lab.loop_costs import LINE_BYTES, loop_kinds
 from relaxlab.lab.loop_tree import Tree
 from relaxlab.passes.host import kernel_symbols
 from relaxlab.passes.kernel_calls import written_buffers
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
-from relaxlab.runtime.record_accesses import Recording, record_accesses, reuse_distances
+from relaxlab.runtime.record_accesses import Recording, Step, record_accesses, reuse_distances
 
 SMALL = (4, 5, 6)
 """Default values of symbols, in order: small, and different so that they can be told apart."""
@@ -151,12 +152,73 @@ def _text(value: Any) -> str:
     return f"{float(value):.4g}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Vector:
+    """The steps of the lanes that run one statement together; one step outside vectorized loops."""
+
+    lanes: list[Step]
+
+    def values(self) -> list[int | str]:
+        """The values of the loops around it; text for those that differ from lane to lane."""
+        many = (list(dict.fromkeys(v)) for v in zip(*(s.values for s in self.lanes), strict=True))
+        return [v[0] if len(v) == 1 else _numbers(v) for v in many]
+
+
+def _numbers(values: Sequence[int]) -> str:
+    first, last = values[0], values[-1]
+    whole = list(values) == list(range(first, last + 1))
+    return f"{first}–{last}" if whole else ", ".join(map(str, values))
+
+
+def _vectors(found: Recording, func: loops.PrimFunc) -> Iterator[_Vector]:
+    """Yield the steps in order, those of all lanes of a vectorized loop together.
+
+    The lanes run statement by statement. Where they do not all meet the statements in one order (a
+    lane skips what another runs first), they are yielded one after the other, as recorded.
+    """
+    vectorized = {v for v, kind in loop_kinds(func).items() if kind == "vectorized"}
+    inside: list[int | None] = []  # by statement: number of loops outside the vectorized ones
+    for s in found.statements:
+        inside.append(next((i for i, v in enumerate(s.loops) if v in vectorized), None))
+    window: list[Step] = []
+    at: tuple[int, ...] | None = None
+    for step in found.steps:
+        outer = inside[step.statement]
+        place = None if outer is None else step.values[:outer]
+        if place is None or place != at:
+            yield from _together(window, found, vectorized)
+            window, at = [], place
+        window.append(step)
+    yield from _together(window, found, vectorized)
+
+
+def _together(
+    steps: Sequence[Step], found: Recording, vectorized: set[expr.Var]
+) -> Iterator[_Vector]:
+    """Yield the vectors of one run of a vectorized loop."""
+    groups: dict[tuple[Any, ...], list[Step]] = {}
+    numbers: dict[tuple[Any, ...], int] = {}
+    lanes: dict[tuple[int, ...], list[int]] = {}  # by lane: the numbers of the groups it meets
+    for step in steps:
+        around = list(zip(found.statements[step.statement].loops, step.values, strict=True))
+        key = step.statement, *(n for v, n in around if v not in vectorized)
+        groups.setdefault(key, []).append(step)
+        lane = tuple(n for v, n in around if v in vectorized)
+        lanes.setdefault(lane, []).append(numbers.setdefault(key, len(numbers)))
+    if all(a < b for met in lanes.values() for a, b in pairwise(met)):
+        yield from (_Vector(group) for group in groups.values())
+    else:
+        yield from (_Vector([step]) for step in steps)
+
+
 def run_state(found: Recording, tree: Tree, func: loops.PrimFunc) -> dict[str, Any]:
-    """A recording as JSON has it: columns of numbers."""
+    """A recording as JSON has it: columns of numbers, with one step for all lanes of a vector."""
     values = _Values()
-    places = [(a.buffer, a.element) for a in found.accesses]
+    steps = list(_vectors(found, func))
+    accesses = [a for v in steps for s in v.lanes for a in s.accesses]
+    places = [(a.buffer, a.element) for a in accesses]
     near = reuse_distances(places)
-    lines = reuse_distances(found.line_of(a, LINE_BYTES[0]) for a in found.accesses)
+    lines = reuse_distances(found.line_of(a, LINE_BYTES[0]) for a in accesses)
     return {
         "buffers": [_buffer_state(found, i, values, func) for i in range(len(found.buffers))],
         "sites": [
@@ -164,15 +226,15 @@ def run_state(found: Recording, tree: Tree, func: loops.PrimFunc) -> dict[str, A
             for s in found.statements
         ],
         "steps": {
-            "site": [s.statement for s in found.steps],
-            "values": [v for s in found.steps for v in s.values],
-            "count": [len(s.accesses) for s in found.steps],
+            "site": [v.lanes[0].statement for v in steps],
+            "values": [n for v in steps for n in v.values()],
+            "count": [sum(len(s.accesses) for s in v.lanes) for v in steps],
         },
         "accesses": {
             "buffer": [b for b, _ in places],
             "element": [e for _, e in places],
-            "write": [int(a.write) for a in found.accesses],
-            "value": [values.number(a.value) for a in found.accesses],
+            "write": [int(a.write) for a in accesses],
+            "value": [values.number(a.value) for a in accesses],
             "distance": [-1 if d is None else d for d in near],
             "line": [-1 if d is None else d for d in lines],
         },

@@ -170,6 +170,56 @@ def test_a_run_lists_every_access_with_its_value():
     assert {s["row"] for s in run["sites"]} == {10, 11}, "initialisations have their row, too"
 
 
+def steps_of(func: PrimFunc) -> list[tuple[str, list[int | str], int]]:
+    """The steps of a run: the first word of the statement, the values of the loops, accesses."""
+    version = loops(func).state["versions"][0]
+    run, rows = version["run"], version["rows"]
+    values = iter(run["steps"]["values"])
+    found: list[tuple[str, list[int | str], int]] = []
+    for number, count in zip(run["steps"]["site"], run["steps"]["count"], strict=True):
+        site = run["sites"][number]
+        word = rows[site["row"]][2].split("[")[0]
+        found.append((word, [next(values) for _ in site["loops"]], count))
+    return found
+
+
+def test_the_lanes_of_a_vector_are_one_step():
+    """Each statement in turn for all lanes, with the loops inside the vectorized one."""
+    text = """
+from relaxlab.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((2, 8), "float32"), B: T.Buffer((2, 8), "float32")):
+    for i in range(2):
+        for j in T.vectorized(8):
+            B[i, j] = A[i, j]
+            for k in range(2):
+                B[i, j] = B[i, j] + A[i, j]
+"""
+    for i, found in enumerate((lambda s: (s[:3], s[3:]))(steps_of(function(text)))):
+        assert found == [
+            ("B", [i, "0–7"], 16), ("B", [i, "0–7", 0], 24), ("B", [i, "0–7", 1], 24),
+        ]  # fmt: skip
+
+
+def test_lanes_that_skip_what_others_run_first_are_steps_of_their_own():
+    text = """
+from relaxlab.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((3,), "float32"), B: T.Buffer((3,), "float32")):
+    for j in T.vectorized(3):
+        if j != 0:
+            A[j] = T.float32(1)
+        B[j] = A[j]
+"""
+    stores = [s[:2] for s in steps_of(function(text)) if s[0] in "AB"]
+    assert stores == [("B", [0]), ("A", [1]), ("B", [1]), ("A", [2]), ("B", [2])]
+    late = text.replace("j != 0", "j % 2 == 0").replace("B[j] = A[j]", "A[j] = A[j]")
+    stores = [s[:2] for s in steps_of(function(late)) if s[0] in "AB"]
+    assert stores == [("A", ["0, 2"]), ("A", ["0–2"])]
+
+
 def test_reuse_depends_on_the_order_of_the_loops():
     """Rows of eight lines: down the columns every access is to a line that was not used lately."""
     copy = """
