@@ -79,17 +79,23 @@ def _chat(parser: argparse.ArgumentParser) -> None:
 
 def _embed(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("texts", nargs="+", metavar="TEXT", help="- reads lines of standard input")
-    parser.add_argument("--model", required=True, help="a Hugging Face folder or a GGUF file")
     parser.add_argument(
-        "-o", "--output", metavar="FILE.npy",
+        "--model", type=_path, required=True, help="a Hugging Face folder or a GGUF file"
+    )
+    parser.add_argument(
+        "-o", "--output", type=_path, metavar="FILE.npy",
         help="write one array, float32 (texts, width), instead of printing a JSON list per text",
     )  # fmt: skip
     _machine(parser)
 
 
 def _transcribe(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="FILE", help="WAV, FLAC, MP3, Ogg, …")
-    parser.add_argument("--model", required=True, help="a Hugging Face folder with a Whisper model")
+    parser.add_argument(
+        "files", type=_path, nargs="+", metavar="FILE", help="WAV, FLAC, MP3, Ogg, …"
+    )
+    parser.add_argument(
+        "--model", type=_path, required=True, help="a Hugging Face folder with a Whisper model"
+    )
     parser.add_argument("--language", metavar="CODE", help="such as en; default: found out")
     parser.add_argument("--translate", action="store_true", help="write English")
     parser.add_argument("--timestamps", action="store_true", help="print times of segments")
@@ -124,7 +130,9 @@ def _check(parser: argparse.ArgumentParser) -> None:
 
 def _explore(parser: argparse.ArgumentParser) -> None:
     _script(parser)
-    parser.add_argument("-o", "--output", required=True, metavar="PAGE.html", help="the page")
+    parser.add_argument(
+        "-o", "--output", type=_path, required=True, metavar="PAGE.html", help="the page"
+    )
     parser.add_argument(
         "--views", metavar="NAME,NAME", default="",
         help="which explorers, as tabs (pipeline, …); default: all that fit",
@@ -133,7 +141,9 @@ def _explore(parser: argparse.ArgumentParser) -> None:
 
 
 def _course(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", help="notebooks that are there stay as they are")
+    parser.add_argument(
+        "folder", type=_path, metavar="DIR", help="notebooks that are there stay as they are"
+    )
     parser.add_argument("--no-solutions", action="store_true", help="leave the solutions out")
     parser.add_argument(
         "--summary", action="store_true", help="say how many exercises are solved instead"
@@ -142,13 +152,14 @@ def _course(parser: argparse.ArgumentParser) -> None:
 
 def _script(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", metavar="FILE.py[:NAME]", help="the script; NAME: a class or function in it"
-    )
+        "file", type=_path, metavar="FILE.py[:NAME]",
+        help="the script; NAME: a class or function in it",
+    )  # fmt: skip
 
 
 def _model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--model", default="smollm2-135m", metavar="MODEL",
+        "--model", type=_path, default="smollm2-135m", metavar="MODEL",
         help="smollm2-135m (default), tiny, a GGUF file, or a folder with config.json",
     )  # fmt: skip
     parser.add_argument(
@@ -188,6 +199,14 @@ def sampler_of(options: argparse.Namespace) -> Sampler:
     if options.greedy:
         return Sampler()
     return Sampler(options.temperature, options.top_k, options.top_p, options.seed)
+
+
+def _path(text: str) -> str:
+    """The name of a file or folder. An empty one, such as an unset variable of a shell, would mean
+    the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("names no file or folder: it is empty")
+    return text
 
 
 def _positive(text: str) -> int:

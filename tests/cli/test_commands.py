@@ -483,3 +483,27 @@ def capsys_after(capsys):
     """`capsys` without what was printed so far."""
     capsys.readouterr()
     return capsys
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["course", ""],
+        ["show", ""],
+        ["check", ""],
+        ["explore", "", "-o", "page.html"],
+        ["explore", "file.py", "-o", ""],
+        ["generate", "--prompt", "Hi", "--model", ""],
+        ["embed", "text", "--model", ""],
+        ["embed", "text", "--model", "folder", "-o", ""],
+        ["transcribe", "", "--model", "folder"],
+    ],
+)
+def test_empty_names_of_files_are_refused(command, tmp_path, capsys, monkeypatch):
+    """They would mean the current folder, which `course` would fill."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(command)
+    assert ended.value.code == 2
+    assert "names no file or folder: it is empty" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
