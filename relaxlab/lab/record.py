@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import multiprocessing.util
+import os
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -18,6 +20,8 @@ from relaxlab.runtime.observe import observing
 
 PACKAGE = str(Path(__file__).resolve().parents[1])
 VARIABLE = "RELAXLAB_TRACE"
+FIRST = "RELAXLAB_TRACE_PROCESS"
+"""The variable with the id of the process that was traced first, for those that it starts."""
 
 
 @dataclass(slots=True)
@@ -46,28 +50,49 @@ class Recorder:
 def record_process(path: str) -> None:
     """Write the page of all that this process compiles to a file when it ends.
 
-    Says on standard error where the page is, that there is nothing to write, or why it cannot be
-    written.
+    The processes that it forks or starts write what they compile to pages of their own,
+    `page-PID.html`.
+
+    Says on standard error where a page is, that there is nothing to write, or why it cannot be
+    written. A process that is killed writes none.
     """
     recorder, stack = Recorder(), ExitStack()
     stack.enter_context(observing(recorder))
+    page = Path(path).absolute()  # programs change their folder
+    os.environ[VARIABLE] = str(page)
+    os.environ.setdefault(FIRST, str(os.getpid()))
 
     def write() -> None:
         stack.close()
-        page = recorder.page()
-        if page is None:
-            print(f"{VARIABLE}: nothing was compiled", file=sys.stderr)
-            return
-        try:
-            written = page.save(path)
-        except (OSError, ValueError) as error:
-            print(f"{VARIABLE}: {error}", file=sys.stderr)
-            return
-        count = len(recorder.programs)
-        programs = f"{count} program{'s' * (count != 1)}"
-        print(f"{VARIABLE}: {programs} in {written}", file=sys.stderr)
+        _write(recorder, page)
 
     atexit.register(write)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=recorder.programs.clear)
+    # Its forked processes end without the functions of atexit.
+    multiprocessing.util.register_after_fork(
+        write, lambda write: multiprocessing.util.Finalize(None, write, exitpriority=0)
+    )
+
+
+def _write(recorder: Recorder, path: Path) -> None:
+    """Write the page of a process, in the first process to the name that was given."""
+    first = os.environ.get(FIRST) == str(os.getpid())
+    page = recorder.page()
+    if page is None:
+        if first:
+            print(f"{VARIABLE}: nothing was compiled", file=sys.stderr)
+        return
+    if not first:
+        path = path.with_name(f"{path.stem}-{os.getpid()}{path.suffix}")
+    try:
+        written = page.save(path)
+    except (OSError, ValueError) as error:
+        print(f"{VARIABLE}: {error}", file=sys.stderr)
+        return
+    count = len(recorder.programs)
+    programs = f"{count} program{'s' * (count != 1)}"
+    print(f"{VARIABLE}: {programs} in {written}", file=sys.stderr)
 
 
 def _place() -> str:

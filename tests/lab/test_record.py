@@ -40,11 +40,12 @@ print(exe(np.zeros(4, "float32")))
 '''
 
 
-def run(file: Path, trace: str) -> subprocess.CompletedProcess[str]:
+def run(file: Path, trace: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "RELAXLAB_TRACE": trace, "RELAXLAB_CACHE": str(file.parent / "cache")}
     return subprocess.run(
-        [sys.executable, str(file)], capture_output=True, text=True, check=True, env=env
-    )
+        [sys.executable, str(file)],
+        capture_output=True, text=True, check=True, env=env, cwd=folder,
+    )  # fmt: skip
 
 
 def test_a_process_writes_a_page(tmp_path: Path) -> None:
@@ -59,6 +60,44 @@ def test_a_process_writes_a_page(tmp_path: Path) -> None:
         page.unlink()
         assert "program.py, line 13" in text and "program.py, line 14" in text
         assert "legalize_ops" in text
+
+
+PROCESSES = """\
+import multiprocessing, os, subprocess, sys
+import relaxlab as rl
+
+TEXT = "@R.function\\ndef main(x: R.Tensor((4,), 'float32')):\\n    y = R.{}(x)\\n    return y"
+
+def compiled(name):
+    rl.compile(rl.parse(TEXT.format(name)))
+
+if __name__ == "__main__":
+    compiled("exp")
+    os.chdir("/")
+    for how in "fork", "spawn":
+        process = multiprocessing.get_context(how).Process(target=compiled, args=("tanh",))
+        process.start()
+        process.join()
+    subprocess.run([sys.executable, "-c", "import relaxlab"])
+    if os.fork():
+        os.wait()
+    else:
+        compiled("sqrt")
+"""
+
+
+def test_each_process_writes_its_own_page(tmp_path: Path) -> None:
+    """One that is forked has only what it compiled itself; one that compiles nothing, no page."""
+    file = tmp_path / "program.py"
+    file.write_text(PROCESSES)
+    done = run(file, "page.html", tmp_path)
+    pages = {p: p.read_text("utf-8") for p in tmp_path.glob("page*.html")}
+    assert len(pages) == 4, done.stderr
+    assert len(done.stderr.splitlines()) == 4, done.stderr
+    for p, text in pages.items():
+        assert f"RELAXLAB_TRACE: 1 program in {p}\n" in done.stderr
+        found = [name for name in ("exp", "tanh", "sqrt") if f"T.{name}(" in text]
+        assert (found == ["exp"]) == (p.name == "page.html") and len(found) == 1, (p, found)
 
 
 def test_processes_without_a_page(tmp_path: Path) -> None:
