@@ -135,7 +135,6 @@ def _products() -> Iterator[Case]:
         {"n": 256, "h": 8, "d": 64, "m": 512}, ("n", "h", "d", "m", "n h d m"),
     )  # fmt: skip
 
-
     for sub, x, w in (
         ("bhnm,bmhd->bnhd", "b h n m", "b m h d"),
         ("bnhd,bmhd->bnmh", "b n h d", "b m h d"),
@@ -221,6 +220,11 @@ def _convolutions() -> Iterator[Case]:
     yield Case(
         "conv2d grouped", "x: n c h w; f: o 8 3 3", call.format(1, ", groups=4"), sizes,
         ("n", "o", "h w", "n h w"),
+    )  # fmt: skip
+    call = "R.nn.conv2d_transpose(x, f, strides=2, padding=1, output_padding=1)"
+    yield Case(
+        "conv2d_transpose", "x: n c h w; f: c o 3 3", call,
+        {"n": 1, "c": 64, "o": 32, "h": 56, "w": 56}, ("n", "h w", "n c o h w"),
     )  # fmt: skip
     yield Case(
         "conv1d", "x: n c w; f: o c 5", "R.nn.conv1d(x, f, padding=2)",

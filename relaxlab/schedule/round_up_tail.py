@@ -39,10 +39,11 @@ AT_ONCE = ("vectorized", "unrolled")
 
 @dataclass(frozen=True, slots=True)
 class _Guarded:
-    """A block under the guard `row < extent`, where `row` is the value of an axis: `tile`, a
-    multiple of `size`, and loops over `size` rows."""
+    """A block under a guard that says `row < extent`, where `row` is the value of an axis: `tile`,
+    a multiple of `size`, and loops over `size` rows."""
 
-    guard: expr.LT
+    guard: PrimExpr
+    row: PrimExpr
     axis: Var
     extent: PrimExpr
     tile: PrimExpr
@@ -150,28 +151,42 @@ def _guarded_vectors(
     """Return the guard of the vectorised spatial axis, and the loops of constant extent in its
     value. `tile` is the first column of the vectors made at once, `size` their number of
     columns."""
-    values = dict(zip(realize.iter_values, realize.block.iter_vars, strict=True))
-    for guard in conjuncts(realize.predicate):
-        if not isinstance(guard, expr.LT) or guard.a not in values:
-            continue
-        axis = values[guard.a]
+    for guard, row, axis in _guards(realize):
         inner = {
             v: loops[v]
-            for v in symbols_in(guard.a)
+            for v in symbols_in(row)
             if v in loops and constant(loops[v].extent) is not None
         }
         # Unrolled rows without lanes are what `round_up_tails` is for: their loads repeat, not
         # mask.
-        lanes = any(loop.kind == "vectorized" for loop in inner.values())
-        if axis.kind != "spatial" or axis.dom.extent != guard.b or not lanes:
+        if not any(loop.kind == "vectorized" for loop in inner.values()):
             continue
         at_once = {v: f for v, f in inner.items() if f.kind in AT_ONCE}
-        tile = substitute(guard.a, {v: f.min for v, f in at_once.items()})
-        last = substitute(guard.a, {v: f.min + f.extent - 1 for v, f in at_once.items()})
+        tile = substitute(row, {v: f.min for v, f in at_once.items()})
+        last = substitute(row, {v: f.min + f.extent - 1 for v, f in at_once.items()})
         size = constant(Analyzer().simplify(last - tile + 1))
         if size is not None and _is_multiple(tile, size):
-            return _Guarded(guard, axis.var, axis.dom.extent, tile, size), inner
+            return _Guarded(guard, row, axis.var, axis.dom.extent, tile, size), inner
     return None
+
+
+def _guards(realize: BlockRealize) -> Iterator[tuple[PrimExpr, PrimExpr, IterVar]]:
+    """Yield each guard that says that the value of a spatial axis is less than its
+    extent, with that value and the axis. Guards are simplified: of an extent `w - 2` the guard is
+    `value + 2 < w`, of `w + 1` it is `value <= w`."""
+    an = Analyzer()
+    axes = [
+        pair
+        for pair in zip(realize.iter_values, realize.block.iter_vars, strict=True)
+        if pair[1].kind == "spatial" and symbols_in(pair[0])
+    ]
+    for guard in conjuncts(realize.predicate):
+        if not isinstance(guard, expr.LT | expr.LE):
+            continue
+        left = guard.b - guard.a + (1 if isinstance(guard, expr.LE) else 0)
+        for row, axis in axes:
+            if an.prove_equal(left, axis.dom.extent - row):
+                yield guard, row, axis
 
 
 def _is_multiple(tile: PrimExpr, size: int) -> bool:
@@ -200,7 +215,7 @@ def _private_places(
     for buffer, indices in _accesses(block):
         for dim, index in enumerate(indices):
             if buffer.scope == "local" and guarded.axis in symbols_in(index):
-                yield buffer, dim, substitute(index, {guarded.axis: guarded.guard.a}), an
+                yield buffer, dim, substitute(index, {guarded.axis: guarded.row}), an
 
 
 def _padded(block: Block, guarded: _Guarded) -> Block:
@@ -246,21 +261,15 @@ def _leaves(n: Node, loops: Mapping[Var, For]) -> Iterator[tuple[BlockRealize, M
 
 def _guarded(realize: BlockRealize, loops: Mapping[Var, For]) -> _Guarded | None:
     """The one guard that compares the value of a spatial axis with the axis's symbolic extent."""
-    values = dict(zip(realize.iter_values, realize.block.iter_vars, strict=True))
     found: list[_Guarded] = []
-    for guard in conjuncts(realize.predicate):
-        if not isinstance(guard, expr.LT) or guard.a not in values:
-            continue
-        axis = values[guard.a]
-        if axis.kind != "spatial" or axis.dom.extent != guard.b:
-            continue
-        for row in symbols_in(guard.a):
+    for guard, value, axis in _guards(realize):
+        for row in symbols_in(value):
             size = constant(loops[row].extent) if row in loops else None
-            tile = substitute(guard.a, {row: expr.const(0)})
+            tile = substitute(value, {row: expr.const(0)})
             if size is None or loops[row].kind == "vectorized":
                 continue
-            if Analyzer().prove_equal(guard.a, tile + row) and _is_multiple(tile, size):
-                found.append(_Guarded(guard, axis.var, axis.dom.extent, tile, size))
+            if Analyzer().prove_equal(value, tile + row) and _is_multiple(tile, size):
+                found.append(_Guarded(guard, value, axis.var, axis.dom.extent, tile, size))
     # Two such guards would be two axes past their ends at once; one clamp does not cover the other.
     return found[0] if len(found) == 1 else None
 
@@ -286,7 +295,7 @@ def _keeps_rows_apart(
             return False
         room = constant(buffer.shape[at[0]]) or 0
         # Room for a tile holds a row per iteration; less holds the current row, over and over.
-        first = guarded.tile if room >= guarded.size else guarded.guard.a
+        first = guarded.tile if room >= guarded.size else guarded.row
         if not Analyzer().prove_equal(indices[at[0]], guarded.axis - first):
             return False
         if rows.setdefault(buffer, (at[0], first)) != (at[0], first):

@@ -9,6 +9,7 @@ import relaxlab as rl
 from relaxlab.ir import expr, loops
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule import Schedule, ScheduleError, apply_trace
 
 ROWS = """
@@ -119,3 +120,35 @@ def test_products_round_up_tails(weight: bool) -> None:
     private = [name for name in under if name.endswith(("_init", "_update"))]
     assert private and not any(under[name] for name in private)
     assert any(under.values())
+
+
+@pytest.mark.parametrize(
+    "call", ["conv2d(x, f)", "conv2d_transpose(x, f, strides=2, padding=1, output_padding=1)"]
+)
+def test_extents_beside_a_symbol_are_rounded_up(call: str) -> None:
+    """A guard `column < w - 2` is simplified to `column + 2 < w`, `column < w + 1` to
+    `column <= w`."""
+    mod = rl.parse(f"""
+from relaxlab.script import ir as I, relax as R, tir as T
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 4, "h", "w"), "float32"), f: R.Tensor((4, 4, 3, 3), "float32")):
+        h, w = T.int64(), T.int64()
+        with R.dataflow():
+            y = R.nn.{call}
+            R.output(y)
+        return y
+""")
+    (func,) = rl.trace(mod).result.loop_functions().values()
+    sums = [n for n in walk(func.body) if isinstance(n, loops.BlockRealize)]
+    sums = [n for n in sums if n.block.name.endswith("_update")]
+    nest = [n for n in walk(func.body) if isinstance(n, loops.For)]
+    lanes = {n.loop_var for n in nest if n.kind == "vectorized"}
+    assert sums and not any(lanes & set(symbols_in(n.predicate)) for n in sums)
+    exe = rl.compile(mod, use_cache=False)
+    rng = np.random.default_rng(1)
+    for h, w in ((3, 3), (4, 17), (5, 34)):
+        x, f = rng.random((1, 4, h, w), np.float32), rng.random((4, 4, 3, 3), np.float32)
+        np.testing.assert_allclose(exe["main"](x, f), rl.interpret(mod, "main", x, f), rtol=1e-4)
