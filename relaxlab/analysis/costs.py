@@ -30,12 +30,6 @@ ARITHMETIC = (
     expr.Add, expr.Sub, expr.Mul, expr.Div, expr.Mod, expr.FloorDiv, expr.FloorMod, expr.Min,
     expr.Max,
 )  # fmt: skip
-FREE = frozenset(
-    ("likely", "reinterpret", "prefetch", "tvm_storage_sync", "warp_shuffle_xor", "isnan", "isinf",
-     "isfinite", "bitwise_not", "popcount")
-)  # fmt: skip
-"""Intrinsics that are no arithmetic."""
-
 FREE_OPERATORS = frozenset(
     (*VIEWS, "builtin.alloc_tensor", "memory.alloc_storage", "memory.alloc_tensor",
      "memory.kill_storage", "memory.kill_tensor", "shape_of", "make_closure", "null_value")
@@ -397,9 +391,8 @@ class _Collector:
             case expr.Call(_, op, (a,)) if op.startswith("vector_reduce_"):
                 return dtypes.lanes_of(a.dtype) - 1
             case expr.Call(_, op):
-                if op in FREE or op not in INTRINSICS:
-                    return 0
-                return dtypes.lanes_of(e.dtype) * (2 if op == "fma" else 1)
+                flops = INTRINSICS[op].flops if op in INTRINSICS else 0
+                return flops * dtypes.lanes_of(e.dtype)
             case _:
                 return dtypes.lanes_of(e.dtype) if isinstance(e, ARITHMETIC) else 0
 

@@ -1,64 +1,272 @@
-"""The intrinsic functions a scalar `Call` may name: arity and result dtype.
+"""The intrinsic functions that a scalar `Call` may name, a row each.
 
-Their meaning lives with the executors: the NumPy interpreter and each code generator have a row
-per intrinsic.
+A row holds all that the script language, the analyses, the interpreter and the code generators know
+of an intrinsic, but for the emission of those that are more than a call of one library function:
+`codegen/llvm/vector_math.py` has polynomials for float32, and the `expressions.py` of each target
+its special cases. `tests/ir/test_intrinsics.py` asserts that each target either has a row or says
+why it has none.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from relaxlab.ir.expr import PrimExpr
+
+Meaning: TypeAlias = Callable[..., Any]
+"""A function of the NumPy dtype of the result and the values of the arguments: NumPy scalars, or
+arrays whose last axis runs over the lanes of a vector. Floating-point functions are evaluated in
+float64 and rounded once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
-    """One intrinsic. `arity` -1 takes any number of arguments.
+    """An intrinsic function.
 
-    `result` says where the result's dtype comes from: `same` as all arguments, the `first` or the
-    `last` argument, `bool`, or `given` by whoever builds the call.
+    doc:     what it computes, of `x`, `y` and `z`.
+    arity:   of its arguments; -1 takes any number.
+    result:  where the result's dtype comes from: `same` as all arguments, the `first` or the `last`
+             argument, `given` by whoever builds the call, or the dtype itself.
+    floats:  True for a function of fractions: a literal integer in `T.exp(1)` becomes a float.
+    flops:   floating-point operations per lane, as `analysis.costs` counts them; moves, tests and
+             operations on bits are none.
+    costly:  True where a result is rather stored than computed again: it takes as long as a dozen
+             additions or more (`exp` has 16 instructions, NOTES, *Chains that memory bounds*).
+    pure:    False if a call does more than return a value.
+    meaning: the function in NumPy; None where an executor has to know more than values.
+    c:       the function of C's library, with an `f` behind it for float32. CUDA has the same.
+    llvm:    LLVM's intrinsic of floating-point numbers, without `llvm.`.
+    cuda:    CUDA's function where it is another than C's.
+    absent:  targets (`interpreter`, `llvm`, `cuda`) that do not have it, with the reason.
     """
 
     name: str
-    arity: int
-    result: Literal["same", "first", "last", "bool", "given"] = "same"
+    doc: str
+    arity: int = 1
+    result: str = "same"
+    floats: bool = False
+    flops: int = 1
+    costly: bool = False
     pure: bool = True
+    meaning: Meaning | None = None
+    c: str = ""
+    llvm: str = ""
+    cuda: str = ""
+    absent: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def dtype(self, args: Sequence[PrimExpr]) -> str | None:
+        """The result's dtype; None where the arguments do not decide it."""
+        if self.result not in ("same", "first", "last", "given"):
+            return self.result
+        if self.result == "given" or not args:
+            return None
+        return args[-1 if self.result == "last" else 0].dtype
 
 
-_UNARY = (
-    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh "
-    "asinh acosh atanh erf sigmoid floor ceil round trunc nearbyint fabs abs bitwise_not popcount"
-).split()
+def rounded(fn: Callable[..., Any]) -> Meaning:
+    """A NumPy function of floats, evaluated in float64 and rounded once."""
+
+    def meaning(dtype: Any, *args: Any) -> Any:
+        return fn(*[np.asarray(a, np.float64) for a in args]).astype(dtype)[()]
+
+    return meaning
+
+
+def _exact(fn: Callable[..., Any]) -> Meaning:
+    def meaning(dtype: Any, *args: Any) -> Any:
+        result: Any = np.asarray(fn(*args))
+        return result.astype(dtype)[()]
+
+    return meaning
+
+
+def _erf(x: Any) -> Any:
+    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), np.float64)
+
+
+def _exp10(x: Any) -> Any:
+    return np.power(10.0, x)
+
+
+def _rsqrt(x: Any) -> Any:
+    return 1.0 / np.sqrt(x)
+
+
+def _sigmoid(x: Any) -> Any:
+    return np.exp(-np.logaddexp(0.0, -x))
+
+
+def _round_half_away(x: Any) -> Any:
+    # 0.49999999999999994 + 0.5 rounds up to 1, so compare the fraction instead of adding.
+    whole: Any = np.trunc(x)
+    return whole + np.where(np.abs(x - whole) >= 0.5, np.sign(x), -0.0)  # -0.0 + -0.0 is -0.0
+
+
+def _popcount(x: Any) -> Any:
+    bits: Any = np.asarray(x)  # NumPy counts the bits of the absolute value
+    return np.bitwise_count(bits.astype(f"u{bits.dtype.itemsize}"))
+
+
+def _pow(dtype: Any, base: Any, exponent: Any) -> Any:
+    if np.dtype(dtype).kind in "iu":
+        return np.power(base, exponent).astype(dtype)
+    return rounded(np.power)(dtype, base, exponent)
+
+
+def _multiply_add(a: Any, b: Any, c: Any) -> Any:
+    return a * b + c
+
+
+def _fma_once(a: float, b: float, c: float) -> float:
+    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
+        return a * b + c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return a * b + c
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+def _fma(dtype: Any, a: Any, b: Any, c: Any) -> Any:
+    if np.dtype(dtype).kind in "iu":
+        return (a * b + c).astype(dtype)
+    if np.dtype(dtype) == np.float64:
+        return np.asarray(np.frompyfunc(_fma_once, 3, 1)(a, b, c), np.float64)[()]
+    # The product of two floats of at most 24 bits is exact in float64.
+    return rounded(_multiply_add)(dtype, a, b, c)
+
+
+def _reinterpret(dtype: Any, value: Any) -> Any:
+    array = np.ascontiguousarray(value)
+    if array.dtype.itemsize == np.dtype(dtype).itemsize:
+        return array.view(dtype).reshape(np.shape(value))[()]
+    lanes = np.atleast_1d(array).view(dtype)
+    return lanes[0] if lanes.shape == (1,) else lanes
+
+
+def _fold(fn: Callable[..., Any]) -> Meaning:
+    """The lanes of a vector combined from first to last, rounded at each step."""
+
+    def combined(dtype: Any, value: Any) -> Any:
+        lanes = np.asarray(value).astype(dtype)
+        result = lanes[0]
+        for lane in lanes[1:]:
+            result = fn(result, lane)
+        return result
+
+    return combined
+
+
+def _function(
+    name: str, doc: str, fn: Callable[..., Any], *, c: str | None = None, cuda: str = "",
+    llvm: str = "", arity: int = 1,
+) -> Intrinsic:  # fmt: skip
+    """The row of a costly function of fractions; C's function has its name unless `c` is given."""
+    return Intrinsic(
+        name, doc, arity, floats=True, costly=True, meaning=rounded(fn), c=name if c is None else c,
+        cuda=cuda, llvm=llvm,
+    )  # fmt: skip
+
+
+def _rounding(name: str, doc: str, fn: Callable[..., Any], c: str = "") -> Intrinsic:
+    """The row of a function of floats that is an instruction; C's and LLVM's have its name, or
+    `c`."""
+    return Intrinsic(name, doc, meaning=rounded(fn), c=c or name, llvm=c or name)
+
+
+def _test(name: str, doc: str, fn: Callable[..., Any]) -> Intrinsic:
+    return Intrinsic(name, doc, result="bool", flops=0, meaning=_exact(fn))
+
+
+def _lanes(kind: str, doc: str, fn: Callable[..., Any]) -> Intrinsic:
+    text = f"{doc} of a vector, by `T.call_intrin`."
+    return Intrinsic(
+        f"vector_reduce_{kind}", text, result="given", meaning=_fold(fn), absent=_NO_VECTORS
+    )
+
+
+_NO_VECTORS = {"cuda": "a thread of a GPU has no vectors"}
+_ON_CPUS = {"cuda": "an instruction or a function of a CPU"}
+_NO_BLOCKS = {"llvm": "loops of a CPU are no threads of a block"}
+_SIDE_BY_SIDE = {
+    **_NO_BLOCKS,
+    "interpreter": "threads run one after the other; the SIMT interpreter has it",
+}
 
 INTRINSICS: dict[str, Intrinsic] = {
     i.name: i
     for i in (
-        *(Intrinsic(n, 1) for n in _UNARY),
-        Intrinsic("pow", 2),
-        Intrinsic("atan2", 2),
-        Intrinsic("fmod", 2),
-        Intrinsic("fma", 3),
-        Intrinsic("isnan", 1, "bool"),
-        Intrinsic("isinf", 1, "bool"),
-        Intrinsic("isfinite", 1, "bool"),
-        Intrinsic("if_then_else", 3, "last"),  # only the chosen side is evaluated
-        Intrinsic("likely", 1),
-        Intrinsic("reinterpret", 1, "given"),
-        # Vector shuffles: vectorlow/high halves, concatenation, reduction of all lanes.
-        Intrinsic("vector_reduce_add", 1, "given"),
-        Intrinsic("vector_reduce_mul", 1, "given"),
-        Intrinsic("vector_reduce_max", 1, "given"),
-        Intrinsic("vector_reduce_min", 1, "given"),
-        # llvm_intrin(StringImm name, args…): a target's own instruction, used by tensor intrinsics.
-        Intrinsic("llvm_intrin", -1, "given"),
-        # call_extern(StringImm symbol, args…): a C function of that name.
-        Intrinsic("call_extern", -1, "given", pure=False),
-        # Address of an element, as a handle: address_of(BufferLoad).
-        Intrinsic("address_of", 1, "given"),
-        # Hint that the cache line at a handle will be read: prefetch(address_of(BufferLoad)).
-        Intrinsic("prefetch", 1, "given", pure=False),
-        # Threads of a GPU block meet here: tvm_storage_sync(StringImm scope).
-        Intrinsic("tvm_storage_sync", 1, "given", pure=False),
-        # The value in the lane of a warp whose number is one's own xor the (constant) mask.
-        Intrinsic("warp_shuffle_xor", 2, "first", pure=False),
+        _function("exp", "The exponential.", np.exp),
+        _function("exp2", "2 to the power of `x`.", np.exp2),
+        _function("exp10", "10 to the power of `x`.", _exp10),
+        _function("log", "The natural logarithm.", np.log),
+        _function("log2", "The logarithm to base 2.", np.log2),
+        _function("log10", "The logarithm to base 10.", np.log10),
+        _function("log1p", "The natural logarithm of `1 + x`.", np.log1p),
+        _function("sqrt", "The square root.", np.sqrt, llvm="sqrt"),
+        _function("rsqrt", "One divided by the square root.", _rsqrt, c="", cuda="rsqrt"),
+        _function("sin", "The sine.", np.sin),
+        _function("cos", "The cosine.", np.cos),
+        _function("tan", "The tangent.", np.tan),
+        _function("asin", "The inverse sine.", np.arcsin),
+        _function("acos", "The inverse cosine.", np.arccos),
+        _function("atan", "The inverse tangent.", np.arctan),
+        _function("sinh", "The hyperbolic sine.", np.sinh),
+        _function("cosh", "The hyperbolic cosine.", np.cosh),
+        _function("tanh", "The hyperbolic tangent.", np.tanh),
+        _function("asinh", "The inverse hyperbolic sine.", np.arcsinh),
+        _function("acosh", "The inverse hyperbolic cosine.", np.arccosh),
+        _function("atanh", "The inverse hyperbolic tangent.", np.arctanh),
+        _function("erf", "The error function.", _erf),
+        _function("sigmoid", "The logistic function `1 / (1 + exp(-x))`.", _sigmoid, c=""),
+        _function("atan2", "The angle of the point (y, x), in radians.", np.arctan2, arity=2),
+        _function("fmod", "The remainder of floating-point division: it has the sign of `x`.",
+                  np.fmod, arity=2),
+        Intrinsic("pow", "`x` to the power of `y`.", 2, costly=True, meaning=_pow, c="pow"),
+        Intrinsic("fma", "`x * y + z` with one rounding.", 3, flops=2, meaning=_fma, c="fma"),
+        _rounding("floor", "The largest integer that is not above `x`.", np.floor),
+        _rounding("ceil", "The smallest integer that is not below `x`.", np.ceil),
+        _rounding("round", "The nearest integer; halves go away from zero.", _round_half_away),
+        _rounding("trunc", "`x` rounded toward zero.", np.trunc),
+        _rounding("nearbyint", "The nearest integer; halves go to the even neighbour.", np.rint,
+                  "rint"),
+        _rounding("fabs", "The absolute value.", np.abs),
+        Intrinsic("abs", "The absolute value.", meaning=_exact(np.abs)),
+        Intrinsic("bitwise_not", "The bitwise complement; `~x` means the same.", flops=0,
+                  meaning=_exact(np.invert)),
+        Intrinsic("popcount", "The number of bits that are 1.", flops=0, meaning=_exact(_popcount)),
+        _test("isnan", "True for NaN.", np.isnan),
+        _test("isinf", "True for an infinity.", np.isinf),
+        _test("isfinite", "True for neither an infinity nor NaN.", np.isfinite),
+        Intrinsic("if_then_else", "`y` where the condition `x` holds, else `z`: only the chosen "
+                  "one is evaluated.", 3, "last", flops=0),
+        Intrinsic("likely", "The same condition, said to hold nearly always.", flops=0),
+        Intrinsic("reinterpret", "The same bits as another dtype.", result="given", flops=0,
+                  meaning=_reinterpret),
+        _lanes("add", "The sum of the lanes", np.add),
+        _lanes("mul", "The product of the lanes", np.multiply),
+        _lanes("max", "The largest lane", np.maximum),
+        _lanes("min", "The smallest lane", np.minimum),
+        # llvm_intrin(StringImm name, args…), call_extern(StringImm symbol, args…)
+        Intrinsic("llvm_intrin", "A call of an LLVM intrinsic; `T.call_llvm_intrin` writes it.", -1,
+                  "given", absent=_ON_CPUS),
+        Intrinsic("call_extern", "A call of a C function of that name.", -1, "given", pure=False,
+                  absent=_ON_CPUS),
+        Intrinsic("address_of", "The address of an element, as a handle.", result="handle",
+                  absent=_ON_CPUS),
+        Intrinsic("prefetch", "A hint that the cache line at a handle will be read.",
+                  result="given", flops=0, pure=False),
+        Intrinsic("tvm_storage_sync", "A barrier of the threads of a GPU block.", result="int32",
+                  flops=0, pure=False, absent=_NO_BLOCKS),
+        Intrinsic("warp_shuffle_xor", "The value in the lane of the warp whose number is one's own "
+                  "xor the mask.", 2, "first", flops=0, pure=False, absent=_SIDE_BY_SIDE),
     )
-}
+}  # fmt: skip

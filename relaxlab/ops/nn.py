@@ -29,7 +29,7 @@ from relaxlab.ops.define import (
     require_dtype,
     tensor_arg,
 )
-from relaxlab.ops.elementwise import elementwise, in_float32, sigmoid
+from relaxlab.ops.elementwise import elementwise, in_float32, on_arrays
 from relaxlab.ops.reduce import (
     Indices,
     count_of,
@@ -89,8 +89,7 @@ def _c(value: float, x: PrimExpr) -> PrimExpr:
 
 
 def _gelu_reference(x: Array) -> Array:
-    erf = np.vectorize(math.erf, otypes=[x.dtype])
-    return 0.5 * x * (1 + erf(x * math.sqrt(0.5))) if x.size else x.copy()
+    return 0.5 * x * (1 + on_arrays("erf")(x * math.sqrt(0.5)))
 
 
 def _softplus(x: PrimExpr, beta: float, threshold: float) -> PrimExpr:
@@ -112,7 +111,7 @@ _activation(
     scalar.gelu_tanh,
     lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))),
 )
-_activation("silu", scalar.silu, lambda x: x * sigmoid(x))
+_activation("silu", scalar.silu, lambda x: x * on_arrays("sigmoid")(x))
 _activation(
     "leakyrelu",
     lambda x, alpha: expr.Select(expr.GT(x, _c(0, x)), x, x * alpha),

@@ -16,6 +16,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
@@ -24,14 +25,6 @@ from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions
 from relaxlab.schedule.rules.base import is_spatial, sum_of_products
 from relaxlab.schedule.rules.row_limits import MAX_INLINE_REDUCTION, MAX_STACK_ROW
 from relaxlab.schedule.rules.rows import row_rank
-
-COSTLY = frozenset(
-    ("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
-     "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid",
-     "pow", "atan2", "fmod")
-)  # fmt: skip
-"""Intrinsics whose results are worth storing: one takes as long as a dozen additions or more (`exp`
-has 16 instructions, NOTES, *Chains that memory bounds*)."""
 
 ANCHORS = (PatternKind.REDUCTION, PatternKind.OUT_EWISE_FUSIBLE)
 
@@ -70,12 +63,16 @@ def summary_of(func: loops.PrimFunc) -> KernelSummary:
     stores = [n for n in walk(func.body) if isinstance(n, loops.BufferStore)]
     return KernelSummary(
         kind,
-        any(isinstance(n, expr.Call) and n.op in COSTLY for n in walk(func.body)),
+        any(isinstance(n, expr.Call) and _is_costly(n) for n in walk(func.body)),
         all(isinstance(s.value, loops.BufferLoad) for s in stores),
         tuple(_repeats(func, blocks, b) for b in func.buffers),
         _terms(blocks),
         tuple(_rows(blocks, b) for b in func.buffers),
     )
+
+
+def _is_costly(call: expr.Call) -> bool:
+    return call.op in INTRINSICS and INTRINSICS[call.op].costly
 
 
 def _is_gather(blocks: list[loops.Block]) -> bool:

@@ -1,23 +1,18 @@
-"""The meaning of each intrinsic in NumPy: one row per name of `relaxlab.ir.intrinsics`.
+"""The meaning of target instructions and C functions in NumPy, registered by name.
 
-A row takes the NumPy dtype of the result and the argument values, which are NumPy scalars or arrays
-(vector lanes are the last axis). Floating-point functions are evaluated in float64 and rounded
-once. `if_then_else`, `likely`, `address_of` and hints are part of the interpreter itself.
+Other intrinsics have theirs in their rows (`relaxlab.ir.intrinsics`); `if_then_else`, `likely`,
+`address_of` and hints are part of the interpreter itself.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.intrinsics import INTRINSICS, Meaning
 from relaxlab.runtime.arrays import ExecutionError
-
-Meaning = Callable[..., Any]
 
 
 def _dot_bytes(dtype: Any, total: Any, a: Any, b: Any) -> Any:
@@ -106,104 +101,15 @@ class Pointer:
         return self.array.reshape(-1)[start:]
 
 
-def _rounded(fn: Callable[..., Any]) -> Meaning:
-    return lambda dtype, *args: fn(*[np.asarray(a, np.float64) for a in args]).astype(dtype)[()]
+def meaning_of(op: str) -> Meaning | None:
+    """The meaning of an intrinsic that needs nothing but values; None for others. Raises
+    ExecutionError where there is no such intrinsic."""
+    if op in ("llvm_intrin", "call_extern"):
+        return _named
+    if op not in INTRINSICS:
+        raise ExecutionError(f"unknown intrinsic {op!r}")
+    return INTRINSICS[op].meaning
 
 
-def _elementwise(fn: Callable[..., Any]) -> Meaning:
-    ufunc = np.frompyfunc(fn, 1, 1)
-    return _rounded(lambda x: np.asarray(ufunc(x), np.float64))
-
-
-def _exact(fn: Callable[..., Any]) -> Meaning:
-    return lambda dtype, *args: np.asarray(fn(*args)).astype(dtype)[()]
-
-
-def _sigmoid(x: Any) -> Any:
-    return np.exp(-np.logaddexp(0.0, -x))
-
-
-def _round_half_away(x: Any) -> Any:
-    # 0.49999999999999994 + 0.5 rounds up to 1, so compare the fraction instead of adding.
-    whole = np.trunc(x)
-    return np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), whole)
-
-
-def _popcount(x: Any) -> Any:
-    bits = np.asarray(x)  # NumPy counts the bits of the absolute value
-    return np.bitwise_count(bits.astype(f"u{bits.dtype.itemsize}"))
-
-
-def _pow(dtype: Any, base: Any, exponent: Any) -> Any:
-    if np.dtype(dtype).kind in "iu":
-        return np.power(base, exponent).astype(dtype)
-    return _rounded(np.power)(dtype, base, exponent)
-
-
-def _fma_once(a: float, b: float, c: float) -> float:
-    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
-        return a * b + c
-    exact = Fraction(a) * Fraction(b) + Fraction(c)
-    if exact == 0:
-        return a * b + c
-    try:
-        return float(exact)
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf
-
-
-def _fma(dtype: Any, a: Any, b: Any, c: Any) -> Any:
-    if np.dtype(dtype).kind in "iu":
-        return (a * b + c).astype(dtype)
-    if np.dtype(dtype) == np.float64:
-        return np.asarray(np.frompyfunc(_fma_once, 3, 1)(a, b, c), np.float64)[()]
-    # The product of two floats of at most 24 bits is exact in float64.
-    return _rounded(lambda x, y, z: x * y + z)(dtype, a, b, c)
-
-
-def _reinterpret(dtype: Any, value: Any) -> Any:
-    array = np.ascontiguousarray(value)
-    if array.dtype.itemsize == np.dtype(dtype).itemsize:
-        return array.view(dtype).reshape(np.shape(value))[()]
-    lanes = np.atleast_1d(array).view(dtype)
-    return lanes[0] if lanes.shape == (1,) else lanes
-
-
-_TO_FLOAT: dict[str, Callable[..., Any]] = {
-    "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "log10": np.log10,
-    "log1p": np.log1p, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tan": np.tan,
-    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
-    "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
-    "atan2": np.arctan2, "fmod": np.fmod, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
-    "nearbyint": np.rint, "fabs": np.abs, "round": _round_half_away, "sigmoid": _sigmoid,
-    "exp10": lambda x: np.power(10.0, x), "rsqrt": lambda x: 1.0 / np.sqrt(x),
-}  # fmt: skip
-
-MEANINGS: dict[str, Meaning] = {
-    **{name: _rounded(fn) for name, fn in _TO_FLOAT.items()},
-    "erf": _elementwise(math.erf),
-    "pow": _pow,
-    "fma": _fma,
-    "abs": _exact(np.abs),
-    "bitwise_not": _exact(np.invert),
-    "popcount": _exact(_popcount),
-    "isnan": _exact(np.isnan),
-    "isinf": _exact(np.isinf),
-    "isfinite": _exact(np.isfinite),
-    "reinterpret": _reinterpret,
-    "vector_reduce_add": lambda dtype, v: _fold(np.add, dtype, v),
-    "vector_reduce_mul": lambda dtype, v: _fold(np.multiply, dtype, v),
-    "vector_reduce_max": lambda dtype, v: _fold(np.maximum, dtype, v),
-    "vector_reduce_min": lambda dtype, v: _fold(np.minimum, dtype, v),
-    "llvm_intrin": lambda dtype, name, *args: external_meaning(name)(dtype, *args),
-    "call_extern": lambda dtype, name, *args: external_meaning(name)(dtype, *args),
-}
-
-
-def _fold(fn: Callable[..., Any], dtype: Any, value: Any) -> Any:
-    """Combine the lanes from first to last, rounding at each step."""
-    lanes = np.asarray(value).astype(dtype)
-    result = lanes[0]
-    for lane in lanes[1:]:
-        result = fn(result, lane)
-    return result
+def _named(dtype: Any, name: str, *args: Any) -> Any:
+    return external_meaning(name)(dtype, *args)

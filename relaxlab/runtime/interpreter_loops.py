@@ -20,12 +20,11 @@ import numpy as np
 from relaxlab.codegen.separate_inits import separate_inits
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_float, lanes_of, numpy_dtype
-from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.node import Atom, walk
 from relaxlab.runtime import interpreter_helpers as helpers
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.interpreter_independence import is_independent
-from relaxlab.runtime.interpreter_intrinsics import MEANINGS
+from relaxlab.runtime.interpreter_intrinsics import meaning_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,13 +362,12 @@ class _Writer:
                 "warp_shuffle_xor: the interpreter runs the threads of a warp one after the "
                 "other; run the function with relaxlab.simt"
             )
-        if e.op not in INTRINSICS:
-            raise ExecutionError(f"unknown intrinsic {e.op!r}")
-        if e.op not in MEANINGS:
+        meaning = meaning_of(e.op)
+        if meaning is None:
             raise ExecutionError(f"{e.op} needs the threads of a GPU, which run side by side")
         args = [self.expr(a, scope) for a in e.args]
-        meaning = self.constant(MEANINGS[e.op], ("meaning", e.op))
-        return f"{meaning}({', '.join([self.dtype(e.result_dtype), *args])})"
+        name = self.constant(meaning, ("meaning", e.op))
+        return f"{name}({', '.join([self.dtype(e.result_dtype), *args])})"
 
     def _choose(self, e: expr.Call, scope: _Scope) -> str:
         condition, yes, no = (self.expr(a, scope) for a in e.args)

@@ -12,7 +12,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.dtypes import is_float, numpy_dtype
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.interpreter_helpers import NAMES
-from relaxlab.runtime.interpreter_intrinsics import MEANINGS
+from relaxlab.runtime.interpreter_intrinsics import meaning_of
 
 BINARY: dict[type[expr.PrimExpr], Callable[[Any, Any], Any]] = {
     expr.Add: operator.add, expr.Sub: operator.sub, expr.Mul: operator.mul,
@@ -36,6 +36,7 @@ def divide(e: expr.BinaryOp, a: Any, b: Any) -> Any:
 
 def intrinsic(e: expr.Call, args: list[Any]) -> Any:
     """A call of an intrinsic that needs nothing but values."""
-    if e.op not in MEANINGS:
+    meaning = meaning_of(e.op)
+    if meaning is None:
         raise ExecutionError(f"the SIMT interpreter has no meaning for {e.op}")
-    return MEANINGS[e.op](numpy_dtype(e.result_dtype), *args)
+    return meaning(numpy_dtype(e.result_dtype), *args)

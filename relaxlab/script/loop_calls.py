@@ -30,7 +30,6 @@ from relaxlab.script.convert import (
 from relaxlab.script.core import Arguments, Context
 from relaxlab.script.index_types import variable_of, with_wide_symbols
 from relaxlab.script.members import ALIASES, members_of
-from relaxlab.script.print_expr import intrinsic_dtype
 from relaxlab.script.ranges import extent_between
 from relaxlab.script.values import (
     Arg,
@@ -246,7 +245,8 @@ def _intrinsic(cx: Context, op: str, c: Arguments) -> PrimExpr:
     values = _scalar_args(cx, args)
     if row.arity in (2, 3) and row.result == "same":  # arithmetic on several operands of one dtype
         typed = [v.dtype for v, n in zip(values, numbers, strict=True) if n is None]
-        like = typed[0] if typed else values[0].dtype
+        alone = "float32" if row.floats else values[0].dtype
+        like = typed[0] if typed else alone
         values = tuple(
             v if n is None else scalar_of(cx, a.value, a.node, like)
             for v, n, a in zip(values, numbers, args, strict=True)
@@ -254,17 +254,12 @@ def _intrinsic(cx: Context, op: str, c: Arguments) -> PrimExpr:
         mixed = {v.dtype for v in values}
         if len(mixed) > 1:
             cx.fail(c.node, "E0110", f"{c.name} of {' and '.join(sorted(mixed))}")
-    elif numbers[:1] == ["int64"] and op in _FLOAT_ONLY:
+    elif numbers[:1] == ["int64"] and row.floats:
         values = (scalar_of(cx, float(args[0].value), args[0].node), *values[1:])
-    dtype = intrinsic_dtype(op, values)
+    dtype = row.dtype(values)
     if dtype is None:
         c.wrong("needs its result dtype", c.node, f"write `T.call_intrin(dtype, {op!r}, ...)`")
     return expr.Call(dtype, op, values, span=cx.span(c.node))
-
-
-_FLOAT_ONLY = frozenset(
-    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt sin cos tan tanh sinh cosh erf sigmoid".split()
-)
 
 
 def _call_with_dtype(op: str) -> Callable[[Context, Arguments], PrimExpr]:

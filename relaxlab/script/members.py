@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from relaxlab.ir.intrinsics import INTRINSICS
+from relaxlab.ir.intrinsics import INTRINSICS, Intrinsic
 
 Gives = Literal["type", "value", "scalar", "buffer", "axis", "loop", "context", "statement"]
 
@@ -259,41 +259,6 @@ _BINARY = {
     "And": "Both conditions: `a and b`.", "Or": "One condition or both: `a or b`.",
 }  # fmt: skip
 
-_INTRINSIC = {
-    "exp": "The exponential.", "exp2": "2 to the power of `x`.", "exp10": "10 to the power of `x`.",
-    "log": "The natural logarithm.", "log2": "The logarithm to base 2.",
-    "log10": "The logarithm to base 10.", "log1p": "The natural logarithm of `1 + x`.",
-    "sqrt": "The square root.", "rsqrt": "One divided by the square root.",
-    "sin": "The sine.", "cos": "The cosine.", "tan": "The tangent.", "asin": "The inverse sine.",
-    "acos": "The inverse cosine.", "atan": "The inverse tangent.", "sinh": "The hyperbolic sine.",
-    "cosh": "The hyperbolic cosine.", "tanh": "The hyperbolic tangent.",
-    "asinh": "The inverse hyperbolic sine.", "acosh": "The inverse hyperbolic cosine.",
-    "atanh": "The inverse hyperbolic tangent.", "erf": "The error function.",
-    "sigmoid": "The logistic function `1 / (1 + exp(-x))`.",
-    "floor": "The largest integer that is not above `x`.",
-    "ceil": "The smallest integer that is not below `x`.",
-    "round": "The nearest integer; halves go away from zero.",
-    "trunc": "`x` rounded toward zero.",
-    "nearbyint": "The nearest integer; halves go to the even neighbour.",
-    "fabs": "The absolute value.", "abs": "The absolute value.",
-    "bitwise_not": "The bitwise complement; `~x` means the same.",
-    "BitwiseNot": "The bitwise complement; `~x` means the same.",
-    "popcount": "The number of bits that are 1.", "pow": "`x` to the power of `y`.",
-    "power": "`x` to the power of `y`.", "atan2": "The angle of the point (y, x), in radians.",
-    "fmod": "The remainder of floating-point division: it has the sign of `x`.",
-    "fma": "`x * y + z` with one rounding.", "isnan": "True for NaN.",
-    "isinf": "True for an infinity.",
-    "isfinite": "True for neither an infinity nor NaN.",
-    "likely": "The same condition, said to hold nearly always.",
-    "vector_reduce_add": "The sum of the lanes of a vector, by `T.call_intrin`.",
-    "vector_reduce_mul": "The product of the lanes of a vector, by `T.call_intrin`.",
-    "vector_reduce_max": "The largest lane of a vector, by `T.call_intrin`.",
-    "llvm_intrin": "A call of an LLVM intrinsic; `T.call_llvm_intrin` writes it.",
-    "address_of": "The address of an element, as a handle.",
-    "prefetch": "A hint that the cache line at a handle will be read.",
-    "tvm_storage_sync": "A barrier of the threads of a GPU block.",
-    "warp_shuffle_xor": "The value in the lane of the warp whose number is one's own xor the mask.",
-}  # fmt: skip
 ALIASES = {"power": "pow", "BitwiseNot": "bitwise_not"}
 """Other names of intrinsics."""
 
@@ -302,10 +267,9 @@ _DTYPES = (
 ).split()
 
 
-def _intrinsic(name: str, doc: str) -> Member:
-    arity = INTRINSICS[ALIASES.get(name, name)].arity
-    names = "*args" if arity < 0 else ", ".join("xyz"[:arity])
-    return Member(f"T.{name}", names, "scalar", doc, f"T.{name}({names})" * (arity > 0))
+def _intrinsic(name: str, row: Intrinsic) -> Member:
+    names = "*args" if row.arity < 0 else ", ".join("xyz"[: row.arity])
+    return Member(f"T.{name}", names, "scalar", row.doc, f"T.{name}({names})" * (row.arity > 0))
 
 
 def _dtype(name: str) -> Member:
@@ -317,9 +281,11 @@ def _dtype(name: str) -> Member:
 MEMBERS: dict[str, Member] = {
     m.name: m
     for m in (
+        *(_intrinsic(n, row) for n, row in INTRINSICS.items()),
+        *(_intrinsic(n, INTRINSICS[of]) for n, of in ALIASES.items()),
+        # Some intrinsics are written in a form of their own, which replaces the general one.
         *_MODULES, *_TYPES, *_GRAPH, *_BUFFERS, *_LOOPS, *_BLOCKS, *_SCALARS, *_CALLS,
         *(Member(f"T.{n}", "a, b", "scalar", doc, f"T.{n}(a, b)") for n, doc in _BINARY.items()),
-        *(_intrinsic(n, doc) for n, doc in _INTRINSIC.items()),
         *map(_dtype, _DTYPES),
     )
 }  # fmt: skip

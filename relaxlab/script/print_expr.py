@@ -131,26 +131,16 @@ _DTYPE_FIRST = {
     "llvm_intrin": "call_llvm_pure_intrin",
     "reinterpret": "reinterpret",
 }
-_USUAL_DTYPE = {"address_of": "handle", "tvm_storage_sync": "int32"}
 
 
 def _call(w: Writer, e: expr.Call, path: str) -> str:
     args = [argument(w, a, f"{path}.args[{i}]") for i, a in enumerate(e.args)]
     if e.op in _DTYPE_FIRST:
         return f"T.{_DTYPE_FIRST[e.op]}({', '.join([string(e.dtype), *args])})"
-    if e.op in INTRINSICS and e.dtype == intrinsic_dtype(e.op, e.args):
+    if e.op in INTRINSICS and e.dtype == INTRINSICS[e.op].dtype(e.args):
         return f"T.{e.op}({', '.join(args)})"
     # TVM does not know this intrinsic; as an external function its parser takes it.
     return f"T.call_pure_extern({', '.join([string(e.dtype), string(e.op), *args])})"
-
-
-def intrinsic_dtype(op: str, args: tuple[PrimExpr, ...]) -> str | None:
-    """The result dtype of an intrinsic where its arguments decide it."""
-    rule = INTRINSICS[op].result
-    if rule == "given" or not args:
-        return _USUAL_DTYPE.get(op)
-    first, last = args[0].dtype, args[-1].dtype
-    return {"same": first, "first": first, "last": last, "bool": "bool"}[rule]
 
 
 def slice_of(w: Writer, r: loops.Range, path: str) -> str:

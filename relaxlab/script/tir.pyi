@@ -940,6 +940,12 @@ def vector_reduce_max(x: _Any) -> _Value:
         T.vector_reduce_max(x)
     """
 
+def vector_reduce_min(x: _Any) -> _Value:
+    """The smallest lane of a vector, by `T.call_intrin`.
+
+        T.vector_reduce_min(x)
+    """
+
 def vector_reduce_mul(x: _Any) -> _Value:
     """The product of the lanes of a vector, by `T.call_intrin`.
 

@@ -17,6 +17,7 @@ from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, is_float, is_int, is_uint, lanes_of, with_lanes
 from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.loops import Buffer, BufferLoad
 from relaxlab.ir.names import fresh_name
 from relaxlab.ir.node import walk
@@ -292,22 +293,16 @@ def _float_division(s: Scope, e: expr.BinaryOp) -> tuple[str, int]:
 
 # -- intrinsics ----------------------------------------------------------------------------------
 
-_MATH = (
-    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh "
-    "asinh acosh atanh erf floor ceil round rint trunc fabs pow atan2 fmod fma"
-).split()
-_RENAMED = {"nearbyint": "rint", "abs": "fabs"}
-
-
 def _call(s: Scope, e: expr.Call) -> tuple[str, int]:
     handler = _INTRINSICS.get(e.op)
     if handler is not None:
         return handler(s, e)
-    name = _RENAMED.get(e.op, e.op)
+    row = INTRINSICS.get(e.op)
+    name = "" if row is None else row.cuda or row.c
     if e.op == "fma" and is_int(e.dtype):
         a, b, c = e.args
         return _emit(s, expr.Add(expr.Mul(a, b), c))
-    if is_float(e.dtype) and name in _MATH and lanes_of(e.dtype) == 1:
+    if is_float(e.dtype) and name and lanes_of(e.dtype) == 1:
         args = ", ".join(_wide(s, a, 0) for a in e.args)
         suffix = "" if e.dtype == "float64" else "f"
         return _rounded(f"{name}{suffix}({args})", ATOM, e.dtype)

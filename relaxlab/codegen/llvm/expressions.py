@@ -22,6 +22,7 @@ from relaxlab.codegen.llvm.vector_math import FLOAT32_FUNCTIONS, float32_functio
 from relaxlab.codegen.positive import is_positive
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import element_of, is_float, is_int, is_uint, lanes_of, with_lanes
+from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.node import walk
 from relaxlab.schedule.tile_intrinsics import TILE_SCOPE
 
@@ -254,26 +255,13 @@ def _select(b: Builder, c: Value, x: Value, y: Value) -> Value:
 
 # -- intrinsics ----------------------------------------------------------------------------------
 
-_LLVM_FLOAT = {
-    "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round",
-    "nearbyint": "rint", "fabs": "fabs",
-}  # fmt: skip
-_LIBM = {
-    n: n
-    for n in (
-        "tan asin acos atan sinh cosh asinh acosh atanh log1p exp10 exp exp2 log log2 log10 erf "
-        "sin cos tanh pow atan2 fmod"
-    ).split()
-}
-
-
 def _call(s: Scope, e: expr.Call) -> Value:
     handler = _INTRINSICS.get(e.op)
     if handler is not None:
         return handler(s, e)
-    args = [emit_expr(s, a) for a in e.args]
-    if is_float(e.dtype) and e.op in (*_LLVM_FLOAT, *FLOAT32_FUNCTIONS, *_LIBM):
-        return _float_call(s.builder, e.op, args)
+    row = INTRINSICS.get(e.op)
+    if row is not None and is_float(e.dtype) and (row.c or row.llvm or e.op in FLOAT32_FUNCTIONS):
+        return _float_call(s.builder, e.op, [emit_expr(s, a) for a in e.args])
     raise CodegenError(f"no LLVM row for intrinsic {e.op!r} on {e.dtype} in {s.function!r}: {e}")
 
 
@@ -281,9 +269,9 @@ def _float_call(b: Builder, op: str, args: list[Value]) -> Value:
     dtype, base = args[0].dtype, element_of(args[0].dtype)
     if base in ("float16", "bfloat16"):
         return cast(b, _float_call(b, op, [cast(b, a, "float32") for a in args]), base)
-    if op in _LLVM_FLOAT:
+    if INTRINSICS[op].llvm:
         pairs = [(a.ty, b.materialise(a)) for a in args]
-        name = f"llvm.{_LLVM_FLOAT[op]}.{mangle(dtype)}"
+        name = f"llvm.{INTRINSICS[op].llvm}.{mangle(dtype)}"
         return Value(dtype, b.call(name, args[0].ty, pairs))
     if op == "pow" and (power := _known_power(b, *args)) is not None:
         return power
@@ -298,7 +286,7 @@ def _float_call(b: Builder, op: str, args: list[Value]) -> Value:
     if op == "rsqrt":
         one = b.widen(float_value(1.0, base), args[0].lanes)
         return binary(b, expr.Div, one, _float_call(b, "sqrt", args))
-    return per_lane(b, _LIBM[op] + ("f" if base == "float32" else ""), args)
+    return per_lane(b, INTRINSICS[op].c + ("f" if base == "float32" else ""), args)
 
 
 MOST_FACTORS = 8

@@ -1,0 +1,105 @@
+"""Every target either has an intrinsic or says why not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.ir.errors import UserError
+from relaxlab.ir.intrinsics import INTRINSICS, Intrinsic
+from relaxlab.runtime.interpreter import interpret_prim_func
+
+LANES = 'T.call_intrin("float32", "{name}", A[T.Ramp(0, 1, 4)])'
+CALLS = {
+    "isnan": "T.Select(T.isnan(A[i]), 1.0, 0.0)",
+    "isinf": "T.Select(T.isinf(A[i]), 1.0, 0.0)",
+    "isfinite": "T.Select(T.isfinite(A[i]), 1.0, 0.0)",
+    "bitwise_not": 'T.cast(T.bitwise_not(T.cast(A[i], "int32")), "float32")',
+    "popcount": 'T.cast(T.popcount(T.cast(A[i], "int32")), "float32")',
+    "if_then_else": "T.if_then_else(A[i] > T.float32(0), A[i], T.float32(0))",
+    "likely": "T.Select(T.likely(i < 4), A[i], T.float32(0))",
+    "reinterpret": 'T.reinterpret("float32", T.reinterpret("int32", A[i]))',
+    "vector_reduce_add": LANES, "vector_reduce_mul": LANES, "vector_reduce_max": LANES,
+    "vector_reduce_min": LANES,
+    "llvm_intrin": 'T.call_llvm_pure_intrin("float32", "llvm.fabs.f32", A[i])',
+    "call_extern": 'T.call_extern("float32", "fabsf", A[i])',
+    "warp_shuffle_xor": 'T.call_intrin("float32", "warp_shuffle_xor", A[i], 1)',
+}  # fmt: skip
+"""How the value of a row is written, where it is no function of numbers."""
+STATEMENTS = {
+    "address_of": 'T.evaluate(T.call_extern("void", "free", T.address_of(A[i])))',
+    "prefetch": 'T.evaluate(T.call_intrin("void", "prefetch", T.address_of(A[i])))',
+    "tvm_storage_sync": 'T.evaluate(T.tvm_storage_sync("shared"))',
+}
+"""Those that are written as statements of their own."""
+
+
+def function(row: Intrinsic, loop: str):
+    arguments = ", ".join(["A[i]"] * row.arity)
+    value = CALLS.get(row.name, 'T.call_intrin("float32", "{name}", {arguments})')
+    value = value.format(name=row.name, arguments=arguments)
+    before = STATEMENTS.get(row.name, "")
+    return rl.parse(f"""
+from relaxlab.script import tir as T
+@T.prim_func
+def f(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    for i in {loop}:
+        {before or "T.evaluate(0)"}
+        C[i] = {"A[i]" if before else value}
+""")
+
+
+def interpreted(row: Intrinsic) -> None:
+    if row.name in ("llvm_intrin", "call_extern", "address_of"):
+        with pytest.raises(UserError, match="register_intrinsic_meaning"):
+            run(row)
+    else:
+        run(row)
+
+
+def run(row: Intrinsic) -> None:
+    arrays = np.full(4, 0.5, "float32"), np.zeros(4, "float32")
+    interpret_prim_func(function(row, "range(4)")["f"], arrays)
+
+
+EXECUTORS = {
+    "interpreter": interpreted,
+    "llvm": lambda row: rl.compile(function(row, "range(4)")),
+    "cuda": lambda row: rl.compile(
+        function(row, 'T.thread_binding(4, "threadIdx.x")'), target="cuda"
+    ),
+}
+
+
+@pytest.mark.parametrize("target", EXECUTORS)
+@pytest.mark.parametrize("name", INTRINSICS)
+def test_targets_have_an_intrinsic_or_say_why_not(name: str, target: str) -> None:
+    row = INTRINSICS[name]
+    assert set(row.absent) <= set(EXECUTORS) and all(row.absent.values())
+    if target in row.absent:
+        with pytest.raises(UserError):
+            EXECUTORS[target](row)
+    else:
+        EXECUTORS[target](row)
+
+
+def test_every_row_is_documented() -> None:
+    assert all(row.doc.endswith(".") for row in INTRINSICS.values())
+
+
+@pytest.mark.parametrize("name", [n for n, row in INTRINSICS.items() if row.floats])
+def test_integers_in_functions_of_fractions_are_floats(name: str) -> None:
+    row = INTRINSICS[name]
+    f = rl.parse(f"""
+from relaxlab.script import tir as T
+@T.prim_func
+def f(C: T.Buffer((1,), "float32")):
+    C[0] = T.{name}({", ".join(["1"] * row.arity)})
+""")
+    out = np.zeros(1, "float32")
+    interpret_prim_func(f["f"], [out])
+    assert row.meaning is not None
+    with np.errstate(divide="ignore"):
+        expected = row.meaning(np.dtype("float32"), *[1.0] * row.arity)
+    np.testing.assert_array_equal(out[0], expected)
