@@ -293,6 +293,7 @@ def _float_division(s: Scope, e: expr.BinaryOp) -> tuple[str, int]:
 
 # -- intrinsics ----------------------------------------------------------------------------------
 
+
 def _call(s: Scope, e: expr.Call) -> tuple[str, int]:
     handler = _INTRINSICS.get(e.op)
     if handler is not None:

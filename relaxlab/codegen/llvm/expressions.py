@@ -255,6 +255,7 @@ def _select(b: Builder, c: Value, x: Value, y: Value) -> Value:
 
 # -- intrinsics ----------------------------------------------------------------------------------
 
+
 def _call(s: Scope, e: expr.Call) -> Value:
     handler = _INTRINSICS.get(e.op)
     if handler is not None:
