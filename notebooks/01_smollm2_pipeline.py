@@ -63,7 +63,7 @@ for step in trace.passes:
         )
 
 # %% [markdown] tags=["explorer"]
-# The whole of it. Passes without effect are hidden; choose one, and step through its changes.
+# Here is all of it. Passes without effect are hidden; choose one, and step through its changes.
 
 # %% tags=["explorer"]
 rl.explore.pipeline(trace)
@@ -75,16 +75,19 @@ rl.explore.pipeline(trace)
 # is equal is compiled once.
 
 # %%
-calls = [c.op.name for c in rl.walk(trace.result["decode"])
-         if isinstance(c, rl.graph.Call) and isinstance(c.op, rl.graph.GlobalVar)]
+calls = [
+    c.op.name
+    for c in rl.walk(trace.result["decode"])
+    if isinstance(c, rl.graph.Call) and isinstance(c.op, rl.graph.GlobalVar)
+]
 print(f"{len(calls)} calls of {len(set(calls))} kernels")
 for name, count in Counter(calls).most_common():
     print(f"{count:4} x {name}")
 
 # %% [markdown]
-# ## Fusion, refused and done
+# ## Fusion: done, and refused
 #
-# Why are there not fewer calls? The compiler says it, once per decision. Here are the reasons, most
+# Why are there not fewer calls? The compiler says so, once per decision. Here are the reasons, most
 # frequent first.
 
 # %%
@@ -108,6 +111,7 @@ print(f"{sum(a.size.value for a in plan.arenas):,} bytes with one")
 # In this model fusion saves something else. Without it, unpacking a matrix of weights is a call of
 # its own. It depends on weights alone, so `lift_transform_params` moves it to the time of loading,
 # and the model keeps its weights in float32. Compare the parameters of `decode` in both cases.
+
 
 # %%
 def parameter_bytes(module):

@@ -24,6 +24,7 @@ from relaxlab.script import relax as R
 #
 # Two multiplications by constants, one after the other, and a relu of a relu.
 
+
 # %%
 @I.ir_module
 class Program:
@@ -90,7 +91,7 @@ rl.explore.compare(Program, rl.cpu_pipeline(), pipeline)
 # - It is a pure function. What does not change is returned as it was, as the same object.
 # - It asks `may_apply` right before it changes something, and gives the reason. So the change is in
 #   the trace, and tools can leave it out to find out whether it was to blame.
-# - It gives a valid module whichever of its changes are made.
+# - It returns a valid module, whichever of its changes are made.
 
 # %%
 RELU = rl.graph.Op("nn.relu")
@@ -124,8 +125,9 @@ def relus_once(mod, options: rl.NoOptions):
 relus_once = rl.module_pass("relus_once", needs=("normalize",))(relus_once)
 
 # %%
-mine = pipeline.before("legalize_ops", relus_once, rl.find_pass("canonicalize"),
-                       rl.find_pass("dead_code_elimination"))
+mine = pipeline.before(
+    "legalize_ops", relus_once, rl.find_pass("canonicalize"), rl.find_pass("dead_code_elimination")
+)
 trace = rl.trace(Program, pipeline=mine)
 for name in ("merge_scales", "relus_once", "canonicalize", "dead_code_elimination"):
     for remark in trace.find(name).remarks:

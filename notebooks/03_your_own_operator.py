@@ -28,6 +28,7 @@ from relaxlab.script import relax as R
 # has the lowest two bits. Every row has a scale. First in NumPy: this is the definition, and what
 # everything else is compared with.
 
+
 # %%
 def pack(signs, scale):
     """signs in {-1, 0, 1} of shape (rows, columns) -> bytes of shape (rows, columns / 4)."""
@@ -54,6 +55,7 @@ print(codes.shape, codes.dtype, np.array_equal(unpack(codes, scale), weights))
 # An operator is one row of a table. It needs a rule for its type, a lowering to loops, and a
 # reference in NumPy. The lowering says what one element is: the compiler makes loops of it.
 
+
 # %%
 def infer(call, types):
     """(rows, columns / 4) bytes and (rows,) scales -> (rows, columns)."""
@@ -75,6 +77,7 @@ rl.define("ternary", "codes scale", infer, emit=emit, reference=unpack, override
 
 # %% [markdown]
 # That is all. From now on `R.ternary` is part of the language.
+
 
 # %%
 @I.ir_module

@@ -28,6 +28,7 @@ rng = np.random.default_rng(0)
 # Threads come in **blocks**. Threads of a block can talk to each other through **shared memory**;
 # blocks cannot. Here every element has its own thread. `n` need not be a multiple of 64.
 
+
 # %%
 @I.ir_module
 class VectorAdd:
@@ -59,7 +60,7 @@ print(rl.simt(fixed, "add", a, b, c))
 # Each step reads what other threads have written in the step before.
 
 # %%
-TREE = '''
+TREE = """
 @I.ir_module
 class Tree:
     @T.prim_func
@@ -78,7 +79,7 @@ class Tree:
                                 S[tx] = S[tx] + S[tx + T.shift_right(64, step)]
                     if tx == 0:
                         B[bx] = S[0]
-'''
+"""
 x, sums = rng.normal(size=(3, 128)).astype("float32"), np.zeros(3, "float32")
 report = rl.simt(rl.parse(TREE), "tree_sum", x, sums)
 print(report)
@@ -92,8 +93,8 @@ print(report)
 # %%
 BARRIER = 'T.evaluate(T.tvm_storage_sync("shared"))'
 inside_if = TREE.replace(
-    "                            with T.sblock(\"halve\"):",
-    f"                            {BARRIER}\n                            with T.sblock(\"halve\"):",
+    '                            with T.sblock("halve"):',
+    f'                            {BARRIER}\n                            with T.sblock("halve"):',
 )
 try:
     print(rl.simt(rl.parse(inside_if), "tree_sum", x, sums))
@@ -101,7 +102,7 @@ except Exception as error:
     print(f"{type(error).__name__}: {error}")
 
 # %% [markdown]
-# Not all threads reach this barrier: those with `tx` too large leave it out, and the others wait
+# Not all threads reach this barrier: those with `tx` too large skip it, and the others wait
 # for them forever. On a GPU the program would hang, or worse, not hang. Now in front of the `if`:
 
 # %%
@@ -126,6 +127,7 @@ rl.explore.loops(rl.parse(TREE)["tree_sum"], name="tree_sum", n=2)
 # a warp read 32 neighbouring floats, 4 sectors are enough. If their floats are far apart, it takes
 # 32. A transpose does one of each: it reads rows and writes columns.
 
+
 # %%
 @I.ir_module
 class Naive:
@@ -147,12 +149,13 @@ print(rl.simt(Naive, "transpose", m, t, record=(0, 0, 0)))
 
 # %% [markdown]
 # `record=(0, 0, 0)` keeps what the first block of threads did, and what it cost. Reading is
-# perfect, writing takes eight times as many sectors as it must. The way out goes through shared
+# perfect, writing takes eight times as many sectors as necessary. The way out goes through shared
 # memory: a tile is read by rows, and written by rows, and turned in between.
+
 
 # %%
 def tiled(width):
-    return rl.parse(f'''
+    return rl.parse(f"""
 @I.ir_module
 class Tiled:
     @T.prim_func
@@ -172,7 +175,7 @@ class Tiled:
                             for r in range(4):
                                 if bx * 32 + r * 8 + ty < m and by * 32 + tx < n:
                                     B[bx * 32 + r * 8 + ty, by * 32 + tx] = S[tx, r * 8 + ty]
-''')
+""")
 
 
 print(rl.simt(tiled(32), "transpose", m, t, record=(0, 0, 0)))

@@ -8,9 +8,9 @@
 # %% [markdown]
 # # Lab 5. Find the pass that miscompiles
 #
-# The worst bug of a compiler is silent: the program runs, and gives something else. `rl.check` runs
-# a program before and after every pass and says which pass, and which single rewrite of it, is to
-# blame. In this lab you hunt two bugs. Both look right, and both survive a careless test.
+# The worst bug of a compiler is silent: the program runs, and computes something else. `rl.check`
+# runs a program before and after every pass and says which pass, and which single rewrite of it,
+# is to blame. In this lab you hunt two bugs. Both look right, and both survive a careless test.
 
 # %%
 import numpy as np
@@ -42,6 +42,7 @@ suspect = rl.cpu_pipeline().before("legalize_ops", merge_permutes)
 # %% [markdown]
 # Does it work? Its author tested it like this:
 
+
 # %%
 @I.ir_module
 class Author:
@@ -58,6 +59,7 @@ print(rl.check(Author, pipeline=suspect))
 
 # %% [markdown]
 # Nothing wrong. And here is a program of a user.
+
 
 # %%
 @I.ir_module
@@ -79,7 +81,7 @@ report
 
 # %% [markdown]
 # Read it from top to bottom: the pass, the one rewrite (there were two, and the other one is
-# innocent), the first wrong element, the sizes, and a call that shows it again. All sizes are equal
+# innocent), the first wrong element, the sizes, and a call that reproduces it. All sizes are equal
 # here, so no shape gave the bug away.
 #
 # Below the text are both sides of the pass. They are values, too: `report.finding.before` and
@@ -100,8 +102,10 @@ rl.explore.compare(User, rl.cpu_pipeline(), suspect)
 a = np.arange(8).reshape(2, 2, 2)
 first, second = (1, 2, 0), (0, 2, 1)
 want = a.transpose(first).transpose(second)
-print(np.array_equal(want, a.transpose([second[i] for i in first])),
-      np.array_equal(want, a.transpose([first[i] for i in second])))
+print(
+    np.array_equal(want, a.transpose([second[i] for i in first])),
+    np.array_equal(want, a.transpose([first[i] for i in second])),
+)
 
 
 def repaired(call, match):
@@ -116,9 +120,10 @@ print(rl.check(User, pipeline=rl.cpu_pipeline().before("legalize_ops", merge_per
 # %% [markdown]
 # ## The second suspect
 #
-# This one works on loops. Schedules split loops, and where the size is no multiple, a condition
-# keeps the last round inside. Conditions cost time. "Our sizes are always multiples of 16", says
-# the author, and removes them.
+# This one works on loops. Schedules split loops, and where the size is not a multiple, a
+# condition keeps the last iteration in bounds. Conditions cost time. "Our sizes are always
+# multiples of 16", says the author, and removes them.
+
 
 # %%
 def strip(mod, options: rl.NoOptions):
@@ -166,8 +171,8 @@ report = rl.check(Rows, pipeline=suspect)
 print(report)
 
 # %% [markdown]
-# The interpreter refuses what would be a write outside of the buffer. Natively it would have
-# destroyed something else, sometimes.
+# The interpreter refuses what would be a write outside the buffer. Natively it would sometimes
+# have destroyed something else.
 #
 # ## How the one rewrite is found
 #

@@ -9,8 +9,6 @@
 `__init__.pyi` lists the public names. Each is imported on first use, so `import relaxlab` is cheap.
 """
 
-from __future__ import annotations
-
 from importlib import import_module as _import_module
 from os import environ as _environ
 from typing import Any as _Any

@@ -12,7 +12,7 @@
 #
 # After this lesson you can
 #
-# - write what a tensor operation computes as loops over single elements,
+# - write a tensor operation as loops over individual elements,
 # - read the parts of a loop function: buffers, loops, blocks, axes,
 # - say which loops may run in any order, and which add something up.
 #
@@ -33,7 +33,7 @@ from figures import lesson1 as figure
 # %% [markdown]
 # ## One operation, three ways to write it
 #
-# First the way you know.
+# First, the way you know.
 
 # %%
 a = np.arange(6, dtype="float32").reshape(2, 3)
@@ -65,6 +65,7 @@ a.strides
 # And now in the language of the compiler. It looks like Python, but Python never runs it: relaxlab
 # reads the text and builds a program from it.
 
+
 # %%
 @I.ir_module
 class Add:
@@ -89,7 +90,7 @@ rl.interpret(Add, "add", a, b, c)
 c
 
 # %% [markdown]
-# These are the names of what you just saw.
+# Here are the names for what you just saw.
 #
 # - `add` is a **loop function** (TVM says *PrimFunc*). `Add` is a **module**: a set of functions,
 #   each with a name.
@@ -99,7 +100,7 @@ c
 # - `for i, j in T.grid(2, 3)` is a **loop nest**: two loops, one inside the other.
 # - `with T.sblock("C")` is a **block**. It says what is computed for one element.
 # - `vi` and `vj` are the block's **axes**. `"SS"` says that both are *spatial*: each of their
-#   values makes an element of its own, so they may be visited in any order.
+#   values produces a different element, so they may be visited in any order.
 #
 # The loops say in which order elements are visited. The block says what an element is. Later
 # lessons change the loops and leave the block alone. That is most of what makes programs fast.
@@ -118,6 +119,7 @@ Add
 # ## Adding something up
 #
 # The sum of each row of a matrix is a vector. Each of its elements needs a loop of its own.
+
 
 # %%
 @I.ir_module
@@ -150,6 +152,7 @@ figure.reduction(2, 3)
 # %% [markdown]
 # A matrix product is the same with three axes: two that name an element, and one to sum over.
 
+
 # %%
 @I.ir_module
 class Product:
@@ -173,7 +176,7 @@ np.array_equal(z, x @ y)
 
 # %% [markdown] tags=["explorer"]
 # Watch it run. The explorer steps through the loops, one element at a time: what is read, what is
-# written, in which order. Use the arrow keys. Look at how long it takes until an element of `B` is
+# written, in which order. Use the arrow keys. Notice how long it takes before an element of `B` is
 # read again: this distance will matter in lesson 7.
 
 # %% tags=["explorer"]
@@ -210,6 +213,7 @@ except rl.DiagnosticError as error:
 #
 # **1.1** Multiply every row of `A` by a number of its own: `B[i, j] = A[i, j] * s[i]`.
 
+
 # %% tags=["exercise"]
 @I.ir_module
 class ScaleRows:
@@ -226,6 +230,7 @@ class ScaleRows:
 
 
 lesson1.scale_rows(ScaleRows)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 @I.ir_module
@@ -249,6 +254,7 @@ lesson1.scale_rows(ScaleRowsSolution)
 # Which axis is the reduction now? (Then leave out `T.init()` once, and read what relaxlab says
 # about it.)
 
+
 # %% tags=["exercise"]
 @I.ir_module
 class ColumnSums:
@@ -263,6 +269,7 @@ class ColumnSums:
 
 
 lesson1.column_sums(ColumnSums)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 @I.ir_module
@@ -283,6 +290,7 @@ lesson1.column_sums(ColumnSumsSolution)
 # **1.3** The program below sums two neighbours. Make it sum three: `A[i] + A[i + 1] + A[i + 2]`.
 # `A` keeps its 9 elements. How many elements does `B` have then?
 
+
 # %% tags=["exercise"]
 @I.ir_module
 class MovingSum:
@@ -295,6 +303,7 @@ class MovingSum:
 
 
 lesson1.moving_sum(MovingSum)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 @I.ir_module
@@ -315,6 +324,7 @@ lesson1.moving_sum(MovingSumSolution)
 # longest path of two steps.) `T.max(x, y)` is the larger of two numbers, and
 # `T.min_value("float32")` the most negative float32.
 
+
 # %% tags=["exercise"]
 @I.ir_module
 class LongestStep:
@@ -333,6 +343,7 @@ class LongestStep:
 
 
 lesson1.longest_step(LongestStep)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 @I.ir_module

@@ -15,7 +15,7 @@
 # - say what a decorated program becomes, and take it apart,
 # - print a program, change the text, and read it back,
 # - read an error of the compiler: where, what, and the way out,
-# - write conditions, casts and mathematical functions inside of blocks.
+# - write conditions, casts and mathematical functions inside blocks.
 #
 # *About 60 minutes. You need lesson 1.*
 
@@ -62,6 +62,7 @@ figure.round_trip()
 # %% [markdown]
 # What comes out is a value like any other. Look at one.
 
+
 # %%
 @I.ir_module
 class Halve:
@@ -85,7 +86,7 @@ print(type(func).__name__, [buffer.name for buffer in func.buffers])
 rl.explore.tree(Halve)
 
 # %% [markdown]
-# You can walk over the tree. Here are all the nodes that are loops, loads or stores.
+# You can walk the tree. Here are all the nodes that are loops, loads or stores.
 
 # %%
 for node in rl.walk(func.body):
@@ -129,7 +130,7 @@ print(text)
 # %% [markdown]
 # ## Names from around the program
 #
-# A program may use numbers and strings of the Python around it. They become constants in it.
+# A program may use numbers and strings from the Python code around it. They become constants.
 
 # %%
 LIMIT = 6
@@ -150,12 +151,12 @@ rl.interpret(Relu6, "relu6", np.array([-3, 2, 6, 9], "float32"), y)
 y
 
 # %% [markdown]
-# ## What can stand inside a block
+# ## What a block may contain
 #
 # | you write | it means |
 # | --- | --- |
 # | `T.if_then_else(c, x, y)` | `x` where `c` holds, else `y`; the other one is not computed |
-# | `T.cast(x, "float32")` | another type of number |
+# | `T.cast(x, "float32")` | conversion to another dtype |
 # | `T.exp(x)`, `T.sqrt(x)`, `T.abs(x)`, `T.max(x, y)`, ... | mathematics |
 # | `a // b`, `a % b` | integer division and remainder, as in Python |
 # | `x = ...` | a name for a value; it never changes. What changes is kept in a buffer |
@@ -186,7 +187,7 @@ except rl.DiagnosticError as error:
 # program are reported together, so you do not fix them one by one.
 
 # %%
-BROKEN = '''
+BROKEN = """
 @I.ir_module
 class Broken:
     @T.prim_func
@@ -201,7 +202,7 @@ class Broken:
             with T.sblock("length"):
                 vi = T.axis.spatial(5, i)
                 B[vi] = T.squareroot(B[vi])
-'''
+"""
 try:
     rl.parse(BROKEN)
 except rl.DiagnosticError as error:
@@ -234,6 +235,7 @@ lesson2.repair(REPAIRED_SOLUTION)
 # %% [markdown]
 # **2.2** The *leaky* relu keeps positive numbers and multiplies negative ones by 0.1.
 
+
 # %% tags=["exercise"]
 @I.ir_module
 class LeakyRelu:
@@ -246,6 +248,7 @@ class LeakyRelu:
 
 
 lesson2.leaky_relu(LeakyRelu)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 @I.ir_module
@@ -264,6 +267,7 @@ lesson2.leaky_relu(LeakyReluSolution)
 # **2.3** A picture is stored as bytes (`uint8`, 0 to 255). Turn the bytes into numbers
 # from 0 to 1. Convert before you divide: what would the largest byte divided by 255 be in integers?
 
+
 # %% tags=["exercise"]
 @I.ir_module
 class FromBytes:
@@ -276,6 +280,7 @@ class FromBytes:
 
 
 lesson2.from_bytes(FromBytes)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 @I.ir_module
@@ -294,12 +299,14 @@ lesson2.from_bytes(FromBytesSolution)
 # **2.4** Write a function that counts the stores of a loop function: how many `BufferStore` nodes
 # are in its body? (A block with `T.init()` has two.)
 
+
 # %% tags=["exercise"]
 def count_stores(func):
     return 1
 
 
 lesson2.count_stores(count_stores)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def count_stores_solution(func):
@@ -313,6 +320,6 @@ lesson2.count_stores(count_stores_solution)
 #
 # - A program is read from its text and becomes a tree of nodes that never change.
 # - What is printed can be read again, and is the same program.
-# - A block speaks of its own axes only.
+# - A block refers only to its own axes.
 #
 # Next: [symbolic shapes](03_symbolic_shapes.py).

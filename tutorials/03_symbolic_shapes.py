@@ -39,6 +39,7 @@ from figures import lesson3 as figure
 # sizes. Later in this lesson you also meet *graph functions* (`R.function`): functions of whole
 # tensors, which call loop functions like this one. Lesson 4 is about them.
 
+
 # %%
 @I.ir_module
 class Double:
@@ -74,6 +75,7 @@ except Exception as error:
 # Next a **graph function**: it computes with whole tensors and does not mention loops. (More about
 # them in lesson 4.) In its signature a symbol is a name in a string.
 
+
 # %%
 @I.ir_module
 class Reshaped:
@@ -97,14 +99,14 @@ rl.trace(Reshaped).find("normalize").after
 # %% [markdown]
 # The compiler went from top to bottom. For every operator it knows a rule: what the result's shape
 # is, given those of the arguments. This is called **deduction**. The shapes are *expressions*:
-# `n * 2`, then `n * 4`. They are worth more than "some number", because two of them can be
+# `n * 2`, then `n * 4`. They say more than "some number", because two of them can be
 # compared: `n * 2 + n * 2` is `n * 4`, for every `n`.
 
 # %% tags=["figure"]
 figure.shapes((1, 2, 4))
 
 # %% [markdown] tags=["explorer"]
-# Move the slider of `n` and see every shape and number of bytes follow. Each binding tells which
+# Move the slider of `n` and see every shape and number of bytes follow. Each binding shows which
 # rule was used.
 
 # %% tags=["explorer"]
@@ -135,20 +137,21 @@ figure.claims()
 
 # %%
 try:
-    rl.parse('''
+    rl.parse("""
 @I.ir_module
 class Wrong:
     @R.function
     def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((5, 8), "float32")):
         y = R.matmul(x, w)
         return y
-''')
+""")
 except rl.DiagnosticError as error:
     print(error)
 
 # %% [markdown]
 # Or it can do neither. Then the claim becomes a **check** when the program runs. Is `n` divisible
 # by 3? Nobody knows until there is an `x`.
+
 
 # %%
 @I.ir_module
@@ -175,6 +178,7 @@ except rl.CheckFailed as error:
 # How many different numbers are in `x`? That depends on the numbers, not on the shape. So deduction
 # knows the rank, which is 1, and no more.
 
+
 # %%
 @I.ir_module
 class Unique:
@@ -193,6 +197,7 @@ record.after
 # %% [markdown]
 # The compiler says where the shape was lost, and what would bring it back: `match_cast`. It gives
 # the unknown size a name of its own. From there on everything is exact again.
+
 
 # %%
 @I.ir_module
@@ -215,6 +220,7 @@ rl.trace(UniqueNamed).find("normalize").after
 # **3.1** This loop function adds 1 to a matrix of shape (3, 5). Make it work for every shape (n,
 # m).
 
+
 # %% tags=["exercise"]
 @I.ir_module
 class AddOne:
@@ -229,6 +235,7 @@ class AddOne:
 
 
 lesson3.add_one(AddOne)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 @I.ir_module
@@ -249,6 +256,7 @@ lesson3.add_one(AddOneSolution)
 # %% [markdown]
 # **3.2** Be the compiler. `x` has the shape (n, 8). Which shapes do the values of this program
 # have? Write them as strings in `n`. `a` is done for you.
+
 
 # %%
 @I.ir_module
@@ -287,9 +295,10 @@ shapes_solution = {
 lesson3.puzzle(Puzzle, shapes_solution)
 
 # %% [markdown]
-# **3.3** Attention splits every row of 12 numbers into 3 heads of 4, and brings the heads to the
+# **3.3** Attention splits every row of 12 numbers into 3 heads of 4, and moves the heads to the
 # front: (n, 12) becomes (3, n, 4). The program below does it for five rows only, and it forgets the
 # second half. `R.permute_dims(y, axes=[...])` reorders axes.
+
 
 # %% tags=["exercise"]
 @I.ir_module
@@ -301,6 +310,7 @@ class Heads:
 
 
 lesson3.heads(Heads)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 @I.ir_module
@@ -320,6 +330,7 @@ lesson3.heads(HeadsSolution)
 # number of them). From here on the shape of every value is lost. Add a `match_cast`, so that the
 # shape of `q` is known exactly.
 
+
 # %% tags=["exercise"]
 @I.ir_module
 class Places:
@@ -331,6 +342,7 @@ class Places:
 
 
 lesson3.places(Places)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 @I.ir_module

@@ -33,6 +33,7 @@ from figures import lesson4 as figure
 # %% [markdown]
 # ## Operators on whole tensors
 
+
 # %%
 @I.ir_module
 class Layer:
@@ -74,7 +75,7 @@ lowered = trace.find("legalize_ops").after
 lowered
 
 # %% [markdown]
-# Read `main` in this text. The operators are gone. In their place stands `R.call_tir`: a call
+# Read `main` in this text. The operators are gone. In their place is `R.call_tir`: a call
 # **across the levels**. It takes a loop function, its inputs, and the type of the result. It makes
 # a new tensor of that type and has the loop function store into it. So a graph function keeps
 # returning values, a loop function keeps writing into memory that it is given, and the two fit
@@ -102,6 +103,7 @@ rl.explore.pipeline(trace)
 #
 # What the compiler writes for its operators, you can write for yours. No registration, no plug-in:
 # put the loop function into the same module and call it. Here is one that no library has.
+
 
 # %%
 @I.ir_module
@@ -148,6 +150,7 @@ except rl.DiagnosticError as error:
 # name. (*dps*: destination-passing style, *packed*: arguments of any kind.) Here the library is one
 # line of NumPy.
 
+
 # %%
 def sort_rows(x, result):
     result[...] = np.sort(x, axis=1)
@@ -183,6 +186,7 @@ figure.callees()
 # **4.1** `swish(x)` is `x / (1 + exp(-x))`. The loop function is there. Call it in `main` on the
 # product.
 
+
 # %% tags=["exercise"]
 @I.ir_module
 class Swish:
@@ -207,6 +211,7 @@ class Swish:
 
 
 lesson4.swish(Swish)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 @I.ir_module
@@ -239,6 +244,7 @@ lesson4.swish(SwishSolution)
 # function `"course.running_max"` that computes it, and call it in `main`. The result has the shape
 # of `x`.
 
+
 # %% tags=["exercise"]
 @I.ir_module
 class RunningMax:
@@ -249,6 +255,7 @@ class RunningMax:
 
 
 lesson4.running_max(RunningMax)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def running_max(x, result):
@@ -273,12 +280,14 @@ lesson4.running_max(RunningMaxSolution)
 # **4.3** Write a function that takes a module and returns the names of its loop functions after
 # `legalize_ops`, as a set. `mod.loop_functions()` is a dictionary of them.
 
+
 # %% tags=["exercise"]
 def loops_after_legalize(mod):
     return set(mod.loop_functions())
 
 
 lesson4.loops_after_legalize(loops_after_legalize)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def loops_after_legalize_solution(mod):

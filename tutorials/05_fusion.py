@@ -36,6 +36,7 @@ from figures import lesson5 as figure
 # %% [markdown]
 # ## Four operations, one loop
 
+
 # %%
 @I.ir_module
 class Chain:
@@ -81,9 +82,10 @@ trace.find("schedule_kernels").after[name]
 # memory per operation. Both compiled programs use the same schedules and the same number of
 # threads.
 
+
 # %%
 def milliseconds(call, rounds=7):
-    """The best of some rounds: others make a program slower, never faster."""
+    """The best of several rounds: other work makes a program slower, never faster."""
     call()
     times = []
     for _ in range(rounds):
@@ -109,7 +111,7 @@ print(f"one kernel     {milliseconds(lambda: with_fusion['main'](x)):6.2f} ms")
 figure.traffic()
 
 # %% [markdown]
-# ## Who may be merged with whom
+# ## What may be merged with what
 #
 # It depends on how a loop function's writes relate to its reads.
 
@@ -118,6 +120,7 @@ figure.pattern_kinds()
 
 # %% [markdown]
 # The compiler finds out by looking at the loops. It does not know operators by name.
+
 
 # %%
 @I.ir_module
@@ -173,10 +176,10 @@ for name, func in Kinds.loop_functions().items():
 # %% [markdown]
 # | pattern kind | each element of the result is made from | fuses |
 # | --- | --- | --- |
-# | `ELEMENTWISE` | the element at the same place | into what reads it, and behind everything |
+# | `ELEMENTWISE` | the element at the same place | into what reads it, and after anything |
 # | `BROADCAST` | an element that several places share | into what reads it |
 # | `INJECTIVE` | one element at another place | into what reads it |
-# | `REDUCTION` | many elements: a sum | takes elementwise operations along, before and behind |
+# | `REDUCTION` | many elements: a sum | takes elementwise operations along, before and after it |
 # | `OUT_EWISE_FUSIBLE` | many elements, each used often: a product | the same |
 # | `OPAQUE` | something the compiler cannot see through | with nothing |
 #
@@ -184,6 +187,7 @@ for name, func in Kinds.loop_functions().items():
 # around it: a product includes its bias and its activation. This is the most useful fusion of all.
 # (There is one exception: where each sum has only a few terms and a norm or a softmax reads whole
 # rows of the result, both stay in one kernel.)
+
 
 # %%
 @I.ir_module
@@ -219,6 +223,7 @@ rl.explore.fusion(Dense)
 # **5.1** Be the compiler. Which calls end up in one kernel? Write the groups as sets of variable
 # names. A call that stays alone is a set of one.
 
+
 # %%
 @I.ir_module
 class Puzzle:
@@ -247,6 +252,7 @@ lesson5.puzzle(Puzzle, groups_solution)
 # %% [markdown]
 # **5.2** This loop function clips negative numbers. It works, but the compiler calls it `OPAQUE`,
 # so it stays a kernel of its own after the product. Rewrite it so that it fuses.
+
 
 # %% tags=["exercise"]
 @I.ir_module
@@ -277,6 +283,7 @@ class Clip:
 
 
 lesson5.clip(Clip)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 @I.ir_module
@@ -310,6 +317,7 @@ lesson5.clip(ClipSolution)
 # function holds all of it, `R.nn.softmax(x, axis=1)`. Use it, and have the result doubled in the
 # same kernel.
 
+
 # %% tags=["exercise"]
 @I.ir_module
 class Softmax:
@@ -326,6 +334,7 @@ class Softmax:
 
 
 lesson5.softmax(Softmax)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 @I.ir_module
@@ -346,12 +355,14 @@ lesson5.softmax(SoftmaxSolution)
 # instead of four? Write a function of `n`. `x` has `n` rows of 1024 numbers. Think of who
 # writes an intermediate result, and who reads it.
 
+
 # %% tags=["exercise"]
 def bytes_saved(n):
     return n * 1024
 
 
 lesson5.bytes_saved(bytes_saved)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def bytes_saved_solution(n):

@@ -9,13 +9,13 @@
 # # 6. Memory planning
 #
 # Every intermediate result needs memory, but not for long. A planner decides before the program
-# runs which results may lie at the same place, one after the other.
+# runs which results may occupy the same memory, one after the other.
 #
 # After this lesson you can
 #
 # - see where a program allocates memory, and when each piece is in use,
 # - follow how results of symbolic size share memory,
-# - lower the peak of a program by its order, or with upper bounds.
+# - lower a program's peak memory by reordering it, or with upper bounds.
 #
 # *About 45 minutes. You need lesson 4.*
 
@@ -33,6 +33,7 @@ from figures import lesson6 as figure
 # ## Allocation made visible
 #
 # Four products in a row. None of them can be fused with another.
+
 
 # %%
 @I.ir_module
@@ -62,8 +63,8 @@ expanded = trace.find("expand_calls").after
 rl.Module.of({"main": expanded["main"]})
 
 # %% [markdown]
-# Now there are four allocations, one per product. How many are needed? Draw from when to when each
-# result is needed.
+# Now there are four allocations, one per product. How many are needed? Draw when each result is
+# first written and last read.
 
 # %% tags=["figure"]
 figure.liveness("abcd")
@@ -80,7 +81,7 @@ for remark in trace.find("plan_memory").remarks:
 # %% [markdown]
 # Look at the sizes: `n * 256` bytes. Nobody knows `n`. But `a` and `c` have *the same* size,
 # whatever `n` is, and that can be proved. So one plan is right for every `n`, and a call allocates
-# once at most. `d` is returned: it belongs to the caller, so it gets memory of its own.
+# at most once. `d` is returned: it belongs to the caller, so it gets memory of its own.
 #
 # The plan is a value that you can inspect.
 
@@ -116,6 +117,7 @@ for n in (1, 10, 100):
 #
 # Two symbols that have nothing to do with each other:
 
+
 # %%
 @I.ir_module
 class TwoSymbols:
@@ -148,6 +150,7 @@ arena_of(TwoSymbols)
 # You may know that a text never has more than 100 words. Say so with an **upper bound**. Then all
 # sizes are numbers, and everything can share.
 
+
 # %%
 @I.ir_module
 class Bounded:
@@ -169,7 +172,7 @@ class Bounded:
 arena_of(Bounded)
 
 # %% [markdown]
-# The plan now has the size of the largest allowed input, always. A longer one is refused, as it
+# The plan now always has the size of the largest allowed input. A longer one is refused, as it
 # should be:
 
 # %%
@@ -181,8 +184,9 @@ except rl.CheckFailed as error:
 # %% [markdown]
 # ## Exercises
 #
-# **6.1** A chain of *five* products like the four above. How many bytes does its arena have,
+# **6.1** A chain of *five* products like the four above. How big is its arena, in bytes,
 # for `n` rows of 64 numbers? (The result belongs to the caller.)
+
 
 # %% tags=["exercise"]
 def arena_of_five(n):
@@ -190,6 +194,7 @@ def arena_of_five(n):
 
 
 lesson6.arena_of_five(arena_of_five)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def arena_of_five_solution(n):
@@ -203,6 +208,7 @@ lesson6.arena_of_five(arena_of_five_solution)
 # **6.2** The compiler keeps the order of your bindings. This program makes three large results
 # before it reads the first of them. Change the order of the lines, and nothing else, so that the
 # arena becomes as small as possible.
+
 
 # %% tags=["exercise"]
 @I.ir_module
@@ -222,6 +228,7 @@ class Order:
 
 
 lesson6.order(Order)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 @I.ir_module
@@ -245,6 +252,7 @@ lesson6.order(OrderSolution)
 # %% [markdown]
 # **6.3** An encoder reads `n` words, at most 128, and a decoder `m`, at most 64. Tell the compiler.
 
+
 # %% tags=["exercise"]
 @I.ir_module
 class Translator:
@@ -263,6 +271,7 @@ class Translator:
 
 
 lesson6.translator(Translator)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 @I.ir_module
@@ -290,6 +299,6 @@ lesson6.translator(TranslatorSolution)
 # - Graph functions have values. Near the end of the pipeline, values get memory.
 # - Two results may share a place if one is dead before the other is born, and if their sizes can be
 #   compared.
-# - The order of a program and what you know about its symbols decide how much memory it takes.
+# - How much memory a program takes depends on its order, and on what is known about its symbols.
 #
 # Next: [schedules](07_schedules.py).

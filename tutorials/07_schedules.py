@@ -36,6 +36,7 @@ from figures import lesson7 as figure
 # This function builds the program for any size: we want a large one to measure and a small one to
 # look at.
 
+
 # %%
 def product_of(size):
     """A loop function that multiplies two matrices of size x size numbers."""
@@ -76,14 +77,14 @@ run("as written", rl.Schedule(product))
 run("NumPy", lambda a, b: a @ b)
 
 # %% [markdown]
-# NumPy calls a library that experts have tuned for many years. That is the mark to aim at. A
+# NumPy calls a library that experts have tuned for many years. That is the target. A
 # `GFLOP/s` is a billion additions or multiplications of floating-point numbers per second; this
 # product takes 2 · 512³ of them.
 #
 # ## Step 1: walk through memory in order
 #
 # Main memory never delivers a single number. It delivers 64 bytes, a *cache line*, which stay in
-# the cache for a while. Whoever uses all 16 numbers of a line pays for it once.
+# the cache for a while. A loop that uses all 16 numbers of a line pays for it once.
 
 # %% tags=["figure"]
 figure.cache_lines()
@@ -108,7 +109,7 @@ run("1. loops in the order i, k, j", sch)
 # %% [markdown] tags=["explorer"]
 # See for yourself. The explorer runs a small product with either order and shows which elements are
 # touched, in which order, and how many other elements are touched until one is needed again: the
-# *reuse distance*. What comes back soon is still in the cache.
+# *reuse distance*. What is used again soon is still in the cache.
 
 # %% tags=["explorer"]
 smaller = rl.Schedule(small)
@@ -135,8 +136,8 @@ run("2. vectors of 16", sch)
 
 # %% [markdown]
 # The machine code now loads, multiplies and stores 16 numbers with each instruction. (Processors
-# with shorter registers take two or four instructions instead; that is LLVM's business, and lesson
-# 9's.)
+# with shorter registers take two or four instructions instead. LLVM takes care of that: see
+# lesson 9.)
 #
 # Not every loop may be a vector. Ask for the wrong one, and the primitive refuses, says why, and
 # changes nothing.
@@ -162,9 +163,9 @@ sch.parallel(i)
 run("3. rows to threads", sch)
 
 # %% [markdown]
-# Starting a team and waiting for the last thread costs some microseconds. A loop that takes less
-# than that is better left to one thread. With two cores the loop can be twice as fast at most, and
-# less if the cores wait for the same memory.
+# Starting a team of threads and waiting for the last thread costs some microseconds. A loop that
+# takes less than that is better left to one thread. With two cores the loop can be twice as fast
+# at most, and less if the cores wait for the same memory.
 #
 # ## Side by side
 #
@@ -206,6 +207,7 @@ rl.explore.loops(smaller)
 # walk down. Rearrange them so that memory is read in order. Do not vectorize; one primitive is
 # enough.
 
+
 # %%
 @I.ir_module
 class ColumnSums:
@@ -226,6 +228,7 @@ def in_order(sch):
 
 lesson7.in_order(ColumnSums, in_order)
 
+
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def in_order_solution(sch):
     j, i = sch.get_loops(sch.get_block("B"))
@@ -236,7 +239,8 @@ lesson7.in_order(ColumnSums, in_order_solution)
 
 # %% [markdown]
 # **7.2** Give `add_bias` vectors of 8 numbers, and split its rows among the threads. 100 is
-# no multiple of 8. Look at what `split` does about it: `sch.func` shows the loops.
+# not a multiple of 8. Look at what `split` does about it: `sch.func` shows the loops.
+
 
 # %%
 @I.ir_module
@@ -261,6 +265,7 @@ def fast_bias(sch):
 
 lesson7.fast_bias(AddBias, fast_bias)
 
+
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def fast_bias_solution(sch):
     i, j = sch.get_loops(sch.get_block("C"))
@@ -274,6 +279,7 @@ lesson7.fast_bias(AddBias, fast_bias_solution)
 # %% [markdown]
 # **7.3** Two loops, one after the other: the squares are stored, then halved. Make one loop of them
 # with `sch.compute_inline(block)`. Which of the two blocks can be inlined?
+
 
 # %%
 @I.ir_module
@@ -298,6 +304,7 @@ def one_loop(sch):
 
 lesson7.one_loop(TwoLoops, one_loop)
 
+
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def one_loop_solution(sch):
     sch.compute_inline(sch.get_block("square"))
@@ -308,7 +315,8 @@ lesson7.one_loop(TwoLoops, one_loop_solution)
 # %% [markdown]
 # ## What to remember
 #
-# - A schedule changes how, never what. A step that cannot be proved is refused.
+# - A schedule changes how loops run, never what they compute. A step that cannot be proved is
+#   refused.
 # - Memory in order, vectors, threads: three reasons, measured one by one.
 # - A schedule is a list of steps, which can be replayed.
 #

@@ -9,7 +9,8 @@
 # # 8. Tiles and registers
 #
 # In lesson 7 the product got its order, its vectors and its threads. It is still far from NumPy.
-# It lacks reuse: a number that was fetched should be used many times before it leaves the cache.
+# What it lacks is reuse: a number that was fetched should be used many times before it leaves the
+# cache.
 #
 # After this lesson you can
 #
@@ -61,6 +62,7 @@ figure.register_tile(rows=8, vectors=2)
 #
 # It is the product of lesson 7. `loops` prints the loops and blocks of a schedule, and leaves out
 # what the blocks compute.
+
 
 # %%
 def product_of(size):
@@ -133,8 +135,8 @@ loops(sch)
 # %% [markdown]
 # ## Step 3: zeros before the sums
 #
-# The block stores zeros whenever `k` is 0: a test in every round. `decompose_reduction` moves that
-# into a block of its own, in front of the loop `k`.
+# The block stores zeros whenever `k` is 0: a test in every iteration. `decompose_reduction` moves
+# that into a block of its own, in front of the loop `k`.
 
 # %%
 init = sch.decompose_reduction(block, k)
@@ -163,6 +165,7 @@ loops(sch)
 # The rows of tiles do not depend on one another: a team of threads can share them. Here are all
 # steps once more as a function, to use with tiles of any size, and the schedule of lesson 7 beside
 # it.
+
 
 # %%
 def tiles_of(func, rows, vectors, lanes):
@@ -226,6 +229,7 @@ rl.explore.loops(tiles_of(product_of(8), rows=2, vectors=2, lanes=4))
 # function and apply primitives as you just did. `R.matmul` gets its schedule from the rule
 # `matmul`, which knows how many registers the processor has.
 
+
 # %%
 @I.ir_module
 class ByRule:
@@ -252,6 +256,7 @@ for rows, vectors, lanes in ((4, 2, 16), (8, 2, 16), (12, 2, 16), (16, 4, 16)):
 # 16 by 16 help, because a tile of both matrices fits into the cache. Make the four loops (tile row,
 # tile column, row in the tile, column in the tile), in this order.
 
+
 # %%
 @I.ir_module
 class Transpose:
@@ -271,6 +276,7 @@ def in_tiles(sch):
 
 lesson8.in_tiles(Transpose, in_tiles)
 
+
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def in_tiles_solution(sch):
     i, j = sch.get_loops(sch.get_block("B"))
@@ -282,8 +288,9 @@ def in_tiles_solution(sch):
 lesson8.in_tiles(Transpose, in_tiles_solution)
 
 # %% [markdown]
-# **8.2** Every round of this sum loads `B[i]` and stores it again. Keep the sum of a row in a
+# **8.2** Every iteration of this sum loads `B[i]` and stores it again. Keep the sum of a row in a
 # `local` buffer, and copy it to `B` when the row is done. Two primitives are enough.
+
 
 # %%
 @I.ir_module
@@ -306,6 +313,7 @@ def local_sum(sch):
 
 lesson8.local_sum(RowSums, local_sum)
 
+
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def local_sum_solution(sch):
     block = sch.get_block("B")
@@ -320,6 +328,7 @@ lesson8.local_sum(RowSums, local_sum_solution)
 # **8.3** Write the zeros of `row_sums` before the sums begin, in a block of their own: all of them
 # first, so that the loops of the sums contain no test any more.
 
+
 # %% tags=["exercise"]
 def zeros_first(sch):
     block = sch.get_block("B")
@@ -328,6 +337,7 @@ def zeros_first(sch):
 
 
 lesson8.zeros_first(RowSums, zeros_first)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def zeros_first_solution(sch):

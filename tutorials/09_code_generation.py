@@ -41,6 +41,7 @@ from figures import lesson9 as figure
 # many languages share. LLVM knows the processors. `rl.Schedule` here says: compile these loops as
 # they are.
 
+
 # %%
 @I.ir_module
 class Affine:
@@ -61,11 +62,11 @@ print(exe.llvm("affine_kernel"))
 #
 # - Every line is one operation, and names start with `%`. Each name gets its value once.
 # - `body6:` and its like are labels; `br` jumps to them. The loop is the block that jumps back. In
-#   front of it, `phi` chooses a value: one at the start, another one in later rounds.
+#   front of it, `phi` chooses a value: one in the first iteration, another one later.
 # - `getelementptr` computes an address, `load` and `store` move a number.
 # - `fmul contract` multiplies; *contract* allows LLVM to merge it with an addition.
 # - `%thread` and `%threads`: every thread of the team calls the kernel. A kernel without a parallel
-#   loop is done by thread 0, and the others wait at the barrier.
+#   loop is run by thread 0, and the others wait at the barrier.
 #
 # ## From LLVM to the processor
 #
@@ -76,8 +77,9 @@ print(exe.assembly("affine_kernel"))
 
 # %% [markdown]
 # On x86 look for the line with `vfmadd...ss`, on ARM for `fmadd`: one *fused multiply-add*, for one
-# number (`ss` means *scalar, single precision*). It stands inside a loop of 64 rounds. This is what
+# number (`ss` means *scalar, single precision*). It is inside a loop of 64 iterations. This is what
 # became of one statement:
+
 
 # %%
 def line_with(text, *words):
@@ -110,7 +112,7 @@ sch.vectorize(ii)
 print(rl.compile(sch).assembly("affine_kernel"))
 
 # %% [markdown]
-# `ps` instead of `ss`: *packed, single precision*. One instruction does what a whole round of the
+# `ps` instead of `ss`: *packed, single precision*. One instruction does what an iteration of the
 # loop did, for as many numbers as fit in a register (`xmm` has 128 bits, `ymm` 256, `zmm` 512).
 
 # %% [markdown] tags=["explorer"]
@@ -131,6 +133,7 @@ rl.explore.llvm(sch)
 #
 # A kernel with a symbolic size must run for every size, but the best loops for one row are not the
 # best ones for a thousand. So the compiler writes several versions, each behind a condition.
+
 
 # %%
 @I.ir_module
@@ -174,8 +177,8 @@ for instruction in program.functions["main"].instrs:
 # - `AllocStorage`, `View`, `Alloc` get memory: the arena of lesson 6, a place in it, the result.
 # - `CallKernel` calls a kernel with pointers, and with the symbols that it needs, as numbers.
 #
-# There is no Python left in it. It becomes LLVM's language as well, and the whole program one piece
-# of machine code. A **virtual machine** can run the same instructions one at a time.
+# There is no Python left in it. It is compiled by LLVM as well, and the whole program becomes one
+# piece of machine code. A **virtual machine** can run the same instructions one at a time.
 
 # %% [markdown] tags=["explorer"]
 # Step through it. Look at the registers after each instruction.
@@ -205,6 +208,7 @@ else:
 # **9.1** Write a schedule for `affine`, so that every store in LLVM's language stores a full vector
 # of this machine (`lanes` numbers).
 
+
 # %% tags=["exercise"]
 def full_vectors(sch):
     (i,) = sch.get_loops(sch.get_block("B"))
@@ -213,6 +217,7 @@ def full_vectors(sch):
 
 
 lesson9.full_vectors(Affine, full_vectors)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def full_vectors_solution(sch):
@@ -225,7 +230,7 @@ lesson9.full_vectors(Affine, full_vectors_solution)
 
 # %% [markdown]
 # **9.2** 100 numbers by vectors: where the length of a vector does not divide 100, the last one
-# needs a condition (a *predicate*), and that costs instructions in every round. Which is the
+# needs a condition (a *predicate*), and that costs instructions in every iteration. Which is the
 # longest vector that needs none, if its length is a power of two?
 
 # %% tags=["exercise"]
@@ -242,6 +247,7 @@ lesson9.no_predicate(longest_solution)
 # **9.3** How many kernels does a program call? Count the `CallKernel` instructions of `main` in the
 # host program of a module.
 
+
 # %% tags=["exercise"]
 def count_kernel_calls(mod):
     program = rl.lower_shapes(rl.trace(mod).result)
@@ -249,6 +255,7 @@ def count_kernel_calls(mod):
 
 
 lesson9.count_kernel_calls(count_kernel_calls)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def count_kernel_calls_solution(mod):

@@ -45,6 +45,7 @@ figure.grid(blocks=3, threads=8)
 # %% [markdown]
 # `bind` turns a loop into one of these numbers.
 
+
 # %%
 @I.ir_module
 class Affine:
@@ -65,7 +66,7 @@ sch.func
 
 # %% [markdown]
 # `rl.simt` runs the threads one by one and watches every access: it finds reads outside of an
-# array, and places to which two threads write.
+# array, and elements that two threads write.
 
 # %%
 a, b = np.arange(96, dtype="float32"), np.zeros(96, "float32")
@@ -74,7 +75,8 @@ print(np.array_equal(b, a * 3 + 1))
 
 # %% [markdown]
 # Not every loop may become blocks. Blocks run in any order and cannot wait for each other, so a sum
-# cannot be split among them: all its rounds write to the same element.
+# cannot be split among them: all its iterations write to the same element.
+
 
 # %%
 @I.ir_module
@@ -108,6 +110,7 @@ figure.sectors()
 # %% [markdown]
 # So it matters which loop becomes the threads. Here a matrix is copied, first with a thread for
 # each row, then with a thread for each column. `record` keeps what the first block did.
+
 
 # %%
 @I.ir_module
@@ -149,8 +152,8 @@ rl.explore.loops(threads_are("rows"))
 # %% [markdown]
 # ## Shared memory
 #
-# The threads of a block have a small memory in common. It is fast, and it is where they hand each
-# other numbers.
+# The threads of a block have a small memory in common. It is fast, and it is where they
+# exchange numbers.
 
 # %% tags=["figure"]
 figure.memories()
@@ -160,6 +163,7 @@ figure.memories()
 # into shared memory; then one of them adds the 8 sums. `rfactor` splits a reduction in this way: it
 # makes a block for the partial sums, and leaves the rest to the old one. `compute_at` brings both
 # into the same loop over rows.
+
 
 # %%
 def shared_sum():
@@ -200,6 +204,7 @@ rl.explore.loops(shared_sum())
 # A whole program for GPUs is one word away. The rules of lesson 8 have siblings for GPUs, which
 # bind the loops. The code is CUDA C, and can be read.
 
+
 # %%
 @I.ir_module
 class Smooth:
@@ -217,6 +222,7 @@ print(exe.source("relu"))
 # **10.1** A kernel for GPUs: one block per row, 64 threads in each. The rows have 100 numbers, so a
 # thread handles at most two of them. (`split` the columns by 64. Which of the two loops is bound to
 # threads?)
+
 
 # %%
 @I.ir_module
@@ -240,6 +246,7 @@ def by_rows(sch):
 
 lesson10.by_rows(Rows, by_rows)
 
+
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def by_rows_solution(sch):
     i, j = sch.get_loops(sch.get_block("B"))
@@ -251,9 +258,11 @@ def by_rows_solution(sch):
 lesson10.by_rows(Rows, by_rows_solution)
 
 # %% [markdown]
-# **10.2** These loops sum the columns of a matrix, with a thread for each column: in a round of
-# `i`, the 32 threads of the warp read row `i`. How many sectors of 32 bytes is that? And how many
-# would it be in one round of `k` if a thread summed each *row*, `A[i, k]` for thread `i`?
+# **10.2** These loops sum the columns of a matrix, with a thread for each column: in an iteration
+# of `i`, the 32 threads of the warp read row `i`. How many sectors of 32 bytes is that? And how
+# many would it be in one iteration of `k` if a thread summed each *row*, `A[i, k]` for thread
+# `i`?
+
 
 # %%
 @I.ir_module
@@ -284,6 +293,7 @@ lesson10.sectors(ColumnSums, sectors_solution)
 # partial maxima in shared memory, then one thread the largest of them. The lines of `shared_sum`
 # help.
 
+
 # %%
 @I.ir_module
 class RowMax:
@@ -304,6 +314,7 @@ def shared_max(sch):
 
 
 lesson10.shared_max(RowMax, shared_max)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def shared_max_solution(sch):

@@ -85,8 +85,10 @@ figure.layer(checkpoint.config.num_layers)
 
 # %%
 config = checkpoint.config
-print(f"{config.num_layers} layers, {config.hidden_size} numbers per token, "
-      f"{config.num_heads} heads, vocabulary of {config.vocab_size}")
+print(
+    f"{config.num_layers} layers, {config.hidden_size} numbers per token, "
+    f"{config.num_heads} heads, vocabulary of {config.vocab_size}"
+)
 
 one_layer = dataclasses.replace(config, num_layers=1)
 decoder = rl.Decoder(one_layer, checkpoint.formats, max_context=256)
@@ -102,7 +104,7 @@ rl.Module.of({"decode": module["decode"]})
 # - `R.linear` and `R.nn.rms_norm` are operators. `rotary`, `append_kv`, `cached_attention` are loop
 #   functions, called across the levels by `R.call_tir` (lesson 4).
 # - The weights are stored in 4 or 8 bits. `decode_Q4_1` and the functions for the other formats
-#   turn them into float32. It looks as if the whole matrix was unpacked first. Look at what
+#   turn them into float32. It looks as if the whole matrix were unpacked first. Look at what
 #   becomes of it:
 
 # %%
@@ -123,8 +125,11 @@ for remark in trace.find("fuse_ops").remarks:
 rl.explore.fusion(module)
 
 # %%
-called = [c.op.name for c in rl.walk(trace.result["decode"])
-          if isinstance(c, rl.graph.Call) and isinstance(c.op, rl.graph.GlobalVar)]
+called = [
+    c.op.name
+    for c in rl.walk(trace.result["decode"])
+    if isinstance(c, rl.graph.Call) and isinstance(c.op, rl.graph.GlobalVar)
+]
 for name, count in Counter(called).items():
     print(f"{count:3} x {name}")
 
@@ -135,6 +140,7 @@ for name, count in Counter(called).items():
 #
 # `prefill` reads a prompt of any length `s`, `decode` adds a token. Let us time both. Nothing is
 # compiled here any more.
+
 
 # %%
 def seconds(tokens, rounds=3):
@@ -166,7 +172,7 @@ figure.phases()
 # %% [markdown]
 # ## The cache of keys and values
 #
-# To write token 100, the model looks back at 99 others. What it needs of them was computed when
+# To write token 100, the model looks back at 99 others. What it needs from them was computed when
 # they were read: a *key* and a *value* per layer. They are kept in the **KV cache**, which belongs
 # to the caller. `append_kv` adds to it in place.
 
@@ -179,8 +185,10 @@ whole = seconds(prompt)
 model.logits(prompt[:-1])
 start = time.perf_counter()
 model.logits(prompt)
-print(f"128 tokens: {whole * 1e3:.1f} ms;  the last one, with 127 in the cache: "
-      f"{(time.perf_counter() - start) * 1e3:.1f} ms")
+print(
+    f"128 tokens: {whole * 1e3:.1f} ms;  the last one, with 127 in the cache: "
+    f"{(time.perf_counter() - start) * 1e3:.1f} ms"
+)
 
 # %% [markdown]
 # ## Exercises
@@ -189,12 +197,14 @@ print(f"128 tokens: {whole * 1e3:.1f} ms;  the last one, with 127 in the cache: 
 # logits of the next one. Take the likeliest token, append it, and go on, `count` times. Return the
 # new tokens.
 
+
 # %% tags=["exercise"]
 def greedy(logits, ids, count):
     return [int(np.argmax(logits(ids)))]
 
 
 lesson11.greedy(greedy)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def greedy_solution(logits, ids, count):
@@ -212,12 +222,14 @@ lesson11.greedy(greedy_solution)
 # token has a key and a value for each of `config.num_kv_heads` heads, of `config.head_dim` float32
 # numbers.
 
+
 # %% tags=["exercise"]
 def kv_bytes(config, n):
     return n * config.hidden_size * 4
 
 
 lesson11.kv_bytes(kv_bytes)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def kv_bytes_solution(config, n):
@@ -233,12 +245,14 @@ lesson11.kv_bytes(kv_bytes_solution)
 # most, if the weights have `weight_bytes` bytes and memory delivers `bandwidth` bytes per second?
 # And what if the weights are read for a batch of `batch` answers at the same time?
 
+
 # %% tags=["exercise"]
 def most_tokens_per_second(weight_bytes, bandwidth, batch):
     return ...
 
 
 lesson11.most_tokens_per_second(most_tokens_per_second)
+
 
 # %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
 def most_tokens_per_second_solution(weight_bytes, bandwidth, batch):

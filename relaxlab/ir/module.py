@@ -18,6 +18,8 @@ BaseFunc = Function | PrimFunc | ExternFunc
 
 _SHOWN = 12
 """Functions that the `repr` of a module names."""
+_WITHOUT_IMPORTER = ("torch", "jax", "tensorflow", "keras", "onnx")
+"""Packages whose models people give where a module is expected."""
 
 
 def name_of(func: BaseFunc) -> str:
@@ -78,6 +80,8 @@ class Module(Node):
                 advice = f"write @I.ir_module above `class {value.__name__}`"
             elif isinstance(value, FunctionType):
                 advice = f"write @R.function or @T.prim_func above `def {value.__name__}`"
+            elif type(value).__module__.partition(".")[0] in _WITHOUT_IMPORTER:
+                advice = "there is no importer for it: write the model with rl.nn, or as a script"
             raise TypeError(f"expected a module, got {kind_of(value)}; {advice}")
 
     @staticmethod

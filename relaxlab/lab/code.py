@@ -88,7 +88,7 @@ def _state(kernels: dict[str, PrimFunc], target: Target, notes: list[str]) -> di
         notes.append("There are no loop functions to compile.")
     missing = target.kind == "cuda" and states and not any("PTX" in _titles(k) for k in states)
     if missing and not any(k["error"] for k in states):
-        notes.append("PTX needs NVRTC, which is not installed: pip install relaxlab[cuda]")
+        notes.append("PTX needs NVRTC, which is not installed: pip install 'relaxlab[cuda]'")
     rows = [[no, line] for no, line in script.rows]
     return {"kernels": states, "script": rows, "table": interner.lines}
 

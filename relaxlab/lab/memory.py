@@ -178,7 +178,7 @@ def _why(p: Placement, arena: Arena, bounds: Mapping[str, int]) -> str:
         return f"it lies where {' and '.join(p.reuses)} lay, which nothing reads any more"
     dead = [q for q in arena.placements if q.end < p.start]
     if not dead:
-        return "new memory: nothing that came before it is dead yet"
+        return "new memory: no earlier tensor is dead yet"
     known = bounds if all(symbols_bounded(q.var.ty, bounds) for q in arena.placements) else {}
     factors = size_of(p.var.ty, known)[1]
     alike = [q for q in dead if size_of(q.var.ty, known)[1] == factors]

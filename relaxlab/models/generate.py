@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from relaxlab.ir.brief import Brief
-from relaxlab.ir.errors import UserError
+from relaxlab.ir.errors import UserError, kind_of
 from relaxlab.models.load_decoder import LoadedDecoder, Progress, load_decoder
 from relaxlab.models.loader import Checkpoint
 from relaxlab.models.programs import Request
@@ -279,6 +279,13 @@ def encode_prompt(checkpoint: Checkpoint, max_context: int, prompt: Prompt, raw:
             ids = checkpoint.chat.encode([{"role": "user", "content": prompt}])
     elif all(isinstance(item, int | np.integer) for item in prompt):
         ids = [int(item) for item in prompt]  # type: ignore[arg-type]
+    elif not all(isinstance(item, Mapping) for item in prompt):
+        wrong = next(item for item in prompt if not isinstance(item, Mapping))
+        raise PromptError(
+            "a prompt is text, a list of messages {'role': ..., 'content': ...}, or a list of "
+            f"token ids; this list has {kind_of(wrong)} in it (BatchGenerator answers several "
+            "prompts together)"
+        )
     elif checkpoint.chat is None:
         raise PromptError(f"{checkpoint.path} has no chat template; pass text")
     else:

@@ -51,7 +51,7 @@ def blas_path() -> Path:
         wheel = import_module("scipy_openblas64")
     except ModuleNotFoundError:
         raise BlasNotFound(
-            "this program calls BLAS, which is not installed: `pip install relaxlab[blas]`"
+            "this program calls BLAS, which is not installed: `pip install 'relaxlab[blas]'`"
         ) from None
     folder = Path(wheel.get_lib_dir())
     paths = [p for p in folder.glob("libscipy_openblas64_*") if p.suffix in (".so", ".dylib")]

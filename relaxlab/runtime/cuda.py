@@ -146,7 +146,7 @@ def require_cupy() -> Any:
     way_out = "exe.simulate(name, ...) runs the program without a GPU, on the SIMT interpreter"
     cupy = _cupy()
     if cupy is None:
-        raise NoGpu(f"calling a CUDA program needs CuPy: pip install relaxlab[cuda]; {way_out}")
+        raise NoGpu(f"calling a CUDA program needs CuPy: pip install 'relaxlab[cuda]'; {way_out}")
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as e:

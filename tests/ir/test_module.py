@@ -75,3 +75,6 @@ def test_wrong_questions() -> None:
         Module.of({"x": "text"})  # type: ignore[dict-item]
     with pytest.raises(TypeError, match="expected a module, got a str; rl.parse"):
         Module.require("text")
+    torch = type("Linear", (), {"__module__": "torch.nn.modules.linear"})
+    with pytest.raises(TypeError, match="got a Linear; there is no importer for it: write"):
+        Module.require(torch())

@@ -234,7 +234,7 @@ def test_lines_have_the_colours_of_the_script_and_can_be_copied(open_view, view)
 
 def test_ptx_leads_to_its_one_line_of_cuda(open_view):
     if not nvrtc.is_available():
-        pytest.skip("needs NVRTC (pip install relaxlab[cuda])")
+        pytest.skip("needs NVRTC (pip install 'relaxlab[cuda]')")
     page = open_view(code(dense(), "cuda"))
     cuda = page.get_by_role("region", name="CUDA C")
     page.get_by_role("region", name="PTX").get_by_text("shfl").first.click()

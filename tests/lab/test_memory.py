@@ -57,7 +57,7 @@ def test_reuse_is_explained(chain):
     (arena,) = plan["arenas"]
     names = [t["name"] for t in main["tensors"]]
     why = {names[b[0]]: b[4] for b in arena["blocks"]}
-    assert why["a"] == "new memory: nothing that came before it is dead yet"
+    assert why["a"] == "new memory: no earlier tensor is dead yet"
     assert why["c"] == "it lies where a lay, which nothing reads any more"
     assert [names[i] for b in arena["blocks"] if names[b[0]] == "c" for i in b[3]] == ["a"]
     assert [(names[i], reason) for i, reason in plan["unplanned"]] == [("d", "it is returned")]

@@ -247,7 +247,7 @@ def test_passes_by_keyboard_search_and_layout(open_view, view):
     assert page.get_by_role("heading", level=3).inner_text().startswith("plan_memory")
     page.keyboard.press("k")
     assert page.get_by_role("heading", level=3).inner_text().startswith("expand_calls")
-    page.get_by_label("unchanged, too").check()
+    page.get_by_label("show unchanged").check()
     assert passes(page).count() == len(view.state["passes"])
     page.get_by_role("searchbox").fill("softmax")
     assert page.get_by_role("heading", level=3).inner_text().startswith("legalize_ops")

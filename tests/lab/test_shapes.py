@@ -137,5 +137,5 @@ def test_names_that_the_compiler_made_up_are_marked(open_view):
     assert made_up == {"x": False, "lv": True, "y": False, "lv1": False, "return": False}
     page = open_view(view)
     assert page.locator(".made-up").all_inner_texts() == ["lv"]
-    assert "made up by the compiler" in page.locator(".legend").inner_text()
+    assert "named by the compiler" in page.locator(".legend").inner_text()
     assert page.locator(".legend li").count() == 1, "badges that do not occur are not explained"

@@ -148,6 +148,12 @@ def test_prompts_that_cannot_be_answered(generator, prompt, message):
         generator.logits(prompt)
 
 
+@pytest.mark.parametrize("prompt", [["one", "two"], [1, "two"], [{"role": "user"}, None]])
+def test_lists_that_are_no_prompt(generator, prompt):
+    with pytest.raises(PromptError, match="BatchGenerator answers several"):
+        generator.generate(prompt)
+
+
 def test_an_empty_text_without_template_is_empty(generator):
     with pytest.raises(PromptError, match="empty"):
         generator.generate("", raw=True)

@@ -1,7 +1,7 @@
 """CUDA C to PTX and machine code by NVRTC, NVIDIA's run-time compiler; no GPU is needed.
 
 It comes from the wheels `nvidia-cuda-nvrtc-cu12` (the library) and `nvidia-cuda-runtime-cu12` (the
-headers of half-precision types): `pip install relaxlab[cuda]`.
+headers of half-precision types): `pip install 'relaxlab[cuda]'`.
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ def _library() -> _Nvrtc:
     )
     if not found:
         raise NvrtcError(
-            "NVRTC, which compiles CUDA sources, is not installed; run: pip install relaxlab[cuda]"
+            "NVRTC, which compiles CUDA sources, is not installed; "
+            "run: pip install 'relaxlab[cuda]'"
         )
     return _Nvrtc(found[0])
 

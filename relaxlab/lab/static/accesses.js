@@ -16,6 +16,15 @@ export const elementAt = (indices, shape) => shape.reduce((n, size, i) => n * si
 /** "C[1, 2]" */
 export const placeText = (buffer, element) => `${buffer.name}[${indicesOf(element, buffer.shape).join(", ")}]`;
 
+/** Several elements: "C[1, 0–7]" where they fill a box, else the first three. */
+export function placesText(buffer, elements) {
+  const places = [...new Set(elements)].sort((a, b) => a - b);
+  const along = buffer.shape.map((_, d) => [...new Set(places.map((e) => indicesOf(e, buffer.shape)[d]))].sort((a, b) => a - b));
+  const box = along.reduce((n, indices) => n * indices.length, 1) === places.length;
+  if (box) return `${buffer.name}[${along.map((indices) => rangesText(indices)).join(", ")}]`;
+  return places.slice(0, 3).map((e) => placeText(buffer, e)).join(", ") + (places.length > 3 ? `, … (${places.length})` : "");
+}
+
 /**
  * A run with the place of each step in its columns: `first` access and `value` of each step.
  * @param {any} run what Python's `run_state` wrote

@@ -242,7 +242,7 @@ export default {
         ...parts.elements);
     };
     draw();
-    root.append(h("div", { class: "row" }, h("label", {}, "kernel", select), h("span", { class: "muted" }, `${state.kernels.length} for ${state.target}`),
+    root.append(h("div", { class: "row" }, h("label", {}, "kernel", select), h("span", { class: "muted" }, `of ${state.kernels.length} for ${state.target}`),
       panes.some((p) => p.intel) && check("Intel syntax", intel.get(), intel.set)), body);
     const stops = [at.on(() => { model.set("line", null); draw(); }), intel.on(draw)];
     return () => {

@@ -17,9 +17,9 @@ export function nodeFacts(graph, v, pane, env) {
     return h("span", {}, value === null ? "" : format(value), typeof expr === "number" ? "" : h("span", { class: "muted mono" }, ` = ${formatExpr(expr)}`));
   };
   const rows = [
-    ["makes", h("span", { class: "mono" }, n.type || "nothing")], ["bytes", amount(n.bytes, formatBytes)],
+    ["type", h("span", { class: "mono" }, n.type || "nothing")], ["bytes", amount(n.bytes, formatBytes)],
     n.origin !== "parameter" && n.origin !== "return" && ["FLOPs", amount(n.flops, formatCount)],
-    ["reads", links(pane.before[v])], ["read by", links(pane.after[v])],
+    ["inputs", links(pane.before[v])], ["used by", links(pane.after[v])],
     n.folded.length > 0 && ["and", h("ul", { class: "plain" }, n.folded.map((t) => h("li", { class: "mono" }, t)))],
     n.kind && ["pattern", n.kind.replaceAll("_", " ")],
   ].filter(Boolean);
@@ -61,7 +61,7 @@ function functionView(graph, model, key) {
 
 function asTable(graph, pane) {
   const names = (list) => list.map((w) => graph.nodes[w].name).join(", ");
-  return h("div", { class: "scroll" }, table(["value", "made by", "type", "reads", "read by"],
+  return h("div", { class: "scroll" }, table(["value", "operation", "type", "inputs", "used by"],
     graph.nodes.map((n, v) => [n.name, n.label, n.type, names(pane.before[v]), names(pane.after[v])])));
 }
 

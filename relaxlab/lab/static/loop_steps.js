@@ -1,7 +1,7 @@
 // A run of a loop function, one statement after the other: the tree beside what memory holds.
 
 import { field, h, position, reveal, stepper } from "./core.js";
-import { accessesOf, decode, loopValues, memoryOf, nextRound, placeText } from "./accesses.js";
+import { accessesOf, decode, loopValues, memoryOf, nextRound, placesText, placeText } from "./accesses.js";
 import { bufferGrid } from "./grid.js";
 import { loopRows, treePane } from "./tree.js";
 
@@ -19,6 +19,14 @@ const TRAIL = 8;
 const since = (n, what) => (n === 0 ? "at once" : `after ${n} other ${what}${n === 1 ? "" : "s"}`);
 const again = (a) => (a.distance >= 0 ? `again ${since(a.distance, "element")}`
   : a.line >= 0 ? `first time, line again ${since(a.line, "line")}` : "first time, new line");
+
+/** The accesses of a statement as text; those of the lanes of a vector by buffer. */
+function accessesText(run, accesses, vector) {
+  if (!vector) return accesses.map((a) => `${placeText(run.buffers[a.buffer], a.element)} = ${a.value} (${again(a)})`).join(", ");
+  const elements = new Map();
+  for (const a of accesses) elements.set(a.buffer, [...(elements.get(a.buffer) ?? []), a.element]);
+  return [...elements].map(([b, of]) => placesText(run.buffers[b], of)).join(", ");
+}
 
 /** A button that steps on by itself, and how fast. */
 function player(at, count, model) {
@@ -115,7 +123,7 @@ function steppedTree(version, run, at) {
 }
 
 const LEGEND = "Dashed: read now. Solid: written now. Tinted: touched in the last steps. A dot: nothing was written there yet. "
-  + "A click on a statement goes to the next time it runs, one on a loop to its next round.";
+  + "A click on a statement goes to the next time it runs, one on a loop to its next iteration.";
 
 export function stepPanel(version, model, key) {
   const { error } = version.costs;
@@ -142,8 +150,8 @@ export function stepPanel(version, model, key) {
     grids.draw(at.get(), accesses);
     tree.mark(at.get());
     chosen.value = mode.get();
-    const list = (write) => accesses.filter((a) => a.write === write)
-      .map((a) => `${placeText(run.buffers[a.buffer], a.element)} = ${a.value} (${again(a)})`).join(", ");
+    const vector = loopValues(run, at.get()).some(([, n]) => typeof n === "string");
+    const list = (write) => accessesText(run, accesses.filter((a) => a.write === write), vector);
     const [reads, writes] = [list(false), list(true)];
     said.replaceChildren(h("div", {}, h("strong", {}, describe(at.get()))),
       h("div", {}, reads && `reads ${reads}`, reads && writes && h("br"), writes && `writes ${writes}`, !accesses.length && "touches no buffer"));

@@ -125,7 +125,7 @@ function arenaChart(fn, arena, blocks, env, chosen, label, wide) {
   return chart;
 }
 
-const LINES = [["planned", "", "var(--accent)"], ["needed at the time", "2 2", "var(--add)"], ["run-time pool", "6 3", "var(--warn)"], ["every tensor its own", "10 4 2 4", "var(--del)"]];
+const LINES = [["planned", "", "var(--accent)"], ["live tensors", "2 2", "var(--add)"], ["run-time pool", "6 3", "var(--warn)"], ["one allocation per tensor", "10 4 2 4", "var(--del)"]];
 
 function usageChart(fn, values, showApart, wide) {
   const steps = fn.steps.length;
@@ -152,7 +152,7 @@ function tensorFacts(fn, plan, number, env, choose) {
     entry && entry[3].length > 0 && ["lies where", entry[3].map((i, k) => [k ? ", " : "", link(i)])],
     later.length > 0 && ["later there", later.slice(0, 6).map((i, k) => [k ? ", " : "", link(i)])]].filter(Boolean);
   return h("div", {}, h("h4", { class: "mono" }, t.name), h("dl", { class: "facts" }, rows.map(([a, b]) => [h("dt", {}, a), h("dd", {}, b)])),
-    h("p", {}, apart ? `Allocated apart, when it is needed: ${apart[1]}.` : entry ? `${entry[4][0].toUpperCase()}${entry[4].slice(1)}.` : ""));
+    h("p", {}, apart ? `Allocated separately, when it is needed: ${apart[1]}.` : entry ? `${entry[4][0].toUpperCase()}${entry[4].slice(1)}.` : ""));
 }
 
 /** The drawings of a plan: its storages, and the bytes that are taken over time. */
@@ -165,7 +165,7 @@ function planCharts(fn, plan, env, chosen, showApart, wide, sums) {
   });
   const legend = LINES.map(([text, dash, stroke], i) => (i < 3 || showApart) && h("li", {},
     svg("svg", { width: 30, height: 8, "aria-hidden": "true" }, svg("path", { d: "M0,4 L30,4", class: "line", style: `stroke:${stroke};stroke-dasharray:${dash}` })), text));
-  return [...arenas, h("p", { class: "muted" }, "The colour is that of the kernel which makes the tensor."), h("h4", {}, "Bytes over time"), h("ul", { class: "legend" }, legend),
+  return [...arenas, h("p", { class: "muted" }, "The colour shows which kernel writes the tensor."), h("h4", {}, "Bytes over time"), h("ul", { class: "legend" }, legend),
     scroller("bytes over time", usageChart(fn, sums, showApart, wide))];
 }
 
@@ -177,7 +177,7 @@ function sumsOf(fn, plan, env) {
   const size = plan.arenas.reduce((n, a) => n + (evaluate(a.size, env) ?? 0), 0);
   const own = known.reduce((n, t) => n + t.bytes, 0);
   const flat = (v) => fn.steps.map(() => v);
-  return { size, lines: [flat(size), live, pool, flat(own)], rows: [["planned", size], ["needed at once, at most", Math.max(0, ...live)], ["run-time pool", pool.at(-1) ?? 0], ["every tensor its own", own]] };
+  return { size, lines: [flat(size), live, pool, flat(own)], rows: [["planned", size], ["peak of live tensors", Math.max(0, ...live)], ["run-time pool", pool.at(-1) ?? 0], ["one allocation per tensor", own]] };
 }
 
 /** All tensors of a plan as a table. */
@@ -242,7 +242,7 @@ function functionView(fn, model) {
   const element = h("div", {},
     h("div", { class: "row" }, h("label", {}, "Upper bounds ", slider), title, h("label", {}, "zoom ", range(zoom, 5, "zoom, powers of two"))),
     fn.symbols.length > 0 && h("div", { class: "row" }, h("span", { class: "muted" }, "Run with"), sliders),
-    h("div", { class: "wide-left" }, charts, h("div", { class: "stack" }, sums, h("label", {}, box, "show every tensor its own"), facts)),
+    h("div", { class: "wide-left" }, charts, h("div", { class: "stack" }, sums, h("label", {}, box, "show one allocation per tensor"), facts)),
     more);
   return { element, stop: () => stops.forEach((s) => s()) };
 }

@@ -63,7 +63,7 @@ function passList(state, { at, remarks, search, unchanged }) {
   const all = h("input", { type: "checkbox", checked: unchanged.get(), onchange: () => { unchanged.set(all.checked); filter(); } });
   filter();
   return {
-    element: h("div", {}, box, h("div", { class: "row spread" }, said, h("label", {}, all, "unchanged, too")), h("div", { class: "scroll tall" }, list)),
+    element: h("div", {}, box, h("div", { class: "row spread" }, said, h("label", {}, all, "show unchanged")), h("div", { class: "scroll tall" }, list)),
     listed: () => listed,
     stop: list.stop,
   };

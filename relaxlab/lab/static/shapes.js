@@ -65,7 +65,7 @@ function details(b, env) {
       b.kind === "binding" && [h("dt", {}, "FLOPs"), h("dd", {}, amount(b.flops, formatCount))]),
     b.text && h("pre", { class: "mono wrap" }, b.text),
     groups.map(([title, list]) => [h("h4", {}, title), h("ul", { class: "plain factlist" }, list.map(factItem))]),
-    groups.length === 0 && h("p", { class: "muted" }, "Nothing had to be unified, asked, or left open."),
+    groups.length === 0 && h("p", { class: "muted" }, "There was nothing to unify, to prove, or to check at run time."),
   ];
 }
 
@@ -134,7 +134,7 @@ function functionView(fn, model) {
     where.length > 0 && h("p", { class: "muted" }, "Symbols: ", where.map(([s, v], i) => [i ? ", " : "", h("code", {}, s), ` from `, h("code", {}, v)])),
     sum, bar, filter.element, legendOf(fn), h("div", { class: "wide-left half" },
       h("div", { class: "scroll panel", style: "max-height:max(34em, var(--room, 0px))" },
-        h("div", { class: "values-head", "aria-hidden": "true" }, ["value", "operator", "type", "shape now", "bytes", ""].map((t) => h("span", { class: t === "bytes" ? "amount" : "" }, t))), list), panel));
+        h("div", { class: "values-head", "aria-hidden": "true" }, ["value", "operator", "type", "shape here", "bytes", ""].map((t) => h("span", { class: t === "bytes" ? "amount" : "" }, t))), list), panel));
   return { element, stop: () => stops.forEach((s) => s()) };
 }
 
@@ -145,7 +145,7 @@ function legendOf(fn) {
   if (!found.size && !madeUp) return null;
   return h("ul", { class: "legend" },
     [...found.values()].map(([sign, cls, text]) => h("li", {}, h("span", { class: `badge ${cls}` }, sign), text)),
-    madeUp && h("li", {}, h("em", { class: "mono muted" }, "name"), "made up by the compiler"));
+    madeUp && h("li", {}, h("em", { class: "mono muted" }, "name"), "named by the compiler"));
 }
 
 export default ofFunctions(functionView);

@@ -63,7 +63,7 @@ export function treePane(version, go) {
     const [mark, cls, title] = MARKS[version.marks[i]];
     const variable = variableOf(version.rows[i]);
     const what = sites.has(i) ? button(text, "go to the next time this runs", () => go.toStatement(i))
-      : variable && runs[i] ? button(text, "go to the next round of this loop", () => go.toRound(variable)) : text;
+      : variable && runs[i] ? button(text, "go to the next iteration of this loop", () => go.toRound(variable)) : text;
     const badge = axes && h("span", { class: `axis axis-${axes in AXES ? axes : "x"}`, title: AXES[axes] ?? axes }, axes);
     const at = h("span", { class: "at" });
     const element = h("div", { class: `${cls} ${QUIET.includes(kind) ? "quiet" : ""} ${runs[i] ? "" : "idle"}`, title: title || (runs[i] ? null : "does not run here") },

@@ -37,7 +37,7 @@ def test_cuda_lines_know_their_statement(listing):
     assert listing.cuda[0].loop == 0 and listing.cuda[0].text.startswith('extern "C"')
 
 
-@pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC (pip install relaxlab[cuda])")
+@pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC (pip install 'relaxlab[cuda]')")
 def test_ptx_lines_know_the_line_of_cuda(listing):
     pairs = zip(listing.ptx, listing.ptx_lines, strict=True)
     shuffles = [number for line, number in pairs if "shfl" in line.text]

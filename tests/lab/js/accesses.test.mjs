@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import {
-  accessesOf, decode, distanceBars, elementAt, indicesOf, loopValues, memoryOf, pageOf, placeText, rangesText, servedBy,
+  accessesOf, decode, distanceBars, elementAt, indicesOf, loopValues, memoryOf, pageOf, placesText, placeText, rangesText, servedBy,
 } from "../../../relaxlab/lab/static/accesses.js";
 
 // for i in range(2): B[i] = A[1 - i]; B[i] = B[i]
@@ -22,6 +22,16 @@ test("elements and indices", () => {
   assert.deepEqual(indicesOf(0, []), []);
   assert.equal(elementAt([], []), 0);
   assert.equal(placeText({ name: "C", shape: [2, 3] }, 5), "C[1, 2]");
+});
+
+test("several elements as one place", () => {
+  const c = { name: "C", shape: [2, 3] };
+  assert.equal(placesText(c, [3, 4, 5, 4]), "C[1, 0–2]");
+  assert.equal(placesText(c, [5, 2]), "C[0–1, 2]");
+  assert.equal(placesText(c, [4]), "C[1, 1]");
+  assert.equal(placesText(c, [0, 4]), "C[0, 0], C[1, 1]");
+  assert.equal(placesText(c, [0, 1, 2, 3]), "C[0, 0], C[0, 1], C[0, 2], … (4)");
+  assert.equal(placesText({ name: "s", shape: [] }, [0]), "s[]");
 });
 
 test("steps have their loops' values and accesses", () => {
