@@ -262,6 +262,8 @@ def _rows() -> Iterator[Case]:
     yield Case("sum of all", "x: a n d", "R.sum(x)", cube, every)
     for axis in (1, 0):
         yield Case(f"cumsum axis {axis}", "x: n d", f"R.cumsum(x, axis={axis})", sizes, both)
+    few = {"n": 1024, "d": 20}
+    yield Case("cumsum axis 0", "x: n d", "R.cumsum(x, axis=0)", few, both)
     yield from _reductions()
 
 

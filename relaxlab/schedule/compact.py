@@ -192,10 +192,12 @@ def _sites(found: list[Access], owner: int, buffer: Buffer) -> Iterator[int]:
         common = same
     path = found[0].path[:common]
     limit = min((_accumulation_depth(a) for a in found if a.write), default=common)
-    for depth in range(min(common, limit) - 1, owner, -1):
+    # The lanes of a vectorized loop run at once, so nothing can be allocated for one of them, nor
+    # in the loops within.
+    lanes = [d for d, s in enumerate(path) if isinstance(s, For) and s.kind == "vectorized"]
+    for depth in range(min(common, limit, *lanes) - 1, owner, -1):
         s = path[depth]
-        # The lanes of a vectorized loop run at once, so nothing can be allocated for one of them.
-        if isinstance(s, For) and s.kind != "vectorized" and _may_own(s, buffer):
+        if isinstance(s, For) and _may_own(s, buffer):
             yield depth
     yield owner
 

@@ -148,9 +148,7 @@ _DOT4: tuple[tuple[str, int, frozenset[str], Dot4], ...] = (
 """Name, lanes, features that the target needs, and code; the first that a target has is taken."""
 
 for _name, _lanes, _features, _step in _DOT4:
-    TensorIntrin.register(
-        _name, _dot_desc(*_buffers(_lanes)), _dot4_impl(_lanes, _step), _features
-    )
+    TensorIntrin.register(_name, _dot_desc(*_buffers(_lanes)), _dot4_impl(_lanes, _step), _features)
 
 DOT2_LANES = 16
 """float32 sums of one `vdpbf16ps`: the lanes of a 512-bit vector."""

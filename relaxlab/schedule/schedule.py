@@ -484,6 +484,7 @@ class Schedule(ScheduleState, Displayed):
         args = {"target": target, "key": key}
         self._edit("unannotate", args, _annotate.annotate, self._target(target), key, None)
 
+
 def _any_size(
     schedule: Callable[[Schedule, int | None], Schedule | None], sch: Schedule
 ) -> Schedule:

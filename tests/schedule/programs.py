@@ -149,9 +149,7 @@ def assert_same(
     ))  # fmt: skip
     for size in sizes if symbols else sizes[:1]:
         values = {v: expr.const(size + i) for i, v in enumerate(symbols)}
-        shapes = [
-            tuple(int(str(substitute(d, values))) for d in b.shape) for b in before.buffers
-        ]
+        shapes = [tuple(int(str(substitute(d, values))) for d in b.shape) for b in before.buffers]
         inputs = [
             random_array(rng, s, b.dtype) for s, b in zip(shapes[:-1], before.buffers, strict=False)
         ]

@@ -595,4 +595,3 @@ def test_pad_einsum() -> None:
         sch.pad_einsum(sch.get_block("C"), [4, 1, 4])
 
     check(matmul, apply, after)
-

@@ -72,9 +72,7 @@ def test_operators(family: str, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", TARGETS)
 @pytest.mark.parametrize("activations", ["float32", "q8"])
-def test_language_models(
-    activations: str, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_language_models(activations: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = open_model("tiny")
     precision = precision_for(activations, TARGETS[kind])
     model = Decoder(checkpoint.config, checkpoint.formats, max_context=64, precision=precision)

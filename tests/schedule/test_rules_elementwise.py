@@ -85,7 +85,8 @@ def test_updates_of_elements_of_rows_are_serial() -> None:
 
 @pytest.mark.parametrize("width", ['"d"', 1000])
 def test_a_scan_goes_down_several_vectors_of_columns(width, rng):
-    """A line of each row is on another page, whether the number of columns is known or not."""
+    """A line of each row is on another page, whether the number of columns is known or not. Their
+    sums are private to the thread, so that they are in registers."""
     mod = rl.parse(f"""
 @R.function
 def main(x: R.Tensor((70, {width}), "float32")):
@@ -95,6 +96,9 @@ def main(x: R.Tensor((70, {width}), "float32")):
     vectors = [n for n in walk(scheduled) if isinstance(n, loops.For) and n.kind == "vectorized"]
     lanes = rl.Target.host().lanes("float32")
     assert [str(n.extent) for n in vectors] == [str(4 * lanes)]
+    blocks = [n for n in walk(scheduled) if isinstance(n, loops.Block)]
+    sums = [a for b in blocks for a in b.alloc_buffers]
+    assert {(a.scope, *map(str, a.shape)) for a in sums} == {("local", str(4 * lanes))}
     exe = rl.compile(mod, threads=2, checks="all")
     for d in (0, 1, 3, lanes, 67, 1000) if width == '"d"' else (width,):
         x = rng.standard_normal((70, d), np.float32)

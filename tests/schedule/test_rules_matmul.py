@@ -224,9 +224,7 @@ SYMBOLIC_BACKWARD = """
             R.output(y)
         return y
 """
-BODIES = {
-    "plain": SYMBOLIC, "transposed": SYMBOLIC_TRANSPOSED, "backward": SYMBOLIC_BACKWARD
-}
+BODIES = {"plain": SYMBOLIC, "transposed": SYMBOLIC_TRANSPOSED, "backward": SYMBOLIC_BACKWARD}
 SIZES = (
     (0, 3, 4), (3, 0, 4), (3, 4, 0), (1, 1, 1), (1, 130, 70), (5, 7, 9), (16, 33, 520),
     (7, 300, 15), (20, 8, 17), (19, 2100, 64), (23, 37, 65), (40, 64, 130), (13, 9000, 50),

@@ -92,9 +92,7 @@ def _is_dot(block: Block) -> bool:
     return dtypes == {"uint8", "int8"} and group is not None and group % 4 == 0
 
 
-def _schedule(
-    sch: Schedule, parts: _Parts, intrinsic: tuple[str, int], rows: int
-) -> Schedule:
+def _schedule(sch: Schedule, parts: _Parts, intrinsic: tuple[str, int], rows: int) -> Schedule:
     name, lanes = intrinsic
     total = sch.get_block(parts.total)
     dots = [sch.get_block(name) for name in parts.dots]

@@ -125,9 +125,7 @@ def apply(sch: Schedule, target: Target) -> Schedule | str:
     block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
     rows = block.iter_vars[parts.row].dom.extent
     if parts.copied is None:
-        sch.guarded_versions(
-            rows, [1], lambda one, most: _schedule(one, target, _Most(rows=most))
-        )
+        sch.guarded_versions(rows, [1], lambda one, most: _schedule(one, target, _Most(rows=most)))
         return sch
     if parts.contiguous:
         # A single row of a square result is one number, no vector of columns.
@@ -434,9 +432,7 @@ def _rows_of_tile(target: Target, vectors: int) -> int:
     return (24 if target.vector_registers == 32 else 12) // max(vectors, 2)
 
 
-def _place_copy(
-    sch: Schedule, copy: BlockRV, panel: LoopRV, parts: _Parts, lanes: int
-) -> None:
+def _place_copy(sch: Schedule, copy: BlockRV, panel: LoopRV, parts: _Parts, lanes: int) -> None:
     """Copy each panel before the rows are swept, with the columns as lanes of vectors."""
     sch.compute_at(copy, panel, preserve_unit_loops=True)
     if not parts.contiguous:
