@@ -96,7 +96,7 @@ def _transcribe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", type=_path, required=True, help="a Hugging Face folder with a Whisper model"
     )
-    parser.add_argument("--language", metavar="CODE", help="such as en; default: found out")
+    parser.add_argument("--language", metavar="CODE", help="such as en; default: detected")
     parser.add_argument("--translate", action="store_true", help="write English")
     parser.add_argument("--timestamps", action="store_true", help="print times of segments")
     parser.add_argument("--json", action="store_true", help="print one JSON object per file")

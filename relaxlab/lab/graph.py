@@ -160,8 +160,8 @@ def flow_state(
     groups = named_groups(groups_of([(n.label, str(n.ty)) for n in flow.nodes]), flow)
     if groups:
         notes.append(
-            f"{len(flow.nodes)} values, neighbours of them in {len(groups)} groups; a click opens "
-            "or closes a group."
+            f"{len(flow.nodes)} values, drawn as {len(groups)} groups of neighbours and single "
+            "nodes; click a group to open or close it."
         )
     return {
         "nodes": nodes, "edges": [list(e) for e in flow.edges], "symbols": list(symbols),

@@ -45,7 +45,7 @@ def layout(sizes: Sequence[Size], edges: Sequence[Edge], *, use_dot: bool = True
     """Places for nodes of the given widths and heights, edges pointing down where that can be.
 
     `use_dot`: let graphviz do it where the program `dot` and the package are there. Raises
-    ValueError for edges in a circle.
+    ValueError for a cycle.
     """
     ranks = _ranks(len(sizes), edges)
     if use_dot and sizes and shutil.which("dot") is not None:
@@ -74,7 +74,7 @@ def _ranks(count: int, edges: Sequence[Edge]) -> list[int]:
             if missing[w] == 0:
                 ready.append(w)
     if done != count:
-        raise ValueError("the graph has edges in a circle")
+        raise ValueError("the graph has a cycle")
     for v in range(count):
         if is_source[v] and after[v]:
             ranks[v] = min(ranks[w] for w in after[v]) - 1

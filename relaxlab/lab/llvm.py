@@ -49,7 +49,7 @@ def llvm(
 def _kernel_of(mod: Module, name: str | None) -> str:
     kernels = mod.loop_functions()
     if not kernels:
-        raise ValueError("the program has no kernels: nothing of it is compiled by LLVM")
+        raise ValueError("the program has no kernels that LLVM would compile")
     if name is not None and name not in kernels:
         raise KeyError(
             f"no loop function {name!r} after the passes; there are: {', '.join(kernels)}"

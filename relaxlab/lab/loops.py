@@ -159,8 +159,8 @@ def _versions(
 def _missing(name: str | None, found: Mapping[str, PrimFunc]) -> str:
     if not found:
         return (
-            "the module has no loop functions yet: its operators become some in the pipeline; "
-            "look at relaxlab.trace(mod).result"
+            "the module has no loop functions yet: its operators become loop functions in the "
+            "pipeline; look at relaxlab.trace(mod).result"
         )
     names = ", ".join(found)
     if name is None:

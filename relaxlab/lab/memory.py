@@ -175,7 +175,7 @@ def _arena(
 def _why(p: Placement, arena: Arena, bounds: Mapping[str, int]) -> str:
     """Return the reason why a tensor shares memory with others, or does not."""
     if p.reuses:
-        return f"it lies where {' and '.join(p.reuses)} lay, which nothing reads any more"
+        return f"it reuses the memory of {' and '.join(p.reuses)}, which nothing reads any more"
     dead = [q for q in arena.placements if q.end < p.start]
     if not dead:
         return "new memory: no earlier tensor is dead yet"
@@ -184,11 +184,13 @@ def _why(p: Placement, arena: Arena, bounds: Mapping[str, int]) -> str:
     alike = [q for q in dead if size_of(q.var.ty, known)[1] == factors]
     if not alike:
         return (
-            f"new memory: what is dead ({', '.join(q.var.name for q in dead[:3])}) has sizes in "
+            f"new memory: dead tensors ({', '.join(q.var.name for q in dead[:3])}) have sizes in "
             "other symbols, and which is larger is not known"
         )
     names = ", ".join(q.var.name for q in alike[:3])
-    return f"new memory: what is dead ({names}) is too small, or partly in use again"
+    return (
+        f"new memory: dead tensors ({names}) are too small, or their memory is partly in use again"
+    )
 
 
 def symbols_bounded(ty: types.Type | None, bounds: Mapping[str, int]) -> bool:

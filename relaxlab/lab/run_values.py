@@ -13,7 +13,7 @@ from relaxlab.runtime.arrays import Array, dtype_name
 MAX_LISTED = 64
 """Elements of an array whose values are listed."""
 SAMPLE = 1 << 17
-"""Elements of an array that statistics are taken from; of larger ones every so manieth."""
+"""Most elements that statistics are taken from; larger arrays are sampled at a constant stride."""
 BINS = 16
 """Bars of the histogram of an array's values."""
 

@@ -710,7 +710,7 @@ class _nn:
 
     @staticmethod
     def relu6(data: _Argument) -> _Value:
-        """Each element, brought into the interval from 0 to 6.
+        """Each element, clamped to the interval from 0 to 6.
 
         Arguments: data.
 
@@ -931,7 +931,7 @@ def arange(start: _Argument, end: _Any = None, step: _int | _Sequence[_int] = 1,
     """
 
 def argmax(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
-    """The place of the largest element along an axis (of the flattened tensor without one).
+    """The index of the largest element along an axis (of the flattened tensor without one).
 
     Arguments: x. Constants: axis, keepdims.
 
@@ -941,7 +941,7 @@ def argmax(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
     """
 
 def argmin(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
-    """The place of the smallest element along an axis (of the flattened tensor without one).
+    """The index of the smallest element along an axis (of the flattened tensor without one).
 
     Arguments: x. Constants: axis, keepdims.
 
@@ -951,7 +951,7 @@ def argmin(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
     """
 
 def argsort(data: _Argument, axis: _int | _Sequence[_int] = -1, descending: _bool = False, dtype: _str = 'int32') -> _Value:
-    """The places of the elements in sorted order.
+    """The indices of the elements in sorted order.
 
     Arguments: data. Constants: axis, descending, dtype.
 
@@ -1155,7 +1155,7 @@ def ceil(x: _Argument) -> _Value:
     """
 
 def clip(x: _Argument, min: _Argument, max: _Argument) -> _Value:
-    """Each element, brought into the interval from `min` to `max`.
+    """Each element, clamped to the interval from `min` to `max`.
 
     Arguments: x. Constants: min, max.
 
@@ -1283,7 +1283,7 @@ def dynamic_strided_slice(x: _Argument, begin: _Argument, end: _Argument, stride
     """
 
 def einsum(operands: _Argument, subscripts: _Argument) -> _Value:
-    """The sum of products that an Einstein summation says.
+    """The sum of products that an Einstein summation specifies.
 
     Arguments: operands. Constants: subscripts.
 
@@ -1483,7 +1483,7 @@ def hamming_window(window_size: _Argument, periodic: _bool = True, alpha: _float
     """
 
 def hint_on_device(data: _Argument, device: _str = 'cpu') -> _Value:
-    """The same value, said to be on a device.
+    """The same value, declared to be on a device.
 
     Arguments: data. Constants: device.
 
@@ -1757,7 +1757,7 @@ def mean(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
     """
 
 def median(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
-    """The median; along an axis, a tuple of medians and their places.
+    """The median; along an axis, a tuple of medians and their indices.
 
     Arguments: x. Constants: axis, keepdims.
 
@@ -1837,7 +1837,7 @@ def negative(x: _Argument) -> _Value:
     """
 
 def nonzero(x: _Argument) -> _Value:
-    """The places of the elements that are not zero, one row per dimension.
+    """The indices of the elements that are not zero, one row per dimension.
 
     Arguments: x.
 
@@ -2313,7 +2313,7 @@ def to_vdevice(data: _Argument, dst_vdevice: _str = 'cpu') -> _Value:
     """
 
 def topk(data: _Argument, k: _int | _Sequence[_int] = 1, axis: _int | _Sequence[_int] = -1, ret_type: _str = 'both', largest: _bool = True, dtype: _str = 'int32') -> _Value:
-    """The `k` largest elements along an axis and their places, as a tuple; or one of the two.
+    """The `k` largest elements along an axis and their indices, as a tuple; or one of the two.
 
     Arguments: data. Constants: k, axis, ret_type, largest, dtype.
 
@@ -2359,7 +2359,7 @@ def tuple(*fields: _Any) -> _Value:
     """
 
 def unique(x: _Argument, sorted: _bool = True, return_index: _bool = False, return_inverse: _bool = False, return_counts: _bool = False, axis: _Any = None) -> _Value:
-    """The distinct elements, and on request their places, inverse places and counts.
+    """The distinct elements, and on request their indices, inverse indices and counts.
 
     Arguments: x. Constants: sorted, return_index, return_inverse, return_counts, axis.
 

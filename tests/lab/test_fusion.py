@@ -134,7 +134,7 @@ def test_stepping(network, open_view, scheme):
     page.get_by_role("button", name="Step back").click()
     assert "add, gelu applied to each result of matmul" in page.inner_text(".root")
     assert page.get_by_role("tab", name="3 calls at this step").count() == 1
-    page.get_by_role("tab", name="Merged loops, in the end").click()
+    page.get_by_role("tab", name="Final loops").click()
     assert "def fused_matmul_add_gelu(" in page.inner_text(".root")
     assert page.locator("g.node .tag", has_text=re.compile("· A$")).count() == 3
 

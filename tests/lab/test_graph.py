@@ -83,7 +83,7 @@ def test_a_large_model_is_small_data():
     (function,) = view.state["functions"]
     assert len(function["groups"]) == 30 and len(function["layouts"]) == 1
     assert len(function["items"]) <= CAP
-    assert any("neighbours of them in 30 groups" in n for n in function["notes"])
+    assert any("drawn as 30 groups of neighbours" in n for n in function["notes"])
     assert [g["title"] for g in function["groups"]] == [f"blocks_{i}" for i in range(30)]
     assert len(pack(view.state)) < 60_000 and len(view.html()) < 250_000
     told = [t for n in function["nodes"] for t in n["folded"]]

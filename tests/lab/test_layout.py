@@ -89,7 +89,7 @@ def test_inversions_and_regression():
 
 def test_nothing_and_circles():
     assert layout([], []).centres == ()
-    with pytest.raises(ValueError, match="circle"):
+    with pytest.raises(ValueError, match="cycle"):
         layout([(10, 10)] * 2, [(0, 1), (1, 0)])
 
 

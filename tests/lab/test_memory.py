@@ -58,7 +58,7 @@ def test_reuse_is_explained(chain):
     names = [t["name"] for t in main["tensors"]]
     why = {names[b[0]]: b[4] for b in arena["blocks"]}
     assert why["a"] == "new memory: no earlier tensor is dead yet"
-    assert why["c"] == "it lies where a lay, which nothing reads any more"
+    assert why["c"] == "it reuses the memory of a, which nothing reads any more"
     assert [names[i] for b in arena["blocks"] if names[b[0]] == "c" for i in b[3]] == ["a"]
     assert [(names[i], reason) for i, reason in plan["unplanned"]] == [("d", "it is returned")]
 
@@ -120,9 +120,9 @@ def test_sliding_and_choosing(chain, open_view, scheme):
     for _ in range(2):
         page.keyboard.press("ArrowRight")
     panel = page.locator(".panel[aria-live]")
-    assert "It lies where a lay" in panel.inner_text()
+    assert "It reuses the memory of a" in panel.inner_text()
     panel.get_by_role("button", name="a", exact=True).click()
-    assert "later there" in panel.inner_text()
+    assert "reused by" in panel.inner_text()
 
 
 def test_running_above_a_bound(chain, open_view):

@@ -66,7 +66,7 @@ function kernelPanel(graph, state, tab) {
     const names = [...new Set(members.map((m) => graph.nodes[m].label))].filter((name) => name in graph.parts);
     const parts = names.flatMap((name) => [...graph.parts[name].map((i) => state.lines[i]), ""]).slice(0, -1);
     const script = (ids) => (ids.length ? ids.map((i) => state.lines[i]) : ["# not made"]);
-    const pages = [[`${plural(members.length, "call")} at this step`, parts], ["Grouped, in the end", script(group.grouped)], ["Merged loops, in the end", script(group.merged)]];
+    const pages = [[`${plural(members.length, "call")} at this step`, parts], ["Final group", script(group.grouped)], ["Final loops", script(group.merged)]];
     strip = tabs({ titles: pages.map(([title]) => title), at: tab, label: "kernel", panel(i) {
       const pane = scriptPane({ rows: plainRows(pages[i][1]), height: "26em", label: pages[i][0] });
       panes.push(pane);

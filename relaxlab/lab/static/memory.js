@@ -149,8 +149,8 @@ function tensorFacts(fn, plan, number, env, choose) {
   const later = plan.arenas.flatMap((a) => a.blocks).filter((b) => b[3].includes(number)).map((b) => b[0]);
   const rows = [["type", h("span", { class: "mono" }, t.type)], ["in use", `steps ${t.start + 1} (${fn.steps[t.start]}) to ${t.end + 1} (${fn.steps[t.end]})`],
     entry && ["offset", amount(entry[1])], entry && ["takes", amount(entry[2])],
-    entry && entry[3].length > 0 && ["lies where", entry[3].map((i, k) => [k ? ", " : "", link(i)])],
-    later.length > 0 && ["later there", later.slice(0, 6).map((i, k) => [k ? ", " : "", link(i)])]].filter(Boolean);
+    entry && entry[3].length > 0 && ["reuses memory of", entry[3].map((i, k) => [k ? ", " : "", link(i)])],
+    later.length > 0 && ["reused by", later.slice(0, 6).map((i, k) => [k ? ", " : "", link(i)])]].filter(Boolean);
   return h("div", {}, h("h4", { class: "mono" }, t.name), h("dl", { class: "facts" }, rows.map(([a, b]) => [h("dt", {}, a), h("dd", {}, b)])),
     h("p", {}, apart ? `Allocated separately, when it is needed: ${apart[1]}.` : entry ? `${entry[4][0].toUpperCase()}${entry[4].slice(1)}.` : ""));
 }
@@ -161,7 +161,7 @@ function planCharts(fn, plan, env, chosen, showApart, wide, sums) {
     const blocks = blocksAt(arena, fn.tensors, env);
     const name = `Storage ${i + 1}, ${arena.scope}${arena.after ? `, allocated after ${arena.after}` : ""}`;
     return h("div", {}, h("h4", {}, name, h("span", { class: "muted mono" }, typeof arena.size === "number" ? ` ${formatBytes(arena.size)}` : ` ${formatExpr(arena.size)} bytes`)),
-      blocks ? scroller(name, arenaChart(fn, arena, blocks, env, chosen, name, wide)) : h("p", { class: "muted" }, "A size has no value here."));
+      blocks ? scroller(name, arenaChart(fn, arena, blocks, env, chosen, name, wide)) : h("p", { class: "muted" }, "Some sizes are unknown here."));
   });
   const legend = LINES.map(([text, dash, stroke], i) => (i < 3 || showApart) && h("li", {},
     svg("svg", { width: 30, height: 8, "aria-hidden": "true" }, svg("path", { d: "M0,4 L30,4", class: "line", style: `stroke:${stroke};stroke-dasharray:${dash}` })), text));

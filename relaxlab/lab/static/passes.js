@@ -189,7 +189,7 @@ export function moduleDiff(all, { before, after, layout, labels = ["before", "af
     return part;
   };
   for (const pair of pairs) if (layout === "whole" ? pair.after >= 0 : pair.changed) add(pair);
-  if (parts.length === 0) area.append(h("p", { class: "muted" }, "Nothing is different."));
+  if (parts.length === 0) area.append(h("p", { class: "muted" }, "No differences."));
   for (const part of parts.slice(0, OPEN)) part.show();
   const focus = (places) => {
     const wanted = places.find((p) => pairs.some((q) => q.name === p.name && q.after >= 0));

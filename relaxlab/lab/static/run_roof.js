@@ -97,7 +97,7 @@ export function roofPanel(runs) {
   const heads = ["", ...(several ? ["run"] : []), "kernel", "FLOPs per byte", "GFLOP/s", "GB/s", "bound by", "share of its roof"];
   return h("div", {},
     h("p", {}, `Measured on this machine with ${plural(threads, "thread")}: ${flopsText(limits.flops)} of fused multiply-adds, ${formatBytes(limits.memory)}/s from main memory (line), ${formatBytes(limits.cache)}/s from caches (dashed).`),
-    h("p", { class: "muted" }, "The size of a point is the kernel's part of the time. Bytes are those of distinct elements of its arguments: what lies in a cache comes faster than main memory allows, and may stand above the line. Kernels whose bytes are at most ", formatBytes(limits.cache_bytes), " a call are held against the caches."),
+    h("p", { class: "muted" }, "The size of a point is the kernel's share of the time. Bytes are those of distinct elements of its arguments: what lies in a cache comes faster than main memory allows, and may stand above the line. Kernels whose bytes are at most ", formatBytes(limits.cache_bytes), " a call are held against the caches."),
     h("div", { class: "row" }, pictureButtons(() => figure, "roofline"), several && h("ul", { class: "legend" }, runs.map((run, r) => h("li", {}, h("span", { class: "swatch", style: `background:${runColor(r, several)}` }, "\u00a0"), run.label)))),
     figure, scroller("kernels under the roof", table(heads, rows)));
 }

@@ -73,7 +73,7 @@ function facts(profile) {
   const waits = profile.lanes.length > 1 ? laneTotals(profile).map((l, t) => `thread ${t} worked ${formatSeconds(l.works)} and waited ${formatSeconds(l.waits)}`) : [];
   return h("div", {},
     h("p", {}, `The fastest of ${profile.runs.length} runs took ${formatSeconds(total)} (median ${formatSeconds(sorted[Math.floor(sorted.length / 2)])}) with ${plural(profile.threads, "thread")}; `,
-      `${formatSeconds(inside)} of it in ${plural(profile.calls.length, "call")}, ${formatSeconds(Math.max(0, total - inside))} around them.`),
+      `${formatSeconds(inside)} of it in ${plural(profile.calls.length, "call")}, ${formatSeconds(Math.max(0, total - inside))} outside them.`),
     waits.length ? h("p", {}, `In calls, ${waits.slice(0, 8).join("; ")}${waits.length > 8 ? "; …" : ""}.`)
       : profile.threads > 1 ? h("p", { class: "muted" }, "One thread did it all: the call is too short for a team.") : "");
 }

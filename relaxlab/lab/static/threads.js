@@ -30,7 +30,7 @@ export function threadsOf(access) {
 const costText = (one, unit) => {
   if (!one.least) return "";
   const what = unit === "sectors" ? "sectors of 32 bytes" : "rounds of the banks";
-  if (one.count <= one.least) return `${one.count} ${what}, as few as can be`;
+  if (one.count <= one.least) return `${one.count} ${what}, the fewest possible`;
   return `${one.count} ${what}, ${(one.count / one.least).toFixed(1)} × the fewest (${one.least})`;
 };
 

@@ -17,12 +17,12 @@ export const shapeText = (v) => `(${v.shape.join(", ")}) ${v.dtype}`;
 export function valueDetails(name, type, v, more) {
   const rows = type ? [["type", type]] : [];
   if (v.kind === "tensor") {
-    rows.push(["is", `${shapeText(v)}, ${formatBytes(v.bytes)}`], ...more);
-    if (v.min !== undefined) rows.push(["smallest", v.min], ["largest", v.max], ["mean", v.mean], ["deviation", v.std]);
+    rows.push(["type", `${shapeText(v)}, ${formatBytes(v.bytes)}`], ...more);
+    if (v.min !== undefined) rows.push(["min", v.min], ["max", v.max], ["mean", v.mean], ["std", v.std]);
     if (v.nan) rows.push(["NaN", String(v.nan)]);
     if (v.infinite) rows.push(["infinite", String(v.infinite)]);
     if (v.sampled) rows.push(["of a sample of", String(v.sampled)]);
-  } else rows.push(["is", v.text]);
+  } else rows.push(["value", v.text]);
   const parts = [h("h4", {}, name), table(["", ""], rows)];
   if (v.histogram) {
     const top = Math.max(...v.histogram);
