@@ -47,19 +47,23 @@ def map_forked(
     items: Sequence[_T],
     seconds: Sequence[float],
     known: Sequence[Node] = (),
+    *,
+    keeps_memory: bool = True,
 ) -> list[_R]:
     """Return `[function(item) for item in items]`, computed by as many processes as pay.
 
     seconds: about how long each item takes. known: nodes from before the call, which results share
     with whatever else refers to them; all others are copies. The function may keep nothing but its
-    result. Raises what the function raises for the first item where it does.
+    result. keeps_memory: False leaves all of the work to other processes, so that the system gets
+    back the memory that it takes. Raises what the function raises for the first item where it does.
     """
     left = sum(seconds) - max(seconds, default=0.0)
     count = min(cores(), 1 + int(left / LEAST))
     found: dict[int, _R] = {}
     if count > 1:
         longest_first = sorted(range(len(items)), key=lambda i: -seconds[i])
-        found = _Work(function, items, longest_first, _reachable(known)).shared(count)
+        work = _Work(function, items, longest_first, _reachable(known))
+        found = work.shared(count - 1 if keeps_memory else count, takes_part=keeps_memory)
     # An item that failed elsewhere fails again here, where the error can be raised.
     return [found[i] if i in found else function(item) for i, item in enumerate(items)]
 
@@ -78,9 +82,9 @@ class _Work(Generic[_T, _R]):
     def __post_init__(self) -> None:
         self.places = {id(n): i for i, n in enumerate(self.known)}
 
-    def shared(self, count: int) -> dict[int, _R]:
-        """Results by number, computed by this process and `count - 1` others; without those of
-        items that failed."""
+    def shared(self, others: int, *, takes_part: bool) -> dict[int, _R]:
+        """Results by number, computed by other processes, and by this one if it takes part; without
+        those of items that failed."""
         queue, filled = os.pipe()
         groups = min(_GROUPS, len(self.order))
         os.write(filled, b"".join(i.to_bytes(4, "little") for i in range(groups)))
@@ -88,10 +92,10 @@ class _Work(Generic[_T, _R]):
         children: dict[int, int] = {}
         try:
             with suppress(OSError):  # no memory or number for another process
-                for _ in range(count - 1):
+                for _ in range(others):
                     child, results = self._fork(queue, groups)
                     children[child] = results
-            found = dict(self._taken(queue, groups, self.function))
+            found = dict(self._taken(queue, groups, self.function)) if takes_part else {}
             for results in children.values():
                 # One that was killed has sent nothing, or a part.
                 with open(results, "rb", closefd=False) as sent, suppress(*_CUT_OFF):

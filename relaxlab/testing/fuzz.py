@@ -137,7 +137,7 @@ def _unoptimised(
     """Return what `compile_objects` does, unoptimised and without bitcode, which only exports
     read."""
     text = jit.module_text(functions, declarations, target)
-    return (jit.compile_quickly(text, target),), b""
+    return (jit.compile_quickly(text, target)[0],), b""
 
 
 def problem_of(mod: Module, args: Args, exe: Compiled | str) -> str | None:

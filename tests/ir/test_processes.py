@@ -38,6 +38,11 @@ def test_items_are_computed_at_the_same_time() -> None:
     assert len(set(map_forked(meet, [0, 1, 2], [1.0] * 3))) == 3
 
 
+def test_work_whose_memory_is_given_back_is_done_elsewhere() -> None:
+    pids = map_forked(lambda _: os.getpid(), [0, 1, 2], [1.0] * 3, keeps_memory=False)
+    assert os.getpid() not in pids
+
+
 def test_little_work_stays_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fork", None)
     assert map_forked(str, [1, 2, 3], [1e-4, 9.0, 1e-4]) == ["1", "2", "3"]

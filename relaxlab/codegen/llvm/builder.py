@@ -55,6 +55,11 @@ def unoptimised_if_long(function: str) -> str:
     return function.replace(") #0 {", ") #1 {", 1) if is_long else function
 
 
+def is_unoptimised(function: str) -> bool:
+    """True for the text of a function that `unoptimised_if_long` found long."""
+    return ") #1 {" in function.partition("\n")[0]
+
+
 @dataclass(slots=True)
 class Value:
     """One emitted value.

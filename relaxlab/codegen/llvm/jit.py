@@ -6,7 +6,7 @@ import ctypes
 import mmap
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -64,9 +64,7 @@ def target_machine(target: Target, level: int = 3) -> llvm.TargetMachine:
         return machine.create_target_machine(
             cpu=target.cpu, features=features, opt=level, jit=True, codemodel="jitdefault"
         )
-    return machine.create_target_machine(
-        cpu=target.cpu, features=features, opt=level, reloc="pic"
-    )
+    return machine.create_target_machine(cpu=target.cpu, features=features, opt=level, reloc="pic")
 
 
 def intel_machine(target: Target) -> llvm.TargetMachine | None:
@@ -116,8 +114,7 @@ def module_text(
     attributes = (
         # `noinline`: kernels inlined into the host function made it four times as long to compile
         # (NOTES, *LLVM's time*).
-        f"attributes #0 = {{ noinline {common} }}\n"
-        f"attributes #1 = {{ noinline optnone {common} }}"
+        f"attributes #0 = {{ noinline {common} }}\nattributes #1 = {{ noinline optnone {common} }}"
     )
     defined = _defined([*functions, *program])
     head = f'target triple = "{target.triple}"'
@@ -176,12 +173,12 @@ def compile_object(text: str, target: Target) -> tuple[bytes, bytes]:
     return machine.emit_object(module), module.as_bitcode()
 
 
-def compile_quickly(text: str, target: Target) -> bytes:
-    """Compile a module without optimising it: for code where that would take longer than it
-    saves."""
+def compile_quickly(text: str, target: Target) -> tuple[bytes, bytes]:
+    """Compile a module without optimising it, for code where that would take longer than it saves;
+    return what `compile_object` does."""
     module = llvm.parse_assembly(text)
     module.verify()
-    return target_machine(target, 0).emit_object(module)
+    return target_machine(target, 0).emit_object(module), module.as_bitcode()
 
 
 def compile_shared(bitcode: bytes, target: Target) -> bytes:
@@ -229,9 +226,7 @@ class LoadedObject(Brief):
     one of `externs`, or one of the compiler's own that LLVM brought in.
     """
 
-    def __init__(
-        self, code: Sequence[bytes], target: Target, externs: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, code: Sequence[bytes], target: Target, externs: Sequence[str] = ()) -> None:
         _initialise()
         object_files = [llvm.ObjectFileRef.from_data(c) for c in code]
         symbols = [_symbols(o) for o in object_files]
@@ -258,21 +253,32 @@ class LoadedObject(Brief):
 
 
 def release_pages() -> None:
-    """Release the memory pages with LLVM's instructions: the system reads them from the library's
-    file again when they are called. Does nothing where that cannot be asked for.
+    """Release the memory pages with LLVM's instructions and read-only data: the system reads them
+    from the library's file again when they are used. Does nothing where that cannot be asked for.
 
-    Loading a program touches 40 MB of them, which is as much as a small model takes.
+    Loading a program touches 60 MB of them, which is as much as a small model takes.
     """
     if not sys.platform.startswith("linux"):
         return
-    madvise = _PROCESS.madvise
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as mappings:
-        for mapping in mappings:
-            addresses, permissions, *_, path = mapping.split()[:6]
-            # Only instructions: other parts of the library are changed when it is loaded.
-            if permissions == "r-xp" and os.path.basename(path).startswith("libllvmlite."):
-                start, end = (int(address, 16) for address in addresses.split("-"))
-                madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
+    for start, size in _clean_mappings("libllvmlite."):
+        _PROCESS.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.MADV_DONTNEED)
+
+
+def _clean_mappings(prefix: str) -> Iterator[tuple[int, int]]:
+    """Addresses and sizes of read-only mappings of a library's file that have no changed pages:
+    tables of addresses are changed when the library is loaded, and made read-only afterwards."""
+    start = size = 0
+    with open("/proc/self/smaps", encoding="utf-8", errors="replace") as mappings:
+        for line in mappings:
+            key, *values = line.split()
+            if not key.endswith(":"):
+                size = 0
+                permissions, path = values[0], values[-1]
+                if os.path.basename(path).startswith(prefix) and permissions in ("r-xp", "r--p"):
+                    start, end = (int(address, 16) for address in key.split("-"))
+                    size = end - start
+            elif key == "Anonymous:" and size and values[0] == "0":
+                yield start, size
 
 
 def add_symbol(name: str, address: int) -> None:
