@@ -20,7 +20,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import children, walk
-from relaxlab.ir.op_table import VIEWS, OpRow, find_op
+from relaxlab.ir.op_table import OpRow, find_op
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.types import ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 
@@ -30,13 +30,6 @@ ARITHMETIC = (
     expr.Add, expr.Sub, expr.Mul, expr.Div, expr.Mod, expr.FloorDiv, expr.FloorMod, expr.Min,
     expr.Max,
 )  # fmt: skip
-FREE_OPERATORS = frozenset(
-    (*VIEWS, "builtin.alloc_tensor", "memory.alloc_storage", "memory.alloc_tensor",
-     "memory.kill_storage", "memory.kill_tensor", "shape_of", "make_closure", "null_value")
-)  # fmt: skip
-"""Operators that touch no element."""
-
-
 NESTED = (graph.Call, graph.TupleGetItem, graph.If, graph.SeqExpr)
 """Arguments without types before normalisation."""
 
@@ -120,8 +113,10 @@ def call_cost(mod: Module, binding: graph.Binding) -> Cost | None:
             return None
         case graph.Call(graph.Op(name)):
             row = find_op(name)
-            if name in FREE_OPERATORS or row is None:
-                return NO_COST if name in FREE_OPERATORS else None
+            if row is None:
+                return None
+            if "free" in row.traits:
+                return NO_COST
             return _operator(row, value, binding.var.ty)
         case graph.Call() | graph.If():
             return None

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from relaxlab.ir.module import Module
 
 
-VIEWS = ("reshape", "flatten", "expand_dims", "squeeze", "nn.batch_flatten", "grad.no_grad",
-         "grad.start_checkpoint", "grad.end_checkpoint")  # fmt: skip
-"""Operators that keep the elements in order: their results share the memory of their arguments."""
+Trait: TypeAlias = Literal["view", "free", "elementwise", "product", "rounds_once"]
+VIEW: tuple[Trait, ...] = ("view", "free", "rounds_once")
+"""The traits of an operator whose result shares the memory of its first argument."""
 
 
 class _Required:
@@ -66,6 +66,15 @@ class OpRow(Brief):
     doc:        what the operator gives, in a sentence; relaxlab's own rows have theirs, and the
                 example, in relaxlab/ops/manual.md.
     example:    a call with the types of its names: `R.sum(x, axis=1)  # (2, 3) -> (2,)`.
+    traits:     properties that passes and analyses use:
+                `view`: the elements of the first argument in their order, in its memory;
+                `free`: touches no element, so it costs nothing;
+                `elementwise`: an element of the result depends on those at its place alone, after
+                broadcasting; half precision is computed in float32 and rounded;
+                `product`: sums of products, accumulated in float32 at least, which are worth
+                converting their operands to half precision;
+                `rounds_once`: an element of the result is one of an argument, or the rounded result
+                of one operation, so that it loses nothing in half precision.
     """
 
     name: str
@@ -76,6 +85,7 @@ class OpRow(Brief):
     pure: bool = True
     doc: str = ""
     example: str = ""
+    traits: frozenset[Trait] = frozenset[Trait]()
 
     def __repr__(self) -> str:
         return f"OpRow({self.name}{op_signature(self)})"
@@ -148,6 +158,12 @@ def find_op(name: str) -> OpRow | None:
     if name not in _TABLE:
         _load_rows()
     return _TABLE.get(name)
+
+
+def has_trait(name: str, trait: Trait) -> bool:
+    """True if there is an operator of that name and it has the trait (see `OpRow`)."""
+    row = find_op(name)
+    return row is not None and trait in row.traits
 
 
 def op_row(name: str) -> OpRow:

@@ -224,8 +224,15 @@ define(
     params("func args"),
     _closure_infer,
     reference=BoundFunction,
+    traits=["free"],
 )
-define("null_value", params(""), lambda c, t: types.ObjectType(), reference=lambda: None)
+define(
+    "null_value",
+    params(""),
+    lambda c, t: types.ObjectType(),
+    reference=lambda: None,
+    traits=["free"],
+)
 
 
 # --- Shapes as values -------------------------------------------------------------------------
@@ -258,7 +265,7 @@ def _shape_to_tensor_infer(call: graph.Call, tys: TypesOf) -> Type:
     return TensorType((expr.const(shape.ndim),), "int64")
 
 
-define("shape_of", params("x"), _shape_of_infer, reference=np.shape)
+define("shape_of", params("x"), _shape_of_infer, reference=np.shape, traits=["free"])
 define(
     "tensor_to_shape",
     params("x"),

@@ -405,6 +405,7 @@ def _define(dims: int) -> None:
         partial(_conv_infer, dims=dims),
         emit=partial(_conv_emit, dims=dims),
         reference=_conv_reference,
+        traits=["product"],
     )
     define(
         f"nn.conv{dims}d_transpose",
@@ -419,6 +420,7 @@ def _define(dims: int) -> None:
         partial(_transpose_infer, dims=dims),
         emit=partial(_transpose_emit, dims=dims),
         reference=_transpose_reference,
+        traits=["product"],
     )
 
 

@@ -36,7 +36,14 @@ def _astype(x: np.ndarray[Any, Any], dtype: str = "float32") -> np.ndarray[Any, 
         return x.astype(numpy_dtype(dtype))
 
 
-define("astype", params("x", dtype=REQUIRED), _astype_infer, emit=_astype_emit, reference=_astype)
+define(
+    "astype",
+    params("x", dtype=REQUIRED),
+    _astype_infer,
+    emit=_astype_emit,
+    reference=_astype,
+    traits=["elementwise"],
+)
 define(
     "wrap_param",
     params("data", dtype="float32"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ from relaxlab.ir.op_table import (
     REQUIRED,
     OpRow,
     Param,
+    Trait,
     TypeDeductionError,
     find_op,
     op_row,
@@ -53,6 +54,7 @@ def define(
     override: bool = False,
     doc: str = "",
     example: str = "",
+    traits: Iterable[Trait] = (),
 ) -> None:
     """Register an operator.
 
@@ -61,7 +63,8 @@ def define(
     the result as tensor expressions: `args` are tensors for tensors, tuples for tuples,
     expressions for scalars and tuples of expressions for shapes. `reference` is its meaning in
     NumPy. `override` replaces an operator that was registered under this name, as a cell of a
-    notebook does that is run again. `doc` and `example` are what `help(R.name)` shows.
+    notebook does that is run again. `doc` and `example` are what `help(R.name)` shows. `traits` are
+    properties for passes and analyses, as `OpRow` describes them.
 
     Raises ValueError when the name is taken and `override` is not set, and for the names of
     relaxlab's own operators.
@@ -75,7 +78,7 @@ def define(
             raise fail(call, f"its rule for types returned {kind_of(ty)}, which is no type")
         return ty
 
-    row = OpRow(name, parameters, deduce, reference, lower, pure, doc, example)
+    row = OpRow(name, parameters, deduce, reference, lower, pure, doc, example, frozenset(traits))
     register_op(row, override=override)
 
 

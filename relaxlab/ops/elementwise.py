@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,7 +12,7 @@ from relaxlab.ir import expr, graph, types
 from relaxlab.ir.dtypes import is_float, is_int
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.intrinsics import INTRINSICS
-from relaxlab.ir.op_table import REQUIRED
+from relaxlab.ir.op_table import REQUIRED, Trait
 from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
 from relaxlab.ops.define import (
@@ -65,8 +65,10 @@ def unary(
     reference: Callable[[Array], Any],
     accepts: str = "a number",
     result: str | None = None,
+    traits: Iterable[Trait] = (),
 ) -> None:
-    """Register `y[i] = fn(x[i])`; `result` is the dtype when it is not that of x."""
+    """Register `y[i] = fn(x[i])`; `result` is the dtype when it is not that of x. `traits` are
+    those beside `elementwise`."""
 
     def infer(call: graph.Call, tys: TypesOf) -> Type:
         x = tensor_arg(call, tys, 0)
@@ -76,7 +78,8 @@ def unary(
     def emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
         return elementwise(f"T_{name}", fn, x)
 
-    define(name, params("x"), infer, emit=emit, reference=in_float32(reference))
+    numpy = in_float32(reference)
+    define(name, params("x"), infer, emit=emit, reference=numpy, traits=["elementwise", *traits])
 
 
 def elementwise(name: str, fn: UnaryFn, x: te.Tensor) -> te.Tensor:
@@ -132,10 +135,10 @@ for _name, _op, _reference in (
     unary(_name, _keep_integers(_op), lambda x, f=_reference: f(x).astype(x.dtype))
 for _name, _reference in (("isnan", np.isnan), ("isinf", np.isinf), ("isfinite", np.isfinite)):
     unary(_name, _test(_name), _reference, "floating point", result="bool")
-unary("abs", _keep_unsigned("abs"), np.abs)
-unary("negative", scalar.negative, np.negative)
-unary("square", lambda x: expr.Mul(x, x), np.square)
-unary("sign", scalar.sign, np.sign)
+unary("abs", _keep_unsigned("abs"), np.abs, traits=["rounds_once"])
+unary("negative", scalar.negative, np.negative, traits=["rounds_once"])
+unary("square", lambda x: expr.Mul(x, x), np.square, traits=["rounds_once"])
+unary("sign", scalar.sign, np.sign, traits=["rounds_once"])
 unary("logical_not", expr.Not, np.logical_not, "bool")
 unary(
     "bitwise_not",
@@ -171,8 +174,10 @@ def binary(
     reference: Callable[[Array, Array], Any],
     accepts: str = "a number",
     result: str | None = None,
+    traits: Iterable[Trait] = (),
 ) -> None:
-    """Register `y[i] = fn(x1[i], x2[i])` with NumPy's broadcasting."""
+    """Register `y[i] = fn(x1[i], x2[i])` with NumPy's broadcasting. `traits` are those beside
+    `elementwise`."""
 
     def infer(call: graph.Call, tys: TypesOf) -> Type:
         if len(tys) != 2:
@@ -189,7 +194,9 @@ def binary(
         dtype = next((x.dtype for x in (x1, x2) if isinstance(x, te.Tensor)), out.dtype)
         return broadcast_compute(f"T_{name}", fn, out, _typed(x1, dtype), _typed(x2, dtype))
 
-    define(name, params("x1 x2"), infer, emit=emit, reference=_same_dtype(reference))
+    numpy = _same_dtype(reference)
+    traits = ["elementwise", *traits]
+    define(name, params("x1 x2"), infer, emit=emit, reference=numpy, traits=traits)
 
 
 def _same_dtype(fn: Callable[[Array, Array], Any]) -> Callable[..., Any]:
@@ -283,17 +290,18 @@ def _logical(cls: type[expr.BinaryOp], bits: type[expr.BinaryOp]) -> BinaryFn:
     return lambda a, b: cls(a, b) if a.dtype == "bool" else bits(a, b)
 
 
-binary("add", _node(expr.Add), np.add)
-binary("subtract", _node(expr.Sub), np.subtract)
-binary("multiply", _node(expr.Mul), np.multiply)
+for _name, _cls, _fn in (
+    ("add", expr.Add, np.add), ("subtract", expr.Sub, np.subtract),
+    ("multiply", expr.Mul, np.multiply), ("maximum", expr.Max, np.maximum),
+    ("minimum", expr.Min, np.minimum),
+):  # fmt: skip
+    binary(_name, _node(_cls), _fn, traits=["rounds_once"])
 binary("divide", _in_float32(_divide), _divide_reference)
 binary("floor_divide", _in_float32(_floor_divide), _floor_divide_reference)
 binary("mod", _in_float32(_mod), np.fmod)
 binary("floor_mod", _in_float32(_floor_mod), np.mod)
 binary("power", _in_float32(lambda a, b: scalar.call("pow", a, b)), np.power, "floating point")
 binary("atan2", _in_float32(lambda a, b: scalar.call("atan2", a, b)), np.arctan2, "floating point")
-binary("maximum", _node(expr.Max), np.maximum)
-binary("minimum", _node(expr.Min), np.minimum)
 for _name, _cls, _fn in (
     ("equal", expr.EQ, np.equal), ("not_equal", expr.NE, np.not_equal),
     ("less", expr.LT, np.less), ("less_equal", expr.LE, np.less_equal),
@@ -346,6 +354,7 @@ define(
     _where_infer,
     emit=_where_emit,
     reference=lambda condition, x1, x2: np.where(condition, _weak(x1, x2), _weak(x2, x1)),
+    traits=["elementwise", "rounds_once"],
 )
 
 
@@ -384,6 +393,7 @@ define(
     _clip_infer,
     emit=_clip_emit,
     reference=in_float32(_clip),
+    traits=["elementwise", "rounds_once"],
 )
 
 

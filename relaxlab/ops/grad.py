@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import graph
+from relaxlab.ir.op_table import VIEW
 from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import te
 from relaxlab.ops.define import Builder, TypesOf, builder, define, params, tensor_arg
@@ -36,4 +37,5 @@ for _name in ("no_grad", "start_checkpoint", "end_checkpoint"):
         _same_infer,
         emit=_same_emit,
         reference=lambda input: input,
+        traits=VIEW,
     )

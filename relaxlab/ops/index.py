@@ -112,6 +112,7 @@ define(
     _take_infer,
     emit=_take_emit,
     reference=_take,
+    traits=["rounds_once"],
 )
 
 
@@ -243,6 +244,7 @@ define(
     _strided_slice_infer,
     emit=_strided_slice_emit,
     reference=_strided_slice,
+    traits=["rounds_once"],
 )
 
 

@@ -118,6 +118,7 @@ define(
     _matmul_infer,
     emit=_matmul_emit,
     reference=_matmul,
+    traits=["product"],
 )
 
 
@@ -177,6 +178,7 @@ define(
     _linear_infer,
     emit=_linear_emit,
     reference=_linear,
+    traits=["product"],
 )
 
 
@@ -307,4 +309,5 @@ define(
     _einsum_infer,
     emit=_einsum_emit,
     reference=_einsum,
+    traits=["product"],
 )

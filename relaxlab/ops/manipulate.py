@@ -11,7 +11,7 @@ import numpy as np
 
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.op_table import REQUIRED
+from relaxlab.ir.op_table import REQUIRED, VIEW
 from relaxlab.ir.types import ShapeType, TensorType, TupleType, Type
 from relaxlab.ops import scalar, te
 from relaxlab.ops.define import (
@@ -159,6 +159,7 @@ define(
     _reshape_infer,
     emit=_reshape_emit,
     reference=lambda x, shape: x.reshape(with_copied_extents(x.shape, shape)),
+    traits=VIEW,
 )
 
 
@@ -173,6 +174,7 @@ define(
     _flatten_infer,
     emit=_reshape_emit,
     reference=lambda x: x.reshape(-1),
+    traits=VIEW,
 )
 
 
@@ -206,6 +208,7 @@ define(
     _expand_dims_infer,
     emit=_expand_dims_emit,
     reference=lambda x, axis: np.expand_dims(x, axis),
+    traits=VIEW,
 )
 
 
@@ -252,6 +255,7 @@ define(
     _squeeze_infer,
     emit=_squeeze_emit,
     reference=lambda x, axis=None: np.squeeze(x, axis),
+    traits=VIEW,
 )
 
 
@@ -293,6 +297,7 @@ define(
     _permute_infer,
     emit=_permute_emit,
     reference=lambda x, axes=None: np.transpose(x, axes),
+    traits=["rounds_once"],
 )
 
 
@@ -336,6 +341,7 @@ define(
     _broadcast_to_infer,
     emit=_broadcast_to_emit,
     reference=lambda x, shape: np.broadcast_to(x, shape).copy(),
+    traits=["rounds_once"],
 )
 
 
@@ -361,6 +367,7 @@ define(
     _same_shape_infer,
     emit=_flip_emit,
     reference=lambda data, axis: np.flip(data, axis),
+    traits=["rounds_once"],
 )
 
 
@@ -435,6 +442,7 @@ define(
     _concat_infer,
     emit=_concat_emit,
     reference=lambda tensors, axis=0: np.concatenate(tensors, axis),
+    traits=["rounds_once"],
 )
 
 
@@ -468,6 +476,7 @@ define(
     _stack_infer,
     emit=_stack_emit,
     reference=lambda tensors, axis=0: np.stack(tensors, axis),
+    traits=["rounds_once"],
 )
 
 
@@ -538,6 +547,7 @@ define(
     _split_infer,
     emit=_split_emit,
     reference=_split,
+    traits=["rounds_once"],
 )
 
 
@@ -579,6 +589,7 @@ define(
     _tile_infer,
     emit=_tile_emit,
     reference=lambda data, repeats: np.tile(data, repeats),
+    traits=["rounds_once"],
 )
 
 
@@ -614,4 +625,5 @@ define(
     _repeat_infer,
     emit=_repeat_emit,
     reference=lambda data, repeats, axis=None: np.repeat(data, repeats, axis),
+    traits=["rounds_once"],
 )

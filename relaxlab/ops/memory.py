@@ -56,6 +56,7 @@ define(
     lambda c, t: _tensor(c, t, 0),
     reference=_fresh,
     pure=False,
+    traits=["free"],
 )
 define(
     "memory.alloc_storage",
@@ -63,6 +64,7 @@ define(
     lambda c, t: ObjectType(),
     reference=_storage,
     pure=False,
+    traits=["free"],
 )
 define(
     "memory.alloc_tensor",
@@ -70,6 +72,7 @@ define(
     lambda c, t: _tensor(c, t, 2),
     reference=_part,
     pure=False,
+    traits=["free"],
 )
 for _name in ("memory.kill_storage", "memory.kill_tensor", "vm.kill_object"):
     define(
@@ -78,6 +81,7 @@ for _name in ("memory.kill_storage", "memory.kill_tensor", "vm.kill_object"):
         lambda c, t: TupleType(()),
         reference=lambda x: (),
         pure=False,
+        traits=["free"],
     )
 
 # --- What TVM lowers to for its virtual machine -----------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from relaxlab.ir import expr, graph
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.op_table import REQUIRED
+from relaxlab.ir.op_table import REQUIRED, Trait
 from relaxlab.ir.types import TensorType, TupleType, Type
 from relaxlab.ops import scalar, te
 from relaxlab.ops.define import (
@@ -69,9 +69,10 @@ def _activation(
     fn: Callable[..., PrimExpr],
     reference: Callable[..., Any],
     infer: Infer = _float_infer,
+    traits: Iterable[Trait] = (),
     **attrs: float,
 ) -> None:
-    """Register `y[i] = fn(x[i], **attrs)`."""
+    """Register `y[i] = fn(x[i], **attrs)`. `traits` are those beside `elementwise`."""
 
     def emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
         values = {a: float(attr(call, a)) for a in attrs}
@@ -81,7 +82,10 @@ def _activation(
         with np.errstate(all="ignore"):
             return in_float32(reference)(x, **kw).astype(x.dtype)
 
-    define(f"nn.{name}", params("data", **attrs), infer, emit=emit, reference=numpy)
+    define(
+        f"nn.{name}", params("data", **attrs), infer, emit=emit, reference=numpy,
+        traits=["elementwise", *traits],
+    )  # fmt: skip
 
 
 def _c(value: float, x: PrimExpr) -> PrimExpr:
@@ -98,12 +102,19 @@ def _softplus(x: PrimExpr, beta: float, threshold: float) -> PrimExpr:
 
 
 # As in PyTorch, a zero keeps its sign: NumPy returns the second of two zeros.
-_activation("relu", lambda x: expr.Max(_c(0, x), x), lambda x: np.maximum(0, x), _number_infer)
+_activation(
+    "relu",
+    lambda x: expr.Max(_c(0, x), x),
+    lambda x: np.maximum(0, x),
+    _number_infer,
+    traits=["rounds_once"],
+)
 _activation(
     "relu6",
     lambda x: scalar.clamp(x, _c(0, x), _c(6, x)),
     lambda x: np.maximum(0, np.minimum(6, x)),
     _number_infer,
+    traits=["rounds_once"],
 )
 _activation("gelu", scalar.gelu, _gelu_reference)
 _activation(
@@ -116,6 +127,7 @@ _activation(
     "leakyrelu",
     lambda x, alpha: expr.Select(expr.GT(x, _c(0, x)), x, x * alpha),
     lambda x, alpha=0.01: np.where(x > 0, x, x * x.dtype.type(alpha)),
+    traits=["rounds_once"],
     alpha=0.01,
 )
 _activation(
@@ -210,6 +222,7 @@ define(
     _dropout_infer,
     emit=_dropout_emit,
     reference=lambda data, rate=0.5: (data.copy(), np.ones_like(data)),
+    traits=["elementwise"],
 )
 
 
@@ -533,4 +546,5 @@ define(
     _pad_infer,
     emit=_pad_emit,
     reference=_pad,
+    traits=["rounds_once"],
 )

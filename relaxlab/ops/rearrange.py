@@ -12,7 +12,7 @@ from relaxlab.ir import expr, graph
 from relaxlab.ir.dtypes import is_int
 from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.op_table import REQUIRED
+from relaxlab.ir.op_table import REQUIRED, VIEW
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.types import TensorType, TupleType, Type
 from relaxlab.ops import scalar, te
@@ -59,6 +59,7 @@ define(
     _batch_flatten_infer,
     emit=_batch_flatten_emit,
     reference=lambda data: data.reshape(data.shape[0], int(np.prod(data.shape[1:]))),
+    traits=VIEW,
 )
 
 

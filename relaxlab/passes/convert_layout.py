@@ -8,6 +8,7 @@ from typing import Any
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, replace
+from relaxlab.ir.op_table import op_row
 from relaxlab.ops.define import attr
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import leaf_type
@@ -17,14 +18,6 @@ from relaxlab.tracing import may_apply, remark
 RULE = "convert_layout"
 DATA, KERNEL = "NCHW", "OIHW"
 """The layouts that programs are written in."""
-
-ELEMENTWISE = frozenset(
-    "abs add astype ceil clip divide erf exp floor log maximum minimum multiply negative "
-    "nn.dropout nn.gelu nn.gelu_tanh nn.leakyrelu nn.relu nn.relu6 nn.selu nn.silu nn.softplus "
-    "power round rsqrt sigmoid sign sqrt square subtract tanh".split()
-)
-POOLS = ("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d")
-REDUCTIONS = ("sum", "mean", "max", "min")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +71,7 @@ def _call(op: str, args: tuple[graph.Expr, ...], **attrs: Any) -> graph.Call:
 class _Rewrite:
     options: LayoutOptions
 
-    def binding(
-        self, name: str, b: graph.VarBinding, call: graph.Call, shadows: Shadows
-    ) -> bool:
+    def binding(self, name: str, b: graph.VarBinding, call: graph.Call, shadows: Shadows) -> bool:
         new = self.call(call, b.var.ty, shadows)
         assert isinstance(call.op, graph.Op)
         subject = f"{name}.{b.var.name}: {call.op.name}"
@@ -107,17 +98,23 @@ class _Rewrite:
         ]
         if not any(shadows.has(e) for e in operands):
             return None
-        if op in POOLS and attr(call, "layout") == DATA and attr(call, "out_layout") is None:
+        row = op_row(op)
+        options = {p.name for p in row.params if p.kind == "attr"}
+        stated = {"layout", "out_layout"} <= options  # pooling, resizing
+        if stated and attr(call, "layout") == DATA and attr(call, "out_layout") is None:
             return self.given(call, shadows, layout=self.options.data)
-        if op in ELEMENTWISE and all(shadows.has(e) or _is_small(e) for e in operands):
+        followed = all(shadows.has(e) or _is_small(e) for e in operands)
+        if "elementwise" in row.traits and followed:
             return self.given(call, shadows)
         if op in ("concat", "split") and all(shadows.has(e) for e in operands):
             axis = attr(call, "axis")
             return self.given(call, shadows, axis=self.axis(axis)) if axis is not None else None
-        if op in REDUCTIONS and attr(call, "keepdims") and attr(call, "axis") is not None:
-            given: int | tuple[int, ...] = attr(call, "axis")
-            axes = given if isinstance(given, tuple) else (given,)
-            return self.given(call, shadows, axis=tuple(self.axis(a) for a in axes))
+        if {"axis", "keepdims"} <= options and attr(call, "keepdims"):  # reductions
+            axes: int | tuple[int, ...] | None = attr(call, "axis")
+            if isinstance(axes, tuple):
+                return self.given(call, shadows, axis=tuple(map(self.axis, axes)))
+            if axes is not None:
+                return self.given(call, shadows, axis=self.axis(axes))
         return f"reads `{next(_name(e) for e in operands if shadows.has(e))}` in {DATA}"
 
     def axis(self, axis: int) -> int:

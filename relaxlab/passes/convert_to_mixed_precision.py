@@ -8,25 +8,13 @@ from relaxlab.ir import graph, types
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, map_children, replace
+from relaxlab.ir.op_table import has_trait
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import leaf_type
 from relaxlab.passes.shadows import Shadows, with_shadows
 from relaxlab.tracing import may_apply, remark
 
 RULE = "convert_to_mixed_precision"
-
-PRODUCTS = frozenset(
-    "matmul linear einsum nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose "
-    "nn.conv3d_transpose".split()
-)
-"""Operators whose operands are worth converting: they accumulate in float32 in any case."""
-
-FOLLOWERS = frozenset(
-    "abs add broadcast_to clip concat expand_dims flatten flip maximum minimum multiply negative "
-    "nn.leakyrelu nn.pad nn.relu permute_dims repeat reshape split squeeze stack strided_slice "
-    "subtract take tile where".split()
-)
-"""Computed in half precision where their operands are: they move elements, or round once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +51,21 @@ def _cast(e: graph.Expr, dtype: str) -> graph.Call:
 def _binding(name: str, b: graph.VarBinding, value: graph.Call, shadows: Shadows) -> bool:
     assert isinstance(value.op, graph.Op)
     op = value.op.name
+    product, follows = has_trait(op, "product"), has_trait(op, "rounds_once")
     where = f"{name}.{b.var.name}: {op}"
-    if op not in PRODUCTS and op not in FOLLOWERS:
+    if not (product or follows):
         if any(shadows.has(e) for e in _tensors(value)):
             remark(RULE, where, "it stays in float32, for its precision", applied=False)
         return False
     floats = [e for e in _tensors(value) if _is_float32(e)]
     if not floats or not _is_float32_result(b.var.ty):
         return False
-    if op in PRODUCTS and value.attrs.get("out_dtype") is not None:
+    if product and value.attrs.get("out_dtype") is not None:
         remark(RULE, where, f"its result is stated to be {value.attrs['out_dtype']}", applied=False)
         return False
     apart = [e for e in floats if not shadows.has(e) and not _is_scalar(e)]
-    # Followers save nothing by themselves: converting an operand for one would cost a pass over it.
-    if op in FOLLOWERS and (apart or all(_is_scalar(e) for e in floats)):
+    # Those save nothing by themselves: converting an operand for one would cost a pass over it.
+    if follows and (apart or all(_is_scalar(e) for e in floats)):
         if len(apart) < len(floats):
             text = f"`{getattr(apart[0], 'name', 'a constant')}` is in float32" if apart else ""
             remark(RULE, where, text or "its operands are constants", applied=False)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from relaxlab.ir import graph, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
-from relaxlab.ir.op_table import VIEWS, find_op
+from relaxlab.ir.op_table import find_op, has_trait
 from relaxlab.passes.bindings import all_bindings, leaf_type, tir_call, vars_in
 
 Cell: TypeAlias = "graph.Expr | tuple[Cell, int]"
@@ -70,7 +70,7 @@ class Aliases:
         match b.value:
             case graph.Var() | graph.TupleGetItem() | graph.Constant():
                 self.cells[b.var] = self.cell(b.value)
-            case graph.Call(graph.Op(name), (source, *_)) if name in VIEWS:
+            case graph.Call(graph.Op(name), (source, *_)) if has_trait(name, "view"):
                 self.cells[b.var] = self.cell(source)
             case graph.Tuple():
                 self.note_fields(b.var, b.value)

@@ -12,7 +12,7 @@ from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.equal import structural_key
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, rewrite
-from relaxlab.ir.op_table import VIEWS, OpRow, find_op
+from relaxlab.ir.op_table import OpRow, find_op
 from relaxlab.ir.provenance import stamp
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
@@ -35,7 +35,7 @@ def legalize_ops(mod: Module, _: NoOptions) -> Module:
     """Replace each call of an operator that has a loop lowering by a `call_tir`.
 
     Calls that lower to the same loops share one loop function, under the operator's name. Scalar
-    constants are written into the loops. `VIEWS` become `reshape`, which copies nothing.
+    constants are written into the loops. Views become `reshape`, which copies nothing.
     An operator with arguments of unknown shape stays as it is, and the trace says so.
     """
     state = _Legalizer(mod)
@@ -80,12 +80,12 @@ class _Legalizer:
             return b
         subject = f"{name}.{b.var.name}: {row.name}"
         value = _SPELLED[row.name](b.value) if row.name in _SPELLED else None
-        if row.name in VIEWS:
+        if "view" in row.traits:
             value = _view(b.value, b.var.ty)
         if value is b.value:
             return b
         if value is not None:
-            reason = f"is {'a view' if row.name in VIEWS else 'known'}"
+            reason = "is a view" if "view" in row.traits else "is known"
             if not may_apply("legalize_ops", subject, reason):
                 return b
         elif row.lower is not None:

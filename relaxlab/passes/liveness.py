@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.module import Module
+from relaxlab.ir.op_table import has_trait
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.bindings import vars_in
 from relaxlab.passes.kernel_calls import written_buffers
 
-ALIASING = ("reshape",)
-"""Operators whose result is a view of their argument."""
 CLOSURES = ("make_closure", "invoke_closure", "invoke_pure_closure")
 """Operators whose result may hold on to their arguments."""
 PER_THREAD = graph.StringImm("local")
@@ -173,7 +172,7 @@ class _Walker:
                 # All outputs must be private: one that is shared would be written by every thread.
                 return bool(made) and made <= self.per_thread
             case graph.Call(graph.Op(name)):
-                return name in ALIASING
+                return has_trait(name, "view")
             case _:
                 return False
 
@@ -183,7 +182,7 @@ class _Walker:
                 return not isinstance(self.mod.get(name), loops.PrimFunc)
             case graph.Call(graph.Op(name)):
                 # A packed function may return one of its arguments.
-                return name in ALIASING or name in CLOSURES or name.startswith("call_")
+                return has_trait(name, "view") or name in CLOSURES or name.startswith("call_")
             case _:
                 return True
 
@@ -220,7 +219,7 @@ class _Walker:
                 return all(map(self.is_owned, _results(e)))
             case graph.TupleGetItem(graph.Var() as source, index) if source in self.owned_fields:
                 return self.owned_fields[source][index]
-            case graph.Call(graph.Op(name), args) if name in ALIASING:
+            case graph.Call(graph.Op(name), args) if has_trait(name, "view"):
                 return self.is_owned(args[0])
             case _:
                 return False

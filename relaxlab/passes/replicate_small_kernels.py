@@ -14,11 +14,12 @@ from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.dtypes import is_int
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, children, replace, walk
+from relaxlab.ir.op_table import has_trait
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import all_bindings, map_blocks, vars_in, with_bindings
 from relaxlab.passes.expand_calls import ALLOC_TENSOR
 from relaxlab.passes.kernel_calls import written_buffers
-from relaxlab.passes.liveness import ALIASING, PER_THREAD, is_allocation, liveness_of
+from relaxlab.passes.liveness import PER_THREAD, is_allocation, liveness_of
 from relaxlab.tracing import may_apply
 
 
@@ -130,7 +131,7 @@ def _candidates(fn: graph.Function, mod: Module, small: Small) -> Iterator[tuple
                         # their readers in between.
                         if written[root] > 1 or root not in live.intervals:
                             overwritten.add(root)
-            case graph.Call(graph.Op(op)) if op in ALIASING or op == ALLOC_TENSOR.name:
+            case graph.Call(graph.Op(op)) if has_trait(op, "view") or op == ALLOC_TENSOR.name:
                 pass
             case graph.Var() | graph.Tuple() | graph.TupleGetItem():
                 pass
@@ -161,7 +162,7 @@ class _Roots:
         self.found: dict[graph.Var, tuple[graph.Expr, ...]] = {}
         for b in bindings:
             views = not isinstance(b.value, graph.Call) or (
-                isinstance(b.value.op, graph.Op) and b.value.op.name in ALIASING
+                isinstance(b.value.op, graph.Op) and has_trait(b.value.op.name, "view")
             )
             if views and not is_allocation(b.value):
                 roots = (r for v in vars_in(b.value) for r in self.of(v))

@@ -19,7 +19,7 @@ from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import counted
 from relaxlab.ir.module import Module
-from relaxlab.ir.op_table import VIEWS, OpRow, find_op
+from relaxlab.ir.op_table import OpRow, find_op
 from relaxlab.ir.types import FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 from relaxlab.runtime.arrays import (
     Array,
@@ -310,7 +310,7 @@ class _Frame:
                 result = _in_deduced_dtype(result, row, e, args)
         except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
             raise ExecutionError(f"R.{name}: {error}") from error
-        return result if name in VIEWS or name in PARTS else apart(result, args)
+        return result if "view" in row.traits or name in PARTS else apart(result, args)
 
     def deduced_shape(self, e: graph.Call) -> tuple[int, ...] | None:
         """The shape that is deduced for a call's result; None where none is. The numbers alone do

@@ -166,3 +166,28 @@ def test_random_programs_keep_their_meaning(seed):
 def test_random_programs_are_converted():
     programs = [conv_program(seed) for seed in range(10)]
     assert sum(convert_layout(p) is not p for p in programs) >= 6
+
+
+def test_layouts_go_through_elementwise_operators_pools_and_reductions_of_any_name():
+    def emit(call, out, x):
+        return rl.te.compute(x.shape, lambda *i: x[i] + 1.0, "plus_one")
+
+    rl.define(
+        "test.plus_one", "x", lambda call, tys: tys[0], emit=emit, reference=lambda x: x + 1,
+        traits=["elementwise"],
+    )  # fmt: skip
+    mod = normalize(parse("""
+@R.function
+def main(x: R.Tensor((1, 3, 6, 7), "float32"), w: R.Tensor((4, 3, 3, 3), "float32")):
+    a = R.nn.conv2d(x, w)
+    b = R.test.plus_one(a)
+    c = R.atan(b)
+    d = R.nn.max_pool2d(c, pool_size=(2, 2))
+    e = R.prod(d, axis=1, keepdims=True)
+    f = R.variance(d, axis=(1, -1), keepdims=True)
+    return e, f
+"""))
+    converted = convert_layout(mod)
+    compare_runs(mod, converted, sizes=())
+    (record,) = Pipeline((convert_layout,)).run(mod).passes
+    assert not [n for n in record.remarks if "NCHW" in n.reason]
