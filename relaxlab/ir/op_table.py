@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 Trait: TypeAlias = Literal["view", "free", "elementwise", "product", "rounds_once"]
+"""A property of an operator, described at `OpRow`."""
 VIEW: tuple[Trait, ...] = ("view", "free", "rounds_once")
 """The traits of an operator whose result shares the memory of its first argument."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
@@ -66,8 +66,8 @@ def define(
     notebook does that is run again. `doc` and `example` are what `help(R.name)` shows. `traits` are
     properties for passes and analyses, as `OpRow` describes them.
 
-    Raises ValueError when the name is taken and `override` is not set, and for the names of
-    relaxlab's own operators.
+    Raises ValueError when the name is taken and `override` is not set, for the names of relaxlab's
+    own operators, and for a trait that there is not.
     """
     parameters = params(parameters) if isinstance(parameters, str) else parameters
     lower = None if emit is None else _lowering(emit)
@@ -78,7 +78,11 @@ def define(
             raise fail(call, f"its rule for types returned {kind_of(ty)}, which is no type")
         return ty
 
-    row = OpRow(name, parameters, deduce, reference, lower, pure, doc, example, frozenset(traits))
+    held = frozenset(traits)
+    for unknown in held.difference(get_args(Trait)):
+        known = ", ".join(get_args(Trait))
+        raise ValueError(f"operator {name!r}: there is no trait {unknown!r}; there are {known}")
+    row = OpRow(name, parameters, deduce, reference, lower, pure, doc, example, held)
     register_op(row, override=override)
 
 

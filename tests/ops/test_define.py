@@ -60,3 +60,11 @@ def test_rules_that_do_not_fit(infer: Any, emit: Any, message: str) -> None:
     define("test_defined", "x", infer, emit=emit, reference=lambda x: x, override=True)
     with pytest.raises((DiagnosticError, TypeDeductionError), match=f"R.test_defined: {message}"):
         rl.compile(rl.parse(TEXT), use_cache=False)
+
+
+def test_an_unknown_trait_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match="'test_defined': there is no trait 'views'; there are view"
+    ):
+        define("test_defined", "x", same, emit=copied, traits=["views"])  # type: ignore[list-item]
+    assert op_table.find_op("test_defined") is None

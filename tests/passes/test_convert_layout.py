@@ -176,7 +176,8 @@ def test_layouts_go_through_elementwise_operators_pools_and_reductions_of_any_na
         "test.plus_one", "x", lambda call, tys: tys[0], emit=emit, reference=lambda x: x + 1,
         traits=["elementwise"],
     )  # fmt: skip
-    mod = normalize(parse("""
+    mod = normalize(
+        parse("""
 @R.function
 def main(x: R.Tensor((1, 3, 6, 7), "float32"), w: R.Tensor((4, 3, 3, 3), "float32")):
     a = R.nn.conv2d(x, w)
@@ -186,7 +187,8 @@ def main(x: R.Tensor((1, 3, 6, 7), "float32"), w: R.Tensor((4, 3, 3, 3), "float3
     e = R.prod(d, axis=1, keepdims=True)
     f = R.variance(d, axis=(1, -1), keepdims=True)
     return e, f
-"""))
+""")
+    )
     converted = convert_layout(mod)
     compare_runs(mod, converted, sizes=())
     (record,) = Pipeline((convert_layout,)).run(mod).passes
