@@ -75,7 +75,7 @@ def to_html(notebook: Notebook, content: Any, pages: Sequence[Notebook]) -> str:
     config.HTMLExporter.template_name = "page"
     for cell in content.cells:
         if cell.cell_type == "markdown":
-            cell.source = _linked(cell.source)
+            cell.source = _linked(cell.source, pages)
     at = pages.index(notebook)
     around = {
         "title": notebook.title,
@@ -87,10 +87,16 @@ def to_html(notebook: Notebook, content: Any, pages: Sequence[Notebook]) -> str:
     return body
 
 
-def _linked(markdown: str) -> str:
-    """Links between notebooks as links between pages."""
-    markdown = re.sub(r"\]\((?:\.\./tutorials/)?(\d\w+)\.py\)", r"](\1.html)", markdown)
-    return re.sub(r"\]\(\.\./notebooks/(\d\w+)\.py\)", r"](lab-\1.html)", markdown)
+def _linked(markdown: str, pages: Sequence[Notebook]) -> str:
+    """Links between notebooks as links between pages; a text alone where the page is not there."""
+    names = {n.page for n in pages}
+
+    def link(found: re.Match[str]) -> str:
+        page = ("lab-" if found["lab"] else "") + found["name"]
+        return f"[{found['text']}]({page}.html)" if page in names else found["text"]
+
+    place = r"(?:\.\./(?:tutorials|(?P<lab>notebooks))/)?(?P<name>\d\w+)\.py"
+    return re.sub(rf"\[(?P<text>[^\]]*)\]\({place}\)", link, markdown)
 
 
 def style() -> str:
@@ -129,15 +135,22 @@ def index_html(pages: Sequence[Notebook]) -> str:
     )
 
 
+def _site(chosen: Sequence[Notebook], folder: Path) -> list[Notebook]:
+    """The pages that a folder has once the chosen ones are written: those of earlier calls, too."""
+    there = [n for n in notebooks() if n in chosen or (folder / f"{n.page}.html").exists()]
+    return [*there, *(n for n in chosen if n not in there)]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Export what the command line asks for; 1 where a notebook fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("files", nargs="*", type=Path, help="notebooks; all when left out")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "build/site", metavar="FOLDER")
     options = parser.parse_args(arguments)
-    pages = [Notebook(p.resolve()) for p in options.files] or notebooks()
+    chosen = [Notebook(p.resolve()) for p in options.files] or notebooks()
     options.output.mkdir(parents=True, exist_ok=True)
-    for notebook in pages:
+    pages = _site(chosen, options.output)
+    for notebook in chosen:
         start = time.perf_counter()
         html = to_html(notebook, execute(notebook), pages)
         target = options.output / f"{notebook.page}.html"

@@ -80,6 +80,14 @@ def test_a_lesson_is_alive_without_the_network(site: Path, open_page: Any, schem
 
 
 def test_one_file_can_be_exported(tmp_path: Path) -> None:
-    lesson = NOTEBOOKS[1].path
-    assert export_site().main(["-o", str(tmp_path), str(lesson)]) == 0
-    assert sorted(p.name for p in tmp_path.iterdir()) == [f"{lesson.stem}.html", "index.html"]
+    """The index lists pages of earlier calls, too, and no link leads to a page that is missing."""
+    earlier, lesson, *_ = NOTEBOOKS
+    (tmp_path / f"{earlier.page}.html").write_text("", "utf-8")
+    assert export_site().main(["-o", str(tmp_path), str(lesson.path)]) == 0
+    names = {p.name for p in tmp_path.iterdir()}
+    assert names == {f"{earlier.page}.html", f"{lesson.page}.html", "index.html"}
+    assert f'href="{earlier.page}.html"' in (tmp_path / "index.html").read_text("utf-8")
+    html = (tmp_path / f"{lesson.page}.html").read_text("utf-8")
+    assert "Next: symbolic shapes." in html
+    for text in (html, (tmp_path / "index.html").read_text("utf-8")):
+        assert set(re.findall(r'<a [^>]*href="([^"#]+)"', text)) <= names
