@@ -26,6 +26,8 @@ from relaxlab.tracing import Remark, recording, remark
 from relaxlab.tracing.limit import is_limited
 from relaxlab.tracing.record import repeat
 
+HINTS = ("weight_params", ONE_VERSION, UPPER_BOUNDS, KEEP_ORDER)
+"""Attributes that the pass gives a loop function for the time in which it is scheduled."""
 SECONDS = 2e-4
 """Time to schedule a node of a loop function: 100 to 500 microseconds, more where it gets many
 versions."""
@@ -68,8 +70,7 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
             if bounds.get(name):
                 hints[UPPER_BOUNDS] = Attrs({**bounds[name], **f.attrs.get(UPPER_BOUNDS, {})})
             new = schedule_kernel(name, replace(f, attrs=f.attrs.with_(**hints)), target)
-            restored: dict[str, Any] = {"weight_params": None, ONE_VERSION: None}
-            restored |= {name: f.attrs.get(name) for name in (UPPER_BOUNDS, KEEP_ORDER)}
+            restored: dict[str, Any] = {name: f.attrs.get(name) for name in HINTS}
             return replace(new, attrs=new.attrs.with_(**restored, **{IS_SCHEDULED: True})), remarks
 
     # Where the number of rewrites is limited, each depends on those before it.

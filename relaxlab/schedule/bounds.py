@@ -13,9 +13,10 @@ UPPER_BOUNDS = "tir_var_upper_bound"
 
 
 def with_upper_bound(func: PrimFunc, symbol: Var, most: int) -> PrimFunc:
-    """The function, of whose symbol analyses know that it is at most `most`."""
+    """The function, of whose symbol analyses know that it is at most `most`, or a tighter bound
+    that they knew before."""
     known = func.attrs.get(UPPER_BOUNDS, {})
-    bounds = Attrs({**known, symbol.name: most})
+    bounds = Attrs({**known, symbol.name: min(most, known.get(symbol.name, most))})
     return replace(func, attrs=func.attrs.with_(tir_var_upper_bound=bounds))
 
 

@@ -19,7 +19,15 @@ from relaxlab.schedule import tree
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import shape_analyzer
-from relaxlab.schedule.trace import NESTING, Instruction, Ref, Value, to_json
+from relaxlab.schedule.trace import (
+    NESTING,
+    Instruction,
+    Ref,
+    Value,
+    names_in,
+    to_json,
+    with_symbols,
+)
 from relaxlab.script.printer import print_module
 from relaxlab.tracing.limit import after_step, before_step
 
@@ -51,6 +59,13 @@ def marked_as_scheduled(func: PrimFunc) -> PrimFunc:
     if func.attrs.get(IS_SCHEDULED):
         return func
     return replace(func, attrs=func.attrs.with_(**{IS_SCHEDULED: True}))
+
+
+PROGRAM_NAMES = (
+    "I", "Module", "R", "Schedule", "T", "bound", "expr", "max", "min", "partial", "sch",
+    "schedule",
+)  # fmt: skip
+"""Names that the programs of `Schedule.as_python` use."""
 
 
 Fact: TypeAlias = tuple[PrimExpr, int]
@@ -105,7 +120,17 @@ class ScheduleState(Brief):
 
     def as_python(self) -> str:
         """A Python program that writes down the function as it was and makes the steps."""
-        steps = "\n".join(map(str, self.trace))
+        symbols = dict(_symbols(self.original))
+        taken = {*PROGRAM_NAMES, *names_in(self.trace)}
+        names: dict[Var, str] = {}
+        for symbol in symbols:
+            name = symbol.name
+            while name in taken:
+                name += "_"
+            names[symbol] = name
+            taken.add(name)
+        renamed = {v: Var(name, v.dtype) for v, name in names.items() if name != v.name}
+        steps = "\n".join(str(with_symbols(step, renamed)) for step in self.trace)
         lines = [print_module(Module.of({self.name: self.original}))]
         lines += ["from relaxlab.schedule import Schedule"]
         if re.search(r"\b(min|max)\(", steps):  # of symbols, in sizes and factors
@@ -115,8 +140,11 @@ class ScheduleState(Brief):
                 "min, max = partial(expr.binary, expr.Min), partial(expr.binary, expr.Max)",
             ]
         lines += ["", f"sch = Schedule(Module, {self.name!r})"]
-        found = _symbols(self.original)
-        lines += [line for name, line in found if re.search(rf"\b{name}\b", steps)]
+        lines += [
+            f"{name} = sch.func.{symbols[v]}"
+            for v, name in names.items()
+            if re.search(rf"\b{name}\b", steps)
+        ]
         return "\n".join([*lines, steps, ""])
 
     def copy(self) -> Self:
@@ -246,8 +274,8 @@ def _chosen(program: PrimFunc | Module, name: str | None) -> tuple[Module, str, 
     return program, name, funcs[name]
 
 
-def _symbols(func: PrimFunc) -> Iterator[tuple[str, str]]:
-    """Yield the name of each symbol and a statement that finds it in the function's parameters."""
+def _symbols(func: PrimFunc) -> Iterator[tuple[Var, str]]:
+    """Yield each symbol and its place in the function, as Python writes it."""
     seen: set[Var] = set()
     places = [
         (f"buffers[{i}].shape[{k}]", dim)
@@ -258,7 +286,7 @@ def _symbols(func: PrimFunc) -> Iterator[tuple[str, str]]:
     for place, symbol in places:
         if isinstance(symbol, Var) and symbol not in seen:
             seen.add(symbol)
-            yield symbol.name, f"{symbol.name} = sch.func.{place}"
+            yield symbol, place
 
 
 def _cursor_targets(func: PrimFunc) -> set[Var | Buffer | str]:

@@ -8,8 +8,8 @@ in factors are named, and found in the function's parameters on replay.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from textwrap import indent
 from typing import Any, TypeAlias, cast
 
@@ -17,6 +17,7 @@ from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr
 from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.substitute import substitute
 
 Value: TypeAlias = Any
 """A `Ref`, a number, a string, a bool, None, a `PrimExpr`, an `IndexMap`, `Steps` or a tuple of
@@ -100,6 +101,40 @@ def _definition(nested: Steps | tuple[Steps, ...]) -> str:
     for steps in nested[1:]:
         lines += [f"    if bound == {steps.bound}:", indent(str(steps), " " * 8)]
     return "\n".join([*lines, indent(str(nested[0]), "    ")])
+
+
+def with_symbols(value: Value, symbols: Mapping[Var, PrimExpr]) -> Value:
+    """An instruction, its arguments, or nested steps, with other expressions for symbols."""
+    match value:
+        case Instruction(args=args):
+            return replace(value, args=tuple((k, with_symbols(v, symbols)) for k, v in args))
+        case Steps(trace):
+            return replace(value, trace=tuple(with_symbols(i, symbols) for i in trace))
+        case IndexMap(variables, finals):
+            return IndexMap(variables, tuple(substitute(e, symbols) for e in finals))
+        case PrimExpr():
+            return substitute(value, symbols)
+        case tuple():
+            return tuple(with_symbols(v, symbols) for v in value)  # type: ignore[reportUnknownVariableType]
+        case _:
+            return value
+
+
+def names_in(value: Value) -> Iterator[str]:
+    """Yield the names of handles and of index maps' variables in a trace or a part of it."""
+    match value:
+        case Instruction(args=args, outputs=outputs):
+            yield from outputs
+            yield from names_in(tuple(v for _, v in args))
+        case Steps(trace):
+            yield from names_in(trace)
+        case IndexMap(variables):
+            yield from (v.name for v in variables)
+        case tuple() | list():
+            for part in value:  # type: ignore[reportUnknownVariableType]
+                yield from names_in(part)
+        case _:
+            pass
 
 
 def to_json(trace: Iterable[Instruction]) -> str:

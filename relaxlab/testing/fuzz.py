@@ -5,8 +5,8 @@
 
 Each program is interpreted as it was made, operators by their NumPy references, and compiled, every
 third one as a debug build, every fifth one with random schedules of its kernels, most of them
-without LLVM's optimiser; one compilation is called with
-several sizes of its symbols. A program
+without LLVM's optimiser; one compilation is called with several sizes of its symbols. The schedules
+that every seventh one's kernels have on CPUs and on GPUs are replayed from their JSON. A program
 that fails is made smaller and printed with its seed. `--reference torch` draws calls for the NumPy
 references alone, and compares them with PyTorch.
 """
@@ -37,7 +37,7 @@ from relaxlab.ir.node import Node, rewrite
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.ir.types import TensorType, TupleType
-from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.passes.pipeline import cpu_pipeline, cuda_pipeline
 from relaxlab.runtime.arguments import ArgumentError
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.build import compile as build
@@ -50,6 +50,7 @@ from relaxlab.runtime.packed import register_func
 from relaxlab.testing.draw_rules import RULES
 from relaxlab.testing.function_programs import FunctionProgram
 from relaxlab.testing.random_schedules import COLLIDING, schedule_at_random
+from relaxlab.testing.replay import replay_for
 from relaxlab.testing.shrink import shrunk
 from relaxlab.testing.table_programs import EXACT, Attributes
 
@@ -57,6 +58,8 @@ OPTIMISED = 4
 """LLVM optimises one in so many programs; it would take most of the time of all others."""
 SCHEDULED = 5
 """The kernels of one program in so many are scheduled at random, those of the others by rules."""
+REPLAYED = 7
+"""The schedules of one program in so many are replayed, for as long as making them took."""
 SETS = 3
 """Sets of arguments that a compiled program is called with."""
 TRIES = 5
@@ -100,17 +103,19 @@ def _described(value: Any) -> str:
 @dataclass(frozen=True, slots=True)
 class Build:
     """A way to compile a program: as a debug build, with LLVM's optimiser, with random schedules of
-    its kernels drawn from a seed."""
+    its kernels drawn from a seed, with replays of the schedules that rules make."""
 
     checks: bool = False
     optimised: bool = True
     schedules: int | None = None
+    replayed: bool = False
 
     @staticmethod
     def of_seed(seed: int) -> Build:
-        """Every third a debug build; one in OPTIMISED optimised, one in SCHEDULED at random."""
+        """Every third a debug build; one in OPTIMISED optimised, one in SCHEDULED at random, of one
+        in REPLAYED the schedules replayed."""
         schedules = seed if seed % SCHEDULED == 0 else None
-        return Build(seed % 3 == 1, seed % OPTIMISED == 0, schedules)
+        return Build(seed % 3 == 1, seed % OPTIMISED == 0, schedules, seed % REPLAYED == 0)
 
     def __call__(self, mod: Module) -> Executable | str:
         """The compiled program, or the error of the compiler in words."""
@@ -121,6 +126,8 @@ class Build:
             pipeline = cpu_pipeline().before("schedule_kernels", random_ones)
         checks = "all" if self.checks else "default"
         try:
+            for replayed in (cpu_pipeline(), cuda_pipeline()) if self.replayed else ():
+                replay_for(mod, replayed)
             with nullcontext() if self.optimised else quick:
                 return build(mod, pipeline=pipeline, use_cache=False, checks=checks)
         except CodegenError as error:

@@ -18,7 +18,8 @@ from relaxlab.models.loader import ModelError
 from relaxlab.models.named_layers import NamedLayers, tensors_of_folder
 from relaxlab.models.text_encoder import BertEncoder, Tokens
 from relaxlab.models.tokenizer import TokenizerError
-from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.passes.pipeline import cpu_pipeline, cuda_pipeline
+from relaxlab.testing.replay import replay_kernels
 
 ROOT = pathlib.Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-reference/bin/python"
@@ -175,6 +176,7 @@ def test_no_kernel_is_left_to_the_fallback(folder):
     config = config_from_json(keys_of_json(folder / "bert-lm/config.json"), tensors.names)
     module, _ = Bert(config, NamedLayers(tensors.formats)).build()
     trace = cpu_pipeline().run(module)
+    assert replay_kernels(trace) and replay_kernels(cuda_pipeline().run(module))
     remarks = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.remarks]
     rules = {w.subject: w.reason.rpartition(" ")[2] for w in remarks if w.applied}
     assert "fallback" not in rules.values(), rules

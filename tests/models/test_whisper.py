@@ -17,7 +17,8 @@ from relaxlab.models.mel import log_mel
 from relaxlab.models.named_layers import NamedLayers, tensors_of_folder
 from relaxlab.models.transcriber import Chooser, Rules, Transcriber
 from relaxlab.models.whisper import Whisper, config_from_json, tensor_name
-from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.passes.pipeline import cpu_pipeline, cuda_pipeline
+from relaxlab.testing.replay import replay_kernels
 
 ROOT = pathlib.Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-reference/bin/python"
@@ -76,9 +77,7 @@ def test_greedy_texts(folder, transcriber, answers):
     seen, whole = set(), 0
     for number, row in enumerate(rows):
         memory = transcriber.encode(answers[f"text.{number}"])
-        prompts, _ = transcriber._prompts(
-            memory, row["language"], "transcribe", row["timestamps"]
-        )
+        prompts, _ = transcriber._prompts(memory, row["language"], "transcribe", row["timestamps"])
         got = transcriber.generate(memory, prompts, timestamps=row["timestamps"])
         want = [ids[: ids.index(END)] if END in ids else ids for ids in row["ids"]]
         for ours, theirs in zip(got, want, strict=True):
@@ -156,6 +155,7 @@ def test_no_kernel_is_left_to_the_fallback(folder):
     config = config_from_json(keys_of_json(folder / "config.json"))
     module, _ = Whisper(config, NamedLayers(tensors.formats)).build()
     trace = cpu_pipeline().run(module)
+    assert replay_kernels(trace) and replay_kernels(cuda_pipeline().run(module))
     remarks = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.remarks]
     rules = {w.subject: w.reason.rpartition(" ")[2] for w in remarks if w.applied}
     assert "fallback" not in rules.values(), rules

@@ -22,8 +22,10 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.normalize import normalize
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.build import compile as build
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.interpreter import interpret
 from relaxlab.runtime.native_function import CheckFailed
+from relaxlab.schedule import Schedule
 from relaxlab.script.parser import parse
 from relaxlab.testing.draw import Refused
 from relaxlab.testing.draw_rules import RULES
@@ -54,6 +56,18 @@ def test_some_programs_compute_what_numpy_does(case, rng) -> None:
 def test_more_programs_compute_what_numpy_does(case, rng) -> None:
     """Left to the tier of all tests, for the time they take."""
     _compare(rng)
+
+
+def test_schedules_that_do_not_replay_are_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    mod = parse("""
+@R.function
+def main(x: R.Tensor(("n", 8), "float32")):
+    return R.exp(x)
+""")
+    assert isinstance(Build(replayed=True)(mod), Executable)
+    monkeypatch.setattr("relaxlab.testing.replay.apply_trace", lambda func, _: Schedule(func))
+    problem = Build(replayed=True)(mod)
+    assert isinstance(problem, str) and problem.startswith("StructuralMismatch: .body")
 
 
 def test_programs_are_well_formed(rng) -> None:
@@ -244,7 +258,8 @@ def test_a_failing_program_becomes_small(rng) -> None:
 
 def test_an_arm_that_fails_becomes_small() -> None:
     """It overwrites a value, so that the branch runs although nothing reads its results."""
-    mod = normalize(parse("""
+    mod = normalize(
+        parse("""
 @I.ir_module
 class M:
     @T.prim_func
@@ -265,7 +280,8 @@ class M:
         else:
             t = (x, x)
         return y
-"""))
+""")
+    )
     args = (np.array(True), np.ones(4, "float32"))
     small, given = shrunk(mod, args, lambda m, a: _accepted(m, a) and "tanh" in _calls(m))
     assert _calls(small) == ["tanh"] and len(given) == 1
@@ -289,7 +305,8 @@ def test_code_generation_may_refuse_random_schedules_for_one_reason_only() -> No
 
 def test_an_arm_that_nothing_reads_becomes_small() -> None:
     """The claim in the other arm keeps the branch; outside it, what fails has to be read."""
-    mod = normalize(parse("""
+    mod = normalize(
+        parse("""
 @I.ir_module
 class M:
     @R.function
@@ -303,7 +320,8 @@ class M:
             z = R.match_cast(x, R.Tensor((n,), "float32"))
             t = (y, R.sin(y))
         return y
-"""))
+""")
+    )
     args = (np.array(True), np.ones(4, "float32"))
     small, given = shrunk(mod, args, lambda m, a: _accepted(m, a) and "tanh" in _calls(m))
     assert _calls(small) == ["tanh"] and len(given) == 1
@@ -327,7 +345,8 @@ class M:
 
 def test_results_of_references_have_memory_of_their_own() -> None:
     """The memory of the operand is planned: it is dead after the call, and used again."""
-    mod = normalize(parse("""
+    mod = normalize(
+        parse("""
 @I.ir_module
 class M:
     @R.function
@@ -335,7 +354,8 @@ class M:
         y = R.exp(x)
         z = R.memory.ensure_zero_offset(y)
         return R.exp(R.negative(x)), z
-"""))
+""")
+    )
     x = np.arange(12, dtype="float32").reshape(4, 3)
     main = build(mod, use_cache=False)["main"]
     _, first = main(x)
@@ -407,7 +427,8 @@ class M:
 
 def test_roundings_of_loop_functions_are_allowed_for(rng) -> None:
     """Sums by hand, squashed: the tolerance is found with results moved by roundings."""
-    mod = normalize(parse("""
+    mod = normalize(
+        parse("""
 @I.ir_module
 class M:
     @T.prim_func
@@ -423,7 +444,8 @@ class M:
     def main(x: R.Tensor((64, 400), "float32")):
         y = R.call_tir(M.sums, (x,), out_ty=R.Tensor((64,), "float32"))
         return R.tanh(y)
-"""))
+""")
+    )
     x = rng.uniform(-2, 2, (64, 400)).astype("float32")
 
     assert problem_of(mod, (x,), {"main": lambda x: np.tanh(x.sum(1))}) is None
@@ -455,14 +477,16 @@ class M:
 
 def test_sums_that_one_move_of_their_terms_leaves_as_they_are_may_differ() -> None:
     """Some sums hardly move when their terms are moved once: the tolerance averages several."""
-    mod = normalize(parse("""
+    mod = normalize(
+        parse("""
 @I.ir_module
 class M:
     @R.function
     def main(x: R.Tensor((12800,), "float32")):
         y = R.sum(x)
         return R.tanh(y)
-"""))
+""")
+    )
 
     def one_by_one(x: np.ndarray) -> np.ndarray:
         return np.tanh(np.cumsum(x, dtype="float32")[-1])

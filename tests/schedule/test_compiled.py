@@ -28,6 +28,14 @@ def main(x: R.Tensor(("a", "b"), "float32"), w: R.Tensor(("b", "c"), "float32"))
 def main(x: R.Tensor(("n", 8, "m"), "float32")):
     return R.nn.softmax(x, axis=0)
 """,
+    "names of a schedule's program": """
+@R.function
+def main(x: R.Tensor(("b0", "l1"), "float32"), w: R.Tensor(("l1", "sch"), "float32")):
+    with R.dataflow():
+        y = R.nn.softmax(R.matmul(x, w), axis=-1)
+        R.output(y)
+    return y
+""",
     "transpose": """
 @R.function
 def main(x: R.Tensor(("n", "m"), "float32")):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 import relaxlab as rl
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
+from relaxlab.ir.target import Target
+from relaxlab.schedule import Schedule, ScheduleError
 from relaxlab.schedule.join_axes import join_axes
-from relaxlab.schedule.rules.base import blocks_of
+from relaxlab.schedule.rules.base import blocks_of, with_joined_axes
 
 SUM = "R.sum(x, axis=0)"
 
@@ -85,3 +89,20 @@ class M:
             rng.integers(0, 8, (17, 1), "int32"))  # fmt: skip
     got = rl.compile(mod, use_cache=False)["main"](*args)
     np.testing.assert_array_equal(got, rl.interpret(mod, "main", *args))
+
+
+def test_axes_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[PrimFunc] = []
+
+    def counted(func: PrimFunc) -> tuple[PrimFunc, Callable[[PrimFunc], PrimFunc]]:
+        given.append(func)
+        return join_axes(func)
+
+    monkeypatch.setattr("relaxlab.schedule.schedule._join_axes", counted)
+    before = rl.trace(program(SUM)).find("schedule_kernels").before
+    (kernel,) = before.loop_functions().values()
+    given.clear()
+    sch = with_joined_axes(Schedule(kernel), lambda joined, _: joined, Target.host())
+    assert isinstance(sch, Schedule) and len(given) == 1
+    with pytest.raises(ScheduleError, match="too narrow"):
+        with_joined_axes(Schedule(kernel), lambda *_: "too narrow", Target.host())

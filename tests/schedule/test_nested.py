@@ -12,7 +12,7 @@ from relaxlab.ir.loops import Buffer, For, IfThenElse, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.runtime.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, ScheduleError, apply_trace
-from relaxlab.schedule.bounds import with_upper_bound
+from relaxlab.schedule.bounds import UPPER_BOUNDS, with_upper_bound
 from relaxlab.schedule.trace import Steps
 from relaxlab.tracing.limit import first_steps
 from tests.schedule.programs import PROGRAMS, matmul
@@ -144,6 +144,14 @@ def test_bounds_need_a_reason() -> None:
     with pytest.raises(ScheduleError, match="known to be at most 3"):
         sch.guarded_versions(n, [4], too_small)
     assert sch.func is before and sch.trace[-1].name == "set_scope"
+
+
+def test_the_tightest_bound_is_kept() -> None:
+    func, n = scaled()
+    sch = Schedule(with_upper_bound(func, n, 3))
+    sch.declare_upper_bound(n, 4)
+    assert dict(sch.func.attrs[UPPER_BOUNDS]) == {"n": 3}
+    assert_structural_equal(apply_trace(sch.original, sch.trace_json()).func, sch.func)
 
 
 def test_no_buffer_of_that_size_is_refused() -> None:

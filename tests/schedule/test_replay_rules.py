@@ -1,63 +1,45 @@
-"""The trace of each kernel's schedule makes the kernel again, on CPUs and on GPUs."""
+"""The trace of each kernel's schedule makes the kernel again, on CPUs and on GPUs: operators,
+benchmarks, random programs, and all scripts in lessons, labs, documents and tests. Those of models
+are replayed in `tests/models`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.ir.equal import assert_structural_equal
+from benchmarks.operators import all_calls
+from benchmarks.symbols import all_cases
+from relaxlab.ir.errors import UserError
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
-from relaxlab.models.build import precision_for
-from relaxlab.models.decoder import Decoder
-from relaxlab.models.loader import open_model
 from relaxlab.passes.pipeline import cpu_pipeline, cuda_pipeline
-from relaxlab.schedule import apply_trace, rules, rules_gpu
-from relaxlab.schedule.trace import to_json
+from relaxlab.schedule import rules, rules_gpu
+from relaxlab.testing.function_programs import FunctionProgram
 from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram
+from relaxlab.testing.replay import replay_for, replay_kernels, replay_remarks
 from relaxlab.tracing import recording
 
 Scheduler = Callable[[str, PrimFunc, Target], PrimFunc]
 TARGETS = {"cpu": Target.host(), "cuda": Target.cuda()}
+PIPELINES = {"cpu": cpu_pipeline(), "cuda": cuda_pipeline(TARGETS["cuda"])}
 SCHEDULERS: dict[str, Scheduler] = {
     "cpu": rules.schedule_kernel,
     "cuda": rules_gpu.schedule_kernel,
 }
-
-
-def replayed(name: str, func: PrimFunc, target: Target) -> PrimFunc:
-    """The kernel as its rule schedules it, after a look at what its trace makes."""
-    with recording() as remarks:
-        made = SCHEDULERS[target.kind](name, func, target)
-    about: dict[str, Any] = dict(remarks[-1].about)
-    if "steps" in about:
-        again = apply_trace(func, to_json(about["steps"].trace)).func
-        assert_structural_equal(again, made)
-    else:
-        assert remarks[-1].reason.startswith(("already", "left as it is")), remarks[-1]
-    return made
-
-
-def check_modules(modules: Iterable[Module], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compile up to the schedules, each of which is replayed."""
-    seen: list[str] = []
-
-    def schedule(name: str, func: PrimFunc, target: Target) -> PrimFunc:
-        seen.append(name)
-        return replayed(name, func, target)
-
-    room = "rules" if kind == "cpu" else "rules_gpu"
-    monkeypatch.setattr(f"relaxlab.schedule.{room}.schedule_kernel", schedule)
-    monkeypatch.setattr("relaxlab.passes.schedule_kernels.SECONDS", 0)  # in this process
-    pipeline = cpu_pipeline() if kind == "cpu" else cuda_pipeline(TARGETS["cuda"])
-    for module in modules:
-        pipeline.run(module)
-    assert seen
+ROOT = Path(__file__).parents[2]
+SCRIPTS = {
+    "tutorials": 100, "notebooks": 10, "docs": 10, "relaxlab/testing": 4,
+    **{str(p.relative_to(ROOT)): 0 for p in sorted((ROOT / "tests").iterdir()) if p.is_dir()},
+}  # fmt: skip
+"""Folders whose files have scripts, and how many modules with kernels there are at least."""
 
 
 @pytest.mark.parametrize("kind", TARGETS)
@@ -67,16 +49,67 @@ def test_operators(family: str, kind: str) -> None:
         program = CaseProgram(case, case.sizes[0], symbolic=True)
         assert program.row.lower is not None
         func = program.row.lower(program.call, program.types, program.out)
-        replayed("f", func, TARGETS[kind])
+        with recording() as remarks:
+            made = SCHEDULERS[kind]("f", func, TARGETS[kind])
+        replay_remarks(remarks, {"f": made})
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-@pytest.mark.parametrize("activations", ["float32", "q8"])
-def test_language_models(activations: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint = open_model("tiny")
-    precision = precision_for(activations, TARGETS[kind])
-    model = Decoder(checkpoint.config, checkpoint.formats, max_context=64, precision=precision)
-    check_modules([model.build(bounds={"s": 16, "p": 64})[0], model.build()[0]], kind, monkeypatch)
+def test_programs_of_the_benchmark_of_operators(kind: str) -> None:
+    for call in all_calls():
+        program = CaseProgram(call.case, call.sizes, symbolic=True)
+        replay_kernels(PIPELINES[kind].run(Module.of({"main": program.function()})))
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_programs_of_the_benchmark_of_symbols(kind: str) -> None:
+    """Each with the most symbols that the benchmark gives it; constants are operators' cases."""
+    for case in all_cases():
+        symbols = max((s.split() for s in case.symbols), key=len)
+        assert replay_kernels(PIPELINES[kind].run(rl.parse(case.script(symbols))))
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_random_programs(kind: str, rng: np.random.Generator) -> None:
+    for seed in rng.integers(1 << 31, size=12):
+        print(f"seed {seed}")
+        replay_for(FunctionProgram(int(seed)).random_module(), PIPELINES[kind])
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+@pytest.mark.parametrize("folder", SCRIPTS)
+def test_scripts(folder: str, kind: str) -> None:
+    """Scripts that are wrong on purpose, or texts with places to be filled in, are left out."""
+    compiled = 0
+    for text in dict.fromkeys(_scripts(ROOT / folder)):
+        try:
+            module = rl.parse(text)
+        except UserError:
+            continue
+        trace, error = PIPELINES[kind].attempt(module)
+        assert error is None or trace.passes[-1].name != "schedule_kernels", error
+        compiled += replay_kernels(trace) > 0
+    assert compiled >= SCRIPTS[folder]
+
+
+def _scripts(folder: Path) -> Iterator[str]:
+    """The texts of decorated functions and modules in Python files and documents, and of strings
+    that have such."""
+    for path in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            match node:
+                case ast.ClassDef(decorator_list=[_]) | ast.FunctionDef(decorator_list=[_]):
+                    if ast.unparse(node.decorator_list[0]) in DECORATORS:
+                        yield ast.unparse(node)
+                case ast.Constant(str(text)) if any(f"@{d}" in text for d in DECORATORS):
+                    yield text
+                case _:
+                    pass
+    for path in sorted(folder.rglob("*.md")):
+        yield from re.findall(r"^```python\n(.*?)^```", path.read_text("utf-8"), re.M | re.S)
+
+
+DECORATORS = ("I.ir_module", "R.function", "T.prim_func")
 
 
 PRODUCT = """
@@ -92,16 +125,37 @@ def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(({columns}), "float32")
 
 @pytest.mark.parametrize("kind", TARGETS)
 @pytest.mark.parametrize("inputs", [1, 2])
-def test_products_of_symbols(kind: str, inputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [
-        PRODUCT.format(columns=columns, inputs=inputs, call=call)
-        for columns, call in [
-            ('"k", "m"', "R.matmul(x, w)"),
-            ('"m", "k"', "R.nn.relu(R.matmul(x, R.permute_dims(w)))"),
-            ('"k", 1', "R.sum(R.nn.softmax(x, axis=0) * R.permute_dims(w), axis=1)"),
-        ]
-    ]
-    check_modules(map(rl.parse, texts), kind, monkeypatch)
+def test_products_of_symbols(kind: str, inputs: int) -> None:
+    for columns, call in [
+        ('"k", "m"', "R.matmul(x, w)"),
+        ('"m", "k"', "R.nn.relu(R.matmul(x, R.permute_dims(w)))"),
+        ('"k", 1', "R.sum(R.nn.softmax(x, axis=0) * R.permute_dims(w), axis=1)"),
+    ]:
+        text = PRODUCT.format(columns=columns, inputs=inputs, call=call)
+        assert replay_kernels(PIPELINES[kind].run(rl.parse(text)))
+
+
+def test_programs_for_another_device_have_no_kernels() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(("n", 8), "float32")):
+    return R.to_vdevice(x, dst_vdevice="llvm")
+"""
+    assert replay_for(rl.parse(text), PIPELINES["cuda"]) == 0
+    with pytest.raises(UserError):
+        replay_for(rl.parse(text.replace("R.to_vdevice", "R.no_operator")), PIPELINES["cpu"])
+
+
+def test_a_kernel_that_is_not_that_of_its_trace_is_found() -> None:
+    call = "R.nn.softmax(R.matmul(x, w))"
+    trace = rl.trace(rl.parse(PRODUCT.format(columns='"k", "m"', inputs=2, call=call)))
+    record = trace.find("schedule_kernels")
+    first, second, *_ = record.after.loop_functions()
+    replay_remarks(record.remarks, {first: record.after[first]})
+    with pytest.raises(AssertionError):
+        replay_remarks(record.remarks, {first: record.after[second]})
+    with pytest.raises(AssertionError, match="has no record of a schedule"):
+        replay_remarks(record.remarks, {"other": record.after[first]})
 
 
 def test_rules_that_do_not_fit_say_why() -> None:

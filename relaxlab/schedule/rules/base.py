@@ -17,7 +17,6 @@ from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.inline import REPEATED
-from relaxlab.schedule.join_axes import join_axes
 from relaxlab.schedule.ranges import constant
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.trace import Steps
@@ -172,10 +171,11 @@ def attempted(rule: Rule, sch: Schedule, target: Target) -> Schedule | None:
 def with_joined_axes(sch: Schedule, rule: Rule, target: Target) -> Schedule | str:
     """Apply a rule to the function with its axes joined, where some can be joined."""
     try:
-        join_axes(sch.func)
-    except ScheduleError:
+        sch.join_axes(lambda joined: fitting(rule(joined, target)))
+    except ScheduleError as error:
+        if error.refusal.primitive != "join_axes":  # the rule's own
+            raise
         return rule(sch, target)
-    sch.join_axes(lambda joined: fitting(rule(joined, target)))
     return sch
 
 
@@ -203,19 +203,43 @@ def found_block(sch: Schedule, rv: BlockRV) -> Block:
 
 def block_loops(sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], list[LoopRV]]:
     """The loops that bind the block's spatial axes, and those that bind its reduce axes."""
-    found = found_block(sch, block)
-    realize = next(
-        s for s in walk_stmts(sch.func.body) if isinstance(s, BlockRealize) and s.block is found
-    )
-    pairs = zip(found.iter_vars, realize.iter_values, strict=True)
+    pairs = zip(found_block(sch, block).iter_vars, _bindings(sch, block), strict=True)
     reduce_vars = set(symbols_in(tuple(v for it, v in pairs if it.kind != "spatial")))
     spatial: list[LoopRV] = []
     reduce: list[LoopRV] = []
     for loop in sch.get_loops(block):
-        var = sch.get(loop)
-        assert isinstance(var, loops.For)
-        (reduce if var.loop_var in reduce_vars else spatial).append(loop)
+        (reduce if _variable(sch, loop) in reduce_vars else spatial).append(loop)
     return spatial, reduce
+
+
+def axis_loops(sch: Schedule, block: BlockRV) -> list[LoopRV]:
+    """The loops of the block, one for each of its axes, in their order. Raises ScheduleError where
+    they are others, as those that a user has fused or split."""
+    nest = sch.get_loops(block)
+    if [_variable(sch, loop) for loop in nest] != list(_bindings(sch, block)):
+        found = found_block(sch, block)
+        raise ScheduleError(
+            "schedule", f"block {found.name}", "each of its axes has a loop of its own, in order",
+            about=(found.name,),
+        )  # fmt: skip
+    return nest
+
+
+def _bindings(sch: Schedule, block: BlockRV) -> tuple[PrimExpr, ...]:
+    """The values of the block's axes."""
+    found = found_block(sch, block)
+    return next(
+        s.iter_values
+        for s in walk_stmts(sch.func.body)
+        if isinstance(s, BlockRealize) and s.block is found
+    )
+
+
+def _variable(sch: Schedule, loop: LoopRV) -> expr.Var:
+    """The variable of a loop."""
+    found = sch.get(loop)
+    assert isinstance(found, For)
+    return found.loop_var
 
 
 RULES: list[tuple[str, Rule]] = []

@@ -14,6 +14,7 @@ from relaxlab.ir.loops import Block, Buffer, PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.schedule.intrinsics import DOT2_LANES, has_dot2
 from relaxlab.schedule.rules.base import (
+    axis_loops,
     blocks_of,
     constant,
     is_spatial,
@@ -95,7 +96,7 @@ def _schedule(sch: Schedule, most: int | None, tiles: bool) -> Schedule:
     product = sch.get_block(parts.product.name)
     store = separate_store(sch, parts.product.name)
     sch.transform_layout(product, parts.weights, parts.layout)
-    i, n, k = sch.get_loops(product)
+    i, n, k = axis_loops(sch, product)
     tile, i = sch.split(i, factors=[None, rows])
     block, half, n = sch.split(n, factors=[None, SIZE // DOT2_LANES, DOT2_LANES])
     step, pair, k = sch.split(k, factors=[None, SIZE // 2, 2])

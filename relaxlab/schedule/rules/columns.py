@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.target import Target
+from relaxlab.schedule.nested import versions_for
 from relaxlab.schedule.rules import fallback
 from relaxlab.schedule.rules.base import (
     block_loops,
@@ -73,18 +74,16 @@ def _apply(sch: Schedule, target: Target) -> Schedule | str:
     # more to compile.
     is_bound_by_sums = len(reductions) == 1 and target.vector_bits == 512
     bounds = [most // 2, most] if is_bound_by_sums else [most]
-    fits = False
+    # The general version says whether the rule fits. Where a declared bound leaves none, it is
+    # tried on a copy.
+    if versions_for(sch.func, width, bounds).general is not None:
+        general = _apply_to_any_width(sch.copy(), target)
+        if isinstance(general, str):
+            return general
 
     def version(sch: Schedule, bound: int | None) -> Schedule:
-        nonlocal fits
         if bound is None:
-            made = fitting(_apply_to_any_width(sch, target))
-            fits = True
-            return made
-        # Where a declared bound leaves this version only, the general one has not been made, and
-        # says whether the rule fits.
-        if not fits:
-            fitting(_apply_to_any_width(sch.copy(), target))
+            return fitting(_apply_to_any_width(sch, target))
         sch.declare_upper_bound(width, bound)
         made = _schedule(sch.copy(), target, {width: bound})
         return made if isinstance(made, Schedule) else fitting(fallback.apply(sch, target))

@@ -26,6 +26,7 @@ from relaxlab.ir.target import Target
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
     attempted,
+    axis_loops,
     blocks_of,
     constant,
     extent_of,
@@ -235,7 +236,7 @@ def _schedule(sch: Schedule, parts: _Parts, target: Target) -> Schedule:
     spread = _spreading(sch, parts.product)
     store = sch.cache_write(product, 0, "local") if spread else separate_store(sch, parts.product)
     _columns_last(sch, product, parts)
-    nest = sch.get_loops(product)
+    nest = axis_loops(sch, product)
     row, col, reduce = nest[parts.row], nest[parts.col], [nest[i] for i in parts.reduce]
     outer = [n for i, n in enumerate(nest) if i not in (parts.row, parts.col, *parts.reduce)]
     # Results between neighbours of which others lie are written by the same thread, soon after.

@@ -17,6 +17,7 @@ from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.schedule.intrinsics import dot4_of
 from relaxlab.schedule.rules.base import (
+    axis_loops,
     blocks_of,
     constant,
     found_block,
@@ -100,7 +101,7 @@ def _schedule(sch: Schedule, parts: _Parts, intrinsic: tuple[str, int], rows: in
     write = separate_store(sch, parts.total)
     axes = {**dict.fromkeys(dots, 2), total: 1, **({decode: 0} if decode else {})}
     packed = pack_rows(sch, axes, lanes)
-    i, n, group = sch.get_loops(total)
+    i, n, group = axis_loops(sch, total)
     tile, i = sch.split(i, factors=[None, rows])
     block, n = sch.split(n, factors=[None, lanes])
     # Tiles of rows inside of a block of weights: the block stays in the first-level cache for all

@@ -22,6 +22,7 @@ from relaxlab.ir.target import Target
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rules.base import (
     attempted,
+    axis_loops,
     blocks_of,
     bound_private_buffers,
     constant,
@@ -350,7 +351,7 @@ def _schedule(sch: Schedule, target: Target, most: _Most) -> Schedule:
     widest = _vectors(width, None, lanes) * lanes
     blocks = [product, *([decode] if decode else [])]
     packed = _pack(sch, blocks, parts, widest, vectors * lanes)
-    nest = sch.get_loops(product)
+    nest = axis_loops(sch, product)
     row, col, k = nest[parts.row], nest[parts.col], nest[-1]
     outer = nest[: parts.row]
     tile, row = sch.split(row, factors=[None, rows])
@@ -405,7 +406,7 @@ def _in_blocks(sch: Schedule, target: Target) -> Schedule:
     store = separate_store(sch, parts.product)
     copy = _copy(sch, parts, product, BLOCK_DEPTH, vectors * lanes)
     assert copy is not None
-    nest = sch.get_loops(product)
+    nest = axis_loops(sch, product)
     outer = nest[: parts.row]
     tall, tile, row = sch.split(nest[parts.row], factors=[None, BLOCK_TILES, rows])
     panels = max(BLOCK_COLUMNS // (vectors * lanes), 1)
@@ -488,7 +489,7 @@ def _sweep(sch: Schedule, parts: _Parts, width: int | None, lanes: int, rows: in
     else loads take longer than multiply-adds (NOTES, *Few rows by a matrix in place, again*)."""
     product = sch.get_block(parts.product)
     store = separate_store(sch, parts.product)
-    nest = sch.get_loops(product)
+    nest = axis_loops(sch, product)
     row, col, k = nest[parts.row], nest[parts.col], nest[-1]
     outer = nest[: parts.row]
     # At most 32 vectors of columns: 16 rows of sums are 32 KB then, a first-level cache.
@@ -519,7 +520,7 @@ def _share_depth(sch: Schedule, parts: _Parts, lanes: int) -> Schedule:
     partial sums are added in the same order however many threads there are."""
     product = sch.get_block(parts.product)
     store = separate_store(sch, parts.product)
-    share, *_ = sch.split(sch.get_loops(product)[-1], factors=[SPLIT_K, None, UNROLL_K_IN_PLACE])
+    share, *_ = sch.split(axis_loops(sch, product)[-1], factors=[SPLIT_K, None, UNROLL_K_IN_PLACE])
     partial = sch.rfactor(share, 0)
     row, col, share, k, step = sch.get_loops(partial)
     vector, lane = sch.split(col, factors=[None, lanes])

@@ -15,6 +15,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.schedule.rules.base import (
+    axis_loops,
     blocks_of,
     constant,
     found_block,
@@ -141,7 +142,7 @@ class _Loops:
 def _split_into_tiles(sch: Schedule, product: BlockRV) -> _Loops:
     store = separate_store(sch, found_block(sch, product).name)
     sums = sch.cache_write(product, 0, TILE_SCOPE)
-    i, n, k = sch.get_loops(product)
+    i, n, k = axis_loops(sch, product)
     panel, n = sch.split(n, factors=[None, SIZE])
     tile, i = sch.split(i, factors=[None, SIZE])
     step, k = sch.split(k, factors=[None, SIZE])
@@ -210,6 +211,6 @@ def _decode_panel(sch: Schedule, weights: BlockRV, decode: BlockRV | None) -> No
 
 
 def _convert_rows(sch: Schedule, rows: BlockRV) -> None:
-    i, k = sch.get_loops(rows)
+    i, k = axis_loops(sch, rows)
     split_vector(sch, k, SIZE, unroll=False)
     sch.parallel(i)

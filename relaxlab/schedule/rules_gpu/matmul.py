@@ -18,6 +18,7 @@ from relaxlab.ir.target import WARP, Target
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
+    axis_loops,
     block_loops,
     blocks_of,
     constant,
@@ -99,7 +100,7 @@ def _by_tiles(sch: Schedule, found: _Product) -> Schedule:
     copies = [sch.cache_read(product, i, "shared") for i in _operands(found_block(sch, product))]
     inline_producers(sch, keep=[found_block(sch, c).name for c in copies])
     store = separate_store(sch, found.name)
-    nest = sch.get_loops(product)
+    nest = axis_loops(sch, product)
     row, col, depth = nest[found.row], nest[found.col], nest[found.reduce]
     outer = [x for i, x in enumerate(nest) if i not in (found.row, found.col, found.reduce)]
     rows, cols = (_per_thread(constant(extent_of(sch, loop))) for loop in (row, col))
@@ -167,7 +168,7 @@ def _by_warps(sch: Schedule, found: _Product) -> Schedule:
     inline_producers(sch)
     product = sch.get_block(found.name)
     store = separate_store(sch, found.name)
-    *spatial, depth = sch.get_loops(product)
+    *spatial, depth = axis_loops(sch, product)
     if len(spatial) != len(sch.get_loops(store)):
         raise ScheduleError("matmul", "kernel", "what stores the results has the product's axes")
     buffer = found_block(sch, product).writes[0].buffer
