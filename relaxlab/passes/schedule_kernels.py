@@ -1,5 +1,5 @@
-"""Schedule every loop function by rule, with hints on which parameters are weights and on the
-bounds of symbols."""
+"""Schedule every loop function by rule, in a context that has its weights and the bounds of its
+symbols."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relaxlab.ir import expr, graph
 from relaxlab.ir.graph import Call, Constant, GlobalVar, Op
 from relaxlab.ir.loops import IS_SCHEDULED, BlockRealize, For, PrimFunc, SeqStmt, Stmt
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import Attrs, replace, walk
+from relaxlab.ir.node import replace, walk
 from relaxlab.ir.processes import map_forked
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
@@ -20,14 +20,11 @@ from relaxlab.ir.types import TensorType
 from relaxlab.passes.base import module_pass
 from relaxlab.schedule import rules, rules_gpu
 from relaxlab.schedule.bounds import UPPER_BOUNDS
-from relaxlab.schedule.nested import ONE_VERSION
-from relaxlab.schedule.order import KEEP_ORDER
+from relaxlab.schedule.rules.context import FACTS, Context
 from relaxlab.tracing import Remark, recording, remark
 from relaxlab.tracing.limit import is_limited
 from relaxlab.tracing.record import repeat
 
-HINTS = ("weight_params", ONE_VERSION, UPPER_BOUNDS, KEEP_ORDER)
-"""Attributes that the pass gives a loop function for the time in which it is scheduled."""
 SECONDS = 2e-4
 """Time to schedule a node of a loop function: 100 to 500 microseconds, more where it gets many
 versions."""
@@ -62,15 +59,10 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
             if target.kind != "cuda" and not _runs(f.body):
                 remark("schedule_kernels", name, "its loops have no iterations", applied=False)
                 return replace(f, attrs=f.attrs.with_(**{IS_SCHEDULED: True})), remarks
-            hints: dict[str, Any] = {} if options.versions else {ONE_VERSION: True}
-            if not target.reassociate:
-                hints[KEEP_ORDER] = True
-            if weights.get(name):
-                hints["weight_params"] = tuple(sorted(weights[name]))
-            if bounds.get(name):
-                hints[UPPER_BOUNDS] = Attrs({**bounds[name], **f.attrs.get(UPPER_BOUNDS, {})})
-            new = schedule_kernel(name, replace(f, attrs=f.attrs.with_(**hints)), target)
-            restored: dict[str, Any] = {name: f.attrs.get(name) for name in HINTS}
+            given = frozenset(weights.get(name, ()))
+            context = Context(target, given, bounds.get(name, {}), options.versions)
+            new = schedule_kernel(name, f, context)
+            restored: dict[str, Any] = {name: f.attrs.get(name) for name in FACTS}
             return replace(new, attrs=new.attrs.with_(**restored, **{IS_SCHEDULED: True})), remarks
 
     # Where the number of rewrites is limited, each depends on those before it.

@@ -14,9 +14,6 @@ from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import shape_analyzer
 
-ONE_VERSION = "one_version"
-"""The attribute of a loop function that is to have its general version only."""
-
 
 @dataclass(frozen=True, slots=True)
 class Versions:
@@ -30,8 +27,8 @@ class Versions:
 def versions_for(func: PrimFunc, size: PrimExpr, bounds: Sequence[int]) -> Versions:
     """Return the versions of a function for sizes up to each of the bounds and for any other.
 
-    Of a constant size, and with the attribute `ONE_VERSION`, there is one. Raises ScheduleError
-    where the bounds do not ascend, or the size is not known when the function is called.
+    Of a constant size there is one. Raises ScheduleError where the bounds do not ascend, or the
+    size is not known when the function is called.
     """
     if any(b < 1 for b in bounds) or list(bounds) != sorted({*bounds}):
         raise ScheduleError("guarded_versions", f"size {size}", "bounds are positive and ascend")
@@ -44,8 +41,6 @@ def versions_for(func: PrimFunc, size: PrimExpr, bounds: Sequence[int]) -> Versi
         )
     most = shape_analyzer(func).upper_bound(size)
     largest = next((b for b in bounds if b > 1 and most is not None and most <= b), None)
-    if func.attrs.get(ONE_VERSION):
-        return Versions(largest, ())
     smaller = [b for b in bounds if largest is None or b < largest]
     # One is put in the place of a symbol; there is no place for it in other sizes.
     return Versions(largest, tuple(b for b in smaller if b > 1 or isinstance(size, Var)))

@@ -10,7 +10,7 @@ from relaxlab.ir.loops import IS_SCHEDULED, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.passes.base import Pipeline
-from relaxlab.passes.schedule_kernels import HINTS
+from relaxlab.schedule.rules.context import FACTS
 from relaxlab.schedule.schedule import apply_trace
 from relaxlab.schedule.trace import to_json
 from relaxlab.tracing import Remark, Trace
@@ -64,7 +64,7 @@ def replay_remarks(remarks: Iterable[Remark], kernels: Mapping[str, PrimFunc]) -
             assert reason.startswith(UNRECORDED), f"{name} has no record of a schedule: {reason}"
             continue
         again = apply_trace(about["unscheduled"], to_json(about["steps"].trace)).func
-        # The pass takes its hints to the rules away again.
-        restored = {key: kernel.attrs.get(key) for key in (*HINTS, IS_SCHEDULED)}
+        # The pass takes the facts of the context away again.
+        restored = {key: kernel.attrs.get(key) for key in (*FACTS, IS_SCHEDULED)}
         again = replace(again, attrs=again.attrs.with_(**restored))
         assert_structural_equal(again, kernel)

@@ -17,6 +17,7 @@ from relaxlab.ir.node import Node, map_children
 from relaxlab.ir.target import Target
 from relaxlab.passes.pipeline import cuda_pipeline
 from relaxlab.runtime.simt import simt_device_kernel
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules_gpu import schedule_kernel
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
@@ -122,7 +123,7 @@ def test_modules_at_random_sizes(module, arguments):
 
 
 def gpu_run(func: PrimFunc, args: list) -> None:
-    scheduled = schedule_kernel("f", func, Target.cuda())
+    scheduled = schedule_kernel("f", func, Context(Target.cuda()))
     simt_device_kernel(scheduled, lower_launches(scheduled, "f"), args).check()
 
 
@@ -153,7 +154,7 @@ def test_kernels_race_without_their_barriers(case: OpCase):
     found: list[str] = []
 
     def run(func: PrimFunc, args: list) -> None:
-        scheduled = schedule_kernel("f", func, Target.cuda())
+        scheduled = schedule_kernel("f", func, Context(Target.cuda()))
         kernel = lower_launches(scheduled, "f")
         broken = tuple(replace(x, body=without_barriers(x.body)) for x in kernel.launches)
         copies = [a.copy() for a in args]

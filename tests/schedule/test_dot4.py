@@ -14,6 +14,7 @@ from relaxlab.nn import quantized
 from relaxlab.runtime.interpreter import interpret_prim_func
 from relaxlab.schedule.intrinsics import dot4_of
 from relaxlab.schedule.rules.base import schedule_kernel
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.tensor_intrin import TensorIntrin
 
 TARGETS = {
@@ -53,7 +54,7 @@ def test_products_use_the_instruction(instruction):
     assert lanes == LANES[instruction]
     func = quantized.integer_product(quantized.FORMATS["Q8_0"], expr.Var("m"), 32, 64, 1)
     declarations: dict[str, str] = {}
-    kernel = emit_kernel(schedule_kernel("product", func, target), "product", declarations)
+    kernel = emit_kernel(schedule_kernel("product", func, Context(target)), "product", declarations)
     barrier = "define void @relaxlab_barrier() #0 {\n  ret void\n}\n"
     text = jit.module_text([kernel.text, barrier], declarations, target)
     lines = [line for line in jit.assembly(text, target).splitlines() if instruction in line]
@@ -81,6 +82,6 @@ def test_without_an_instruction_the_product_still_compiles():
     assert dot4_of(target) is None
     func = quantized.integer_product(quantized.FORMATS["Q4_1"], expr.Var("m"), 32, 64, 1)
     declarations: dict[str, str] = {}
-    kernel = emit_kernel(schedule_kernel("product", func, target), "product", declarations)
+    kernel = emit_kernel(schedule_kernel("product", func, Context(target)), "product", declarations)
     barrier = "define void @relaxlab_barrier() #0 {\n  ret void\n}\n"
     assert jit.assembly(jit.module_text([kernel.text, barrier], declarations, target), target)

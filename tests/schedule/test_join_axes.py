@@ -14,6 +14,7 @@ from relaxlab.ir.target import Target
 from relaxlab.schedule import Schedule, ScheduleError
 from relaxlab.schedule.join_axes import join_axes
 from relaxlab.schedule.rules.base import blocks_of, with_joined_axes
+from relaxlab.schedule.rules.context import Context
 
 SUM = "R.sum(x, axis=0)"
 
@@ -102,7 +103,7 @@ def test_axes_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     before = rl.trace(program(SUM)).find("schedule_kernels").before
     (kernel,) = before.loop_functions().values()
     given.clear()
-    sch = with_joined_axes(Schedule(kernel), lambda joined, _: joined, Target.host())
+    sch = with_joined_axes(Schedule(kernel), lambda joined, _: joined, Context(Target.host()))
     assert isinstance(sch, Schedule) and len(given) == 1
     with pytest.raises(ScheduleError, match="too narrow"):
-        with_joined_axes(Schedule(kernel), lambda *_: "too narrow", Target.host())
+        with_joined_axes(Schedule(kernel), lambda *_: "too narrow", Context(Target.host()))

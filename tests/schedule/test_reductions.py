@@ -18,6 +18,7 @@ from relaxlab.ops import te
 from relaxlab.runtime.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule
 from relaxlab.schedule.rules.base import schedule_kernel
+from relaxlab.schedule.rules.context import Context
 from relaxlab.script import parse
 from tests.schedule.reduction_programs import (
     NAMES,
@@ -165,7 +166,7 @@ def main(x: R.Tensor(("n", "d"), "float32")):
     func = rl.trace(mod).find("fuse_tir").after["sum"]
     assert isinstance(func, PrimFunc)
     for features, expected in ((["avx2", "avx512f"], [8, 16]), (["avx2"], [8])):
-        found = schedule_kernel("sum", func, Target(features=frozenset(features)))
+        found = schedule_kernel("sum", func, Context(Target(features=frozenset(features))))
         guards = [n for n in walk(found) if isinstance(n, IfThenElse)]
         tests = [n.condition for n in guards if [v.name for v in symbols_in(n.condition)] == ["d"]]
         assert [str(test) for test in tests] == [f"d <= {most}" for most in expected]

@@ -21,13 +21,14 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.passes.pipeline import cpu_pipeline, cuda_pipeline
 from relaxlab.schedule import rules, rules_gpu
+from relaxlab.schedule.rules.context import Context
 from relaxlab.testing.function_programs import FunctionProgram
 from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram
 from relaxlab.testing.replay import replay_for, replay_kernels, replay_remarks
 from relaxlab.tracing import recording
 
-Scheduler = Callable[[str, PrimFunc, Target], PrimFunc]
+Scheduler = Callable[[str, PrimFunc, Context], PrimFunc]
 TARGETS = {"cpu": Target.host(), "cuda": Target.cuda()}
 PIPELINES = {"cpu": cpu_pipeline(), "cuda": cuda_pipeline(TARGETS["cuda"])}
 SCHEDULERS: dict[str, Scheduler] = {
@@ -50,7 +51,7 @@ def test_operators(family: str, kind: str) -> None:
         assert program.row.lower is not None
         func = program.row.lower(program.call, program.types, program.out)
         with recording() as remarks:
-            made = SCHEDULERS[kind]("f", func, TARGETS[kind])
+            made = SCHEDULERS[kind]("f", func, Context(TARGETS[kind]))
         replay_remarks(remarks, {"f": made})
 
 

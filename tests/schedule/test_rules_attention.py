@@ -16,6 +16,7 @@ from relaxlab.ir.target import Target
 from relaxlab.nn import loop_functions
 from relaxlab.schedule import Schedule
 from relaxlab.schedule.rules import attention
+from relaxlab.schedule.rules.context import Context
 
 HEADS, KV_HEADS, WIDTH, POSITIONS = 6, 2, 32, 160
 SHAPE = (KV_HEADS, WIDTH)
@@ -100,7 +101,7 @@ def test_only_masked_steps_are_skipped():
 
 
 def chunks_depend_on_the_tile(func: PrimFunc) -> bool:
-    scheduled = attention.apply(Schedule(func), WIDE)
+    scheduled = attention.apply(Schedule(func), Context(WIDE))
     assert isinstance(scheduled, Schedule)
     chunks = [
         n for n in walk(scheduled.func.body)

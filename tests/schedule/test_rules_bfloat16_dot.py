@@ -15,13 +15,13 @@ from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.ir import expr
 from relaxlab.ir.loops import PrimFunc
-from relaxlab.ir.node import replace
 from relaxlab.ir.target import Target
 from relaxlab.ops import te
 from relaxlab.runtime.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, tensor_intrin
 from relaxlab.schedule.intrinsics import has_dot2
 from relaxlab.schedule.rules import bfloat16_dot
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.tensor_intrin import TensorIntrin
 from relaxlab.schedule.tile_intrinsics import FEATURES
 
@@ -38,9 +38,10 @@ def rng():
     return np.random.default_rng(5)
 
 
-def product(
-    columns: int, depth: int, *, deep_first: bool = False, weight: bool = True, rows=None
-) -> PrimFunc:
+WEIGHTS = frozenset({1})
+
+
+def product(columns: int, depth: int, *, deep_first: bool = False, rows=None) -> PrimFunc:
     """(x bfloat16 (m, depth), w) -> y float32 (m, columns) = 2 * x @ w"""
     m, k = rows or expr.Var("m"), te.reduce_axis(depth, "k")
     x = te.placeholder((m, depth), "bfloat16", "x")
@@ -53,8 +54,7 @@ def product(
 
     y = te.compute((m, columns), element, "product")
     z = te.compute((m, columns), lambda i, n: y[i, n] * 2.0, "double")
-    func = te.create_prim_func([x, w, z])
-    return replace(func, attrs=func.attrs.with_(weight_params=(1,))) if weight else func
+    return te.create_prim_func([x, w, z])
 
 
 def rounded(rng, *shape: int) -> np.ndarray:
@@ -63,7 +63,7 @@ def rounded(rng, *shape: int) -> np.ndarray:
 
 def scheduled(func: PrimFunc, target: Target) -> PrimFunc:
     """The function as the rule schedules it."""
-    sch = bfloat16_dot.apply(Schedule(func), target)
+    sch = bfloat16_dot.apply(Schedule(func), Context(target, WEIGHTS))
     assert isinstance(sch, Schedule), sch
     return sch.func
 
@@ -116,10 +116,12 @@ def test_the_machine_code_has_the_instruction():
 
 
 def test_kernels_that_the_rule_fits():
-    reason = bfloat16_dot.apply(Schedule(product(64, 64)), Target())
+    reason = bfloat16_dot.apply(Schedule(product(64, 64)), Context(Target(), WEIGHTS))
     assert reason == "the processor has no instruction for dot products of bfloat16"
-    for func in (product(48, 64), product(64, 48), product(64, 64, weight=False)):
-        assert isinstance(bfloat16_dot.apply(Schedule(func), TARGET), str)
+    for func, weights in (
+        (product(48, 64), WEIGHTS), (product(64, 48), WEIGHTS), (product(64, 64), frozenset()),
+    ):  # fmt: skip
+        assert isinstance(bfloat16_dot.apply(Schedule(func), Context(TARGET, weights)), str)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from relaxlab.nn import quantized
 from relaxlab.runtime.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule
 from relaxlab.schedule.rules import tiles
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.tile_intrinsics import FEATURES, TILE_SCOPE, has_tiles
 
 needs_tiles = pytest.mark.skipif(
@@ -78,11 +79,11 @@ def test_products_of_every_format(format, rng):
 
 
 def test_the_rule_needs_the_instructions_and_whole_tiles():
-    with_tiles = Target("cpu", "x86_64-unknown-linux-gnu", "sapphirerapids", FEATURES)
+    with_tiles = Context(Target("cpu", "x86_64-unknown-linux-gnu", "sapphirerapids", FEATURES))
     m, fmt = expr.Var("m"), quantized.FORMATS["Q4_1"]
     whole, parts = (Schedule(quantized.bfloat16_product(fmt, m, n, 64)) for n in (64, 40))
     assert isinstance(tiles.apply(whole.copy(), with_tiles), Schedule)
-    assert tiles.apply(whole, Target()) == "the processor has no tile registers"
+    assert tiles.apply(whole, Context(Target())) == "the processor has no tile registers"
     assert isinstance(tiles.apply(parts, with_tiles), str)
     assert isinstance(tiles.apply(Schedule(quantized.decode(fmt, 64, 64)), with_tiles), str)
 
@@ -91,7 +92,7 @@ def test_the_rule_needs_the_instructions_and_whole_tiles():
 def test_a_constant_number_of_rows_needs_no_padding(rng):
     fmt = quantized.FORMATS["Q8_0"]
     product = Schedule(quantized.bfloat16_product(fmt, expr.const(64), 32, 64))
-    sch = tiles.apply(product, Target.host())
+    sch = tiles.apply(product, Context(Target.host()))
     assert isinstance(sch, Schedule) and "_pad" not in sch.mod.script()
 
 

@@ -1,7 +1,7 @@
 """Schedules without search: an ordered list of rules, the first that fits a kernel wins.
 
 A rule looks at the loop function's blocks (analysis-based, like TVM's dlight) and returns the
-scheduled function, or None when it does not fit. `fallback` always fits.
+schedule that it made, or the reason why it does not fit. `fallback` always fits.
 """
 
 from relaxlab.schedule.rules.base import RULES, schedule_kernel

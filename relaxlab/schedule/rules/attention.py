@@ -12,10 +12,10 @@ from functools import reduce
 
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.target import Target
 from relaxlab.schedule.attention_pattern import Attention, find_attention
 from relaxlab.schedule.rules import fallback
-from relaxlab.schedule.rules.base import attempted, constant, fitting, found_block
+from relaxlab.schedule.rules.base import attempted, constant, fitting, found_block, with_versions
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.nested import schedule_tiles
 from relaxlab.schedule.rules.rows import apply as rows_apply
 from relaxlab.schedule.schedule import Schedule
@@ -32,7 +32,7 @@ more. The sums of a tile take 33 KB each; rows are 66 cache lines apart, so that
 all rows are not in one set of the first-level cache, as they would be 64 apart."""
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits what `find_attention` proves to be attention, however many positions there are."""
     found = find_attention(sch.func)
     if found is None:
@@ -40,34 +40,34 @@ def apply(sch: Schedule, target: Target) -> Schedule | str:
     widths = [found.extents[role] for role in ("depth", "feature")]
     symbols = [v for v in dict.fromkeys(widths) if isinstance(v, Var)]
     if not symbols:
-        return _for_rows(sch, found, target)
+        return _for_rows(sch, found, context)
 
     def version(sch: Schedule, most: int | None) -> Schedule:
         if most is None:
-            return fitting(fallback.apply(sch, target))
+            return fitting(fallback.apply(sch, context))
         for symbol in symbols:
             sch.declare_upper_bound(symbol, most)
-        return _for_rows(sch, found, target)
+        return _for_rows(sch, found, context)
 
-    sch.guarded_versions(reduce(expr.Max, symbols), [MOST_FEATURES], version)
+    with_versions(sch, context, reduce(expr.Max, symbols), [MOST_FEATURES], version)
     return sch
 
 
-def _for_rows(sch: Schedule, found: Attention, target: Target) -> Schedule:
+def _for_rows(sch: Schedule, found: Attention, context: Context) -> Schedule:
     """A version for one row and one for more."""
     count, positions = found.extents["row"], found.extents["position"]
 
     def version(sch: Schedule, most: int | None) -> Schedule:
         # Alone, a row has one position to look at: vectors of positions would be empty.
-        alone = attempted(rows_apply, sch, target) if most == 1 and count == positions else None
-        return alone or _schedule(sch, target, most or ROWS)
+        alone = attempted(rows_apply, sch, context) if most == 1 and count == positions else None
+        return alone or _schedule(sch, context, most or ROWS)
 
-    sch.guarded_versions(count, [1], version)
+    with_versions(sch, context, count, [1], version)
     return sch
 
 
-def _schedule(sch: Schedule, target: Target, rows: int) -> Schedule:
-    lanes = target.lanes("float32")
+def _schedule(sch: Schedule, context: Context, rows: int) -> Schedule:
+    lanes = context.target.lanes("float32")
     found = find_attention(sch.func)
     # A single row reads each key once; tiles read them once per tile, which repays packing.
     if found is not None and rows > 1 and _pack_keys(sch, found, lanes):
@@ -78,7 +78,7 @@ def _schedule(sch: Schedule, target: Target, rows: int) -> Schedule:
     multiple = (2 if rows > 1 else 4) * lanes
     tile = sch.online_softmax(rows, CHUNK, multiple, _feature_multiple(found, lanes))
     _product_into_scores(sch, found, multiple)
-    schedule_tiles(sch, found_block(sch, tile), target)
+    schedule_tiles(sch, found_block(sch, tile), context)
     sch.compact_buffers()
     return sch
 

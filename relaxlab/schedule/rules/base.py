@@ -14,10 +14,10 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, For, PrimFunc
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.ir.target import Target
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.inline import REPEATED
-from relaxlab.schedule.ranges import constant
+from relaxlab.schedule.ranges import constant, shape_analyzer
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.trace import Steps
 from relaxlab.schedule.tree import realizes_under, walk_stmts
@@ -25,7 +25,7 @@ from relaxlab.tracing import may_apply, remark
 from relaxlab.tracing.limit import Stopped
 
 Bounded = TypeVar("Bounded", bound=PrimExpr)
-Rule = Callable[[Schedule, Target], Schedule | str]
+Rule = Callable[[Schedule, Context], Schedule | str]
 """Schedules a function in one way. Returns the schedule that was given, or a copy of it, with the
 steps made, or a reason why the rule does not fit, which names what is missing and where."""
 LARGEST = 512
@@ -121,11 +121,6 @@ def split_vector(sch: Schedule, loop: LoopRV, lanes: int, *, unroll: bool) -> Lo
     return vectors
 
 
-def weight_params(func: PrimFunc) -> tuple[int, ...]:
-    """Numbers of the parameters that are weights at every call: constant once loaded."""
-    return func.attrs.get("weight_params", ())
-
-
 def extent_of(sch: Schedule, loop: LoopRV) -> expr.PrimExpr:
     """The loop's extent."""
     found = sch.get(loop)
@@ -159,24 +154,36 @@ def fitting(made: Schedule | str) -> Schedule:
     return made
 
 
-def attempted(rule: Rule, sch: Schedule, target: Target) -> Schedule | None:
+def attempted(rule: Rule, sch: Schedule, context: Context) -> Schedule | None:
     """The schedule that a rule makes of a copy; None where it does not fit."""
     try:
-        made = rule(sch.copy(), target)
+        made = rule(sch.copy(), context)
     except ScheduleError:
         return None
     return None if isinstance(made, str) else made
 
 
-def with_joined_axes(sch: Schedule, rule: Rule, target: Target) -> Schedule | str:
+def with_joined_axes(sch: Schedule, rule: Rule, context: Context) -> Schedule | str:
     """Apply a rule to the function with its axes joined, where some can be joined."""
     try:
-        sch.join_axes(lambda joined: fitting(rule(joined, target)))
+        sch.join_axes(lambda joined: fitting(rule(joined, context)))
     except ScheduleError as error:
         if error.refusal.primitive != "join_axes":  # the rule's own
             raise
-        return rule(sch, target)
+        return rule(sch, context)
     return sch
+
+
+def with_versions(
+    sch: Schedule, context: Context, size: PrimExpr, bounds: Sequence[int],
+    schedule: Callable[[Schedule, int | None], Schedule | None],
+) -> None:  # fmt: skip
+    """`Schedule.guarded_versions` where the context allows versions; else one, for any size or for
+    those that a declared bound leaves."""
+    if not context.versions and not isinstance(size, expr.IntImm):
+        most = shape_analyzer(sch.func).upper_bound(size)
+        bounds = [b for b in bounds if b > 1 and most is not None and most <= b][:1]
+    sch.guarded_versions(size, bounds, schedule)
 
 
 def bound_private_buffers(sch: Schedule, bounds: Mapping[Bounded, int]) -> None:
@@ -246,9 +253,9 @@ RULES: list[tuple[str, Rule]] = []
 """(name, rule), tried in order; filled by `schedule_kernel` on first use."""
 
 
-def schedule_kernel(name: str, func: PrimFunc, target: Target) -> PrimFunc:
+def schedule_kernel(name: str, func: PrimFunc, context: Context) -> PrimFunc:
     """The kernel scheduled by the first rule that fits; a scheduled kernel stays as it is."""
-    scheduled = first_that_fits(name, func, target, _rules(), _problem_of_private_buffers)
+    scheduled = first_that_fits(name, func, context, _rules(), _problem_of_private_buffers)
     if scheduled is not None:
         return scheduled
     # What no rule could schedule may have buffers of unknown size, for which stacks have no place.
@@ -259,7 +266,7 @@ def schedule_kernel(name: str, func: PrimFunc, target: Target) -> PrimFunc:
 def first_that_fits(
     name: str,
     func: PrimFunc,
-    target: Target,
+    context: Context,
     rules: Iterable[tuple[str, Rule]],
     problem_of: Callable[[PrimFunc], str | None],
 ) -> PrimFunc | None:
@@ -269,11 +276,11 @@ def first_that_fits(
     if is_scheduled(func):
         remark("schedule_kernels", name, "already scheduled by hand", applied=False)
         return func
-    sch = Schedule(func, name)
+    sch = Schedule(context.with_facts(func), name)
     where_allowed(sch.form_blocks)
     for rule_name, rule in rules:
         try:
-            made = rule(sch.copy(), target)
+            made = rule(sch.copy(), context)
         except Stopped as stop:
             # Where a bisection limits the number of steps, the schedule so far is what is looked
             # at.

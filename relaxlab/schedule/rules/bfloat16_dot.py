@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, Buffer, PrimFunc
-from relaxlab.ir.target import Target
 from relaxlab.schedule.intrinsics import DOT2_LANES, has_dot2
 from relaxlab.schedule.rules.base import (
     axis_loops,
@@ -21,9 +20,10 @@ from relaxlab.schedule.rules.base import (
     separate_store,
     split_vector,
     sum_of_products,
-    weight_params,
     where_allowed,
+    with_versions,
 )
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.tiles import Layout, columns_in_tiles, schedule_stored
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.schedule.tile_intrinsics import SIZE, has_tiles
@@ -47,20 +47,19 @@ class _Parts:
     layout: Layout
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits one sum of products of bfloat16 rows and a bfloat16 weight, in whole blocks."""
-    if not has_dot2(target):
+    if not has_dot2(context.target):
         return "the processor has no instruction for dot products of bfloat16"
-    parts = _find(sch.func)
+    parts = _find(sch.func, context)
     if isinstance(parts, str):
         return parts
     rows = blocks_of(sch.func)[0].iter_vars[0].dom.extent
-    tiles = has_tiles(target)
-    sch.guarded_versions(rows, [1], lambda one, most: _schedule(one, most, tiles))
+    with_versions(sch, context, rows, [1], lambda one, most: _schedule(one, most, context))
     return sch
 
 
-def _find(func: PrimFunc) -> _Parts | str:
+def _find(func: PrimFunc, context: Context) -> _Parts | str:
     """The parts of a kernel, or why it is not a product that the rule is for."""
     blocks = blocks_of(func)
     if [is_spatial(b) for b in blocks] != [False, *(True for _ in blocks[1:])]:
@@ -80,17 +79,17 @@ def _find(func: PrimFunc) -> _Parts | str:
         return f"{product.name} does not read its operands by row, column and depth alone"
     if rows.dtype != "bfloat16" or weights.dtype != "bfloat16":
         return f"{product.name} multiplies {rows.dtype} and {weights.dtype}, not bfloat16"
-    if not any(func.params[i] is weights.buffer for i in weight_params(func)):
+    if not context.is_weight(func, weights.buffer):
         return f"{product.name}: {weights.buffer.name} is no weight at every call"
     layout = columns_in_tiles if weights.indices == (col, k) else _deep_first
     return _Parts(product, weights.buffer, layout)
 
 
-def _schedule(sch: Schedule, most: int | None, tiles: bool) -> Schedule:
-    parts = _find(sch.func)
+def _schedule(sch: Schedule, most: int | None, context: Context) -> Schedule:
+    parts = _find(sch.func, context)
     assert isinstance(parts, _Parts)
     # Matrix tiles need many rows; a single row is a stream of weights, which vectors keep up with.
-    if tiles and most is None:
+    if has_tiles(context.target) and most is None:
         return schedule_stored(sch, parts.product.name, parts.weights, parts.layout)
     rows = most or ROWS
     product = sch.get_block(parts.product.name)

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, PrimFunc
-from relaxlab.ir.target import Target
 from relaxlab.schedule.nested import versions_for
 from relaxlab.schedule.rules import fallback
 from relaxlab.schedule.rules.base import (
@@ -29,7 +28,9 @@ from relaxlab.schedule.rules.base import (
     vectorize_inner,
     where_allowed,
     with_joined_axes,
+    with_versions,
 )
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.reductions import (
     columns_at_once,
     goes_down_columns,
@@ -50,13 +51,13 @@ MIN_SPLIT_REDUCTION = 1 << 12
 takes longer than waking a team and adding up its partial results."""
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits kernels whose reductions all keep the same axes, the innermost among them. Axes that go
     through memory like one are columns together."""
-    return with_joined_axes(sch, _apply, target)
+    return with_joined_axes(sch, _apply, context)
 
 
-def _apply(sch: Schedule, target: Target) -> Schedule | str:
+def _apply(sch: Schedule, context: Context) -> Schedule | str:
     """Schedule a kernel whose axes are joined.
 
     Where the number of columns is a symbol, there is a version for those that one vector holds,
@@ -67,53 +68,53 @@ def _apply(sch: Schedule, target: Target) -> Schedule | str:
     reductions = _reductions(sch.func)
     width = _symbolic_width(reductions)
     if width is None:
-        return _apply_to_any_width(sch, target)
-    most = min(target.lanes(output_dtype(b)) for b in reductions)
+        return _apply_to_any_width(sch, context)
+    most = min(context.target.lanes(output_dtype(b)) for b in reductions)
     # One sum waits longer for 512 bits than for 256: down 100,000 rows of three columns 79 us, as
     # half a vector 51 (Xeon). Several reductions gain less (deviations 14 %) and would take 0.3 s
     # more to compile.
-    is_bound_by_sums = len(reductions) == 1 and target.vector_bits == 512
+    is_bound_by_sums = len(reductions) == 1 and context.target.vector_bits == 512
     bounds = [most // 2, most] if is_bound_by_sums else [most]
     # The general version says whether the rule fits. Where a declared bound leaves none, it is
     # tried on a copy.
     if versions_for(sch.func, width, bounds).general is not None:
-        general = _apply_to_any_width(sch.copy(), target)
+        general = _apply_to_any_width(sch.copy(), context)
         if isinstance(general, str):
             return general
 
     def version(sch: Schedule, bound: int | None) -> Schedule:
         if bound is None:
-            return fitting(_apply_to_any_width(sch, target))
+            return fitting(_apply_to_any_width(sch, context))
         sch.declare_upper_bound(width, bound)
-        made = _schedule(sch.copy(), target, {width: bound})
-        return made if isinstance(made, Schedule) else fitting(fallback.apply(sch, target))
+        made = _schedule(sch.copy(), context, {width: bound})
+        return made if isinstance(made, Schedule) else fitting(fallback.apply(sch, context))
 
-    sch.guarded_versions(width, bounds, version)
+    with_versions(sch, context, width, bounds, version)
     return sch
 
 
-def _apply_to_any_width(sch: Schedule, target: Target) -> Schedule | str:
+def _apply_to_any_width(sch: Schedule, context: Context) -> Schedule | str:
     """Schedule for any number of columns, with a version for few rows."""
     rows = _symbolic_rows(sch.func)
     if rows is None or not read_more_than_once(sch.func):
-        return _schedule(sch, target, {})
+        return _schedule(sch, context, {})
     if not all(map(_result_shape, _reductions(sch.func))):
         return "its reductions have no columns"
-    most = _most_rows(sch.func, target)
+    most = _most_rows(sch.func, context)
 
     def version(sch: Schedule, bound: int | None) -> Schedule | None:
         if bound is None:
-            return fitting(_schedule(sch, target, {}))
+            return fitting(_schedule(sch, context, {}))
         # The declared bound lets the analyses see one block of terms where there are at most 256.
         sch.declare_upper_bound(rows, bound)
-        made = _schedule(sch, target, {rows: bound})
+        made = _schedule(sch, context, {rows: bound})
         return made if isinstance(made, Schedule) else None
 
-    sch.guarded_versions(rows, [most], version)
+    with_versions(sch, context, rows, [most], version)
     return sch
 
 
-def _schedule(sch: Schedule, target: Target, bounds: Mapping[Var, int]) -> Schedule | str:
+def _schedule(sch: Schedule, context: Context, bounds: Mapping[Var, int]) -> Schedule | str:
     """`bounds`: how large symbols are at most."""
     func = sch.func
     stored = read_more_than_once(func)
@@ -124,13 +125,13 @@ def _schedule(sch: Schedule, target: Target, bounds: Mapping[Var, int]) -> Sched
     for block in reductions:
         if not goes_down_columns(block):
             return f"{block.name}: its last spatial axis is not that of neighbours in memory"
-    lanes = _lanes(func, reductions, target)
+    lanes = _lanes(func, reductions, context)
     rows = max(_row_count(b, bounds) for b in reductions)
     # Computing exponentials again takes 1.3 ms where 256 KB of them on a stack took 3.6 (NOTES,
     # *Reductions over any axis*).
     # A symbolic number of rows counts as `MIN_SPLIT_REDUCTION`, so the general version computes
     # again.
-    if rows > _most_rows(func, target):
+    if rows > _most_rows(func, context):
         inline_producers(sch)
     else:  # tiles are those of the first reduction
         first = blocks_of(sch.func).index(reductions[0])
@@ -159,7 +160,7 @@ def _schedule(sch: Schedule, target: Target, bounds: Mapping[Var, int]) -> Sched
         if reduce:
             reduce_down_columns(sch, rv, reduce, lanes)
         else:  # two vectors at a time: one need not wait for the other
-            vectorize_inner(sch, spatial[-1], 2 * target.lanes(output_dtype(block)))
+            vectorize_inner(sch, spatial[-1], 2 * context.target.lanes(output_dtype(block)))
     tile = sch.fuse(*tiles) if len(tiles) > 1 else tiles[0]
     sch.parallel(tile)
     stream_results(sch, tile)
@@ -173,14 +174,14 @@ def _reductions(func: PrimFunc) -> list[Block]:
     return [b for b in blocks_of(func) if not is_spatial(b)]
 
 
-def _lanes(func: PrimFunc, reductions: list[Block], target: Target) -> int:
+def _lanes(func: PrimFunc, reductions: list[Block], context: Context) -> int:
     """The columns of a tile."""
-    return min(columns_at_once(func, b, target) for b in reductions)
+    return min(columns_at_once(func, b, context) for b in reductions)
 
 
-def _most_rows(func: PrimFunc, target: Target) -> int:
+def _most_rows(func: PrimFunc, context: Context) -> int:
     """Return the most rows of a tile whose intermediates a thread's stack holds."""
-    return STACK_BYTES // (4 * _lanes(func, _reductions(func), target))
+    return STACK_BYTES // (4 * _lanes(func, _reductions(func), context))
 
 
 def _symbolic_rows(func: PrimFunc) -> Var | None:

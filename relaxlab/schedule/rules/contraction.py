@@ -22,7 +22,6 @@ from relaxlab.ir.expr import IntImm, PrimExpr, Var, const
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.ir.target import Target
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
     attempted,
@@ -38,9 +37,10 @@ from relaxlab.schedule.rules.base import (
     split_vector,
     sum_of_products,
     vectorize_inner,
-    weight_params,
     where_allowed,
+    with_versions,
 )
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.elementwise import schedule_block
 from relaxlab.schedule.rules.fallback import apply as fallback_apply
 from relaxlab.schedule.rules.rows import apply as rows_apply
@@ -87,56 +87,57 @@ class _Packed:
     terms: list[int]
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits one multiply-accumulate over any axes that has columns, an axis that only one
     operand depends on, and rows, another axis that one of the operands does not depend on."""
-    parts = _find(sch.func, target)
+    parts = _find(sch.func, context)
     if isinstance(parts, str):
         return parts
     if not parts.is_einsum:  # what pads data would be compiled for few rows, too
-        return _by_terms(sch, parts, target)
+        return _by_terms(sch, parts, context)
     block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
     rows = block.iter_vars[parts.row].dom.extent
     at = next(r.region for r in block.reads if r.buffer is parts.vectors)
     copied = at[-1].min != block.iter_vars[parts.col].var
     few = max(1, DOT_BYTES // bytes_of(output_dtype(block))) if copied else 1
-    sch.guarded_versions(
-        rows, [few],
-        lambda one, most: _for_few_rows(one, target) if most else _by_terms(one, parts, target),
+    with_versions(
+        sch, context, rows, [few],
+        lambda one, most: _for_few_rows(one, context) if most else _by_terms(one, parts, context),
     )  # fmt: skip
     return sch
 
 
-def _by_terms(sch: Schedule, parts: _Parts, target: Target) -> Schedule:
+def _by_terms(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
     """Return the schedule by `parts`; where the number of terms is unknown and sums of few would
     have other columns, a version for those as well (NOTES, *Symbolic channels*)."""
-    few = _find(sch.func, target, few_terms=True)
+    few = _find(sch.func, context, few_terms=True)
     # All versions read a weight in the same layout.
-    if isinstance(few, str) or few == parts or _is_packable_weight(sch.func, parts.vectors):
-        return _schedule(sch, parts, target)
+    packable = _is_packable_weight(sch.func, parts.vectors, context)
+    if isinstance(few, str) or few == parts or packable:
+        return _schedule(sch, parts, context)
     block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
     terms: PrimExpr = const(1)
     for it in block.iter_vars:
         terms = terms if it.kind == "spatial" else terms * it.dom.extent
-    sch.guarded_versions(
-        simplify(terms), [SCATTER_TERMS - 1],
-        lambda one, most: _schedule(one, few if most else parts, target),
+    with_versions(
+        sch, context, simplify(terms), [SCATTER_TERMS - 1],
+        lambda one, most: _schedule(one, few if most else parts, context),
     )  # fmt: skip
     return sch
 
 
-def tiles_of_product(sch: Schedule, target: Target) -> Schedule | str:
+def tiles_of_product(sch: Schedule, context: Context) -> Schedule | str:
     """Return the schedule in tiles, for any number of rows, or why the rule does not fit."""
-    parts = _find(sch.func, target)
-    return parts if isinstance(parts, str) else _schedule(sch, parts, target)
+    parts = _find(sch.func, context)
+    return parts if isinstance(parts, str) else _schedule(sch, parts, context)
 
 
-def _for_few_rows(sch: Schedule, target: Target) -> Schedule:
+def _for_few_rows(sch: Schedule, context: Context) -> Schedule:
     """Return the version for few rows, without packed panels: too few rows would share them."""
-    return attempted(rows_apply, sch, target) or fitting(fallback_apply(sch, target))
+    return attempted(rows_apply, sch, context) or fitting(fallback_apply(sch, context))
 
 
-def _find(func: PrimFunc, target: Target, *, few_terms: bool = False) -> _Parts | str:
+def _find(func: PrimFunc, context: Context, *, few_terms: bool = False) -> _Parts | str:
     """The parts of a kernel, or why it is not a contraction that the rule is for. few_terms: an
     unknown number of terms counts as few instead of many."""
     reductions = [b for b in blocks_of(func) if not is_spatial(b)]
@@ -146,7 +147,7 @@ def _find(func: PrimFunc, target: Target, *, few_terms: bool = False) -> _Parts 
     loads = sum_of_products(block)
     if loads is None:
         return f"{block.name} is no sum of products of two loads"
-    lanes = target.lanes(output_dtype(block))
+    lanes = context.target.lanes(output_dtype(block))
     spatial = [i for i, it in enumerate(block.iter_vars) if it.kind == "spatial"]
     # With one spatial axis there are no rows to share a vector of columns; without reduced ones no
     # sums.
@@ -173,11 +174,14 @@ def _find(func: PrimFunc, target: Target, *, few_terms: bool = False) -> _Parts 
     return f"{block.name} has no axis that one operand alone depends on, or no rows beside it"
 
 
-def _lanes(block: Block, column: int, target: Target) -> int:
+def _lanes(block: Block, column: int, context: Context) -> int:
     """Return the lanes of a vector of sums: of small integers, whose vectors have many, no more
     than twice the columns."""
-    lanes, width = target.lanes(output_dtype(block)), constant(block.iter_vars[column].dom.extent)
-    while width is not None and lanes > max(target.lanes("float32"), 2 * width):
+    lanes, width = (
+        context.target.lanes(output_dtype(block)),
+        constant(block.iter_vars[column].dom.extent),
+    )
+    while width is not None and lanes > max(context.target.lanes("float32"), 2 * width):
         lanes //= 2
     return lanes
 
@@ -228,11 +232,11 @@ def _reading_order(block: Block, load: BufferLoad) -> tuple[int, ...]:
     return tuple(sorted(reduce, key=depth))
 
 
-def _schedule(sch: Schedule, parts: _Parts, target: Target) -> Schedule:
+def _schedule(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
     product = sch.get_block(parts.product)
-    lanes = _lanes(found_block(sch, product), parts.col, target)
+    lanes = _lanes(found_block(sch, product), parts.col, context)
     stored = _stored_operands(sch, parts.product)
-    packed = _pack(sch, product, parts, lanes)
+    packed = _pack(sch, product, parts, lanes, context)
     spread = _spreading(sch, parts.product)
     store = sch.cache_write(product, 0, "local") if spread else separate_store(sch, parts.product)
     _columns_last(sch, product, parts)
@@ -244,7 +248,7 @@ def _schedule(sch: Schedule, parts: _Parts, target: Target) -> Schedule:
     width = constant(extent_of(sch, col))
     # A symbolic width has two vectors: only its last tile is masked.
     vectors = 1 if width is not None and width % (2 * lanes) else 2
-    rows = _rows_of_a_tile(constant(extent_of(sch, row)), target)
+    rows = _rows_of_a_tile(constant(extent_of(sch, row)), context)
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, vectors * lanes])
     # All tiles of rows by one packed panel, which stays in the second-level cache meanwhile.
@@ -265,7 +269,7 @@ def _schedule(sch: Schedule, parts: _Parts, target: Target) -> Schedule:
     for block in stored:
         _copy(sch, block, lanes)
     if spread is not None:
-        schedule_block(sch, found_block(sch, spread), target)
+        schedule_block(sch, found_block(sch, spread), context)
     if packed is not None:
         _copy_panels(sch, packed, lanes)
     sch.compact_buffers()
@@ -303,10 +307,10 @@ def _columns_last(sch: Schedule, product: BlockRV, parts: _Parts) -> None:
     sch.transform_layout(product, buffer, IndexMap(tuple(axes), finals))
 
 
-def _rows_of_a_tile(extent: int | None, target: Target) -> int:
+def _rows_of_a_tile(extent: int | None, context: Context) -> int:
     """Return the rows of a register tile: as many as registers hold, fewer if that divides the
     extent."""
-    most = ROWS if target.vector_registers == 32 else ROWS // 2
+    most = ROWS if context.target.vector_registers == 32 else ROWS // 2
     if extent is None:
         return most
     return next((n for n in range(most, most // 2, -1) if extent % n == 0), min(most, extent))
@@ -326,7 +330,9 @@ def _stored_operands(sch: Schedule, product: str) -> list[BlockRV]:
     return kept
 
 
-def _pack(sch: Schedule, product: BlockRV, parts: _Parts, lanes: int) -> _Packed | None:
+def _pack(
+    sch: Schedule, product: BlockRV, parts: _Parts, lanes: int, context: Context
+) -> _Packed | None:
     """Pack an operand whose last axis is not the columns, so that neighbouring columns are adjacent
     in the order in which they are read: by a layout transformation if the operand is a weight, else
     in a copy, which is returned."""
@@ -342,7 +348,7 @@ def _pack(sch: Schedule, product: BlockRV, parts: _Parts, lanes: int) -> _Packed
     buffer = parts.vectors
     # Copying an activation costs one pass per call, which tiles of rows repay; a weight is repacked
     # once.
-    if buffer in sch.func.params and not _is_packable_weight(sch.func, buffer):
+    if buffer in sch.func.params and not _is_packable_weight(sch.func, buffer, context):
         copy = sch.cache_read(product, number, "global")
         number = next(
             i
@@ -362,10 +368,10 @@ def _pack(sch: Schedule, product: BlockRV, parts: _Parts, lanes: int) -> _Packed
     return None if copy is None else _Packed(copy, batch, at, terms)
 
 
-def _is_packable_weight(func: PrimFunc, buffer: Buffer) -> bool:
+def _is_packable_weight(func: PrimFunc, buffer: Buffer, context: Context) -> bool:
     """True if the buffer is a weight whose shape is known."""
     sizes = [constant(dim) for dim in buffer.shape]
-    return None not in sizes and any(func.params[i] is buffer for i in weight_params(func))
+    return None not in sizes and context.is_weight(func, buffer)
 
 
 def _copy(sch: Schedule, rv: BlockRV, lanes: int) -> None:

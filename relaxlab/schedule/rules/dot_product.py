@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from relaxlab.ir import loops
 from relaxlab.ir.dtypes import bits_of
 from relaxlab.ir.loops import Block, PrimFunc
-from relaxlab.ir.target import Target
 from relaxlab.schedule.intrinsics import dot4_of
 from relaxlab.schedule.rules.base import (
     axis_loops,
@@ -23,7 +22,9 @@ from relaxlab.schedule.rules.base import (
     found_block,
     is_spatial,
     separate_store,
+    with_versions,
 )
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.schedule import BlockRV, Schedule
 
 PREFETCH_DISTANCE = 64
@@ -40,9 +41,9 @@ class _Parts:
     total: str
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits a kernel with an int8 reduction whose result a second reduction sums."""
-    intrinsic = dot4_of(target)
+    intrinsic = dot4_of(context.target)
     if intrinsic is None:
         return "the processor has no instruction for dot products of bytes"
     parts = _find(sch.func)
@@ -50,10 +51,10 @@ def apply(sch: Schedule, target: Target) -> Schedule | str:
         return parts
     # A tile's rows have an integer and a float vector of sums each: half of the registers, so that
     # the others have room for decoded weights.
-    tile = target.vector_registers // 4
+    tile = context.target.vector_registers // 4
     rows = blocks_named(sch.func, parts.total).iter_vars[0].dom.extent
-    sch.guarded_versions(
-        rows, [1], lambda one, most: _schedule(one, parts, intrinsic, most or tile)
+    with_versions(
+        sch, context, rows, [1], lambda one, most: _schedule(one, parts, intrinsic, most or tile)
     )
     return sch
 

@@ -10,7 +10,6 @@ from relaxlab.ir.expr import Call, PrimExpr, Var, const
 from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, LetStmt, While
 from relaxlab.ir.node import Node, children, walk
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.ir.target import Target
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
@@ -20,6 +19,7 @@ from relaxlab.schedule.rules.base import (
     output_dtype,
     vectorize_inner,
 )
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.schedule.streams import stream_results
 
@@ -41,14 +41,14 @@ SMALL = 4096
 waking threads takes."""
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Inline, then per remaining block: vectorise the last axis, divide the rest among threads."""
     reason = not_spatial(sch)
     if reason is not None:
         return reason
     inline_producers(sch)
     for block in blocks_of(sch.func):
-        schedule_block(sch, block, target)
+        schedule_block(sch, block, context)
     sch.compact_buffers()
     return sch
 
@@ -81,7 +81,7 @@ def _keep_state_private(sch: Schedule, block: Block) -> None:
             sch.set_scope(sch.get_block(block.name), number, "local")
 
 
-def schedule_block(sch: Schedule, block: Block, target: Target) -> None:
+def schedule_block(sch: Schedule, block: Block, context: Context) -> None:
     """Make one block vectors along its last axis, and share the rest out to threads. The caller
     compacts its private buffers."""
     nest = sch.get_loops(sch.get_block(block.name))
@@ -90,7 +90,7 @@ def schedule_block(sch: Schedule, block: Block, target: Target) -> None:
     sizes = [constant(extent_of(sch, loop)) for loop in nest]
     sizes_inside = [constant(n.extent) for n in _loops_in(block)]
     work = math.prod(SMALL if size is None else size for size in sizes + sizes_inside)
-    lanes = target.lanes(output_dtype(block))
+    lanes = context.target.lanes(output_dtype(block))
     outer = nest[-1]
     keeps_state, straight = _keeps_state(block), _goes_through(block)
     if keeps_state or sizes_inside:
@@ -98,7 +98,7 @@ def schedule_block(sch: Schedule, block: Block, target: Target) -> None:
     if not keeps_state:
         if straight:
             nest = [sch.fuse(*nest)] if len(nest) > 1 else nest
-            lanes = _lanes_of_step(constant(extent_of(sch, nest[-1])), lanes, target)
+            lanes = _lanes_of_step(constant(extent_of(sch, nest[-1])), lanes, context)
         elif sizes_inside:
             lanes *= VECTORS_DOWN
         outer = vectorize_inner(sch, nest[-1], lanes)
@@ -112,10 +112,10 @@ def schedule_block(sch: Schedule, block: Block, target: Target) -> None:
         stream_results(sch, fused, distance=PREFETCH_DISTANCE if streams else 0)
 
 
-def _lanes_of_step(extent: int | None, lanes: int, target: Target) -> int:
+def _lanes_of_step(extent: int | None, lanes: int, context: Context) -> int:
     """Return the lanes of a step: two vectors, which are independent chains of arithmetic, where
     they divide the loop; else one."""
-    fit = (extent or 0) % (2 * lanes) == 0 and lanes <= target.lanes("float32")
+    fit = (extent or 0) % (2 * lanes) == 0 and lanes <= context.target.lanes("float32")
     return 2 * lanes if fit else lanes
 
 

@@ -15,7 +15,6 @@ from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Block, BufferLoad, For, IterVar, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.ir.target import Target
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.ranges import shape_analyzer
@@ -33,6 +32,7 @@ from relaxlab.schedule.rules.base import (
     where_allowed,
     with_joined_axes,
 )
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.reductions import (
     columns_at_once,
     fuse_neighbours,
@@ -53,18 +53,18 @@ MIN_SPLIT_REDUCTION = 1 << 14
 second step and waking the team take."""
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Schedule every block by itself, as far as its dependences allow."""
-    return with_joined_axes(sch, _apply, target)
+    return with_joined_axes(sch, _apply, context)
 
 
-def _apply(sch: Schedule, target: Target) -> Schedule:
+def _apply(sch: Schedule, context: Context) -> Schedule:
     inline_producers(sch)  # to compute again costs less than a way through main memory
     tried: set[Var] = set()
     for block in blocks_of(sch.func):
         alone = sch.copy()
         try:
-            _schedule_alone(alone, block, target)
+            _schedule_alone(alone, block, context)
         except ScheduleError:
             _parallel_outermost(sch, block, tried)
         else:
@@ -74,25 +74,25 @@ def _apply(sch: Schedule, target: Target) -> Schedule:
     return sch
 
 
-def _schedule_alone(sch: Schedule, block: Block, target: Target) -> None:
+def _schedule_alone(sch: Schedule, block: Block, context: Context) -> None:
     """Schedule a block that shares no loop with others. Raises ScheduleError."""
     rv = sch.get_block(block.name)
     nest = sch.get_loops(rv)
     if nest and len(realizes_under(sch.get(nest[0]))) > 1:
         raise ScheduleError("schedule", describe_block(block), "no other block is in its loops")
     if is_spatial(block):
-        elementwise.schedule_block(sch, block, target)
+        elementwise.schedule_block(sch, block, context)
         return
     down = goes_down_columns(block)
     if reduction_of(block) is None or not (down or _goes_along_rows(block)):
         raise ScheduleError(
             "schedule", describe_block(block), "neighbours in memory are reduced, or results"
         )
-    lanes = columns_at_once(sch.func, block, target) if down else 1
+    lanes = columns_at_once(sch.func, block, context) if down else 1
     if _is_short(sch.func, block, lanes) or keeps_order(sch.func, block):
-        _in_one_step(sch, rv, target)
+        _in_one_step(sch, rv, context)
     else:
-        _in_two_steps(sch, rv, target)
+        _in_two_steps(sch, rv, context)
 
 
 def _parallel_outermost(sch: Schedule, block: Block, tried: set[Var]) -> None:
@@ -134,14 +134,14 @@ def _is_short(func: PrimFunc, block: Block, lanes: int) -> bool:
     return math.prod(results) >= MIN_PARALLEL_RESULTS or terms < MIN_SPLIT_REDUCTION
 
 
-def _in_one_step(sch: Schedule, rv: BlockRV, target: Target) -> None:
+def _in_one_step(sch: Schedule, rv: BlockRV, context: Context) -> None:
     """Schedule a reduction whose results, or tiles of them, are each made by one thread."""
-    outer = _made_by_thread(sch, rv, target)
+    outer = _made_by_thread(sch, rv, context)
     if any(constant(extent_of(sch, loop)) != 1 for loop in outer):
         sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
 
 
-def _in_two_steps(sch: Schedule, rv: BlockRV, target: Target) -> None:
+def _in_two_steps(sch: Schedule, rv: BlockRV, context: Context) -> None:
     """Sums of blocks of terms by all threads, then their sums."""
     spatial, reduce = block_loops(sch, rv)
     reduce = fuse_neighbours(sch, rv, reduce)
@@ -149,25 +149,25 @@ def _in_two_steps(sch: Schedule, rv: BlockRV, target: Target) -> None:
     if goes_down_columns(found_block(sch, rv)):
         sch.reorder(*reduce, spatial[-1])
     else:
-        lanes = partial_lanes(sch, rv, reduce[-1], target)
+        lanes = partial_lanes(sch, rv, reduce[-1], context)
     found = split_off_blocks(sch, rv, reduce, lanes)
     if found is not None:
         inner, _ = found
-        _in_one_step(sch, inner, target)
-    _in_one_step(sch, rv, target)
+        _in_one_step(sch, inner, context)
+    _in_one_step(sch, rv, context)
 
 
-def _made_by_thread(sch: Schedule, rv: BlockRV, target: Target) -> list[LoopRV]:
+def _made_by_thread(sch: Schedule, rv: BlockRV, context: Context) -> list[LoopRV]:
     """Vectorise one reduction; returns the loops over its results, or tiles of them."""
     if not goes_down_columns(found_block(sch, rv)):
         spatial, reduce = block_loops(sch, rv)
         reduce = fuse_neighbours(sch, rv, reduce)
-        reduce_along_rows(sch, rv, reduce, partial_lanes(sch, rv, reduce[-1], target))
+        reduce_along_rows(sch, rv, reduce, partial_lanes(sch, rv, reduce[-1], context))
         return spatial
     store = sch.cache_write(rv, 0, "local")
     (*outer, column), reduce = block_loops(sch, rv)
     block = found_block(sch, rv)
-    lanes = columns_at_once(sch.func, block, target)
+    lanes = columns_at_once(sch.func, block, context)
     width = constant(extent_of(sch, column))
     if width is None or width > lanes:
         tile, column = sch.split(column, factors=[None, lanes])

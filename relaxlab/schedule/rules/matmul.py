@@ -18,7 +18,6 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr, Var, const
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.ir.target import Target
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rules.base import (
     attempted,
@@ -33,9 +32,10 @@ from relaxlab.schedule.rules.base import (
     separate_store,
     split_vector,
     sum_of_products,
-    weight_params,
     where_allowed,
+    with_versions,
 )
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.contraction import tiles_of_product
 from relaxlab.schedule.rules.rows import apply as rows_apply
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
@@ -115,52 +115,54 @@ class _Most:
     depth: int | None = None
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits one float32 multiply-accumulate with a row axis and a vectorisable column axis. Each of
     the extents may be a symbol."""
     # Whether the kernel fits is asked of a copy: each version inlines again, since
     # `guarded_versions` replaces symbols in the function as it was written.
-    parts = _find(_inlined(sch.copy()).func)
+    parts = _find(_inlined(sch.copy()).func, context)
     if isinstance(parts, str):
         return parts
     block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
     rows = block.iter_vars[parts.row].dom.extent
     if parts.copied is None:
-        sch.guarded_versions(rows, [1], lambda one, most: _schedule(one, target, _Most(rows=most)))
+        with_versions(
+            sch, context, rows, [1], lambda one, most: _schedule(one, context, _Most(rows=most))
+        )
         return sch
     if parts.contiguous:
         # A single row of a square result is one number, no vector of columns.
         single = [] if rows == block.iter_vars[parts.col].dom.extent else [1]
-        sch.guarded_versions(
-            rows, [*single, IN_PLACE_ROWS],
-            lambda one, most: _few(one, target, most) if most else _many(one, target),
+        with_versions(
+            sch, context, rows, [*single, IN_PLACE_ROWS],
+            lambda one, most: _few(one, context, most) if most else _many(one, context),
         )  # fmt: skip
         return sch
     depth = constant(block.iter_vars[-1].dom.extent)
     # Where not even a panel of one vector fits a stack, the matrix is for the rules after this one.
-    if depth is not None and depth * target.vector_bits // 8 > PANEL_BYTES:
+    if depth is not None and depth * context.target.vector_bits // 8 > PANEL_BYTES:
         return f"{block.name}: a panel of one vector of columns fits a thread's stack"
 
     def version(sch: Schedule, most: int | None) -> Schedule:
-        return (most and attempted(rows_apply, sch, target)) or _many(sch, target)
+        return (most and attempted(rows_apply, sch, context)) or _many(sch, context)
 
-    sch.guarded_versions(rows, [DOT_ROWS], version)
+    with_versions(sch, context, rows, [DOT_ROWS], version)
     return sch
 
 
-def _few(sch: Schedule, target: Target, rows: int) -> Schedule:
+def _few(sch: Schedule, context: Context, rows: int) -> Schedule:
     """Schedule at most `rows` rows by a matrix that is read in place: versions for a single row by
     a small matrix and by others, whose depth threads share; else one."""
     inlined = _inlined(sch.copy())
-    parts = _product_of(inlined.func)
+    parts = _product_of(inlined.func, context)
     axes = found_block(inlined, inlined.get_block(parts.product)).iter_vars
     width, depth = axes[parts.col].dom.extent, axes[-1].dom.extent
-    lanes = target.lanes("float32")
+    lanes = context.target.lanes("float32")
     if rows > 1 or parts.row:
         # Up to one vector of columns is no panel of 32 vectors, all but one of them masked: sums of
         # 16 rows by 4096 x 16 with symbols took 75 us so, in a panel of one vector 30.
-        sch.guarded_versions(
-            width, [lanes],
+        with_versions(
+            sch, context, width, [lanes],
             lambda one, most: _sweep(_inlined(one), parts, most or constant(width), lanes, rows),
         )  # fmt: skip
         return sch
@@ -175,48 +177,48 @@ def _few(sch: Schedule, target: Target, rows: int) -> Schedule:
             return _share_depth(sch, parts, lanes)
         return _sweep(sch, parts, constant(width), lanes, rows)
 
-    sch.guarded_versions(size, [IN_PLACE_BYTES // 4], version)
+    with_versions(sch, context, size, [IN_PLACE_BYTES // 4], version)
     return sch
 
 
-def _many(sch: Schedule, target: Target) -> Schedule:
+def _many(sch: Schedule, context: Context) -> Schedule:
     """Versions for many rows by a matrix that is copied: for one column, or few that are
     rows of memory, dot products; for few columns, which are read in place, so that threads can
     share the rows; for panels that fit a thread's stack; for deeper ones, in blocks. Where columns
     and depth are constants there is one."""
-    parts = _product_of(_inlined(sch.copy()).func)
+    parts = _product_of(_inlined(sch.copy()).func, context)
     block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
     columns, depth = block.iter_vars[parts.col].dom.extent, block.iter_vars[-1].dom.extent
-    lanes = target.lanes("float32")
+    lanes = context.target.lanes("float32")
     fits = PANEL_BYTES // (4 * lanes * _vectors(constant(columns), None, lanes))
     if parts.across and parts.contiguous:
         fits = BLOCK_DEPTH
 
     def deeper(sch: Schedule) -> Schedule:
         if parts.contiguous:
-            return _in_blocks(sch, target)
-        return attempted(rows_apply, sch, target) or _schedule(sch, target, _Most())
+            return _in_blocks(sch, context)
+        return attempted(rows_apply, sch, context) or _schedule(sch, context, _Most())
 
     def narrow(sch: Schedule, columns: int) -> Schedule:
         found: Schedule | None = None
         # Up to one vector of rows of memory: 512 x 512 by 512 x 3 transposed took 0.3 ms as a
         # panel, 0.025 as dot products (NOTES, *Narrow products*).
         if columns == 1 or (columns == lanes and not parts.contiguous):
-            found = attempted(rows_apply, sch, target)
+            found = attempted(rows_apply, sch, context)
         elif not parts.contiguous:  # a single panel, whose rows of results threads share
-            found = attempted(tiles_of_product, sch, target)
+            found = attempted(tiles_of_product, sch, context)
         if found is not None:
             return found
         if not parts.contiguous:
             return by_depth(sch)
-        return _schedule(sch, target, _Most(columns=columns))
+        return _schedule(sch, context, _Most(columns=columns))
 
     known = constant(columns) is not None
 
     def copied(sch: Schedule, depth: int | None) -> Schedule:
-        sch.guarded_versions(
-            columns, [] if known else [FEW_PANELS * lanes],
-            lambda one, most: _schedule(one, target, _Most(columns=most, depth=depth)),
+        with_versions(
+            sch, context, columns, [] if known else [FEW_PANELS * lanes],
+            lambda one, most: _schedule(one, context, _Most(columns=most, depth=depth)),
         )  # fmt: skip
         return sch
 
@@ -225,8 +227,12 @@ def _many(sch: Schedule, target: Target) -> Schedule:
         if known_depth is not None:
             is_deep = parts.contiguous and known_depth > fits
             return deeper(sch) if is_deep else copied(sch, None)
-        sch.guarded_versions(
-            depth, [fits], lambda one, most: copied(one, most) if most else deeper(one)
+        with_versions(
+            sch,
+            context,
+            depth,
+            [fits],
+            lambda one, most: copied(one, most) if most else deeper(one),
         )
         return sch
 
@@ -238,16 +244,20 @@ def _many(sch: Schedule, target: Target) -> Schedule:
         # product of vectors by rows.
         single = [] if columns in (rows, depth) else [1]
         bounds = [] if known else [*single, *(n * lanes for n in NARROW_PANELS)]
-    sch.guarded_versions(
-        columns, bounds, lambda one, most: narrow(one, most) if most else by_depth(one)
+    with_versions(
+        sch,
+        context,
+        columns,
+        bounds,
+        lambda one, most: narrow(one, most) if most else by_depth(one),
     )
     return sch
 
 
-def _product_of(func: PrimFunc) -> _Parts:
+def _product_of(func: PrimFunc, context: Context) -> _Parts:
     """Return the parts of a kernel known to be a product. Raises ScheduleError if a version is
     none."""
-    parts = _find(func)
+    parts = _find(func, context)
     if isinstance(parts, str):
         raise ScheduleError("matmul", "kernel", f"the version is still a matrix product: {parts}")
     return parts
@@ -270,7 +280,7 @@ def _only_moves(block: Block) -> bool:
     return isinstance(block.body, loops.BufferStore) and isinstance(block.body.value, BufferLoad)
 
 
-def _find(func: PrimFunc) -> _Parts | str:
+def _find(func: PrimFunc, context: Context) -> _Parts | str:
     """The parts of a kernel, or why it is not a product that the rule is for."""
     blocks = blocks_of(func)
     reductions = [b for b in blocks if not is_spatial(b)]
@@ -300,7 +310,7 @@ def _find(func: PrimFunc) -> _Parts | str:
         return f"{product.name}: {right.buffer.name} is not made element by element along its axes"
     contiguous = right.indices[-1] == col_var
     transposed = right.indices[-2:] == (col_var, product.iter_vars[-1].var)
-    copied = None if decode or _is_weight(func, right.buffer) else right.buffer
+    copied = None if decode or context.is_weight(func, right.buffer) else right.buffer
     # Any other order of axes is for the rule `contraction`, which packs it.
     if copied is not None and not (contiguous or transposed):
         return f"{product.name}: {col_var} and the terms are not last in {right.buffer.name}"
@@ -323,14 +333,10 @@ def _axes_of(decode: Block, load: BufferLoad, read: tuple[Var, Var]) -> tuple[in
     return col, k
 
 
-def _is_weight(func: PrimFunc, buffer: Buffer) -> bool:
-    return any(func.params[i] is buffer for i in weight_params(func))
-
-
-def _schedule(sch: Schedule, target: Target, most: _Most) -> Schedule:
+def _schedule(sch: Schedule, context: Context, most: _Most) -> Schedule:
     sch = _inlined(sch)
-    parts = _product_of(sch.func)
-    lanes = target.lanes("float32")
+    parts = _product_of(sch.func, context)
+    lanes = context.target.lanes("float32")
     product = sch.get_block(parts.product)
     block = found_block(sch, product)
     width = constant(block.iter_vars[parts.col].dom.extent)
@@ -343,14 +349,14 @@ def _schedule(sch: Schedule, target: Target, most: _Most) -> Schedule:
     keeps_panel = not single and not in_place and bool(parts.decode or parts.copied)
     room = most.depth or depth
     vectors = _vectors(width or most.columns, room if keeps_panel else None, lanes)
-    rows = 1 if single else _rows_of_tile(target, vectors)
+    rows = 1 if single else _rows_of_tile(context, vectors)
     store = separate_store(sch, parts.product)
     copy = None if in_place else _copy(sch, parts, product, room, vectors * lanes)
     decode = sch.get_block(parts.decode) if parts.decode else None
     # Stored weights are packed as wide as any version's panel, so that all versions share one copy.
     widest = _vectors(width, None, lanes) * lanes
     blocks = [product, *([decode] if decode else [])]
-    packed = _pack(sch, blocks, parts, widest, vectors * lanes)
+    packed = _pack(sch, context, blocks, parts, widest, vectors * lanes)
     nest = axis_loops(sch, product)
     row, col, k = nest[parts.row], nest[parts.col], nest[-1]
     outer = nest[: parts.row]
@@ -392,17 +398,17 @@ def _schedule(sch: Schedule, target: Target, most: _Most) -> Schedule:
     return sch
 
 
-def _in_blocks(sch: Schedule, target: Target) -> Schedule:
+def _in_blocks(sch: Schedule, context: Context) -> Schedule:
     """Schedule a deep product: blocks of results, each over one block of the depth after the other,
     so that the panel that tiles of rows share stays in a cache. Between these, sums are in memory
     of the thread."""
     sch = _inlined(sch)
-    parts = _product_of(sch.func)
-    lanes = target.lanes("float32")
+    parts = _product_of(sch.func, context)
+    lanes = context.target.lanes("float32")
     product = sch.get_block(parts.product)
     width = constant(found_block(sch, product).iter_vars[parts.col].dom.extent)
     vectors = min(_vectors(width, None, lanes), 2)
-    rows = _rows_of_tile(target, vectors)
+    rows = _rows_of_tile(context, vectors)
     store = separate_store(sch, parts.product)
     copy = _copy(sch, parts, product, BLOCK_DEPTH, vectors * lanes)
     assert copy is not None
@@ -426,11 +432,11 @@ def _in_blocks(sch: Schedule, target: Target) -> Schedule:
     return sch
 
 
-def _rows_of_tile(target: Target, vectors: int) -> int:
+def _rows_of_tile(context: Context, vectors: int) -> int:
     """Return the rows of a register tile with `vectors` vectors of columns: 24 accumulators and the
     operands of one step fill 32 vector registers, 12 fill 16. With one vector there are no more
     rows than with two, as each multiply-add loads an element of a row."""
-    return (24 if target.vector_registers == 32 else 12) // max(vectors, 2)
+    return (24 if context.target.vector_registers == 32 else 12) // max(vectors, 2)
 
 
 def _place_copy(sch: Schedule, copy: BlockRV, panel: LoopRV, parts: _Parts, lanes: int) -> None:
@@ -576,11 +582,13 @@ def _vectors_of(sch: Schedule, block: BlockRV, lanes: int, several_rows: bool) -
         sch.unroll(row)
 
 
-def _pack(sch: Schedule, blocks: list[BlockRV], parts: _Parts, width: int, panel: int) -> list[str]:
+def _pack(
+    sch: Schedule, context: Context, blocks: list[BlockRV], parts: _Parts, width: int, panel: int
+) -> list[str]:
     """Weights with the column as one of their indices become panels: (column // width, …, column in
     the panel), which are read front to back; so does what is decoded, in panels of `panel` columns,
     unless the column is its last index. Returns the names of the weights."""
-    weights = {sch.func.params[i] for i in weight_params(sch.func)}
+    weights = {sch.func.params[i] for i in context.weights}
     packed: list[str] = []
     for rv in blocks:
         block = found_block(sch, rv)

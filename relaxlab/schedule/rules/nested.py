@@ -11,7 +11,6 @@ from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, For, PrimFunc, Stmt
 from relaxlab.ir.node import walk
-from relaxlab.ir.target import Target
 from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.rules.base import (
     block_loops,
@@ -20,6 +19,7 @@ from relaxlab.schedule.rules.base import (
     is_spatial,
     split_vector,
 )
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.reductions import reduce_along_rows
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
@@ -50,19 +50,19 @@ def outer_block(func: PrimFunc) -> Block | None:
     return block if holds and block.alloc_buffers else None
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits a function whose body is one such nest."""
     outer = outer_block(sch.func)
     if outer is None:
         return NO_TILES
-    schedule_tiles(sch, outer, target)
+    schedule_tiles(sch, outer, context)
     sch.compact_buffers()
     return sch
 
 
-def schedule_tiles(sch: Schedule, outer: Block, target: Target) -> None:
+def schedule_tiles(sch: Schedule, outer: Block, context: Context) -> None:
     """Schedule the block of the tiles and the blocks inside it."""
-    lanes = target.lanes("float32")
+    lanes = context.target.lanes("float32")
     for block in _leaves_of(outer):
         rv = sch.get_block(block.name)
         if is_spatial(block):

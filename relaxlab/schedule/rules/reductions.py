@@ -17,7 +17,6 @@ from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, IterVar, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.ir.target import Target
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.intrinsics import FOLDED
 from relaxlab.schedule.order import depends_on_order, keeps_order
@@ -30,6 +29,7 @@ from relaxlab.schedule.rules.base import (
     found_block,
     output_dtype,
 )
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.tree import find_loop
 
@@ -66,10 +66,10 @@ def reduce_down_columns(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes:
     _stream(sch, rv, reduce, lanes, levels=2)  # a column has one partial result, not one per lane
 
 
-def columns_at_once(func: PrimFunc, block: Block, target: Target) -> int:
+def columns_at_once(func: PrimFunc, block: Block, context: Context) -> int:
     """Return the columns of a tile of a reduction: `VECTORS` vectors, fewer where they hold all; a
     power of two where one vector does."""
-    lanes = target.lanes(output_dtype(block))
+    lanes = context.target.lanes(output_dtype(block))
     width = [it.dom.extent for it in block.iter_vars if it.kind == "spatial"][-1]
     most = shape_analyzer(func).upper_bound(width)
     if most is None or most > lanes:
@@ -262,9 +262,11 @@ def _are_neighbours(block: Block, a: Var, b: IterVar) -> bool:
     return True
 
 
-def partial_lanes(sch: Schedule, rv: BlockRV, loop: LoopRV, target: Target) -> int:
+def partial_lanes(sch: Schedule, rv: BlockRV, loop: LoopRV, context: Context) -> int:
     """Partial results of a reduction along rows, at most `VECTORS` vectors of them."""
-    lanes = min(target.lanes("float32"), target.lanes(output_dtype(found_block(sch, rv))))
+    lanes = min(
+        context.target.lanes("float32"), context.target.lanes(output_dtype(found_block(sch, rv)))
+    )
     size, most = constant(extent_of(sch, loop)), _upper_bound(sch, loop)
     if size is not None and size >= MANY_VECTORS * lanes:
         return VECTORS * lanes

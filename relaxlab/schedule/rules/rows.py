@@ -18,7 +18,6 @@ from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferRegion, For, PrimFunc
 from relaxlab.ir.node import Node, walk
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.ir.target import Target
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import depends_on_order
 from relaxlab.schedule.rules.base import (
@@ -34,7 +33,9 @@ from relaxlab.schedule.rules.base import (
     output_dtype,
     vectorize_inner,
     where_allowed,
+    with_versions,
 )
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.reductions import (
     BLOCK,
     MANY_VECTORS,
@@ -66,7 +67,7 @@ MAX_STACK_BYTES = 64 * 1024
 is read it must stay in a second-level cache, and stacks of OpenMP's threads are a few MB."""
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits kernels whose reductions all run over trailing axes of a common row.
 
     Where the width of rows is a symbol, there are versions for rows of one vector and of few, whose
@@ -79,7 +80,7 @@ def apply(sch: Schedule, target: Target) -> Schedule | str:
     # Rows of three took 4.6 times as long by four vectors of partial results as by one (NOTES,
     # *Narrow rows and partial tiles of symbolic width*).
     if width is not None:
-        lanes = target.lanes("float32")
+        lanes = context.target.lanes("float32")
         # One vector, without a loop; then rows for which a masked last step of several vectors
         # would be most of the work; then those whose sum needs no loop over blocks.
         bounds += [lanes, MANY_VECTORS * lanes - 1, *_width_of_one_block(func, lanes)]
@@ -93,18 +94,18 @@ def apply(sch: Schedule, target: Target) -> Schedule | str:
         # 44 to 60 (NOTES, *Products by a small matrix*).
         bounds += [_widest_in_l1(terms), MAX_STACK_ROW] if terms else [MAX_STACK_ROW]
     if width is None:
-        return _schedule(sch, target, {})
+        return _schedule(sch, context, {})
 
     def version(sch: Schedule, most: int | None) -> Schedule | None:
         if most is not None:
             sch.declare_upper_bound(width, most)
-            made = _schedule(sch, target, {width: most})
+            made = _schedule(sch, context, {width: most})
             return made if isinstance(made, Schedule) else None
         # Without a bound rows cannot be on a stack: they are computed again or stored in main
         # memory.
-        return fitting(_schedule(sch, target, {}))
+        return fitting(_schedule(sch, context, {}))
 
-    sch.guarded_versions(width, sorted({*bounds}), version)
+    with_versions(sch, context, width, sorted({*bounds}), version)
     return sch
 
 
@@ -157,7 +158,7 @@ def _widest_in_l1(terms: int) -> int:
     return L1_BYTES // (4 * terms)
 
 
-def _schedule(sch: Schedule, target: Target, bounds: Mapping[Var, int]) -> Schedule | str:
+def _schedule(sch: Schedule, context: Context, bounds: Mapping[Var, int]) -> Schedule | str:
     """`bounds`: how large symbols are at most."""
     inlined = sch.copy()
     inline_producers(inlined, keep=read_more_than_once(sch.func))
@@ -175,14 +176,14 @@ def _schedule(sch: Schedule, target: Target, bounds: Mapping[Var, int]) -> Sched
     # all blocks share, which may be fewer.
     for at_most in dict.fromkeys((_spatial_rank(reductions), rank)):
         try:
-            return _schedule_rows(sch.copy(), target, at_most, bounds)
+            return _schedule_rows(sch.copy(), context, at_most, bounds)
         except ScheduleError as error:
             reason = str(error)
     return reason
 
 
 def _schedule_rows(
-    sch: Schedule, target: Target, rank: int, bounds: Mapping[Var, int]
+    sch: Schedule, context: Context, rank: int, bounds: Mapping[Var, int]
 ) -> Schedule | str:
     """Rows are along the first `rank` axes of reductions. Raises ScheduleError where blocks do not
     share these."""
@@ -205,7 +206,7 @@ def _schedule_rows(
     outer = rank if tile == 1 else rank + 1
     for block in blocks:
         if block.name not in stores:
-            _inside_row(sch, block.name, outer, target)
+            _inside_row(sch, block.name, outer, context)
     for name, store in stores.items():
         _in_registers(sch, name, store, rank, outer)
     _prefetch_rows(sch, rank, outer)
@@ -403,19 +404,19 @@ def _keep_local(sch: Schedule, block: Block, rank: int, bounds: Mapping[Var, int
         sch.set_scope(sch.get_block(block.name), 0, "local")
 
 
-def _inside_row(sch: Schedule, name: str, rank: int, target: Target) -> None:
+def _inside_row(sch: Schedule, name: str, rank: int, context: Context) -> None:
     """Vectorise one block within its row."""
     rv = sch.get_block(name)
     spatial, reduce = block_loops(sch, rv)
     block = found_block(sch, rv)
-    lanes = target.lanes(output_dtype(block))
+    lanes = context.target.lanes(output_dtype(block))
     inner = [loop for loop in spatial[rank:] if constant(extent_of(sch, loop)) != 1]
     if inner and (constant(extent_of(sch, inner[-1])) or 0) % (2 * lanes) == 0:
         lanes *= 2  # two vectors at a time need not wait for each other
     if reduce:
         if not inner or not goes_down_columns(block):
             reduce = fuse_neighbours(sch, rv, reduce)
-            reduce_along_rows(sch, rv, reduce, partial_lanes(sch, rv, reduce[-1], target))
+            reduce_along_rows(sch, rv, reduce, partial_lanes(sch, rv, reduce[-1], context))
         else:
             sch.reorder(*reduce, inner[-1])
             vectorize_inner(sch, inner[-1], lanes)

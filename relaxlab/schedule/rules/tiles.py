@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
-from relaxlab.ir.target import Target
 from relaxlab.schedule.rules.base import (
     axis_loops,
     blocks_of,
@@ -24,6 +23,7 @@ from relaxlab.schedule.rules.base import (
     split_vector,
     sum_of_products,
 )
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.dot_product import pack_rows
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.tile_intrinsics import SIZE, TILE_SCOPE, has_tiles
@@ -45,10 +45,10 @@ class _Parts:
     decode: str | None
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits a sum of products of bfloat16 values, both computed in the kernel: rows from float32
     activations, columns from weights."""
-    if not has_tiles(target):
+    if not has_tiles(context.target):
         return "the processor has no tile registers"
     parts = _find(sch.func)
     return parts if isinstance(parts, str) else _schedule(sch, parts)

@@ -16,7 +16,6 @@ from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Block, BufferLoad, BufferStore
 from relaxlab.ir.node import Node, walk
-from relaxlab.ir.target import Target
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rules.base import (
     blocks_of,
@@ -27,7 +26,9 @@ from relaxlab.schedule.rules.base import (
     is_spatial,
     output_dtype,
     vectorize_inner,
+    with_versions,
 )
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.elementwise import SMALL
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
@@ -48,7 +49,7 @@ class _Across:
     row: Var
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits kernels that read across the rows they write. Where one of the two axes is symbolic,
     there is a version with smaller tiles for shorter ones, and one without tiles for the
     shortest."""
@@ -58,12 +59,12 @@ def apply(sch: Schedule, target: Target) -> Schedule | str:
     extents = [parts.block.iter_vars[at].dom.extent for at in (parts.row, parts.column)]
     symbolic = [e for e in extents if constant(e) is None]
     if not symbolic:
-        return _in_tiles(sch, target, TILE)
+        return _in_tiles(sch, context, TILE)
 
     def version(sch: Schedule, most: int | None) -> Schedule:
-        return _short_rows(sch) if most == SHORT else _in_tiles(sch, target, most or TILE)
+        return _short_rows(sch) if most == SHORT else _in_tiles(sch, context, most or TILE)
 
-    sch.guarded_versions(functools.reduce(expr.Min, symbolic), [SHORT, TILE // 2], version)
+    with_versions(sch, context, functools.reduce(expr.Min, symbolic), [SHORT, TILE // 2], version)
     return sch
 
 
@@ -120,7 +121,7 @@ def _find(sch: Schedule) -> _Parts | str:
     return _Parts(block, found, row, column, sizes)
 
 
-def _in_tiles(sch: Schedule, target: Target, tile: int) -> Schedule:
+def _in_tiles(sch: Schedule, context: Context, tile: int) -> Schedule:
     """Schedule tiles of the axis of neighbours in the result and of the axis of neighbours in the
     operand, divided among threads: `tile` elements of a symbolic extent, `TILE` of a constant one.
     """
@@ -140,8 +141,8 @@ def _in_tiles(sch: Schedule, target: Target, tile: int) -> Schedule:
         index = next(i for i, r in enumerate(block.reads) if r.buffer is across.load.buffer)
         copy = sch.cache_read(rv, index, "local")
         sch.compute_at(copy, tiles, preserve_unit_loops=True)
-        vectorize_inner(sch, sch.get_loops(copy)[-1], target.lanes(output_dtype(block)))
-    vectorize_inner(sch, inner[1], target.lanes(output_dtype(found_block(sch, rv))))
+        vectorize_inner(sch, sch.get_loops(copy)[-1], context.target.lanes(output_dtype(block)))
+    vectorize_inner(sch, inner[1], context.target.lanes(output_dtype(found_block(sch, rv))))
     sch.parallel(tiles)
     stream_results(sch, tiles)
     sch.compact_buffers()

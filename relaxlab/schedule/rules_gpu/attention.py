@@ -7,10 +7,18 @@ chunks, with a running maximum (`online_softmax`): only a chunk's scores are sto
 
 from __future__ import annotations
 
-from relaxlab.ir.target import SHARED_BYTES, Target
+from relaxlab.ir.target import SHARED_BYTES
 from relaxlab.schedule.attention_pattern import find_attention
 from relaxlab.schedule.order import KEEP_ORDER
-from relaxlab.schedule.rules.base import blocks_of, constant, fitting, is_spatial, sum_of_products
+from relaxlab.schedule.rules.base import (
+    blocks_of,
+    constant,
+    fitting,
+    is_spatial,
+    sum_of_products,
+    with_versions,
+)
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules_gpu import nested
 from relaxlab.schedule.rules_gpu.rows import schedule_rows
 from relaxlab.schedule.schedule import Schedule
@@ -23,7 +31,7 @@ CHUNK = 64
 """Positions per chunk: two for each thread of a warp. Not measured."""
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits exactly these seven blocks, the results' axes being batch, row, head and feature."""
     func, blocks = sch.func, blocks_of(sch.func)
     if [is_spatial(b) for b in blocks] != _SHAPE:
@@ -36,8 +44,12 @@ def apply(sch: Schedule, target: Target) -> Schedule | str:
     fits = (constant(position) or SHARED_BYTES) * 3 * 4 <= SHARED_BYTES
     if fits or func.attrs.get(KEEP_ORDER) or find_attention(func) is None:
         return _by_rows(sch)
-    sch.guarded_versions(
-        row, [1], lambda one, most: _by_tiles(one, target) if most is None else _by_rows(one)
+    with_versions(
+        sch,
+        context,
+        row,
+        [1],
+        lambda one, most: _by_tiles(one, context) if most is None else _by_rows(one),
     )
     return sch
 
@@ -52,6 +64,6 @@ def _by_rows(sch: Schedule) -> Schedule:
     return sch
 
 
-def _by_tiles(sch: Schedule, target: Target) -> Schedule:
+def _by_tiles(sch: Schedule, context: Context) -> Schedule:
     sch.online_softmax(ROWS, CHUNK, CHUNK)
-    return fitting(nested.apply(sch, target))
+    return fitting(nested.apply(sch, context))

@@ -9,8 +9,9 @@ from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.node import walk
-from relaxlab.ir.target import SHARED_BYTES, WARP, Target
+from relaxlab.ir.target import SHARED_BYTES, WARP
 from relaxlab.schedule.rules.base import Rule, constant, extent_of, first_that_fits
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.schedule import LoopRV, Schedule
 
 THREADS = 256
@@ -18,9 +19,9 @@ THREADS = 256
 Not measured: no GPU was at hand."""
 
 
-def schedule_kernel(name: str, func: PrimFunc, target: Target) -> PrimFunc:
+def schedule_kernel(name: str, func: PrimFunc, context: Context) -> PrimFunc:
     """The kernel scheduled by the first rule that fits; a scheduled kernel stays as it is."""
-    scheduled = first_that_fits(name, func, target, rules(), _problem_of_private_buffers)
+    scheduled = first_that_fits(name, func, context, rules(), _problem_of_private_buffers)
     assert scheduled is not None, "the rule fallback fits everything"
     return scheduled
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.loops import Block, For, While
 from relaxlab.ir.node import walk
-from relaxlab.ir.target import ACCESS_BYTES, Target
+from relaxlab.ir.target import ACCESS_BYTES
 from relaxlab.schedule.rules.base import blocks_of, constant, inline_producers
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.elementwise import not_spatial
 from relaxlab.schedule.rules_gpu.base import bind_flat, extents_of
 from relaxlab.schedule.rules_gpu.fallback import bind_outer
 from relaxlab.schedule.schedule import Schedule
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Inline, then spread each remaining block over all its points."""
     reason = not_spatial(sch)
     if reason is not None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 
 from relaxlab.ir.loops import Block, For
-from relaxlab.ir.target import Target
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rules.base import block_loops, blocks_of
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules_gpu.base import bind_flat
 from relaxlab.schedule.schedule import LoopRV, Schedule
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Bind the loops that are independent; a single thread runs the others."""
     for block in blocks_of(sch.func):
         sch = bind_outer(sch, block)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.ir.target import WARP, Target
+from relaxlab.ir.target import WARP
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
@@ -28,7 +28,9 @@ from relaxlab.schedule.rules.base import (
     is_spatial,
     separate_store,
     sum_of_products,
+    with_versions,
 )
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules_gpu.base import fused
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
@@ -54,7 +56,7 @@ class _Product:
     reduce: int
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits one multiply-accumulate of a matrix of rows and a matrix of columns."""
     func, found = sch.func, _find(sch.func)
     if isinstance(found, str):
@@ -64,8 +66,12 @@ def apply(sch: Schedule, target: Target) -> Schedule | str:
     if keeps_order(func, block):  # the lanes of a warp would share a sum
         return _by_tiles(sch, found)
     few = (constant(rows) or ROWS_BY_WARPS + 1) <= ROWS_BY_WARPS
-    sch.guarded_versions(
-        rows, [1], lambda s, most: _by_warps(s, found) if most or few else _by_tiles(s, found)
+    with_versions(
+        sch,
+        context,
+        rows,
+        [1],
+        lambda s, most: _by_warps(s, found) if most or few else _by_tiles(s, found),
     )
     return sch
 

@@ -7,8 +7,8 @@ the threads, which do reductions alone.
 from __future__ import annotations
 
 from relaxlab.ir.loops import Block
-from relaxlab.ir.target import Target
 from relaxlab.schedule.rules.base import block_loops, blocks_of
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.nested import NO_TILES, outer_block
 from relaxlab.schedule.rules_gpu.base import fused
 from relaxlab.schedule.schedule import Schedule
@@ -17,7 +17,7 @@ THREADS = 128
 """Threads of a block: four warps share a tile of rows. Not measured."""
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits a function whose body is one such nest, each block having an axis to spread."""
     outer = outer_block(sch.func)
     if outer is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.loops import Block
-from relaxlab.ir.target import SHARED_BYTES, WARP, Target
+from relaxlab.ir.target import SHARED_BYTES, WARP
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
     block_loops,
@@ -20,13 +20,14 @@ from relaxlab.schedule.rules.base import (
     inline_producers,
     is_spatial,
 )
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.rows import read_more_than_once, row_rank, separate_stores
 from relaxlab.schedule.rules_gpu.base import THREADS, fused
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.scope import is_output
 
 
-def apply(sch: Schedule, target: Target) -> Schedule | str:
+def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits kernels whose reductions all run over trailing axes of a common row."""
     inline_producers(sch, keep=read_more_than_once(sch.func))
     blocks = blocks_of(sch.func)
