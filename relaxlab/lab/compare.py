@@ -6,6 +6,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.target import Target, parse_target
@@ -16,6 +17,7 @@ from relaxlab.lab.view import View
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.schedule.schedule import Schedule, replay
+from relaxlab.schedule.trace import Instruction
 from relaxlab.tracing import PassRecord, Trace
 
 
@@ -70,7 +72,13 @@ def compare(
 def steps_of(sch: Schedule) -> Trace:
     """The steps of a schedule that changed something, as a trace of passes."""
     name = sch.name
-    funcs = [s.func for s in replay(sch.original, sch.trace)]
+    funcs: list[PrimFunc] = []
+
+    def visit(one: Schedule, within: tuple[str, ...], step: Instruction | None) -> None:
+        if not within:
+            funcs.append(one.func)
+
+    replay(sch.original, sch.trace, visit)
     states = [Module.of({name: func}) for func in funcs]
     records = [
         PassRecord(step.name, Attrs(), before, after, 0.0, ())

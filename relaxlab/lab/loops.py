@@ -16,7 +16,7 @@ from relaxlab.lab.attempts import Program, attempted, unscheduled_functions
 from relaxlab.lab.loop_costs import costs_state
 from relaxlab.lab.loop_run import SMALL, SMALL_BOUND, Sizes, record, run_state
 from relaxlab.lab.loop_threads import is_bound, threads_state
-from relaxlab.lab.loop_tree import Row, difference, tree_of
+from relaxlab.lab.loop_tree import Row, Tree, difference, tree_of
 from relaxlab.lab.payload import Interner
 from relaxlab.lab.pipeline import pipeline, program_controls
 from relaxlab.lab.script import script_state
@@ -26,6 +26,7 @@ from relaxlab.passes.kernel_calls import written_buffers
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.schedule.explain import explain_refusal
 from relaxlab.schedule.schedule import Schedule, replay
+from relaxlab.schedule.trace import Instruction
 from relaxlab.script import parse
 from relaxlab.script.printer import print_module
 
@@ -46,11 +47,13 @@ schedule may have twice as many together."""
 @dataclass(frozen=True, slots=True)
 class _Version:
     """A form of the function: after the step of that number (-1: as given). `calls` are the steps
-    since the version before, as text, those that only look included."""
+    since the version before, as text, those that only look included. `within`: the versions of the
+    function whose schedule this one is a step of, outermost first."""
 
     number: int
     calls: tuple[str, ...]
     func: PrimFunc
+    within: tuple[str, ...] = ()
 
 
 def loops(
@@ -65,23 +68,24 @@ def loops(
     bound = is_bound(func)
     chosen = Sizes.of(func, sizes, SMALL_BOUND if bound else SMALL)
     interner = Interner()
-    share = max(FEWEST_ACCESSES, min(MOST_ACCESSES, ALL_ACCESSES // len(versions)))
-    counted = min(COUNTED_ACCESSES, 2 * COUNTED_ACCESSES // len(versions))
+    runs = sum(not v.within for v in versions)
+    share = max(FEWEST_ACCESSES, min(MOST_ACCESSES, ALL_ACCESSES // runs))
+    counted = min(COUNTED_ACCESSES, 2 * COUNTED_ACCESSES // runs)
     states: list[dict[str, Any]] = []
-    before: list[Row] | None = None
+    before: dict[tuple[str, ...], list[Row]] = {}
     for v in versions:
         tree = tree_of(v.func)
-        found = record(v.func, chosen, counted)
-        change = difference(tree.rows if before is None else before, tree.rows)
+        # A nested schedule begins with the function as it was before the step that holds it.
+        last = v.within if v.number >= 0 else v.within[:-1]
+        change = difference(before.get(last, tree.rows), tree.rows)
         states.append({
-            "number": v.number, "calls": list(v.calls),
+            "number": v.number, "calls": list(v.calls), "within": list(v.within),
             "rows": [r.state() for r in tree.rows],
             "marks": change.marks, "gone": [[at, r.state()] for at, r in change.gone],
-            "run": run_state(found.first(share), tree, v.func),
-            "costs": {**costs_state(found, v.func), "flops": _flops(v.func, chosen)},
+            **_run(v, tree, chosen, share, counted),
             "script": script_state(v.func, interner)["lines"],
         })  # fmt: skip
-        before = tree.rows
+        before[v.within] = tree.rows
     threads = threads_state(func, chosen, title) if bound else None
     refused = _refused(subject) if isinstance(subject, Schedule) else None
     state = {
@@ -104,6 +108,16 @@ def loops(
     controls = (*editor, *(Control(k, "number", n) for k, n in chosen.state().items()))
     text = _text(title, state, func)
     return View("loops", f"Loops of {title}", state, text, controls, again if controls else None)
+
+
+def _run(v: _Version, tree: Tree, sizes: Sizes, share: int, counted: int) -> dict[str, Any]:
+    """A run of a form and its costs. A form for some sizes only has none: it is run as a part of
+    the function that it becomes a version of."""
+    if v.within:
+        return {"run": None, "costs": None}
+    found = record(v.func, sizes, counted)
+    costs = {**costs_state(found, v.func), "flops": _flops(v.func, sizes)}
+    return {"run": run_state(found.first(share), tree, v.func), "costs": costs}
 
 
 def _script_of(subject: PrimFunc | Schedule | Module, title: str) -> tuple[Module | None, str]:
@@ -169,15 +183,25 @@ def _missing(name: str | None, found: Mapping[str, PrimFunc]) -> str:
 
 
 def _scheduled(sch: Schedule) -> list[_Version]:
-    """The form before the first step and after each that changed something."""
+    """The form before the first step and after each that changed something, within nested schedules
+    as well."""
     found: list[_Version] = []
-    calls: list[str] = []
-    for number, one in enumerate(replay(sch.original, sch.trace), -1):
-        if number >= 0:
-            calls.append(str(sch.trace[number]))
-        if not found or one.func is not found[-1].func:
-            found.append(_Version(number, tuple(calls), one.func))
-            calls.clear()
+    last: dict[tuple[str, ...], PrimFunc] = {}
+    count: dict[tuple[str, ...], int] = {}
+    calls: dict[tuple[str, ...], list[str]] = {}
+
+    def visit(one: Schedule, within: tuple[str, ...], step: Instruction | None) -> None:
+        if step is None:
+            count[within], calls[within] = -1, []
+        else:
+            count[within] += 1
+            # The steps of nested schedules are listed by themselves.
+            calls[within].append(str(step).rpartition("\n")[2])
+        if step is None or one.func is not last[within]:
+            found.append(_Version(count[within], tuple(calls[within]), one.func, within))
+            calls[within], last[within] = [], one.func
+
+    replay(sch.original, sch.trace, visit)
     return found
 
 
@@ -211,15 +235,21 @@ def _refused(sch: Schedule) -> dict[str, Any] | None:
 def _notes(states: list[dict[str, Any]], sizes: Sizes, share: int, counted: int) -> list[str]:
     """Return sentences about what the view leaves out."""
     found: list[str] = []
+    whole = [s for s in states if s["run"] is not None]
+    if len(whole) < len(states):
+        found.append(
+            "Indented steps are those of nested schedules, each of a version of the function for "
+            "some sizes: their loops are shown, and run once the versions are together."
+        )
     smaller = "; smaller sizes show more" if sizes.values else ""
     for what, most, cut in (
-        ("stepped through", share, sum(s["run"]["cut"] for s in states)),
-        ("counted", counted, sum(s["costs"]["cut"] for s in states)),
+        ("stepped through", share, sum(s["run"]["cut"] for s in whole)),
+        ("counted", counted, sum(s["costs"]["cut"] for s in whole)),
     ):
-        after = f" after {cut} of {len(states)} steps" if cut < len(states) else ""
+        after = f" after {cut} of {len(whole)} steps" if cut < len(whole) else ""
         if cut:
             found.append(f"Only the first {most:,} accesses are {what}{after}{smaller}.")
-    if any(s["costs"]["through_addresses"] for s in states):
+    if any(s["costs"]["through_addresses"] for s in whole):
         found.append(
             "Intrinsics are given addresses; what they read and write there is not among the "
             "accesses."
@@ -233,8 +263,11 @@ def _text(title: str, state: Mapping[str, Any], func: PrimFunc) -> str:
     lines = [f"{title}{f' with {sizes}' if sizes else ''}", ""]
     for v in state["versions"]:
         costs = v["costs"]
-        head = " ; ".join(v["calls"]) or "as given"
-        lines.append(head)
+        within = v["within"]
+        head = " ; ".join(v["calls"]) or (f"{within[-1]}:" if within else "as given")
+        lines.append("    " * (len(within) - (bool(within) and not v["calls"])) + head)
+        if costs is None:
+            continue
         lines.append(
             f"    {costs['reads']} reads and {costs['writes']} writes of {costs['elements']} "
             f"elements of memory by {costs['issued']['loads']} loads and "

@@ -7,7 +7,7 @@ handles to its blocks and loops, and the trace of what was done. A refused primi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -41,7 +41,7 @@ from relaxlab.schedule.nested import chosen_by_size, versions_for, with_size_one
 from relaxlab.schedule.online_softmax import online_softmax as _online_softmax
 from relaxlab.schedule.order import depends_on_order
 from relaxlab.schedule.state import BlockRV, Fact, LoopRV, ScheduleState
-from relaxlab.schedule.trace import Instruction, Ref, Steps, Value, from_json
+from relaxlab.schedule.trace import NESTING, Instruction, Ref, Steps, Value, from_json
 from relaxlab.tracing.limit import Stopped
 
 Factor = PrimExpr | int | None
@@ -521,25 +521,32 @@ def apply_trace(func: PrimFunc, trace: Sequence[Instruction] | str) -> Schedule:
         symbols = {v.name: v for v in symbols_in(tuple(b.shape for b in func.buffers))}
         symbols |= {p.name: p for p in func.params if isinstance(p, Var)}
         trace = from_json(trace, symbols)
-    sch = Schedule(func)
-    for _ in _replayed(sch, trace):
-        pass
-    return sch
+    return replay(func, trace, _unseen)
 
 
-def replay(func: PrimFunc, trace: Sequence[Instruction]) -> Iterator[Schedule]:
-    """The schedule before the first step and after each of the trace, always the same object.
+Visit = Callable[[Schedule, tuple[str, ...], Instruction | None], None]
+"""Is given a schedule, the names of the forms of the function in which it is nested, and the step
+that was made last, None before the first."""
+
+
+def _unseen(*_: object) -> None:
+    """Look at no step."""
+
+
+def replay(func: PrimFunc, trace: Sequence[Instruction], visit: Visit) -> Schedule:
+    """Replay a trace and return the schedule; call `visit` before the first step and after each,
+    those of nested schedules among them, which come before the step that holds them.
 
     Raises what `apply_trace` raises.
     """
     sch = Schedule(func)
-    yield sch
-    for _ in _replayed(sch, trace):
-        yield sch
+    _replay(sch, trace, visit, ())
+    return sch
 
 
-def _replayed(sch: Schedule, trace: Sequence[Instruction]) -> Iterator[None]:
-    """Make the steps of a trace, one at a time."""
+def _replay(
+    sch: Schedule, trace: Sequence[Instruction], visit: Visit, within: tuple[str, ...]
+) -> None:
     known: dict[str, BlockRV | LoopRV] = {}
 
     def value(v: Value) -> Any:
@@ -548,17 +555,18 @@ def _replayed(sch: Schedule, trace: Sequence[Instruction]) -> Iterator[None]:
                 if name not in known:
                     raise ValueError(f"no earlier step of the trace returned {name!r}")
                 return known[name]
-            case Steps() | (Steps(), *_):
-                return _nested(v)  # type: ignore[reportUnknownArgumentType]
             case tuple():
                 return [value(x) for x in v]  # type: ignore[reportUnknownVariableType]
             case _:
                 return v
 
+    visit(sch, within, None)
     for number, step in enumerate(trace):
         if step.name not in PRIMITIVES:
             raise ValueError(f"step {number}: {step.name!r} is not a scheduling primitive")
         args = {k: value(v) for k, v in step.args}
+        if step.name in NESTING:
+            args["schedule"] = _nested(step, visit, within)
         positional = args.pop("loops", ())
         try:
             result = getattr(sch, step.name)(*positional, **args)
@@ -566,11 +574,15 @@ def _replayed(sch: Schedule, trace: Sequence[Instruction]) -> Iterator[None]:
             raise ValueError(f"step {number}: {step}: wrong arguments: {e}") from e
         results = cast("list[Any]", result if isinstance(result, list) else [result])
         known |= dict(zip(step.outputs, results, strict=False))
-        yield
+        visit(sch, within, step)
 
 
-def _nested(steps: Steps | tuple[Steps, ...]) -> Callable[..., Schedule | None]:
-    """The argument `schedule` that makes nested steps again."""
+def _nested(
+    step: Instruction, visit: Visit, within: tuple[str, ...]
+) -> Callable[..., Schedule | None]:
+    """The argument `schedule` that makes the nested steps of a step again."""
+    given = dict(step.args)
+    steps: Steps | tuple[Steps, ...] = given.get("schedule", ())
 
     def schedule(sch: Schedule, bound: int | None = None) -> Schedule | None:
         versions = {s.bound: s for s in ((steps,) if isinstance(steps, Steps) else steps)}
@@ -578,8 +590,15 @@ def _nested(steps: Steps | tuple[Steps, ...]) -> Callable[..., Schedule | None]:
             if bound is None:
                 raise ValueError("the trace has no version for any size")
             return None
-        for _ in _replayed(sch, versions[bound].trace):
-            pass
+        name = "joined axes" if "size" not in given else _name_of(given["size"], bound)
+        _replay(sch, versions[bound].trace, visit, (*within, name))
         return sch
 
     return schedule
+
+
+def _name_of(size: PrimExpr, bound: int | None) -> str:
+    """The name of a version, by the sizes that it is for."""
+    if bound is None:
+        return f"any {size}"
+    return f"{size} = 1" if bound == 1 else f"{size} ≤ {bound}"

@@ -72,9 +72,34 @@ def test_a_kernel_that_no_rule_scheduled() -> None:
         schedule_of(trace, "main")
 
 
-def test_the_loops_explorer_steps_through_it() -> None:
+def test_the_loops_explorer_steps_into_nested_schedules() -> None:
     trace = rl.trace(rl.parse(PROGRAMS["columns"]))
-    (kernel,) = trace.find("schedule_kernels").after.loop_functions()
-    state = loops(schedule_of(trace, kernel)).state
-    assert len(state["versions"]) > 1
-    assert "guarded_versions" in "".join(state["versions"][-1]["calls"])
+    record = trace.find("schedule_kernels")
+    (kernel,) = record.after.loop_functions()
+    view = loops(schedule_of(trace, kernel))
+    first, *versions = view.state["versions"]
+    last = versions[-1]
+    assert first["within"] == last["within"] == []
+    assert "join_axes" in last["calls"][-1] and last["run"]["steps"]
+    paths = list(dict.fromkeys(tuple(v["within"]) for v in versions))
+    assert paths == [
+        ("joined axes",),
+        ("joined axes", "any n"),
+        *(("joined axes", f"n ≤ {bound}") for bound in _bounds(paths)),
+        (),
+    ]
+    nested = [v for v in versions if v["within"]]
+    assert all(v["run"] is None and v["costs"] is None for v in nested)
+    calls = [call for v in nested for call in v["calls"]]
+    assert sum("sch.parallel(" in call for call in calls) == len(paths) - 2
+    # A version begins with the function as it was before the step that holds it.
+    begun = [v for v in nested if not v["calls"] and len(v["within"]) == 2]
+    assert len(begun) > 1 and all({*v["marks"]} == {"="} and not v["gone"] for v in begun)
+    splits = [v for v in nested if any("sch.split(" in call for call in v["calls"])]
+    assert splits and all("+" in v["marks"] for v in splits)
+    assert "    joined axes:" not in view.text and "joined axes:" in view.text
+
+
+def _bounds(paths: list[tuple[str, ...]]) -> list[int]:
+    names = [path[-1] for path in paths if path and "≤" in path[-1]]
+    return [int(name.split()[-1]) for name in names]

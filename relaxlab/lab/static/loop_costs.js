@@ -52,6 +52,7 @@ const fetched = (costs, cache) => costs.reads + costs.writes - servedBy(cache.of
 
 export function reusePanel(version, model) {
   const { costs } = version;
+  if (!costs) return { element: h("p", { class: "muted" }, "Counted for the whole function: choose a step that is not indented."), stop() {} };
   const cache = cacheChoice(model, Object.keys(costs.lines));
   const total = costs.reads + costs.writes;
   const said = h("output", { "aria-live": "polite" });
@@ -88,8 +89,9 @@ export function schedulePanel(state, model, at) {
   holder.classList.add("costs");
   const show = () => {
     const columns = [...COLUMNS, ["lines fetched", (c) => fetched(c, cache)], ["scratch bytes", (c) => c.scratch]];
-    const rows = state.versions.map((v, i) => {
-      const old = i ? state.versions[i - 1].costs : null;
+    const whole = state.versions.flatMap((v, i) => (v.costs ? [[v, i]] : []));
+    const rows = whole.map(([v, i], place) => {
+      const old = place ? whole[place - 1][0].costs : null;
       const go = h("button", { type: "button", class: "link mono", onclick: () => at.set(i) }, i === 0 ? "as given" : v.calls.at(-1));
       return [go, ...columns.map(([, of]) => changeCell(of(v.costs), old && of(old))), v.costs.error ? "fails" : v.costs.cut ? "cut" : ""];
     });

@@ -126,10 +126,11 @@ const LEGEND = "Dashed: read now. Solid: written now. Tinted: touched in the las
   + "A click on a statement goes to the next time it runs, one on a loop to its next iteration.";
 
 export function stepPanel(version, model, key) {
+  const nowhere = { toRound() {}, toStatement() {} };
+  if (!version.run) return { element: treePane(version, nowhere).element, stop() {} };
   const { error } = version.costs;
   const run = decode(version.run);
   const failed = error && h("p", { class: "error" }, run.count ? `It fails after step ${run.count}: ${error}` : error);
-  const nowhere = { toRound() {}, toStatement() {} };
   if (!run.count) return { element: h("div", {}, failed, treePane(version, nowhere).element), stop() {} };
   const at = position(model, key, run.count);
   const mode = field(model, "loops.mode", "value");

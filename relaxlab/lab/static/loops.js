@@ -33,9 +33,12 @@ function refusedBox(refused) {
 
 /** The steps of a schedule, one of which is chosen: the function is shown as it is after that. */
 function scheduleList(versions, at) {
-  const items = versions.map((v, i) => ({
-    label: [h("span", { class: "muted" }, `${i} `), v.calls.length ? v.calls.join("\n") : "as given"],
-  }));
+  const items = versions.map((v, i) => {
+    const text = v.calls.length ? v.calls.join("\n") : v.within.length ? `${v.within.at(-1)}:` : "as given";
+    const depth = v.within.length - (v.within.length && !v.calls.length ? 1 : 0);
+    const indent = `padding-left: ${1.5 * depth}em`;
+    return { label: h("div", { style: indent }, h("span", { class: "muted" }, `${i} `), v.calls.length ? text : h("em", {}, text)) };
+  });
   return listbox({ items, at, label: "steps of the schedule" });
 }
 
@@ -72,7 +75,8 @@ export default {
         return element;
       } });
       stops.push(strip.stop);
-      body.replaceChildren(strip);
+      const nested = version.within.length ? h("p", { class: "muted" }, `In the version for ${version.within.join(", ")}`) : "";
+      body.replaceChildren(nested, strip);
     };
     const sizes = Object.entries(state.sizes).map(([name, n]) => `${name} = ${n}`).join(", ");
     const list = versions.length > 1 ? scheduleList(versions, at) : null;

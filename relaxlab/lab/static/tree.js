@@ -53,8 +53,9 @@ export function treePane(version, go) {
   const rowElements = [];
   const gone = version.gone ?? [];
   const children = [];
-  const sites = new Set(version.run.sites.map((s) => s.row));
-  const runs = sites.size ? rowsThatRun(version.rows, version.run.sites) : version.rows.map(() => true);
+  const places = version.run?.sites ?? [];
+  const sites = new Set(places.map((s) => s.row));
+  const runs = sites.size ? rowsThatRun(version.rows, places) : version.rows.map(() => true);
   const indent = (depth) => "  ".repeat(depth);
   const removed = (at) => gone.filter(([where]) => where === at).map(([, [depth, , text]]) =>
     h("div", { class: "gone", title: "gone" }, h("span", { class: "mark" }, "−"), h("span", {}, indent(depth), text)));
