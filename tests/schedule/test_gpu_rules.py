@@ -206,3 +206,15 @@ def test_scores_of_any_length_take_a_constant_amount_of_shared_memory(n: int, m:
 def test_tiles_with_a_running_maximum_are_compiled_by_nvrtc() -> None:
     single, tiles = compile(parse(LONG), "cuda", use_cache=False).resources.values()
     assert single.registers and tiles.registers and 0 < tiles.shared < 48 * 1024
+
+
+def test_sums_of_a_single_term_before_a_conversion(rng: np.random.Generator) -> None:
+    """Windows that lie side by side: one of them holds a place, which is a sum over one term."""
+    mod = parse("""
+@R.function
+def main(x: R.Tensor(("n", 2, 3, 3), "float16"), y: R.Tensor(("n", 2, 6, 6), "float16")):
+    return R.grad.max_pool2d_backward(x, y, pool_size=(2, 2), strides=(2, 2))
+""")
+    x, y = (rng.random((3, 2, n, n)).astype("float16") for n in (3, 6))
+    got = compile(mod, "cuda", use_cache=False).simulate("main", x, y)
+    np.testing.assert_array_equal(np.asarray(got), np.asarray(interpret(mod, "main", x, y)))

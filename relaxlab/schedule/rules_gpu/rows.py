@@ -55,7 +55,9 @@ def _in_registers(sch: Schedule, name: str, store: str) -> None:
     rv = sch.get_block(name)
     *_, thread = sch.get_loops(sch.get_block(store))
     sch.compute_at(rv, thread)
-    sch.decompose_reduction(rv, block_loops(sch, rv)[1][0])
+    _, reduce = block_loops(sch, rv)
+    if reduce:  # a single term has no loop that the sum could start before
+        sch.decompose_reduction(rv, reduce[0])
 
 
 def _sums_everything(blocks: list[Block]) -> bool:
