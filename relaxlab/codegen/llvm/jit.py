@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import struct
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -260,25 +262,41 @@ def release_pages() -> None:
     """
     if not sys.platform.startswith("linux"):
         return
-    for start, size in _clean_mappings("libllvmlite."):
-        _PROCESS.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.MADV_DONTNEED)
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as mappings:
+        for mapping in mappings:
+            addresses, permissions, offset, *_, path = mapping.split(maxsplit=5)
+            name = path.strip()
+            is_llvm = permissions[0] == "r" and os.path.basename(name).startswith("libllvmlite.")
+            # By the file: tables of addresses are changed when the library is loaded, and made
+            # read-only afterwards.
+            if is_llvm and int(offset, 16) in _read_only_offsets(name):
+                start, end = (int(address, 16) for address in addresses.split("-"))
+                size = ctypes.c_size_t(end - start)
+                _PROCESS.madvise(ctypes.c_void_p(start), size, mmap.MADV_DONTNEED)
 
 
-def _clean_mappings(prefix: str) -> Iterator[tuple[int, int]]:
-    """Addresses and sizes of read-only mappings of a library's file that have no changed pages:
-    tables of addresses are changed when the library is loaded, and made read-only afterwards."""
-    start = size = 0
-    with open("/proc/self/smaps", encoding="utf-8", errors="replace") as mappings:
-        for line in mappings:
-            key, *values = line.split()
-            if not key.endswith(":"):
-                size = 0
-                permissions, path = values[0], values[-1]
-                if os.path.basename(path).startswith(prefix) and permissions in ("r-xp", "r--p"):
-                    start, end = (int(address, 16) for address in key.split("-"))
-                    size = end - start
-            elif key == "Anonymous:" and size and values[0] == "0":
-                yield start, size
+@cache
+def _read_only_offsets(path: str) -> frozenset[int]:
+    """Offsets of the pages at which the segments of a 64-bit ELF file begin that nothing writes to;
+    none for another kind of file, or one that is gone."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(mmap.PAGESIZE)
+    except OSError:
+        return frozenset()
+    if head[:6] != b"\x7fELF\x02\x01":
+        return frozenset()
+    (table,), (size, count) = (
+        struct.unpack_from("<Q", head, 32),
+        struct.unpack_from("<HH", head, 54),
+    )
+    load, writable = 1, 2
+    segments = [struct.unpack_from("<IIQ", head, table + size * i) for i in range(count)]
+    return frozenset(
+        offset // mmap.PAGESIZE * mmap.PAGESIZE
+        for kind, flags, offset in segments
+        if kind == load and not flags & writable
+    )
 
 
 def add_symbol(name: str, address: int) -> None:
