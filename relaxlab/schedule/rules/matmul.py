@@ -228,12 +228,9 @@ def _many(sch: Schedule, context: Context) -> Schedule:
             is_deep = parts.contiguous and known_depth > fits
             return deeper(sch) if is_deep else copied(sch, None)
         with_versions(
-            sch,
-            context,
-            depth,
-            [fits],
+            sch, context, depth, [fits],
             lambda one, most: copied(one, most) if most else deeper(one),
-        )
+        )  # fmt: skip
         return sch
 
     # A symbol also has a version for a single panel of columns, of which threads share the rows.
@@ -245,12 +242,9 @@ def _many(sch: Schedule, context: Context) -> Schedule:
         single = [] if columns in (rows, depth) else [1]
         bounds = [] if known else [*single, *(n * lanes for n in NARROW_PANELS)]
     with_versions(
-        sch,
-        context,
-        columns,
-        bounds,
+        sch, context, columns, bounds,
         lambda one, most: narrow(one, most) if most else by_depth(one),
-    )
+    )  # fmt: skip
     return sch
 
 
