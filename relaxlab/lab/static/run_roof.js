@@ -46,9 +46,24 @@ function roofLine({ x0, x1, low, x, y }, limits, bandwidth) {
   return `M${x(from)},${y(Math.max(low, roof(from, limits, bandwidth)))} L${x(to)},${y(roof(to, limits, bandwidth))} L${x(10 ** x1)},${y(roof(10 ** x1, limits, bandwidth))}`;
 }
 
+const LETTER = 6.2; // pixels of a letter, about
+
+/**
+ * The side of a point on which a text stands: the right one, or the left one where another point or
+ * the edge is in the way.
+ * @param {{at: number, from: number, text: string}} label its base line and its left end
+ * @param {number[][]} points the places of all points
+ */
+export function sideOf({ at, from, text }, points) {
+  const to = from + LETTER * text.length;
+  const covered = points.some(([px, py]) => px > from && px < to && Math.abs(py - at) < 12);
+  return to > WIDTH || covered ? "left" : "right";
+}
+
 /** Texts beside points; of more than two points that lie close together, only the numbers. */
 function labels(drawn, { x, y }, radius, several) {
   const found = [];
+  const points = drawn.map((k) => [x(k.at.intensity), y(k.at.rate)]);
   drawn.forEach((k, i) => {
     const [at, left] = [y(k.at.rate) + 4, x(k.at.intensity) + 2 + radius(k)];
     const text = `${i + 1} ${several ? `${k.label}: ` : ""}${k.name}`;
@@ -60,8 +75,8 @@ function labels(drawn, { x, y }, radius, several) {
   });
   return found.map(([at, left, texts, over]) => {
     const text = texts.map((t) => (texts.length > 2 ? t.split(" ")[0] : t)).join(", ");
-    const right = left > 0.65 * WIDTH; // there is more room on the other side
-    return svg("text", { x: right ? left - over : left, y: at, "text-anchor": right ? "end" : "start" }, text);
+    const end = sideOf({ at, from: left, text }, points) === "left";
+    return svg("text", { x: end ? left - over : left, y: at, "text-anchor": end ? "end" : "start" }, text);
   });
 }
 
