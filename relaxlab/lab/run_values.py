@@ -45,7 +45,13 @@ def tensor_state(array: Array) -> dict[str, Any]:
     }  # fmt: skip
     if state["fresh"] or not array.size:
         return state
-    flat = array.reshape(-1)
+    with np.errstate(all="ignore"):  # signalling NaN, squares beyond float64
+        return state | _statistics(array.reshape(-1))
+
+
+def _statistics(flat: Array) -> dict[str, Any]:
+    """Return what `tensor_state` says of the elements."""
+    state: dict[str, Any] = {}
     step = -(-flat.size // SAMPLE)
     sample = flat[::step].astype(np.float64)
     finite = sample[np.isfinite(sample)]
@@ -61,7 +67,7 @@ def tensor_state(array: Array) -> dict[str, Any]:
         }  # fmt: skip
         if high > low and np.isfinite(high - low):
             state["histogram"] = [int(n) for n in np.histogram(finite, BINS, (low, high))[0]]
-    if array.size <= MAX_LISTED:
+    if flat.size <= MAX_LISTED:
         state["values"] = [number_text(v) for v in flat]
     return state
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 import relaxlab as rl
 from relaxlab.lab.array import CORNER, array_view
+from relaxlab.lab.run_values import tensor_state
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -67,3 +70,14 @@ def test_large_arrays_have_a_picture_of_means(open_view):
     page = open_view(array_view(values))
     page.locator("canvas.pixels").hover(position={"x": 10, "y": 1})
     assert "row 0–2, column 6–7: mean -149" in page.locator(".root").inner_text()
+
+
+def test_statistics_of_extreme_values_are_made_without_warnings():
+    """A signalling NaN, as memory that was never written may hold, and squares beyond float64."""
+    signalling = np.ones(8, "float32")
+    signalling.view("uint32")[2] = 0x7FA00000
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        state = tensor_state(signalling)
+        assert (state["nan"], state["mean"], state["std"]) == (1, "1", "0")
+        assert tensor_state(np.array([1e300, -1e300]))["std"] == "inf"
