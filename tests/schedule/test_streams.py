@@ -141,3 +141,24 @@ def test_only_arrays_that_all_iterations_read_are_fetched(body: str, fetched: bo
     loops = [n for n in walk(scheduled) if isinstance(n, For) and n.kind == "parallel"]
     assert loops and all(NON_TEMPORAL in n.annotations for n in loops)
     assert [("prefetch" in n.annotations) for n in loops] == [fetched] * len(loops)
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "fetched"),
+    [
+        ('"n"', '"m"', {"B"}),
+        ("1", "4096", {"B"}),
+        ("4096", "1", {"A"}),
+        ('"n"', "4", set()),
+    ],
+)
+def test_rows_of_a_matrix_by_a_vector_are_fetched(n: str, m: str, fetched: set[str]) -> None:
+    """The next result reads the next row of the matrix, and the same vector."""
+    mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor(({n}, 512), "float32"), w: R.Tensor(({m}, 512), "float32")):
+    return R.linear(x, w)
+""")
+    (kernel,) = rl.trace(mod).find("schedule_kernels").after.loop_functions().values()
+    loops = [f for f in walk(kernel) if isinstance(f, For) and "prefetch" in f.annotations]
+    assert {name for f in loops for name in f.annotations["prefetch"][1]} == fetched
