@@ -26,10 +26,6 @@ from relaxlab.ir.types import ObjectType, PrimType, ShapeType, TensorType, Tuple
 
 ZERO = expr.const(0)
 
-ARITHMETIC = (
-    expr.Add, expr.Sub, expr.Mul, expr.Div, expr.Mod, expr.FloorDiv, expr.FloorMod, expr.Min,
-    expr.Max,
-)  # fmt: skip
 NESTED = (graph.Call, graph.TupleGetItem, graph.If, graph.SeqExpr)
 """Arguments without types before normalisation."""
 
@@ -389,7 +385,8 @@ class _Collector:
                 flops = INTRINSICS[op].flops if op in INTRINSICS else 0
                 return flops * dtypes.lanes_of(e.dtype)
             case _:
-                return dtypes.lanes_of(e.dtype) if isinstance(e, ARITHMETIC) else 0
+                counts = isinstance(e, expr.BinaryOp) and e.row.arithmetic
+                return dtypes.lanes_of(e.dtype) if counts else 0
 
     def is_data(self, e: PrimExpr) -> bool:
         """True if a value comes from memory or is a fraction: not an index."""

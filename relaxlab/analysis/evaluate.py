@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,28 +14,6 @@ from relaxlab.ir.node import walk
 
 class CannotEvaluate(ValueError):
     """The expression mentions an unknown variable, divides by zero, or reads memory."""
-
-
-def _truncated(a: int, b: int) -> int:
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
-def _div(a: Any, b: Any) -> Any:
-    return _truncated(a, b) if isinstance(a, int) and isinstance(b, int) else a / b
-
-
-_BINARY: dict[type[expr.BinaryOp], Callable[[Any, Any], Any]] = {
-    expr.Add: lambda a, b: a + b, expr.Sub: lambda a, b: a - b, expr.Mul: lambda a, b: a * b,
-    expr.Div: _div, expr.Mod: lambda a, b: a - b * _truncated(a, b),
-    expr.FloorDiv: lambda a, b: a // b, expr.FloorMod: lambda a, b: a % b,
-    expr.Min: min, expr.Max: max,
-    expr.EQ: lambda a, b: a == b, expr.NE: lambda a, b: a != b, expr.LT: lambda a, b: a < b,
-    expr.LE: lambda a, b: a <= b, expr.GT: lambda a, b: a > b, expr.GE: lambda a, b: a >= b,
-    expr.And: lambda a, b: a and b, expr.Or: lambda a, b: a or b,
-    expr.BitAnd: lambda a, b: a & b, expr.BitOr: lambda a, b: a | b,
-    expr.BitXor: lambda a, b: a ^ b, expr.ShiftLeft: lambda a, b: a << b,
-    expr.ShiftRight: lambda a, b: a >> b,
-}  # fmt: skip
 
 
 def evaluate(e: expr.PrimExpr, env: Mapping[expr.Var, Any]) -> Any:
@@ -73,9 +51,9 @@ def _exact(e: expr.PrimExpr, env: Mapping[expr.Var, Any]) -> Any:
             if e not in env:
                 raise CannotEvaluate(f"symbol {name} is not known")
             return env[e]
-        case expr.BinaryOp(a, b) if type(e) in _BINARY:
+        case expr.BinaryOp(a, b):
             try:
-                return _BINARY[type(e)](evaluate(a, env), evaluate(b, env))
+                return e.row.exact(evaluate(a, env), evaluate(b, env))
             except ZeroDivisionError:
                 raise CannotEvaluate(f"division by zero in {e}") from None
         case expr.Not(a):

@@ -8,7 +8,6 @@ Integers are `int64` unless said otherwise; both operands of a binary node have 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
 from relaxlab.ir.brief import cut
@@ -22,6 +21,7 @@ from relaxlab.ir.dtypes import (
     with_lanes,
 )
 from relaxlab.ir.node import Atom, Node, binder, field_names, field_values, node, span_field
+from relaxlab.ir.scalar_operators import SCALAR_OPERATORS, ScalarOperator
 from relaxlab.ir.span import Span
 
 
@@ -188,6 +188,11 @@ class BinaryOp(PrimExpr):
     @property
     def dtype(self) -> str:
         return self.a.dtype
+
+    @property
+    def row(self) -> ScalarOperator:
+        """The row of the operator: its spelling and its values."""
+        return SCALAR_OPERATORS[type(self).__name__]
 
 
 class Add(BinaryOp):
@@ -419,23 +424,6 @@ class Call(PrimExpr):
         return self.result_dtype
 
 
-_FOLD: dict[type[BinaryOp], Callable[[Any, Any], Any]] = {
-    Add: lambda a, b: a + b,
-    Sub: lambda a, b: a - b,
-    Mul: lambda a, b: a * b,
-    FloorDiv: lambda a, b: a // b if b else None,
-    FloorMod: lambda a, b: a % b if b else None,
-    Min: min,
-    Max: max,
-    EQ: lambda a, b: a == b,
-    NE: lambda a, b: a != b,
-    LT: lambda a, b: a < b,
-    LE: lambda a, b: a <= b,
-    GT: lambda a, b: a > b,
-    GE: lambda a, b: a >= b,
-}
-
-
 _DTYPE_OF: dict[type, str] = {bool: "bool", int: "int64"}
 
 
@@ -492,8 +480,10 @@ def binary(cls: type[BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
             f"convert one of them with Cast({a.dtype!r}, …)"
         )
     if isinstance(a, IntImm) and isinstance(b, IntImm) and a.dtype in ("int64", "int32"):
-        value = _FOLD[cls](a.value, b.value) if cls in _FOLD else None
-        if value is not None:
+        row = SCALAR_OPERATORS[cls.__name__]
+        folds = row.arithmetic or issubclass(cls, CmpOp)
+        if folds and not (row.is_division and b.value == 0):
+            value = row.exact(a.value, b.value)
             return const(value, "bool" if issubclass(cls, CmpOp) else a.dtype)
     return _identity(cls, a, b) or cls(a, b)
 

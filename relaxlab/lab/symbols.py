@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from relaxlab.ir.expr import (
-    Add,
-    Cast,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    PrimExpr,
-    Select,
-    Sub,
-    Var,
-)
+from relaxlab.ir.expr import BinaryOp, Cast, FloatImm, IntImm, PrimExpr, Select, Var
 from relaxlab.ir.node import walk
+from relaxlab.ir.scalar_operators import SCALAR_OPERATORS
 
 Encoded: TypeAlias = int | float | str | list[Any]
 
-_OPERATORS: dict[type[PrimExpr], str] = {
-    Add: "+", Sub: "-", Mul: "*", FloorDiv: "//", FloorMod: "%", Min: "min", Max: "max",
-}  # fmt: skip
+_OPERATORS = {
+    row.infix or row.function: row
+    for row in map(SCALAR_OPERATORS.__getitem__, "Add Sub Mul FloorDiv FloorMod Min Max".split())
+}
+"""The operators that `evaluate` of core.js computes."""
 
 
 def encode(expr: PrimExpr | int) -> Encoded:
@@ -46,16 +34,10 @@ def encode(expr: PrimExpr | int) -> Encoded:
             return encode(value)
         case Select(condition, a, b):
             return ["text", f"{b} unless {condition}, else {a}"]
-        case _ if type(expr) in _OPERATORS:
-            return [_OPERATORS[type(expr)], encode(expr.a), encode(expr.b)]  # type: ignore[attr-defined]
+        case BinaryOp(a, b) if expr.row in _OPERATORS.values():
+            return [expr.row.infix or expr.row.function, encode(a), encode(b)]
         case _:
             return ["text", str(expr)]
-
-
-_VALUES = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv,
-    "%": operator.mod, "min": min, "max": max,
-}  # fmt: skip
 
 
 def value_of(encoded: Encoded, values: Mapping[str, int]) -> int | None:
@@ -65,11 +47,11 @@ def value_of(encoded: Encoded, values: Mapping[str, int]) -> int | None:
             return encoded
         case str():
             return values.get(encoded)
-        case [op, a, b] if op in _VALUES:
+        case [op, a, b] if op in _OPERATORS:
             left, right = value_of(a, values), value_of(b, values)
             if left is None or right is None or (op in ("//", "%") and right == 0):
                 return None
-            return _VALUES[op](left, right)
+            return _OPERATORS[op].exact(left, right)
         case _:
             return None
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.expr import BinaryOp
 from relaxlab.ir.loops import Buffer
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
 from relaxlab.runtime.interpreter_intrinsics import Pointer
@@ -150,12 +152,17 @@ def _ramp(base: Any, stride: Any, lanes: int) -> Array:
 NAMES: dict[str, Any] = {
     "read": _read, "write": _write, "address": _address, "view": _view, "offset": _offset,
     "allocate": _allocate, "axis": _axis, "counting": _counting, "points": _points,
-    "lazily": _lazily, "pick": _pick, "cast": _cast, "div": _div, "mod": _mod,
+    "lazily": _lazily, "pick": _pick, "cast": _cast, "truncdiv": _div, "truncmod": _mod,
     "floordiv": _floordiv, "floormod": _floormod, "claim": _claim, "ramp": _ramp,
     "lanes": lambda value, count: np.repeat(value, count),
-    "float_div": lambda a, b: a / b, "float_mod": np.fmod,
+    "float_truncdiv": lambda a, b: a / b, "float_truncmod": np.fmod,
     "float_floordiv": np.floor_divide, "float_floormod": np.mod,
     "minimum": np.minimum, "maximum": np.maximum, "logical_not": np.logical_not,
     "logical_and": np.logical_and, "logical_or": np.logical_or,
     "__builtins__": {},
 }  # fmt: skip
+
+
+def division(e: BinaryOp) -> str:
+    """The name in `NAMES` of a quotient or remainder; for integers its divisor is not zero."""
+    return ("float_" if is_float(e.dtype) else "") + e.row.function

@@ -19,7 +19,7 @@ import numpy as np
 
 from relaxlab.codegen.separate_inits import separate_inits
 from relaxlab.ir import expr, loops
-from relaxlab.ir.dtypes import is_float, lanes_of, numpy_dtype
+from relaxlab.ir.dtypes import lanes_of, numpy_dtype
 from relaxlab.ir.node import Atom, walk
 from relaxlab.runtime import interpreter_helpers as helpers
 from relaxlab.runtime.arrays import ExecutionError
@@ -49,21 +49,6 @@ class _Scope:
     def bind(self, atom: Atom, name: str, *, array: bool = False) -> _Scope:
         axes = (*self.axes, name) if array else self.axes
         return replace(self, names={**self.names, atom: name}, axes=axes)
-
-
-_INFIX: dict[type[expr.PrimExpr], str] = {
-    expr.Add: "+", expr.Sub: "-", expr.Mul: "*", expr.EQ: "==", expr.NE: "!=", expr.LT: "<",
-    expr.LE: "<=", expr.GT: ">", expr.GE: ">=", expr.BitAnd: "&", expr.BitOr: "|",
-    expr.BitXor: "^", expr.ShiftLeft: "<<", expr.ShiftRight: ">>",
-}  # fmt: skip
-
-_PREFIX: dict[type[expr.PrimExpr], str] = {
-    expr.Min: "minimum", expr.Max: "maximum", expr.And: "logical_and", expr.Or: "logical_or",
-}  # fmt: skip
-
-_DIVISIONS: dict[type[expr.PrimExpr], str] = {
-    expr.Div: "div", expr.Mod: "mod", expr.FloorDiv: "floordiv", expr.FloorMod: "floormod",
-}  # fmt: skip
 
 
 class _Writer:
@@ -327,15 +312,11 @@ class _Writer:
         a, b = self.expr(e.a, scope), self.expr(e.b, scope)
         if e.a.dtype != e.b.dtype:
             raise ExecutionError(f"{type(e).__name__} of {e.a.dtype} and {e.b.dtype}: {e}")
-        kind = type(e)
-        if kind in _INFIX:
-            return f"({a} {_INFIX[kind]} {b})"
-        if kind in _PREFIX:
-            return f"{_PREFIX[kind]}({a}, {b})"
-        if kind not in _DIVISIONS:
-            raise ExecutionError(f"the interpreter has no meaning for {kind.__name__}")
-        prefix = "float_" if is_float(e.dtype) else ""
-        return f"{prefix}{_DIVISIONS[kind]}({a}, {b})"
+        if e.row.is_division:
+            return f"{helpers.division(e)}({a}, {b})"
+        if isinstance(e.row.arrays, np.ufunc):  # for lanes, where Python has no spelling
+            return f"{e.row.arrays.__name__}({a}, {b})"
+        return f"({a} {e.row.infix} {b})"
 
     def _call(self, e: expr.Call, scope: _Scope) -> str:
         if e.op == "if_then_else":

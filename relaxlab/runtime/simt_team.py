@@ -20,12 +20,13 @@ from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, Stmt
 from relaxlab.ir.target import WARP
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
+from relaxlab.runtime.interpreter_helpers import NAMES, division
+from relaxlab.runtime.interpreter_intrinsics import meaning_of
 from relaxlab.runtime.simt_access import Access
 from relaxlab.runtime.simt_kernel import Kernel, statement_text
 from relaxlab.runtime.simt_memory import Clock, LocalMemory, Memory, Race
 from relaxlab.runtime.simt_points import Points
 from relaxlab.runtime.simt_report import ProblemKind, Thread
-from relaxlab.runtime.simt_values import BINARY, DIVISIONS, divide, intrinsic
 
 _WHOLE_NUMBERS = "iu"
 
@@ -214,14 +215,14 @@ class Team:
 
     def _binary(self, e: expr.BinaryOp, p: Points) -> Any:
         a, b = self.value(e.a, p), self.value(e.b, p)
-        if type(e) not in DIVISIONS:
-            return BINARY[type(e)](a, b)
+        if e.row.arrays is not None:
+            return e.row.arrays(a, b)
         if np.asarray(b).dtype.kind in _WHOLE_NUMBERS:
             zero = np.flatnonzero(p.spread_out(b) == 0)
             if len(zero):
                 self._blame("division by zero", zero, p, lambda who: f"{who} divides by zero")
                 b = np.where(b == 0, b + 1, b)[()]
-        return divide(e, a, b)
+        return NAMES[division(e)](a, b)
 
     def _call(self, e: expr.Call, p: Points) -> Any:
         if e.op == "if_then_else":
@@ -232,7 +233,7 @@ class Team:
             return self._shuffle(e, p)
         if e.op == "likely":
             return self.value(e.args[0], p)
-        return intrinsic(e, [self.value(a, p) for a in e.args])
+        return _intrinsic(e, [self.value(a, p) for a in e.args])
 
     def _choose(self, e: expr.Call, p: Points) -> Any:
         holds = self.value(e.args[0], p)
@@ -478,3 +479,11 @@ class _Watcher:
         self.team._blame(
             "uninitialised read", at, self.points, lambda who: f"{who} {what}", self.access, index
         )
+
+
+def _intrinsic(e: expr.Call, args: list[Any]) -> Any:
+    """A call of an intrinsic that needs nothing but values."""
+    meaning = meaning_of(e.op)
+    if meaning is None:
+        raise ExecutionError(f"the SIMT interpreter has no meaning for {e.op}")
+    return meaning(numpy_dtype(e.result_dtype), *args)

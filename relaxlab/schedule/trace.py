@@ -17,6 +17,7 @@ from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr
 from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.scalar_operators import SCALAR_OPERATORS
 from relaxlab.ir.substitute import substitute
 
 Value: TypeAlias = Any
@@ -176,8 +177,7 @@ def _decoded(steps: Iterable[Any], symbols: Mapping[str, Var]) -> list[Instructi
 
 
 _EXPRESSIONS: dict[str, type[expr.BinaryOp]] = {
-    c.__name__: c
-    for c in (expr.Add, expr.Sub, expr.Mul, expr.FloorDiv, expr.FloorMod, expr.Min, expr.Max)
+    name: getattr(expr, name) for name, row in SCALAR_OPERATORS.items() if row.arithmetic
 }
 
 

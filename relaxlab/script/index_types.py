@@ -20,11 +20,6 @@ from relaxlab.script.convert import cast
 from relaxlab.script.core import Context
 from relaxlab.script.values import Arg, is_sequence
 
-_ARITHMETIC = (
-    expr.Add, expr.Sub, expr.Mul, expr.FloorDiv, expr.FloorMod, expr.Div, expr.Mod, expr.Min,
-    expr.Max,
-)  # fmt: skip
-
 
 def define_index(cx: Context, name: str, dtype: str, node: ast.AST) -> expr.Var:
     """The int64 variable of a loop, an axis or a symbol whose name is a value of `dtype`."""
@@ -101,7 +96,7 @@ def _wide(cx: Context, e: PrimExpr) -> PrimExpr | None:
         case expr.Cast(to, value):
             widens = is_int(value.dtype) and bits_of(to) > bits_of(value.dtype)
             return _wide(cx, value) if widens else variable_of(cx, e)
-        case expr.BinaryOp(a, b) if isinstance(e, _ARITHMETIC) and e.dtype in ("int32", "int64"):
+        case expr.BinaryOp(a, b) if e.row.arithmetic and e.dtype in ("int32", "int64"):
             x, y = _wide(cx, a), _wide(cx, b)
             return None if x is None or y is None else type(e)(x, y, span=e.span)
         case _:

@@ -13,6 +13,7 @@ from relaxlab.ir.dtypes import bits_of, is_dtype, is_float, is_uint, lanes_of, n
 from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.intrinsics import INTRINSICS
+from relaxlab.ir.scalar_operators import SCALAR_OPERATORS
 from relaxlab.script.annotations import dimension, dimensions
 from relaxlab.script.convert import (
     attribute_value,
@@ -78,14 +79,12 @@ def known_names() -> set[str]:
 
 
 BINARY: dict[str, type[expr.BinaryOp]] = {
-    "min": expr.Min, "max": expr.Max, "truncdiv": expr.Div, "truncmod": expr.Mod,
-    "floordiv": expr.FloorDiv, "floormod": expr.FloorMod, "bitwise_and": expr.BitAnd,
-    "bitwise_or": expr.BitOr, "bitwise_xor": expr.BitXor, "shift_left": expr.ShiftLeft,
-    "shift_right": expr.ShiftRight, "Add": expr.Add, "Sub": expr.Sub, "Mul": expr.Mul,
-    "Div": expr.Div, "Mod": expr.Mod, "FloorDiv": expr.FloorDiv, "FloorMod": expr.FloorMod,
-    "Min": expr.Min, "Max": expr.Max, "EQ": expr.EQ, "NE": expr.NE, "LT": expr.LT,
-    "LE": expr.LE, "GT": expr.GT, "GE": expr.GE, "And": expr.And, "Or": expr.Or,
-}  # fmt: skip
+    name: getattr(expr, row.name)
+    for row in SCALAR_OPERATORS.values()
+    for name in (row.function, "" if issubclass(getattr(expr, row.name), expr.BitOp) else row.name)
+    if name
+}
+"""The operators that scripts may write as functions, by their names."""
 
 # --- Numbers and conversions --------------------------------------------------------------------
 

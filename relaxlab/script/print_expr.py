@@ -11,22 +11,7 @@ from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.script.ranges import extent_between
 from relaxlab.script.writer import Writer, string
 
-_INFIX: dict[type[PrimExpr], tuple[str, int]] = {
-    expr.Or: ("or", 1), expr.And: ("and", 2),
-    expr.EQ: ("==", 4), expr.NE: ("!=", 4), expr.LT: ("<", 4), expr.LE: ("<=", 4),
-    expr.GT: (">", 4), expr.GE: (">=", 4),
-    expr.BitOr: ("|", 5), expr.BitXor: ("^", 6), expr.BitAnd: ("&", 7),
-    expr.ShiftLeft: ("<<", 8), expr.ShiftRight: (">>", 8),
-    expr.Add: ("+", 9), expr.Sub: ("-", 9), expr.Mul: ("*", 10), expr.Div: ("/", 10),
-    expr.FloorDiv: ("//", 10), expr.FloorMod: ("%", 10),
-}  # fmt: skip
 _NOT_LEVEL = 3
-_CALLED: dict[type[PrimExpr], str] = {
-    expr.Min: "min",
-    expr.Max: "max",
-    expr.Mod: "truncmod",
-    expr.Div: "truncdiv",
-}
 
 
 def scalar(w: Writer, e: PrimExpr, path: str = "", level: int = 0) -> str:
@@ -79,10 +64,11 @@ def _float(value: float) -> str:
 
 def _binary(w: Writer, e: expr.BinaryOp, path: str) -> tuple[str, int]:
     a, b = e.a, e.b
-    if type(e) in _CALLED and not (isinstance(e, expr.Div) and is_float(e.dtype)):
+    whole = isinstance(e, expr.Div) and not is_float(e.dtype)  # `/` of Python gives a fraction
+    if whole or not e.row.infix:
         args = f"{argument(w, a, path + '.a')}, {argument(w, b, path + '.b')}"
-        return f"T.{_CALLED[type(e)]}({args})", 20
-    symbol, level = _INFIX[type(e)]
+        return f"T.{e.row.function}({args})", 20
+    symbol, level = e.row.infix, e.row.level
     if isinstance(a, expr.IntImm) and isinstance(b, expr.IntImm) and a.dtype == "int64":
         left, right = argument(w, a, path + ".a"), argument(w, b, path + ".b")
     else:  # a comparison does not chain: both its operands bind tighter

@@ -67,15 +67,7 @@ class Scope:
 
 
 ATOM, UNARY = 20, 12
-"""Levels of precedence beside those of `_INFIX`: names, calls and constants; prefix operators."""
-_INFIX: dict[type[expr.BinaryOp], tuple[str, int]] = {
-    expr.Or: ("||", 1), expr.And: ("&&", 2), expr.BitOr: ("|", 3), expr.BitXor: ("^", 4),
-    expr.BitAnd: ("&", 5), expr.EQ: ("==", 6), expr.NE: ("!=", 6), expr.LT: ("<", 7),
-    expr.LE: ("<=", 7), expr.GT: (">", 7), expr.GE: (">=", 7), expr.ShiftLeft: ("<<", 8),
-    expr.ShiftRight: (">>", 8), expr.Add: ("+", 9), expr.Sub: ("-", 9), expr.Mul: ("*", 10),
-    expr.Div: ("/", 10), expr.Mod: ("%", 10), expr.FloorDiv: ("/", 10), expr.FloorMod: ("%", 10),
-}  # fmt: skip
-_DIVISIONS = (expr.Div, expr.Mod, expr.FloorDiv, expr.FloorMod)
+"""Levels of precedence beside those of operators: names, calls and constants; prefix operators."""
 _HALF = ("float16", "bfloat16")
 
 
@@ -238,11 +230,11 @@ def _binary(s: Scope, e: expr.BinaryOp) -> tuple[str, int]:
         ctype = "float" if dtype in _HALF else c_type(dtype)
         fn = "minimum" if kind is expr.Min else "maximum"
         return _rounded(f"{fn}<{ctype}>({_wide(s, e.a, 0)}, {_wide(s, e.b, 0)})", ATOM, dtype)
-    if kind in _DIVISIONS:
+    if e.row.is_division:
         return _division(s, e)
     if kind in (expr.ShiftLeft, expr.ShiftRight):
         return _shift(s, e)
-    symbol, level = _INFIX[kind]
+    symbol, level = e.row.c, e.row.c_level
     left, right = _wide(s, e.a, level), _wide(s, e.b, level + 1)
     if kind is expr.Mul and isinstance(e.a, expr.IntImm) and isinstance(e.b, expr.IntImm):
         left = f"({c_type(dtype)}){left}"
@@ -251,7 +243,7 @@ def _binary(s: Scope, e: expr.BinaryOp) -> tuple[str, int]:
 
 def _shift(s: Scope, e: expr.BinaryOp) -> tuple[str, int]:
     """Plain for a constant number of places that the type has."""
-    symbol, level = _INFIX[type(e)]
+    symbol, level = e.row.c, e.row.c_level
     ctype = c_type(e.dtype)
     if isinstance(e.b, expr.IntImm) and 0 <= e.b.value < bits_of(e.dtype):
         left = text_of(s, e.a, level)
@@ -273,7 +265,7 @@ def _division(s: Scope, e: expr.BinaryOp) -> tuple[str, int]:
     if floors and not (is_nonneg(s, e.a) and is_nonneg(s, e.b)):
         fn = "floordiv" if kind is expr.FloorDiv else "floormod"
         return f"{fn}<{c_type(dtype)}>({text_of(s, e.a)}, {by})", ATOM
-    symbol, level = _INFIX[kind]
+    symbol, level = e.row.c, e.row.c_level
     return _rounded(f"{text_of(s, e.a, level)} {symbol} {by}", level, dtype)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from relaxlab.codegen.llvm.builder import (
@@ -18,6 +17,7 @@ from relaxlab.codegen.llvm.builder import (
 )
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, element_of, is_float, is_int, is_uint, lanes_of, with_lanes
+from relaxlab.ir.scalar_operators import SCALAR_OPERATORS
 
 _INT = {expr.Add: "add", expr.Sub: "sub", expr.Mul: "mul", expr.BitAnd: "and", expr.BitOr: "or",
         expr.BitXor: "xor"}  # fmt: skip
@@ -29,28 +29,6 @@ _COMPARE: dict[type, tuple[str, str, str]] = {  # signed, unsigned, float
     expr.LE: ("sle", "ule", "ole"),
     expr.GT: ("sgt", "ugt", "ogt"),
     expr.GE: ("sge", "uge", "oge"),
-}
-_FOLD: dict[type, Callable[[int, int], int | bool]] = {
-    expr.Add: lambda a, b: a + b,
-    expr.Sub: lambda a, b: a - b,
-    expr.Mul: lambda a, b: a * b,
-    expr.Div: lambda a, b: _truncated(a, b),
-    expr.Mod: lambda a, b: a - b * _truncated(a, b),
-    expr.FloorDiv: lambda a, b: a // b,
-    expr.FloorMod: lambda a, b: a % b,
-    expr.Min: min,
-    expr.Max: max,
-    expr.BitAnd: lambda a, b: a & b,
-    expr.BitOr: lambda a, b: a | b,
-    expr.BitXor: lambda a, b: a ^ b,
-    expr.ShiftLeft: lambda a, b: a << b,
-    expr.ShiftRight: lambda a, b: a >> b,
-    expr.EQ: lambda a, b: a == b,
-    expr.NE: lambda a, b: a != b,
-    expr.LT: lambda a, b: a < b,
-    expr.LE: lambda a, b: a <= b,
-    expr.GT: lambda a, b: a > b,
-    expr.GE: lambda a, b: a >= b,
 }
 
 
@@ -93,23 +71,17 @@ def _fold(cls: type[Any], x: Value, y: Value) -> Value | None:
     if not isinstance(x.const, int):
         return _fold_unit(cls, x, y.const)
     # Folding would raise here; the instruction is only reached where the program divides by zero.
-    if cls in _DIVISIONS and y.const == 0:
+    row = SCALAR_OPERATORS[cls.__name__]
+    if row.is_division and y.const == 0:
         return None
     if cls in (expr.ShiftLeft, expr.ShiftRight) and not 0 <= y.const < bits_of(x.dtype):
         return None
-    value = _FOLD[cls](x.const, y.const)
+    value = row.exact(x.const, y.const)
     return int_value(int(value), "bool" if issubclass(cls, expr.CmpOp) else x.dtype)
 
 
 MOST_LANES = 255
 """Most lanes whose numbers, and how many of them are on, fit unsigned bytes."""
-
-_DIVISIONS = (expr.Div, expr.Mod, expr.FloorDiv, expr.FloorMod)
-
-
-def _truncated(a: int, b: int) -> int:
-    """The quotient rounded toward zero."""
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
 def _fold_unit(cls: type[Any], x: Value, c: int) -> Value | None:
@@ -142,16 +114,16 @@ def _index_vector(b: Builder, cls: type[Any], x: Value, y: Value) -> Value | Non
     x, y = b.widen(x, lanes), b.widen(y, lanes)
     if x.offsets is None or y.offsets is None or x.base is None or y.base is None:
         return None
-    xo, yo = x.offsets, y.offsets
+    xo, yo, row = x.offsets, y.offsets, SCALAR_OPERATORS[cls.__name__]
     if cls in (expr.Add, expr.Sub):
         base = binary(b, cls, x.base, y.base)
-        offsets = tuple(int(_FOLD[cls](p, q)) for p, q in zip(xo, yo, strict=True))
-    elif x.base.const == 0 and y.base.const == 0 and cls in _FOLD:
-        if cls in _DIVISIONS and 0 in yo:
+        offsets = tuple(int(row.exact(p, q)) for p, q in zip(xo, yo, strict=True))
+    elif x.base.const == 0 and y.base.const == 0 and cls not in (expr.And, expr.Or):
+        if row.is_division and 0 in yo:
             return None
         if cls in (expr.ShiftLeft, expr.ShiftRight) and not 0 <= min(yo) <= max(yo) < 64:
             return None
-        values = tuple(_FOLD[cls](p, q) for p, q in zip(xo, yo, strict=True))
+        values = tuple(row.exact(p, q) for p, q in zip(xo, yo, strict=True))
         if issubclass(cls, expr.CmpOp):
             text = ", ".join(f"i1 {'true' if v else 'false'}" for v in values)
             return Value(with_lanes("bool", lanes), f"<{text}>")
@@ -191,9 +163,7 @@ def _index_vector(b: Builder, cls: type[Any], x: Value, y: Value) -> Value | Non
     return _make_index(base, offsets)
 
 
-def _first_lanes(
-    b: Builder, base: Value, offsets: tuple[int, ...], bound: Value
-) -> Value | None:
+def _first_lanes(b: Builder, base: Value, offsets: tuple[int, ...], bound: Value) -> Value | None:
     """Return the mask of the lanes whose index `base + offset` is below `bound`, the guard of a
     tail: one comparison of bytes with the number of elements that are left, where 64 indices are
     eight vectors. None where offsets exceed a byte."""

@@ -116,12 +116,9 @@ def emit_expr(s: Scope, e: expr.PrimExpr) -> Value:
 
 def _operation(s: Scope, e: expr.BinaryOp) -> Value:
     x, y = emit_expr(s, e.a), emit_expr(s, e.b)
-    if isinstance(e, _DIVISIONS):
+    if e.row.is_division:
         return _divide(s, type(e), x, y, is_positive(e.b, s.positive, s.sizes))
     return binary(s.builder, type(e), x, y)
-
-
-_DIVISIONS = (expr.Div, expr.Mod, expr.FloorDiv, expr.FloorMod)
 
 
 def _variables_of(e: expr.PrimExpr) -> tuple[expr.Var, ...] | None:
