@@ -438,6 +438,8 @@ def _take_emit(
 def _take(output_grad: Array, x: Array, indices: Array, axis: int | None = None) -> Array:
     axis = (axis or 0) % x.ndim
     result = np.zeros(x.shape, scalar.accumulator_of(x.dtype.name))
+    if output_grad.size == 0:  # where the axis has no elements, either, NumPy refuses the indices
+        return result.astype(x.dtype)
     at = np.clip(indices.astype(np.int64), 0, x.shape[axis] - 1)
     first = np.moveaxis(result, axis, 0)
     ends = range(axis, axis + indices.ndim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 import subprocess
 import tempfile
@@ -102,8 +103,18 @@ def _difference(call: ConcreteCall, theirs: Any) -> str | None:
     dtypes = {str(a.dtype) for a in _leaves(ours) + _leaves(call.args)}
     unit = max((roundoff(d) for d in dtypes if is_float(d)), default=0.0)
     length = max((a.size for a in _leaves(call.args)), default=1)  # summed in another order
-    found = difference(ours, theirs, call.op, Tolerance(unit, length, ()))
+    found = difference(ours, theirs, call.op, Tolerance(unit, length, _terms(call, unit)))
     return None if found is None else str(found)
+
+
+def _terms(call: ConcreteCall, unit: float) -> tuple[float, ...]:
+    """The rounding error of the terms that PyTorch subtracts in a norm: the data and their mean,
+    divided by a deviation of at least the root of `epsilon`. Where the data are equal, as a single
+    number is, the result is nothing else."""
+    if "epsilon" not in call.attrs:
+        return ()
+    largest = float(np.abs(np.asarray(call.args[0], "float64")).max(initial=0.0))
+    return (unit * largest / math.sqrt(call.attrs["epsilon"]),)
 
 
 def _leaves(value: Any) -> list[Any]:

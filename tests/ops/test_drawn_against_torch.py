@@ -43,6 +43,16 @@ def test_a_wrong_reference_is_found(
     assert len(compared(wrong)[0]) == 2
 
 
+def test_deviations_of_equal_numbers_are_rounding(torch_environment: None) -> None:
+    x = np.full((1, 4, 2), 0.1) * np.array([[[3.0]] * 4])
+    x[0, 1:] += np.spacing(0.3)
+    options = {"num_groups": 1, "channel_axis": 1, "axes": (2,), "epsilon": 1e-18}
+    call = ConcreteCall("nn.group_norm", 0, (x, np.ones(4), np.zeros(4)), options)
+    problems, taken = compared([call])
+    assert taken["nn.group_norm"] == 1
+    assert problems == []
+
+
 class _Row:
     @staticmethod
     def reference(x: np.ndarray, **_: object) -> np.ndarray:

@@ -129,6 +129,11 @@ def test_take_modes() -> None:
     np.testing.assert_array_equal(call("take", x, at, mode="nan"), [np.nan, 20, np.nan])
 
 
+def test_nothing_is_added_to_an_axis_without_elements() -> None:
+    grad, x, at = np.zeros((0, 5, 4)), np.zeros((0, 0)), np.full((5, 4), -1)
+    assert call("grad.take_backward", grad, x, at, axis=1).shape == (0, 0)
+
+
 def test_sampling_follows_the_distribution() -> None:
     prob = np.array([[0.1, 0.0, 0.6, 0.3]], np.float32)
     uniform = ((np.arange(1000) + 0.5) / 1000).astype(np.float32)[:, None]
