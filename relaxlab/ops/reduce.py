@@ -292,6 +292,9 @@ def _arg(name: str, best: Callable[..., te.Reduce], reference: Callable[..., Any
 
     def numpy(x: Array, axis: int | None = None, keepdims: bool = False) -> Any:
         wide = x.astype(np.float32) if x.dtype.name in scalar.HALF else x
+        nothing = np.zeros(np.any(x, axis=axis, keepdims=keepdims).shape, np.int64)
+        if nothing.size == 0:  # NumPy refuses an axis without elements even so
+            return nothing
         return np.asarray(reference(wide, axis=axis, keepdims=keepdims), np.int64)
 
     define(

@@ -11,7 +11,7 @@ import pytest
 
 import relaxlab as rl
 import relaxlab.ops  # noqa: F401  the operators' rows
-from relaxlab.ir.op_table import op_row
+from relaxlab.ir.op_table import op_names, op_row
 
 RNG = np.random.default_rng(5)
 
@@ -132,6 +132,19 @@ def test_take_modes() -> None:
 def test_nothing_is_added_to_an_axis_without_elements() -> None:
     grad, x, at = np.zeros((0, 5, 4)), np.zeros((0, 0)), np.full((5, 4), -1)
     assert call("grad.take_backward", grad, x, at, axis=1).shape == (0, 0)
+
+
+def test_reductions_to_nothing_read_nothing() -> None:
+    """Over an axis without elements, where the result has none, either."""
+    x, checked = np.zeros((3, 0, 0)), set()
+    for name in op_names():
+        kinds = {p.name: p.kind for p in op_row(name).params}
+        if {"axis", "keepdims"} <= set(kinds) and list(kinds.values()).count("value") == 1:
+            result = call(name, x, axis=2, keepdims=True)
+            for part in result if isinstance(result, tuple) else (result,):
+                assert part.shape == (3, 0, 1), name
+            checked.add(name)
+    assert {"sum", "max", "argmax", "median", "std"} <= checked
 
 
 def test_sampling_follows_the_distribution() -> None:
