@@ -290,7 +290,7 @@ def test_the_error_without_the_wheel_names_it(monkeypatch):
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(blas, "import_module", missing)
-    with pytest.raises(blas.BlasNotFound, match=r"pip install relaxlab\[blas\]"):
+    with pytest.raises(blas.BlasNotFound, match=r"pip install 'relaxlab\[blas\]'"):
         blas.load_blas.__wrapped__()
 
 

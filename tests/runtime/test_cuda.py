@@ -102,7 +102,7 @@ def test_machine_code_and_resources_can_be_read(exe: CudaExecutable) -> None:
 
 @pytest.mark.skipif(has_gpu(), reason="there is a GPU")
 def test_a_call_without_a_gpu(exe: CudaExecutable) -> None:
-    with pytest.raises(NoGpu, match=r"(pip install relaxlab\[cuda\]|GPU).*exe\.simulate"):
+    with pytest.raises(NoGpu, match=r"(pip install 'relaxlab\[cuda\]'|GPU).*exe\.simulate"):
         exe["main"](*arguments())
 
 
