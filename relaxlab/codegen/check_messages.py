@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relaxlab.codegen.artifact import CheckInfo
+from relaxlab.ir.dtypes import is_float
 from relaxlab.passes import host
 
 
@@ -15,11 +16,14 @@ def check_info(function: host.HostFunction, instr: host.MatchShape | host.Requir
         return CheckInfo(function.name, (_open(lambda got, _: instr.text(got)),))
     match = instr
 
-    def message(axis: int) -> str:
+    def message(axis: int, check: host.CheckDim) -> str:
+        if is_float(check.expected.dtype):  # a failing check passes integers on
+            origin = f" ({check.origin})" if check.origin else ""
+            return literal(f"the value of {match.what} is not {check.expected}{origin}")
         return _open(lambda got, want: match.dim_message(axis, got, want))
 
     messages = tuple(
-        message(axis) if isinstance(dim, host.CheckDim) else ""
+        message(axis, dim) if isinstance(dim, host.CheckDim) else ""
         for axis, dim in enumerate(match.dims or ())
     )
     return CheckInfo(function.name, messages)

@@ -36,7 +36,7 @@ from relaxlab.codegen.llvm.marks import Marks
 from relaxlab.codegen.llvm.statements import Team, barrier
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, TOO_MUCH, symbol_of
 from relaxlab.ir import expr, types
-from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.dtypes import bytes_of, is_float
 from relaxlab.passes import host
 
 _TEAM_ARGS = [("i64", "%thread"), ("i64", "%threads")]
@@ -381,8 +381,12 @@ class HostEmitter:
                     case host.CheckDim(expr.IntImm() as size) if self.declared(i, axis) == size:
                         pass  # the caller checked constant dimensions of its arguments
                     case host.CheckDim(expected):
-                        want = self.scalar(expected)
-                        got = cast(self.b, dim, "int64")
+                        want, zero = self.scalar(expected), int_value(0)
+                        if is_float(expected.dtype):
+                            same = binary(self.b, expr.EQ, cast(self.b, dim, expected.dtype), want)
+                            self.fail_unless(self.b.materialise(same), info, axis, zero, zero)
+                            continue
+                        want, got = (cast(self.b, v, "int64") for v in (want, dim))
                         ok = self.b.emit(f"icmp eq i64 {got.text}, {want.text}")
                         self.fail_unless(ok, info, axis, got, want)
                     case None:
