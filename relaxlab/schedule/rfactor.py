@@ -122,7 +122,7 @@ def _only_block(func: PrimFunc, var: Var) -> BlockPlace:
         )  # fmt: skip
     require_reassociable("rfactor", func, place.block)
     require_all_written("rfactor", place)
-    pairs = zip(place.block.iter_vars, place.realize.iter_values, strict=True)
+    pairs = list(zip(place.block.iter_vars, place.realize.iter_values, strict=True))
     kinds = {iv.kind for iv, value in pairs if var in vars_in(value)}
     if kinds != {"reduce"}:
         found = " and ".join(sorted(kinds)) or "no"
@@ -130,6 +130,19 @@ def _only_block(func: PrimFunc, var: Var) -> BlockPlace:
             "rfactor", describe_loop(loop),
             f"reduce axes alone are bound to the loop; {found} axes are",
             about=(var,),
+        )  # fmt: skip
+    # Loops of the terms are left out around the final block, which needs those of its place.
+    of_place, of_terms = (
+        {v for iv, value in pairs if iv.kind == kind for v in vars_in(value)}
+        for kind in ("spatial", "reduce")
+    )
+    both = next((s for s in place.loops if s.loop_var in of_place & of_terms), None)
+    if both is not None:
+        raise ScheduleError(
+            "rfactor", describe_loop(both),
+            "no loop is bound to spatial and to reduce axes",
+            suggestion="rfactor before fusing a loop of the results with one of the terms",
+            about=(both.loop_var,),
         )  # fmt: skip
     if loop.min != ZERO or vars_in(loop.extent) & {s.loop_var for s in place.loops}:
         raise ScheduleError(

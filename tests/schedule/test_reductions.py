@@ -16,7 +16,7 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.ops import te
 from relaxlab.runtime.interpreter import interpret_prim_func
-from relaxlab.schedule import Schedule
+from relaxlab.schedule import Schedule, ScheduleError
 from relaxlab.schedule.rules.base import schedule_kernel
 from relaxlab.schedule.rules.context import Context
 from relaxlab.script import parse
@@ -299,3 +299,14 @@ def test_partial_reductions_start_from_the_identity(combine, dtype, rng):
         for made, result in zip((func, sch.func), found, strict=True):
             interpret_prim_func(made, [given, result])
     np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_terms_that_share_a_loop_with_results_are_no_factors():
+    """An outer iteration of the rows of 8 terms, fused and split by 4, is half a row."""
+    x = te.placeholder((expr.const(8), expr.const(8)), "float32", "x")
+    r = te.reduce_axis(expr.const(8), "r")
+    total = te.compute((expr.const(8),), lambda i: te.te_sum(x[i, r.var], r), "y")
+    sch = Schedule(te.create_prim_func([x, total]))
+    _, inner = sch.split(sch.fuse(*sch.get_loops(sch.get_block("y"))), [None, 4])
+    with pytest.raises(ScheduleError, match="no loop is bound to spatial and to reduce axes"):
+        sch.rfactor(inner)
