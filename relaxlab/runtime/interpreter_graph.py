@@ -16,6 +16,7 @@ import numpy as np
 from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
 from relaxlab.ir import expr, graph, loops
+from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import counted
 from relaxlab.ir.module import Module
@@ -316,7 +317,10 @@ class _Frame:
         """The shape that is deduced for a call's result; None where none is. The numbers alone do
         not say what -1 is for a tensor without elements, nor whether a 0 is the size of a symbol
         or stands for the old extent; the symbols do."""
-        ty = type_of(e, self.machine.mod)
+        try:
+            ty = type_of(e, self.machine.mod)
+        except DiagnosticError:  # the program was not normalized: its variables have no types
+            return None
         if not isinstance(ty, TensorType) or ty.shape is None:
             return None
         return tuple(map(self.scalar, ty.shape))

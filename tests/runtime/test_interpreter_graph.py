@@ -310,6 +310,15 @@ def test_a_symbol_of_size_zero_is_no_zero_that_stands_for_the_old_extent():
     assert interpret(mod, "main", np.zeros((3, 0, 0, 8), F32)).shape == (0, 0, 1, 8)
 
 
+def test_empty_tensors_are_reshaped_in_programs_without_types():
+    n = Var("n")
+    x, y, r = graph.Var("x", tensor(n, 4)), graph.Var("y"), graph.Var("r")
+    shape = graph.ShapeExpr((const(4), n))
+    bindings = [VarBinding(builder("exp")(x), y), VarBinding(builder("reshape")(y, shape), r)]
+    mod = Module.of({"main": fn([x], r, bindings=bindings)})
+    assert interpret(mod, "main", np.zeros((0, 4), F32)).shape == (4, 0)
+
+
 def test_constants_are_never_written():
     i = Var("i")
     a = loops.Buffer("A", (const(2),))
