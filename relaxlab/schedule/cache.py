@@ -269,7 +269,7 @@ def _copy_nest(
     axes: list[IterVar] = []
     values: list[expr.PrimExpr] = []
     conditions: list[expr.PrimExpr] = []
-    extents = [an.simplify(s.hi - s.lo + 1) for s in spans]
+    extents = [s.extent(an) for s in spans]
     for d, (s, extent) in enumerate(zip(spans, extents, strict=True)):
         count = extent
         values.append(s.lo + loop_vars[d])

@@ -325,7 +325,7 @@ def _placed(
 
 def _kept(span: Span, dim: PrimExpr, an: Analyzer) -> tuple[PrimExpr, PrimExpr]:
     """Start and extent of a dimension: the span, as a constant if possible, or the whole."""
-    extent = an.simplify(span.hi - span.lo + 1)
+    extent = span.extent(an)
     if not isinstance(extent, expr.IntImm):
         _, upper = an.bounds_of(extent)
         if upper is not None:

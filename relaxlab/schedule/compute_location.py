@@ -304,7 +304,7 @@ def _shortened(block: Block, domain: Domain, target: LoopPlace, an: Analyzer) ->
                 lo = an.simplify(first.lo)
             if last is not None and an.prove(expr.LT(last.hi, hi)):
                 hi = an.simplify(last.hi)
-        dom = Range(lo, an.simplify(hi - lo + 1))
+        dom = Range(lo, Span(lo, hi).extent(an))
         same = dom.min == iv.dom.min and dom.extent == iv.dom.extent
         iter_vars.append(iv if same else replace(iv, dom=dom))
     return replace(block, iter_vars=tuple(iter_vars))
@@ -424,7 +424,7 @@ def _axis_range(
         return whole.lo, size
     # A constant extent is worth a predicate: only such loops can be vectorised, unrolled or kept in
     # registers.
-    extent = _bounded(an.simplify(span.hi - span.lo + 1), an)
+    extent = _bounded(span.extent(an), an)
     if an.prove(expr.LE(size, extent)):
         return whole.lo, size
     return an.simplify(span.lo), extent

@@ -68,6 +68,12 @@ class Span:
     lo: PrimExpr
     hi: PrimExpr
 
+    def extent(self, an: Analyzer) -> PrimExpr:
+        """The number of integers, simplified; 0 where `hi` is known to be less than `lo`: 2 * i
+        for an axis without iterations spans from 0 to -2."""
+        count = an.simplify(self.hi - self.lo + 1)
+        return ZERO if isinstance(count, expr.IntImm) and count.value < 0 else count
+
 
 Env = Mapping[Var, Span | None]
 """The spans of the variables that run; None: nothing is known about their values."""

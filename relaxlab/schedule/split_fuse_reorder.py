@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.arith.conditions import FALSE
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import BlockRealize, For, PrimFunc, Range, Stmt
@@ -112,7 +113,11 @@ def _simplified(body: Stmt, an: Analyzer) -> Stmt:
 
     def simplify(r: BlockRealize) -> BlockRealize:
         values = tuple(an.simplify(v) for v in r.iter_values)
-        return replace(r, iter_values=values, predicate=an.simplify(r.predicate))
+        predicate = an.simplify(r.predicate)
+        # Where there are no terms, the guard of their loop stays as it is: the initialisation runs
+        # without it, and not at all under False.
+        kept = r.predicate if predicate == FALSE else predicate
+        return replace(r, iter_values=values, predicate=kept)
 
     return map_realizes(body, simplify)
 

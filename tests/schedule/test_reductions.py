@@ -310,3 +310,38 @@ def test_terms_that_share_a_loop_with_results_are_no_factors():
     _, inner = sch.split(sch.fuse(*sch.get_loops(sch.get_block("y"))), [None, 4])
     with pytest.raises(ScheduleError, match="no loop is bound to spatial and to reduce axes"):
         sch.rfactor(inner)
+
+
+def largest_of_nothing():
+    x = te.placeholder((expr.const(17), expr.const(0)), "uint8", "x")
+    r = te.reduce_axis(expr.const(0), "r")
+    largest = te.compute((expr.const(17),), lambda i: te.te_max(x[i, r.var], r), "y")
+    return te.create_prim_func([x, largest])
+
+
+@pytest.mark.parametrize("factors", [[None, 3], [2, 3]])
+@pytest.mark.parametrize("of_its_own", [False, True])
+def test_a_split_reduction_over_nothing_is_its_initial_value(factors, of_its_own):
+    """The guard of the loops without terms is not simplified to False, under which the
+    initialisation does not run, either."""
+    sch = Schedule(largest_of_nothing())
+    i, r = sch.get_loops(sch.get_block("y"))
+    sch.split(r, factors)
+    if of_its_own:
+        sch.blockize(i)
+    got = np.full(17, 7, "uint8")
+    rl.compile(sch, use_cache=False)["main"](np.zeros((17, 0), "uint8"), got)
+    np.testing.assert_array_equal(got, np.zeros(17, "uint8"))
+
+
+def test_caches_for_loops_without_iterations_are_empty():
+    """Every second element, from the ninth on, of no elements spans from 9 to 7."""
+    x = te.placeholder((expr.const(12),), "int32", "x")
+    nothing = te.compute((expr.const(0),), lambda i: x[9 + i * 2], "y")
+    sch = Schedule(te.create_prim_func([x, nothing]))
+    copy = sch.cache_read(sch.get_block("y"), 0, "local")
+    sch.vectorize(sch.get_loops(copy)[-1])
+    sch.compact_buffers()
+    sizes = [n.extent.value for n in walk(sch.func.body) if isinstance(n, For)]
+    assert sizes == [0, 0]
+    assert rl.compile(sch, use_cache=False)
