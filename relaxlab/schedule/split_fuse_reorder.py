@@ -145,6 +145,15 @@ def fuse(func: PrimFunc, variables: Sequence[Var]) -> tuple[PrimFunc, Var]:
                 about=(loop.loop_var,),
             )  # fmt: skip
         earlier.add(loop.loop_var)
+    kinds = {iv.kind for c in chain for _, iv in axes_bound_to(c.loop_var, chain[-1].body)}
+    empty = next((c for c in chain if c.extent == ZERO), None)
+    if empty is not None and {"spatial", "reduce"} <= kinds:
+        # The fused loop has no iterations, in which results would get their initial values.
+        raise ScheduleError(
+            "fuse", describe_loop(empty),
+            "a loop of terms that is fused with a loop of results has iterations",
+            about=(empty.loop_var,),
+        )  # fmt: skip
     fused = Var("_".join(v.name for v in variables) + "_fused")
     values: dict[Var, PrimExpr] = {}
     rest: PrimExpr = fused

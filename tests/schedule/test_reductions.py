@@ -334,6 +334,12 @@ def test_a_split_reduction_over_nothing_is_its_initial_value(factors, of_its_own
     np.testing.assert_array_equal(got, np.zeros(17, "uint8"))
 
 
+def test_loops_without_terms_are_not_fused_with_results():
+    sch = Schedule(largest_of_nothing())
+    with pytest.raises(ScheduleError, match="fused with a loop of results has iterations"):
+        sch.fuse(*sch.get_loops(sch.get_block("y")))
+
+
 def test_caches_for_loops_without_iterations_are_empty():
     """Every second element, from the ninth on, of no elements spans from 9 to 7."""
     x = te.placeholder((expr.const(12),), "int32", "x")
