@@ -9,8 +9,7 @@
 # # 8. Tiles and registers
 #
 # In lesson 7 the product got its order, its vectors and its threads. It is still far from NumPy.
-# What it lacks is reuse: a number that was fetched should be used many times before it leaves the
-# cache.
+# It lacks reuse: a number that was fetched should be used many times before it leaves the cache.
 #
 # After this lesson you can
 #

@@ -1,4 +1,4 @@
-"""What rules know beside the loops, and which of it is left in the function."""
+"""The context of a schedule: target, weights, bounds and versions, and the attributes it leaves."""
 
 from __future__ import annotations
 
