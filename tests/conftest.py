@@ -15,7 +15,8 @@ import pytest
 
 from relaxlab.ir import op_table
 from relaxlab.passes import blas_patterns, libraries  # noqa: F401  registers its patterns
-from relaxlab.runtime import interpreter_intrinsics, packed
+from relaxlab.runtime import packed
+from relaxlab.runtime.interpreter import intrinsics as interpreter_intrinsics
 from relaxlab.schedule import tensor_intrin
 from tests.browser import chromium, open_page  # noqa: F401  fixtures
 
@@ -41,7 +42,7 @@ def seeded(request):
 def teams():
     """Small programs, too, run in teams of threads, which is where mistakes would show."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("relaxlab.runtime.native_function.MIN_TEAM_WORK", 0)
+        patch.setattr("relaxlab.runtime.native.function.MIN_TEAM_WORK", 0)
         yield
 
 

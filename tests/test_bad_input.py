@@ -21,8 +21,8 @@ from relaxlab.passes.normalize import normalize
 from relaxlab.passes.patterns import is_op, rewrite_call, wildcard
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.native_function import CheckFailed
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.native.function import CheckFailed
+from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R

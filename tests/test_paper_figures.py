@@ -23,7 +23,7 @@ from relaxlab.passes.lift_workspace import lift_workspace
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.passes.plan_memory import memory_plan_of
-from relaxlab.runtime.native_function import CheckFailed
+from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
@@ -287,9 +287,9 @@ class Figure11:
                 C[vi, vj] = C[vi, vj] + workspace[vs, vi, vj]
 
     @R.function
-    def main(
-        x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 16), "float32")
-    ) -> R.Tensor(("n", 16), "float32"):
+    def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 16), "float32")) -> R.Tensor(
+        ("n", 16), "float32"
+    ):
         n = T.int64()
         cls = Figure11
         with R.dataflow():

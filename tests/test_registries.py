@@ -7,7 +7,7 @@ import pytest
 import relaxlab as rl
 from relaxlab.passes.libraries import register_library
 from relaxlab.passes.patterns import wildcard
-from relaxlab.runtime.interpreter import register_intrinsic_meaning
+from relaxlab.runtime.interpreter.interpreter import register_intrinsic_meaning
 
 
 @pytest.mark.parametrize("turn", range(2))

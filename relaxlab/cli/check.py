@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from relaxlab.cli.scripts import read_script
-from relaxlab.runtime.check import check
+from relaxlab.runtime.check.check import check
 
 DIFFERS = 1
 

@@ -103,7 +103,7 @@ def _cpu() -> Finding:
 
 
 def _openmp() -> Finding:
-    from relaxlab.runtime.openmp import default_threads, load_openmp
+    from relaxlab.runtime.native.openmp import default_threads, load_openmp
 
     return Finding("openmp", f"{load_openmp()}, {default_threads()} threads by default")
 

@@ -22,7 +22,7 @@ from relaxlab.lab.payload import Interner
 from relaxlab.lab.pipeline import live_controls
 from relaxlab.lab.view import View
 from relaxlab.passes.pipeline import default_pipeline
-from relaxlab.runtime.cuda import DEFAULT_ARCH
+from relaxlab.runtime.vm.cuda import DEFAULT_ARCH
 from relaxlab.schedule.schedule import Schedule
 
 MOST_LINES = 18_000

@@ -23,11 +23,11 @@ from relaxlab.lab.script import function_facts, script_state
 from relaxlab.lab.timings import timings
 from relaxlab.lab.view import View
 from relaxlab.passes.base import PassFailed, Pipeline
-from relaxlab.runtime.check import CheckReport
-from relaxlab.runtime.cuda import CudaExecutable
-from relaxlab.runtime.executable import Executable
-from relaxlab.runtime.simt import SimtReport
+from relaxlab.runtime.check.check import CheckReport
+from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.simt.simt import SimtReport
 from relaxlab.runtime.timing import Comparison, Timing
+from relaxlab.runtime.vm.cuda import CudaExecutable
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.script.printer import print_module
 from relaxlab.tracing import Trace

@@ -13,8 +13,8 @@ import numpy as np
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.node import children, walk
-from relaxlab.runtime.interpreter_loops import Arrival
-from relaxlab.runtime.record_accesses import Access, Recording, Step, reuse_distances
+from relaxlab.runtime.interpreter.loops import Arrival
+from relaxlab.runtime.interpreter.record_accesses import Access, Recording, Step, reuse_distances
 
 LINE_BYTES = (16, 32, 64, 128)
 """Cache lines to choose from. That of today's CPUs has 64 bytes; on matrices small enough to be

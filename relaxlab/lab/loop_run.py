@@ -17,7 +17,12 @@ from relaxlab.lab.loop_tree import Tree
 from relaxlab.passes.host import kernel_symbols
 from relaxlab.passes.kernel_calls import written_buffers
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
-from relaxlab.runtime.record_accesses import Recording, Step, record_accesses, reuse_distances
+from relaxlab.runtime.interpreter.record_accesses import (
+    Recording,
+    Step,
+    record_accesses,
+    reuse_distances,
+)
 
 SMALL = (4, 5, 6)
 """Default values of symbols, in order: small, and different so that they can be told apart."""

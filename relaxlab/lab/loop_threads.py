@@ -15,9 +15,9 @@ from relaxlab.ir import loops
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.lab.loop_run import Sizes, arguments
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.simt import simt_device_kernel
-from relaxlab.runtime.simt_access import Access, Cost, Site, costs
-from relaxlab.runtime.simt_report import Geometry, LaunchReport, Problem, SimtReport, Triple
+from relaxlab.runtime.simt.access import Access, Cost, Site, costs
+from relaxlab.runtime.simt.report import Geometry, LaunchReport, Problem, SimtReport, Triple
+from relaxlab.runtime.simt.simt import simt_device_kernel
 from relaxlab.schedule.tree import walk_stmts
 
 BLOCKS = 4

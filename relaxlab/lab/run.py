@@ -22,9 +22,9 @@ from relaxlab.passes.base import Pipeline
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.runtime.build import compile
-from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.limits import measure_limits
-from relaxlab.runtime.native_kernels import NativeKernels
+from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.native.kernels import NativeKernels
 from relaxlab.runtime.profile import Profile, copies_where_updated, profile
 from relaxlab.runtime.programs import Program
 

@@ -17,10 +17,10 @@ from relaxlab.lab.host_text import listing_of, register_name
 from relaxlab.lab.run_values import value_state
 from relaxlab.passes import host
 from relaxlab.passes.kernel_calls import written_buffers
-from relaxlab.runtime.arguments import address_of
 from relaxlab.runtime.arrays import Array, ExecutionError
-from relaxlab.runtime.native_kernels import NativeKernels
-from relaxlab.runtime.vm import Frame, Kernel, VirtualMachine
+from relaxlab.runtime.native.arguments import address_of
+from relaxlab.runtime.native.kernels import NativeKernels
+from relaxlab.runtime.vm.vm import Frame, Kernel, VirtualMachine
 
 MOST_STEPS = 2_000
 """Instructions that are recorded of a run."""

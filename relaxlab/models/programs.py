@@ -13,7 +13,7 @@ from relaxlab.ir.target import Target
 from relaxlab.models.loader import Checkpoint, ModelError
 from relaxlab.models.weights import Source, from_json, to_json
 from relaxlab.runtime import cache as programs_on_disk
-from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.native.executable import Executable
 
 if TYPE_CHECKING:
     from relaxlab.ir.module import Module

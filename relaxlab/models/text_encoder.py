@@ -34,7 +34,7 @@ from relaxlab.models.named_layers import NamedLayers, Tensors, is_matrix, tensor
 from relaxlab.models.sentence import SentenceConfig, dense_tensor, sentence_config
 from relaxlab.models.tokenizer import TokenizerError
 from relaxlab.runtime.build import compile
-from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.native.executable import Executable
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Text: TypeAlias = "str | tuple[str, str]"

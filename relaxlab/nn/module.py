@@ -15,7 +15,7 @@ from relaxlab.ir.module import Module as IRModule
 from relaxlab.ir.node import Attrs
 from relaxlab.nn import spec
 from relaxlab.nn.builder import FunctionBuilder, ModuleBuilder, Parameter, Tensor
-from relaxlab.runtime.weights import parameter_name
+from relaxlab.runtime.native.weights import parameter_name
 
 
 def _no_forward(self: Module, *_: Any) -> Any:
@@ -34,7 +34,7 @@ class Module(Brief):
             raise TypeError(
                 f"{type(self).__name__} builds a program, and takes its tensors instead of arrays. "
                 "Export and compile it, then call that: `mod, names = model.export({'forward': "
-                "{'x': nn.spec.Tensor((\"n\", 64), \"float32\")}})`, "
+                '{\'x\': nn.spec.Tensor(("n", 64), "float32")}})`, '
                 "`exe = rl.compile(mod).load(model.state_dict())`, `exe(x)`"
             )
         return self.forward(*args)

@@ -15,7 +15,7 @@ import numpy as np
 
 from relaxlab.ir.target import parse_target
 from relaxlab.runtime.build import compile as compile_module
-from relaxlab.runtime.openmp import default_threads
+from relaxlab.runtime.native.openmp import default_threads
 from relaxlab.script import parse
 
 ROW = (128, 8, 16)

@@ -15,8 +15,8 @@ from relaxlab.codegen.llvm.marks import LANES, WAITS, Mark, Marks, TimedCall
 from relaxlab.codegen.program import compile_program
 from relaxlab.ir.target import Target
 from relaxlab.passes import host
-from relaxlab.runtime.check_inputs import copy_value
-from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.check.inputs import copy_value
+from relaxlab.runtime.native.executable import Executable
 
 WARM_UPS = 3
 """Runs before those measured: they fill caches and start threads."""

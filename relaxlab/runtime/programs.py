@@ -17,9 +17,9 @@ from relaxlab.ir.module import Module, name_of
 from relaxlab.ir.node import Attrs, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.bindings import TirCall
-from relaxlab.runtime.arguments import ArgumentError
 from relaxlab.runtime.arrays import uninitialised
-from relaxlab.runtime.native_function import Adapt, NativeFunction
+from relaxlab.runtime.native.arguments import ArgumentError
+from relaxlab.runtime.native.function import Adapt, NativeFunction
 from relaxlab.schedule.schedule import Schedule
 
 Program: TypeAlias = Module | PrimFunc | graph.Function | Schedule

@@ -26,10 +26,10 @@ from relaxlab.ir.module import Module, name_of
 from relaxlab.ir.types import PrimType, ShapeType, TensorType, Type
 from relaxlab.passes.normalize import normalize
 from relaxlab.runtime.build import compile
-from relaxlab.runtime.check_compare import leaves
-from relaxlab.runtime.check_inputs import copy_value
-from relaxlab.runtime.executable import Executable
-from relaxlab.runtime.native_function import NativeFunction
+from relaxlab.runtime.check.compare import leaves
+from relaxlab.runtime.check.inputs import copy_value
+from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.native.function import NativeFunction
 from relaxlab.schedule.schedule import Schedule
 
 SAMPLES = 15

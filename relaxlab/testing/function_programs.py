@@ -261,8 +261,18 @@ class FunctionProgram(TableProgram):
         if rng.random() < 0.5:
             return d
         one = rng.choice(symbols)
-        return rng.choice((one, one, one * 2, one + 1, d + 1, d * 2,
-                           expr.const(self.draw.size(d)), rng.choice((self.n, self.m, self.k))))
+        return rng.choice(
+            (
+                one,
+                one,
+                one * 2,
+                one + 1,
+                d + 1,
+                d * 2,
+                expr.const(self.draw.size(d)),
+                rng.choice((self.n, self.m, self.k)),
+            )
+        )
 
 
 def _count(value: int) -> graph.Constant:

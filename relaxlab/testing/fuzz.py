@@ -38,14 +38,14 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.ir.types import TensorType, TupleType
 from relaxlab.passes.pipeline import cpu_pipeline, cuda_pipeline
-from relaxlab.runtime.arguments import ArgumentError
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.build import compile as build
-from relaxlab.runtime.check_compare import ROUNDINGS, Tolerance, coarsest, difference, movement
-from relaxlab.runtime.check_inputs import copy_value, nudged, roundoff
-from relaxlab.runtime.executable import Executable
-from relaxlab.runtime.interpreter import interpret
-from relaxlab.runtime.native_function import CheckFailed
+from relaxlab.runtime.check.compare import ROUNDINGS, Tolerance, coarsest, difference, movement
+from relaxlab.runtime.check.inputs import copy_value, nudged, roundoff
+from relaxlab.runtime.interpreter.interpreter import interpret
+from relaxlab.runtime.native.arguments import ArgumentError
+from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.runtime.packed import register_func
 from relaxlab.testing.draw_rules import RULES
 from relaxlab.testing.function_programs import FunctionProgram

@@ -19,8 +19,8 @@ from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.module import Module
 from relaxlab.passes.base import Pass
 from relaxlab.passes.normalize import normalize
-from relaxlab.runtime.check_inputs import SIZES, copy_value, random_arguments
-from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.check.inputs import SIZES, copy_value, random_arguments
+from relaxlab.runtime.interpreter.interpreter import interpret
 
 __all__ = ["assert_same", "check_module", "check_pass", "compare_runs", "copy_value",
            "random_arguments"]  # fmt: skip

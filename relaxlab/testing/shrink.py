@@ -17,7 +17,7 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.ir.types import ShapeType
 from relaxlab.passes.dead_code_elimination import dead_code_elimination
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.interpreter.interpreter import interpret
 
 SECONDS = 240.0
 """Time after which the smallest program found so far is the result."""

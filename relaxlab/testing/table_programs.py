@@ -23,7 +23,7 @@ from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ops.define import builder
 from relaxlab.passes.dead_code_elimination import dead_code_elimination
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.check_inputs import random_value
+from relaxlab.runtime.check.inputs import random_value
 from relaxlab.testing.draw import SYMBOL_SIZES, Draw, Refused
 from relaxlab.testing.draw_rules import RULES
 from relaxlab.testing.mixed_operators import Made, Value

@@ -17,8 +17,8 @@ from relaxlab.ir import expr, graph
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.op_table import op_row
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.check_compare import Tolerance, difference
-from relaxlab.runtime.check_inputs import copy_value, roundoff
+from relaxlab.runtime.check.compare import Tolerance, difference
+from relaxlab.runtime.check.inputs import copy_value, roundoff
 from relaxlab.testing.draw_rules import RULES
 from relaxlab.testing.table_programs import TableProgram
 from relaxlab.testing.torch_functions import encoded, read, write

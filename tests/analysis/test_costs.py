@@ -15,8 +15,8 @@ from relaxlab.ir import dtypes, expr, loops, types
 from relaxlab.ir.node import replace, rewrite, walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.normalize import normalize
-from relaxlab.runtime import interpreter_helpers as helpers
-from relaxlab.runtime.interpreter import bind_parameters, interpret_prim_func
+from relaxlab.runtime.interpreter import helpers
+from relaxlab.runtime.interpreter.interpreter import bind_parameters, interpret_prim_func
 from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram, concrete_call
 

@@ -363,7 +363,7 @@ def test_a_lying_result_is_refused():
 def test_an_unproved_result_is_checked_at_run_time():
     """`-> R.Tensor((3, 4))` over a body of `(n, 4)`."""
     from relaxlab.runtime.arrays import ExecutionError
-    from relaxlab.runtime.interpreter import interpret
+    from relaxlab.runtime.interpreter.interpreter import interpret
 
     mod = normalize(
         module("""
@@ -580,7 +580,7 @@ def test_arguments_of_loop_functions_are_refused():
 
 def test_arguments_of_loop_functions_are_checked_at_run_time():
     from relaxlab.runtime.arrays import ExecutionError
-    from relaxlab.runtime.interpreter import interpret
+    from relaxlab.runtime.interpreter.interpreter import interpret
 
     mod = normalize(
         kernel_call(

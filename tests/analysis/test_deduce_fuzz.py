@@ -22,7 +22,7 @@ from relaxlab.ir.types import ShapeType, TensorType, TupleType, Type
 from relaxlab.ops.define import builder
 from relaxlab.passes.normalize import normalize
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.interpreter.interpreter import interpret
 
 UNARY = ("exp", "negative", "tanh", "nn.relu", "flatten", "nn.softmax", "unique", "sort", "cumsum")
 SIZES = ((1, 1), (2, 3), (3, 3), (4, 2))

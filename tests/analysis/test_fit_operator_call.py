@@ -9,7 +9,7 @@ from relaxlab.ir import graph
 from relaxlab.ir.module import Module
 from relaxlab.passes.normalize import normalize
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.script import parse
 
 HEADER = "from relaxlab.script import ir as I, relax as R, tir as T\n"

@@ -16,8 +16,8 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.passes.host import kernel_symbols
-from relaxlab.runtime.interpreter import interpret_prim_func
-from relaxlab.runtime.openmp import load_openmp
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
+from relaxlab.runtime.native.openmp import load_openmp
 from relaxlab.script.parser import parse
 
 HEAD = "from relaxlab.script import ir as I, tir as T\n@I.ir_module\nclass M:\n"

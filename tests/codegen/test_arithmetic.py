@@ -17,7 +17,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, rewrite
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from tests.codegen.kernels import Kernels, parse_kernels
 
 INTS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]

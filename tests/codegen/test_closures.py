@@ -14,9 +14,9 @@ from relaxlab.codegen.llvm.closures import UnsupportedHost
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.pipeline import cpu_pipeline
-from relaxlab.runtime.export import ExportError, find_compiler
-from relaxlab.runtime.native_function import CheckFailed
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.export.export import ExportError, find_compiler
+from relaxlab.runtime.native.function import CheckFailed
+from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, random_arguments
 from tests.passes.test_lambda_lifting import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule
 from relaxlab.script import parse
 

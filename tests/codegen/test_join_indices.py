@@ -15,7 +15,7 @@ from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.loops import BufferLoad, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.interpreter.interpreter import interpret
 from tests.codegen.kernels import parse_kernels
 
 HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n"
@@ -44,10 +44,16 @@ def kernel(a: T.handle, c: T.handle):
     [
         ("f // k // m, f // k % m, f % k", "n, m, k", ["0", "0", "f"]),
         ("f // (m * k), f % (m * k) // k, f % (m * k) % k", "n, m, k", ["0", "0", "f"]),
-        ("f // 500, (f % 500 * 64 + 5) // 250, (f * 64 + 5) % 250", "n, 128, 250",
-         ["0", "0", "f * 64 + 5"]),
-        ("f // (k * 2), (f % (k * 2) * 64 + 5) // k, (f * 64 + 5) % k", "n, 128, k",
-         ["0", "0", "f * 64 + 5"]),
+        (
+            "f // 500, (f % 500 * 64 + 5) // 250, (f * 64 + 5) % 250",
+            "n, 128, 250",
+            ["0", "0", "f * 64 + 5"],
+        ),
+        (
+            "f // (k * 2), (f % (k * 2) * 64 + 5) // k, (f * 64 + 5) % k",
+            "n, 128, k",
+            ["0", "0", "f * 64 + 5"],
+        ),
         ("(f + 3) // k, (f + 3) % k", "n * m, k", ["0", "f + 3"]),
         ("2, f // k, f % k", "n, m, k", ["2", "0", "f"]),  # dimensions before are kept apart
         ("f // m, f % m, 2", "n, m, k", ["0", "f", "2"]),
@@ -74,8 +80,6 @@ def main(x: R.Tensor(("n", "m", "k"), "{dtype}"), y: R.Tensor(("n", "m", "k"), "
     t = R.add(R.multiply(R.astype(x, "float32"), y), b)
     return {result}
 """
-
-
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8"])

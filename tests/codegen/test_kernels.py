@@ -15,7 +15,7 @@ from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.ir import loops
 from relaxlab.ir.node import walk
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from tests.codegen.kernels import Kernels, at_the_end_of_memory, module_text, parse_kernels
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="protects a page")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.runtime.native_function import CheckFailed
+from relaxlab.runtime.native.function import CheckFailed
 
 PROGRAM = """
 from relaxlab.script import ir as I, relax as R

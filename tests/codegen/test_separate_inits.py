@@ -12,7 +12,7 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import free_symbols
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.schedule import Schedule
 from tests.codegen.kernels import Kernels, parse_kernels

@@ -226,7 +226,7 @@ def test_programs_that_decide_about_a_team_at_run_time() -> None:
 def test_results_are_the_same_on_both_sides(
     threads: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relaxlab.runtime.native_function.MIN_TEAM_WORK", MIN_TEAM_WORK)
+    monkeypatch.setattr("relaxlab.runtime.native.function.MIN_TEAM_WORK", MIN_TEAM_WORK)
     exe = rl.compile(Program, threads=threads)
     for n in (0, 1, 15, 63, 64, 200, 1000):
         x = rng.standard_normal((n, 64)).astype("float32")

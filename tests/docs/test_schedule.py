@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from relaxlab.ir.loops import Buffer, PrimFunc
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule.schedule import PRIMITIVES
 from tools import document_schedule as docs
 

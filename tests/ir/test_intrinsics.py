@@ -8,7 +8,7 @@ import pytest
 import relaxlab as rl
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.intrinsics import INTRINSICS, Intrinsic
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 
 LANES = 'T.call_intrin("float32", "{name}", A[T.Ramp(0, 1, 4)])'
 CALLS = {

@@ -14,7 +14,7 @@ from relaxlab.lab.display import mimebundle, view_of
 from relaxlab.lab.report import Change, report
 from relaxlab.passes.base import PassFailed, Pipeline, find_pass
 from relaxlab.passes.pipeline import cpu_pipeline
-from relaxlab.runtime.check_compare import Difference
+from relaxlab.runtime.check.compare import Difference
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 

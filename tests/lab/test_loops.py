@@ -16,7 +16,7 @@ from relaxlab.schedule import Schedule, ScheduleError
 from relaxlab.script import parse
 from tests.lab.test_run import CHAIN
 from tests.lab.test_view import HOSTILE
-from tests.runtime import simt_programs
+from tests.runtime.simt import programs as simt_programs
 
 MATMUL = """
 from relaxlab.script import ir as I, relax as R, tir as T

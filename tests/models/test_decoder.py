@@ -17,7 +17,7 @@ from relaxlab.models.config import DecoderConfig, Rope
 from relaxlab.models.decoder import Decoder
 from relaxlab.models.gguf import GGUFTensor, read_gguf, write_gguf
 from relaxlab.models.loader import Checkpoint, ModelError, open_model
-from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.script import parse, print_module
 from relaxlab.testing.llama_numpy import LlamaNumpy
 from tests.models.family_models import write_tokenizer

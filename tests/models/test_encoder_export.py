@@ -12,7 +12,7 @@ from relaxlab.models.bert import Bert
 from relaxlab.models.named_layers import NamedLayers
 from relaxlab.models.weights import prepared
 from relaxlab.models.whisper import Whisper
-from relaxlab.runtime.export import ExportError, find_compiler
+from relaxlab.runtime.export.export import ExportError, find_compiler
 from tests.codegen.cuda.test_encoders import BERT, WHISPER, weights_of
 
 

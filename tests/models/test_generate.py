@@ -15,7 +15,7 @@ from relaxlab.models.generate import CHUNK, PromptError, TextGenerator, peak_rss
 from relaxlab.models.gguf import read_gguf
 from relaxlab.models.loader import ModelError
 from relaxlab.models.sampling import Sampler
-from relaxlab.runtime.native_function import CheckFailed
+from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.testing.llama_numpy import LlamaNumpy
 from relaxlab.testing.logits import logits_effect
 

@@ -93,7 +93,7 @@ def test_unknown_activations_are_refused() -> None:
 COMPILER = (
     "relaxlab.nn", "relaxlab.script", "relaxlab.passes", "relaxlab.schedule", "relaxlab.analysis",
     "relaxlab.ops", "relaxlab.tracing", "relaxlab.codegen.program", "relaxlab.runtime.build",
-    "relaxlab.runtime.interpreter", "relaxlab.ir.expr",
+    "relaxlab.runtime.interpreter.interpreter", "relaxlab.ir.expr",
 )  # fmt: skip
 
 

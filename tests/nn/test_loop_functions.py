@@ -10,7 +10,7 @@ import pytest
 from relaxlab.analysis.loops_check import check_loops
 from relaxlab.nn import loop_functions
 from relaxlab.nn.loop_functions import Scores
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 
 D = 8
 

@@ -10,7 +10,7 @@ from relaxlab import nn
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.models.quant_formats import FORMAT_BY_NAME
-from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.script import parse, print_module
 
 

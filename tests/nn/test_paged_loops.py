@@ -16,9 +16,9 @@ from relaxlab.passes.base import Pipeline
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import GRAPH_PASSES, cpu_pipeline
 from relaxlab.passes.schedule_kernels import schedule_kernels
-from relaxlab.runtime.interpreter import interpret_prim_func
-from relaxlab.runtime.simt import simt
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
+from relaxlab.runtime.simt.simt import simt
+from relaxlab.runtime.vm.vm import VirtualMachine
 from tests.nn.paged_batches import Batch
 
 NEW, PAST = [1, 5, 18, 1, 3], [70, 0, 20, 15, 129]

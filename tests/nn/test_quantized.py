@@ -8,7 +8,7 @@ import pytest
 from relaxlab.ir import expr
 from relaxlab.models.quant_formats import FORMAT_BY_NAME
 from relaxlab.nn import quantized
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 
 ROWS, COLS = 3, 512
 

@@ -20,7 +20,7 @@ import relaxlab as rl
 from relaxlab.ir.dtypes import is_float, is_uint
 from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import TypeDeductionError
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram, OpCase, T, check_op, compare, concrete_call
 

@@ -8,7 +8,7 @@ import pytest
 import relaxlab as rl
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.native_function import CheckFailed
+from relaxlab.runtime.native.function import CheckFailed
 
 PROGRAM = """\
 from relaxlab.script import ir as I, relax as R

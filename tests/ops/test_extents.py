@@ -18,8 +18,8 @@ from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import TypeDeductionError, infer_with_conditions
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.interpreter import interpret_prim_func
-from relaxlab.runtime.native_function import CheckFailed
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
+from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram, Env, OpCase, T, random_arguments
 

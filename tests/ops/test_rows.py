@@ -6,7 +6,7 @@ import pytest
 
 from relaxlab.ir import types
 from relaxlab.ir.op_table import op_names, op_row
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram, OpCase, check_op
 

@@ -8,7 +8,7 @@ import pytest
 from relaxlab.ir import expr, loops
 from relaxlab.ir.node import walk
 from relaxlab.ops import te
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 
 N, M, K = (expr.Var(name) for name in "nmk")
 

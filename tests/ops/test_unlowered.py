@@ -13,7 +13,7 @@ from relaxlab.ir.target import Target
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.packed import register_func
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.vm.vm import VirtualMachine
 
 HEADER = """
 from relaxlab.script import ir as I, relax as R, tir as T

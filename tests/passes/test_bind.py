@@ -11,7 +11,7 @@ from relaxlab.passes.bind_params import bind_params
 from relaxlab.passes.bind_symbolic_vars import bind_symbolic_vars
 from relaxlab.passes.fold_constant import fold_constant
 from relaxlab.passes.normalize import normalize
-from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T

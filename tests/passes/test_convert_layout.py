@@ -16,7 +16,7 @@ from relaxlab.passes.base import Pipeline
 from relaxlab.passes.convert_layout import convert_layout
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.pipeline import cpu_pipeline
-from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.script import ir as I
 from relaxlab.script import parse
 from relaxlab.script import relax as R

@@ -9,7 +9,7 @@ from relaxlab.passes.base import Pipeline
 from relaxlab.passes.convert_to_mixed_precision import convert_to_mixed_precision
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.pipeline import cpu_pipeline
-from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.testing.pass_check import check_pass, random_arguments

@@ -13,8 +13,8 @@ from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.patterns import is_call_tir, is_op, wildcard
 from relaxlab.passes.pipeline import GRAPH_PASSES, MEMORY_PASSES, cpu_pipeline
-from relaxlab.runtime.interpreter import interpret
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.interpreter.interpreter import interpret
+from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.testing.graph_programs import BINARY, UNARY, Programs

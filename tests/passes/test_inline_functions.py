@@ -8,7 +8,7 @@ from relaxlab.passes.base import Pipeline
 from relaxlab.passes.inline_functions import inline_functions
 from relaxlab.passes.normalize import normalize
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T

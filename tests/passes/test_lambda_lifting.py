@@ -16,8 +16,8 @@ from relaxlab.passes.lambda_lifting import lambda_lifting
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.pipeline import GRAPH_PASSES, MEMORY_PASSES
-from relaxlab.runtime.interpreter import interpret
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.interpreter.interpreter import interpret
+from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script import parse
 from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, check_module, compare_runs

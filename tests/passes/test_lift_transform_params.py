@@ -6,7 +6,7 @@ from relaxlab.passes.canonicalize import canonicalize
 from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.lift_transform_params import lift_transform_params
 from relaxlab.passes.normalize import normalize
-from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T

@@ -10,9 +10,9 @@ from relaxlab.passes.base import Pipeline
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import GRAPH_PASSES, MEMORY_PASSES
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.runtime.packed import register_func
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T

@@ -21,8 +21,8 @@ from relaxlab.passes.lower_to_libraries import BLAS, lower_to_libraries
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.patterns import is_op, wildcard
 from relaxlab.passes.pipeline import cpu_pipeline
-from relaxlab.runtime.interpreter import interpret
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.interpreter.interpreter import interpret
+from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
@@ -284,7 +284,7 @@ def test_a_users_library_takes_part():
 
 
 def test_the_error_without_the_wheel_names_it(monkeypatch):
-    from relaxlab.runtime import blas
+    from relaxlab.runtime.native import blas
 
     def missing(name):
         raise ModuleNotFoundError(name)
@@ -296,6 +296,6 @@ def test_the_error_without_the_wheel_names_it(monkeypatch):
 
 def test_blas_itself_uses_one_thread():
     """Its share is what each thread of the program's team computes."""
-    from relaxlab.runtime.blas import load_blas
+    from relaxlab.runtime.native.blas import load_blas
 
     assert load_blas().scipy_openblas_get_num_threads64_() == 1

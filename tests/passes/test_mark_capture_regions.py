@@ -11,8 +11,8 @@ from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.mark_capture_regions import mark_capture_regions
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.pipeline import GRAPH_PASSES, MEMORY_PASSES
-from relaxlab.runtime.interpreter import interpret
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.interpreter.interpreter import interpret
+from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script import parse
 from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, random_arguments

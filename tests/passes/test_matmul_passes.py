@@ -11,7 +11,7 @@ from relaxlab.passes.combine_parallel_matmul import combine_parallel_matmul
 from relaxlab.passes.dead_code_elimination import dead_code_elimination
 from relaxlab.passes.expand_matmul_of_sum import expand_matmul_of_sum
 from relaxlab.passes.normalize import normalize
-from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.script import ir as I
 from relaxlab.script import parse
 from relaxlab.script import relax as R

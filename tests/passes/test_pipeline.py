@@ -8,8 +8,8 @@ from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import GRAPH_PASSES, MEMORY_PASSES
-from relaxlab.runtime.interpreter import interpret
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.interpreter.interpreter import interpret
+from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script.parser import parse
 from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, compare_runs, random_arguments

@@ -15,8 +15,8 @@ from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.plan_memory import bytes_planned, memory_plan_of, pack, plan_memory, size_of
-from relaxlab.runtime.interpreter import interpret
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.interpreter.interpreter import interpret
+from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T

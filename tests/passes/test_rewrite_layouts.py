@@ -9,7 +9,7 @@ from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.lift_transform_params import lift_transform_params
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.rewrite_layouts import relayout_function, rewrite_layouts
-from relaxlab.runtime.interpreter import interpret, interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret, interpret_prim_func
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R

@@ -6,7 +6,7 @@ import numpy as np
 
 import relaxlab as rl
 from relaxlab.passes.specialize_loop_functions import specialize_loop_functions
-from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.interpreter.interpreter import interpret
 
 PROGRAM = """
 from relaxlab.script import ir as I, relax as R, tir as T

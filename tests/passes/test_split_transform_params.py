@@ -5,7 +5,7 @@ import relaxlab as rl
 from relaxlab.passes.lift_transform_params import lift_transform_params
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.split_transform_params import MAX_WHOLE, split_transform_params
-from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.testing.pass_check import assert_same, check_module, random_arguments
 
 HEAD = """

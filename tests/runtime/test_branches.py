@@ -11,7 +11,7 @@ import pytest
 import relaxlab as rl
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import cpu_pipeline
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.vm.vm import VirtualMachine
 
 BY_SIZE = """
 @R.function

@@ -22,8 +22,8 @@ import relaxlab as rl
 from relaxlab.codegen.artifact import Artifact, ArtifactError
 from relaxlab.ir.target import Target
 from relaxlab.runtime import cache
-from relaxlab.runtime.executable import Executable
-from relaxlab.runtime.native_function import CheckFailed
+from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.native.function import CheckFailed
 
 PLAIN = """
 from relaxlab.script import ir as I, relax as R, tir as T

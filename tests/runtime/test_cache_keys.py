@@ -21,7 +21,7 @@ from relaxlab.ir.target import Target
 from relaxlab.passes.normalize import normalize
 from relaxlab.runtime import cache
 from relaxlab.runtime.build import _names
-from relaxlab.runtime.native_function import CheckFailed
+from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.testing.graph_programs import Programs
 
 HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n"
@@ -296,6 +296,7 @@ def test_operators_of_others_are_never_cached(
     text = PLAIN.replace("R.add(x, y)", "R.test_scale(x)")
     x = np.ones(3, "float32")
     for factor in (2.0, 3.0):
+
         def emit(call: Any, out: Any, a: Any, factor: float = factor) -> Any:
             return te.compute(a.shape, lambda i: a[i] * expr.FloatImm(factor), "scaled")
 

@@ -11,7 +11,7 @@ import relaxlab as rl
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import GRAPH_PASSES, MEMORY_PASSES, cpu_pipeline
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 

@@ -19,7 +19,7 @@ from relaxlab.ir.target import Target, parse_target
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.normalize import normalize
-from relaxlab.runtime.interpreter import interpret
+from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram, OpCase, concrete_call
 
@@ -48,9 +48,6 @@ def assert_same_bits(got: Any, want: Any, what: str) -> None:
     got, want = ([*x] if isinstance(x, tuple | list) else [x] for x in (got, want))
     for one, other in zip(got, want, strict=True):
         np.testing.assert_array_equal(np.asarray(one), np.asarray(other), err_msg=what)
-
-
-
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -22,9 +22,9 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.normalize import normalize
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.build import compile as build
-from relaxlab.runtime.executable import Executable
-from relaxlab.runtime.interpreter import interpret
-from relaxlab.runtime.native_function import CheckFailed
+from relaxlab.runtime.interpreter.interpreter import interpret
+from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.schedule import Schedule
 from relaxlab.script.parser import parse
 from relaxlab.testing.draw import Refused

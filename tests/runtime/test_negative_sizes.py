@@ -13,8 +13,8 @@ from relaxlab.ir.target import Target
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.native_function import CheckFailed
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.native.function import CheckFailed
+from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T

@@ -10,10 +10,10 @@ from relaxlab.passes import host
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.build import trace
 from relaxlab.runtime.limits import measure_limits
-from relaxlab.runtime.native_function import CheckFailed
-from relaxlab.runtime.native_kernels import NativeKernels
+from relaxlab.runtime.native.function import CheckFailed
+from relaxlab.runtime.native.kernels import NativeKernels
 from relaxlab.runtime.profile import profile
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 

@@ -10,7 +10,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.ir.node import walk
-from relaxlab.runtime.arguments import ArgumentError
+from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.programs import fresh_buffers, written_buffers
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
@@ -50,7 +50,9 @@ def repeat(x: T.handle, y: T.handle):
 
 
 @T.prim_func
-def scale_and_sum(x: T.handle, f: T.int64, Y: T.Buffer((3,), "float32"), S: T.Buffer((1,), "float32")):  # noqa: E501
+def scale_and_sum(
+    x: T.handle, f: T.int64, Y: T.Buffer((3,), "float32"), S: T.Buffer((1,), "float32")
+):  # noqa: E501
     X = T.match_buffer(x, (3,))
     for i in range(3):
         with T.sblock("Y"):

@@ -5,8 +5,8 @@ import pytest
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.build import compile as build
-from relaxlab.runtime.interpreter import interpret
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.interpreter.interpreter import interpret
+from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, random_arguments
 

@@ -11,8 +11,8 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.interpreter import interpret
-from relaxlab.runtime.native_function import CheckFailed
+from relaxlab.runtime.interpreter.interpreter import interpret
+from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T

@@ -14,7 +14,7 @@ from relaxlab.ir.loops import For, PrimFunc
 from relaxlab.ir.node import Node, replace, rewrite
 from relaxlab.ir.substitute import substitute
 from relaxlab.ops import te
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 
 F32 = "float32"
 

@@ -11,7 +11,7 @@ from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.ir import expr
 from relaxlab.ir.target import Target
 from relaxlab.nn import quantized
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule.intrinsics import dot4_of
 from relaxlab.schedule.rules.base import schedule_kernel
 from relaxlab.schedule.rules.context import Context

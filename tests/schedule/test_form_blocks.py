@@ -14,7 +14,7 @@ import relaxlab as rl
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.loops import Block, BlockRealize, PrimFunc
 from relaxlab.ir.node import walk
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.form_blocks import form_blocks
 from relaxlab.script import parse

@@ -21,8 +21,8 @@ from relaxlab.passes.base import Pipeline
 from relaxlab.passes.pipeline import GRAPH_PASSES, cuda_pipeline
 from relaxlab.passes.schedule_kernels import schedule_kernels
 from relaxlab.runtime.build import compile
-from relaxlab.runtime.interpreter import interpret
-from relaxlab.runtime.simt import simt
+from relaxlab.runtime.interpreter.interpreter import interpret
+from relaxlab.runtime.simt.simt import simt
 from relaxlab.schedule.rules_gpu import rules
 from relaxlab.script.parser import parse
 from relaxlab.testing.op_cases import FAMILIES

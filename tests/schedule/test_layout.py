@@ -8,7 +8,7 @@ import pytest
 import relaxlab as rl
 from relaxlab.ir import expr
 from relaxlab.ir.expr import Var
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, ScheduleError
 from relaxlab.script import parse
 from tests.schedule.programs import PROGRAMS, assert_well_formed, matmul

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from relaxlab.ir.loops import PrimFunc
-from relaxlab.runtime.interpreter import interpret_prim_func
-from relaxlab.runtime.races import find_race
+from relaxlab.runtime.check.races import find_race
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, ScheduleError
 from relaxlab.script import parse
 from relaxlab.script import tir as T

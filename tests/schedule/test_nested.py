@@ -10,7 +10,7 @@ from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Buffer, For, IfThenElse, PrimFunc
 from relaxlab.ir.node import walk
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, ScheduleError, apply_trace
 from relaxlab.schedule.bounds import UPPER_BOUNDS, with_upper_bound
 from relaxlab.schedule.trace import Steps

@@ -15,7 +15,7 @@ from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.ops import te
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, ScheduleError
 from relaxlab.schedule.rules.base import schedule_kernel
 from relaxlab.schedule.rules.context import Context

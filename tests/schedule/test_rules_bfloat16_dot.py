@@ -17,7 +17,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.ops import te
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, tensor_intrin
 from relaxlab.schedule.intrinsics import has_dot2
 from relaxlab.schedule.rules import bfloat16_dot

@@ -13,7 +13,7 @@ from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.ir import expr
 from relaxlab.ir.target import Target
 from relaxlab.nn import quantized
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule
 from relaxlab.schedule.rules import tiles
 from relaxlab.schedule.rules.context import Context

@@ -7,7 +7,7 @@ import pytest
 
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.loops import Block, PrimFunc
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, ScheduleError, TensorIntrin, apply_trace
 from relaxlab.script import tir as T
 from tests.schedule.programs import assert_same, assert_well_formed

@@ -11,7 +11,7 @@ import relaxlab as rl
 from relaxlab.analysis.loops_check import check_loops
 from relaxlab.ir import expr, loops
 from relaxlab.ir.node import walk
-from relaxlab.runtime.interpreter import interpret_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule
 from tests.codegen.kernels import Kernels, parse_kernels
 

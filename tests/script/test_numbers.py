@@ -16,9 +16,9 @@ from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.pipeline import cpu_pipeline
-from relaxlab.runtime.arguments import ArgumentError
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.native.arguments import ArgumentError
+from relaxlab.runtime.vm.vm import VirtualMachine
 
 PROGRAM = """
 from relaxlab.script import relax as R, tir as T

@@ -10,8 +10,8 @@ import relaxlab as rl
 from relaxlab.ir.loops import Block, For
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
-from relaxlab.runtime.simt import simt_prim_func
-from relaxlab.runtime.simt_access import costs
+from relaxlab.runtime.simt.simt import simt_prim_func
+from relaxlab.runtime.simt.access import costs
 
 from .compare import floats, loop_function, same
 from .verdict import Hint, ask, exercise

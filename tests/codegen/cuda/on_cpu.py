@@ -19,7 +19,7 @@ from relaxlab.codegen.cuda.kernel import KernelSource
 from relaxlab.codegen.cuda.launch import DeviceKernel
 from relaxlab.codegen.cuda.program import CudaProgram
 from relaxlab.ir.expr import Var
-from relaxlab.runtime.cuda import grid_and_block
+from relaxlab.runtime.vm.cuda import grid_and_block
 
 COMPILER = shutil.which("g++")
 

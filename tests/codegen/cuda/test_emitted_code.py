@@ -14,8 +14,8 @@ from relaxlab.ir.expr import IntImm
 from relaxlab.ir.module import Module
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import cuda_pipeline
-from relaxlab.runtime.interpreter import interpret
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.interpreter.interpreter import interpret
+from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script.parser import parse
 from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram, compare, concrete_call

@@ -13,7 +13,7 @@ from relaxlab.ir.module import Module
 from relaxlab.models.bert import Bert, BertConfig
 from relaxlab.models.named_layers import NamedLayers
 from relaxlab.models.whisper import Whisper, WhisperConfig
-from relaxlab.runtime.cuda import CudaExecutable
+from relaxlab.runtime.vm.cuda import CudaExecutable
 
 BERT = BertConfig(
     hidden_size=16, num_layers=1, num_heads=2, ffn_size=24, vocab_size=20, max_length=12,

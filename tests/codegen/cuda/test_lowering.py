@@ -14,8 +14,8 @@ from relaxlab.codegen.cuda.lower import lower_launches
 from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.codegen.positive import sizes_of
 from relaxlab.ir.loops import PrimFunc
-from relaxlab.runtime.interpreter import interpret_prim_func
-from relaxlab.runtime.simt import simt_prim_func
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
+from relaxlab.runtime.simt.simt import simt_prim_func
 from tests.codegen.kernels import parse_kernels
 
 

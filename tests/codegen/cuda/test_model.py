@@ -15,8 +15,8 @@ from relaxlab.models import tiny
 from relaxlab.models.decoder import Decoder
 from relaxlab.models.gguf import read_gguf
 from relaxlab.models.loader import open_model
-from relaxlab.runtime.cuda import CudaExecutable
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.vm.cuda import CudaExecutable
+from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.testing.llama_numpy import LlamaNumpy
 from tests.codegen.cuda.on_cpu import COMPILER, CpuCuda, kernels_on_cpu
 

@@ -17,9 +17,9 @@ from relaxlab.ir.target import Target
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.pipeline import GRAPH_PASSES
 from relaxlab.passes.schedule_kernels import schedule_kernels
-from relaxlab.runtime.cuda import CudaExecutable
-from relaxlab.runtime.simt import simt_prim_func
-from relaxlab.runtime.simt_access import costs
+from relaxlab.runtime.simt.access import costs
+from relaxlab.runtime.simt.simt import simt_prim_func
+from relaxlab.runtime.vm.cuda import CudaExecutable
 from relaxlab.schedule import Schedule
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
@@ -44,7 +44,8 @@ class Standard:
 
     @R.function
     def norm(
-        x: R.Tensor(("n", "m"), "float32"), g: R.Tensor(("m",), "float32"),
+        x: R.Tensor(("n", "m"), "float32"),
+        g: R.Tensor(("m",), "float32"),
         b: R.Tensor(("m",), "float32"),
     ):
         return R.nn.layer_norm(x, g, b, axes=-1)

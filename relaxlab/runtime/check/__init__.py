@@ -1,0 +1,1 @@
+"""`check`: each form of a program compared with the one before it."""

@@ -1,0 +1,1 @@
+"""Compiled programs as shared libraries for C, and those libraries as executables."""

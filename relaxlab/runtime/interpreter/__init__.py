@@ -1,0 +1,1 @@
+"""The NumPy interpreter: the meaning of both levels of the IR."""

@@ -1,0 +1,1 @@
+"""Executables: machine code, and its calls from Python."""

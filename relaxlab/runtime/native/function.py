@@ -1,0 +1,312 @@
+"""Functions of compiled programs as Python callables."""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from relaxlab.codegen.artifact import FunctionInfo
+from relaxlab.codegen.llvm.python_call import STATE
+from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, MIN_TEAM_WORK
+from relaxlab.ir.errors import UserError, brief, counted
+from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.native.arguments import (
+    ArgumentError,
+    argument_converter,
+    count_leaves,
+    count_words,
+    leaves_of,
+    overlap,
+)
+from relaxlab.runtime.native.direct_call import DirectCall, is_supported
+from relaxlab.runtime.native.results import Sources, result_converter, span_of
+
+if TYPE_CHECKING:
+    from relaxlab.ir.module import Module
+    from relaxlab.runtime.native.executable import Executable
+
+Adapt: TypeAlias = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+
+
+class CheckFailed(UserError, ValueError):
+    """A run-time check failed: a `match_cast`, a signature's claim, a declared bound."""
+
+
+class NativeFunction:
+    """One function of an executable. `bound` is what `bind` gave.
+
+    A call runs it, and raises ArgumentError (arity, dtype, rank, layout) or CheckFailed (a
+    dimension or bound, naming the value, the symbol, expected and got). Each instance has a
+    `__call__` of its own, a builtin where there can be one (`direct_call`).
+    """
+
+    __slots__ = ("__call__", "__dict__", "__weakref__")
+    __call__: Callable[..., Any]
+
+    def __init__(self, exe: Executable, info: FunctionInfo) -> None:
+        self.info, self._exe = info, exe
+        entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+        self._entry = entry(exe._code.address(info.symbol + ".entry"))
+        self._in = (ctypes.c_int64 * max(1, info.words_in))()
+        self._out = (ctypes.c_int64 * max(1, info.words_out))()
+        self._context = (ctypes.c_int64 * len(CONTEXT))()
+        self._address = ctypes.addressof(self._context)
+        for name, block in (
+            ("args", self._in),
+            ("out", self._out),
+            ("constants", exe._constants),
+            ("arenas", exe._arenas),
+        ):
+            self._context[CONTEXT.index(name)] = ctypes.addressof(block)
+        self._context[CONTEXT.index("min_work")] = MIN_TEAM_WORK
+        callback = ctypes.cast(exe._callback, ctypes.c_void_p).value or 0
+        self._context[CONTEXT.index("callback")] = callback
+        self._converters = list[Any]()
+        at = leaf = 0
+        for name, tree in info.params:
+            describe = f"argument `{{}}` of `{info.name}`".format
+            convert = argument_converter(name, describe, tree, at, leaf, info.written)
+            self._converters.append(convert)
+            at += count_words(tree)
+            leaf += count_leaves(tree)
+        self._given, self._open = list(enumerate(self._converters)), len(self._converters)
+        self._adapt: Adapt | None = None
+        self.bound: tuple[Any, ...] = ()
+        self._bound_values: list[np.ndarray[Any, Any]] = []
+        self._bound_spans: list[tuple[int, int]] = []
+        self._bound_at: dict[int, np.ndarray[Any, Any]] = {}
+        self._tensors, self._written = _tensor_leaves(info)
+        self._convert_result = result_converter(info.result, 0)
+        self.__call__, self._direct = self._run, None
+        # What packed functions return is kept in `_live`, which only `_run` clears.
+        if is_supported() and exe.runs_here and not exe.artifact.packed:
+            self._direct = DirectCall(
+                exe, info, self._entry, self._in, self._out, self._context, self._run, self._finish
+            )
+            self._direct.bind(self._open, (), ())
+            self.__call__ = self._direct.call
+
+    @property
+    def compiled_from(self) -> Module | None:
+        """The module that this function is of; None for a library that was loaded."""
+        source = self._exe.compiled_from
+        return None if source is None else source[0]
+
+    def __repr__(self) -> str:
+        params = ", ".join(f"{name}: {tree.text}" for name, tree in self.info.params)
+        return f"<compiled {self.info.name}({params}) -> {self.info.result.text}>"
+
+    def bind(self, *last: Any) -> None:
+        """Give the last parameters once (weights): later calls leave them out.
+
+        The values are checked and kept alive here, so that a call pays nothing for them.
+        """
+        if len(last) > len(self.info.params):
+            raise ArgumentError(f"`{self.info.name}` has {len(self.info.params)} parameters")
+        taken: list[Any] = []
+        first = len(self.info.params) - len(last)
+        with self._exe._lock:
+            # Into a copy first: values that do not fit must leave what was bound before.
+            words = type(self._in).from_buffer_copy(self._in)
+            for convert, value in zip(self._converters[first:], last, strict=True):
+                convert(value, words, taken)
+            self._require_apart(taken, len(self._tensors) - len(taken))
+            # At no moment, whatever interrupts this, do words point to what nobody holds.
+            self._bound_values = [*self._bound_values, *taken]
+            ctypes.memmove(self._in, words, ctypes.sizeof(words))
+            self._bound_values, self._open, self.bound = taken, first, last
+            self._given = list(enumerate(self._converters[:first]))
+            self._bound_at = {span_of(a)[0]: a for a in taken}
+            written = [a for i, a in enumerate(taken, len(self._tensors) - len(taken))
+                       if i in self._written]  # fmt: skip
+            self._bound_spans = sorted(map(span_of, written))
+            if self._direct is not None:
+                self._direct.bind(first, [*map(span_of, taken)], self._bound_spans)
+                self.__call__ = self._direct.call
+
+    def adapt_with(self, adapt: Adapt, *, always: bool) -> None:
+        """Let `adapt` make the arguments of calls without bound parameters: of those that do not
+        fit, or `always`."""
+        self._adapt = adapt
+        if always:
+            self.__call__ = self._run
+
+    def check(self, position: int, value: Any) -> None:
+        """Raises ArgumentError if the value does not fit the parameter at this position."""
+        self._converters[position](value, type(self._in)(), [])
+
+    def completed(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of a call with what is made for it (outputs that were left out) and what is
+        bound to the function."""
+        if self._adapt is not None and self._open == len(self._converters):
+            args = self._adapt(args)
+        return (*args, *self.bound)
+
+    def bound_leaves(self) -> dict[int, np.ndarray[Any, Any] | tuple[int, ...]]:
+        """The values given to `bind`, by the number of the leaf among those of all parameters:
+        arrays, and the words of shapes and scalars."""
+        found: dict[int, np.ndarray[Any, Any] | tuple[int, ...]] = {}
+        arrays = iter(self._bound_values)
+        at = leaf = 0
+        for position, (name, tree) in enumerate(self.info.params):
+            for _, ty in leaves_of(name, tree):
+                end = at + count_words(ty)
+                if position >= self._open:
+                    found[leaf] = next(arrays) if ty.kind == "tensor" else tuple(self._in[at:end])
+                at, leaf = end, leaf + 1
+        return found
+
+    def _require_apart(self, arrays: list[np.ndarray[Any, Any]], first: int) -> None:
+        """Raise ArgumentError if an array updated in place shares memory with another argument. The
+        arrays are those of the tensor parameters from number `first` on."""
+        a, b = overlap(arrays, {w - first for w in self._written})
+        if a >= 0:
+            names = " and ".join(f"`{self._tensors[first + i]}`" for i in sorted((a, b)))
+            raise ArgumentError(
+                f"arguments {names} of `{self.info.name}` share memory, and one of them is "
+                "updated in place; pass a copy"
+            )
+
+    def _in_order(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        """Return the arguments of a call by position. Raises ArgumentError naming the one that does
+        not fit."""
+        names = [name for name, _ in self.info.params[: self._open]]
+        for name in named:
+            if name not in names:
+                raise ArgumentError(
+                    f"`{self.info.name}` has no parameter `{name}`; it has: {', '.join(names)}"
+                )
+            if name in names[: len(args)]:
+                raise ArgumentError(f"`{self.info.name}` got two values for `{name}`")
+        rest = names[len(args) :]
+        given = rest[: len(named)]
+        for name in given:
+            if name not in named:
+                raise ArgumentError(f"`{self.info.name}` needs a value for `{name}`")
+        return (*args, *(named[name] for name in given))
+
+    @brief
+    def _run(self, *args: Any, **named: Any) -> Any:
+        if not self._exe.runs_here:
+            raise ExecutionError(
+                f"`{self.info.name}` was compiled for {self._exe.target.triple} and does not run "
+                "here; write exe.object() to a file and link it there"
+            )
+        if named:
+            args = self._in_order(args, named)
+        if self._adapt is not None and self._open == len(self._converters):
+            args = self._adapt(args)
+        exe, words, context, state = self._exe, self._in, self._context, self._exe._state
+        spare = exe._spare
+        if len(args) != self._open:
+            names = ", ".join(name for name, _ in self.info.params[: self._open])
+            takes = f"takes {counted(self._open, 'argument')} ({names})"
+            raise ArgumentError(f"`{self.info.name}` {takes}, got {len(args)}")
+        exe._lock.acquire()
+        try:
+            if state[_BUSY]:
+                raise RuntimeError(
+                    f"`{self.info.name}` was called by a function that its own executable called; "
+                    "compile the inner program separately"
+                )
+            taken: list[np.ndarray[Any, Any]] = []
+            for i, convert in self._given:
+                convert(args[i], words, taken)
+            if self._written:
+                self._check_written(taken)
+            state[_BUSY] = 1
+            try:
+                if spare.blocks:
+                    spare.lend(context, _SPARE)
+                context[_KERNEL_FAILED] = 0  # of a call whose report was interrupted
+                code = self._entry(self._address, state[_THREADS])
+                return self._result(code, taken)
+            finally:
+                if context[_SPARE]:
+                    spare.take_back(context, _SPARE)
+                state[_BUSY] = 0
+                exe._live.clear()
+        finally:
+            exe._lock.release()
+
+    def _forget_blocks(self) -> None:
+        """Give up the blocks that a call which will never end was using."""
+        self._context[_OWNED] = self._context[_SPARE] = 0
+
+    def _finish(self, *args: Any) -> Any:
+        """The result of a direct call, which still has the lock."""
+        params = zip(args, self.info.params, strict=False)
+        taken = [value for value, (_, tree) in params if tree.kind == "tensor"]
+        return self._result(self._exe._state[_CODE], taken)
+
+    def _result(self, code: int, taken: list[np.ndarray[Any, Any]]) -> Any:
+        """Return the result of the machine code as a value, or raise the error that it reports."""
+        sources = Sources(self._blocks(self._context[_OWNED]), taken, self)
+        if code:
+            self._fail(code, sources)
+        value = self._convert_result(self._out, sources)
+        if sources.blocks:
+            sources.release()
+        return value
+
+    def _check_written(self, fresh: list[np.ndarray[Any, Any]]) -> None:
+        """Bound arrays were compared with each other when they were bound."""
+        # An argument of this call is updated: it may meet any other, bound ones, too.
+        if any(w < len(fresh) for w in self._written):
+            self._require_apart([*fresh, *self._bound_values], 0)
+            return
+        for array in fresh:
+            start, end = span_of(array)
+            at = bisect_left(self._bound_spans, (end,)) - 1
+            if at >= 0 and start < min(end, self._bound_spans[at][1]):
+                self._require_apart([*fresh, *self._bound_values], 0)
+
+    def _fail(self, code: int, sources: Sources) -> None:
+        exe = self._exe
+        sources.release()
+        error, exe._error = exe._error, None
+        if error is not None:
+            raise error
+        check = exe.artifact.checks[code - 1]
+        axis, got, expected = self._context[0], self._context[1], self._context[2]
+        text = check.messages[axis].format(got=got, expected=expected)
+        raise MemoryError(text) if check.memory else CheckFailed(text)
+
+    def _blocks(self, owned: int) -> dict[int, int]:
+        """The sizes of the blocks allocated during the call, by the address of their data."""
+        blocks: dict[int, int] = {}
+        total = 0
+        while owned:
+            header = _header_at(owned)
+            size = blocks[owned + BLOCK_HEADER] = header.size
+            total += size
+            owned = header.next
+        self._context[_OWNED] = 0
+        self._exe._spare.expect(total)
+        return blocks
+
+
+def _tensor_leaves(info: FunctionInfo) -> tuple[list[str], frozenset[int]]:
+    """Names of all tensors among the parameters, and the numbers of those that are updated."""
+    leaves = [leaf for name, tree in info.params for leaf in leaves_of(name, tree)]
+    tensors = [i for i, (_, tree) in enumerate(leaves) if tree.kind == "tensor"]
+    written = (number for number, i in enumerate(tensors) if i in info.written)
+    return [leaves[i][0] for i in tensors], frozenset(written)
+
+
+_OWNED, _KERNEL_FAILED = CONTEXT.index("owned"), CONTEXT.index("kernel_failed")
+_SPARE = CONTEXT.index("spare")
+_BUSY, _THREADS, _CODE = map(STATE.index, ("busy", "threads", "code"))
+
+
+class _Header(ctypes.Structure):
+    """The header of an allocated block."""
+
+    _fields_ = (("next", ctypes.c_int64), ("size", ctypes.c_int64))
+
+
+_header_at = _Header.from_address

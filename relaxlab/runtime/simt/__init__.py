@@ -1,0 +1,1 @@
+"""The SIMT interpreter: GPU kernels on simulated threads."""

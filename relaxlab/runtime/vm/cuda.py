@@ -1,0 +1,225 @@
+"""Executables for GPUs: the virtual machine walks the host program, CuPy launches the kernels."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relaxlab.analysis.evaluate import evaluate
+from relaxlab.codegen.cuda import nvrtc
+from relaxlab.codegen.cuda.kernel import KernelSource
+from relaxlab.codegen.cuda.launch import DeviceKernel, Launch
+from relaxlab.codegen.cuda.program import CudaProgram
+from relaxlab.ir import expr
+from relaxlab.ir.brief import Brief
+from relaxlab.ir.display import Displayed
+from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import UserError, brief
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.target import Target
+from relaxlab.passes.host import kernel_symbols
+from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.simt.simt import simt_device_kernel
+from relaxlab.runtime.vm.memory import DeviceMemory
+from relaxlab.runtime.vm.vm import Kernel, VirtualMachine
+
+DEFAULT_ARCH = "sm_80"
+"""The architecture to compile for on a machine without a GPU."""
+
+
+class NoGpu(UserError, RuntimeError):
+    """A GPU program was called where it cannot run. The message says what is missing."""
+
+
+@dataclass(repr=False)
+class CudaExecutable(Displayed, Brief):
+    """A program compiled for a GPU.
+
+    `exe["main"](x)` runs it: arguments are CuPy arrays, or anything else with dense data, which is
+    copied to the GPU; results are CuPy arrays. Without a GPU everything but a call works: `source`
+    is the CUDA C, `sources` its functions by loop function, `ptx`, `cubin` and `resources` are what
+    NVRTC makes of it, and `simulate` runs the kernels on the SIMT interpreter.
+    """
+
+    cuda: CudaProgram
+    target: Target
+    _compiled: dict[str, nvrtc.Compiled] = field(default_factory=dict[str, nvrtc.Compiled])
+    _machine: VirtualMachine | None = None
+    _folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __repr__(self) -> str:
+        return f"CudaExecutable({', '.join(self)}; {self.arch})"
+
+    def __getitem__(self, name: str) -> CudaFunction:
+        if name not in self.cuda.program.functions:
+            raise KeyError(f"no function named {name!r}; there are: {', '.join(self)}")
+        return CudaFunction(self, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.cuda.program.functions)
+
+    @brief
+    def source(self, name: str | None = None) -> str:
+        """The CUDA C of all kernels; or the kernels of one loop function, without the prelude that
+        all share. Raises KeyError for an unknown name."""
+        if name is None:
+            return self.cuda.source
+        if name not in self.cuda.functions:
+            known = ", ".join(self.cuda.functions)
+            raise KeyError(f"the program has no loop function {name!r}; there are: {known}")
+        return "\n".join(kernel.code for kernel in self.cuda.functions[name])
+
+    @property
+    def arch(self) -> str:
+        """The architecture that is compiled for: the target's, else that of the GPU that is there,
+        else sm_80."""
+        return self.target.cpu or _device_arch() or DEFAULT_ARCH
+
+    @property
+    def ptx(self) -> str:
+        """The program in NVIDIA's portable assembly."""
+        return self.compiled().ptx
+
+    @property
+    def cubin(self) -> bytes:
+        """The program in machine code."""
+        return self.compiled().cubin
+
+    @property
+    def resources(self) -> dict[str, nvrtc.Resources]:
+        """Registers, spills and memory of each CUDA function."""
+        return self.compiled().resources
+
+    def compiled(self, arch: str | None = None) -> nvrtc.Compiled:
+        """Compile the source by NVRTC for an architecture. Raises NvrtcError without NVRTC."""
+        arch = arch or self.arch
+        if arch not in self._compiled:
+            self._compiled[arch] = nvrtc.compile_cuda(
+                self.source(), arch, contract=self.target.contract
+            )
+        return self._compiled[arch]
+
+    def simulate(self, name: str, *args: Any) -> Any:
+        """Call a function with its kernels on the SIMT interpreter: slow, on NumPy arrays, without
+        a GPU. Raises SimtError for races, diverging barriers and stray accesses."""
+        return VirtualMachine(self.cuda.program, simulated(self.cuda)).run(name, *args)
+
+    def machine(self) -> VirtualMachine:
+        """The machine that runs calls, on the GPU. Raises NoGpu where there is none."""
+        if self._machine is None:
+            cupy = require_cupy()
+            self._folder = tempfile.TemporaryDirectory(prefix="relaxlab-")  # read at first launch
+            path = Path(self._folder.name) / "program.cubin"
+            path.write_bytes(self.cubin)
+            module = cupy.RawModule(path=str(path))
+            kernels = {
+                name: _on_gpu(cupy, module, kernel, self.cuda.functions[name])
+                for name, kernel in self.cuda.kernels.items()
+            }
+            self._machine = VirtualMachine(self.cuda.program, kernels, DeviceMemory(cupy))
+        return self._machine
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CudaFunction(Brief):
+    """A function of a GPU program."""
+
+    exe: CudaExecutable
+    name: str
+
+    @brief
+    def __call__(self, *args: Any) -> Any:
+        """Run it. Raises NoGpu where there is no GPU, ExecutionError for arguments that do not fit
+        and checks that fail."""
+        return self.exe.machine().run(self.name, *args)
+
+
+def require_cupy() -> Any:
+    """Return the module CuPy, with a GPU behind it. Raises NoGpu naming what is missing."""
+    way_out = "exe.simulate(name, ...) runs the program without a GPU, on the SIMT interpreter"
+    cupy = _cupy()
+    if cupy is None:
+        raise NoGpu(f"calling a CUDA program needs CuPy: pip install 'relaxlab[cuda]'; {way_out}")
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as e:
+        raise NoGpu(f"calling a CUDA program needs a GPU and its driver ({e}); {way_out}") from None
+    if count == 0:
+        raise NoGpu(f"calling a CUDA program needs a GPU, and there is none; {way_out}")
+    return cupy
+
+
+def simulated(cuda: CudaProgram) -> dict[str, Kernel]:
+    """The kernels on the SIMT interpreter, as a virtual machine calls them."""
+    return {
+        name: _on_simt(cuda.program.kernels[name], kernel) for name, kernel in cuda.kernels.items()
+    }
+
+
+def grid_and_block(
+    launch: Launch, scalars: Mapping[expr.Var, int]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The sizes of a launch; None if it does not happen."""
+    if not evaluate(launch.condition, scalars):
+        return None
+    grid = tuple(evaluate(e, scalars) for e in launch.extents("blockIdx"))
+    block = tuple(evaluate(e, scalars) for e in launch.extents("threadIdx"))
+    # CUDA refuses a grid without blocks.
+    return (grid, block) if min(grid) > 0 else None
+
+
+def _cupy() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # CuPy warns about the CUDA installations it looks for
+        try:
+            return import_module("cupy")
+        except ImportError:
+            return None
+
+
+def _device_arch() -> str:
+    try:
+        cupy = require_cupy()
+    except NoGpu:
+        return ""
+    return f"sm_{cupy.cuda.Device().compute_capability}"
+
+
+def _on_simt(func: PrimFunc, kernel: DeviceKernel) -> Kernel:
+    def run(buffers: Sequence[Any], scalars: Sequence[int]) -> None:
+        by_symbol = dict(zip(kernel_symbols(func), scalars, strict=True))
+        passed = [by_symbol[p] for p in func.params if isinstance(p, expr.Var)]
+        simt_device_kernel(func, kernel, [*buffers, *passed]).check()
+
+    return run
+
+
+def _on_gpu(
+    cupy: Any, module: Any, kernel: DeviceKernel, sources: tuple[KernelSource, ...]
+) -> Kernel:
+    entries = [module.get_function(s.name) for s in sources]
+
+    def run(buffers: Sequence[Any], scalars: Sequence[int]) -> None:
+        arrays = dict(zip(kernel.buffers, buffers, strict=True))
+        values = dict(zip(kernel.scalars, scalars, strict=True))
+        for launch, source, entry in zip(kernel.launches, sources, entries, strict=True):
+            sizes = grid_and_block(launch, values)
+            if sizes is None:
+                continue
+            args: list[Any] = [arrays[b] for b in launch.buffers]
+            # The kernel reads as many bytes of a scalar as its type has.
+            args += [numpy_dtype(v.dtype).type(values[v]) for v in launch.scalars]
+            failed = cupy.zeros((1,), np.int32) if source.failures else None
+            entry(*sizes, (*args, failed) if source.failures else tuple(args))
+            # To read it is to wait for the kernel: only those that can fail are waited for.
+            if failed is not None and (number := int(failed[0])):
+                raise ExecutionError(f"{source.failures[number - 1]} in {kernel.name!r}")
+
+    return run

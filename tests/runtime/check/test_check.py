@@ -1,0 +1,247 @@
+"""`check` on programs that are compiled as they should be, and on ones it cannot speak about."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.passes.bind_params import bind_params
+from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.runtime.check.check import CheckError
+from relaxlab.runtime.packed import register_func
+from relaxlab.testing.graph_programs import Programs
+from relaxlab.testing.mixed_programs import mixed_program
+
+HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n"
+
+ATTENTION = (
+    HEAD
+    + """
+@I.ir_module
+class M:
+    @R.function
+    def main(
+        q: R.Tensor((1, "s", 2, 16), "float32"), k: R.Tensor((1, "t", 2, 16), "float32"),
+        v: R.Tensor((1, "t", 2, 16), "float32"), w: R.Tensor((32, 24), "float32"),
+    ):
+        s = T.int64()
+        R.func_attr({"num_input": 3})
+        with R.dataflow():
+            a = R.nn.attention(q, k, v)
+            b = R.reshape(a, (1, s, 32))
+            c = R.matmul(b, w)
+            d = R.nn.gelu(c)
+            R.output(d)
+        return d
+"""
+)
+
+EVERYTHING = (
+    HEAD
+    + """
+@I.ir_module
+class M:
+    @R.function(private=True)
+    def half(x: R.Tensor(("p", "q"), "float32")) -> R.Tensor(("p", "q"), "float32"):
+        with R.dataflow():
+            y = R.multiply(x, R.const(0.5, "float32"))
+            R.output(y)
+        return y
+
+    @R.function
+    def main(
+        x: R.Tensor(("n", 4), "float32"), c: R.Tensor((), "bool"), i: R.Tensor(("k",), "int32"),
+        both: R.Tuple(R.Tensor(("n", 4), "float32"), R.Tensor(("m",), "float16")),
+        shape: R.Shape(["a", "b"]),
+    ):
+        n = T.int64()
+        m = T.int64()
+        a = T.int64()
+        b = T.int64()
+        h = both[1]
+        y = M.half(x)
+        if c:
+            z = R.add(y, both[0])
+        else:
+            z = R.subtract(y, both[0])
+        u = R.unique(i)
+        w = R.match_cast(u, R.Tensor(("j",), "int32"))
+        v = R.multiply(R.astype(w, "float32"), R.const(2.0, "float32"))
+        f = R.full(shape, R.const(1.5, "float32"))
+        return (z, v, R.exp(h), f, shape)
+
+    @R.function
+    def other(x: R.Tensor(("n",), "float32")):
+        with R.dataflow():
+            y = R.sum(x)
+            R.output(y)
+        return y
+"""
+)
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+@pytest.mark.parametrize("text", [ATTENTION, EVERYTHING], ids=["attention", "everything"])
+def test_agrees(text, target):
+    report = rl.check(rl.parse(text), target=target, runs=2)
+    assert report.ok, report
+    assert report.stages > 5 and not report.left_out
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_programs(seed):
+    report = rl.check(Programs(seed).module(), "main", seed=seed, runs=2)
+    assert report.ok, report
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+@pytest.mark.parametrize("seed", range(3))
+def test_mixed_random_programs(seed, target):
+    report = rl.check(mixed_program(seed), "main", seed=seed, runs=1, target=target)
+    assert report.ok, f"seed {seed}: {report}"
+
+
+def test_both_public_functions_are_checked():
+    report = rl.check(rl.parse(EVERYTHING), runs=1, seed=5)
+    assert report.functions == ("main", "other")
+    assert "seed 5" in str(report)
+
+
+def test_parameters_that_a_pass_binds_start_anew():
+    text = (
+        HEAD
+        + """
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 4), "float32")):
+        with R.dataflow():
+            y = R.matmul(x, w)
+            R.output(y)
+        return y
+"""
+    )
+    bound = bind_params.with_options(function="main", params={"w": np.eye(4, dtype="float32")})
+    report = rl.check(rl.parse(text), pipeline=cpu_pipeline().after("normalize", bound))
+    assert report.ok
+    assert report.left_out == (
+        "`main` is not compared across pass 2, bind_params: it changes the parameters",
+    )
+
+
+def test_transformed_weights_may_look_like_the_others():
+    text = (
+        HEAD
+        + """
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8,), "float32")):
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            v = R.negative(R.cumsum(w))
+            y = R.add(x, v)
+            R.output(y)
+        return y
+"""
+    )
+    report = rl.check(rl.parse(text), runs=1)
+    assert report.ok, report
+
+
+def test_a_pipeline_that_stops_early_is_not_compiled():
+    report = rl.check(rl.parse(EVERYTHING), pipeline=rl.Pipeline(cpu_pipeline().passes[:10]))
+    assert report.ok
+    assert report.left_out == ("not compiled: the pipeline stops before `expand_calls`",)
+
+
+def test_inputs_and_sizes():
+    seen: list[tuple[int, ...]] = []
+
+    def inputs(rng: np.random.Generator):
+        x = rng.uniform(size=(6,)).astype("float32")
+        seen.append(x.shape)
+        return (x,)
+
+    assert rl.check(rl.parse(EVERYTHING), "other", runs=2, inputs=inputs).ok
+    assert seen == [(6,), (6,)]
+    assert rl.check(rl.parse(EVERYTHING), "other", runs=2, sizes=(33,)).ok
+
+
+REFUSED = [
+    (
+        "def main(f: R.Callable((R.Tensor((2,), 'float32'),), R.Tensor((2,), 'float32'))):\n"
+        "        return f(R.const([1.0, 2.0], 'float32'))",
+        r"no random values of type .*which `f` has; give it some that fit by `inputs`",
+    ),
+    (
+        "def main(x: R.Tensor(ndim=1, dtype='float32')):\n"
+        "        y = R.match_cast(x, R.Tensor((4,), 'float32'))\n"
+        "        return y",
+        r"`main` accepts none of 20 random arguments \(seed 0\): .*expected 4",
+    ),
+    (
+        "def main(x: R.Tensor((4,), 'float32')):\n"
+        "        y = R.call_pure_packed(\n"
+        "            'test_check.counter', x, sinfo_args=R.Tensor((4,), 'float32'))\n"
+        "        return y",
+        "`main` gives another result each time it is called",
+    ),
+]
+
+
+@pytest.mark.parametrize("body, message", REFUSED, ids=["callable", "match_cast", "counter"])
+def test_refuses(body, message):
+    calls = iter(range(10_000))
+    register_func("test_check.counter", lambda x: x + np.float32(next(calls)))
+    mod = rl.parse(f"{HEAD}@I.ir_module\nclass M:\n    @R.function\n    {body}\n")
+    with pytest.raises(CheckError, match=message):
+        rl.check(mod)
+
+
+def test_private_functions_are_checked_where_there_are_no_others():
+    mod = rl.parse(EVERYTHING).without("main", "other")
+    assert rl.check(mod, runs=1).functions == tuple(mod.graph_functions())
+
+
+def test_refuses_what_is_not_there():
+    mod = rl.parse(EVERYTHING)
+    with pytest.raises(CheckError, match="no graph function 'nowhere'"):
+        rl.check(mod, "nowhere")
+    with pytest.raises(CheckError, match="the module has no function to call"):
+        rl.check(mod.without(*mod.graph_functions()))
+    with pytest.raises(CheckError, match="there are 1 parameters, `inputs` gave 0"):
+        rl.check(mod, "other", inputs=lambda rng: ())
+
+
+@pytest.mark.parametrize(
+    ("dims", "dtype", "size"),
+    [
+        ("1048576, 1099511627776", "float32", "4,611,686,018,427,387,904"),
+        ("1099511627776, 1099511627776", "int8", "1,208,925,819,614,629,174,706,176"),
+    ],
+)
+def test_a_tensor_larger_than_memory_is_named(dims: str, dtype: str, size: str) -> None:
+    mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor(({dims}), "{dtype}")):
+    y = R.add(x, x)
+    return y
+""")
+    text = f"no memory for the {size} bytes of `x`, {dtype} of shape .*smaller numbers"
+    with pytest.raises(CheckError, match=text):
+        rl.check(mod, runs=1)
+
+
+def test_a_value_larger_than_memory_is_named() -> None:
+    mod = rl.parse("""
+@R.function
+def main(x: R.Tensor((1,), "float32")):
+    y = R.add(R.broadcast_to(x, (1152921504606846976,)), x)
+    return y
+""")
+    with pytest.raises(MemoryError, match="in `main`: computing `y`: there is no memory for it"):
+        rl.interpret(mod, "main", np.zeros(1, "float32"))
+    with pytest.raises(CheckError, match="computing `y`: .* smaller numbers"):
+        rl.check(mod, runs=1)

@@ -1,0 +1,70 @@
+"""Programs for other machines: object files and assembly, which do not run here."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.runtime.native.executable import Executable
+from relaxlab.script import ir as I
+from relaxlab.script import relax as R
+
+
+@I.ir_module
+class Layer:
+    @R.function
+    def main(
+        x: R.Tensor(("n", 4), "float32"),
+        w: R.Tensor((4, 32), "float32"),
+        h: R.Tensor(("n", 32), "float16"),
+    ):
+        with R.dataflow():
+            y = R.nn.softmax(R.matmul(x, w))
+            z = R.add(y, R.astype(R.exp(h), "float32"))
+            R.output(z)
+        return z
+
+
+def elf_machine(code: bytes) -> int:
+    assert code[:4] == b"\x7fELF"
+    return int.from_bytes(code[18:20], "little")
+
+
+def compiled(triple: str) -> Executable:
+    exe = rl.compile(Layer, rl.Target(triple=triple), use_cache=False)
+    assert isinstance(exe, Executable)
+    return exe
+
+
+@pytest.mark.parametrize(
+    ("triple", "machine", "instruction"),
+    [
+        ("aarch64-unknown-linux-gnu", 183, "fmla"),
+        ("riscv64-unknown-linux-gnu", 243, "addi"),
+        ("thumbv7em-none-eabi", 40, "ldr"),
+    ],
+)
+def test_object_files_for_other_processors(triple: str, machine: int, instruction: str) -> None:
+    exe = compiled(triple)
+    assert not exe.runs_here
+    assert elf_machine(exe.object()) == machine
+    assert instruction in exe.assembly()
+    shapes = (((3, 4), "float32"), ((4, 32), "float32"), ((3, 32), "float16"))
+    with pytest.raises(rl.ExecutionError, match=f"compiled for {triple} and does not run here"):
+        exe(*(np.ones(shape, dtype) for shape, dtype in shapes))
+
+
+def test_webassembly() -> None:
+    assert compiled("wasm32-unknown-unknown").object()[:4] == b"\0asm"
+
+
+def test_object_files_for_this_machine() -> None:
+    exe = rl.compile(Layer, use_cache=False)
+    assert exe.runs_here
+    assert len(exe.object()) > 1000
+
+
+def test_triples_without_a_code_generator() -> None:
+    with pytest.raises(ValueError, match="LLVM generates no code for 'nonsense'; a triple is"):
+        compiled("nonsense")
