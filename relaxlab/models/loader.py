@@ -25,6 +25,7 @@ from relaxlab.models.gguf import GGUFTensor, read_gguf
 from relaxlab.models.keys import keys_of_json
 from relaxlab.models.safetensors import read_safetensors
 from relaxlab.models.tokenizer import Tokenizer
+from relaxlab.models.tokenizer_gguf import tokenizer_from_gguf
 from relaxlab.models.tokenizer_json import read_tokenizer_json
 from relaxlab.models.weights import Source, dense, rotary_tables
 from relaxlab.runtime.collection import collection_paused
@@ -98,7 +99,7 @@ def open_model(model: str | os.PathLike[str]) -> Checkpoint:
 def _open_file(path: Path) -> Checkpoint:
     gguf = read_gguf(path)
     config = config_from_gguf(gguf)
-    tokenizer = Tokenizer.from_gguf(gguf)
+    tokenizer = tokenizer_from_gguf(gguf)
     _check_vocabulary(path, config, tokenizer)
     has_template = "tokenizer.chat_template" in gguf.metadata
     chat = ChatTemplate.from_gguf(gguf, tokenizer) if has_template else None

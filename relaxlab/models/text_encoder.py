@@ -33,6 +33,7 @@ from relaxlab.models.loader import ModelError
 from relaxlab.models.named_layers import NamedLayers, Tensors, is_matrix, tensors_of_folder
 from relaxlab.models.sentence import SentenceConfig, dense_tensor, sentence_config
 from relaxlab.models.tokenizer import TokenizerError
+from relaxlab.models.tokenizer_json import pipeline_from_json
 from relaxlab.runtime.build import compile
 from relaxlab.runtime.native.executable import Executable
 
@@ -209,12 +210,7 @@ def _lower(tokenizer: tokenizers.Tokenizer) -> None:
 def _tokenizer(path: Path) -> tokenizers.Tokenizer:
     file, vocabulary = path / "tokenizer.json", path / "vocab.txt"
     if file.exists():
-        try:
-            tokenizer = tokenizers.Tokenizer.from_file(str(file))
-        except Exception as error:  # the library raises plain Exceptions
-            raise TokenizerError(f"{file}: {error}") from None
-        tokenizer.no_padding()
-        return tokenizer
+        return pipeline_from_json(file)
     if not vocabulary.exists():
         raise TokenizerError(f"{path}: the folder has neither {file.name} nor {vocabulary.name}")
     stated = path / "tokenizer_config.json"

@@ -24,7 +24,7 @@ from relaxlab.models.keys import keys_of_json
 from relaxlab.models.loader import ModelError
 from relaxlab.models.mel import HOP, RATE, log_mel, samples_of
 from relaxlab.models.named_layers import NamedLayers, Tensors, tensors_of_folder
-from relaxlab.models.tokenizer import TokenizerError
+from relaxlab.models.tokenizer_json import pipeline_from_json
 from relaxlab.models.whisper import Whisper, WhisperConfig, config_from_json, tensor_name
 from relaxlab.runtime.build import compile
 from relaxlab.runtime.native.executable import Executable
@@ -142,7 +142,7 @@ class Transcriber(Brief):
             raise FileNotFoundError(f"there is no folder '{path}' with a model")
         config = config_from_json(keys_of_json(path / "config.json"))
         rules = Rules.read(path / "generation_config.json")
-        tokenizer = _tokenizer(path / "tokenizer.json")
+        tokenizer = pipeline_from_json(path / "tokenizer.json")
         tensors = _with_missing_biases(tensors_of_folder(path, tensor_name), config)
         make = NamedLayers(tensors.formats)
         whisper = Whisper(config, make)
@@ -349,15 +349,6 @@ class Chooser:
         if together > scores[:first].max():
             scores[:first] = -np.inf
         return scores
-
-
-def _tokenizer(file: Path) -> tokenizers.Tokenizer:
-    if not file.exists():
-        raise TokenizerError(f"{file.parent}: the folder has no {file.name}")
-    try:
-        return tokenizers.Tokenizer.from_file(str(file))
-    except Exception as error:  # the library raises plain Exceptions
-        raise TokenizerError(f"{file}: {error}") from None
 
 
 def _with_missing_biases(tensors: Tensors, config: WhisperConfig) -> Tensors:

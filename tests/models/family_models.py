@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer as Pipeline
+from tokenizers import models, pre_tokenizers
 
 from relaxlab.models import tiny
 from relaxlab.models.config import DecoderConfig
@@ -99,16 +101,13 @@ def write_tokenizer(folder: Path, config: dict[str, Any] | None = None) -> None:
     """A byte-level tokenizer without merges, as Hugging Face stores it: 256 bytes, <s>, </s>."""
     visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
     characters = [chr(b) for b in visible] + [chr(256 + i) for i in range(256 - len(visible))]
-    tokenizer = {
-        "model": {"type": "BPE", "vocab": {c: i for i, c in enumerate(characters)}, "merges": []},
-        "added_tokens": [{"id": 256, "content": "<s>", "special": True},
-                         {"id": 257, "content": "</s>", "special": True}],
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-            {"type": "Digits", "individual_digits": True},
-            {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}]},
-        "post_processor": None,
-    }  # fmt: skip
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    pipeline = Pipeline(models.BPE({c: i for i, c in enumerate(characters)}, []))
+    pipeline.add_special_tokens(["<s>", "</s>"])
+    pipeline.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+    ])  # fmt: skip
+    pipeline.save(str(folder / "tokenizer.json"))
     values = {"bos_token": "<s>", "eos_token": {"content": "</s>"}} | (config or {})
     (folder / "tokenizer_config.json").write_text(json.dumps(values))
 

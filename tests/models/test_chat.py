@@ -4,14 +4,14 @@ import pytest
 from tokenizers import pre_tokenizers
 
 from relaxlab.models.chat import ChatError, ChatTemplate
-from relaxlab.models.tokenizer import Tokenizer
+from relaxlab.models.tokenizer_gguf import tokenizer_from_gguf, tokenizer_of
 
 HELLO = [{"role": "user", "content": "Hello"}]
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return Tokenizer({
+    return tokenizer_of({
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.tokens": [*sorted(pre_tokenizers.ByteLevel.alphabet()), "<s>"],
         "tokenizer.ggml.token_type": [1] * 256 + [3],
@@ -22,7 +22,7 @@ def tokenizer():
 
 
 def test_smollm2_prompt(smollm2):
-    tokenizer = Tokenizer.from_gguf(smollm2)
+    tokenizer = tokenizer_from_gguf(smollm2)
     template = ChatTemplate.from_gguf(smollm2, tokenizer)
     system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
     assert template.render(HELLO) == (

@@ -209,17 +209,14 @@ def ids_of(opened, character):
 
 def test_errors_of_folders(tmp_path, rng):
     write_folder(tmp_path, rng)
-    content = json.loads((tmp_path / "tokenizer.json").read_text())
-    content["pre_tokenizer"] = {"type": "Metaspace"}
-    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="tokenizer.json: the pre-tokenizer .*Metaspace"):
+    file = tmp_path / "tokenizer.json"
+    file.write_text(file.read_text().replace("\u0120", "no space"))
+    with pytest.raises(ValueError, match="tokenizer.json: only vocabularies of bytes"):
         open_model(tmp_path)
-    (tmp_path / "tokenizer.json").write_text("[1]")
-    with pytest.raises(ValueError, match="must hold a JSON object"):
-        open_model(tmp_path)
-    (tmp_path / "tokenizer.json").write_text('{"model": {"vocab": 1}}')
-    with pytest.raises(ValueError, match="not laid out as expected"):
-        open_model(tmp_path)
+    for damaged in ("[1]", '{"model": {"vocab": 1}}'):
+        file.write_text(damaged)
+        with pytest.raises(ValueError, match="tokenizer.json: "):
+            open_model(tmp_path)
     bias = {"model.layers.0.self_attn.q_proj.bias": np.ones(64, np.float32)}
     save_file(bias, tmp_path / "model.safetensors")
     with pytest.raises(ModelError, match=r"no use for: model\.layers\.0\.self_attn\.q_proj\.bias"):

@@ -8,7 +8,7 @@ import pytest
 
 from relaxlab.models.chat import ChatTemplate
 from relaxlab.models.config import DecoderConfig, Rope
-from relaxlab.models.tokenizer import Tokenizer
+from relaxlab.models.tokenizer_gguf import tokenizer_from_gguf
 from relaxlab.testing.llama_numpy import KVCache, LlamaNumpy
 
 CONFIG = DecoderConfig(
@@ -120,7 +120,7 @@ def test_bad_ids_are_refused(model, ids, message):
 
 
 def test_smollm2_answers(smollm2):
-    tokenizer = Tokenizer.from_gguf(smollm2)
+    tokenizer = tokenizer_from_gguf(smollm2)
     model = LlamaNumpy.from_gguf(smollm2)
     question = [{"role": "user", "content": "What is the capital of France?"}]
     prompt = ChatTemplate.from_gguf(smollm2, tokenizer).encode(question)

@@ -10,14 +10,15 @@ from relaxlab.models.chat import ChatError, ChatTemplate
 from relaxlab.models.config import ConfigError
 from relaxlab.models.families import config_from_gguf
 from relaxlab.models.gguf import GGUFError, read_gguf
-from relaxlab.models.tokenizer import Tokenizer, TokenizerError
+from relaxlab.models.tokenizer import TokenizerError
+from relaxlab.models.tokenizer_gguf import tokenizer_from_gguf
 from relaxlab.testing.llama_numpy import LlamaNumpy
 
 
 @pytest.fixture(scope="module")
 def ask():
     gguf = read_gguf(tiny.path())
-    tokenizer, model = Tokenizer.from_gguf(gguf), LlamaNumpy.from_gguf(gguf)
+    tokenizer, model = tokenizer_from_gguf(gguf), LlamaNumpy.from_gguf(gguf)
     template = ChatTemplate.from_gguf(gguf, tokenizer)
 
     def answer(text: str) -> str:
@@ -35,7 +36,7 @@ def test_file_is_small_and_like_its_big_relatives():
 
 def load_and_encode(path) -> None:
     gguf = read_gguf(path)
-    tokenizer = Tokenizer.from_gguf(gguf)
+    tokenizer = tokenizer_from_gguf(gguf)
     config_from_gguf(gguf)
     ids = ChatTemplate.from_gguf(gguf, tokenizer).encode([{"role": "user", "content": "2 + é?"}])
     tokenizer.decode(ids)
