@@ -54,13 +54,15 @@ def positive_factors(extent: PrimExpr) -> set[PrimExpr]:
 
 def is_positive(e: PrimExpr, positive: Set[PrimExpr], sizes: Set[Var]) -> bool:
     """True if `e` is provably above zero, where `positive` are and `sizes` are not negative."""
-    if e in positive:
+    if e in positive or _is_positive_by_form(e, positive, sizes):
         return True
+    return any(_divides(e, p, sizes) for p in positive)
+
+
+def _is_positive_by_form(e: PrimExpr, positive: Set[PrimExpr], sizes: Set[Var]) -> bool:
     match e:
         case expr.IntImm(value):
             return value > 0
-        case expr.Add() | expr.Sub() if any(_divides(e, p) for p in positive):
-            return True
         case expr.Mul(a, b):
             return is_positive(a, positive, sizes) and is_positive(b, positive, sizes)
         case expr.Max(a, b):
@@ -79,9 +81,13 @@ def is_positive(e: PrimExpr, positive: Set[PrimExpr], sizes: Set[Var]) -> bool:
             return False
 
 
-def _divides(e: PrimExpr, product: PrimExpr) -> bool:
-    """True if `e` is a factor of a product that was multiplied out, as (h - 1) of h * w - w."""
+def _divides(e: PrimExpr, product: PrimExpr, sizes: Set[Var]) -> bool:
+    """True if `e`, of sizes alone, is a factor of a product that was multiplied out, as (h - 1) and
+    w of h * w - w."""
     if not isinstance(product, expr.Add | expr.Sub) or product == e or product.dtype != e.dtype:
+        return False
+    names = set(symbols_in(e))
+    if not names or not names <= sizes & set(symbols_in(product)):
         return False
     analyzer = Analyzer.for_shapes(e, product)
     return analyzer.prove_equal(product % e, expr.const(0)) is True

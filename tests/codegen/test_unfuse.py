@@ -95,3 +95,13 @@ def test_only_integers_of_one_type_divide_an_extent() -> None:
     for dtype in ("float32", "int32"):
         x = Var("x", dtype)
         assert not is_positive(x - expr.const(1, dtype), extent, {N, M})
+
+
+def test_factors_of_an_extent_that_was_multiplied_out_are_positive() -> None:
+    """Such as the numbers of images, rows and tiles of columns of a convolution without padding."""
+    sizes, tiles = {N, M, K}, (K + 29) // 32
+    extent = {N * M * tiles - N * tiles * 2}
+    for factor in (N, M - 2, tiles):
+        assert is_positive(factor, extent, sizes)
+    assert not is_positive(K - 2, extent, sizes)
+    assert not is_positive(M - 2, extent, sizes - {M})
