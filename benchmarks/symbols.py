@@ -205,6 +205,10 @@ def _convolutions() -> Iterator[Case]:
         ("n", "c", "o", "h", "w", "h w", "n h w", "n c o h w"),
     )  # fmt: skip
     yield Case(
+        "conv2d without padding", "x: n c h w; f: o c 3 3", call.format(0, ""), sizes,
+        ("h w", "n c o h w"),
+    )  # fmt: skip
+    yield Case(
         "conv2d NHWC", "x: n h w c; f: 3 3 c o",
         call.format(1, ', data_layout="NHWC", kernel_layout="HWIO"'), sizes,
         ("n", "c", "o", "w", "n h w", "n c o h w"),
@@ -262,8 +266,9 @@ def _rows() -> Iterator[Case]:
     yield Case("sum of all", "x: a n d", "R.sum(x)", cube, every)
     for axis in (1, 0):
         yield Case(f"cumsum axis {axis}", "x: n d", f"R.cumsum(x, axis={axis})", sizes, both)
-    few = {"n": 1024, "d": 20}
-    yield Case("cumsum axis 0", "x: n d", "R.cumsum(x, axis=0)", few, both)
+    for columns in (3, 20):
+        few = {"n": 1024, "d": columns}
+        yield Case("cumsum axis 0", "x: n d", "R.cumsum(x, axis=0)", few, both)
     yield from _reductions()
 
 
@@ -279,6 +284,12 @@ def _reductions() -> Iterator[Case]:
             result = f"R.{operator}(x, axis={axis})"
             narrow = {"n": 100_000, "d": 3}
             yield Case(f"{operator} axis {axis}", "x: n d", result, narrow, ("n", "d", "n d"))
+    for columns in (17, 33, 49):
+        for operator in ("sum", "max"):
+            few = {"n": 1024, "d": columns}
+            yield Case(
+                f"{operator} axis 0", "x: n d", f"R.{operator}(x, axis=0)", few, ("d", "n d")
+            )
     yield Case("argmax axis 1 of 4", "x: a b n d", "R.argmax(x, axis=1)", four, places)
     yield Case("mean axis 0", "x: n d", "R.mean(x, axis=0)", {"n": 7, "d": 5}, ("n", "d", "n d"))
 

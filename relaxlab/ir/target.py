@@ -82,6 +82,12 @@ class Target(Brief):
         return 32 if self.vector_bits >= 256 else 128
 
     @property
+    def has_mask_registers(self) -> bool:
+        """True if masks of up to 64 lanes are registers of their own, made from integers
+        (AVX-512BW), and an instruction sets the lowest bits of these (BMI2)."""
+        return {"avx512bw", "bmi2"} <= self.features
+
+    @property
     def vector_registers(self) -> int:
         """Architectural vector registers: 32 with AVX-512 and NEON, else 16."""
         return 32 if self.vector_bits == 512 or self.triple.startswith("aarch64") else 16

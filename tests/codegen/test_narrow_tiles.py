@@ -1,4 +1,4 @@
-"""Last tiles of columns of which half the lanes are enough."""
+"""Last tiles of columns, in the vectors that these columns fill."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def tiles(body: str = SUM, lane: str = "o * 32 + v") -> Module:
     return parse_kernels(text)
 
 
-def widths(mod: Module) -> list[int]:
-    """The lanes of the loops that sum."""
+def widths(mod: Module) -> list[list[int]]:
+    """The lanes of the vectors of each loop that sums."""
     func = mod["kernel"]
     assert isinstance(func, PrimFunc)
     lowered = narrow_tiles(hoist_guards(lower_blocks(func.body)[0]))
     sums = [n for n in walk(lowered) if isinstance(n, For) and n.loop_var.name == "r"]
-    return [n.body.extent.value for n in sums]  # type: ignore[union-attr]
+    return [[v.extent.value for v in walk(n.body) if isinstance(v, For)] for n in sums]  # type: ignore[union-attr]
 
 
-def test_half_a_tile_for_the_last_columns(rng: np.random.Generator) -> None:
+def test_quarters_of_a_tile_for_the_last_columns(rng: np.random.Generator) -> None:
     mod = tiles()
-    assert widths(mod) == [64, 32, 64]
+    assert widths(mod) == [[64], [16], [16, 16], [32, 16], [48, 16]]
     kernels = Kernels(mod)
     for n in (0, 1, 16, 17, 32, 33, 63, 64, 65, 80, 81, 96, 97, 127, 128, 129):
         x = rng.standard_normal((7, n), np.float32)
@@ -69,4 +69,4 @@ def test_half_a_tile_for_the_last_columns(rng: np.random.Generator) -> None:
     ],
 )
 def test_tiles_that_stay_whole(changes: dict[str, str], reason: str) -> None:
-    assert set(widths(tiles(**changes))) == {64}, reason
+    assert widths(tiles(**changes)) in ([[64]], [[64], [64]]), reason

@@ -1,0 +1,57 @@
+"""Masks of the last vectors of an axis."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relaxlab.codegen.llvm.kernel import emit_kernel
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.module import Module
+from relaxlab.ir.target import Target
+from tests.codegen.kernels import Kernels, parse_kernels
+
+TAIL = """
+def kernel(a: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    C = T.match_buffer(c, ({lanes},), "float32")
+    for v in T.vectorized({lanes}):
+        C[v] = C[v] + T.if_then_else({at} < n, A[{at}], T.float32(0))
+"""
+AVX512 = frozenset({"avx512f", "avx512bw", "bmi2"})
+
+
+def tail(lanes: int, first: int, step: int) -> Module:
+    return parse_kernels(TAIL.format(lanes=lanes, at=f"{step} * v + {first}"))
+
+
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("first", [0, 3, 16])
+@pytest.mark.parametrize("lanes", [4, 8, 12, 16, 32, 64])
+def test_lanes_below_a_symbol(lanes: int, first: int, step: int, rng: np.random.Generator) -> None:
+    kernels = Kernels(tail(lanes, first, step))
+    ends = [first + step * k for k in (0, 1, lanes - 1, lanes, lanes + 1)]
+    for n in (0, 1, 2, *ends, 1000):
+        x = rng.standard_normal(n, np.float32)
+        kernels.agree("kernel", [x, np.ones(lanes, "float32")], n=n)
+
+
+@pytest.mark.parametrize(
+    ("features", "lanes", "step", "is_integer"),
+    [
+        (AVX512, 64, 1, True),
+        (AVX512, 8, 1, True),
+        (AVX512, 8, 2, False),
+        (AVX512, 12, 1, False),
+        (AVX512 - {"bmi2"}, 64, 1, False),
+        (frozenset({"avx2", "bmi2"}), 8, 1, False),
+    ],
+)
+def test_masks_of_neighbours_are_integers_where_masks_have_registers(
+    features: frozenset[str], lanes: int, step: int, is_integer: bool
+) -> None:
+    func = tail(lanes, 0, step)["kernel"]
+    assert isinstance(func, PrimFunc)
+    target = Target(features=features)
+    assert ("bzhi" in emit_kernel(func, "kernel", {}, target).text) == is_integer
