@@ -34,7 +34,7 @@ class LocatedFunc:
 
 def locate(func: PrimFunc, name: str) -> LocatedFunc:
     """`func` as `name`, printed, with the places of its statements."""
-    text, places = print_with_map(Module.of({name: func}))
+    text, places = print_with_map(Module.of({name: func}), show_meta=False)
     root = places[f"[{name!r}]"]
     shift = root.line - 1
     lines = [line.removeprefix("    ") for line in text.split("\n")[shift : root.end_line]]
