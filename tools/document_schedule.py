@@ -133,6 +133,7 @@ class Example:
 
 
 SECTIONS: dict[str, dict[str, Example]] = {
+    "Decisions": {},
     "Loops": {
         "split": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\n"
                          "jo, ji = sch.split(j, factors=[None, 8])"),
@@ -226,6 +227,11 @@ SECTIONS: dict[str, dict[str, Example]] = {
     },
 }  # fmt: skip
 WITHOUT_EXAMPLE = {
+    "Decisions": {
+        "sample_categorical": "`rows = sch.sample_categorical('rows', [2, 4, 8], 4)`",
+        "sample_perfect_tile": "`columns = sch.sample_perfect_tile('columns', j, 2, 16, [4, 8])`",
+        "sample_compute_location": "`at = sch.sample_compute_location('place', block)`",
+    },
     "Hardware instructions": {
         "tensorize": "[architecture.md](architecture.md#schedules) has "
         "intrinsics and what they replace.",
@@ -237,7 +243,8 @@ WITHOUT_EXAMPLE = {
         "takes and what it makes of them.",
     },
 }
-"""Primitives whose example needs more than a function and a step, by section, and where one is."""
+"""Primitives whose example needs more than a function and a step, by section, and where one is, or
+a call."""
 LOOKING = ("get_block", "get_loops", "get_child_blocks", "get_producers", "get_consumers")
 
 HEAD = """# Schedule primitives
@@ -255,6 +262,12 @@ The compiler's own schedules are made of the same primitives.
 `rl.schedule_of(rl.trace(module), kernel)` is that of one kernel, and
 `relaxlab show FILE.py --schedule KERNEL` prints it as a program.
 
+A program over a schedule asks for its *decisions* by `sample_categorical` and its like, which
+return plain values. They are the defaults unless the schedule has a decider:
+`Schedule(func, decider=Decided({"rows": 8}))` takes given values, `Sampled(seed)` draws
+(both in `relaxlab.schedule.decisions`); then run the program again. `sch.decisions` has them all by
+key: the versions that a decision stands in, and its name (`n ≤ 16 / rows`).
+
 | to | use |
 | --- | --- |
 | keep data in the cache between uses | `split` and `reorder` (tiling) |
@@ -264,6 +277,7 @@ The compiler's own schedules are made of the same primitives.
 | accumulate in registers | `cache_write`, `reverse_compute_at`, `decompose_reduction` |
 | split a long reduction over threads or lanes | `rfactor` |
 | read a matrix in the order of its use | `cache_read`, `transform_layout` |
+| leave a choice open | `sample_categorical`, `sample_perfect_tile`, `sample_compute_location` |
 | run on a GPU | `bind`, `cache_read` to `"shared"` |
 | use a matrix instruction | `blockize`, `tensorize` |
 

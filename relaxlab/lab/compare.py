@@ -16,7 +16,8 @@ from relaxlab.lab.pipeline import failure_state, pass_states, traced
 from relaxlab.lab.view import View
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.pipeline import default_pipeline
-from relaxlab.schedule.schedule import Schedule, replay
+from relaxlab.schedule.replay import replay
+from relaxlab.schedule.schedule import Schedule
 from relaxlab.schedule.trace import Instruction
 from relaxlab.tracing import PassRecord, Trace
 
@@ -74,8 +75,8 @@ def steps_of(sch: Schedule) -> Trace:
     name = sch.name
     funcs: list[PrimFunc] = []
 
-    def visit(one: Schedule, within: tuple[str, ...], step: Instruction | None) -> None:
-        if not within:
+    def visit(one: Schedule, step: Instruction | None) -> None:
+        if not one.within:
             funcs.append(one.func)
 
     replay(sch.original, sch.trace, visit)

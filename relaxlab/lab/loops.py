@@ -25,7 +25,8 @@ from relaxlab.passes.host import kernel_symbols
 from relaxlab.passes.kernel_calls import written_buffers
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.schedule.explain import explain_refusal
-from relaxlab.schedule.schedule import Schedule, replay
+from relaxlab.schedule.replay import replay
+from relaxlab.schedule.schedule import Schedule
 from relaxlab.schedule.trace import Instruction
 from relaxlab.script import parse
 from relaxlab.script.printer import print_module
@@ -190,7 +191,8 @@ def _scheduled(sch: Schedule) -> list[_Version]:
     count: dict[tuple[str, ...], int] = {}
     calls: dict[tuple[str, ...], list[str]] = {}
 
-    def visit(one: Schedule, within: tuple[str, ...], step: Instruction | None) -> None:
+    def visit(one: Schedule, step: Instruction | None) -> None:
+        within = one.within
         if step is None:
             count[within], calls[within] = -1, []
         else:

@@ -2,7 +2,8 @@
 
 from relaxlab.schedule import intrinsics, tile_intrinsics
 from relaxlab.schedule.error import Refusal, ScheduleError
-from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule, apply_trace
+from relaxlab.schedule.replay import apply_trace
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.tensor_intrin import TensorIntrin
 from relaxlab.schedule.trace import Instruction
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaxlab.schedule.schedule import Schedule, apply_trace
+from relaxlab.schedule.replay import apply_trace
+from relaxlab.schedule.schedule import Schedule
 from relaxlab.tracing import Trace
 
 

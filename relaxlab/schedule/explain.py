@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.schedule import apply_trace
-from relaxlab.schedule.trace import Instruction, Ref, Value
+from relaxlab.schedule.replay import apply_trace
+from relaxlab.schedule.trace import LOOKING, Instruction, Ref, Value
 
 MOST_TRIALS = 100
 """Most replays of a trace for one explanation: each applies all steps again, and a reader waits."""
@@ -39,7 +39,7 @@ def explain_refusal(
     trials = _Trials(func, steps)
     causes: list[int] = []
     for number in reversed(range(last)):
-        if trace[number].name.startswith("get_"):
+        if trace[number].name.startswith(LOOKING):
             continue
         gone = _builds_on(steps, number)
         if last not in gone and trials.apply([i for i in range(last + 1) if i not in gone]):
@@ -76,7 +76,7 @@ def _orders(steps: Sequence[Instruction], causes: Sequence[int]) -> Iterator[lis
     for at in reversed(range(last)):
         if at in needed:
             break
-        if not steps[at].name.startswith("get_"):
+        if not steps[at].name.startswith(LOOKING):
             yield [*before[:at], last, *before[at:]]
     for cause in causes:
         moved = _builds_on(steps, cause) - {last}

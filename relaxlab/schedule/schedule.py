@@ -12,11 +12,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 from relaxlab.ir.display import Displayed
-from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.expr import IntImm, PrimExpr, Var
 from relaxlab.ir.graph import GlobalVar
 from relaxlab.ir.loops import Block, Buffer, PrimFunc
 from relaxlab.ir.node import walk
-from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule import annotate as _annotate
 from relaxlab.schedule import blockize as _blockize
 from relaxlab.schedule import cache as _cache
@@ -34,6 +33,13 @@ from relaxlab.schedule import tensorize as _tensorize
 from relaxlab.schedule.bounds import bound_storage as _bound_storage
 from relaxlab.schedule.bounds import with_upper_bound
 from relaxlab.schedule.compact import compact_buffers as _compact_buffers
+from relaxlab.schedule.decisions import (
+    JOINED,
+    Chosen,
+    DecisionError,
+    perfect_tiles,
+    version_name,
+)
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.form_blocks import form_blocks as _form_blocks
 from relaxlab.schedule.join_axes import join_axes as _join_axes
@@ -41,7 +47,7 @@ from relaxlab.schedule.nested import chosen_by_size, versions_for, with_size_one
 from relaxlab.schedule.online_softmax import online_softmax as _online_softmax
 from relaxlab.schedule.order import depends_on_order
 from relaxlab.schedule.state import BlockRV, Fact, LoopRV, ScheduleState
-from relaxlab.schedule.trace import NESTING, Instruction, Ref, Steps, Value, from_json
+from relaxlab.schedule.trace import Steps
 from relaxlab.tracing.limit import Stopped
 
 Factor = PrimExpr | int | None
@@ -98,6 +104,77 @@ class Schedule(ScheduleState, Displayed):
             return [r.block for r in scope.consumers_of(place.block, place.scope)]
 
         return self._step("get_consumers", {"block": block}, run)
+
+    def sample_categorical(
+        self, name: str, candidates: Sequence[Chosen], default: Chosen,
+        decision: Chosen | None = None,
+    ) -> Chosen:  # fmt: skip
+        """Decide on one of the candidates: numbers, True and False, or strings. Returns it.
+
+        The schedule's decider is asked, unless there is a `decision` as in a program printed from a
+        trace; without a decider it is the default. Asked for again, in a version of the function
+        as well, a decision of that name stays as it is.
+        """
+        given = {"name": name, "candidates": tuple(candidates), "default": default}
+        return self._decided("sample_categorical", given, tuple(candidates), decision)
+
+    def sample_perfect_tile(
+        self, name: str, loop: LoopRV, n: int, max_innermost_factor: int, default: Sequence[int],
+        decision: Sequence[int] | None = None,
+    ) -> list[int]:  # fmt: skip
+        """Decide on `n` factors whose product is the loop's extent, a constant, the last of them at
+        most `max_innermost_factor`. Returns them: the factors of `split`.
+
+        See `sample_categorical` for who decides.
+        """
+        found = tree.find_loop(self.func, self._var(loop)).loop
+        if not isinstance(found.extent, IntImm):
+            raise ScheduleError(
+                "sample_perfect_tile", f"loop {found.loop_var}", "its extent is a constant",
+                suggestion="sample_categorical one factor and split by it with None",
+                about=(found.loop_var,),
+            )  # fmt: skip
+        given = {
+            "name": name, "loop": loop, "n": n, "max_innermost_factor": max_innermost_factor,
+            "default": tuple(default),
+        }  # fmt: skip
+        tiles = perfect_tiles(found.extent.value, n, max_innermost_factor)
+        value = None if decision is None else tuple(decision)
+        return list(self._decided("sample_perfect_tile", given, tiles, value))
+
+    def sample_compute_location(
+        self, name: str, block: BlockRV, default: int = 0, decision: int | None = None
+    ) -> LoopRV | None:
+        """Decide under how many loops of its first consumer a block is computed: 0, or as many as
+        `compute_at` allows. Returns the innermost of these loops, to be given to `compute_at`; None
+        for 0.
+
+        See `sample_categorical` for who decides.
+        """
+        consumers = scope.consumers_of(self._place(block).block, self._place(block).scope)
+        around: list[Var] = []
+        if consumers:
+            place = tree.find_block(self.func, consumers[0].block.name)
+            around = [s.loop_var for s in place.loops]
+        allowed = [depth for depth, v in enumerate(around, 1) if self._may_move(block, v)]
+        given = {"name": name, "block": block, "default": default}
+        step = "sample_compute_location"
+
+        def loop_of(depth: int) -> Var | None:
+            return around[depth - 1] if depth else None
+
+        self._decided(step, given, (0, *allowed), decision, loop_of)
+        made = [s.outputs for s in self.trace if s.name == step and dict(s.args)["name"] == name]
+        if not made:
+            raise DecisionError(f"the decision `{name}` is about a loop outside of this version")
+        return LoopRV(made[-1][0]) if made[-1] else None
+
+    def _may_move(self, block: BlockRV, loop: Var) -> bool:
+        try:
+            _location.compute_at(self.func, self._name(block), loop)
+        except ScheduleError:
+            return False
+        return True
 
     def split(
         self, loop: LoopRV, factors: Sequence[Factor] | None = None, *, factor: Factor = None
@@ -371,12 +448,13 @@ class Schedule(ScheduleState, Displayed):
         axes, in which blocks and loops are to be found anew, and returns it or a copy of it.
         """
         joined, restored = _join_axes(self.func)
-        made = _made(schedule, self._apart(joined))
+        made = _made(schedule, self._apart(joined, JOINED))
         if made is None:
             raise TypeError("join_axes takes a function that returns a schedule")
 
         def run() -> None:
             self.func = restored(made.func)
+            self.decisions |= made.decisions
 
         self._step("join_axes", {"schedule": Steps(tuple(made.trace))}, run)
 
@@ -404,17 +482,21 @@ class Schedule(ScheduleState, Displayed):
 
         def version(bound: int) -> Schedule | None:
             func = with_size_one(self.func, size) if bound == 1 else self.func
-            return _made(lambda sch: schedule(sch, bound), self._apart(func, (size, bound)))
+            apart = self._apart(func, version_name(size, bound), (size, bound))
+            return _made(lambda sch: schedule(sch, bound), apart)
 
         largest = versions.general
         general = None if largest is None else version(largest)
         if general is None:
-            largest, general = None, _any_size(schedule, self._apart(self.func))
+            largest = None
+            general = _any_size(schedule, self._apart(self.func, version_name(size, None)))
         found = ((bound, version(bound)) for bound in versions.guarded)
         guarded = [(bound, sch) for bound, sch in found if sch is not None]
 
         def run() -> None:
             self.func = chosen_by_size(size, general.func, [(n, sch.func) for n, sch in guarded])
+            for sch in (general, *(sch for _, sch in guarded)):
+                self.decisions |= sch.decisions
 
         args = {
             "size": size, "bounds": tuple(bounds),
@@ -424,11 +506,13 @@ class Schedule(ScheduleState, Displayed):
         }  # fmt: skip
         self._step("guarded_versions", args, run)
 
-    def _apart(self, func: PrimFunc, *facts: Fact) -> Schedule:
-        """A schedule of a form of this function, in which facts hold."""
-        sub = Schedule(func, self.name)
+    def _apart(self, func: PrimFunc, name: str, *facts: Fact) -> Schedule:
+        """A schedule of a form of this function, in which facts hold and the decisions made so
+        far."""
+        sub = Schedule(func, self.name, decider=self.decider)
         sub._module = self._module
         sub._facts = (*self._facts, *facts)
+        sub.within, sub.decisions = (*self.within, name), dict(self.decisions)
         return sub
 
     def declare_upper_bound(self, symbol: Var, most: int) -> None:
@@ -510,95 +594,3 @@ PRIMITIVES = frozenset(
     name for name, fn in vars(Schedule).items()
     if callable(fn) and not name.startswith("_")
 )  # fmt: skip
-
-
-def apply_trace(func: PrimFunc, trace: Sequence[Instruction] | str) -> Schedule:
-    """Replay a trace (or its JSON text) on a function.
-
-    Raises ScheduleError where a step is refused, ValueError where the trace is malformed.
-    """
-    if isinstance(trace, str):
-        symbols = {v.name: v for v in symbols_in(tuple(b.shape for b in func.buffers))}
-        symbols |= {p.name: p for p in func.params if isinstance(p, Var)}
-        trace = from_json(trace, symbols)
-    return replay(func, trace, _unseen)
-
-
-Visit = Callable[[Schedule, tuple[str, ...], Instruction | None], None]
-"""Is given a schedule, the names of the forms of the function in which it is nested, and the step
-that was made last, None before the first."""
-
-
-def _unseen(*_: object) -> None:
-    """Look at no step."""
-
-
-def replay(func: PrimFunc, trace: Sequence[Instruction], visit: Visit) -> Schedule:
-    """Replay a trace and return the schedule; call `visit` before the first step and after each,
-    those of nested schedules among them, which come before the step that holds them.
-
-    Raises what `apply_trace` raises.
-    """
-    sch = Schedule(func)
-    _replay(sch, trace, visit, ())
-    return sch
-
-
-def _replay(
-    sch: Schedule, trace: Sequence[Instruction], visit: Visit, within: tuple[str, ...]
-) -> None:
-    known: dict[str, BlockRV | LoopRV] = {}
-
-    def value(v: Value) -> Any:
-        match v:
-            case Ref(name):
-                if name not in known:
-                    raise ValueError(f"no earlier step of the trace returned {name!r}")
-                return known[name]
-            case tuple():
-                return [value(x) for x in v]  # type: ignore[reportUnknownVariableType]
-            case _:
-                return v
-
-    visit(sch, within, None)
-    for number, step in enumerate(trace):
-        if step.name not in PRIMITIVES:
-            raise ValueError(f"step {number}: {step.name!r} is not a scheduling primitive")
-        args = {k: value(v) for k, v in step.args}
-        if step.name in NESTING:
-            args["schedule"] = _nested(step, visit, within)
-        positional = args.pop("loops", ())
-        try:
-            result = getattr(sch, step.name)(*positional, **args)
-        except (TypeError, AttributeError) as e:
-            raise ValueError(f"step {number}: {step}: wrong arguments: {e}") from e
-        results = cast("list[Any]", result if isinstance(result, list) else [result])
-        known |= dict(zip(step.outputs, results, strict=False))
-        visit(sch, within, step)
-
-
-def _nested(
-    step: Instruction, visit: Visit, within: tuple[str, ...]
-) -> Callable[..., Schedule | None]:
-    """The argument `schedule` that makes the nested steps of a step again."""
-    given = dict(step.args)
-    steps: Steps | tuple[Steps, ...] = given.get("schedule", ())
-
-    def schedule(sch: Schedule, bound: int | None = None) -> Schedule | None:
-        versions = {s.bound: s for s in ((steps,) if isinstance(steps, Steps) else steps)}
-        if bound not in versions:
-            if bound is None:
-                raise ValueError("the trace has no version for any size")
-            return None
-        name = "joined axes" if "size" not in given else _name_of(given["size"], bound)
-        _replay(sch, versions[bound].trace, visit, (*within, name))
-        return sch
-
-    return schedule
-
-
-def _name_of(size: PrimExpr, bound: int | None) -> str:
-    """The name of a version, by the sizes that it is for."""
-    if bound is None:
-        return f"any {size}"
-    return f"{size} = 1" if bound == 1 else f"{size} ≤ {bound}"

@@ -17,9 +17,18 @@ from relaxlab.ir.loops import IS_SCHEDULED, Block, Buffer, For, PrimFunc
 from relaxlab.ir.module import Module, name_of
 from relaxlab.schedule import tree
 from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.decisions import (
+    Decider,
+    Decision,
+    DecisionError,
+    enclosing,
+    key_of,
+    require_candidate,
+)
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.trace import (
+    LOOKING,
     NESTING,
     Instruction,
     Ref,
@@ -74,14 +83,21 @@ Fact: TypeAlias = tuple[PrimExpr, int]
 
 class ScheduleState(Brief):
     """A loop function being scheduled, without the primitives: `func` is what it is now, `original`
-    what it was, `trace` the steps between, `refused` the step tried last if it was refused."""
+    what it was, `trace` the steps between, `refused` the step tried last if it was refused.
+
+    `decisions` are those made so far, by key, in nested schedules as well; `decider` says which
+    (None: the defaults). A nested schedule has those of the schedules that it is nested in.
+    `within`: the names of the forms of the function that it is nested in, outermost first.
+    """
 
     def __repr__(self) -> str:
-        steps = [step.name for step in self.trace if not step.name.startswith("get_")]
+        steps = [step.name for step in self.trace if not step.name.startswith(LOOKING)]
         listed = f": {cut(', '.join(steps), 200)}" if steps else ""
         return f"Schedule({counted(len(steps), 'step')}{listed})"
 
-    def __init__(self, program: PrimFunc | Module, name: str | None = None) -> None:
+    def __init__(
+        self, program: PrimFunc | Module, name: str | None = None, *, decider: Decider | None = None
+    ) -> None:
         """Raises TypeError for what is neither, KeyError for a module without such a function."""
         module, name, func = _chosen(program, name)
         self._module, self.name = module, name
@@ -94,6 +110,9 @@ class ScheduleState(Brief):
         self._made_by: dict[Var | Buffer | str, int] = {}
         self._present = _cursor_targets(self.func)
         self._facts: tuple[Fact, ...] = ()
+        self.decider = decider
+        self.decisions: dict[str, Decision] = {}
+        self.within: tuple[str, ...] = ()
 
     @property
     def mod(self) -> Module:
@@ -159,6 +178,40 @@ class ScheduleState(Brief):
         self.trace = list(other.trace)
         self._blocks, self._loops = dict(other._blocks), dict(other._loops)
         self._made_by = dict(other._made_by)
+        self.decisions = dict(other.decisions)
+
+    @brief
+    def _decided(
+        self, step: str, args: dict[str, Any], candidates: tuple[Any, ...], decision: Any,
+        loop_of: Callable[[Any], Var | None] = lambda _: None,
+    ) -> Any:  # fmt: skip
+        """The value of a decision: the one made already, `decision`, the decider's or the default;
+        recorded as a step of that name, which returns a handle to the loop of the value. Raises
+        DecisionError where it is no candidate."""
+        default, name = args["default"], args["name"]
+        for around in enclosing(self.within):
+            known = self.decisions.get(key_of(around, name))
+            if known is not None and (known.candidates, known.default) == (candidates, default):
+                return known.value
+            if known is not None:
+                raise DecisionError(
+                    f"the decision `{known.key}` was made among other candidates, or with another "
+                    f"default: {known.default} of {', '.join(map(str, known.candidates))}"
+                )
+        key = key_of(self.within, name)
+        require_candidate(key, default, candidates, "default")
+        value = decision
+        if value is None and self.decider is not None:
+            value = self.decider(key, candidates)
+        value = default if value is None else value
+        require_candidate(key, value, candidates)
+
+        def run() -> Var | None:
+            self.decisions[key] = Decision(key, candidates, default, value)
+            return loop_of(value)
+
+        self._step(step, {**args, "decision": value}, run)
+        return value
 
     def _is_at_most(self, size: PrimExpr, most: int) -> bool:
         """True if a size is at most a number: by declared bounds, or in this version."""
@@ -174,7 +227,7 @@ class ScheduleState(Brief):
         """Run one primitive, record it and give handles to what it returned."""
         before = self.func
         # Nested steps are counted one by one, as they are made before the one that holds them.
-        changes = not name.startswith("get_") and name not in NESTING
+        changes = not name.startswith(LOOKING) and name not in NESTING
         if changes:
             before_step(self)
         values = tuple((k, _recorded(v)) for k, v in args.items())

@@ -25,6 +25,8 @@ Value: TypeAlias = Any
 these."""
 NESTING = ("guarded_versions", "join_axes")
 """The primitives with an argument `schedule` that holds the steps of other schedules."""
+LOOKING = ("get_", "sample_")
+"""What the names of primitives begin with that leave the function as it is."""
 
 
 _LISTING = ("get_loops", "get_child_blocks", "get_producers", "get_consumers", "split")

@@ -10,8 +10,8 @@ from relaxlab.ir.loops import IS_SCHEDULED, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.passes.base import Pipeline
+from relaxlab.schedule.replay import apply_trace
 from relaxlab.schedule.rules.context import FACTS
-from relaxlab.schedule.schedule import apply_trace
 from relaxlab.schedule.trace import to_json
 from relaxlab.tracing import Remark, Trace
 

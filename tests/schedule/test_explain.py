@@ -7,7 +7,7 @@ import pytest
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.schedule import Schedule, ScheduleError
 from relaxlab.schedule.explain import explain_refusal
-from relaxlab.schedule.schedule import apply_trace
+from relaxlab.schedule.replay import apply_trace
 from relaxlab.script import parse
 
 MATMUL = """

@@ -98,7 +98,8 @@ def test_damaged_traces_never_do_anything_else() -> None:
 
 def test_the_names_are_the_primitives_of_tvm_and_some_more() -> None:
     expected = (
-        "get_block get_loops get_child_blocks get_producers get_consumers split fuse reorder "
+        "get_block get_loops get_child_blocks get_producers get_consumers "
+        "sample_categorical sample_perfect_tile sample_compute_location split fuse reorder "
         "add_unit_loop parallel vectorize unroll bind compute_inline reverse_compute_inline "
         "compute_at reverse_compute_at cache_read cache_write set_scope storage_align "
         "decompose_reduction rfactor blockize tensorize transform_layout pad_einsum annotate "

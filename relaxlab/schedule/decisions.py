@@ -1,0 +1,118 @@
+"""Decisions of a schedule: choices with a name, candidates and a default.
+
+Whoever schedules by a program over `Schedule` (a rule, or a user) asks for decisions and is given
+plain values, on which the program may branch. A *decider* says which: none takes each default, one
+of values takes what is asked for, one of a seed draws. Another decision means to run the program
+again; replaying the trace of a schedule repeats the decisions that it holds and the steps after
+them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
+
+from relaxlab.ir.errors import UserError
+from relaxlab.ir.expr import PrimExpr
+
+Value: TypeAlias = int | str | tuple[int, ...]
+"""The value of a decision: a number, True or False, a string, or the factors of a tile."""
+Chosen = TypeVar("Chosen", bound=int | str)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A choice that a schedule made. key: the names of the versions that it stands in, outermost
+    first, and its own; a schedule has one decision of a key."""
+
+    key: str
+    candidates: tuple[Value, ...]
+    default: Value
+    value: Value
+
+    @property
+    def name(self) -> str:
+        """Its name without the versions."""
+        return self.key.rpartition(SEPARATOR)[2]
+
+
+Decider: TypeAlias = Callable[[str, Sequence[Value]], Value | None]
+"""Is given the key of a decision and its candidates, and returns one of these; None for the
+default. Equal keys must get equal answers: programs try steps on copies of a schedule."""
+
+SEPARATOR = " / "
+"""Between the versions in the key of a decision, and before its name."""
+
+
+class DecisionError(UserError, ValueError):
+    """A value for a decision is not among its candidates, or nothing asks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The decider that takes given values, by key, and the defaults of other decisions."""
+
+    values: Mapping[str, Value] = field(default_factory=dict[str, Value])
+
+    def __call__(self, key: str, candidates: Sequence[Value]) -> Value | None:
+        return self.values.get(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The decider that draws each decision from its candidates, all equally likely; `seed` and the
+    key say which one."""
+
+    seed: int | str
+
+    def __call__(self, key: str, candidates: Sequence[Value]) -> Value | None:
+        return random.Random(f"{self.seed}{SEPARATOR}{key}").choice(candidates)
+
+
+def key_of(within: Iterable[str], name: str) -> str:
+    """The key of the decision `name` in versions of these names, outermost first."""
+    return SEPARATOR.join((*within, name))
+
+
+def enclosing(within: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the versions that hold a place: those it stands in, then each time one less."""
+    return (within[:depth] for depth in range(len(within), -1, -1))
+
+
+def version_name(size: PrimExpr, bound: int | None) -> str:
+    """The name of a version of a function, by the sizes that it is for."""
+    if bound is None:
+        return f"any {size}"
+    return f"{size} = 1" if bound == 1 else f"{size} ≤ {bound}"
+
+
+JOINED = "joined axes"
+"""The name of the form of a function that `join_axes` schedules."""
+
+
+def require_candidate(
+    key: str, value: object, candidates: Sequence[Value], what: str = "value"
+) -> None:
+    """Raise DecisionError unless the value is among the candidates of a decision."""
+    if not any(value == c and type(value) is type(c) for c in candidates):
+        listed = ", ".join(map(str, candidates[:MOST_LISTED]))
+        more = f" and {len(candidates) - MOST_LISTED} more" if len(candidates) > MOST_LISTED else ""
+        raise DecisionError(
+            f"the {what} {value!r} of the decision `{key}` is no candidate; these are: "
+            f"{listed or 'none'}{more}"
+        )
+
+
+MOST_LISTED = 24
+"""Candidates that a message lists."""
+
+
+def perfect_tiles(extent: int, n: int, most_inside: int) -> tuple[tuple[int, ...], ...]:
+    """All ways to write an extent as a product of `n` factors, the last at most `most_inside`."""
+    if n == 1:
+        return ((extent,),) if extent <= most_inside else ()
+    divisors = [d for d in range(1, min(extent, most_inside) + 1) if extent % d == 0]
+    found = ((rest, d) for d in divisors for rest in perfect_tiles(extent // d, n - 1, extent))
+    return tuple(sorted((*rest, inside) for rest, inside in found))
