@@ -4,7 +4,7 @@ symbols."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from relaxlab.analysis.arith import Analyzer
@@ -20,6 +20,7 @@ from relaxlab.ir.types import TensorType
 from relaxlab.passes.base import module_pass
 from relaxlab.schedule import rules, rules_gpu
 from relaxlab.schedule.bounds import UPPER_BOUNDS
+from relaxlab.schedule.decisions import SEPARATOR, Decided, Decider, Sampled, Value
 from relaxlab.schedule.rules.context import FACTS, Context
 from relaxlab.tracing import Remark, recording, remark
 from relaxlab.tracing.limit import is_limited
@@ -33,10 +34,21 @@ versions."""
 @dataclass(frozen=True, slots=True)
 class ScheduleOptions:
     """target: the machine to schedule for; None: this one. versions: whether kernels may have
-    versions for single values of their symbols, such as one row, beside the general one."""
+    versions for single values of their symbols, such as one row, beside the general one. decisions:
+    values for decisions of the schedules, by kernel and key; seed: the others are drawn from their
+    candidates, None: they are the defaults."""
 
     target: Target | None = None
     versions: bool = True
+    decisions: Mapping[str, Mapping[str, Value]] = field(
+        default_factory=dict[str, Mapping[str, Value]]
+    )
+    seed: int | None = None
+
+    def decider_for(self, kernel: str) -> Decider:
+        """Return the decider of a kernel's schedule."""
+        others = None if self.seed is None else Sampled(f"{self.seed}{SEPARATOR}{kernel}")
+        return Decided(self.decisions.get(kernel, {}), others)
 
 
 @module_pass("schedule_kernels", ScheduleOptions)
@@ -61,7 +73,7 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
                 return replace(f, attrs=f.attrs.with_(**{IS_SCHEDULED: True})), remarks
             given = frozenset(weights.get(name, ()))
             context = Context(target, given, bounds.get(name, {}), options.versions)
-            new = schedule_kernel(name, f, context)
+            new = schedule_kernel(name, f, context, options.decider_for(name))
             restored: dict[str, Any] = {name: f.attrs.get(name) for name in FACTS}
             return replace(new, attrs=new.attrs.with_(**restored, **{IS_SCHEDULED: True})), remarks
 

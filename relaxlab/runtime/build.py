@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, overload
 
@@ -26,9 +28,13 @@ from relaxlab.runtime.native.executable import Executable
 from relaxlab.runtime.observe import notify
 from relaxlab.runtime.programs import Program, as_module, with_entries
 from relaxlab.runtime.vm.cuda import CudaExecutable
+from relaxlab.schedule.compiled import decisions_of
+from relaxlab.schedule.decisions import DecisionError, Value
 from relaxlab.tracing import Trace
 
 Checks: TypeAlias = Literal["default", "all"]
+Decisions: TypeAlias = Mapping[str, Mapping[str, Value]]
+"""Values of decisions, by kernel and key."""
 
 
 @overload
@@ -40,12 +46,17 @@ def compile(
     pipeline: Pipeline | None = None,
     use_cache: bool = True,
     checks: Checks = "default",
+    decisions: Decisions | None = None,
 ) -> Executable: ...
 
 
 @overload
 def compile(
-    program: Program, target: Literal["cuda"], *, pipeline: Pipeline | None = None
+    program: Program,
+    target: Literal["cuda"],
+    *,
+    pipeline: Pipeline | None = None,
+    decisions: Decisions | None = None,
 ) -> CudaExecutable: ...
 
 
@@ -58,6 +69,7 @@ def compile(
     pipeline: Pipeline | None = None,
     use_cache: bool = True,
     checks: Checks = "default",
+    decisions: Decisions | None = None,
 ) -> Any: ...
 
 
@@ -71,6 +83,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     pipeline: Pipeline | None = None,
     use_cache: bool = True,
     checks: Checks = "default",
+    decisions: Decisions | None = None,
 ) -> Executable | CudaExecutable:
     """Compile a module to native code.
 
@@ -91,15 +104,21 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     stack, where a planned tensor leaves its storage, and where an argument or result is not aligned
     to its elements. Memory not written yet, or planned and dead, holds NaN, or 0x5A in each byte.
 
+    decisions: values for decisions of kernels' schedules, by kernel and key, instead of the rules'
+    defaults; `relaxlab.schedule_of(relaxlab.trace(mod), kernel).decisions` has keys and candidates.
+
     Raises DiagnosticError for an ill-formed module, PassFailed (with the trace so far) for a
-    failing pass, NestedTooDeeply where Python's recursion ends, ValueError for an unknown target or
-    kind of checks or no function to call, TypeError for what is no module or no pipeline.
+    failing pass (a decision that is no candidate fails one), NestedTooDeeply where Python's
+    recursion ends, ValueError for an unknown target or kind of checks, no function to call or a
+    decision that no schedule makes, TypeError for what is no module or no pipeline.
     """
     mod, entries = with_entries(as_module(program))
     if checks not in ("default", "all"):
         raise ValueError(f"checks is {checks!r}; it is 'default' or 'all'")
     chosen = parse_target(target)
     passes = pipeline_for(chosen, pipeline)
+    if decisions:
+        passes = passes.with_options("schedule_kernels", decisions=decisions)
     notify(mod, chosen, pipeline)
     if chosen.kind == "cuda":
         if threads is not None:
@@ -109,14 +128,17 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
                 "debug builds are for CPUs; CudaExecutable.simulate checks a GPU's kernels for "
                 "races and indices out of bounds"
             )
-        return CudaExecutable(generate_cuda(lower_shapes(passes.run(mod).result)), chosen)
+        return CudaExecutable(generate_cuda(lower_shapes(_result(mod, passes, decisions))), chosen)
 
     def build() -> Artifact:
-        return _artifact(mod, passes, chosen, checks == "all")
+        with collection_paused():
+            all_passes = marking_dead_memory(passes) if checks == "all" else passes
+            return _artifact(mod, _result(mod, all_passes, decisions), chosen, checks == "all")
 
     key = None
     if pipeline is None and use_cache and _has_only_our_operators(mod):
-        key = artifact_key(structural_key(mod), chosen, [f"checks {checks}", *_names(mod)])
+        options = [f"checks {checks}", f"decisions {json.dumps(decisions or {}, sort_keys=True)}"]
+        key = artifact_key(structural_key(mod), chosen, [*options, *_names(mod)])
         artifact, from_cache = cached(key, build)
     else:
         artifact, from_cache = build(), False
@@ -127,7 +149,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
         )  # fmt: skip
     exe = Executable(artifact, chosen, threads, from_cache=from_cache)
     exe.key = key
-    exe.belongs_to(mod, pipeline, entries, poison=checks == "all")
+    exe.belongs_to(mod, passes if decisions else pipeline, entries, poison=checks == "all")
     return exe
 
 
@@ -139,10 +161,21 @@ def trace(
     return pipeline_for(parse_target(target), pipeline).run(as_module(program))
 
 
-def _artifact(mod: Module, passes: Pipeline, target: Target, checks: bool) -> Artifact:
-    with collection_paused():
-        result = (marking_dead_memory(passes) if checks else passes).run(mod).result
-        artifact = compile_program(lower_shapes(result), target, _bounds(mod), checks=checks)
+def _result(mod: Module, passes: Pipeline, decisions: Decisions | None) -> Module:
+    """The module after the passes. Raises DecisionError where no schedule makes a decision that is
+    given."""
+    made = passes.run(mod)
+    for kernel, values in (decisions or {}).items():
+        known = decisions_of(made, kernel)
+        for key in values:
+            if key not in known:
+                listed = ", ".join(f"`{k}`" for k in known) or "none"
+                raise DecisionError(f"{kernel} has no decision `{key}`; it has: {listed}")
+    return made.result
+
+
+def _artifact(mod: Module, result: Module, target: Target, checks: bool) -> Artifact:
+    artifact = compile_program(lower_shapes(result), target, _bounds(mod), checks=checks)
     return replace(artifact, parts=_parts(result))
 
 

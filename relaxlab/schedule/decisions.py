@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.expr import PrimExpr
+from relaxlab.schedule.trace import Instruction, Steps
 
 Value: TypeAlias = int | str | tuple[int, ...]
 """The value of a decision: a number, True or False, a string, or the factors of a tile."""
@@ -52,12 +53,16 @@ class DecisionError(UserError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The decider that takes given values, by key, and the defaults of other decisions."""
+    """The decider that takes given values, by key, and leaves other decisions to `others`, or to
+    their defaults."""
 
-    values: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    values: Mapping[str, Value]
+    others: Decider | None = None
 
     def __call__(self, key: str, candidates: Sequence[Value]) -> Value | None:
-        return self.values.get(key)
+        if key in self.values or self.others is None:
+            return self.values.get(key)
+        return self.others(key, candidates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,21 @@ def require_candidate(
 
 MOST_LISTED = 24
 """Candidates that a message lists."""
+
+
+def values_in(trace: Iterable[Instruction], within: tuple[str, ...] = ()) -> dict[str, Value]:
+    """The values of the decisions that a trace holds, by key, those of nested schedules among
+    them."""
+    found: dict[str, Value] = {}
+    for step in trace:
+        args = dict(step.args)
+        if "decision" in args:
+            found[key_of(within, args["name"])] = args["decision"]
+        nested = args.get("schedule", ())
+        for steps in (nested,) if isinstance(nested, Steps) else nested:
+            name = version_name(args["size"], steps.bound) if "size" in args else JOINED
+            found |= values_in(steps.trace, (*within, name))
+    return found
 
 
 def perfect_tiles(extent: int, n: int, most_inside: int) -> tuple[tuple[int, ...], ...]:

@@ -16,16 +16,16 @@ from relaxlab.schedule.attention_pattern import Attention, find_attention
 from relaxlab.schedule.rules import fallback
 from relaxlab.schedule.rules.base import attempted, constant, fitting, found_block, with_versions
 from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.decisions import (
+    CHUNK,
+    COPY_OPERAND,
+    REGISTER_ROWS,
+    VECTORS_AT_ONCE,
+)
 from relaxlab.schedule.rules.nested import schedule_tiles
 from relaxlab.schedule.rules.rows import apply as rows_apply
 from relaxlab.schedule.schedule import Schedule
 
-ROWS = 8
-"""Query rows per tile: with two vectors of positions 16 accumulators. Tiles of 12 rows changed
-nothing, tiles of 6 lost a tenth (NOTES, *Attention: where its time goes*)."""
-CHUNK = 512
-"""Positions per chunk: the scores of a tile take 16 KB, half of a first-level cache. Chunks of 64
-lose 7 %, 256 to 1024 are alike (NOTES, *Attention without a bound on its length*)."""
 MOST_FEATURES = 1056
 """Features, and depth of scores, up to which there is a version for symbols: no model's heads have
 more. The sums of a tile take 33 KB each; rows are 66 cache lines apart, so that the first lines of
@@ -60,7 +60,9 @@ def _for_rows(sch: Schedule, found: Attention, context: Context) -> Schedule:
     def version(sch: Schedule, most: int | None) -> Schedule:
         # Alone, a row has one position to look at: vectors of positions would be empty.
         alone = attempted(rows_apply, sch, context) if most == 1 and count == positions else None
-        return alone or _schedule(sch, context, most or ROWS)
+        # With two vectors of positions 16 accumulators. Tiles of 12 rows changed nothing, tiles of
+        # 6 lost a tenth (NOTES, *Attention: where its time goes*).
+        return alone or _schedule(sch, context, most or REGISTER_ROWS.of(sch, 8))
 
     with_versions(sch, context, count, [1], version)
     return sch
@@ -70,13 +72,16 @@ def _schedule(sch: Schedule, context: Context, rows: int) -> Schedule:
     lanes = context.target.lanes("float32")
     found = find_attention(sch.func)
     # A single row reads each key once; tiles read them once per tile, which repays packing.
-    if found is not None and rows > 1 and _pack_keys(sch, found, lanes):
+    if found is not None and COPY_OPERAND.of(sch, rows > 1) and _pack_keys(sch, found, lanes):
         found = find_attention(sch.func)
     assert found is not None
     # Independent accumulators hide the latency of an addition: eight rows of two vectors, or one
     # row of four.
-    multiple = (2 if rows > 1 else 4) * lanes
-    tile = sch.online_softmax(rows, CHUNK, multiple, _feature_multiple(found, lanes))
+    multiple = VECTORS_AT_ONCE.of(sch, 2 if rows > 1 else 4) * lanes
+    # The scores of a tile take 16 KB, half of a first-level cache. Chunks of 64 lose 7 %, 256 to
+    # 1024 are alike (NOTES, *Attention without a bound on its length*).
+    chunk = CHUNK.of(sch, 512)
+    tile = sch.online_softmax(rows, chunk, multiple, _feature_multiple(found, lanes))
     _product_into_scores(sch, found, multiple)
     schedule_tiles(sch, found_block(sch, tile), context)
     sch.compact_buffers()

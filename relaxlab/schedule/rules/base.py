@@ -14,6 +14,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, For, PrimFunc
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.schedule.decisions import Decider
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.inline import REPEATED
 from relaxlab.schedule.ranges import constant, shape_analyzer
@@ -253,9 +254,11 @@ RULES: list[tuple[str, Rule]] = []
 """(name, rule), tried in order; filled by `schedule_kernel` on first use."""
 
 
-def schedule_kernel(name: str, func: PrimFunc, context: Context) -> PrimFunc:
+def schedule_kernel(
+    name: str, func: PrimFunc, context: Context, decider: Decider | None = None
+) -> PrimFunc:
     """The kernel scheduled by the first rule that fits; a scheduled kernel stays as it is."""
-    scheduled = first_that_fits(name, func, context, _rules(), _problem_of_private_buffers)
+    scheduled = first_that_fits(name, func, context, _rules(), _problem_of_private_buffers, decider)
     if scheduled is not None:
         return scheduled
     # What no rule could schedule may have buffers of unknown size, for which stacks have no place.
@@ -269,14 +272,16 @@ def first_that_fits(
     context: Context,
     rules: Iterable[tuple[str, Rule]],
     problem_of: Callable[[PrimFunc], str | None],
+    decider: Decider | None,
 ) -> PrimFunc | None:
     """The kernel scheduled by the first of the rules that fits and whose result has no problem; a
     scheduled kernel stays as it is. What the rules before it miss is remarked, and with the rule
-    the function that it was given, `unscheduled`, and the trace of its schedule, `steps`."""
+    the function that it was given, `unscheduled`, and the trace of its schedule, `steps`. `decider`
+    makes the rules' decisions; None: the defaults."""
     if is_scheduled(func):
         remark("schedule_kernels", name, "already scheduled by hand", applied=False)
         return func
-    sch = Schedule(context.with_facts(func), name)
+    sch = Schedule(context.with_facts(func), name, decider=decider)
     where_allowed(sch.form_blocks)
     for rule_name, rule in rules:
         try:

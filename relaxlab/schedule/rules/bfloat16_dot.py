@@ -24,18 +24,10 @@ from relaxlab.schedule.rules.base import (
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.decisions import PREFETCH_DISTANCE, REGISTER_ROWS, UNROLL_PAIRS
 from relaxlab.schedule.rules.tiles import Layout, columns_in_tiles, schedule_stored
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.schedule.tile_intrinsics import SIZE, has_tiles
-
-ROWS = 12
-"""Rows per register tile: with two vectors of columns, 24 of the 32 registers hold sums."""
-PAIRS = 4
-"""Pairs of a row that are unrolled: all 16 of a block took LLVM five seconds a kernel, four one,
-and were as fast (NOTES, *A processor without matrix tiles*)."""
-PREFETCH_DISTANCE = 8
-"""Blocks of weights to prefetch ahead where a single row only streams them: eight blocks of 32 by
-32 values are 16 KB, at which matrix-vector products of bytes ran fastest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +83,8 @@ def _schedule(sch: Schedule, most: int | None, context: Context) -> Schedule:
     # Matrix tiles need many rows; a single row is a stream of weights, which vectors keep up with.
     if has_tiles(context.target) and most is None:
         return schedule_stored(sch, parts.product.name, parts.weights, parts.layout)
-    rows = most or ROWS
+    # With two vectors of columns, 24 of the 32 registers hold sums.
+    rows = most or REGISTER_ROWS.of(sch, 12)
     product = sch.get_block(parts.product.name)
     store = separate_store(sch, parts.product.name)
     sch.transform_layout(product, parts.weights, parts.layout)
@@ -101,9 +94,14 @@ def _schedule(sch: Schedule, most: int | None, context: Context) -> Schedule:
     step, pair, k = sch.split(k, factors=[None, SIZE // 2, 2])
     if rows == 1:  # as the weights lie in memory
         sch.reorder(block, tile, step, half, pair, i, n, k)
-        sch.annotate(step, "prefetch", (PREFETCH_DISTANCE, (parts.weights.name,)))
+        # Eight blocks of 32 by 32 weights are 16 KB, at which matrix-vector products of bytes ran
+        # fastest.
+        if distance := PREFETCH_DISTANCE.of(sch, 8):
+            sch.annotate(step, "prefetch", (distance, (parts.weights.name,)))
     else:  # a pair of a row serves two vectors of columns
-        some, pair = sch.split(pair, factors=[None, PAIRS])
+        # All 16 pairs of a block took LLVM five seconds a kernel, four one, and were as fast
+        # (NOTES, *A processor without matrix tiles*).
+        some, pair = sch.split(pair, factors=[None, UNROLL_PAIRS.of(sch, 4)])
         sch.reorder(block, tile, step, some, pair, i, half, n, k)
     sch.reverse_compute_at(store, tile, preserve_unit_loops=True)
     init = sch.decompose_reduction(product, step)

@@ -41,6 +41,7 @@ from relaxlab.schedule.rules.base import (
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.decisions import DOT_ROWS, PANEL_VECTORS, REGISTER_ROWS
 from relaxlab.schedule.rules.elementwise import schedule_block
 from relaxlab.schedule.rules.fallback import apply as fallback_apply
 from relaxlab.schedule.rules.rows import apply as rows_apply
@@ -53,13 +54,8 @@ SCATTER_TERMS = 64
 """Terms from which on a sum takes longer than storing it between others: a scatter of 16 results
 costs as much as 100 multiply-adds. With 3 terms scattered results took 2.5 times as long, with 27
 1.2 times."""
-DOT_BYTES = 16
-"""Bytes of a column of results up to which each is a dot product, where panels would have to be
-copied first: for 4 rows of float32 or int32, 16 of int8 and 2 of float64 both took the same time or
-dot products less, for twice as many rows the copy was repaid (except of int8)."""
 ROWS = 8
-"""Most rows of a register tile: 8 times two vectors of columns are 16 of the 32 accumulators, the
-others hold operands; half of that where there are 16 registers."""
+"""Rows that an axis needs to fill a register tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +95,12 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     rows = block.iter_vars[parts.row].dom.extent
     at = next(r.region for r in block.reads if r.buffer is parts.vectors)
     copied = at[-1].min != block.iter_vars[parts.col].var
-    few = max(1, DOT_BYTES // bytes_of(output_dtype(block))) if copied else 1
+    # Panels would have to be copied first: for 4 rows of float32 or int32, 16 of int8 and 2 of
+    # float64 dot products took the same time or less, for twice as many rows the copy was repaid
+    # (except of int8).
+    few = max(1, 16 // bytes_of(output_dtype(block)))
     with_versions(
-        sch, context, rows, [few],
+        sch, context, rows, [DOT_ROWS.of(sch, few) if copied else 1],
         lambda one, most: _for_few_rows(one, context) if most else _by_terms(one, parts, context),
     )  # fmt: skip
     return sch
@@ -246,9 +245,10 @@ def _schedule(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
     # Results between neighbours of which others lie are written by the same thread, soon after.
     between = [outer.pop()] if nest[-len(reduce) - 1] in outer else []
     width = constant(extent_of(sch, col))
-    # A symbolic width has two vectors: only its last tile is masked.
-    vectors = 1 if width is not None and width % (2 * lanes) else 2
-    rows = _rows_of_a_tile(constant(extent_of(sch, row)), context)
+    # A symbolic width has several vectors: only its last tile is masked.
+    most = PANEL_VECTORS.of(sch, 2)
+    vectors = 1 if width is not None and width % (most * lanes) else most
+    rows = _rows_of_a_tile(sch, constant(extent_of(sch, row)), context)
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, vectors * lanes])
     # All tiles of rows by one packed panel, which stays in the second-level cache meanwhile.
@@ -307,10 +307,11 @@ def _columns_last(sch: Schedule, product: BlockRV, parts: _Parts) -> None:
     sch.transform_layout(product, buffer, IndexMap(tuple(axes), finals))
 
 
-def _rows_of_a_tile(extent: int | None, context: Context) -> int:
+def _rows_of_a_tile(sch: Schedule, extent: int | None, context: Context) -> int:
     """Return the rows of a register tile: as many as registers hold, fewer if that divides the
     extent."""
-    most = ROWS if context.target.vector_registers == 32 else ROWS // 2
+    # Eight times two vectors of columns are 16 of the 32 accumulators, the others hold operands.
+    most = REGISTER_ROWS.of(sch, context.target.vector_registers // 4)
     if extent is None:
         return most
     return next((n for n in range(most, most // 2, -1) if extent % n == 0), min(most, extent))

@@ -25,11 +25,8 @@ from relaxlab.schedule.rules.base import (
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.decisions import PREFETCH_DISTANCE, REGISTER_ROWS
 from relaxlab.schedule.schedule import BlockRV, Schedule
-
-PREFETCH_DISTANCE = 64
-"""Groups of weights to prefetch ahead in a matrix-vector product, which only streams them: 16 KB of
-4-bit weights, with which it went from 12.5 to 25 GB/s (NOTES, *Where decoding time goes*)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +51,11 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     tile = context.target.vector_registers // 4
     rows = blocks_named(sch.func, parts.total).iter_vars[0].dom.extent
     with_versions(
-        sch, context, rows, [1], lambda one, most: _schedule(one, parts, intrinsic, most or tile)
-    )
+        sch, context, rows, [1],
+        lambda one, most: _schedule(
+            one, parts, intrinsic, most or REGISTER_ROWS.of(one, tile)
+        ),
+    )  # fmt: skip
     return sch
 
 
@@ -123,10 +123,12 @@ def _schedule(sch: Schedule, parts: _Parts, intrinsic: tuple[str, int], rows: in
     init = sch.decompose_reduction(total, group)
     for one in (init, total, write):
         _vector_rows(sch, one, rows)
-    # Several rows reuse what is loaded and wait for arithmetic instead of memory.
-    if rows == 1:
+    # Several rows reuse what is loaded and wait for arithmetic instead of memory. 64 groups are
+    # 16 KB of 4-bit weights, with which a matrix-vector product went from 12.5 to 25 GB/s (NOTES,
+    # *Where decoding time goes*).
+    if rows == 1 and (distance := PREFETCH_DISTANCE.of(sch, 64)):
         weights = tuple(p.name for p in packed)
-        sch.annotate(group, "prefetch", (PREFETCH_DISTANCE, weights))
+        sch.annotate(group, "prefetch", (distance, weights))
     sch.parallel(block)
     sch.compact_buffers()
     return sch

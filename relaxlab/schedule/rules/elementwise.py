@@ -20,22 +20,18 @@ from relaxlab.schedule.rules.base import (
     vectorize_inner,
 )
 from relaxlab.schedule.rules.context import Context
-from relaxlab.schedule.schedule import Schedule
+from relaxlab.schedule.rules.decisions import (
+    COLUMN_VECTORS,
+    PREFETCH_DISTANCE,
+    SHARE_OUT,
+    VECTORS_AT_ONCE,
+)
+from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
-PREFETCH_DISTANCE = 32
-"""Steps to prefetch ahead where results are stored non-temporally: 4 KB of float32, the page at
-whose end hardware prefetchers stop. 16 vectors took 1.2 ms, 64 and 256 0.8 (NOTES, *Non-temporal
-stores*)."""
 MAX_STATE = 4096
 """Bytes of the variables of one iteration that a thread keeps: a page, which stays in a first-level
 cache (counts of a byte's values take half of it). Eight integers are in registers."""
-VECTORS_DOWN = 4
-"""Vectors of columns that a loop in the block (a scan, updates of a row) goes down at once: a
-line of each row is on another page. Running sums down 1024 columns of float32 took 3.6 ms with one
-vector, 1.5 with four on a busy machine; on a quieter one four, eight and sixteen took 0.7 to 0.9
-alike, and four leave most tiles to threads. A version of one vector for as many symbolic columns
-gained 6 % at three."""
 SMALL = 4096
 """Elements below which one thread is faster than a team: some microseconds' work, which is what
 waking threads takes."""
@@ -98,25 +94,33 @@ def schedule_block(sch: Schedule, block: Block, context: Context) -> None:
     if not keeps_state:
         if straight:
             nest = [sch.fuse(*nest)] if len(nest) > 1 else nest
-            lanes = _lanes_of_step(constant(extent_of(sch, nest[-1])), lanes, context)
+            lanes = _lanes_of_step(sch, nest[-1], lanes, context)
         elif sizes_inside:
-            lanes *= VECTORS_DOWN
+            # A loop in the block (a scan, updates of a row) goes down several vectors at once: a
+            # line of each row is on another page. Running sums down 1024 columns of float32 took
+            # 3.6 ms with one vector, 1.5 with four on a busy machine; on a quieter one four, eight
+            # and sixteen took 0.7 to 0.9 alike, and four leave most tiles to threads. A version of
+            # one vector for as many symbolic columns gained 6 % at three.
+            lanes *= COLUMN_VECTORS.of(sch, 4)
         outer = vectorize_inner(sch, nest[-1], lanes)
     fused = sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer
     # An unknown extent counts as `SMALL`: the kernel's caller decides by its work when it runs.
-    if work >= SMALL:
+    if SHARE_OUT.of(sch, work >= SMALL, block.name):
         sch.parallel(fused)
         # Of an array that is read by some iterations only, the others would ask for memory outside
         # of it: a concatenation of 6 MB took 1.5 times as long.
         streams = straight and not keeps_state and not _choosing(block)
-        stream_results(sch, fused, distance=PREFETCH_DISTANCE if streams else 0)
+        # 32 steps are 4 KB of float32, the page at whose end hardware prefetchers stop: 16 took
+        # 1.2 ms, 64 and 256 0.8 (NOTES, *Non-temporal stores*).
+        stream_results(sch, fused, distance=PREFETCH_DISTANCE.of(sch, 32) if streams else 0)
 
 
-def _lanes_of_step(extent: int | None, lanes: int, context: Context) -> int:
-    """Return the lanes of a step: two vectors, which are independent chains of arithmetic, where
+def _lanes_of_step(sch: Schedule, loop: LoopRV, lanes: int, context: Context) -> int:
+    """Return the lanes of a step: some vectors, which are independent chains of arithmetic, where
     they divide the loop; else one."""
-    fit = (extent or 0) % (2 * lanes) == 0 and lanes <= context.target.lanes("float32")
-    return 2 * lanes if fit else lanes
+    vectors = VECTORS_AT_ONCE.of(sch, 2)
+    fit = (constant(extent_of(sch, loop)) or 0) % (vectors * lanes) == 0
+    return vectors * lanes if fit and lanes <= context.target.lanes("float32") else lanes
 
 
 def _goes_through(block: Block) -> bool:

@@ -20,14 +20,12 @@ from relaxlab.schedule.rules.base import (
     split_vector,
 )
 from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.decisions import NESTED_VECTORS, UNROLL_ROWS
 from relaxlab.schedule.rules.reductions import reduce_along_rows
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 REGISTERS = 16
 """Accumulators: with their operands they fit the 32 vector registers."""
-UNROLLED = 16
-"""Most rows of a small block that are unrolled: with a vector each they fill half of the registers,
-and LLVM's time grows with the code."""
 
 
 NO_TILES = "its root block does not hold one spatial block, with blocks over its own buffers"
@@ -112,7 +110,8 @@ def _multiple(sch: Schedule, loop: LoopRV) -> int:
 
 def _vectors(sch: Schedule, loop: LoopRV, lanes: int) -> int:
     """Vectors at a time: two need not wait for each other."""
-    return 1 if _multiple(sch, loop) % (2 * lanes) else 2
+    most = NESTED_VECTORS.of(sch, 2)
+    return 1 if _multiple(sch, loop) % (most * lanes) else most
 
 
 def _elementwise(sch: Schedule, rv: BlockRV, lanes: int) -> None:
@@ -122,7 +121,9 @@ def _elementwise(sch: Schedule, rv: BlockRV, lanes: int) -> None:
         return
     size = constant(extent_of(sch, loops[-1]))
     width = _vectors(sch, loops[-1], lanes) * lanes
-    split_vector(sch, loops[-1], width, unroll=size is not None and size <= UNROLLED * lanes)
+    # With a vector each, 16 rows fill half of the registers, and LLVM's time grows with the code.
+    rows = UNROLL_ROWS.of(sch, 16)
+    split_vector(sch, loops[-1], width, unroll=size is not None and size <= rows * lanes)
 
 
 def _product(sch: Schedule, rv: BlockRV, lanes: int) -> None:

@@ -29,13 +29,11 @@ from relaxlab.schedule.rules.base import (
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.decisions import TILE_SIDE
 from relaxlab.schedule.rules.elementwise import SMALL
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
-TILE = 64
-"""Rows and columns of a tile: of float32 16 KB, a third of a first-level cache of 48 KB. 64 x 64
-took 30 ms where 16 x 16 took 40 (NOTES, *Moving and ordering data*)."""
 SHORT = 8
 """Extents up to which tiles are too short to pay: half a vector of float32."""
 
@@ -58,13 +56,16 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         return parts
     extents = [parts.block.iter_vars[at].dom.extent for at in (parts.row, parts.column)]
     symbolic = [e for e in extents if constant(e) is None]
+    # Of float32 16 KB, a third of a first-level cache of 48 KB. 64 x 64 took 30 ms where 16 x 16
+    # took 40 (NOTES, *Moving and ordering data*).
+    side = TILE_SIDE.of(sch, 64)
     if not symbolic:
-        return _in_tiles(sch, context, TILE)
+        return _in_tiles(sch, context, side, side)
 
     def version(sch: Schedule, most: int | None) -> Schedule:
-        return _short_rows(sch) if most == SHORT else _in_tiles(sch, context, most or TILE)
+        return _short_rows(sch) if most == SHORT else _in_tiles(sch, context, most or side, side)
 
-    with_versions(sch, context, functools.reduce(expr.Min, symbolic), [SHORT, TILE // 2], version)
+    with_versions(sch, context, functools.reduce(expr.Min, symbolic), [SHORT, side // 2], version)
     return sch
 
 
@@ -116,14 +117,14 @@ def _find(sch: Schedule) -> _Parts | str:
     sizes = [constant(extent_of(sch, loop)) for loop in nest]
     row, column = axes.index(found[0].row), len(axes) - 1
     work = math.prod(SMALL if size is None else size for size in sizes)
-    if work < SMALL or any((sizes[at] or TILE) <= SHORT for at in (row, column)):
+    if work < SMALL or any((sizes[at] or SHORT + 1) <= SHORT for at in (row, column)):
         return f"{block.name} is too small, or short along {axes[row]} or {axes[column]}"
     return _Parts(block, found, row, column, sizes)
 
 
-def _in_tiles(sch: Schedule, context: Context, tile: int) -> Schedule:
+def _in_tiles(sch: Schedule, context: Context, tile: int, side: int) -> Schedule:
     """Schedule tiles of the axis of neighbours in the result and of the axis of neighbours in the
-    operand, divided among threads: `tile` elements of a symbolic extent, `TILE` of a constant one.
+    operand, divided among threads: `tile` elements of a symbolic extent, `side` of a constant one.
     """
     parts = _find(sch)
     if isinstance(parts, str):
@@ -133,7 +134,7 @@ def _in_tiles(sch: Schedule, context: Context, tile: int) -> Schedule:
     nest = sch.get_loops(rv)
     inner: list[LoopRV] = []
     for at in (row, column):
-        nest[at], one = sch.split(nest[at], factors=[None, min(sizes[at] or tile, TILE)])
+        nest[at], one = sch.split(nest[at], factors=[None, min(sizes[at] or tile, side)])
         inner.append(one)
     sch.reorder(*nest, *inner)
     tiles = sch.fuse(*nest)

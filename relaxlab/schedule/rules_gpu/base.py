@@ -10,6 +10,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import SHARED_BYTES, WARP
+from relaxlab.schedule.decisions import Decider
 from relaxlab.schedule.rules.base import Rule, constant, extent_of, first_that_fits
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.schedule import LoopRV, Schedule
@@ -19,9 +20,11 @@ THREADS = 256
 Not measured: no GPU was at hand."""
 
 
-def schedule_kernel(name: str, func: PrimFunc, context: Context) -> PrimFunc:
+def schedule_kernel(
+    name: str, func: PrimFunc, context: Context, decider: Decider | None = None
+) -> PrimFunc:
     """The kernel scheduled by the first rule that fits; a scheduled kernel stays as it is."""
-    scheduled = first_that_fits(name, func, context, rules(), _problem_of_private_buffers)
+    scheduled = first_that_fits(name, func, context, rules(), _problem_of_private_buffers, decider)
     assert scheduled is not None, "the rule fallback fits everything"
     return scheduled
 

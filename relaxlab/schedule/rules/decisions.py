@@ -1,0 +1,112 @@
+"""The decisions of rules, by name: what is decided, and among what. Which default a rule takes, and
+why, is said where it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from relaxlab.schedule.decisions import Value
+from relaxlab.schedule.schedule import Schedule
+
+Chosen = TypeVar("Chosen", bound=int | str)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Generic[Chosen]):
+    """A decision that rules ask for: its name, its candidates, and what it decides, as a phrase."""
+
+    name: str
+    candidates: tuple[Chosen, ...]
+    meaning: str
+
+    def of(self, sch: Schedule, default: Chosen, block: str | None = None) -> Chosen:
+        """Ask the schedule; with `block`, for the decision about that block alone. The default is
+        one of the candidates."""
+        name = self.name if block is None else f"{self.name}({block})"
+        return sch.sample_categorical(name, self.candidates, default)
+
+
+POWERS = (1, 2, 4, 8)
+FLAG = (False, True)
+
+REGISTER_ROWS = Choice(
+    "register_rows", (1, 2, 3, 4, 6, 8, 12, 16),
+    "rows of a register tile, each with an accumulator per vector of columns",
+)  # fmt: skip
+PANEL_VECTORS = Choice(
+    "panel_vectors", (1, 2, 3, 4), "most vectors of columns of a register tile or a packed panel"
+)
+SWEEP_VECTORS = Choice(
+    "sweep_vectors", (2, 4, 8, 16, 32),
+    "most vectors of columns whose sums stay in the first-level cache while a matrix that is read "
+    "in place is read once",
+)  # fmt: skip
+UNROLL_REDUCTION = Choice(
+    "unroll_reduction", POWERS, "steps of the reduction unrolled in a register tile"
+)
+UNROLL_IN_PLACE = Choice(
+    "unroll_in_place", (2, 4, 8, 16), "rows of a matrix read in place that are read side by side"
+)
+SPLIT_K = Choice("split_k", (4, 8, 16, 32), "parts of a reduction that threads share (split-K)")
+IN_PLACE_ROWS = Choice(
+    "in_place_rows", (4, 8, 16, 24), "most rows for which the matrix is read in place, uncopied"
+)
+DOT_ROWS = Choice(
+    "dot_rows", (1, 2, 4, 8, 16),
+    "most rows for which each result is a dot product along rows of the matrix, which is not "
+    "copied",
+)  # fmt: skip
+COPY_OPERAND = Choice(
+    "copy_operand", FLAG, "True: a matrix is copied panel by panel; False: it is read in place"
+)
+DECODE_IN_PANEL = Choice(
+    "decode_in_panel", FLAG,
+    "True: weights are decoded once per panel, before its rows; False: in the inner loop",
+)  # fmt: skip
+NARROW_PANELS = Choice(
+    "narrow_panels",
+    (1, 2, 3, 4),
+    "vectors of columns up to which a symbolic number of columns has a version for each",
+)
+FEW_PANELS = Choice(
+    "few_panels", (5, 7, 11, 13, 17),
+    "vectors of columns up to which a symbolic number of them has panels of one vector",
+)  # fmt: skip
+BLOCK_DEPTH = Choice("block_depth", (64, 128, 256, 512), "depth of a block of a deep product")
+BLOCK_COLUMNS = Choice("block_columns", (32, 64, 128, 256), "columns of a block of a deep product")
+BLOCK_TILES = Choice("block_tiles", (2, 4, 8, 16), "register tiles of rows in a block of a product")
+PREFETCH_DISTANCE = Choice(
+    "prefetch_distance", (0, 4, 8, 16, 32, 64, 128),
+    "iterations by which what a loop streams past is prefetched; 0: not at all",
+)  # fmt: skip
+UNROLL_PAIRS = Choice(
+    "unroll_pairs", (1, 2, 4, 8, 16), "pairs of a row of bfloat16 that are unrolled"
+)
+UNROLL_ROWS = Choice("unroll_rows", (4, 8, 16, 32), "most rows of a small block that are unrolled")
+VECTORS_AT_ONCE = Choice(
+    "vectors_at_once", POWERS,
+    "vectors of a step, independent of each other, where they divide what is computed",
+)  # fmt: skip
+NESTED_VECTORS = Choice(
+    "nested_vectors", POWERS, "vectors of a step of the blocks inside a tile, where they divide it"
+)
+COLUMN_VECTORS = Choice(
+    "column_vectors", POWERS, "vectors of columns that a thread goes down at once"
+)
+CHUNK = Choice(
+    "chunk", (64, 128, 256, 512, 1024), "positions whose scores are computed before they are used"
+)
+TILE_SIDE = Choice("tile_side", (32, 64, 128), "rows and columns of a tile that is transposed")
+SHARE_OUT = Choice("share_out", FLAG, "True: threads share out the block; False: one computes it")
+
+
+def meanings(choices: Iterable[object]) -> dict[str, str]:
+    """What each of the choices decides, by name; other objects are passed over."""
+    return {c.name: c.meaning for c in choices if isinstance(c, Choice)}
+
+
+def values_of(sch: Schedule) -> dict[str, Value]:
+    """The values of a schedule's decisions, by key."""
+    return {key: d.value for key, d in sch.decisions.items()}
