@@ -121,13 +121,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
         passes = passes.with_options("schedule_kernels", decisions=decisions)
     notify(mod, chosen, pipeline)
     if chosen.kind == "cuda":
-        if threads is not None:
-            raise ValueError("threads are of CPUs; a GPU's are chosen by the kernels' schedules")
-        if checks == "all":
-            raise ValueError(
-                "debug builds are for CPUs; CudaExecutable.simulate checks a GPU's kernels for "
-                "races and indices out of bounds"
-            )
+        _refuse_options_of_cpus(threads, checks)
         return CudaExecutable(generate_cuda(lower_shapes(_result(mod, passes, decisions))), chosen)
 
     def build() -> Artifact:
@@ -142,15 +136,29 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
         artifact, from_cache = cached(key, build)
     else:
         artifact, from_cache = build(), False
+    _require_functions(artifact, mod)
+    exe = Executable(artifact, chosen, threads, from_cache=from_cache)
+    exe.key = key
+    exe.belongs_to(mod, passes if decisions else pipeline, entries, poison=checks == "all")
+    return exe
+
+
+def _refuse_options_of_cpus(threads: int | None, checks: Checks) -> None:
+    if threads is not None:
+        raise ValueError("threads are of CPUs; a GPU's are chosen by the kernels' schedules")
+    if checks == "all":
+        raise ValueError(
+            "debug builds are for CPUs; CudaExecutable.simulate checks a GPU's kernels for races "
+            "and indices out of bounds"
+        )
+
+
+def _require_functions(artifact: Artifact, mod: Module) -> None:
     if not artifact.functions:
         raise ValueError(
             "the module has no function that can be called: its graph functions are private"
             if mod.graph_functions() else "the module has no function"
         )  # fmt: skip
-    exe = Executable(artifact, chosen, threads, from_cache=from_cache)
-    exe.key = key
-    exe.belongs_to(mod, passes if decisions else pipeline, entries, poison=checks == "all")
-    return exe
 
 
 @brief
