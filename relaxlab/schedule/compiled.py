@@ -30,7 +30,7 @@ def decisions_of(trace: Trace, kernel: str) -> dict[str, Value]:
 
 
 def _record_of(trace: Trace, kernel: str) -> dict[str, Any]:
-    """What the remark on the schedule of a kernel is about."""
+    """The nodes that the remark on the schedule of a kernel holds."""
     found: dict[str, dict[str, Any]] = {
         remark.subject: dict(remark.about)
         for record in trace.passes

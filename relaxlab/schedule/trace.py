@@ -26,7 +26,7 @@ these."""
 NESTING = ("guarded_versions", "join_axes")
 """The primitives with an argument `schedule` that holds the steps of other schedules."""
 LOOKING = ("get_", "sample_")
-"""What the names of primitives begin with that leave the function as it is."""
+"""Beginnings of the names of primitives that leave the function as it is."""
 
 
 _LISTING = ("get_loops", "get_child_blocks", "get_producers", "get_consumers", "split")

@@ -3,11 +3,9 @@ why, is said where it asks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from relaxlab.schedule.decisions import Value
 from relaxlab.schedule.schedule import Schedule
 
 Chosen = TypeVar("Chosen", bound=int | str)
@@ -100,13 +98,3 @@ CHUNK = Choice(
 )
 TILE_SIDE = Choice("tile_side", (32, 64, 128), "rows and columns of a tile that is transposed")
 SHARE_OUT = Choice("share_out", FLAG, "True: threads share out the block; False: one computes it")
-
-
-def meanings(choices: Iterable[object]) -> dict[str, str]:
-    """What each of the choices decides, by name; other objects are passed over."""
-    return {c.name: c.meaning for c in choices if isinstance(c, Choice)}
-
-
-def values_of(sch: Schedule) -> dict[str, Value]:
-    """The values of a schedule's decisions, by key."""
-    return {key: d.value for key, d in sch.decisions.items()}
