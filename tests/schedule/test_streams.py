@@ -150,6 +150,8 @@ def test_only_arrays_that_all_iterations_read_are_fetched(body: str, fetched: bo
         ("1", "4096", {"B"}),
         ("4096", "1", {"A"}),
         ('"n"', "4", set()),
+        ("512", '"m"', set()),
+        ("1", "256", set()),
     ],
 )
 def test_rows_of_a_matrix_by_a_vector_are_fetched(n: str, m: str, fetched: set[str]) -> None:

@@ -188,9 +188,9 @@ def _many(sch: Schedule, context: Context) -> Schedule:
     and depth are constants there is one."""
     parts = _product_of(_inlined(sch.copy()).func, context)
     block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
-    columns, depth = block.iter_vars[parts.col].dom.extent, block.iter_vars[-1].dom.extent
+    width, depth = block.iter_vars[parts.col].dom.extent, block.iter_vars[-1].dom.extent
     lanes = context.target.lanes("float32")
-    fits = PANEL_BYTES // (4 * lanes * _vectors(constant(columns), None, lanes))
+    fits = PANEL_BYTES // (4 * lanes * _vectors(constant(width), None, lanes))
     if parts.across and parts.contiguous:
         fits = BLOCK_DEPTH
 
@@ -201,6 +201,8 @@ def _many(sch: Schedule, context: Context) -> Schedule:
 
     def narrow(sch: Schedule, columns: int) -> Schedule:
         found: Schedule | None = None
+        if isinstance(width, Var) and columns > 1:
+            sch.declare_upper_bound(width, columns)
         # Up to one vector of rows of memory: 512 x 512 by 512 x 3 transposed took 0.3 ms as a
         # panel, 0.025 as dot products (NOTES, *Narrow products*).
         if columns == 1 or (columns == lanes and not parts.contiguous):
@@ -213,11 +215,11 @@ def _many(sch: Schedule, context: Context) -> Schedule:
             return by_depth(sch)
         return _schedule(sch, context, _Most(columns=columns))
 
-    known = constant(columns) is not None
+    known = constant(width) is not None
 
     def copied(sch: Schedule, depth: int | None) -> Schedule:
         with_versions(
-            sch, context, columns, [] if known else [FEW_PANELS * lanes],
+            sch, context, width, [] if known else [FEW_PANELS * lanes],
             lambda one, most: _schedule(one, context, _Most(columns=most, depth=depth)),
         )  # fmt: skip
         return sch
@@ -239,10 +241,10 @@ def _many(sch: Schedule, context: Context) -> Schedule:
         rows = block.iter_vars[parts.row].dom.extent
         # Where the symbol of the columns is another extent, too, putting 1 in its place leaves no
         # product of vectors by rows.
-        single = [] if columns in (rows, depth) else [1]
+        single = [] if width in (rows, depth) else [1]
         bounds = [] if known else [*single, *(n * lanes for n in NARROW_PANELS)]
     with_versions(
-        sch, context, columns, bounds,
+        sch, context, width, bounds,
         lambda one, most: narrow(one, most) if most else by_depth(one),
     )  # fmt: skip
     return sch

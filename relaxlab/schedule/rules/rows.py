@@ -20,6 +20,7 @@ from relaxlab.ir.node import Node, walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import depends_on_order
+from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.rules.base import (
     block_loops,
     blocks_of,
@@ -57,6 +58,10 @@ ROWS_PER_TILE = 4
 all, and their sums fit the registers (NOTES, *Products by a small matrix*)."""
 L1_BYTES = 32 * 1024
 """The first-level data cache of the smallest current cores."""
+L2_BYTES = 1 << 19
+"""Largest operand whose rows are not prefetched: in half of a second-level cache of 1 MB it stays
+beside the other one, and prefetches only take the place of loads. With them 512 x 512 by a symbolic
+number of columns that is 3 or 7 took 1.06 to 1.09 times as long, 100 x 2000 by 4 1.23 times."""
 MIN_PARALLEL_ROWS = 4
 """Rows below which threads may lack work: a team of four gets one each."""
 MIN_SPLIT_ROW = 1 << 16
@@ -435,7 +440,7 @@ def _prefetch_rows(sch: Schedule, rank: int, outer: int) -> None:
             for r in block.reads
             if r.buffer in sch.func.params
             and _is_last_reader(sch, block, r.buffer)
-            and _streams_past(block, r)
+            and _streams_past(sch.func, block, r)
         )
         nest = sch.get_loops(sch.get_block(block.name))[outer:]
         if not names or [_kind(sch, loop) for loop in nest] != ["serial", "vectorized"]:
@@ -445,17 +450,17 @@ def _prefetch_rows(sch: Schedule, rank: int, outer: int) -> None:
             sch.annotate(nest[0], "prefetch", (max(count, PREFETCH_ELEMENTS // lanes), names))
 
 
-def _streams_past(block: Block, region: BufferRegion) -> bool:
+def _streams_past(func: PrimFunc, block: Block, region: BufferRegion) -> bool:
     """True if each result of the block reads another row of the buffer than the one before, and the
-    rows are not known to stay in a first-level cache: 512 x 512 by 15 rows took 1.04 times as long
-    with prefetches of these."""
+    rows are not known to stay in a second-level cache."""
     lanes = {v for r in block.reads for v in symbols_in(tuple(i.min for i in r.region[-1:]))}
     spatial = [it for it in block.iter_vars if it.kind == "spatial" and it.var not in lanes]
     rows = [it.var for it in spatial if constant(it.dom.extent) != 1]
-    sizes = [constant(dim) for dim in region.buffer.shape]
-    size = bytes_of(region.buffer.dtype) * math.prod(L1_BYTES if n is None else n for n in sizes)
+    elements = math.prod(region.buffer.shape, start=expr.const(1))
+    most = shape_analyzer(func).upper_bound(elements)
+    fits = most is not None and most * bytes_of(region.buffer.dtype) <= L2_BYTES
     used = symbols_in(tuple(r.min for r in region.region[:-1]))
-    return bool(rows) and rows[-1] in used and size > L1_BYTES
+    return bool(rows) and rows[-1] in used and not fits
 
 
 def _is_last_reader(sch: Schedule, block: Block, buffer: Buffer) -> bool:
