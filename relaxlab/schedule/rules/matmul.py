@@ -227,8 +227,7 @@ def _many(sch: Schedule, context: Context) -> Schedule:
     def by_depth(sch: Schedule) -> Schedule:
         known_depth = constant(depth)
         if known_depth is not None:
-            is_deep = parts.contiguous and known_depth > fits
-            return deeper(sch) if is_deep else copied(sch, None)
+            return deeper(sch) if parts.contiguous and known_depth > fits else copied(sch, None)
         with_versions(
             sch, context, depth, [fits],
             lambda one, most: copied(one, most) if most else deeper(one),

@@ -62,18 +62,23 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     if not symbolic:
         return _in_tiles(sch, context, side, side)
 
-    def version(sch: Schedule, most: int | None) -> Schedule:
-        return _short_rows(sch) if most == SHORT else _in_tiles(sch, context, most or side, side)
+    def version(sch: Schedule, most: int | None) -> Schedule | None:
+        if most is not None and most <= SHORT:
+            return _short_rows(sch, most)
+        return _in_tiles(sch, context, most or side, side)
 
-    with_versions(sch, context, functools.reduce(expr.Min, symbolic), [SHORT, side // 2], version)
+    bounds = [SHORT // 2, SHORT, side // 2]
+    with_versions(sch, context, functools.reduce(expr.Min, symbolic), bounds, version)
     return sch
 
 
-def _short_rows(sch: Schedule) -> Schedule:
-    """Divide all loops but the innermost, of at most `SHORT` iterations, among threads. It is one
+def _short_rows(sch: Schedule, most: int) -> Schedule | None:
+    """Divide all loops but the innermost, of at most `most` iterations, among threads. It is one
     vector where its elements can be gathered, a constant number of elements apart in the operand:
-    4 x 16 x 8 x 24 with its second axis last and 8 symbolic took 3.7 us, not 7.7. Else it goes
-    element by element: with all axes reversed and symbolic a vector took 12 us, not 6.9."""
+    4 x 16 x 8 x 24 with its second axis last and 8 symbolic took 3.7 us, not 7.7; with all axes
+    reversed and 4 symbolic, as half of a vector of eight 1.5 times as long as with constants, as a
+    vector of four 1.01 times. Else it goes element by element, in one version for all short rows:
+    with all axes reversed and symbolic a vector took 12 us, not 6.9."""
     inline_producers(sch)
     (block,) = blocks_of(sch.func)
     *nest, last = sch.get_loops(sch.get_block(block.name))
@@ -83,7 +88,9 @@ def _short_rows(sch: Schedule) -> Schedule:
     # No processor gathers shorter elements (int8 by 6: 14 us instead of 4).
     gathers = min(bytes_of(n.dtype) for n in (*loads, block.writes[0].buffer)) >= 4
     if gathers and None not in map(constant, between):
-        nest.append(vectorize_inner(sch, last, SHORT))
+        nest.append(vectorize_inner(sch, last, most))
+    elif most < SHORT:
+        return None
     sch.parallel(sch.fuse(*nest))
     return sch
 
