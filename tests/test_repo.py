@@ -24,8 +24,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"script"}),
     frozenset({"ops"}),
     frozenset({"schedule"}),
-    frozenset({"passes"}),
-    frozenset({"codegen"}),
+    frozenset({"passes", "codegen"}),
     frozenset({"runtime"}),
     frozenset({"nn"}),
     frozenset({"tune", "models", "frontend", "batch", "ragged"}),
@@ -122,6 +121,10 @@ def test_packages_import_one_way() -> None:
 )
 def test_an_import_against_the_direction_is_seen(text: str) -> None:
     assert wrong_imports(PACKAGE / "passes" / "example.py", text)
+
+
+def test_passes_and_codegen_do_not_know_each_other() -> None:
+    assert wrong_imports(PACKAGE / "codegen" / "example.py", "from relaxlab.passes import base")
 
 
 @pytest.mark.parametrize(

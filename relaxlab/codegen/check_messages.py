@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from relaxlab.codegen.artifact import CheckInfo
+from relaxlab.ir import host
 from relaxlab.ir.dtypes import is_float
-from relaxlab.passes import host
 
 
 def check_info(function: host.HostFunction, instr: host.MatchShape | host.Require) -> CheckInfo:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.analysis.evaluate import evaluate
 from relaxlab.codegen.artifact import Artifact, CheckInfo, FunctionInfo, PackedInfo, TypeTree
 from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.llvm.blas import FUNCTIONS, blas_functions
@@ -27,10 +28,9 @@ from relaxlab.codegen.llvm.support import support_functions, symbol_of
 from relaxlab.codegen.llvm.versions import emit_kernels
 from relaxlab.codegen.llvm.zones import zone_functions
 from relaxlab.codegen.work import work_of
-from relaxlab.ir import expr
+from relaxlab.ir import expr, host
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
-from relaxlab.passes import host
 from relaxlab.tracing import remark
 
 
@@ -164,11 +164,12 @@ def _functions_in(function: host.HostFunction) -> set[str]:
 
 
 def _planned(function: host.HostFunction, bounds: dict[str, int]) -> int | None:
-    try:
-        # KeyError where a symbol in a size has no bound.
-        return function.planned_bytes(bounds)
-    except KeyError:
+    """Return the bytes of planned memory where each symbol has its bound, None if one has none."""
+    sizes = [storage.size for storage in function.storages()]
+    symbols = {s for size in sizes for s in symbols_in(size)}
+    if any(s.name not in bounds for s in symbols):
         return None
+    return sum(evaluate(size, {s: bounds[s.name] for s in symbols}) for size in sizes)
 
 
 def _offered(program: host.HostProgram) -> list[host.HostFunction]:

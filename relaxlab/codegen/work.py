@@ -15,11 +15,10 @@ from relaxlab.analysis.arith import simplify
 from relaxlab.codegen.llvm.support import MIN_TEAM_WORK
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.codegen.tighten_bounds import tighten_bounds
-from relaxlab.ir import expr, loops
+from relaxlab.ir import expr, host, loops
 from relaxlab.ir.expr import PrimExpr, Var, const
 from relaxlab.ir.node import Node, children, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.passes import host
 
 MOST_KERNELS = 16
 """Most kernels of a program whose work is estimated: a program of more has work for a team."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from relaxlab.ir import host
 from relaxlab.ir.expr import PrimExpr, format_expr
-from relaxlab.passes import host
 
 LONGEST = 200
 """Characters of a row."""

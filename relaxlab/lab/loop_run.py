@@ -12,9 +12,9 @@ import numpy as np
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_float, numpy_dtype
+from relaxlab.ir.host import kernel_symbols
 from relaxlab.lab.loop_costs import LINE_BYTES, loop_kinds
 from relaxlab.lab.loop_tree import Tree
-from relaxlab.passes.host import kernel_symbols
 from relaxlab.passes.kernel_calls import written_buffers
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
 from relaxlab.runtime.interpreter.record_accesses import (

@@ -9,6 +9,7 @@ from typing import Any
 
 from relaxlab.analysis.costs import cost_of
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
+from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module, name_of
 from relaxlab.ir.target import Target, parse_target
@@ -21,7 +22,6 @@ from relaxlab.lab.payload import Interner
 from relaxlab.lab.pipeline import pipeline, program_controls
 from relaxlab.lab.script import script_state
 from relaxlab.lab.view import Control, View
-from relaxlab.passes.host import kernel_symbols
 from relaxlab.passes.kernel_calls import written_buffers
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.schedule.explain import explain_refusal

@@ -11,13 +11,13 @@ from typing import Any
 
 from relaxlab.codegen.llvm.closures import UnsupportedHost
 from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.ir import host
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import unscheduled_functions
 from relaxlab.lab.pipeline import pipeline
 from relaxlab.lab.run_steps import MOST_STEPS, RunRecord, record_run
 from relaxlab.lab.view import Control, View
-from relaxlab.passes import host
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import default_pipeline

@@ -12,10 +12,9 @@ import numpy as np
 
 from relaxlab.analysis.costs import cost_of
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
-from relaxlab.ir import loops, types
+from relaxlab.ir import host, loops, types
 from relaxlab.lab.host_text import listing_of, register_name
 from relaxlab.lab.run_values import value_state
-from relaxlab.passes import host
 from relaxlab.passes.kernel_calls import written_buffers
 from relaxlab.runtime.arrays import Array, ExecutionError
 from relaxlab.runtime.native.arguments import address_of

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from relaxlab.ir import host
 from relaxlab.ops.calls import BoundFunction
-from relaxlab.passes import host
 from relaxlab.runtime.arrays import Array, dtype_name
 
 MAX_LISTED = 64

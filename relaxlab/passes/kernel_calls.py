@@ -9,10 +9,10 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.unify import solve_for
 from relaxlab.ir import expr, loops, types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.bindings import known_shape
-from relaxlab.passes.host import kernel_symbols
 
 Shape = tuple[expr.PrimExpr, ...]
 Symbols = Mapping[expr.Var, expr.PrimExpr]

@@ -15,14 +15,13 @@ import numpy as np
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.fit_operator_call import claimed_condition
-from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir import expr, graph, host, loops, types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.op_table import find_op
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.passes import host
 from relaxlab.passes.bindings import known_shape, leaf_type
 from relaxlab.passes.fusion_rules import product
 from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions, written_buffers
@@ -32,6 +31,7 @@ from relaxlab.passes.match_types import Claim, Symbols, match_claims
 from relaxlab.passes.wide_sizes import LARGEST_SIZE, may_be_wide, sizes_of
 
 Values = dict[graph.Var, host.Value]
+
 
 def lower_shapes(mod: Module) -> host.HostProgram:
     """The host program of a module whose calls were expanded.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from relaxlab.ir import host
 from relaxlab.ir.module import Module
-from relaxlab.passes import host
 from relaxlab.passes.kernel_calls import written_buffers
 
 

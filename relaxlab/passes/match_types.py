@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.unify import solve_for
-from relaxlab.ir import expr, types
+from relaxlab.ir import expr, host, types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.passes import host
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relaxlab.ir import expr
-from relaxlab.passes import host
+from relaxlab.ir import expr, host
 
 LARGEST_SIZE = 1 << 62
 """Sizes whose arithmetic stays below need no check for overflow of int64."""

@@ -13,8 +13,8 @@ from typing import Any
 
 from relaxlab.codegen.llvm.marks import LANES, WAITS, Mark, Marks, TimedCall
 from relaxlab.codegen.program import compile_program
+from relaxlab.ir import host
 from relaxlab.ir.target import Target
-from relaxlab.passes import host
 from relaxlab.runtime.check.inputs import copy_value
 from relaxlab.runtime.native.executable import Executable
 

@@ -12,10 +12,10 @@ import numpy as np
 from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.codegen.llvm.support import support_functions, symbol_of
+from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
-from relaxlab.passes.host import kernel_symbols
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.runtime.native.openmp import load_openmp
 from relaxlab.script.parser import parse

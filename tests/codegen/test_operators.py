@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from relaxlab.codegen.program import compile_program
+from relaxlab.ir.host import HostProgram
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
-from relaxlab.passes.host import HostProgram
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.interpreter.interpreter import interpret

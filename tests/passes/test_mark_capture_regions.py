@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from relaxlab.ir import host
 from relaxlab.ir.node import replace
-from relaxlab.passes import host
 from relaxlab.passes.base import Pipeline, PipelineError
 from relaxlab.passes.bind_symbolic_vars import bind_symbolic_vars
 from relaxlab.passes.lower_shapes import lower_shapes

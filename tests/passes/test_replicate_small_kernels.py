@@ -7,8 +7,8 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.codegen.program import program_functions
+from relaxlab.ir import host
 from relaxlab.ir.target import Target
-from relaxlab.passes import host
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.native.function import CheckFailed

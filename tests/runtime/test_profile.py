@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from relaxlab.ir import host
 from relaxlab.ir.target import parse_target
-from relaxlab.passes import host
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.build import trace
 from relaxlab.runtime.limits import measure_limits

@@ -13,7 +13,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
-from relaxlab.passes.host import CallKernel, walk_instrs
+from relaxlab.ir.host import CallKernel, walk_instrs
 from relaxlab.passes.lower_shapes import lower_shapes
 
 from .compare import floats, loop_function, loops_compute

@@ -52,7 +52,7 @@ class DeviceKernel(Brief):
     """A loop function as launches, made one after the other on one stream.
 
     `buffers` are its parameters, `workspace` main memory that it allocates itself (empty after
-    `lift_workspace`), `scalars` its symbols in the order of `passes.host.kernel_symbols`.
+    `lift_workspace`), `scalars` its symbols in the order of `ir.host.kernel_symbols`.
     """
 
     name: str

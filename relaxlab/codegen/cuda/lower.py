@@ -20,6 +20,7 @@ from relaxlab.codegen.positive import sizes_of
 from relaxlab.codegen.simplify_indices import simplify_indices
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, all_of
+from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.loops import (
     Block,
     BlockRealize,
@@ -36,7 +37,6 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, map_children, walk
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.passes.host import kernel_symbols
 
 TRUE = expr.IntImm(1, "bool")
 

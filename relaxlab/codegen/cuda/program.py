@@ -9,10 +9,10 @@ from relaxlab.codegen.cuda.launch import DeviceKernel
 from relaxlab.codegen.cuda.lower import lower_launches
 from relaxlab.codegen.cuda.prelude import prelude
 from relaxlab.codegen.positive import sizes_of
+from relaxlab.ir import host
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.names import UniqueNames
-from relaxlab.passes import host
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -14,9 +14,8 @@ from relaxlab.codegen.llvm.arithmetic import binary
 from relaxlab.codegen.llvm.builder import Value, int_value, llvm_type
 from relaxlab.codegen.llvm.statements import Team, barrier
 from relaxlab.codegen.llvm.support import GEMM
-from relaxlab.ir import expr, types
+from relaxlab.ir import expr, host, types
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.passes import host
 
 if TYPE_CHECKING:
     from relaxlab.codegen.llvm.host import HostEmitter

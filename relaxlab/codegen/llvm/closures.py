@@ -17,9 +17,8 @@ from relaxlab.codegen.check_messages import literal
 from relaxlab.codegen.llvm.builder import Value, int_value
 from relaxlab.codegen.llvm.statements import Team, barrier
 from relaxlab.codegen.llvm.support import symbol_of
-from relaxlab.ir import types
+from relaxlab.ir import host, types
 from relaxlab.ir.errors import UserError
-from relaxlab.passes import host
 
 if TYPE_CHECKING:
     from relaxlab.codegen.llvm.host import HostEmitter

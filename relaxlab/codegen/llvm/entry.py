@@ -6,8 +6,7 @@ from relaxlab.codegen.llvm.builder import Builder, Value
 from relaxlab.codegen.llvm.closures import words_of
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
 from relaxlab.codegen.llvm.support import CONTEXT, symbol_of
-from relaxlab.ir import expr
-from relaxlab.passes import host
+from relaxlab.ir import expr, host
 
 
 def emit_entry(

@@ -12,9 +12,8 @@ from relaxlab.codegen.llvm.builder import Value, int_value
 from relaxlab.codegen.llvm.statements import Team, barrier
 from relaxlab.codegen.llvm.support import BLOCK_HEADER
 from relaxlab.codegen.llvm.zones import ZONE, fill, mark_zones, zone_damaged
-from relaxlab.ir import types
+from relaxlab.ir import host, types
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.passes import host
 
 if TYPE_CHECKING:
     from relaxlab.codegen.llvm.host import HostEmitter
@@ -29,9 +28,7 @@ class Guards:
     the zone before; its storages by register: their bytes, and whether each thread has its own; the
     registers of tensors of which each thread has its own."""
 
-    blocks: list[tuple[str, str, str, int]] = field(
-        default_factory=list[tuple[str, str, str, int]]
-    )
+    blocks: list[tuple[str, str, str, int]] = field(default_factory=list[tuple[str, str, str, int]])
     storages: dict[int, tuple[str, bool]] = field(default_factory=dict[int, tuple[str, bool]])
     per_thread: set[int] = field(default_factory=set[int])
 

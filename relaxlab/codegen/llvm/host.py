@@ -35,9 +35,8 @@ from relaxlab.codegen.llvm.guards import Guards
 from relaxlab.codegen.llvm.marks import Marks
 from relaxlab.codegen.llvm.statements import Team, barrier
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, TOO_MUCH, symbol_of
-from relaxlab.ir import expr, types
+from relaxlab.ir import expr, host, types
 from relaxlab.ir.dtypes import bytes_of, is_float
-from relaxlab.passes import host
 
 _TEAM_ARGS = [("i64", "%thread"), ("i64", "%threads")]
 STACK_BYTES = 2 << 20

@@ -30,8 +30,8 @@ from relaxlab.codegen.simplify_indices import simplify_indices
 from relaxlab.codegen.split_vectors import split_vectors
 from relaxlab.codegen.tighten_bounds import tighten_bounds
 from relaxlab.ir import expr, loops
+from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.target import GENERIC, Target
-from relaxlab.passes.host import kernel_symbols
 from relaxlab.schedule.tile_intrinsics import TILE_SCOPE
 
 

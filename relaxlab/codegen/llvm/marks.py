@@ -13,7 +13,7 @@ import ctypes
 import time
 from dataclasses import dataclass, field
 
-from relaxlab.passes import host
+from relaxlab.ir import host
 
 CAPACITY = 1 << 15
 """Marks of one thread in one run that are kept; later ones are dropped."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from relaxlab.ir import expr, graph
+from relaxlab.ir import expr, graph, host
 from relaxlab.ir.target import Target
-from relaxlab.passes import host
 from relaxlab.passes.kernel_calls import written_buffers
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.arrays import Array

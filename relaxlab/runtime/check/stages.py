@@ -15,11 +15,11 @@ from relaxlab.codegen.llvm.host import UnsupportedHost
 from relaxlab.codegen.program import compile_program
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.equal import structural_equal
+from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
 from relaxlab.passes.base import Pass
-from relaxlab.passes.host import kernel_symbols
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.arrays import Array, ExecutionError
 from relaxlab.runtime.check.inputs import copy_value

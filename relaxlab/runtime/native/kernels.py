@@ -10,8 +10,8 @@ from typing import Any
 from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.codegen.llvm.support import support_functions, symbol_of
+from relaxlab.ir import host
 from relaxlab.ir.target import Target
-from relaxlab.passes import host
 from relaxlab.runtime.arrays import Array
 from relaxlab.runtime.native.arguments import address_of
 from relaxlab.runtime.native.openmp import load_openmp

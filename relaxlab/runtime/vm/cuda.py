@@ -22,9 +22,9 @@ from relaxlab.ir.brief import Brief
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import UserError, brief
+from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
-from relaxlab.passes.host import kernel_symbols
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.simt.simt import simt_device_kernel
 from relaxlab.runtime.vm.memory import DeviceMemory

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from relaxlab.analysis.evaluate import evaluate
-from relaxlab.ir import expr, types
+from relaxlab.ir import expr, host, types
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import counted, kind_of
 from relaxlab.ops.calls import BoundFunction
-from relaxlab.passes import host
 from relaxlab.runtime.arrays import Array, ExecutionError, dtype_name
 from relaxlab.runtime.interpreter.check_values import match_value, to_value
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func

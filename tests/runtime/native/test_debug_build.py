@@ -11,9 +11,9 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.codegen.program import compile_program
-from relaxlab.ir import expr, graph
+from relaxlab.ir import expr, graph, host
 from relaxlab.ir.target import Target
-from relaxlab.passes import host, liveness, plan_memory
+from relaxlab.passes import liveness, plan_memory
 from relaxlab.passes.bindings import all_bindings
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import cpu_pipeline, marking_dead_memory

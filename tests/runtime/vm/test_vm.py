@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from relaxlab.passes import host
+from relaxlab.ir import host
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import GRAPH_PASSES, MEMORY_PASSES

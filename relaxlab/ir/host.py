@@ -10,14 +10,13 @@ its shape and dtype from there. Registers are assigned once (once per branch of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, loops, types
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.node import Node, rewrite
@@ -336,14 +335,6 @@ class HostFunction(Brief):
     def storages(self) -> tuple[AllocStorage, ...]:
         """All storages, those in branches included."""
         return tuple(i for i in walk_instrs(self.instrs) if isinstance(i, AllocStorage))
-
-    def planned_bytes(self, bounds: Mapping[str, int] | None = None) -> int:
-        """Bytes of planned memory when the symbols have the given values (by name).
-
-        Raises KeyError naming a symbol without a value.
-        """
-        env = {s: (bounds or {})[s.name] for i in self.storages() for s in symbols_in(i.size)}
-        return sum(evaluate(i.size, env) for i in self.storages())
 
 
 @dataclass(frozen=True, slots=True, repr=False)
