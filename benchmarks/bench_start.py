@@ -36,7 +36,8 @@ import relaxlab
 package = time.perf_counter()
 from relaxlab.models.generate import CHUNK, TextGenerator
 from relaxlab.models.loader import open_model
-from relaxlab.models.programs import Request, program_for
+from relaxlab.models.programs import program_for
+from relaxlab.models.request import Request
 imported = time.perf_counter()
 checkpoint = open_model(sys.argv[1])
 opened = time.perf_counter()

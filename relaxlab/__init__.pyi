@@ -61,12 +61,12 @@ from relaxlab.runtime.build import compile as compile
 from relaxlab.runtime.build import trace as trace
 from relaxlab.runtime.check.check import CheckReport as CheckReport
 from relaxlab.runtime.check.check import check as check
+from relaxlab.runtime.executable import Executable as Executable
 from relaxlab.runtime.export.export import ExportError as ExportError
-from relaxlab.runtime.export.load import load as load
 from relaxlab.runtime.interpreter.interpreter import interpret as interpret
+from relaxlab.runtime.load import load as load
 from relaxlab.runtime.native.arguments import ArgumentError as ArgumentError
-from relaxlab.runtime.native.executable import Executable as Executable
-from relaxlab.runtime.native.function import CheckFailed as CheckFailed
+from relaxlab.runtime.native.loaded import CheckFailed as CheckFailed
 from relaxlab.runtime.packed import register_func as register_func
 from relaxlab.runtime.simt.simt import SimtError as SimtError
 from relaxlab.runtime.simt.simt import SimtReport as SimtReport

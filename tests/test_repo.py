@@ -35,6 +35,13 @@ ABOVE_ALL = frozenset({"__init__", "__main__", "testing"})
 # Within a layer, the first package of a pair may import the second.
 NEIGHBOURS = frozenset({("cli", "lab"), ("cli", "tvm")})
 
+# Modules that need each other, and why.
+MUTUAL = frozenset({
+    # The condition of a choice is decided while its value becomes a polynomial, and a comparison is
+    # decided by the polynomials of its sides.
+    ("relaxlab.analysis.arith.conditions", "relaxlab.analysis.arith.convert"),
+})  # fmt: skip
+
 NOT_LOADED_BY_THE_PACKAGE = ("llvmlite", "cupy", "jax", "ipywidgets", "anywidget", "IPython")
 
 FILE_LINES = 660  # about 600
@@ -105,6 +112,82 @@ def wrong_imports(path: Path, text: str) -> list[str]:
 def test_packages_import_one_way() -> None:
     wrong = [line for p in PACKAGE_FILES for line in wrong_imports(p, p.read_text("utf-8"))]
     assert not wrong, "\n".join(wrong)
+
+
+def module_of(path: Path) -> str:
+    """The dotted name of a module."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def import_graph(texts: dict[Path, str]) -> dict[str, set[str]]:
+    """The modules that each module imports anywhere, inside functions and for types alone too."""
+    names = {module_of(path) for path in texts}
+    graph: dict[str, set[str]] = {name: set() for name in names}
+    for path, text in texts.items():
+        for _, dotted in imported_modules(ast.parse(text), path.relative_to(ROOT).parent.parts):
+            # `from package import name`: a module, or something in the package's own module.
+            found = next((n for n in (dotted, dotted.rpartition(".")[0]) if n in names), None)
+            if found is not None and {found, module_of(path)} not in map(set, MUTUAL):
+                graph[module_of(path)].add(found)
+    return graph
+
+
+def circle_in(graph: dict[str, set[str]]) -> list[str] | None:
+    """A path that comes back to its start; None where there is none."""
+    done: set[str] = set()
+
+    def follow(name: str, path: list[str]) -> list[str] | None:
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name in done:
+            return None
+        circles = (follow(other, [*path, name]) for other in sorted(graph[name]))
+        found = next((c for c in circles if c is not None), None)
+        done.add(name)
+        return found
+
+    return next((c for name in sorted(graph) if (c := follow(name, [])) is not None), None)
+
+
+def with_whole_folders(graph: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The graph with each folder inside a package as one node."""
+    folders = {module_of(p) for p in PACKAGE_FILES if p.name == "__init__.py"}
+
+    def node(name: str) -> str:
+        while name not in folders and name.rpartition(".")[0].count(".") >= 2:
+            name = name.rpartition(".")[0]
+        return name
+
+    whole: dict[str, set[str]] = {}
+    for name, others in graph.items():
+        whole.setdefault(node(name), set()).update(node(other) for other in others)
+    return {name: others - {name} for name, others in whole.items()}
+
+
+def test_no_modules_import_in_a_circle() -> None:
+    graph = import_graph({p: p.read_text("utf-8") for p in PACKAGE_FILES})
+    circle = circle_in(graph)
+    assert circle is None, " -> ".join(circle or ())
+    circle = circle_in(with_whole_folders(graph))
+    assert circle is None, " -> ".join(circle or ())
+
+
+def test_a_circle_of_imports_is_seen() -> None:
+    folder = PACKAGE / "runtime"
+    texts = {
+        folder / "build.py": "from relaxlab.runtime.vm import vm",
+        folder / "vm" / "vm.py": "def f():\n    from relaxlab.runtime import observe",
+        folder / "vm" / "memory.py": "",
+        folder / "observe.py": "from relaxlab.runtime.vm.memory import size",
+    }
+    graph = import_graph(texts)
+    assert circle_in(graph) is None
+    # The modules are in none, the folder is: what `vm` imports imports another part of it.
+    folders = {"relaxlab.runtime.vm", "relaxlab.runtime.observe"}
+    assert set(circle_in(with_whole_folders(graph)) or ()) == folders
+    texts[folder / "observe.py"] += "\nif TYPE_CHECKING:\n    from ..runtime import build"
+    assert circle_in(import_graph(texts)) is not None
 
 
 @pytest.mark.parametrize(

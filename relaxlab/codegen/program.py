@@ -13,15 +13,11 @@ from relaxlab.codegen.artifact import Artifact, CheckInfo, FunctionInfo, PackedI
 from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.llvm.blas import FUNCTIONS, blas_functions
 from relaxlab.codegen.llvm.builder import unoptimised_if_long
-from relaxlab.codegen.llvm.closures import (
-    UnsupportedHost,
-    closure_texts,
-    has_functions,
-    words_of,
-)
+from relaxlab.codegen.llvm.closures import closure_texts, has_functions
 from relaxlab.codegen.llvm.entry import emit_entry, symbols_of_arguments
 from relaxlab.codegen.llvm.guards import Guards
 from relaxlab.codegen.llvm.host import HostEmitter
+from relaxlab.codegen.llvm.host_frame import UnsupportedHost, words_of
 from relaxlab.codegen.llvm.marks import Marks, timed_barrier
 from relaxlab.codegen.llvm.parallel import compile_objects
 from relaxlab.codegen.llvm.support import support_functions, symbol_of
@@ -60,9 +56,9 @@ def program_functions(
     packed_in: list[host.HostFunction] = []
     for function in program.functions.values():
         emitter = HostEmitter(
-            program, function, declarations, failures, found, packed, arenas,
-            is_entry=function.name not in called, first_constant=len(constants), marks=marks,
-            guards=Guards() if checks else None,
+            function, declarations, found, arenas, is_entry=function.name not in called,
+            program=program, failures=failures, packed=packed, first_constant=len(constants),
+            marks=marks, guards=Guards() if checks else None,
         )  # fmt: skip
         try:
             texts.append(unoptimised_if_long(emitter.emit()))

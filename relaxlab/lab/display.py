@@ -24,7 +24,7 @@ from relaxlab.lab.timings import timings
 from relaxlab.lab.view import View
 from relaxlab.passes.base import PassFailed, Pipeline
 from relaxlab.runtime.check.check import CheckReport
-from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.simt.simt import SimtReport
 from relaxlab.runtime.timing import Comparison, Timing
 from relaxlab.runtime.vm.cuda import CudaExecutable

@@ -7,7 +7,7 @@ of whoever opens it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from math import hypot
@@ -201,10 +201,6 @@ class Drawing:
         corners = ((x, y), (x - dx - dy / 2, y - dy + dx / 2), (x - dx + dy / 2, y - dy - dx / 2))
         path = " ".join(f"{_n(a)},{_n(b)}" for a, b in corners)
         self.parts.append(f'<polygon points="{path}" fill="{colour}"/>')
-
-
-Draw = Callable[[], Drawing]
-"""A function that returns the drawing of a view that is saved as a picture."""
 
 
 def clipped(text: str, width: float, fontsize: float = 12) -> str:

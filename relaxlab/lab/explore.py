@@ -26,7 +26,7 @@ from relaxlab.lab.view import Page, View
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.runtime.check.inputs import random_arguments
-from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.timing import Comparison, Timing
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.script import parse

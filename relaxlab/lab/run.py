@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relaxlab.codegen.llvm.closures import UnsupportedHost
 from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.llvm.host_frame import UnsupportedHost
 from relaxlab.ir import host
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target, parse_target
@@ -22,8 +22,8 @@ from relaxlab.passes.base import Pipeline
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.runtime.build import compile
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.limits import measure_limits
-from relaxlab.runtime.native.executable import Executable
 from relaxlab.runtime.native.kernels import NativeKernels
 from relaxlab.runtime.profile import Profile, copies_where_updated, profile
 from relaxlab.runtime.programs import Program

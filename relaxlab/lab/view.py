@@ -2,26 +2,26 @@
 
 The HTML needs no kernel and loads nothing. It begins with the text, which is what remains where
 scripts may not run (a notebook that is not trusted); a script replaces it by the view. The same
-modules run inside notebooks as widgets (`live`).
+modules run inside notebooks as widgets of anywidget (`View.live`).
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import sys
+import uuid
+import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol, TypeAlias
 
 from relaxlab.lab import assets
-from relaxlab.lab.payload import pack
-
-if TYPE_CHECKING:
-    from relaxlab.lab.drawing import Draw
+from relaxlab.lab.payload import pack, to_json
 
 LARGE_OUTPUT = 1_000_000  # bytes of HTML, over which a view says that it is large
 
@@ -40,6 +40,18 @@ class Control:
     kind: Literal["choice", "number", "switch", "program"]
     value: str | int | float | bool
     choices: tuple[str, ...] = ()
+
+
+class Picture(Protocol):
+    """A drawing, as far as a view that can be saved as a picture knows it."""
+
+    def svg(self, *, alone: bool = ...) -> str:
+        """The text of an SVG element; `alone`: of a file, with colours for light and dark."""
+        ...
+
+
+Draw: TypeAlias = Callable[[], Picture]
+"""A function that returns the drawing of a view that is saved as a picture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +150,66 @@ class View:
 
         Raises ValueError for a view without controls, ImportError where anywidget is missing.
         """
-        from relaxlab.lab.live import live
-
-        return live(self)
+        return _widget(self)
 
     def __repr__(self) -> str:
         return f"<{self.title}: {self.kind} view>"
+
+
+def _widget(view: View) -> Any:
+    """Return a widget that shows `view`, and recomputes it when its controls change.
+
+    The output of a cell is the recorded view, as HTML. The widget's script finds it on the page and
+    puts controls above it, and the views that the kernel makes in its place: a notebook that was
+    saved, or whose kernel was restarted, still shows the recorded view. The data goes to the page
+    as messages, not as synchronised state: a notebook that is saved with its widgets stays small.
+    """
+    again = view.again
+    if again is None:
+        raise ValueError(f"a kernel adds nothing to the {view.kind} view: display it as it is")
+    try:
+        import anywidget
+        import traitlets
+    except ImportError:
+        raise ImportError("live views need anywidget: pip install 'relaxlab[lab]'") from None
+
+    class LiveView(anywidget.AnyWidget):
+        """One live view."""
+
+        _esm = assets.link("live", *view.kinds)
+        place = traitlets.Unicode(uuid.uuid4().hex).tag(sync=True)
+        kind = traitlets.Unicode(view.kind).tag(sync=True)
+        controls = traitlets.List([asdict(c) for c in view.controls]).tag(sync=True)
+
+        def _repr_mimebundle_(self, **options: Any) -> Any:
+            recorded = {"text/plain": view.text, "text/html": view.html(live=self.place)}
+            if not _outputs_are_apart():
+                return recorded
+            shown = super()._repr_mimebundle_(**options)
+            bundle, metadata = shown if isinstance(shown, tuple) else (shown, {})
+            return {**recorded, **(bundle or {})}, metadata
+
+    widget = LiveView()
+    first = {c.name: c.value for c in view.controls}
+
+    def received(_: Any, message: dict[str, Any], __: Any) -> None:
+        values = message["values"]
+        widget.send({"type": "started"})
+        try:
+            # The recorded view need not be computed again when a reader returns to its settings.
+            made = view if values == first else again(**values)
+            widget.send({"type": "state"}, [zlib.compress(to_json(made.state))])
+        except Exception as error:  # noqa: BLE001 - shown in the view, which stays as it was
+            widget.send({"type": "error", "text": f"{type(error).__name__}: {error}"})
+
+    widget.on_msg(received)
+    return widget
+
+
+def _outputs_are_apart() -> bool:
+    """Return whether the front end shows each output in a frame of its own, or knows a widget only
+    by its own output: there a script cannot find the recorded view, and the widget stands alone."""
+    return "google.colab" in sys.modules or "VSCODE_PID" in os.environ
 
 
 def _other_format(target: Path) -> str:

@@ -29,7 +29,7 @@ from relaxlab.models.load_decoder import LoadedDecoder, Progress, load_decoder
 from relaxlab.models.loader import Checkpoint, ModelError
 from relaxlab.models.paged_decoder import TILE
 from relaxlab.models.pages import PageAllocator, PagedSequence, PoolExhausted, ragged_arrays
-from relaxlab.models.programs import Request as ProgramRequest
+from relaxlab.models.request import Request as ProgramRequest
 from relaxlab.models.sampling import Sampler
 from relaxlab.nn.layers import FEW_ROWS
 from relaxlab.nn.paged_loops import PAGE, PoolShape

@@ -10,7 +10,7 @@ from relaxlab.ir.target import Target
 from relaxlab.models.config import DecoderConfig
 from relaxlab.models.decoder import Decoder
 from relaxlab.models.paged_decoder import PagedDecoder
-from relaxlab.models.programs import Request
+from relaxlab.models.request import Request
 from relaxlab.models.weights import Source
 from relaxlab.schedule.intrinsics import has_dot2
 from relaxlab.schedule.tile_intrinsics import has_tiles
@@ -22,17 +22,11 @@ def build(
     """The module for a request, and where its weights come from, in order."""
     precision = precision_for(request.activations, Target.host())
     if request.sequences is None:
-        decoder = Decoder(
-            config, formats, precision=precision, kv_dtype=request.kv_dtype
-        )
+        decoder = Decoder(config, formats, precision=precision, kv_dtype=request.kv_dtype)
         module, names = decoder.build(bounds={"s": request.rows})
     else:
-        decoder = PagedDecoder(
-            config, formats, precision=precision, kv_dtype=request.kv_dtype
-        )
-        module, names = decoder.build_paged(
-            max_rows=request.rows, max_sequences=request.sequences
-        )
+        decoder = PagedDecoder(config, formats, precision=precision, kv_dtype=request.kv_dtype)
+        module, names = decoder.build_paged(max_rows=request.rows, max_sequences=request.sequences)
     sources = decoder.sources()
     return module, tuple(sources[name] for name in names)
 

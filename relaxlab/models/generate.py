@@ -25,7 +25,7 @@ from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import UserError, kind_of
 from relaxlab.models.load_decoder import LoadedDecoder, Progress, load_decoder
 from relaxlab.models.loader import Checkpoint
-from relaxlab.models.programs import Request
+from relaxlab.models.request import Request
 from relaxlab.models.sampling import Sampler
 from relaxlab.runtime.large_pages import MAX_EAGER_BYTES, Promotion, zeros
 
@@ -263,7 +263,7 @@ class TextGenerator(Brief):
         PromptError as `encode` does."""
         from relaxlab.models.profile import profile_model
 
-        return profile_model(self, prompt, raw=raw)
+        return profile_model(self.executable, self.encode(prompt, raw=raw))
 
     def reset(self) -> None:
         """Forget the cached positions."""

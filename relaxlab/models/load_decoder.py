@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from relaxlab.models.loader import Checkpoint, ModelError, open_model
-from relaxlab.models.programs import Program, Request, program_for
+from relaxlab.models.programs import Program, program_for
+from relaxlab.models.request import Request
 from relaxlab.models.weights import loaded, rotary_tables
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from relaxlab.models.loader import FORMAT_OF_DTYPE, ModelError
 from relaxlab.models.safetensors import read_safetensors
 from relaxlab.models.sources import Sources
 from relaxlab.models.weights import loaded
-from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.executable import Executable
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relaxlab.models.generate import Prompt, TextGenerator
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import pipeline_for
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.profile import Profile, profile
 
 MOST_ROWS = 20
@@ -57,14 +57,11 @@ def table(made: Profile) -> str:
     return "\n".join(lines)
 
 
-def profile_model(generator: TextGenerator, prompt: Prompt, *, raw: bool = False) -> ModelProfile:
-    """Measure both functions of a model on a prompt.
+def profile_model(exe: Executable, ids: list[int]) -> ModelProfile:
+    """Measure both functions of a model, its weights bound, on the ids of a prompt.
 
-    The program is compiled once more, with marks around its kernels. Raises PromptError as
-    `TextGenerator.encode` does.
+    The program is compiled once more, with marks around its kernels.
     """
-    ids = generator.encode(prompt, raw=raw)
-    exe = generator.executable
     assert exe.compiled_from is not None
     mod, pipeline = exe.compiled_from
     program = lower_shapes(pipeline_for(exe.target, pipeline).run(mod).result)

@@ -35,7 +35,7 @@ from relaxlab.models.sentence import SentenceConfig, dense_tensor, sentence_conf
 from relaxlab.models.tokenizer import TokenizerError
 from relaxlab.models.tokenizer_json import pipeline_from_json
 from relaxlab.runtime.build import compile
-from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.executable import Executable
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Text: TypeAlias = "str | tuple[str, str]"

@@ -27,7 +27,7 @@ from relaxlab.models.named_layers import NamedLayers, Tensors, tensors_of_folder
 from relaxlab.models.tokenizer_json import pipeline_from_json
 from relaxlab.models.whisper import Whisper, WhisperConfig, config_from_json, tensor_name
 from relaxlab.runtime.build import compile
-from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.executable import Executable
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Task: TypeAlias = Literal["transcribe", "translate"]

@@ -13,8 +13,8 @@ import numpy as np
 from relaxlab.codegen.artifact import Part
 from relaxlab.codegen.llvm.jit import release_pages
 from relaxlab.models.config import DecoderConfig
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.large_pages import ALIGN, region, zeros
-from relaxlab.runtime.native.executable import Executable
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

@@ -260,7 +260,10 @@ class Tensor:
         raise AttributeError(f"a tensor has no attribute or operator {name!r}")
 
     def __getitem__(self, key: Any) -> Tensor:
-        return slicing.item(self, key)
+        x = self
+        for name, attrs in slicing.indexing(self.shape, key):
+            x = x.op(name, **attrs)
+        return x
 
     def __iter__(self) -> Iterator[Tensor]:
         # Python would call `__getitem__` with 0, 1, 2 and so on without end.

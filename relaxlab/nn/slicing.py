@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from relaxlab.ir import expr
 
-if TYPE_CHECKING:
-    from relaxlab.nn.builder import Tensor
 
-
-def item(x: Tensor, key: Any) -> Tensor:
-    """Slices, integers, `...` and None, as in NumPy.
+def indexing(
+    shape: Sequence[expr.PrimExpr], key: Any
+) -> Iterator[tuple[str, dict[str, tuple[Any, ...]]]]:
+    """Yield the operators that index a tensor of a shape, with their attributes, one after the
+    other: slices, integers, `...` and None, as in NumPy.
 
     Raises IndexError for too many of them, TypeError for other keys. Bounds that do not fit a
     symbolic dimension are those of `R.strided_slice`.
     """
     keys = list(key) if isinstance(key, tuple) else [key]
-    ndim = len(x.shape)
+    ndim = len(shape)
     used = sum(k is not None and k is not Ellipsis for k in keys)
     if used > ndim or keys.count(Ellipsis) > 1:
         raise IndexError(f"{used} indices for a tensor of {ndim} dimensions")
@@ -35,20 +36,19 @@ def item(x: Tensor, key: Any) -> Tensor:
         if isinstance(k, int):
             gone.append(axis)
         if k != slice(None):
-            begin, end, step = _bounds(k, x.shape[axis])
+            begin, end, step = _bounds(k, shape[axis])
             axes.append(axis)
             begins.append(begin)
             ends.append(end)
             steps.append(step)
         axis += 1
     if axes:
-        x = x.op(
-            "strided_slice", axes=tuple(axes), begin=tuple(begins), end=tuple(ends),
-            strides=tuple(steps),
-        )  # fmt: skip
+        bounds = {"begin": tuple(begins), "end": tuple(ends), "strides": tuple(steps)}
+        yield "strided_slice", {"axes": tuple(axes), **bounds}
     if gone:
-        x = x.op("squeeze", axis=tuple(gone))
-    return x.op("expand_dims", axis=tuple(new)) if new else x
+        yield "squeeze", {"axis": tuple(gone)}
+    if new:
+        yield "expand_dims", {"axis": tuple(new)}
 
 
 def _bounds(key: int | slice, dim: expr.PrimExpr) -> tuple[Any, Any, int]:

@@ -24,7 +24,7 @@ from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import marking_dead_memory, pipeline_for
 from relaxlab.runtime.cache import artifact_key, cached
 from relaxlab.runtime.collection import collection_paused
-from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.observe import notify
 from relaxlab.runtime.programs import Program, as_module, with_entries
 from relaxlab.runtime.vm.cuda import CudaExecutable

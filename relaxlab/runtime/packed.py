@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.runtime import blas
 from relaxlab.runtime.arrays import ExecutionError, apart
-from relaxlab.runtime.native import blas
 
 PackedFunc = Callable[..., Any]
 

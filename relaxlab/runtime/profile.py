@@ -16,7 +16,7 @@ from relaxlab.codegen.program import compile_program
 from relaxlab.ir import host
 from relaxlab.ir.target import Target
 from relaxlab.runtime.check.inputs import copy_value
-from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.executable import Executable
 
 WARM_UPS = 3
 """Runs before those measured: they fill caches and start threads."""

@@ -28,7 +28,7 @@ from relaxlab.passes.normalize import normalize
 from relaxlab.runtime.build import compile
 from relaxlab.runtime.check.compare import leaves
 from relaxlab.runtime.check.inputs import copy_value
-from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.native.function import NativeFunction
 from relaxlab.schedule.schedule import Schedule
 

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from relaxlab.testing.fuzz import Counts, Failure, run_programs
+from relaxlab.testing.fuzz_program import Counts, Failure, run_programs
 from relaxlab.testing.table_programs import Attributes
 
 SILENCE = 60.0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.llvm.closures import UnsupportedHost
+from relaxlab.codegen.llvm.host_frame import UnsupportedHost
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.pipeline import cpu_pipeline

@@ -19,8 +19,8 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.interpreter.interpreter import interpret
-from relaxlab.runtime.native.executable import Executable
 from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram, Env, OpCase, compare, concrete_call

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.llvm.closures import UnsupportedHost
+from relaxlab.codegen.llvm.host_frame import UnsupportedHost
 
 
 def test_a_value_of_unknown_rank_is_named() -> None:

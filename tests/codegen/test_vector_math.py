@@ -16,7 +16,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.ir.dtypes import numpy_dtype
-from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.executable import Executable
 
 COUNT = 1 << 15
 

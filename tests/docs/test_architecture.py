@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relaxlab.passes.pipeline import cpu_pipeline
-from relaxlab.schedule.rules.base import _rules
+from relaxlab.schedule.rules import rules
 from tests.test_repo import ABOVE_ALL, LAYERS, PACKAGE, PACKAGE_FILES, ROOT, package_of
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -36,7 +36,7 @@ def test_passes_are_listed_in_order() -> None:
 
 
 def test_rules_are_listed_in_order() -> None:
-    assert rows_of("Schedules") == [name for name, _ in _rules()]
+    assert rows_of("Schedules") == [name for name, _ in rules()]
 
 
 def test_packages_are_listed_from_the_bottom_up() -> None:

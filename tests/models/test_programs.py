@@ -14,7 +14,8 @@ import pytest
 from relaxlab.models import programs, tiny
 from relaxlab.models.generate import TextGenerator
 from relaxlab.models.loader import Checkpoint, ModelError, open_model
-from relaxlab.models.programs import Request, program_for
+from relaxlab.models.programs import program_for
+from relaxlab.models.request import Request
 
 REQUEST = Request("float32", "float32", rows=16)
 

@@ -9,7 +9,7 @@ import relaxlab as rl
 from relaxlab import nn
 from relaxlab.ir.module import Module
 from relaxlab.passes.pipeline import cpu_pipeline
-from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.native.function import CheckFailed
 
 HEADS, WIDTH, LONGEST = 3, 16, 72

@@ -284,7 +284,7 @@ def test_a_users_library_takes_part():
 
 
 def test_the_error_without_the_wheel_names_it(monkeypatch):
-    from relaxlab.runtime.native import blas
+    from relaxlab.runtime import blas
 
     def missing(name):
         raise ModuleNotFoundError(name)
@@ -296,6 +296,6 @@ def test_the_error_without_the_wheel_names_it(monkeypatch):
 
 def test_blas_itself_uses_one_thread():
     """Its share is what each thread of the program's team computes."""
-    from relaxlab.runtime.native.blas import load_blas
+    from relaxlab.runtime.blas import load_blas
 
     assert load_blas().scipy_openblas_get_num_threads64_() == 1

@@ -22,7 +22,7 @@ import relaxlab as rl
 from relaxlab.codegen.artifact import Artifact, ArtifactError
 from relaxlab.ir.target import Target
 from relaxlab.runtime import cache
-from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.native.function import CheckFailed
 
 PLAIN = """

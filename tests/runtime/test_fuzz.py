@@ -22,15 +22,16 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.normalize import normalize
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.build import compile as build
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.interpreter.interpreter import interpret
-from relaxlab.runtime.native.executable import Executable
 from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.schedule import Schedule
 from relaxlab.script.parser import parse
 from relaxlab.testing.draw import Refused
 from relaxlab.testing.draw_rules import RULES
 from relaxlab.testing.function_programs import FunctionProgram
-from relaxlab.testing.fuzz import Build, coverage, problem_of, run_program, same_claim
+from relaxlab.testing.fuzz import coverage
+from relaxlab.testing.fuzz_program import Build, problem_of, run_program, same_claim
 from relaxlab.testing.random_schedules import COLLIDING
 from relaxlab.testing.shrink import shrunk
 from relaxlab.testing.table_programs import Attributes, TableProgram
@@ -298,7 +299,7 @@ def test_code_generation_may_refuse_random_schedules_for_one_reason_only() -> No
 
     mod = TableProgram(3).random_module()
     for reason, refused in ((f"8 {COLLIDING} of 'C'", False), ("no LLVM row for Let", True)):
-        with patch("relaxlab.testing.fuzz.build", refusing(reason)):
+        with patch("relaxlab.testing.fuzz_program.build", refusing(reason)):
             made = Build(schedules=3)(mod)
         assert (made == f"CodegenError: {reason}") == refused == isinstance(made, str)
 

@@ -13,7 +13,7 @@ from relaxlab.ir.target import Target
 from relaxlab.nn import quantized
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule.intrinsics import dot4_of
-from relaxlab.schedule.rules.base import schedule_kernel
+from relaxlab.schedule.rules import schedule_kernel
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.tensor_intrin import TensorIntrin
 

@@ -17,7 +17,7 @@ from relaxlab.ir.target import Target, parse_target
 from relaxlab.ops import te
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, ScheduleError
-from relaxlab.schedule.rules.base import schedule_kernel
+from relaxlab.schedule.rules import schedule_kernel
 from relaxlab.schedule.rules.context import Context
 from relaxlab.script import parse
 from tests.schedule.reduction_programs import (

@@ -8,17 +8,13 @@ the size of a matrix.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from relaxlab.codegen.llvm.arithmetic import binary
 from relaxlab.codegen.llvm.builder import Value, int_value, llvm_type
+from relaxlab.codegen.llvm.host_frame import HostFrame
 from relaxlab.codegen.llvm.statements import Team, barrier
 from relaxlab.codegen.llvm.support import GEMM
 from relaxlab.ir import expr, host, types
 from relaxlab.ir.dtypes import bytes_of
-
-if TYPE_CHECKING:
-    from relaxlab.codegen.llvm.host import HostEmitter
 
 FUNCTIONS = ("relaxlab.blas.matmul", "relaxlab.blas.matmul_bias")
 """The functions that `passes.blas_patterns` calls."""
@@ -26,7 +22,7 @@ _UNIT = 16
 """Shares of rows and columns are multiples of this, so that tiles are not cut."""
 
 
-def call_blas(e: HostEmitter, i: host.CallPacked) -> None:
+def call_blas(e: HostFrame, i: host.CallPacked) -> None:
     """Emit a call of one of `FUNCTIONS`, which the whole team reaches."""
     regs = [a for a in i.args if isinstance(a, int)]
     flags = [a.value for a in i.args if isinstance(a, expr.IntImm)]
@@ -50,7 +46,7 @@ def call_blas(e: HostEmitter, i: host.CallPacked) -> None:
     barrier(e.scope, Team())
 
 
-def _product(e: HostEmitter, dims: list[Value]) -> Value:
+def _product(e: HostFrame, dims: list[Value]) -> Value:
     total = int_value(1)
     for d in dims:
         total = binary(e.b, expr.Mul, total, d)

@@ -10,54 +10,18 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from relaxlab.codegen.artifact import CheckInfo
 from relaxlab.codegen.check_messages import literal
 from relaxlab.codegen.llvm.builder import Value, int_value
+from relaxlab.codegen.llvm.host_frame import HostFrame, coarse, words_of
 from relaxlab.codegen.llvm.statements import Team, barrier
 from relaxlab.codegen.llvm.support import symbol_of
 from relaxlab.ir import host, types
-from relaxlab.ir.errors import UserError
-
-if TYPE_CHECKING:
-    from relaxlab.codegen.llvm.host import HostEmitter
 
 RECORD = ("code", "words", "leaves", "layout")
 """The address of the function, the numbers of words and of leaves bound, and its layout: the
 numbers of leaves of all parameters and of the result, then their codes."""
-
-
-class UnsupportedHost(UserError):
-    """A host function needs the virtual machine (values of unknown type or rank)."""
-
-    def __init__(self, message: str, function: str = "") -> None:
-        super().__init__(message)
-        self.function = function
-
-
-def coarse(what: str, ty: types.Type) -> UnsupportedHost:
-    """Return the error for a value whose type leaves its rank or dtype open."""
-    if not isinstance(ty, types.TensorType | types.ShapeType | types.TupleType):
-        return UnsupportedHost(f"{what} has type {ty}")
-    return UnsupportedHost(
-        f"{what} has type {ty}; native code needs ranks and dtypes: annotate the parameter, or "
-        'name the dimensions with R.match_cast(x, R.Tensor(("n", "m"), "float32"))'
-    )
-
-
-def words_of(register: host.Register) -> int:
-    """Words that the value of a register takes. Raises UnsupportedHost naming a tensor or shape of
-    unknown rank or dtype."""
-    match register.ty:
-        case types.TensorType(_, str(), ndim) if ndim >= 0:
-            return 1 + ndim
-        case types.ShapeType(ndim=ndim) if ndim >= 0:
-            return ndim
-        case types.PrimType() | types.FuncType() | types.ObjectType():
-            return 1
-        case _:
-            raise coarse(f"`{register.name}`", register.ty)
 
 
 def leaf_code(register: host.Register) -> int:
@@ -133,7 +97,7 @@ def function_value(name: str) -> str:
     return f"@{symbol_of(name)}.value"
 
 
-def make_closure(e: HostEmitter, i: host.MakeClosure) -> str:
+def make_closure(e: HostFrame, i: host.MakeClosure) -> str:
     """The address of a new record: that of `i.function` with more arguments given."""
     source = e.regs[i.function].address
     codes = leaf_codes(e.function, i.args)
@@ -157,7 +121,7 @@ def make_closure(e: HostEmitter, i: host.MakeClosure) -> str:
     return record
 
 
-def call_closure(e: HostEmitter, i: host.CallFunction) -> None:
+def call_closure(e: HostFrame, i: host.CallFunction) -> None:
     """Call the function that a register holds."""
     assert isinstance(i.function, int)
     record = e.regs[i.function].address
@@ -178,7 +142,7 @@ def call_closure(e: HostEmitter, i: host.CallFunction) -> None:
     e.load_value(i.dst, out, 0)
 
 
-def _store(e: HostEmitter, source: str, old: str, block: str, args: tuple[host.Value, ...]) -> None:
+def _store(e: HostFrame, source: str, old: str, block: str, args: tuple[host.Value, ...]) -> None:
     """The `old` words given in the record `source`, then `args`, into `block`."""
     copied = [("ptr", block), ("ptr", _given(e, source)), ("i64", _bytes(e, old)), ("i1", "false")]
     e.b.call("llvm.memcpy.p0.p0.i64", "void", copied)
@@ -188,16 +152,16 @@ def _store(e: HostEmitter, source: str, old: str, block: str, args: tuple[host.V
         word = e.store_value(arg, rest, word)
 
 
-def _given(e: HostEmitter, record: str) -> str:
+def _given(e: HostFrame, record: str) -> str:
     return e.b.emit(f"getelementptr i64, ptr {record}, i64 {len(RECORD)}", "p")
 
 
-def _bytes(e: HostEmitter, words: str) -> str:
+def _bytes(e: HostFrame, words: str) -> str:
     return e.b.emit(f"mul i64 {words}, 8")
 
 
 def _require(
-    e: HostEmitter, reg: int, record: str, codes: list[int], results: int, text: str
+    e: HostFrame, reg: int, record: str, codes: list[int], results: int, text: str
 ) -> None:
     """Stop unless the function value takes and returns this; `results` -1: arguments alone, of
     which there may be more."""
@@ -212,7 +176,7 @@ def _require(
     e.fail_unless(ok, info, 0, int_value(0), Value("int64", "0"))
 
 
-def _types(e: HostEmitter, values: Iterable[host.Value]) -> str:
+def _types(e: HostFrame, values: Iterable[host.Value]) -> str:
     return f"({', '.join(str(e.type_of(r)) for v in values for r in host.leaves(v))})"
 
 

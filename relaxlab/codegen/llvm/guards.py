@@ -4,19 +4,16 @@ places of planned tensors inside their storage, alignment of arguments and resul
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from relaxlab.codegen.artifact import CheckInfo
 from relaxlab.codegen.check_messages import literal
 from relaxlab.codegen.llvm.builder import Value, int_value
+from relaxlab.codegen.llvm.host_frame import HostFrame
 from relaxlab.codegen.llvm.statements import Team, barrier
 from relaxlab.codegen.llvm.support import BLOCK_HEADER
 from relaxlab.codegen.llvm.zones import ZONE, fill, mark_zones, zone_damaged
 from relaxlab.ir import host, types
 from relaxlab.ir.dtypes import bytes_of
-
-if TYPE_CHECKING:
-    from relaxlab.codegen.llvm.host import HostEmitter
 
 HEADER_ZONE = BLOCK_HEADER - 16
 """Bytes of a block's header behind its two words."""
@@ -32,24 +29,24 @@ class Guards:
     storages: dict[int, tuple[str, bool]] = field(default_factory=dict[int, tuple[str, bool]])
     per_thread: set[int] = field(default_factory=set[int])
 
-    def block(self, e: HostEmitter, name: str, start: str, size: str, before: int) -> None:
+    def block(self, e: HostFrame, name: str, start: str, size: str, before: int) -> None:
         """Make zones around a new block, in which there is room for them."""
         e.only_thread_0(lambda: mark_zones(e.b, start, size, before))
         self.blocks.append((name, start, size, before))
 
-    def allocated(self, e: HostEmitter, reg: int, size: str) -> None:
+    def allocated(self, e: HostFrame, reg: int, size: str) -> None:
         """Make zones around a new tensor's block and poison in it."""
         self.block(e, e.function.registers[reg].name, e.regs[reg].address, size, HEADER_ZONE)
         self.fresh(e, reg)
 
-    def storage(self, e: HostEmitter, i: host.AllocStorage, size: str) -> str:
+    def storage(self, e: HostFrame, i: host.AllocStorage, size: str) -> str:
         """Planned memory between two zones."""
         more = e.b.emit(f"add i64 {size}, {2 * ZONE}")
         start = e.b.emit(f"getelementptr i8, ptr {e.kept(i, more)}, i64 {ZONE}", "p")
         self.block(e, e.function.registers[i.dst].name, start, size, ZONE)
         return start
 
-    def verify(self, e: HostEmitter, what: str) -> None:
+    def verify(self, e: HostFrame, what: str) -> None:
         """Stop where something was written beside a block since the last check."""
         if not self.blocks:
             return
@@ -68,11 +65,11 @@ class Guards:
         ok = e.b.emit(f"icmp eq i64 {number}, 0")
         e.fail_unless(ok, info, number, int_value(0), int_value(0))
 
-    def dead(self, e: HostEmitter, reg: int) -> None:
+    def dead(self, e: HostFrame, reg: int) -> None:
         """Poison a tensor that is read no more."""
         self.fresh(e, reg, per_thread=reg in self.per_thread)
 
-    def fresh(self, e: HostEmitter, reg: int, *, per_thread: bool = False) -> None:
+    def fresh(self, e: HostFrame, reg: int, *, per_thread: bool = False) -> None:
         """Poison a tensor that nothing has written yet."""
         ty = e.type_of(reg)
         assert isinstance(ty, types.TensorType) and ty.dtype is not None
@@ -84,7 +81,7 @@ class Guards:
         e.only_thread_0(lambda: fill(e.b, address, size, dtype))
         barrier(e.scope, Team())
 
-    def placed(self, e: HostEmitter, i: host.View) -> None:
+    def placed(self, e: HostFrame, i: host.View) -> None:
         """Check that a planned tensor is inside its storage and aligned, and fill it with
         poison."""
         if i.base in self.per_thread:
@@ -109,12 +106,12 @@ class Guards:
             if self.per_thread.issuperset(values):
                 self.per_thread.add(dst)
 
-    def aligned(self, e: HostEmitter, value: host.Value) -> None:
+    def aligned(self, e: HostFrame, value: host.Value) -> None:
         """The addresses of tensors that are not empty are multiples of their elements' sizes."""
         for reg in host.leaves(value):
             self._aligned(e, reg)
 
-    def _aligned(self, e: HostEmitter, reg: int) -> None:
+    def _aligned(self, e: HostFrame, reg: int) -> None:
         ty = e.type_of(reg)
         if not isinstance(ty, types.TensorType) or ty.dtype is None:
             return

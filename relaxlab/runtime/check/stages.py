@@ -11,7 +11,7 @@ import numpy as np
 
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.codegen.cuda.program import generate_cuda
-from relaxlab.codegen.llvm.host import UnsupportedHost
+from relaxlab.codegen.llvm.host_frame import UnsupportedHost
 from relaxlab.codegen.program import compile_program
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.equal import structural_equal
@@ -24,9 +24,9 @@ from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.arrays import Array, ExecutionError
 from relaxlab.runtime.check.inputs import copy_value
 from relaxlab.runtime.check.races import find_race
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.interpreter.graph import Machine
 from relaxlab.runtime.interpreter.interpreter import bind_parameters, interpret_prim_func
-from relaxlab.runtime.native.executable import Executable
 from relaxlab.runtime.native.weights import transform_names
 from relaxlab.runtime.vm.cuda import simulated
 from relaxlab.runtime.vm.vm import Kernel, VirtualMachine

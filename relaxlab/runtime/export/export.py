@@ -21,10 +21,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from relaxlab.codegen.artifact import Artifact
 from relaxlab.codegen.llvm.jit import compile_shared
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
 from relaxlab.ir.errors import UserError
+from relaxlab.runtime.blas import GEMM, blas_path
 from relaxlab.runtime.export.params_file import MAX_NDIM, layout_of, write_params
 from relaxlab.runtime.export.source import (
     FIXED,
@@ -47,12 +48,9 @@ from relaxlab.runtime.export.source import (
     template,
 )
 from relaxlab.runtime.native.arguments import count_leaves, leaves_of
-from relaxlab.runtime.native.blas import GEMM, blas_path
+from relaxlab.runtime.native.function import NativeFunction
+from relaxlab.runtime.native.loaded import LoadedProgram
 from relaxlab.runtime.native.openmp import SYMBOLS
-
-if TYPE_CHECKING:
-    from relaxlab.runtime.native.executable import Executable
-    from relaxlab.runtime.native.function import NativeFunction
 
 FORMAT = 1
 """Version of what `relaxlab.load` reads from a library."""
@@ -64,7 +62,13 @@ class ExportError(UserError):
     """The program cannot be exported; says why, and the way out."""
 
 
-def export(exe: Executable, path: str | os.PathLike[str], *, bound: bool) -> tuple[Path, ...]:
+def export(
+    exe: LoadedProgram,
+    functions: Mapping[str, NativeFunction],
+    path: str | os.PathLike[str],
+    *,
+    bound: bool,
+) -> tuple[Path, ...]:
     """Write `model.so`, `model.h` and, if there are arrays to store, `model.params`.
 
     See `Executable.export`, which calls this.
@@ -72,7 +76,7 @@ def export(exe: Executable, path: str | os.PathLike[str], *, bound: bool) -> tup
     library = Path(path).absolute()
     _check(exe, library)
     arrays = [(f"constant_{i}", a) for i, a in enumerate(exe.artifact.constants)]
-    plans = tuple(_plan(exe[name], arrays, bound) for name in exe)
+    plans = tuple(_plan(f, arrays, bound) for f in functions.values())
     try:
         with tempfile.TemporaryDirectory(dir=library.parent, prefix=f".{library.name}.") as work:
             written = _write(exe, Path(work), library, plans, arrays)
@@ -87,7 +91,7 @@ def export(exe: Executable, path: str | os.PathLike[str], *, bound: bool) -> tup
 
 
 def _write(
-    exe: Executable,
+    exe: LoadedProgram,
     work: Path,
     path: Path,
     plans: tuple[Plan, ...],
@@ -116,7 +120,7 @@ def _write(
 # -- what is exported ------------------------------------------------------------------------------
 
 
-def _check(exe: Executable, path: Path) -> None:
+def _check(exe: LoadedProgram, path: Path) -> None:
     """Raise ExportError for what cannot be exported."""
     artifact = exe.artifact
     if path.suffix != ".so":
@@ -232,7 +236,7 @@ def _identity(array: Array) -> tuple[Any, ...]:
 
 
 def _description(
-    exe: Executable, plans: Sequence[Plan], code: bytes, params: str | None, crc: int
+    exe: LoadedProgram, plans: Sequence[Plan], code: bytes, params: str | None, crc: int
 ) -> str:
     """Return the JSON that `relaxlab.load` reads."""
     stored = {

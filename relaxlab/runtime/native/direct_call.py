@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -34,9 +34,7 @@ from relaxlab.ir.dtypes import bits_of, is_int, is_uint, numpy_dtype
 from relaxlab.ir.target import Target
 from relaxlab.runtime.native.arguments import count_leaves, count_words
 from relaxlab.runtime.native.blocks import LARGE
-
-if TYPE_CHECKING:
-    from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.native.loaded import LoadedProgram
 
 Span = tuple[int, int]
 """The addresses of the first byte of some memory and of the one after the last."""
@@ -50,8 +48,8 @@ class DirectCall:
     """
 
     def __init__(
-        self, exe: Executable, info: FunctionInfo, entry: Any, words: Any, out: Any, context: Any,
-        slow: Callable[..., Any], finish: Callable[..., Any],
+        self, exe: LoadedProgram, info: FunctionInfo, entry: Any, words: Any, out: Any,
+        context: Any, slow: Callable[..., Any], finish: Callable[..., Any],
     ) -> None:  # fmt: skip
         self._params, self._written, self._dims = _param_records(info, ctypes.addressof(words))
         self._table = _words(word for record in self._params for word in record)

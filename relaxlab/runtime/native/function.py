@@ -12,7 +12,7 @@ import numpy as np
 from relaxlab.codegen.artifact import FunctionInfo
 from relaxlab.codegen.llvm.python_call import STATE
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, MIN_TEAM_WORK
-from relaxlab.ir.errors import UserError, brief, counted
+from relaxlab.ir.errors import brief, counted
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.native.arguments import (
     ArgumentError,
@@ -23,17 +23,13 @@ from relaxlab.runtime.native.arguments import (
     overlap,
 )
 from relaxlab.runtime.native.direct_call import DirectCall, is_supported
+from relaxlab.runtime.native.loaded import CheckFailed, LoadedProgram
 from relaxlab.runtime.native.results import Sources, result_converter, span_of
 
 if TYPE_CHECKING:
     from relaxlab.ir.module import Module
-    from relaxlab.runtime.native.executable import Executable
 
 Adapt: TypeAlias = Callable[[tuple[Any, ...]], tuple[Any, ...]]
-
-
-class CheckFailed(UserError, ValueError):
-    """A run-time check failed: a `match_cast`, a signature's claim, a declared bound."""
 
 
 class NativeFunction:
@@ -47,7 +43,7 @@ class NativeFunction:
     __slots__ = ("__call__", "__dict__", "__weakref__")
     __call__: Callable[..., Any]
 
-    def __init__(self, exe: Executable, info: FunctionInfo) -> None:
+    def __init__(self, exe: LoadedProgram, info: FunctionInfo) -> None:
         self.info, self._exe = info, exe
         entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
         self._entry = entry(exe._code.address(info.symbol + ".entry"))
@@ -55,6 +51,7 @@ class NativeFunction:
         self._out = (ctypes.c_int64 * max(1, info.words_out))()
         self._context = (ctypes.c_int64 * len(CONTEXT))()
         self._address = ctypes.addressof(self._context)
+        exe._contexts.append(self._context)
         for name, block in (
             ("args", self._in),
             ("out", self._out),
@@ -233,10 +230,6 @@ class NativeFunction:
         finally:
             exe._lock.release()
 
-    def _forget_blocks(self) -> None:
-        """Give up the blocks that a call which will never end was using."""
-        self._context[_OWNED] = self._context[_SPARE] = 0
-
     def _finish(self, *args: Any) -> Any:
         """The result of a direct call, which still has the lock."""
         params = zip(args, self.info.params, strict=False)
@@ -245,7 +238,9 @@ class NativeFunction:
 
     def _result(self, code: int, taken: list[np.ndarray[Any, Any]]) -> Any:
         """Return the result of the machine code as a value, or raise the error that it reports."""
-        sources = Sources(self._blocks(self._context[_OWNED]), taken, self)
+        exe, blocks = self._exe, self._blocks(self._context[_OWNED])
+        arrays = (taken, self._bound_values, exe._live, exe._data)
+        sources = Sources(blocks, self._bound_at, arrays, exe._spare)
         if code:
             self._fail(code, sources)
         value = self._convert_result(self._out, sources)

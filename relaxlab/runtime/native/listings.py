@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relaxlab.codegen.llvm.jit import compile_shared, read_bitcode
 from relaxlab.codegen.llvm.listing import read_assembly, read_llvm
 from relaxlab.codegen.llvm.support import symbol_of
 from relaxlab.ir.module import Module
 from relaxlab.passes.pipeline import pipeline_for
-
-if TYPE_CHECKING:
-    from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.native.loaded import LoadedProgram
 
 
-def llvm(exe: Executable, name: str | None) -> str:
+def llvm(exe: LoadedProgram, name: str | None) -> str:
     """The LLVM IR of an executable, or of one function of it."""
     module, _ = read_bitcode(_bitcode(exe), exe.target)
     text = str(module)
@@ -24,7 +22,7 @@ def llvm(exe: Executable, name: str | None) -> str:
     return "\n".join(line.text for line in read_llvm(text, symbol, {}))
 
 
-def assembly(exe: Executable, name: str | None) -> str:
+def assembly(exe: LoadedProgram, name: str | None) -> str:
     """The assembly of an executable, or of one function of it."""
     module, machine = read_bitcode(_bitcode(exe), exe.target)
     text = machine.emit_assembly(module)
@@ -34,12 +32,12 @@ def assembly(exe: Executable, name: str | None) -> str:
     return "\n".join(line.text for line in read_assembly(text, symbol))
 
 
-def object_file(exe: Executable) -> bytes:
+def object_file(exe: LoadedProgram) -> bytes:
     """The machine code of an executable as a position-independent object file."""
     return compile_shared(_bitcode(exe), exe.target)
 
 
-def source(exe: Executable, name: str | None) -> str:
+def source(exe: LoadedProgram, name: str | None) -> str:
     """The script of the module that an executable's code was made from, or of one function."""
     if exe.compiled_from is None:
         raise ValueError("this executable was loaded from a file, which does not keep its program")
@@ -48,7 +46,7 @@ def source(exe: Executable, name: str | None) -> str:
     return (result if name is None else Module.of({name: result[name]}, result.attrs)).script()
 
 
-def _bitcode(exe: Executable) -> bytes:
+def _bitcode(exe: LoadedProgram) -> bytes:
     if not exe.artifact.bitcode:
         raise ValueError("this executable was loaded from a file, which keeps machine code alone")
     return exe.artifact.bitcode

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +12,7 @@ from relaxlab.codegen.artifact import TypeTree
 from relaxlab.codegen.llvm.support import BLOCK_HEADER
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.runtime.native.arguments import address_of, count_words, view_memory, word_to_scalar
-from relaxlab.runtime.native.blocks import owned_block
-
-if TYPE_CHECKING:
-    from relaxlab.runtime.native.function import NativeFunction
+from relaxlab.runtime.native.blocks import SpareBlocks, owned_block
 
 ResultConverter = Callable[[Any, "Sources"], Any]
 
@@ -56,20 +54,25 @@ def result_converter(tree: TypeTree, at: int) -> ResultConverter:
 
 
 class Sources:
-    """The sources of a result's memory: a fresh block, an argument, or a constant."""
+    """The sources of a result's memory: a fresh block, an argument, or a constant.
 
-    __slots__ = ("blocks", "fresh", "function", "owners")
+    `bound_at` has the bound arguments by address, `arrays` all arrays that a result may be a part
+    of; blocks come from `spare`, or go there.
+    """
+
+    __slots__ = ("arrays", "blocks", "bound_at", "owners", "spare")
 
     def __init__(
-        self, blocks: dict[int, int], fresh: list[np.ndarray[Any, Any]], function: NativeFunction
-    ) -> None:
-        self.blocks, self.fresh, self.function = blocks, fresh, function
+        self, blocks: dict[int, int], bound_at: Mapping[int, np.ndarray[Any, Any]],
+        arrays: Sequence[Sequence[np.ndarray[Any, Any]]], spare: SpareBlocks,
+    ) -> None:  # fmt: skip
+        self.blocks, self.bound_at, self.arrays, self.spare = blocks, bound_at, arrays, spare
         self.owners: dict[int, Any] = {}
 
     def array(self, address: int, dims: tuple[int, ...], kind: Any) -> np.ndarray[Any, Any]:
         owner = self.owners.get(address)
         if owner is None and address in self.blocks:
-            owner = owned_block(address, self.blocks.pop(address), self.function._exe._spare)
+            owner = owned_block(address, self.blocks.pop(address), self.spare)
             self.owners[address] = owner
         if owner is not None:
             return view_memory(address, dims, kind, owner)
@@ -85,11 +88,9 @@ class Sources:
 
     def _argument(self, address: int) -> np.ndarray[Any, Any] | None:
         """The argument, packed function's result or constant that holds the address."""
-        function = self.function
-        if address in function._bound_at:
-            return function._bound_at[address]
-        exe = function._exe
-        for array in (*self.fresh, *function._bound_values, *exe._live, *exe._data):
+        if address in self.bound_at:
+            return self.bound_at[address]
+        for array in chain.from_iterable(self.arrays):
             start, end = span_of(array)
             # An empty array has an address, too.
             if start <= address < max(end, start + 1):
@@ -99,4 +100,4 @@ class Sources:
     def release(self) -> None:
         """Give back the blocks that are not part of the result."""
         for address, size in self.blocks.items():
-            self.function._exe._spare.give(address - BLOCK_HEADER, size)
+            self.spare.give(address - BLOCK_HEADER, size)

@@ -7,16 +7,13 @@ calls that function for callers that pass the weights of the program as it was w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
 from relaxlab.ir import graph
 from relaxlab.ir.module import Module
 from relaxlab.runtime.native.arguments import ArgumentError
-
-if TYPE_CHECKING:
-    from relaxlab.runtime.native.executable import Executable
-    from relaxlab.runtime.native.function import NativeFunction
+from relaxlab.runtime.native.function import NativeFunction
 
 
 def transform_names(name: str) -> tuple[str, str]:
@@ -100,24 +97,26 @@ class Weights:
         return (*inputs, *self._transform.pack(tuple(weights)))  # which nobody else gets to see
 
 
-def find_weights(exe: Executable, mod: Module) -> dict[str, Weights]:
-    """The weights of each function of an executable that was compiled from this module."""
+def find_weights(functions: Mapping[str, NativeFunction], mod: Module) -> dict[str, Weights]:
+    """The weights of each of the functions, which were compiled from this module."""
     transforms: dict[str, Transform] = {}
     found: dict[str, Weights] = {}
     for name in mod.graph_functions():
         weights = weights_of(mod, name)
-        if not weights or name not in exe:
+        if not weights or name not in functions:
             continue
-        by = next((n for n in transform_names(name) if n in exe), None)
+        by = next((n for n in transform_names(name) if n in functions), None)
         if by is not None and by not in transforms:
-            transforms[by] = Transform(exe[by])
+            transforms[by] = Transform(functions[by])
         names = [w.name for w in weights]
-        found[name] = Weights(exe[name], names, transforms[by] if by is not None else None)
+        found[name] = Weights(functions[name], names, transforms[by] if by is not None else None)
     return found
 
 
 def bind_weights(
-    exe: Executable, weights: Mapping[str, Weights], params: Mapping[str, Any] | Sequence[Any]
+    functions: Mapping[str, NativeFunction],
+    weights: Mapping[str, Weights],
+    params: Mapping[str, Any] | Sequence[Any],
 ) -> None:
     """Pack the weights once for each function that takes them, and bind them.
 
@@ -134,7 +133,7 @@ def bind_weights(
         key = (one._transform, one.names)
         if key not in packed:
             packed[key] = one.packed(_in_order(name, one.names, params, used))
-        exe[name].bind(*packed[key])
+        functions[name].bind(*packed[key])
     if isinstance(params, Mapping):
         unknown = [n for n in params if not used & _parameter_names(n)]
         if unknown:

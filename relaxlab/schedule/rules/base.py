@@ -1,19 +1,16 @@
-"""The list of rules, in the order in which they are tried, and their common helpers."""
+"""Rules that schedule kernels: how one is tried, and the helpers that they share."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from relaxlab.analysis.private_buffers import shared_private_buffer
 from relaxlab.ir import expr, loops
-from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, For, PrimFunc
-from relaxlab.ir.node import replace, walk
-from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.decisions import Decider
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.inline import REPEATED
@@ -32,9 +29,6 @@ steps made, or a reason why the rule does not fit, which names what is missing a
 LARGEST = 512
 """Most nodes of an expression that is inlined: twice as many would be too deep for recursive
 functions over expressions, and a round trip through memory each hundred operations costs little."""
-STACK_BYTES = 1 << 20
-"""Most bytes of a kernel's private buffers together: threads of OpenMP have stacks of some
-megabytes, of which functions that call each other take 2 MB."""
 
 
 def blocks_of(func: PrimFunc) -> list[Block]:
@@ -250,22 +244,6 @@ def _variable(sch: Schedule, loop: LoopRV) -> expr.Var:
     return found.loop_var
 
 
-RULES: list[tuple[str, Rule]] = []
-"""(name, rule), tried in order; filled by `schedule_kernel` on first use."""
-
-
-def schedule_kernel(
-    name: str, func: PrimFunc, context: Context, decider: Decider | None = None
-) -> PrimFunc:
-    """The kernel scheduled by the first rule that fits; a scheduled kernel stays as it is."""
-    scheduled = first_that_fits(name, func, context, _rules(), _problem_of_private_buffers, decider)
-    if scheduled is not None:
-        return scheduled
-    # What no rule could schedule may have buffers of unknown size, for which stacks have no place.
-    remark("schedule_kernels", name, "left as it is, with its private buffers in main memory")
-    return _with_buffers_in_main_memory(func)
-
-
 def first_that_fits(
     name: str,
     func: PrimFunc,
@@ -303,67 +281,3 @@ def first_that_fits(
         text = f"the rule {rule_name} does not fit: {reason}"
         remark("schedule_kernels", name, text, applied=False)
     return None
-
-
-def _with_buffers_in_main_memory(func: PrimFunc) -> PrimFunc:
-    blocks = (n for n in walk(func.body) if isinstance(n, Block))
-    moved = {b: replace(b, scope="global") for block in blocks for b in block.alloc_buffers}
-    return replace(func, body=substitute(func.body, buffers=moved))
-
-
-def _problem_of_private_buffers(func: PrimFunc) -> str | None:
-    """Return the reason why private buffers cannot live on a thread's stack; None if they can."""
-    total = 0
-    for buffer in (b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers):
-        if buffer.scope != "local":
-            continue
-        sizes = [constant(d) for d in buffer.shape]
-        if any(size is None for size in sizes):
-            return f"the size of {buffer.name} is not constant"
-        # Added up: nothing tells LLVM that two buffers are never in use at once.
-        total += bytes_of(buffer.dtype) * math.prod(size or 0 for size in sizes)
-    if total > STACK_BYTES:
-        return f"private buffers would take {total} bytes of a thread's stack"
-    shared = shared_private_buffer(func.body)
-    return None if shared is None else f"{shared.name} would be used by more than one thread"
-
-
-def _rules() -> list[tuple[str, Rule]]:
-    if not RULES:
-        from relaxlab.schedule.rules import (
-            attention,
-            bfloat16_dot,
-            columns,
-            contraction,
-            dot_product,
-            elementwise,
-            fallback,
-            matmul,
-            nested,
-            rows,
-            tiles,
-            transpose,
-        )
-
-        RULES.extend(
-            (
-                # Special before general: `transpose` before `elementwise`, which takes every kernel
-                # without reductions; products of bfloat16 before `matmul`, which would widen each
-                # operand to float32.
-                ("transpose", transpose.apply),
-                ("elementwise", elementwise.apply),
-                ("dot_product", dot_product.apply),
-                ("tiles", tiles.apply),
-                ("bfloat16_dot", bfloat16_dot.apply),
-                # Before `rows`, which would keep all scores of a row.
-                ("attention", attention.apply),
-                ("nested", nested.apply),
-                ("matmul", matmul.apply),
-                ("contraction", contraction.apply),
-                ("columns", columns.apply),
-                ("rows", rows.apply),
-                # Last: it fits every kernel.
-                ("fallback", fallback.apply),
-            )
-        )
-    return RULES

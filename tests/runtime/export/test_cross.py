@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.runtime.native.executable import Executable
+from relaxlab.runtime.executable import Executable
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 

@@ -20,9 +20,9 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.export.export import ExportError, find_compiler
 from relaxlab.runtime.native.arguments import ArgumentError
-from relaxlab.runtime.native.executable import Executable
 from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.runtime.packed import register_func
 from relaxlab.script import ir as I
@@ -32,7 +32,7 @@ from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import random_arguments
 from tests.runtime.export.c_library import Failed, Library, array_of, leaves, tensor
 from tests.runtime.native.test_arguments import Calls
-from tests.runtime.native.test_executable import Checked, Memory
+from tests.runtime.test_executable import Checked, Memory
 
 
 def compiler() -> list[str]:
@@ -416,7 +416,7 @@ def test_full_disk_leaves_what_was_there(
         import resource
         import relaxlab as rl
         from relaxlab.runtime.export.export import ExportError
-        from tests.runtime.native.test_executable import Memory
+        from tests.runtime.test_executable import Memory
         exe = rl.compile(Memory, use_cache=False)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         try:

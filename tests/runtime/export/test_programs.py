@@ -23,12 +23,12 @@ from relaxlab.models.generate import TextGenerator
 from relaxlab.models.loader import open_model
 from relaxlab.passes.lower_to_libraries import BLAS
 from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.export.export import ExportError, find_compiler
 from relaxlab.runtime.export.params_file import read_params
-from relaxlab.runtime.native.executable import Executable
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
-from tests.runtime.native.test_executable import Memory
+from tests.runtime.test_executable import Memory
 
 POSITIONS = 64
 """Positions in the caches of the programs in C, whole blocks of keys."""

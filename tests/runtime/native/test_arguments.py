@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.native.arguments import (
     ArgumentError,
     address_of,
@@ -16,7 +17,6 @@ from relaxlab.runtime.native.arguments import (
     scalar_to_word,
     word_to_scalar,
 )
-from relaxlab.runtime.native.executable import Executable
 from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.direct_call import is_supported
-from relaxlab.runtime.native.executable import Executable
 from relaxlab.runtime.native.function import CheckFailed, NativeFunction
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R

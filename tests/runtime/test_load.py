@@ -17,10 +17,10 @@ import pytest
 import relaxlab as rl
 from relaxlab.codegen.artifact import ArtifactError
 from relaxlab.ir.target import Target
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.export.export import ExportError, find_compiler
 from relaxlab.runtime.export.params_file import ParamsError, read_params
 from relaxlab.runtime.export.source import _CPUID
-from relaxlab.runtime.native.executable import Executable
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T

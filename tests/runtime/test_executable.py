@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.native.arguments import ArgumentError
-from relaxlab.runtime.native.executable import Executable
 from relaxlab.runtime.native.function import CheckFailed, NativeFunction
 from relaxlab.runtime.packed import register_func
 from relaxlab.script import ir as I

@@ -14,10 +14,10 @@ from relaxlab.codegen.artifact import Artifact, ArtifactError, TypeTree
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.target import Target
+from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.export.export import FORMAT
 from relaxlab.runtime.export.params_file import Array, ParamsError, read_params
 from relaxlab.runtime.native.arguments import leaves_of, word_to_scalar
-from relaxlab.runtime.native.executable import Executable
 
 _ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 """The header of a 64-bit ELF file."""

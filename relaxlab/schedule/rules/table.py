@@ -1,0 +1,93 @@
+"""The list of rules for CPUs, in the order in which they are tried."""
+
+from __future__ import annotations
+
+import math
+
+from relaxlab.analysis.private_buffers import shared_private_buffer
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.loops import Block, PrimFunc
+from relaxlab.ir.node import replace, walk
+from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.decisions import Decider
+from relaxlab.schedule.ranges import constant
+from relaxlab.schedule.rules.base import Rule, first_that_fits
+from relaxlab.schedule.rules.context import Context
+from relaxlab.tracing import remark
+
+STACK_BYTES = 1 << 20
+"""Most bytes of a kernel's private buffers together: threads of OpenMP have stacks of some
+megabytes, of which functions that call each other take 2 MB."""
+
+
+def schedule_kernel(
+    name: str, func: PrimFunc, context: Context, decider: Decider | None = None
+) -> PrimFunc:
+    """The kernel scheduled by the first rule that fits; a scheduled kernel stays as it is."""
+    scheduled = first_that_fits(name, func, context, rules(), _problem_of_private_buffers, decider)
+    if scheduled is not None:
+        return scheduled
+    # What no rule could schedule may have buffers of unknown size, for which stacks have no place.
+    remark("schedule_kernels", name, "left as it is, with its private buffers in main memory")
+    return _with_buffers_in_main_memory(func)
+
+
+def rules() -> tuple[tuple[str, Rule], ...]:
+    """(name, rule), in the order in which they are tried."""
+    from relaxlab.schedule.rules import (
+        attention,
+        bfloat16_dot,
+        columns,
+        contraction,
+        dot_product,
+        elementwise,
+        fallback,
+        matmul,
+        nested,
+        rows,
+        tiles,
+        transpose,
+    )
+
+    return (
+        # Special before general: `transpose` before `elementwise`, which takes every kernel
+        # without reductions; products of bfloat16 before `matmul`, which would widen each
+        # operand to float32.
+        ("transpose", transpose.apply),
+        ("elementwise", elementwise.apply),
+        ("dot_product", dot_product.apply),
+        ("tiles", tiles.apply),
+        ("bfloat16_dot", bfloat16_dot.apply),
+        # Before `rows`, which would keep all scores of a row.
+        ("attention", attention.apply),
+        ("nested", nested.apply),
+        ("matmul", matmul.apply),
+        ("contraction", contraction.apply),
+        ("columns", columns.apply),
+        ("rows", rows.apply),
+        # Last: it fits every kernel.
+        ("fallback", fallback.apply),
+    )
+
+
+def _with_buffers_in_main_memory(func: PrimFunc) -> PrimFunc:
+    blocks = (n for n in walk(func.body) if isinstance(n, Block))
+    moved = {b: replace(b, scope="global") for block in blocks for b in block.alloc_buffers}
+    return replace(func, body=substitute(func.body, buffers=moved))
+
+
+def _problem_of_private_buffers(func: PrimFunc) -> str | None:
+    """Return the reason why private buffers cannot live on a thread's stack; None if they can."""
+    total = 0
+    for buffer in (b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers):
+        if buffer.scope != "local":
+            continue
+        sizes = [constant(d) for d in buffer.shape]
+        if any(size is None for size in sizes):
+            return f"the size of {buffer.name} is not constant"
+        # Added up: nothing tells LLVM that two buffers are never in use at once.
+        total += bytes_of(buffer.dtype) * math.prod(size or 0 for size in sizes)
+    if total > STACK_BYTES:
+        return f"private buffers would take {total} bytes of a thread's stack"
+    shared = shared_private_buffer(func.body)
+    return None if shared is None else f"{shared.name} would be used by more than one thread"
