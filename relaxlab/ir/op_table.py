@@ -62,6 +62,8 @@ class OpRow(Brief):
     lower:      (call, types of call.args, result type) -> loop function in destination-passing
                 style (inputs in order, then outputs), or None when the operator is not lowered to
                 loops (it is handled by a named pass).
+    update:     the same arguments -> loop function that takes the inputs and leaves the result in
+                the first of them, or None where the operator does not work in place.
     reference:  NumPy meaning: called with arrays (shapes as tuples of int, tuples as tuples) for
                 the value parameters and keywords for the attrs.
     doc:        what the operator gives, in a sentence; relaxlab's own rows have theirs, and the
@@ -83,6 +85,7 @@ class OpRow(Brief):
     infer: Callable[[Call, tuple[Type, ...], Module | None], Type]
     reference: Callable[..., Any] | None = None
     lower: Callable[[Call, tuple[Type, ...], Type], PrimFunc] | None = None
+    update: Callable[[Call, tuple[Type, ...], Type], PrimFunc] | None = None
     pure: bool = True
     doc: str = ""
     example: str = ""

@@ -32,6 +32,8 @@ Arg: TypeAlias = "te.Tensor | tuple[Arg, ...] | tuple[PrimExpr, ...] | PrimExpr 
 TypesOf: TypeAlias = tuple[Type, ...]
 Infer: TypeAlias = Callable[[graph.Call, TypesOf], Type]
 Emit: TypeAlias = Callable[..., "te.Tensor | tuple[te.Tensor, ...]"]
+Place: TypeAlias = Callable[..., tuple[PrimExpr, ...]]
+"""The indices of an element of a tensor, from those of an element of another."""
 
 
 def params(values: str, **attrs: Any) -> tuple[Param, ...]:
@@ -49,6 +51,7 @@ def define(
     infer: Infer,
     *,
     emit: Emit | None = None,
+    update: Callable[..., tuple[te.Tensor, Place]] | None = None,
     reference: Callable[..., Any] | None = None,
     pure: bool = True,
     override: bool = False,
@@ -61,7 +64,9 @@ def define(
     `parameters` is what `params` returns, or the string for it where there are no attributes.
     `infer(call, types of the arguments)` gives the result type. `emit(call, out, *args)` gives
     the result as tensor expressions: `args` are tensors for tensors, tuples for tuples,
-    expressions for scalars and tuples of expressions for shapes. `reference` is its meaning in
+    expressions for scalars and tuples of expressions for shapes. `update`, of the same arguments,
+    is for an operator that changes elements of its first argument, each at most once: it gives the
+    new elements, and a function from the indices of one to its place. `reference` is its meaning in
     NumPy. `override` replaces an operator that was registered under this name, as a cell of a
     notebook does that is run again. `doc` and `example` are what `help(R.name)` shows. `traits` are
     properties for passes and analyses, as `OpRow` describes them.
@@ -71,6 +76,7 @@ def define(
     """
     parameters = params(parameters) if isinstance(parameters, str) else parameters
     lower = None if emit is None else _lowering(emit)
+    in_place = None if update is None else _updating(update)
 
     def deduce(call: graph.Call, tys: TypesOf, _: object) -> Type:
         ty = infer(call, tys)
@@ -82,7 +88,7 @@ def define(
     for unknown in held.difference(get_args(Trait)):
         known = ", ".join(get_args(Trait))
         raise ValueError(f"operator {name!r}: there is no trait {unknown!r}; there are {known}")
-    row = OpRow(name, parameters, deduce, reference, lower, pure, doc, example, held)
+    row = OpRow(name, parameters, deduce, reference, lower, in_place, pure, doc, example, held)
     register_op(row, override=override)
 
 
@@ -191,18 +197,34 @@ def normal_axes(call: graph.Call, axes: Any, ndim: int, name: str = "axis") -> t
 
 def _lowering(emit: Emit) -> Callable[[graph.Call, TypesOf, Type], loops.PrimFunc]:
     def lower(call: graph.Call, tys: TypesOf, out: Type) -> loops.PrimFunc:
-        inputs: list[te.Tensor] = []
-        args = [
-            _lowered_arg(call, i, value, ty, inputs)
-            for i, (value, ty) in enumerate(zip(call.args, tys, strict=True))
-        ]
-        _check_known(call, out, "the result")
+        args, inputs = _lowered_args(call, tys, out)
         result = emit(call, out, *args)
         outputs = result if isinstance(result, tuple) else (result,)
         _check_emitted(call, out, outputs)
         return te.create_prim_func([*inputs, *outputs])
 
     return lower
+
+
+def _updating(
+    update: Callable[..., tuple[te.Tensor, Place]],
+) -> Callable[[graph.Call, TypesOf, Type], loops.PrimFunc]:
+    def lower(call: graph.Call, tys: TypesOf, out: Type) -> loops.PrimFunc:
+        args, inputs = _lowered_args(call, tys, out)
+        return te.create_update(inputs, *update(call, out, *args))
+
+    return lower
+
+
+def _lowered_args(call: graph.Call, tys: TypesOf, out: Type) -> tuple[list[Arg], list[te.Tensor]]:
+    """Return the arguments as tensor expressions, and the tensors among them."""
+    inputs: list[te.Tensor] = []
+    args = [
+        _lowered_arg(call, i, value, ty, inputs)
+        for i, (value, ty) in enumerate(zip(call.args, tys, strict=True))
+    ]
+    _check_known(call, out, "the result")
+    return args, inputs
 
 
 def _check_emitted(call: graph.Call, out: Type, outputs: tuple[object, ...]) -> None:

@@ -19,6 +19,7 @@ from relaxlab.ir.op_table import REQUIRED
 from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
 from relaxlab.ops.define import (
+    Place,
     TypesOf,
     attr,
     common_dtype,
@@ -508,6 +509,15 @@ def _slice_emit(call: graph.Call, out: TensorType, x: te.Tensor, src: te.Tensor)
     return te.compute(x.shape, element, "T_slice_scatter")
 
 
+def _slice_update(
+    call: graph.Call, out: TensorType, x: te.Tensor, src: te.Tensor
+) -> tuple[te.Tensor, Place]:
+    axis = normal_axis(call, attr(call, "axis"), x.ndim)
+    start, _, step = _slice(call, x.shape[axis])
+    values = te.compute(src.shape, lambda *i: src[i], "T_slice_scatter")
+    return values, lambda *i: (*i[:axis], start + i[axis] * step, *i[axis + 1 :])
+
+
 def _slice_reference(
     input_tensor: Array, src: Array, start: int, end: int, step: int = 1, axis: int = 0
 ) -> Array:
@@ -521,5 +531,6 @@ define(
     params("input_tensor src", start=REQUIRED, end=REQUIRED, step=1, axis=0),
     _slice_infer,
     emit=_slice_emit,
+    update=_slice_update,
     reference=_slice_reference,
 )

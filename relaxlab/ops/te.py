@@ -19,7 +19,7 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import ExprLike, PrimExpr
 from relaxlab.ir.names import UniqueNames
-from relaxlab.ir.node import Atom, Attrs, node, replace, rewrite, walk
+from relaxlab.ir.node import Atom, Attrs, Node, node, replace, rewrite, walk
 from relaxlab.ir.substitute import free_symbols
 
 ZERO = expr.const(0)
@@ -262,12 +262,37 @@ def create_prim_func(params: Sequence[Tensor]) -> loops.PrimFunc:
     local = tuple(buffers[t] for s in stages for t in s.outputs if t not in own)
     root = loops.Block("root", (), (), (), loops.seq(*nests), alloc_buffers=local)
     body = loops.BlockRealize((), TRUE, root)
-    buffer_params = tuple(buffers[p] for p in params)
-    func = loops.PrimFunc(buffer_params, body, Attrs({"tir.noalias": True}))
-    bound = {d for p in buffer_params for d in p.shape if isinstance(d, expr.Var)}
+    return _loop_function(tuple(buffers[p] for p in params), body)
+
+
+def _loop_function(buffers: tuple[loops.Buffer, ...], body: loops.Stmt) -> loops.PrimFunc:
+    """The loop function of these parameters and, behind them, the symbols that they do not bind."""
+    func = loops.PrimFunc(buffers, body, Attrs({"tir.noalias": True}))
+    bound = {d for b in buffers for d in b.shape if isinstance(d, expr.Var)}
     # Symbols in expressions only (`n + 1` of a shape) are not determined by the arrays' shapes.
     free = tuple(s for s in free_symbols(func) if s not in bound)
-    return replace(func, params=(*buffer_params, *free)) if free else func
+    return replace(func, params=(*buffers, *free)) if free else func
+
+
+def create_update(
+    inputs: Sequence[Tensor], values: Tensor, place: Callable[..., tuple[PrimExpr, ...]]
+) -> loops.PrimFunc:
+    """The loop function that takes `inputs` and writes `values`, computed of them, into the first:
+    the value at `i` at the place `place(*i)`."""
+    func = create_prim_func([*inputs, values])
+    target, computed = func.buffers[0], func.buffers[len(inputs)]
+
+    def placed(n: Node) -> Node | None:
+        match n:
+            case loops.BufferStore(buffer, value, at) if buffer is computed:
+                return loops.BufferStore(target, value, place(*at))
+            case loops.BufferRegion(buffer, region) if buffer is computed:
+                at = place(*(r.min for r in region))
+                return loops.BufferRegion(target, tuple(loops.Range(i, expr.const(1)) for i in at))
+            case _:
+                return None
+
+    return _loop_function(func.buffers[: len(inputs)], rewrite(func.body, placed))
 
 
 def _ordered(roots: Sequence[Stage]) -> list[Stage]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, cast
 
-from relaxlab.ir import graph
+from relaxlab.ir import graph, types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.passes.base import NoOptions, module_pass
@@ -18,7 +19,7 @@ def check_inplace_calls(mod: Module, _: NoOptions) -> Module:
     may other passes move calls. The module stays as it is.
 
     Raises `DiagnosticError`: E0506 naming the value, the call and the later read, E0507 for a
-    constant that is overwritten.
+    constant that is overwritten, E0508 for a donated value that is no tensor parameter.
     """
     found = [d for name, fn in mod.graph_functions().items() for d in _check(name, fn, mod)]
     if found:
@@ -76,7 +77,25 @@ class _Checker:
 def _check(name: str, fn: graph.Function, mod: Module) -> list[Diagnostic]:
     checker = _Checker(name, Aliases(summary_of(mod)))
     checker.sequence(fn.body)
-    return checker.found
+    return [*_bad_donations(name, fn), *checker.found]
+
+
+def _bad_donations(name: str, fn: graph.Function) -> list[Diagnostic]:
+    """Errors of the attribute `donated`."""
+    donated: Any = fn.attrs.get("donated", ())
+    tensors = [p.name for p in fn.params if isinstance(p.ty, types.TensorType)]
+    wrong: list[Any] = [donated]
+    if isinstance(donated, tuple):
+        wrong = [n for n in cast("tuple[Any, ...]", donated) if n not in tensors]
+    return [
+        Diagnostic(
+            "E0508",
+            f"in `{name}`: {one!r} is donated, which is no tensor parameter",
+            fn.span,
+            suggestion=f"give a list of names among {', '.join(tensors) or 'none'}",
+        )
+        for one in wrong
+    ]
 
 
 def _name(e: graph.Expr) -> str:

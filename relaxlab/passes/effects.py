@@ -8,7 +8,7 @@ several.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -39,7 +39,7 @@ class Summary:
     are those that it captured.
     """
 
-    overwriting: Mapping[str, frozenset[Place]]
+    overwriting: Mapping[str, Set[Place]]
     returning: Mapping[str, Mapping[Path, frozenset[Place]]]
     values: Mapping[str, int]
 
@@ -278,7 +278,7 @@ def summary_of(mod: Module) -> Summary:
     # From nothing upwards: sets only grow and are finite, so recursive functions end, too.
     known = Summary({name: frozenset() for name in mod.graph_functions()}, {}, values)
     while True:
-        overwriting: dict[str, frozenset[Place]] = {}
+        overwriting: dict[str, Set[Place]] = {}
         returning: dict[str, dict[Path, frozenset[Place]]] = {}
         for name, fn in mod.graph_functions().items():
             aliases = Aliases(known)
@@ -286,7 +286,8 @@ def summary_of(mod: Module) -> Summary:
             for b in all_bindings(fn):
                 aliases.note(b)
                 cells.update(aliases.overwritten(b.value))
-            overwriting[name] = frozenset(p for c in cells for p in _places(fn, c))
+            given_up: set[Place] = {(number, ()) for number in donated_params(fn)}
+            overwriting[name] = given_up.union(p for c in cells for p in _places(fn, c))
             returning[name] = _returned(fn, aliases)
         new = Summary(overwriting, returning, values)
         if new == known:
@@ -308,6 +309,14 @@ def used_as_values(mod: Module) -> dict[str, graph.Function]:
                 mentioned.append(n)
         found |= {n.name: functions[n.name] for n in mentioned if id(n) not in called}
     return found
+
+
+def donated_params(fn: graph.Function) -> frozenset[int]:
+    """Return the numbers of the parameters whose memory callers give up, by the attribute
+    `donated`: the function may overwrite it (JAX's `donate_argnames`)."""
+    names: tuple[str, ...] = fn.attrs.get("donated", ())
+    tensors = ((i, p) for i, p in enumerate(fn.params) if isinstance(p.ty, types.TensorType))
+    return frozenset(i for i, p in tensors if p.name in names)
 
 
 def _returned(fn: graph.Function, aliases: Aliases) -> dict[Path, frozenset[Place]]:

@@ -17,6 +17,7 @@ from relaxlab.ir.provenance import stamp
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, map_blocks, with_bindings
+from relaxlab.passes.inplace_updates import inplace_updates
 from relaxlab.tracing import may_apply, remark
 
 OPERATOR_LEVEL = (
@@ -36,13 +37,15 @@ def legalize_ops(mod: Module, _: NoOptions) -> Module:
 
     Calls that lower to the same loops share one loop function, under the operator's name. Scalar
     constants are written into the loops. Views become `reshape`, which copies nothing.
-    An operator with arguments of unknown shape stays as it is, and the trace says so.
+    An operator that changes part of a tensor, such as `slice_scatter`, does so in place where the
+    tensor is the function's own and is not read again. An operator with arguments of unknown shape
+    stays as it is, and the trace says so.
     """
     state = _Legalizer(mod)
-    updates = {
-        name: map_blocks(fn, lambda b, n=name: state.block(n, b))
-        for name, fn in mod.graph_functions().items()
-    }
+    updates: dict[str, graph.Function] = {}
+    for name, fn in mod.graph_functions().items():
+        state.inplace = inplace_updates(fn, mod)
+        updates[name] = map_blocks(fn, lambda b, n=name: state.block(n, b))
     return mod.with_functions({**updates, **state.functions})
 
 
@@ -63,6 +66,8 @@ class _Legalizer:
         self.functions: dict[str, loops.PrimFunc] = {}
         self.by_call: dict[str, _Lowered] = {}
         self.by_loops: dict[str, str] = {}
+        self.inplace: set[graph.Var] = set()
+        """The variables whose values may overwrite an operand."""
 
     def block(self, name: str, blk: graph.BindingBlock) -> graph.BindingBlock:
         var = graph.DataflowVar if isinstance(blk, graph.DataflowBlock) else graph.Var
@@ -89,13 +94,13 @@ class _Legalizer:
             if not may_apply("legalize_ops", subject, reason):
                 return b
         elif row.lower is not None:
-            value = self.lower(row, b.value, b.var.ty, subject)
+            value = self.lower(row, b.value, b.var.ty, subject, b.var in self.inplace)
         if value is None:
             return b
         return replace(b, value=replace(value, span=b.value.span))
 
     def lower(
-        self, row: OpRow, call: graph.Call, out: types.Type | None, subject: str
+        self, row: OpRow, call: graph.Call, out: types.Type | None, subject: str, inplace: bool
     ) -> graph.Expr | None:
         arg_types = tuple(leaf_type(a) for a in call.args)
         outs = out.fields if isinstance(out, types.TupleType) else (out,)
@@ -111,28 +116,32 @@ class _Legalizer:
             return None
         scalars = [i for i, t in enumerate(tensors) if _is_scalar(t)]
         written = [tensors[i] for i in scalars]
-        identity = _tuples((call.op, call.attrs, arg_types, out, _baked(call), written))
+        identity = _tuples((call.op, call.attrs, arg_types, out, _baked(call), written, inplace))
         key, symbols = structural_key(identity), symbols_in(identity)
         found = self.by_call.get(key)
         if found is None:
-            assert row.lower is not None
-            func = row.lower(call, arg_types, out)  # type: ignore[arg-type]
+            make = row.update if inplace else row.lower
+            assert make is not None
+            func = make(call, arg_types, out)  # type: ignore[arg-type]
             func = stamp(func, call.span, "legalize_ops")
-            found = self.register(row, func, tensors, scalars, symbols)
+            name = row.name.rpartition(".")[2] + ("_inplace" if inplace else "")
+            found = self.register(name, func, tensors, scalars, symbols)
             self.by_call[key] = found
         here = dict(zip(found.symbols, symbols, strict=True))
-        if not may_apply("legalize_ops", subject, f"lowered to {found.callee}"):
+        place = f", in place of {_name(call.args[0])}" if inplace else ""
+        if not may_apply("legalize_ops", subject, f"lowered to {found.callee}{place}"):
             return None
         return TirCall(
             found.callee,
             tuple(tensors[i] for i in found.kept),
             tuple(substitute(s, here) for s in found.scalars),
             outs,  # type: ignore[arg-type]
+            (0,) if inplace else (),
         ).build()
 
     def register(
         self,
-        row: OpRow,
+        hint: str,
         func: loops.PrimFunc,
         tensors: list[graph.Expr],
         scalars: list[int],
@@ -143,13 +152,16 @@ class _Legalizer:
         func = specialize_scalars(func, values)
         key = structural_key(func)
         if key not in self.by_loops:
-            name = row.name.rpartition(".")[2]
             taken = Module.of({**dict(self.mod.functions), **self.functions})
-            self.by_loops[key] = taken.fresh_name(name)
+            self.by_loops[key] = taken.fresh_name(hint)
             self.functions[self.by_loops[key]] = func
         kept = tuple(i for i in range(len(tensors)) if i not in scalars)
         extra = tuple(p for p in func.params if isinstance(p, expr.Var))
         return _Lowered(self.by_loops[key], kept, extra, symbols)
+
+
+def _name(e: graph.Expr) -> str:
+    return e.name if isinstance(e, graph.Var) else "a value"
 
 
 def _spread_tuples(b: graph.Binding, var: type[graph.Var]) -> list[graph.Binding]:

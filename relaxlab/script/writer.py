@@ -20,8 +20,9 @@ _OPEN, _SEP, _CLOSE = "\x01", "\x02", "\x03"
 _TOKEN = re.compile(f"{_OPEN}(\\d+){_SEP}|{_CLOSE}|\n")
 
 
-_MEANING = ("tir_var_upper_bound", "force_pure")
-"""Attributes that say what a function may be called with, and that its effects are its own."""
+_MEANING = ("tir_var_upper_bound", "force_pure", "donated")
+"""Attributes that say what a function may be called with, what it may overwrite, and that its effects
+are its own."""
 
 
 def string(text: str) -> str:

@@ -18,6 +18,7 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import FLOAT_OPTIONS, Target, parse_target
 from relaxlab.passes.base import Pass, PassFailed, Pipeline
+from relaxlab.passes.effects import donated_params
 from relaxlab.passes.pipeline import default_pipeline, marking_dead_memory, pipeline_for
 from relaxlab.runtime.arrays import ExecutionError, OutOfMemory
 from relaxlab.runtime.check.bisect import FaultyRewrite, find_faulty_rewrite
@@ -314,7 +315,7 @@ class _Checker:
                 # wrong pass.
                 if difference(reference(name, again), result, "the result", _EXACT) is not None:
                     raise CheckError(f"`{name}` gives another result each time it is called")
-                moved = _moved(reference, name, args, (result, given), rng)
+                moved = _moved(reference, name, fn, args, (result, given), rng)
             except OutOfMemory as error:
                 raise CheckError(
                     f"`{name}` cannot be run: {error}; write symbols or smaller numbers for its "
@@ -385,8 +386,8 @@ class _Checker:
         if any(n in stage.after for n in transform_names(case.name)):
             count = case.fn.attrs.get("num_input", count)
         tolerance = replace(tolerance, moved=case.moved[1])
-        mine = tuple(_arrays(args[:count]))
-        return difference(mine, tuple(_arrays(case.written[:count])), "the arguments", tolerance)
+        mine, theirs = (tuple(_arrays(_kept(a[:count], case.fn))) for a in (args, case.written))
+        return difference(mine, theirs, "the arguments", tolerance)
 
     def roundoff(self, mod: Module) -> float:
         if mod not in self.roundoffs:
@@ -426,8 +427,8 @@ def _renewed(start: Module, after: Module, name: str) -> bool:
 
 
 def _moved(
-    reference: Any, name: str, args: tuple[Any, ...], results: tuple[Any, Any],
-    rng: np.random.Generator,
+    reference: Any, name: str, fn: graph.Function, args: tuple[Any, ...],
+    results: tuple[Any, Any], rng: np.random.Generator,
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:  # fmt: skip
     """Return how far the result, and the arguments afterwards, move when inputs are nudged by one
     rounding."""
@@ -436,8 +437,14 @@ def _moved(
         result = reference(name, other)
     except ExecutionError:
         return (), ()
-    written = tuple(_arrays(results[1]))
-    return movement(results[0], result), movement(written, tuple(_arrays(other)))
+    written, nudged_ones = (tuple(_arrays(_kept(a, fn))) for a in (results[1], other))
+    return movement(results[0], result), movement(written, nudged_ones)
+
+
+def _kept(args: tuple[Any, ...], fn: graph.Function) -> tuple[Any, ...]:
+    """The arguments whose values callers may use after the call, or the first ones of them."""
+    donated = donated_params(fn)
+    return tuple(a for i, a in enumerate(args) if i not in donated)
 
 
 def _arrays(value: Any) -> Iterator[Any]:

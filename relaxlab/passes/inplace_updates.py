@@ -1,0 +1,86 @@
+"""The calls of operators that may write their result over their first argument."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxlab.ir import graph
+from relaxlab.ir.module import Module
+from relaxlab.ir.op_table import find_op, has_trait
+from relaxlab.passes.bindings import all_bindings, tir_call
+from relaxlab.passes.effects import Aliases, Cell, donated_params, overlaps, summary_of
+
+
+def inplace_updates(fn: graph.Function, mod: Module) -> set[graph.Var]:
+    """Return the variables of the function whose values may overwrite the first argument of the
+    operator that makes them (see `OpRow.update`): it is the function's own memory, made by a call
+    or donated by the caller, and nothing reads it afterwards.
+
+    TVM's pass DataflowUseInplaceCalls asks the same within dataflow blocks.
+    """
+    bindings = list(all_bindings(fn))
+    if not any(_may_update(b.value) for b in bindings):
+        return set()
+    aliases = Aliases(summary_of(mod))
+    for b in bindings:
+        aliases.note(b)
+    reads = _reads(fn.body, aliases)
+    own: set[graph.Expr] = {fn.params[i] for i in donated_params(fn)}
+    found: set[graph.Var] = set()
+    for number, b in enumerate(bindings):
+        if _makes_memory(b.value, aliases, own):
+            own.add(b.var)
+        if not _may_update(b.value):
+            continue
+        assert isinstance(b.value, graph.Call)
+        lost = aliases.cell(b.value.args[0])
+        others = [c for a in b.value.args[1:] for c in aliases.read(a)]
+        later = [c for cells in reads[number + 1 :] for c in cells]
+        shared = aliases.sharing(lost)
+        # A value that may be one of several is not known to be the function's own.
+        if lost in own and shared == {lost} and not _any((*others, *later), shared):
+            found.add(b.var)
+    return found
+
+
+def _may_update(value: graph.Expr) -> bool:
+    """True if a call's operator can write over its first argument."""
+    if not isinstance(value, graph.Call) or not isinstance(value.op, graph.Op):
+        return False
+    row = find_op(value.op.name)
+    return row is not None and row.update is not None
+
+
+def _makes_memory(value: graph.Expr, aliases: Aliases, own: set[graph.Expr]) -> bool:
+    """True if a call makes a tensor in memory of its own, or in memory that the function owns."""
+    call = tir_call(value)
+    if call is not None:
+        overwritten = [call.args[i] for i in call.inplace if i >= 0]
+        return len(call.outs) == 1 and all(aliases.cell(a) in own for a in overwritten)
+    match value:
+        case graph.Call(graph.Op(name)):
+            row = find_op(name)
+            return row is not None and row.lower is not None and not has_trait(name, "view")
+        case _:
+            return False
+
+
+def _reads(seq: graph.SeqExpr, aliases: Aliases) -> list[Sequence[Cell]]:
+    """Return the cells that each binding reads, in the order of `all_bindings`, and after these
+    what the result reads. What a branch returns counts as read by its `If`."""
+    found: list[Sequence[Cell]] = []
+    for block in seq.blocks:
+        for b in block.bindings:
+            if isinstance(b.value, graph.If):
+                *yes, yes_result = _reads(b.value.true_branch, aliases)
+                *no, no_result = _reads(b.value.false_branch, aliases)
+                own = tuple(aliases.read(b.value.condition))
+                found += [*yes, *no, (*own, *yes_result, *no_result)]
+            else:
+                found.append(tuple(aliases.read(b.value)))
+    found.append(tuple(aliases.read(seq.body)))
+    return found
+
+
+def _any(cells: Sequence[Cell], others: set[Cell]) -> bool:
+    return any(overlaps(c, others) for c in cells)
