@@ -21,8 +21,8 @@ _TOKEN = re.compile(f"{_OPEN}(\\d+){_SEP}|{_CLOSE}|\n")
 
 
 _MEANING = ("tir_var_upper_bound", "force_pure", "donated")
-"""Attributes that say what a function may be called with, what it may overwrite, and that its effects
-are its own."""
+"""Attributes that say what a function may be called with, which arguments it may overwrite, and
+that its effects are its own."""
 
 
 def string(text: str) -> str:
