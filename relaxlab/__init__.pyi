@@ -59,6 +59,7 @@ from relaxlab.passes.plan_memory import memory_plan_of as memory_plan_of
 from relaxlab.runtime.arrays import ExecutionError as ExecutionError
 from relaxlab.runtime.build import compile as compile
 from relaxlab.runtime.build import trace as trace
+from relaxlab.runtime.c_functions import register_c_function as register_c_function
 from relaxlab.runtime.check.check import CheckReport as CheckReport
 from relaxlab.runtime.check.check import check as check
 from relaxlab.runtime.executable import Executable as Executable

@@ -13,7 +13,7 @@ import random
 import numpy as np
 import pytest
 
-from relaxlab.ir import op_table
+from relaxlab.ir import c_functions, op_table
 from relaxlab.passes import blas_patterns, libraries  # noqa: F401  registers its patterns
 from relaxlab.runtime import packed
 from relaxlab.runtime.interpreter import intrinsics as interpreter_intrinsics
@@ -48,14 +48,15 @@ def teams():
 
 REGISTRIES = (
     (op_table, "_TABLE"), (packed, "_FUNCS"), (interpreter_intrinsics, "_EXTERNAL"),
-    (tensor_intrin, "_REGISTRY"), (libraries, "_TABLE"),
+    (tensor_intrin, "_REGISTRY"), (libraries, "_TABLE"), (c_functions, "_FUNCTIONS"),
+    (c_functions, "_LIBRARIES"),
 )  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
 def registries(monkeypatch):
-    """Operators, Python functions, meanings of target instructions, tensor intrinsics and library
-    patterns that a test registers are unknown after it."""
+    """Operators, Python and C functions, meanings of target instructions, tensor intrinsics and
+    library patterns that a test registers are unknown after it."""
     for module, table in REGISTRIES:
         monkeypatch.setattr(module, table, dict(getattr(module, table)))
 

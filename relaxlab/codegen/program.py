@@ -25,6 +25,7 @@ from relaxlab.codegen.llvm.versions import emit_kernels
 from relaxlab.codegen.llvm.zones import zone_functions
 from relaxlab.codegen.work import work_of
 from relaxlab.ir import expr, host
+from relaxlab.ir.c_functions import c_function
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.tracing import remark
@@ -184,7 +185,8 @@ def _called_kernels(program: host.HostProgram) -> set[str]:
 
 
 def _runs_kernels(program: host.HostProgram, function: host.HostFunction) -> bool:
-    """True if a call reaches a kernel or BLAS: only then is a team of threads worth starting."""
+    """True if a call reaches a kernel or a library function that threads share: only then is a team
+    of them worth starting."""
     seen: set[str] = set()
     work = [function]
     while work:
@@ -193,8 +195,10 @@ def _runs_kernels(program: host.HostProgram, function: host.HostFunction) -> boo
         for i in host.walk_instrs(f.instrs):
             if isinstance(i, host.CallKernel):
                 return True
-            if isinstance(i, host.CallPacked) and i.function in FUNCTIONS:
-                return True
+            if isinstance(i, host.CallPacked):
+                row = c_function(i.function)
+                if i.function in FUNCTIONS or (row is not None and row.is_parallel):
+                    return True
             named = isinstance(i, host.CallFunction | host.LoadFunction)
             if named and isinstance(i.function, str) and i.function not in seen:
                 work.append(program.functions[i.function])

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from relaxlab.ir import graph, types
+from relaxlab.ir.c_functions import CFunction, c_function
+from relaxlab.passes.bindings import leaf_type
 from relaxlab.passes.patterns import Match, Pattern
+from relaxlab.passes.patterns.match import show
 
 LibraryCall: TypeAlias = Callable[[graph.Call, Match], "graph.Call | str"]
 """Given the call that matched, the call of the library (see `library_call`), or why not."""
@@ -42,10 +45,29 @@ def register_library(name: str, pattern: Pattern, lower: LibraryCall) -> Library
 
 
 def library_pattern(name: str) -> LibraryPattern:
-    """The pair of that name. Raises KeyError naming the known ones."""
+    """The pair of that name, or that of the C function of that name. Raises KeyError naming the
+    known ones."""
+    row = c_function(name)
+    if row is not None and row.pattern:
+        return _pair_of(row)
     if name not in _TABLE:
         raise KeyError(f"no library pattern {name!r}; known: {', '.join(_TABLE)}")
     return _TABLE[name]
+
+
+def _pair_of(row: CFunction) -> LibraryPattern:
+    """The pattern of a C function, and its call with the parts that the row names."""
+    pattern, *inputs = row.pattern
+
+    def lower(call: graph.Call, match: Match) -> graph.Call | str:
+        out = match.root.ty
+        if match.leaking():
+            return f"`{show(match.leaking()[0])}` is read elsewhere, too"
+        args = [match[part] for part in inputs]
+        assert out is not None
+        return row.mismatch([*map(leaf_type, args), out]) or library_call(row.name, args, out)
+
+    return LibraryPattern(row.name, pattern, lower)
 
 
 def library_call(function: str, args: Sequence[graph.Expr], out: types.Type) -> graph.Call:

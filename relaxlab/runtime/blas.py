@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import ctypes
 import os
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from relaxlab.codegen.llvm.jit import add_symbol
 from relaxlab.codegen.llvm.support import GEMM
+from relaxlab.ir.c_functions import CLibrary, add_c_library
 from relaxlab.ir.errors import UserError
+from relaxlab.runtime.c_functions import load_library
 
 Array = np.ndarray[Any, Any]
 
@@ -29,20 +29,6 @@ _ROW_MAJOR, _NO_TRANS = 101, 111
 
 class BlasNotFound(UserError, ImportError):
     """BLAS is not installed."""
-
-
-@cache
-def load_blas() -> ctypes.CDLL:
-    """Load BLAS, set to one thread, and make its symbols known to compiled code.
-
-    Raises BlasNotFound with what to install.
-    """
-    library = _load_with_one_thread(blas_path())
-    for name in GEMM.values():
-        address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-        assert address is not None
-        add_symbol(name, address)
-    return library
 
 
 def blas_path() -> Path:
@@ -76,6 +62,10 @@ def _load_with_one_thread(path: Path) -> ctypes.CDLL:
     return library
 
 
+BLAS = CLibrary(blas_path, _load_with_one_thread, tuple(GEMM.values()))
+add_c_library(BLAS)
+
+
 def matmul(a: Array, b: Array, transpose_a: int, transpose_b: int, out: Array) -> None:
     """out = a @ b for every batch; see `passes.blas_patterns` for the shapes."""
     _gemm(a, b, transpose_a, transpose_b, out, 0.0)
@@ -91,7 +81,7 @@ def matmul_bias(
 
 def _gemm(a: Array, b: Array, transpose_a: int, transpose_b: int, out: Array, beta: float) -> None:
     dtype = out.dtype.name
-    gemm, real = getattr(load_blas(), GEMM[dtype]), _REAL[dtype]
+    gemm, real = getattr(load_library(BLAS), GEMM[dtype]), _REAL[dtype]
     m, n = out.shape[-2:]
     k = a.shape[-2] if transpose_a else a.shape[-1]
     if not out.size:

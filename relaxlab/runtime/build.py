@@ -11,6 +11,7 @@ from relaxlab.codegen.artifact import Artifact, Part
 from relaxlab.codegen.cuda.program import generate_cuda
 from relaxlab.codegen.program import compile_program
 from relaxlab.ir import graph
+from relaxlab.ir.c_functions import registered_functions
 from relaxlab.ir.equal import structural_key
 from relaxlab.ir.errors import brief, explaining_depth
 from relaxlab.ir.graph import Function
@@ -132,6 +133,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     key = None
     if pipeline is None and use_cache and _has_only_our_operators(mod):
         options = [f"checks {checks}", f"decisions {json.dumps(decisions or {}, sort_keys=True)}"]
+        options += [repr((f.symbol, f.arguments, f.passes)) for f in registered_functions()]
         key = artifact_key(structural_key(mod), chosen, [*options, *_names(mod)])
         artifact, from_cache = cached(key, build)
     else:

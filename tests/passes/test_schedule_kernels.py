@@ -98,7 +98,7 @@ def test_rules_get_bounds_of_symbols(
 
     seen: list[object] = []
 
-    def look(name: str, func: PrimFunc, context: Context) -> PrimFunc:
+    def look(name: str, func: PrimFunc, context: Context, decider: None) -> PrimFunc:
         seen.append(context.bounds)
         return func
 

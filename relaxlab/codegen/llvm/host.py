@@ -21,6 +21,7 @@ from relaxlab.codegen.check_messages import check_info, literal
 from relaxlab.codegen.llvm.arithmetic import binary, cast
 from relaxlab.codegen.llvm.blas import FUNCTIONS, call_blas
 from relaxlab.codegen.llvm.builder import Value, int_value
+from relaxlab.codegen.llvm.c_functions import call_c_function
 from relaxlab.codegen.llvm.closures import call_closure, function_value, leaf_codes, make_closure
 from relaxlab.codegen.llvm.guards import Guards
 from relaxlab.codegen.llvm.host_frame import TEAM_ARGS, HostFrame, Reg, UnsupportedHost, words_of
@@ -28,6 +29,7 @@ from relaxlab.codegen.llvm.marks import Marks
 from relaxlab.codegen.llvm.statements import Team, barrier
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, TOO_MUCH, symbol_of
 from relaxlab.ir import expr, host, types
+from relaxlab.ir.c_functions import c_function
 from relaxlab.ir.dtypes import is_float
 
 STACK_BYTES = 2 << 20
@@ -274,9 +276,14 @@ class HostEmitter(HostFrame):
             )
 
     def call_packed(self, i: host.CallPacked) -> None:
-        """Thread 0 calls back into Python with the arguments as words; BLAS is called directly."""
+        """Thread 0 calls back into Python with the arguments as words; functions of C libraries
+        are called directly."""
         if i.function in FUNCTIONS:
             call_blas(self, i)
+            return
+        row = c_function(i.function)
+        if row is not None:
+            call_c_function(self, i, row)
             return
         leaves = [r for a in i.args if isinstance(a, int | tuple) for r in host.leaves(a)]
         scalars = [a for a in i.args if isinstance(a, expr.PrimExpr)]

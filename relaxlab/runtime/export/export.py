@@ -31,8 +31,8 @@ import numpy as np
 from relaxlab.codegen.artifact import Artifact
 from relaxlab.codegen.llvm.jit import compile_shared
 from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
+from relaxlab.ir.c_functions import libraries_of
 from relaxlab.ir.errors import UserError
-from relaxlab.runtime.blas import GEMM, blas_path
 from relaxlab.runtime.export.params_file import MAX_NDIM, layout_of, write_params
 from relaxlab.runtime.export.source import (
     FIXED,
@@ -109,9 +109,10 @@ def _write(
     (work / "library.c").write_text(source_text(library), encoding="utf-8")
     (work / "team.c").write_text(template("team.c"), encoding="utf-8")
     (work / "code.o").write_bytes(code)
-    extra = [work / blas_path().name] if _calls_blas(exe.artifact) else []
-    for file in extra:
-        shutil.copyfile(blas_path(), file)
+    found = [library.find() for library in libraries_of(exe.artifact.externs)]
+    extra = [work / file.name for file in found]
+    for file, copy in zip(found, extra, strict=True):
+        shutil.copyfile(file, copy)
     _link(work, path.name, library.prefix, extra)
     beside = (path.with_name(file.name) for file in extra)
     return (*([params] if arrays else []), *beside, header, path)
@@ -163,12 +164,8 @@ _OPERATOR = "relaxlab.operator"
 
 def _is_known(function: str) -> bool:
     libraries = (ctypes.CDLL(name) for name in ("libc.so.6", "libm.so.6"))
-    ours = (*SYMBOLS, *GEMM.values())
-    return function in ours or any(hasattr(library, function) for library in libraries)
-
-
-def _calls_blas(artifact: Artifact) -> bool:
-    return bool(set(artifact.externs) & set(GEMM.values()))
+    ours = function in SYMBOLS or bool(libraries_of((function,)))
+    return ours or any(hasattr(library, function) for library in libraries)
 
 
 def _check_names(artifact: Artifact, prefix: str) -> None:

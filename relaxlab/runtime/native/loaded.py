@@ -18,7 +18,7 @@ from relaxlab.codegen.llvm.support import CONTEXT
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.blas import GEMM, load_blas
+from relaxlab.runtime.c_functions import load_libraries
 from relaxlab.runtime.native.arguments import address_of, argument_converter, count_words
 from relaxlab.runtime.native.blocks import SpareBlocks, free
 from relaxlab.runtime.native.openmp import default_threads, load_openmp, threads_are_lost
@@ -84,8 +84,7 @@ class LoadedProgram:
         self.runs_here = code is not None or runs_here(target)
         if code is None and self.runs_here:
             load_openmp()
-            if set(artifact.externs) & set(GEMM.values()):
-                load_blas()
+            load_libraries(artifact.externs)
             code = LoadedObject(artifact.code, target, artifact.externs)
         self.artifact, self.target = artifact, target
         self._compiled_from: Source | Callable[[], Source] | None = None
