@@ -128,8 +128,8 @@ def libraries_of(symbols: Iterable[str]) -> tuple[CLibrary, ...]:
 
 
 def arguments_of(takes: Mapping[str, str]) -> tuple[Argument, ...]:
-    """Return the arguments that texts describe: `float32[m, n]` an array, `float32` a scalar. Raises
-    ValueError for another text."""
+    """Return the arguments that texts describe: `float32[m, n]` an array, `float32` a scalar.
+    Raises ValueError for another text."""
     found: list[Argument] = []
     for name, text in takes.items():
         match = re.fullmatch(r"\s*(\w+)\s*(?:\[([\w\s,]*)\])?\s*", text)
