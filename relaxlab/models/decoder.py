@@ -13,7 +13,8 @@ from relaxlab.ir.module import Module as IRModule
 from relaxlab.models.config import DecoderConfig, Rope
 from relaxlab.models.sources import Sources
 from relaxlab.models.weights import Source
-from relaxlab.nn import loop_functions, quantized
+from relaxlab.nn import loop_functions
+from relaxlab.ops.block_formats import FORMATS
 
 QKV = {"q": "attn_q", "k": "attn_k", "v": "attn_v"}
 GATE_UP = {"gate": "ffn_gate", "up": "ffn_up"}
@@ -46,7 +47,7 @@ class Parts:
     def embedding(self, tensor: str) -> nn.Embedding | nn.BlockEmbedding:
         """The rows of each token: those that are looked up are read where the file has them."""
         config, format = self.config, self.formats[f"{tensor}.weight"]
-        if format in quantized.FORMATS:
+        if format in FORMATS:
             blocks = nn.BlockEmbedding(config.vocab_size, config.hidden_size, format)
             self.sources[blocks.blocks] = Source((f"{tensor}.weight",), "blocks")
             return blocks

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from relaxlab.ir.errors import UserError, kind_of
-from relaxlab.models.quant_formats import FORMAT_BY_ID, FORMAT_BY_NAME, Array, QuantFormat
+from relaxlab.ir.quant_formats import FORMAT_BY_ID, FORMAT_BY_NAME, Array, QuantFormat
 
 MAGIC = b"GGUF"
 DEFAULT_ALIGNMENT = 32

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, TypeAlias
@@ -12,6 +12,8 @@ from relaxlab.nn import loop_functions, quantized
 from relaxlab.nn.builder import FunctionBuilder, Parameter, Tensor
 from relaxlab.nn.initial import Initialiser, normal, ones, uniform_fan_in, zeros
 from relaxlab.nn.module import Module, ModuleList
+from relaxlab.ops.block_formats import FORMATS
+from relaxlab.ops.define import builder as operator
 
 Activations: TypeAlias = Literal["float32", "bfloat16", "q8", "q16"]
 
@@ -27,7 +29,7 @@ PLAIN_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 class Weight(Module):
     """A matrix (rows, cols) in a storage format: plain (`F32`, `F16`, `BF16`), or one of
-    `quantized.FORMATS`, whose fields are one parameter each."""
+    `ops.block_formats.FORMATS`, whose fields are one parameter each."""
 
     def __init__(
         self, rows: int, cols: int, format: str, initial: Initialiser | None = None
@@ -38,10 +40,10 @@ class Weight(Module):
         if format in PLAIN_DTYPES:
             self.data = Parameter((rows, cols), PLAIN_DTYPES[format], initial)
             return
-        if format not in quantized.FORMATS:
-            known = ", ".join([*PLAIN_DTYPES, *quantized.FORMATS])
+        if format not in FORMATS:
+            known = ", ".join([*PLAIN_DTYPES, *FORMATS])
             raise ValueError(f"unknown weight format {format!r}; known: {known}")
-        fmt = quantized.FORMATS[format]
+        fmt = FORMATS[format]
         if cols % fmt.block:
             raise ValueError(f"{cols} columns do not fill the blocks of {fmt.block} of {format}")
         for name, dtype, tail in fmt.fields:
@@ -52,27 +54,31 @@ class Weight(Module):
         """The names of the stored arrays."""
         if self.format in PLAIN_DTYPES:
             return ("data",)
-        return tuple(name for name, _, _ in quantized.FORMATS[self.format].fields)
+        return tuple(name for name, _, _ in FORMATS[self.format].fields)
 
     def tensors(self, function: FunctionBuilder) -> list[Tensor]:
         """The stored arrays in `function`."""
         return [function.weight(vars(self)[name]) for name in self.fields]
 
     def dense(self, function: FunctionBuilder) -> Tensor:
-        """The matrix as float32: emits a loop function for the compiler to fuse away."""
+        """The matrix as float32."""
         stored = self.tensors(function)
         if self.format in PLAIN_DTYPES:
             return stored[0].astype("float32")
-        func = _decode(self.format, self.rows, self.cols)
-        return function.call_loops(f"decode_{self.format}", func, stored)[0]
+        return _decoded(stored, self.format)
 
     def take(self, ids: Tensor) -> Tensor:
         """ids int32 (m,) -> float32 (m, cols): those rows."""
-        stored = self.tensors(ids.builder)
         if self.format in PLAIN_DTYPES:
-            return stored[0].op("take", ids, axis=0).astype("float32")
-        func = _take_rows(self.format, self.rows, self.cols)
-        return ids.builder.call_loops(f"take_rows_{self.format}", func, [ids, *stored])[0]
+            (stored,) = self.tensors(ids.builder)
+            return stored.op("take", ids, axis=0).astype("float32")
+        return self.dense(ids.builder).op("take", ids, axis=0)
+
+
+def _decoded(fields: Sequence[Tensor], format: str) -> Tensor:
+    """The matrix of stored arrays, or of whole blocks."""
+    call = operator("decode_blocks")(tuple(f.var for f in fields), format=format)
+    return fields[0].builder.emit(call, f"decode_{format}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +147,7 @@ class Linear(Module):
             product = _bfloat16_product(w.format, w.rows, w.cols)
             return x.builder.call_loops(name, product, [x, *stored])[0]
         parts = PARTS[activations]
-        quantize = _quantize(w.cols, quantized.FORMATS[w.format].group, parts)
+        quantize = _quantize(w.cols, FORMATS[w.format].group, parts)
         integers = x.builder.call_loops(f"quantize_{activations}", quantize, [x])
         product = _product(w.format, w.rows, w.cols, parts)
         return x.builder.call_loops(name, product, [*integers, *stored])[0]
@@ -223,15 +229,14 @@ class BlockEmbedding(Module):
     stay in the file."""
 
     def __init__(self, count: int, features: int, format: str) -> None:
-        """`format` is one of `quantized.FORMATS`."""
-        fmt = quantized.FORMATS[format]
+        """`format` is one of `FORMATS`."""
+        fmt = FORMATS[format]
         self.format, self.count, self.features = format, count, features
-        self.blocks = Parameter((count, features // fmt.block, fmt.offsets[""]), "uint8")
+        self.blocks = Parameter((count, features // fmt.block, fmt.storage.block_bytes), "uint8")
 
     def forward(self, ids: Tensor) -> Tensor:
-        func = _take_rows_of_blocks(self.format, self.count, self.features)
         blocks = ids.builder.weight(self.blocks)
-        return ids.builder.call_loops(f"take_rows_{self.format}", func, [ids, blocks])[0]
+        return _decoded([blocks], self.format).op("take", ids, axis=0)
 
 
 class RMSNorm(Module):
@@ -306,31 +311,15 @@ class GatedMLP(Module):
 
 
 @cache
-def _decode(format: str, rows: int, cols: int):
-    return quantized.decode(quantized.FORMATS[format], rows, cols)
-
-
-@cache
-def _take_rows(format: str, rows: int, cols: int):
-    return quantized.take_rows(quantized.FORMATS[format], rows, cols, (expr.Var("m"),))
-
-
-@cache
-def _take_rows_of_blocks(format: str, rows: int, cols: int):
-    fmt = quantized.FORMATS[format]
-    return quantized.take_rows_of_blocks(fmt, rows, cols, (expr.Var("m"),))
-
-
-@cache
 def _quantize(cols: int, group: int, parts: int):
     return quantized.quantize_activations(expr.Var("m"), cols, group, parts)
 
 
 @cache
 def _bfloat16_product(format: str, rows: int, cols: int):
-    return quantized.bfloat16_product(quantized.FORMATS[format], expr.Var("m"), rows, cols)
+    return quantized.bfloat16_product(FORMATS[format], expr.Var("m"), rows, cols)
 
 
 @cache
 def _product(format: str, rows: int, cols: int, parts: int):
-    return quantized.integer_product(quantized.FORMATS[format], expr.Var("m"), rows, cols, parts)
+    return quantized.integer_product(FORMATS[format], expr.Var("m"), rows, cols, parts)

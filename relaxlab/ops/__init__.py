@@ -10,6 +10,7 @@ from relaxlab.ir.op_table import op_names
 from relaxlab.ops import (  # noqa: F401
     attention,
     attention_var_len,
+    blocks,
     calls,
     conv,
     create,

@@ -1246,6 +1246,16 @@ def dataflow() -> _Context[_Value]:
         with R.dataflow():
     """
 
+def decode_blocks(fields: _Argument, format: _Argument) -> _Value:
+    """The matrix, float32, whose rows are stored in blocks of a format of GGUF files: the fields of a block in the order of the file, each (rows, blocks, ...), or whole blocks of bytes.
+
+    Arguments: fields. Constants: format.
+
+    Dtypes of fields: .
+
+        R.decode_blocks((d, m, qs), format="Q4_1")  # (2, 3) float16, (2, 3) float16, (2, 3, 16) uint8 -> (2, 96)
+    """
+
 def dequantize(data: _Argument, scale: _Argument, zero_point: _Argument, axis: _int | _Sequence[_int] = -1, out_dtype: _str = 'float32') -> _Value:
     """Floating-point values of quantized integers: `(data - zero_point) * scale`, with one scale and zero point per index of `axis`, or one of each.
 

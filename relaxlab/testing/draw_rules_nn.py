@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from relaxlab.ir import expr, graph
+from relaxlab.ops.block_formats import FORMATS
 from relaxlab.ops.define import builder
 from relaxlab.testing.draw import ELEMENTS, Draw, Refused, dtype_of, shape_of
 from relaxlab.testing.draw_rules import rule
@@ -326,6 +327,17 @@ def _dequantize(d: Draw, op: str) -> graph.Call:
     return builder(op)(x, *found, **attrs, out_dtype=wide)
 
 
+@rule("decode_blocks")
+def _decode_blocks(d: Draw, op: str) -> graph.Call:
+    fmt = FORMATS[d.choice(("Q4_0", "Q4_1", "Q8_0"))]
+    rows, blocks = d.dim(), d.small()
+    fields = [
+        d.new((rows, blocks, *tail), dtype, *((-0.5, 0.5) if dtype == "float16" else (0, 127)))
+        for _, dtype, tail in fmt.fields
+    ]
+    return builder(op)(tuple(fields), format=fmt.name)
+
+
 @rule("softmax_with_temperature")
 def _temperature(d: Draw, op: str) -> graph.Call:
     x = d.x((2, 2))
@@ -352,4 +364,3 @@ def _renormalize(d: Draw, op: str) -> graph.Call:
     share = d.new((rows, 1), dtype, values=(0.9, 0.3, 0.0, 1.0))
     limit = d.new((rows, 1), d.choice(("int32", "int64")), values=(0, 3, 4, 99, 1))
     return builder(op)(prob, share, limit)
-

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from relaxlab.ops.block_formats import FORMATS
 from relaxlab.testing.op_check import OpCase, Scalar, Symbol, T
 
 HALVES = ("float16", "bfloat16")
@@ -131,7 +134,25 @@ def quantize() -> list[OpCase]:
         pair = (T("n", 3, dtype=d, low=low, high=99), scale, T(3, dtype=d, low=0, high=9))
         cases.append(OpCase("dequantize", pair, {"axis": -1}))
     half = (T("n", 3, dtype="int8", low=-9, high=9), T(dtype="float16"), T(dtype="int8"))
-    return [*cases, OpCase("dequantize", half, {"out_dtype": "float16"})]
+    return [*cases, OpCase("dequantize", half, {"out_dtype": "float16"}), *_blocks()]
+
+
+def _blocks() -> list[OpCase]:
+    """Every format, and whole blocks, whose bytes make scales of any size."""
+
+    def field(dtype: str, tail: tuple[int, ...]) -> T:
+        if dtype == "float16":
+            return T("n", 2, *tail, dtype=dtype, low=-0.1, high=0.1)
+        info = np.iinfo(dtype)
+        return T("n", 2, *tail, dtype=dtype, low=info.min, high=info.max)
+
+    cases = [
+        OpCase("decode_blocks", (tuple(field(d, tail) for _, d, tail in f.fields),),
+               {"format": f.name}, ({"n": 3}, {"n": 0}))
+        for f in FORMATS.values()
+    ]  # fmt: skip
+    whole = (T("n", 2, 18, dtype="uint8", low=0, high=90),)
+    return [*cases, OpCase("decode_blocks", (whole,), {"format": "Q4_0"})]
 
 
 def scalars() -> list[OpCase]:

@@ -6,8 +6,8 @@ import struct
 import numpy as np
 import pytest
 
+from relaxlab.ir.quant_formats import FORMATS
 from relaxlab.models.gguf import GGUF, GGUFError, GGUFTensor, read_gguf, write_gguf
-from relaxlab.models.quant_formats import FORMATS
 
 METADATA = {
     "general.architecture": "llama",

@@ -9,7 +9,7 @@ import pytest
 from relaxlab import nn
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.equal import assert_structural_equal
-from relaxlab.models.quant_formats import FORMAT_BY_NAME
+from relaxlab.ir.quant_formats import FORMAT_BY_NAME
 from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.script import parse, print_module
 
@@ -169,8 +169,10 @@ class Deep(nn.Module):
     """Layers in a list, two of which share a weight."""
 
     def __init__(self, count: int) -> None:
-        self.layers = nn.ModuleList([nn.Linear(32, 32, format="Q8_0") for _ in range(count)])
-        self.tied = nn.Linear(32, 32, weight=self.layers[0].weight)
+        q8 = nn.Precision("q8", "q8")
+        layers = [nn.Linear(32, 32, format="Q8_0", precision=q8) for _ in range(count)]
+        self.layers = nn.ModuleList(layers)
+        self.tied = nn.Linear(32, 32, weight=self.layers[0].weight, precision=q8)
 
     def main(self, x):
         for layer in self.layers:
@@ -180,8 +182,8 @@ class Deep(nn.Module):
 
 def test_equal_loop_functions_and_shared_weights_occur_once():
     mod, names = Deep(5).export({"main": {"x": nn.spec.Tensor(("n", 32))}})
-    assert list(mod) == ["main", "decode_Q8_0"]
-    assert names == [f"layers.{i}.weight.{field}" for i in range(5) for field in ("qs", "d")]
+    assert list(mod) == ["main", "quantize_q8", "dot_q8_Q8_0"]
+    assert names == [f"layers.{i}.weight.{field}" for i in range(5) for field in ("d", "qs")]
     assert mod["main"].attrs["num_input"] == 1
 
 

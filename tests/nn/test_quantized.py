@@ -1,4 +1,4 @@
-"""Loop functions of quantised weights against the meaning that the formats' table gives."""
+"""Loop functions of products with quantised weights against what the formats' table says."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from relaxlab.ir import expr
-from relaxlab.models.quant_formats import FORMAT_BY_NAME
+from relaxlab.ir.quant_formats import FORMAT_BY_NAME
 from relaxlab.nn import quantized
+from relaxlab.ops.block_formats import FORMATS
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 
 ROWS, COLS = 3, 512
 
 
-@pytest.fixture(params=quantized.FORMATS.values(), ids=lambda f: f.name)
+@pytest.fixture(params=FORMATS.values(), ids=lambda f: f.name)
 def fmt(request):
     return request.param
 
@@ -32,44 +33,6 @@ def random_weights(fmt, rng, rows=ROWS, cols=COLS):
             fields[name] = rng.integers(info.min, info.max, shape, dtype, endpoint=True)
     values = storage.dequantise(storage.join_fields(fields), (rows, cols))
     return list(fields.values()), values
-
-
-def test_every_format_has_the_fields_of_its_storage(fmt):
-    stored = {f.name: (f.dtype.name, (f.count,) if f.count else ()) for f in
-              FORMAT_BY_NAME[fmt.name].fields}  # fmt: skip
-    assert {name: (dtype, tail) for name, dtype, tail in fmt.fields} == stored
-    assert fmt.block == FORMAT_BY_NAME[fmt.name].block_size
-    assert fmt.offsets == {f.name: f.offset for f in FORMAT_BY_NAME[fmt.name].fields} | {
-        "": FORMAT_BY_NAME[fmt.name].block_bytes
-    }
-
-
-def test_decode(fmt, rng):
-    fields, values = random_weights(fmt, rng)
-    out = np.empty((ROWS, COLS), np.float32)
-    interpret_prim_func(quantized.decode(fmt, ROWS, COLS), [*fields, out])
-    np.testing.assert_allclose(out, values, rtol=1e-5, atol=1e-6)
-
-
-def test_take_rows(fmt, rng):
-    fields, values = random_weights(fmt, rng)
-    ids = rng.integers(0, ROWS, (2, 5), np.int32)
-    out = np.empty((2, 5, COLS), np.float32)
-    func = quantized.take_rows(fmt, ROWS, COLS, (expr.Var("b"), expr.Var("s")))
-    interpret_prim_func(func, [ids, *fields, out])
-    np.testing.assert_allclose(out, values[ids], rtol=1e-5, atol=1e-6)
-
-
-def test_take_rows_of_blocks(fmt, rng):
-    fields, values = random_weights(fmt, rng)
-    storage = FORMAT_BY_NAME[fmt.name]
-    names = (name for name, _, _ in fmt.fields)
-    raw = storage.join_fields(dict(zip(names, fields, strict=True)))
-    ids = rng.integers(0, ROWS, 7, np.int32)
-    out = np.empty((7, COLS), np.float32)
-    func = quantized.take_rows_of_blocks(fmt, ROWS, COLS, (expr.Var("m"),))
-    interpret_prim_func(func, [ids, storage.blocks(raw, (ROWS, COLS)), out])
-    np.testing.assert_allclose(out, values[ids], rtol=1e-5, atol=1e-6)
 
 
 def quantised(x, group, parts):
@@ -106,4 +69,4 @@ def test_zero_activations_quantise_to_zero(parts):
 
 def test_columns_that_do_not_fill_blocks_are_refused():
     with pytest.raises(ValueError, match="100 columns"):
-        quantized.decode(quantized.FORMATS["Q4_K"], 2, 100)
+        quantized.quantize_activations(expr.Var("m"), 100, 32, 1)

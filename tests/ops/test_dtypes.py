@@ -65,6 +65,8 @@ TAKES: dict[tuple[str, ...], str] = {
     (*INTS, "bool"): "bitwise_and bitwise_not bitwise_or bitwise_xor",
     INTS: "left_shift right_shift",
     # Numbers are compared with 0 first.
+    # Formats of files say of which type each field is: the first is a scale, or bytes.
+    ("float16", "uint8"): "decode_blocks",
     ("bool",): "logical_and logical_not logical_or logical_xor",
 }
 NO_ARGUMENT = "zeros ones arange eye hamming_window"

@@ -13,7 +13,8 @@ from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.ir import expr
 from relaxlab.ir.target import Target
 from relaxlab.nn import quantized
-from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
+from relaxlab.ops import te
+from relaxlab.ops.block_formats import FORMATS, Format
 from relaxlab.schedule import Schedule
 from relaxlab.schedule.rules import tiles
 from relaxlab.schedule.rules.context import Context
@@ -42,7 +43,7 @@ class Product(nn.Module):
         return residual + self.linear(x)
 
 
-def stored(fmt: quantized.Format, rows: int, cols: int, rng) -> list[np.ndarray]:
+def stored(fmt: Format, rows: int, cols: int, rng) -> list[np.ndarray]:
     found = []
     for _, dtype, tail in fmt.fields:
         shape = (rows, cols // fmt.block, *tail)
@@ -59,17 +60,18 @@ def rounded(x: np.ndarray) -> np.ndarray:
 
 
 @needs_tiles
-@pytest.mark.parametrize("format", quantized.FORMATS)
+@pytest.mark.parametrize("format", FORMATS)
 def test_products_of_every_format(format, rng):
-    fmt, rows, cols = quantized.FORMATS[format], 64, 256
+    fmt, rows, cols = FORMATS[format], 64, 256
     spec = nn.spec.Tensor
     mod, _ = Product(format, rows, cols).export(
         {"main": {"x": spec(("m", cols)), "residual": spec(("m", rows))}}
     )
     exe = rl.compile(mod, threads=2, use_cache=False)
     weights = stored(fmt, rows, cols, rng)
-    dense = np.empty((rows, cols), np.float32)
-    interpret_prim_func(quantized.decode(fmt, rows, cols), [*weights, dense])
+    names = (name for name, *_ in fmt.fields)
+    blocks = fmt.storage.join_fields(dict(zip(names, weights, strict=True)))
+    dense = fmt.storage.dequantise(blocks, (rows, cols))
     packed = exe["main_transform_params"](tuple(weights))
     for m in ROWS:
         x, residual = (rng.normal(size=(m, n)).astype(np.float32) for n in (cols, rows))
@@ -80,17 +82,19 @@ def test_products_of_every_format(format, rng):
 
 def test_the_rule_needs_the_instructions_and_whole_tiles():
     with_tiles = Context(Target("cpu", "x86_64-unknown-linux-gnu", "sapphirerapids", FEATURES))
-    m, fmt = expr.Var("m"), quantized.FORMATS["Q4_1"]
+    m, fmt = expr.Var("m"), FORMATS["Q4_1"]
     whole, parts = (Schedule(quantized.bfloat16_product(fmt, m, n, 64)) for n in (64, 40))
     assert isinstance(tiles.apply(whole.copy(), with_tiles), Schedule)
     assert tiles.apply(whole, Context(Target())) == "the processor has no tile registers"
     assert isinstance(tiles.apply(parts, with_tiles), str)
-    assert isinstance(tiles.apply(Schedule(quantized.decode(fmt, 64, 64)), with_tiles), str)
+    x = te.placeholder((64, 64), "float32", "x")
+    sums = te.create_prim_func([x, te.compute((64, 64), lambda i, j: x[i, j] + x[j, i], "sums")])
+    assert isinstance(tiles.apply(Schedule(sums), with_tiles), str)
 
 
 @needs_tiles
 def test_a_constant_number_of_rows_needs_no_padding(rng):
-    fmt = quantized.FORMATS["Q8_0"]
+    fmt = FORMATS["Q8_0"]
     product = Schedule(quantized.bfloat16_product(fmt, expr.const(64), 32, 64))
     sch = tiles.apply(product, Context(Target.host()))
     assert isinstance(sch, Schedule) and "_pad" not in sch.mod.script()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from relaxlab.models.quant_formats import FORMAT_BY_NAME, FORMATS, QuantFormat
+from relaxlab.ir.quant_formats import FORMAT_BY_NAME, FORMATS, QuantFormat
 
 BLOCK_FORMATS = [f for f in FORMATS if f.block_size > 1]
 ENCODABLE = [f for f in BLOCK_FORMATS if f.encode]
