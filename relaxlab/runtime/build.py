@@ -104,7 +104,6 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     and, where it is known, the line), where something writes beside an array on the heap or the
     stack, where a planned tensor leaves its storage, and where an argument or result is not aligned
     to its elements. Memory not written yet, or planned and dead, holds NaN, or 0x5A in each byte.
-
     decisions: values for decisions of kernels' schedules, by kernel and key, instead of the rules'
     defaults; `relaxlab.schedule_of(relaxlab.trace(mod), kernel).decisions` has keys and candidates.
 
