@@ -14,13 +14,14 @@ from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.llvm.blas import FUNCTIONS, blas_functions
 from relaxlab.codegen.llvm.builder import unoptimised_if_long
 from relaxlab.codegen.llvm.closures import closure_texts, has_functions
+from relaxlab.codegen.llvm.context import symbol_of
 from relaxlab.codegen.llvm.entry import emit_entry, symbols_of_arguments
 from relaxlab.codegen.llvm.guards import Guards
 from relaxlab.codegen.llvm.host import HostEmitter
 from relaxlab.codegen.llvm.host_frame import UnsupportedHost, words_of
-from relaxlab.codegen.llvm.marks import Marks, timed_barrier
+from relaxlab.codegen.llvm.marks import Marks, timed_barrier_text
 from relaxlab.codegen.llvm.parallel import compile_objects
-from relaxlab.codegen.llvm.support import support_functions, symbol_of
+from relaxlab.codegen.llvm.support import support_functions
 from relaxlab.codegen.llvm.versions import emit_kernels
 from relaxlab.codegen.llvm.zones import zone_functions
 from relaxlab.codegen.work import work_of
@@ -41,7 +42,7 @@ def program_functions(
     metadata that the runtime needs. Raises UnsupportedHost for a function that needs the virtual
     machine."""
     declarations: dict[str, str] = {}
-    barrier = timed_barrier(declarations) if marks is not None else None
+    barrier = timed_barrier_text(declarations) if marks is not None else None
     texts = support_functions(declarations, target, barrier)
     texts += zone_functions() if checks else []
     # A set of names has another order in each process; the text, and what is cached of it, has not.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from relaxlab.analysis.arith import simplify
-from relaxlab.codegen.llvm.support import MIN_TEAM_WORK
+from relaxlab.codegen.llvm.context import MIN_TEAM_WORK
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.codegen.tighten_bounds import tighten_bounds
 from relaxlab.ir import expr, host, loops

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.codegen.llvm.support import GEMM
+from relaxlab.codegen.llvm.context import GEMM
 from relaxlab.ir.c_functions import CLibrary, add_c_library
 from relaxlab.ir.errors import UserError
 from relaxlab.runtime.c_functions import load_library

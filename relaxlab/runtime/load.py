@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from relaxlab.codegen.artifact import Artifact, ArtifactError, TypeTree
-from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT
+from relaxlab.codegen.llvm.context import BLOCK_HEADER, CONTEXT
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.target import Target
 from relaxlab.runtime.executable import Executable

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from relaxlab.codegen.llvm import jit
+from relaxlab.codegen.llvm.context import symbol_of
 from relaxlab.codegen.llvm.kernel import emit_kernel
-from relaxlab.codegen.llvm.support import support_functions, symbol_of
+from relaxlab.codegen.llvm.support import support_functions
 from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module

@@ -9,9 +9,10 @@ import pytest
 import relaxlab as rl
 from relaxlab.codegen.listing import locate
 from relaxlab.codegen.llvm import jit
+from relaxlab.codegen.llvm.context import symbol_of
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.codegen.llvm.listing import line_bits, list_kernel, read_assembly
-from relaxlab.codegen.llvm.support import support_functions, symbol_of
+from relaxlab.codegen.llvm.support import support_functions
 from relaxlab.ir.target import parse_target
 
 PROGRAM = """\

@@ -7,8 +7,8 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.analysis.evaluate import evaluate
+from relaxlab.codegen.llvm.context import CONTEXT, symbol_of
 from relaxlab.codegen.llvm.entry import symbols_of_arguments
-from relaxlab.codegen.llvm.support import CONTEXT, symbol_of
 from relaxlab.codegen.program import program_functions
 from relaxlab.codegen.work import LANES, MIN_TEAM_WORK, work_of
 from relaxlab.ir.module import Module

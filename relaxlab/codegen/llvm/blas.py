@@ -8,17 +8,37 @@ the size of a matrix.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from relaxlab.codegen.llvm.arithmetic import binary
-from relaxlab.codegen.llvm.builder import Value, int_value, llvm_type
+from relaxlab.codegen.llvm.builder import Value, int_value
+from relaxlab.codegen.llvm.context import GEMM
 from relaxlab.codegen.llvm.host_frame import HostFrame
+from relaxlab.codegen.llvm.lowlevel import (
+    NULL,
+    Address,
+    Array,
+    Flag,
+    Int,
+    Word,
+    address_of,
+    external,
+    low_level,
+)
+from relaxlab.codegen.llvm.lowlevel_text import NUMBERS, low_level_text
 from relaxlab.codegen.llvm.statements import Team, barrier
-from relaxlab.codegen.llvm.support import GEMM
 from relaxlab.ir import expr, host, types
 from relaxlab.ir.dtypes import bytes_of
 
 FUNCTIONS = ("relaxlab.blas.matmul", "relaxlab.blas.matmul_bias")
 """The functions that `passes.blas_patterns` calls."""
-_UNIT = 16
+Real: TypeAlias = float
+"""The type of the elements, which is put in its place."""
+BYTES = 0
+"""The bytes of an element."""
+ROW_MAJOR, NO_TRANS, TRANS = 101, 111, 112
+"""Numbers of CBLAS."""
+UNIT = 16
 """Shares of rows and columns are multiples of this, so that tiles are not cut."""
 
 
@@ -58,133 +78,66 @@ def blas_functions(declarations: dict[str, str]) -> list[str]:
     """Return the functions of BLAS calls that a program's host functions call; their own callees
     are added to `declarations`."""
     used = [d for d in GEMM if f"relaxlab_gemm_{d}" in declarations]
-    for dtype in used:
-        t, name = llvm_type(dtype), GEMM[dtype]
-        signature = f"i32, i32, i32, i64, i64, i64, {t}, ptr, i64, ptr, i64, {t}, ptr, i64"
-        declarations[name] = f"declare void @{name}({signature})"
-        declarations |= _INTRINSICS
-    return [_SHARE, *map(_gemm_text, used)] if used else []
+    if not used:
+        return []
+    texts = [low_level_text(share, declarations)]
+    return texts + [_gemm_text(dtype, declarations) for dtype in used]
 
 
-_INTRINSICS = {
-    "llvm.memcpy.p0.p0.i64": "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
-    "llvm.umax.i64": "declare i64 @llvm.umax.i64(i64, i64)",
-}
-
-_SHARE = """define i64 @relaxlab_share(i64 %size, i64 %thread, i64 %threads, i64 %unit) #0 {
-  %s0 = add i64 %size, %threads
-  %s1 = sub i64 %s0, 1
-  %each = udiv i64 %s1, %threads
-  %e0 = add i64 %each, %unit
-  %e1 = sub i64 %e0, 1
-  %units = udiv i64 %e1, %unit
-  %chunk = mul i64 %units, %unit
-  %at = mul i64 %chunk, %thread
-  %over = icmp ugt i64 %at, %size
-  %start = select i1 %over, i64 %size, i64 %at
-  ret i64 %start
-}
-"""
-"""The function that returns the start of a thread's share of a range; it ends at the next one."""
+@external("llvm.memcpy.p0.p0.i64")
+def memcpy(to: Address, source: Address, count: Word, is_volatile: Flag) -> None: ...
+@external("cblas_gemm")
+def gemm(
+    order: Int, op_a: Int, op_b: Int, m: Word, n: Word, k: Word, alpha: Real, a: Address,
+    lda: Word, b: Address, ldb: Word, beta: Real, c: Address, ldc: Word,
+) -> None: ...  # fmt: skip
 
 
-def _share(name: str, size: str, thread: str, threads: str, unit: int) -> str:
-    args = f"i64 {size}, i64 %{thread}, i64 %{threads}, i64 {unit}"
-    return f"""  %{name}_next = add i64 %{thread}, 1
-  %{name}_lo = call i64 @relaxlab_share({args})
-  %{name}_hi = call i64 @relaxlab_share({args.replace(f"%{thread},", f"%{name}_next,")})
-"""
+@low_level
+def share(size: Word, thread: Word, threads: Word, unit: Word) -> Word:
+    """The start of a thread's share of a range; it ends where the next one starts."""
+    each = (size + threads - 1) // threads
+    start = (each + unit - 1) // unit * unit * thread
+    return start if start < size else size
 
 
-# Threads share whole products where there are enough of them, else the longer side of each. Leading
-# dimensions are at least 1, as BLAS refuses 0 even for empty matrices. A bias is copied to the
-# result first and then added to, by beta = 1.
-_TEMPLATE = (
-    """define void @relaxlab_gemm_<dtype>(
-    ptr %a, ptr %b, ptr %bias, ptr %c, i64 %batch, i64 %step_a, i64 %step_b,
-    i64 %m, i64 %n, i64 %k, i64 %ta, i64 %tb, i64 %thread, i64 %threads) #0 {
-entry:
-  %swap_a = icmp ne i64 %ta, 0
-  %swap_b = icmp ne i64 %tb, 0
-  %many = icmp uge i64 %batch, %threads
-"""
-    + _share("b", "%batch", "thread", "threads", 1)
-    + """
-  %first = select i1 %many, i64 %b_lo, i64 0
-  %last = select i1 %many, i64 %b_hi, i64 %batch
-  %t = select i1 %many, i64 0, i64 %thread
-  %ts = select i1 %many, i64 1, i64 %threads
-"""
-    + _share("m", "%m", "t", "ts", _UNIT)
-    + """
-"""
-    + _share("n", "%n", "t", "ts", _UNIT)
-    + """
-  %tall = icmp uge i64 %m, %n
-  %i0 = select i1 %tall, i64 %m_lo, i64 0
-  %i1 = select i1 %tall, i64 %m_hi, i64 %m
-  %j0 = select i1 %tall, i64 0, i64 %n_lo
-  %j1 = select i1 %tall, i64 %n, i64 %n_hi
-  %rows = sub i64 %i1, %i0
-  %columns = sub i64 %j1, %j0
-  %area = mul i64 %rows, %columns
-  %a_cols = select i1 %swap_a, i64 %m, i64 %k
-  %b_cols = select i1 %swap_b, i64 %k, i64 %n
-  %lda = call i64 @llvm.umax.i64(i64 %a_cols, i64 1)
-  %ldb = call i64 @llvm.umax.i64(i64 %b_cols, i64 1)
-  %a_row = mul i64 %i0, %k
-  %a_at = select i1 %swap_a, i64 %i0, i64 %a_row
-  %b_row = mul i64 %j0, %k
-  %b_at = select i1 %swap_b, i64 %b_row, i64 %j0
-  %c_row = mul i64 %i0, %n
-  %c_at = add i64 %c_row, %j0
-  %step_c = mul i64 %m, %n
-  %op_a = select i1 %swap_a, i32 112, i32 111
-  %op_b = select i1 %swap_b, i32 112, i32 111
-  %plain = icmp eq ptr %bias, null
-  %beta = select i1 %plain, <type> 0.0, <type> 1.0
-  %bias_from = getelementptr <type>, ptr %bias, i64 %j0
-  %bias_bytes = mul i64 %columns, <bytes>
-  %empty = icmp eq i64 %area, 0
-  br i1 %empty, label %done, label %batches
-batches:
-  %index = phi i64 [ %first, %entry ], [ %next, %product ]
-  %more = icmp ult i64 %index, %last
-  br i1 %more, label %body, label %done
-body:
-  %a_batch = mul i64 %index, %step_a
-  %a_off = add i64 %a_batch, %a_at
-  %b_batch = mul i64 %index, %step_b
-  %b_off = add i64 %b_batch, %b_at
-  %c_batch = mul i64 %index, %step_c
-  %c_off = add i64 %c_batch, %c_at
-  %pa = getelementptr <type>, ptr %a, i64 %a_off
-  %pb = getelementptr <type>, ptr %b, i64 %b_off
-  %pc = getelementptr <type>, ptr %c, i64 %c_off
-  br i1 %plain, label %product, label %fill
-fill:
-  %row = phi i64 [ 0, %body ], [ %row_next, %fill ]
-  %to_off = mul i64 %row, %n
-  %to = getelementptr <type>, ptr %pc, i64 %to_off
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %bias_from, i64 %bias_bytes, i1 false)
-  %row_next = add i64 %row, 1
-  %again = icmp ult i64 %row_next, %rows
-  br i1 %again, label %fill, label %product
-product:
-  call void @<gemm>(i32 101, i32 %op_a, i32 %op_b, i64 %rows, i64 %columns, i64 %k,
-    <type> 1.0, ptr %pa, i64 %lda, ptr %pb, i64 %ldb, <type> %beta, ptr %pc, i64 %n)
-  %next = add i64 %index, 1
-  br label %batches
-done:
-  ret void
-}
-"""
-)
+@low_level
+def shared_gemm(
+    a: Array[Real], b: Array[Real], bias: Array[Real], c: Array[Real], batch: Word, step_a: Word,
+    step_b: Word, m: Word, n: Word, k: Word, ta: Word, tb: Word, thread: Word, threads: Word,
+) -> None:  # fmt: skip
+    """Compute a thread's share of `batch` products. bias: a row that is added to every row, or
+    null. step_a, step_b: elements from one matrix to the next. ta, tb: not 0 for transposed ones.
+    """
+    first, last, row, end_row, column, end_column = 0, batch, 0, m, 0, n
+    # Threads share whole products where there are enough of them, else the longer side of each.
+    if batch >= threads:
+        first = share(batch, thread, threads, 1)
+        last = share(batch, thread + 1, threads, 1)
+    elif m >= n:
+        row, end_row = share(m, thread, threads, UNIT), share(m, thread + 1, threads, UNIT)
+    else:
+        column, end_column = share(n, thread, threads, UNIT), share(n, thread + 1, threads, UNIT)
+    rows, columns = end_row - row, end_column - column
+    if rows == 0 or columns == 0:
+        return
+    columns_a, columns_b = m if ta else k, k if tb else n
+    for i in range(last - first):
+        at_a = (first + i) * step_a + (row if ta else row * k)
+        at_b = (first + i) * step_b + (column * k if tb else column)
+        out = Array[Real](address_of(c[(first + i) * m * n + row * n + column]))
+        # A bias is copied to the result first, and then added to.
+        if bias != NULL:
+            for r in range(rows):
+                memcpy(address_of(out[r * n]), address_of(bias[column]), columns * BYTES, False)
+        # BLAS refuses leading dimensions of 0 even for empty matrices.
+        gemm(
+            ROW_MAJOR, TRANS if ta else NO_TRANS, TRANS if tb else NO_TRANS, rows, columns, k, 1.0,
+            address_of(a[at_a]), columns_a if columns_a else 1, address_of(b[at_b]),
+            columns_b if columns_b else 1, 0.0 if bias == NULL else 1.0, out, n,
+        )  # fmt: skip
 
 
-def _gemm_text(dtype: str) -> str:
-    text = _TEMPLATE
-    given = {"dtype": dtype, "type": llvm_type(dtype), "bytes": bytes_of(dtype)}
-    for name, value in {**given, "gemm": GEMM[dtype]}.items():
-        text = text.replace(f"<{name}>", str(value))
-    return text
+def _gemm_text(dtype: str, declarations: dict[str, str]) -> str:
+    given = {"Real": NUMBERS[dtype], "BYTES": bytes_of(dtype), "gemm": GEMM[dtype]}
+    return low_level_text(shared_gemm, declarations, f"relaxlab_gemm_{dtype}", given)

@@ -14,14 +14,31 @@ from collections.abc import Iterable
 from relaxlab.codegen.artifact import CheckInfo
 from relaxlab.codegen.check_messages import literal
 from relaxlab.codegen.llvm.builder import Value, int_value
+from relaxlab.codegen.llvm.context import symbol_of
 from relaxlab.codegen.llvm.host_frame import HostFrame, coarse, words_of
+from relaxlab.codegen.llvm.lowlevel import Address, Array, Flag, Record, Word, low_level
+from relaxlab.codegen.llvm.lowlevel_text import low_level_text
 from relaxlab.codegen.llvm.statements import Team, barrier
-from relaxlab.codegen.llvm.support import symbol_of
 from relaxlab.ir import host, types
 
-RECORD = ("code", "words", "leaves", "layout")
-"""The address of the function, the numbers of words and of leaves bound, and its layout: the
-numbers of leaves of all parameters and of the result, then their codes."""
+
+class Layout(Record):
+    """The numbers of leaves of all parameters and of the result; their codes follow."""
+
+    params: Word
+    results: Word
+
+
+class Closure(Record):
+    """The address of the function, the numbers of words and of leaves bound, and its layout."""
+
+    code: Address
+    words: Word
+    leaves: Word
+    layout: Layout
+
+
+RECORD = tuple(Closure.__annotations__)
 
 
 def leaf_code(register: host.Register) -> int:
@@ -81,7 +98,7 @@ def closure_texts(program: host.HostProgram, declarations: dict[str, str]) -> li
             f"{{ ptr @{symbol}, i64 0, i64 0, ptr @{symbol}.layout }}\n"
         )
     if "relaxlab_fits" in declarations:
-        texts.append(_FITS)
+        texts.append(low_level_text(fits, declarations))
         declarations["llvm.memcpy.p0.p0.i64"] = (
             "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
         )
@@ -180,44 +197,16 @@ def _types(e: HostFrame, values: Iterable[host.Value]) -> str:
     return f"({', '.join(str(e.type_of(r)) for v in values for r in host.leaves(v))})"
 
 
-_FITS = """define i1 @relaxlab_fits(ptr %closure, ptr %codes, i64 %n, i64 %results) #0 {
-entry:
-  %leaves_at = getelementptr i64, ptr %closure, i64 2
-  %have = load i64, ptr %leaves_at
-  %layout_at = getelementptr i64, ptr %closure, i64 3
-  %layout = load ptr, ptr %layout_at
-  %params = load i64, ptr %layout
-  %outs_at = getelementptr i64, ptr %layout, i64 1
-  %outs = load i64, ptr %outs_at
-  %taken = add i64 %have, %n
-  %whole = icmp sge i64 %results, 0
-  %all_given = icmp eq i64 %taken, %params
-  %same_results = icmp eq i64 %results, %outs
-  %exact = and i1 %all_given, %same_results
-  %room = icmp ule i64 %taken, %params
-  %counts = select i1 %whole, i1 %exact, i1 %room
-  %more = select i1 %whole, i64 %results, i64 0
-  %total = add i64 %n, %more
-  %start = add i64 %have, 2
-  %from = getelementptr i64, ptr %layout, i64 %start
-  br i1 %counts, label %loop, label %no
-loop:
-  %i = phi i64 [ 0, %entry ], [ %after, %next ]
-  %done = icmp eq i64 %i, %total
-  br i1 %done, label %yes, label %body
-body:
-  %mine_at = getelementptr i64, ptr %codes, i64 %i
-  %mine = load i64, ptr %mine_at
-  %theirs_at = getelementptr i64, ptr %from, i64 %i
-  %theirs = load i64, ptr %theirs_at
-  %equal = icmp eq i64 %mine, %theirs
-  %after = add i64 %i, 1
-  br i1 %equal, label %next, label %no
-next:
-  br label %loop
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}
-"""
+@low_level
+def fits(closure: Closure, codes: Array[Word], n: Word, results: Word) -> Flag:
+    """True if a function value takes `n` more arguments with these codes. With `results` at least
+    0, they are its last ones, and as many codes of results follow, which are its own."""
+    layout = closure.layout
+    taken = closure.leaves + n
+    if results >= 0:
+        if taken != layout.params or results != layout.results:
+            return False
+    elif taken > layout.params:
+        return False
+    own = Array[Word](layout + 8 * (2 + closure.leaves))
+    return all(codes[i] == own[i] for i in range(n + results if results > 0 else n))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from relaxlab.codegen.llvm.builder import Builder, Value
+from relaxlab.codegen.llvm.context import CONTEXT, symbol_of
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
 from relaxlab.codegen.llvm.host_frame import words_of
-from relaxlab.codegen.llvm.support import CONTEXT, symbol_of
 from relaxlab.ir import expr, host
 
 

@@ -23,11 +23,11 @@ from relaxlab.codegen.llvm.blas import FUNCTIONS, call_blas
 from relaxlab.codegen.llvm.builder import Value, int_value
 from relaxlab.codegen.llvm.c_functions import call_c_function
 from relaxlab.codegen.llvm.closures import call_closure, function_value, leaf_codes, make_closure
+from relaxlab.codegen.llvm.context import BLOCK_HEADER, CONTEXT, TOO_MUCH, symbol_of
 from relaxlab.codegen.llvm.guards import Guards
 from relaxlab.codegen.llvm.host_frame import TEAM_ARGS, HostFrame, Reg, UnsupportedHost, words_of
 from relaxlab.codegen.llvm.marks import Marks
 from relaxlab.codegen.llvm.statements import Team, barrier
-from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, TOO_MUCH, symbol_of
 from relaxlab.ir import expr, host, types
 from relaxlab.ir.c_functions import c_function
 from relaxlab.ir.dtypes import is_float

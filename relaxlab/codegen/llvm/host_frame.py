@@ -10,9 +10,9 @@ from relaxlab.codegen.artifact import CheckInfo
 from relaxlab.codegen.check_messages import literal
 from relaxlab.codegen.llvm.arithmetic import binary, cast
 from relaxlab.codegen.llvm.builder import Builder, Value, float_value, int_value, llvm_type
+from relaxlab.codegen.llvm.context import CONTEXT, TOO_MUCH
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
 from relaxlab.codegen.llvm.statements import Team, barrier
-from relaxlab.codegen.llvm.support import CONTEXT, TOO_MUCH
 from relaxlab.ir import expr, host, types
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.errors import UserError
@@ -257,8 +257,7 @@ class HostFrame:
             self.storages[i.dst] = self.allocate(size)
             return self.storages[i.dst]
         self.arenas.append(i)
-        slot = 2 * (len(self.arenas) - 1)
-        args = [("ptr", "%ctx"), ("i64", str(slot)), ("i64", size)]
+        args = [("ptr", "%ctx"), ("i64", str(len(self.arenas) - 1)), ("i64", size)]
         return self.require_memory(self.b.call("relaxlab_arena", "ptr", [*args, *TEAM_ARGS]), size)
 
     def release_storages(self) -> None:

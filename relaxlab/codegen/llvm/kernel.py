@@ -12,6 +12,7 @@ from relaxlab.codegen.join_indices import join_indices
 from relaxlab.codegen.llvm.access import Memory
 from relaxlab.codegen.llvm.bounds import Stack, check_bounds
 from relaxlab.codegen.llvm.builder import Builder, Value, llvm_type
+from relaxlab.codegen.llvm.context import CONTEXT, symbol_of
 from relaxlab.codegen.llvm.expressions import CodegenError, FailWhen, Scope
 from relaxlab.codegen.llvm.statements import (
     Team,
@@ -20,7 +21,6 @@ from relaxlab.codegen.llvm.statements import (
     emit_team,
     failure,
 )
-from relaxlab.codegen.llvm.support import CONTEXT, symbol_of
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.codegen.narrow_tiles import narrow_tiles
 from relaxlab.codegen.partition_vectors import partition_vectors

@@ -13,6 +13,9 @@ import ctypes
 import time
 from dataclasses import dataclass, field
 
+from relaxlab.codegen.llvm.lowlevel import Array, Int, Word, external, low_level, stack
+from relaxlab.codegen.llvm.lowlevel_text import low_level_text
+from relaxlab.codegen.llvm.support import wait_for_team
 from relaxlab.ir import host
 
 CAPACITY = 1 << 15
@@ -21,6 +24,11 @@ LANES = 64
 """Threads whose marks are kept."""
 WAITS = -1
 """Stands for the number of a call in marks of a barrier."""
+WAITING = 2 * WAITS
+"""The number of a mark for the begin of waiting; the next is for its end."""
+CLOCK = time.CLOCK_MONOTONIC
+MEMORY = 0
+"""The address of a program's memory for marks, which is put in its place."""
 _WORDS = 1 + 2 * CAPACITY
 """Words of memory of a thread: how many marks there are, then a number and a time for each. Memory
 that is never touched takes no space."""
@@ -73,49 +81,40 @@ class Marks:
 
     def text(self, declarations: dict[str, str]) -> str:
         """The LLVM function `relaxlab_mark(number, thread)`."""
-        declarations["clock_gettime"] = "declare i32 @clock_gettime(i32, ptr)"
-        memory = f"inttoptr (i64 {ctypes.addressof(self.memory)} to ptr)"
-        return f"""define void @relaxlab_mark(i64 %number, i64 %thread) #0 {{
-  %now = alloca [2 x i64], align 8
-  %kept = icmp ult i64 %thread, {LANES}
-  br i1 %kept, label %look, label %done
-look:
-  %first = mul i64 %thread, {_WORDS}
-  %lane = getelementptr i64, ptr {memory}, i64 %first
-  %count = load i64, ptr %lane, align 8
-  %room = icmp ult i64 %count, {CAPACITY}
-  br i1 %room, label %put, label %done
-put:
-  %failed = call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr %now)
-  %seconds = load i64, ptr %now, align 8
-  %rest = getelementptr i64, ptr %now, i64 1
-  %nanoseconds = load i64, ptr %rest, align 8
-  %whole = mul i64 %seconds, 1000000000
-  %at = add i64 %whole, %nanoseconds
-  %twice = shl i64 %count, 1
-  %word = add i64 %twice, 1
-  %slot = getelementptr i64, ptr %lane, i64 %word
-  store i64 %number, ptr %slot, align 8
-  %next = getelementptr i64, ptr %slot, i64 1
-  store i64 %at, ptr %next, align 8
-  %more = add i64 %count, 1
-  store i64 %more, ptr %lane, align 8
-  br label %done
-done:
-  ret void
-}}
-"""
+        return low_level_text(mark, declarations, given={"MEMORY": ctypes.addressof(self.memory)})
 
 
-def timed_barrier(declarations: dict[str, str]) -> str:
+@external("clock_gettime")
+def clock_gettime(clock: Int, now: Array[Word]) -> Int: ...
+@external("omp_get_thread_num")
+def omp_get_thread_num() -> Int: ...
+
+
+@low_level
+def mark(number: Word, thread: Word) -> None:
+    """Write down a number and the time, if there is room."""
+    if thread >= LANES:
+        return
+    lane = Array[Word](MEMORY + 8 * thread * _WORDS)
+    count = lane[0]
+    if count >= CAPACITY:
+        return
+    now = stack(2)
+    clock_gettime(CLOCK, now)
+    lane[2 * count + 1] = number
+    lane[2 * count + 2] = now[0] * 1000000000 + now[1]
+    lane[0] = count + 1
+
+
+@low_level
+def timed_barrier() -> None:
+    """`relaxlab_barrier` with marks around the waiting."""
+    thread = omp_get_thread_num()
+    mark(WAITING, thread)
+    wait_for_team()
+    mark(WAITING + 1, thread)
+
+
+def timed_barrier_text(declarations: dict[str, str]) -> str:
     """The LLVM function `relaxlab_barrier` with marks around the waiting."""
-    declarations["omp_get_thread_num"] = "declare i32 @omp_get_thread_num()"
-    return f"""define void @relaxlab_barrier() #0 {{
-  %number = call i32 @omp_get_thread_num()
-  %thread = zext i32 %number to i64
-  call void @relaxlab_mark(i64 {2 * WAITS}, i64 %thread)
-  call void @GOMP_barrier()
-  call void @relaxlab_mark(i64 {2 * WAITS + 1}, i64 %thread)
-  ret void
-}}
-"""
+    return low_level_text(timed_barrier, declarations, "relaxlab_barrier")

@@ -17,8 +17,9 @@ import llvmlite.binding as llvm
 
 from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.llvm.builder import CodegenError
+from relaxlab.codegen.llvm.context import symbol_of
 from relaxlab.codegen.llvm.kernel import emit_kernel
-from relaxlab.codegen.llvm.support import support_functions, symbol_of
+from relaxlab.codegen.llvm.support import support_functions
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from relaxlab.codegen.llvm.builder import Builder
+from relaxlab.codegen.llvm.context import symbol_of
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
 from relaxlab.codegen.llvm.kernel import Kernel, declare_parameters, emit_kernel, kernel_of
-from relaxlab.codegen.llvm.support import symbol_of
 from relaxlab.ir import expr, loops
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.processes import map_forked

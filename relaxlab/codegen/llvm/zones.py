@@ -7,6 +7,8 @@ byte of anything else, so that values computed from it stand out.
 from __future__ import annotations
 
 from relaxlab.codegen.llvm.builder import Builder
+from relaxlab.codegen.llvm.lowlevel import Array, Byte, Flag, Word, low_level
+from relaxlab.codegen.llvm.lowlevel_text import low_level_text
 from relaxlab.ir.dtypes import element_of, is_float
 
 ZONE = 64
@@ -19,32 +21,16 @@ POISON = 0x5A
 NAN = 0xFF
 """A byte of which, repeated, every floating-point type makes a NaN."""
 
-_DAMAGED = f"""define i1 @relaxlab_damaged(ptr %zone, i64 %bytes) #0 {{
-entry:
-  br label %look
-look:
-  %i = phi i64 [ 0, %entry ], [ %next, %same ]
-  %end = icmp uge i64 %i, %bytes
-  br i1 %end, label %whole, label %compare
-compare:
-  %at = getelementptr i8, ptr %zone, i64 %i
-  %byte = load i8, ptr %at
-  %ok = icmp eq i8 %byte, {MARK - 256}
-  br i1 %ok, label %same, label %broken
-same:
-  %next = add i64 %i, 1
-  br label %look
-whole:
-  ret i1 false
-broken:
-  ret i1 true
-}}
-"""
+
+@low_level
+def damaged(zone: Array[Byte], count: Word) -> Flag:
+    """True if one of so many bytes is not the mark of a zone."""
+    return any(zone[i] != MARK for i in range(count))
 
 
 def zone_functions() -> list[str]:
     """The LLVM functions that the checks call."""
-    return [_DAMAGED]
+    return [low_level_text(damaged, {})]
 
 
 def fill(b: Builder, start: str, size: str, dtype: str | None) -> None:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
-from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, MIN_TEAM_WORK
+from relaxlab.codegen.llvm.context import BLOCK_HEADER, CONTEXT, MIN_TEAM_WORK
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.target import Target
 from relaxlab.runtime.export.params_file import DTYPES, MAX_NDIM

@@ -11,7 +11,7 @@ import ctypes
 import weakref
 from typing import Any
 
-from relaxlab.codegen.llvm.support import BLOCK_HEADER
+from relaxlab.codegen.llvm.context import BLOCK_HEADER
 
 LARGE = 1 << 20
 """Bytes from which on a block is reused; the C library itself recycles smaller ones."""

@@ -11,27 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.codegen.artifact import FunctionInfo, TypeTree
+from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
 from relaxlab.codegen.llvm import jit
-from relaxlab.codegen.llvm.python_call import (
+from relaxlab.codegen.llvm.plan import (
     CALL,
     CONTIGUOUS,
-    DATA,
-    DESCR,
-    DIMS,
-    FLAGS,
     KINDS,
-    NDIM,
     NEW_ARRAY,
+    OFFSETS,
     PARAM,
     PLAN,
     RESULT,
     SET_BASE,
     WRITEABLE,
-    python_call,
 )
 from relaxlab.ir.dtypes import bits_of, is_int, is_uint, numpy_dtype
 from relaxlab.ir.target import Target
+from relaxlab.runtime.cache import artifact_key, cached
 from relaxlab.runtime.native.arguments import count_leaves, count_words
 from relaxlab.runtime.native.blocks import LARGE
 from relaxlab.runtime.native.loaded import LoadedProgram
@@ -125,7 +121,7 @@ def _describe(tree: TypeTree, written: bool) -> dict[str, Any] | None:
     match tree.kind:
         case "tensor":
             return {
-                "kind": KINDS.index("tensor"),
+                "kind": KINDS["tensor"],
                 "type": id(np.ndarray),
                 "ndim": tree.ndim,
                 "descr": id(dtype),
@@ -136,7 +132,7 @@ def _describe(tree: TypeTree, written: bool) -> dict[str, Any] | None:
                 "dims": tree.dims or (-1,) * tree.ndim,
             }
         case "shape":
-            kind = KINDS.index("shape")
+            kind = KINDS["shape"]
             return {
                 "kind": kind,
                 "type": id(tuple),
@@ -145,9 +141,9 @@ def _describe(tree: TypeTree, written: bool) -> dict[str, Any] | None:
                 "dims": (),
             }
         case "scalar" if tree.dtype in ("float32", "float64"):
-            return {"kind": KINDS.index("real"), "type": id(float), "size": size, "dims": ()}
+            return {"kind": KINDS["real"], "type": id(float), "size": size, "dims": ()}
         case "scalar" if is_int(tree.dtype) and tree.dtype != "bool":
-            return {"kind": KINDS.index("integer"), "type": id(int), "dims": _range(tree.dtype)}
+            return {"kind": KINDS["integer"], "type": id(int), "dims": _range(tree.dtype)}
         case _:
             return None
 
@@ -196,13 +192,21 @@ def _definition() -> tuple[_MethodDef, jit.LoadedObject]:
     """Return CPython's definition of the function `CALL`, and its machine code."""
     for name, address in _numpy_functions().items():
         jit.add_symbol(name, address)
-    target, declarations = Target.host(), dict[str, str]()
+    target = Target.host()
+    artifact, _ = cached(artifact_key(CALL, target, ()), lambda: _compiled(target))
+    loaded = jit.LoadedObject(artifact.code, target, artifact.externs)
+    return _MethodDef(b"call", loaded.address(CALL), _FASTCALL, None), loaded
+
+
+def _compiled(target: Target) -> Artifact:
+    from relaxlab.codegen.llvm.python_call import python_call  # who finds it needs no compiler
+
+    declarations = dict[str, str]()
     texts = python_call(declarations, LARGE)
     externs = jit.external_functions(texts, declarations)
     # Optimised it takes 45 milliseconds instead of 4, and a call 30 nanoseconds less.
-    code, _ = jit.compile_quickly(jit.module_text(texts, declarations, target), target)
-    loaded = jit.LoadedObject([code], target, externs)
-    return _MethodDef(b"call", loaded.address(CALL), _FASTCALL, None), loaded
+    code, bitcode = jit.compile_quickly(jit.module_text(texts, declarations, target), target)
+    return Artifact((code,), bitcode, (), (), (), 0, {}, externs=externs)
 
 
 def _builtin(held: tuple[Any, ...]) -> Callable[..., Any]:
@@ -240,11 +244,11 @@ def is_supported() -> bool:
     # Fields are compared in a real array, as versions promise the interface but not the offsets.
     array = np.zeros((3, 2), np.float32)
 
-    def word(byte: int, kind: Any = ctypes.c_int64) -> int:
-        return kind.from_address(id(array) + byte).value
+    def field(name: str, kind: Any = ctypes.c_int64) -> int:
+        return kind.from_address(id(array) + OFFSETS[name]).value
 
-    dims = (ctypes.c_int64 * 2).from_address(word(DIMS))
-    found = (word(DATA), word(NDIM, ctypes.c_int32), tuple(dims), word(DESCR))
-    flags = word(FLAGS, ctypes.c_int32)
+    dims = (ctypes.c_int64 * 2).from_address(field("dims"))
+    found = (field("data"), field("ndim", ctypes.c_int32), tuple(dims), field("descr"))
+    flags, header = field("flags", ctypes.c_int32), OFFSETS["data"]
     expected = (array.__array_interface__["data"][0], 2, array.shape, id(array.dtype))
-    return found == expected and flags == array.flags.num and object.__basicsize__ == DATA
+    return found == expected and flags == array.flags.num and object.__basicsize__ == header

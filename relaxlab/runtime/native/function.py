@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from relaxlab.codegen.artifact import FunctionInfo
-from relaxlab.codegen.llvm.python_call import STATE
-from relaxlab.codegen.llvm.support import BLOCK_HEADER, CONTEXT, MIN_TEAM_WORK
+from relaxlab.codegen.llvm.context import BLOCK_HEADER, CONTEXT, MIN_TEAM_WORK
+from relaxlab.codegen.llvm.plan import STATE
 from relaxlab.ir.errors import brief, counted
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.native.arguments import (

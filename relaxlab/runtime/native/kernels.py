@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from relaxlab.codegen.llvm import jit
+from relaxlab.codegen.llvm.context import symbol_of
 from relaxlab.codegen.llvm.kernel import emit_kernel
-from relaxlab.codegen.llvm.support import support_functions, symbol_of
+from relaxlab.codegen.llvm.support import support_functions
 from relaxlab.ir import host
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arrays import Array

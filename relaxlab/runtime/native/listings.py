@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from relaxlab.codegen.llvm.context import symbol_of
 from relaxlab.codegen.llvm.jit import compile_shared, read_bitcode
 from relaxlab.codegen.llvm.listing import read_assembly, read_llvm
-from relaxlab.codegen.llvm.support import symbol_of
 from relaxlab.ir.module import Module
 from relaxlab.passes.pipeline import pipeline_for
 from relaxlab.runtime.native.loaded import LoadedProgram

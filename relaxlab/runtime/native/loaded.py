@@ -12,9 +12,9 @@ from weakref import WeakSet
 import numpy as np
 
 from relaxlab.codegen.artifact import Artifact, TypeTree
+from relaxlab.codegen.llvm.context import CONTEXT
 from relaxlab.codegen.llvm.jit import LoadedObject, runs_here
-from relaxlab.codegen.llvm.python_call import STATE
-from relaxlab.codegen.llvm.support import CONTEXT
+from relaxlab.codegen.llvm.plan import STATE
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arrays import ExecutionError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.codegen.artifact import TypeTree
-from relaxlab.codegen.llvm.support import BLOCK_HEADER
+from relaxlab.codegen.llvm.context import BLOCK_HEADER
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.runtime.native.arguments import address_of, count_words, view_memory, word_to_scalar
 from relaxlab.runtime.native.blocks import SpareBlocks, owned_block
