@@ -98,7 +98,7 @@ def _cpu() -> Finding:
     target = Target.host()
     has = [f for f in FEATURES if f in target.features]
     version = ".".join(map(str, llvm.llvm_version_info))
-    text = f"{target.cpu}, {target.vector_bits}-bit vectors, {' '.join(has)}; LLVM {version}"
+    text = f"{target.cpu}, {target.facts.vector_bits}-bit vectors, {' '.join(has)}; LLVM {version}"
     return Finding("cpu", text)
 
 

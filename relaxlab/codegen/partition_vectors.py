@@ -210,7 +210,7 @@ def _without_masks(loop: For, target: Target) -> For:
     """The loop; a serial or unrolled one if its lanes would be masked and the target has no such
     moves."""
     accesses = (n.buffer for n in walk(loop) if isinstance(n, BufferLoad | BufferStore))
-    narrow = any(8 * bytes_of(buffer.dtype) < target.masked_bits for buffer in accesses)
+    narrow = any(8 * bytes_of(buffer.dtype) < target.facts.masked_bits for buffer in accesses)
     if not narrow or not any(_conditions(loop)):
         return loop
     # The conditions of few lanes are constants: the interleaving of two arrays has no branches.

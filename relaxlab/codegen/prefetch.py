@@ -14,24 +14,23 @@ from relaxlab.ir.expr import Call, PrimExpr, Var, const
 from relaxlab.ir.loops import BufferLoad, For, Stmt, seq
 from relaxlab.ir.node import Node, map_children, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.ir.target import CACHE_LINE
 
 
-def insert_prefetches(stmt: Stmt) -> Stmt:
-    """Expand the `prefetch` annotations of a block-free statement."""
+def insert_prefetches(stmt: Stmt, cache_line: int) -> Stmt:
+    """Expand the `prefetch` annotations of a block-free statement, for lines of so many bytes."""
 
     def visit(n: Node) -> Node:
         n = map_children(n, visit)
         if isinstance(n, For) and "prefetch" in n.annotations:
             distance, names = n.annotations["prefetch"]
-            body = seq(*_prefetches(n, distance, names), n.body)
+            body = seq(*_prefetches(n, distance, names, cache_line), n.body)
             return replace(n, body=body, annotations=n.annotations.with_(prefetch=None))
         return n
 
     return visit(stmt)  # type: ignore[return-value]
 
 
-def _prefetches(loop: For, distance: int, names: tuple[str, ...]) -> list[Stmt]:
+def _prefetches(loop: For, distance: int, names: tuple[str, ...], cache_line: int) -> list[Stmt]:
     found: dict[str, BufferLoad] = {}
     # Inner loops at their first iterations: the address must mean something in front of them.
     inner: dict[Var, PrimExpr] = {n.loop_var: n.min for n in walk(loop.body) if isinstance(n, For)}
@@ -50,7 +49,7 @@ def _prefetches(loop: For, distance: int, names: tuple[str, ...]) -> list[Stmt]:
         size = bytes_of(load.buffer.dtype)
         # One prefetch per line that the iteration reads; the hardware drops those that are there
         # already.
-        for offset in range(0, max(1, step * size), CACHE_LINE):
+        for offset in range(0, max(1, step * size), cache_line):
             *rest, last = later.indices
             line = replace(later, indices=(*rest, last + offset // size))
             address = Call("handle", "address_of", (line,))

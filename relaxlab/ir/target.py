@@ -6,23 +6,17 @@ import ctypes
 import platform
 import re
 import sys
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
+from typing import Any
 
 from relaxlab.ir.brief import Brief
+from relaxlab.ir.dtypes import bits_of
+from relaxlab.ir.facts import CUDA, Facts, cpu_facts, system_caches
 
 FLOAT_OPTIONS = ("contract", "reassociate")
 """The options of `Target` for floating-point arithmetic."""
-CACHE_LINE = 64
-"""Bytes of a cache line, of all CPUs that kernels are tuned for."""
-WARP = 32
-"""Threads of a GPU that run in step and can exchange registers."""
-BLOCK_THREADS = 1024
-"""Most threads of a block, on every GPU of CUDA."""
-SHARED_BYTES = 48 * 1024
-"""Shared memory of a block that every GPU of CUDA has; more must be asked for at the launch."""
-ACCESS_BYTES = 16
-"""Bytes of the widest load or store of a GPU's thread."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -30,10 +24,11 @@ class Target(Brief):
     """A machine to generate code for: a CPU, or a GPU (kind `cuda`), whose `cpu` is then its
     architecture (`sm_90`) or empty for that of the GPU that is there.
 
-    `vector_bits` is the width of the widest vector registers; a GPU's thread moves 128 bits at
-    once. `Target.host()` describes this machine, `Target.cuda()` a GPU. With the triple of another
+    `Target.host()` describes this machine, `Target.cuda()` a GPU. With the triple of another
     machine (`aarch64-unknown-linux-gnu`, `wasm32-unknown-unknown`) and its features, programs are
-    compiled to object files, which do not run here.
+    compiled to object files, which do not run here. `facts` is what kernels are made for: widths,
+    registers and caches. `caches` are the bytes of the data caches that one core uses, first level
+    first; where they are not given, those of the CPU by a table.
 
     What may be done to floating-point arithmetic for speed: with `contract`, `a * b + c` may be
     rounded once instead of twice; with `reassociate`, reductions may be taken in any order, such as
@@ -48,6 +43,7 @@ class Target(Brief):
     features: frozenset[str] = field(default_factory=lambda: frozenset[str]())
     contract: bool = True
     reassociate: bool = True
+    caches: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         options = [f"{n}={'on' if getattr(self, n) else 'off'}" for n in FLOAT_OPTIONS]
@@ -60,43 +56,25 @@ class Target(Brief):
                 raise TypeError(f"{name} of a target is True or False, not {value!r}")
 
     @property
-    def vector_bits(self) -> int:
-        """512 for AVX-512, 256 for AVX2, else 128 (SSE2, NEON)."""
-        for feature, bits in _VECTOR_BITS:
-            if feature in self.features:
-                return bits
-        return 128
+    def facts(self) -> Facts:
+        """The machine as rules, passes and code generation see it."""
+        return _facts(self)
 
     def lanes(self, dtype: str) -> int:
         """Return the number of elements of `dtype` in a vector register."""
-        from relaxlab.ir.dtypes import bits_of
+        return self.facts.vector_bits // bits_of(dtype)
 
-        return self.vector_bits // bits_of(dtype)
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON has them, for `from_json`."""
+        return {**asdict(self), "features": sorted(self.features), "caches": [*self.caches]}
 
-    @property
-    def masked_bits(self) -> int:
-        """Bits of the smallest elements that loads and stores can mask: 8 with AVX-512BW, 32 with
-        AVX2; more than any element has where nothing can be masked (SSE2, NEON)."""
-        if "avx512bw" in self.features:
-            return 8
-        return 32 if self.vector_bits >= 256 else 128
-
-    @property
-    def has_mask_registers(self) -> bool:
-        """True if masks of up to 64 lanes are registers of their own, made from integers
-        (AVX-512BW), and an instruction sets the lowest bits of these (BMI2)."""
-        return {"avx512bw", "bmi2"} <= self.features
-
-    @property
-    def vector_registers(self) -> int:
-        """Architectural vector registers: 32 with AVX-512 and NEON, else 16."""
-        return 32 if self.vector_bits == 512 or self.triple.startswith("aarch64") else 16
-
-    @property
-    def prefetch_level(self) -> int:
-        """The cache that software prefetching fills: the first level on AMD's Zen, elsewhere the
-        second, which on Intel's cores can wait for more lines at once than the first."""
-        return 1 if self.cpu.startswith("znver") else 2
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> Target:
+        """The target of these fields."""
+        sets: dict[str, Any] = {
+            "features": frozenset(fields["features"]), "caches": tuple(fields["caches"])
+        }  # fmt: skip
+        return Target(**{**fields, **sets})
 
     def feature_string(self) -> str:
         """LLVM's `+a,+b` spelling."""
@@ -124,7 +102,13 @@ class Target(Brief):
 GENERIC = Target()
 """A CPU without any known features."""
 
-_VECTOR_BITS = (("avx512f", 512), ("avx2", 256))
+
+@cache
+def _facts(target: Target) -> Facts:
+    if target.kind == "cuda":
+        return CUDA
+    architecture = target.triple.partition("-")[0]
+    return cpu_facts(architecture, target.cpu, target.features, target.caches)
 
 
 @cache
@@ -136,7 +120,8 @@ def _host() -> Target:
     if not _may_use_tiles():
         features = frozenset(name for name in features if not name.startswith("amx"))
     triple = llvm.get_default_triple()
-    return Target("cpu", triple, llvm.get_host_cpu_name(), features)
+    name = llvm.get_host_cpu_name()
+    return Target("cpu", triple, name, features, caches=system_caches())
 
 
 def _may_use_tiles() -> bool:

@@ -19,6 +19,7 @@ from relaxlab.ir.equal import structural_key
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, replace
 from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.ir.target import Target
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import (
     leaf_type,
@@ -43,11 +44,12 @@ from relaxlab.tracing import may_apply, remark
 
 @dataclass(frozen=True, slots=True)
 class FuseOptions:
-    """`max_group`: the most calls in one kernel. A chain of 256 elementwise calls takes half the
-    time in kernels of 32 that it takes in kernels of 64, whose dependent steps fill the window in
-    which a core finds independent ones; kernels of 16 pass through memory more often (NOTES, *Long
-    chains*)."""
+    """`target`: the machine whose limits count; None: this one. `max_group`: the most calls in one
+    kernel. A chain of 256 elementwise calls takes half the time in kernels of 32 that it takes in
+    kernels of 64, whose dependent steps fill the window in which a core finds independent ones;
+    kernels of 16 pass through memory more often (NOTES, *Long chains*)."""
 
+    target: Target | None = None
     max_group: int = 32
 
 
@@ -76,6 +78,7 @@ class _Fuser:
     def __init__(self, mod: Module, options: FuseOptions) -> None:
         self.mod = mod
         self.options = options
+        self.limits = (options.target or Target.host()).facts.fusion
         self.summaries: dict[str, KernelSummary] = {}
         self.verdicts: dict[object, str | None] = {}
         self.outlined: dict[str, graph.Function] = {}
@@ -182,7 +185,7 @@ class _Block:
         given = sum((bytes_in(leaf_type(a)) for a in dict.fromkeys(c.tir.args)), expr.const(0))
         made = bytes_in(c.tir.outs[0])
         fewer = Analyzer.for_shapes((given, made)).prove(expr.LT(given, made))
-        return fewer is True and all(why_not((c, r)) is None for r in readers)
+        return fewer is True and all(why_not((c, r), self.fuser.limits) is None for r in readers)
 
     # --- Grouping -----------------------------------------------------------------------------
 
@@ -226,7 +229,7 @@ class _Block:
         # The layers of a model ask the same question over and over: its verdict is kept.
         key = shape_of_group(members)
         if key not in self.fuser.verdicts:
-            self.fuser.verdicts[key] = why_not(members)
+            self.fuser.verdicts[key] = why_not(members, self.fuser.limits)
         return self.fuser.verdicts[key]
 
     def _overwritten(self, c: Call, until: int) -> bool:

@@ -16,6 +16,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.facts import FusionLimits
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
@@ -23,7 +24,6 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, same_shape, tir_call
 from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions
 from relaxlab.schedule.rules.base import is_spatial, sum_of_products
-from relaxlab.schedule.rules.row_limits import MAX_INLINE_REDUCTION, MAX_STACK_ROW
 from relaxlab.schedule.rules.rows import row_rank
 
 ANCHORS = (PatternKind.REDUCTION, PatternKind.OUT_EWISE_FUSIBLE)
@@ -217,7 +217,7 @@ def shape_of_group(members: Sequence[Call]) -> object:
     return tuple(map(key, members))
 
 
-def why_not(members: Sequence[Call]) -> str | None:
+def why_not(members: Sequence[Call], limits: FusionLimits) -> str | None:
     """Return the reason that keeps calls (in program order, the last one's value leaving) apart;
     None if they make a good kernel."""
     for m in members:
@@ -226,7 +226,7 @@ def why_not(members: Sequence[Call]) -> str | None:
                 return f"{m.var.name} is not made by a loop function that can be fused"
             return f"{m.callee} is opaque: how its writes relate to its reads is not known"
     kernel = _Kernel(members)
-    reason = kernel.too_many_anchors()
+    reason = kernel.too_many_anchors(limits)
     if reason is not None:
         return reason
     for v in members:
@@ -254,7 +254,7 @@ class _Kernel:
             if m.kind in ANCHORS or any(u in self.after for u, _ in read):
                 self.after.add(m)
 
-    def too_many_anchors(self) -> str | None:
+    def too_many_anchors(self, limits: FusionLimits) -> str | None:
         """Return the reason why one kernel cannot have all the anchors. It can have two, if a
         product makes the rows that the other reads."""
         if len(self.anchors) < 2:
@@ -269,7 +269,7 @@ class _Kernel:
         # The product runs once per row of the reader, and so would its producers.
         if self.edges[first]:
             return f"{one}: {self.edges[first][0][0].callee} would be repeated for every row"
-        reasons = (_why_no_rows(first.summary.terms, u, second, at) for u, at in read)
+        reasons = (_why_no_rows(first.summary.terms, u, second, at, limits) for u, at in read)
         reason = next((r for r in reasons if r is not None), None)
         return None if reason is None else f"{one}: {reason}"
 
@@ -325,13 +325,16 @@ class _Kernel:
         return Analyzer.for_shapes((total, made)).prove(expr.LT(total, made)) is True
 
 
-def _why_no_rows(terms: expr.PrimExpr | None, u: Call, reader: Call, at: int) -> str | None:
+def _why_no_rows(
+    terms: expr.PrimExpr | None, u: Call, reader: Call, at: int, limits: FusionLimits
+) -> str | None:
     """Return the reason why `reader` cannot make the rows of `u`, its argument number `at`, where
-    it reads them, if they are sums of `terms` products. Up to `MAX_INLINE_REDUCTION` for each of
-    `MAX_STACK_ROW` elements read 512 KB again for each row, which stay in a core's cache."""
+    it reads them, if they are sums of `terms` products. Up to 16 for each of 8192 elements
+    read 512 KB again for each row, which stay in a core's cache."""
+    widest = limits.row_bytes // 4
     assert u.tir is not None and reader.summary is not None
-    if not isinstance(terms, expr.IntImm) or terms.value > MAX_INLINE_REDUCTION:
-        return f"an element is a sum of {terms} products, not of {MAX_INLINE_REDUCTION} at most"
+    if not isinstance(terms, expr.IntImm) or terms.value > limits.terms:
+        return f"an element is a sum of {terms} products, not of {limits.terms} at most"
     rank = reader.summary.rows[at]
     if rank == 0:
         return f"{reader.callee} does not go through {u.callee} row by row"
@@ -340,8 +343,8 @@ def _why_no_rows(terms: expr.PrimExpr | None, u: Call, reader: Call, at: int) ->
             return None
         case width:
             row = product(width)
-    if not isinstance(row, expr.IntImm) or row.value > MAX_STACK_ROW:
-        most = f"the {MAX_STACK_ROW} elements that stay on a stack"
+    if not isinstance(row, expr.IntImm) or row.value > widest:
+        most = f"the {widest} elements that stay on a stack"
         return f"a row of {u.callee} may have more than {most}"
     return None
 

@@ -83,14 +83,17 @@ def cpu_pipeline(target: Target | None = None) -> Pipeline:
     scheduled = schedule_kernels.with_options(target=target)
     # Repacking and weight transformations are loop functions of their own: schedule them, too.
     weights = (rewrite_layouts, lift_transform_params, split_transform_params, scheduled)
-    return Pipeline((*GRAPH_PASSES, scheduled, *weights, *MEMORY_PASSES))
+    passes = (*GRAPH_PASSES, scheduled, *weights, *MEMORY_PASSES)
+    return Pipeline(passes).with_options("fuse_ops", target=target)
 
 
 def cuda_pipeline(target: Target | None = None) -> Pipeline:
     """The default for GPUs: kernels are bound to blocks and threads. `target` None: any GPU."""
-    scheduled = schedule_kernels.with_options(target=target or Target.cuda())
+    target = target or Target.cuda()
+    scheduled = schedule_kernels.with_options(target=target)
     passes = (*GRAPH_PASSES, scheduled, lift_transform_params, scheduled, *MEMORY_PASSES)
-    return Pipeline(passes).with_options("realize_devices", kind="cuda")
+    made = Pipeline(passes).with_options("realize_devices", kind="cuda")
+    return made.with_options("fuse_ops", target=target)
 
 
 def default_pipeline(target: Target) -> Pipeline:

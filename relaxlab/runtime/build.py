@@ -122,7 +122,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     notify(mod, chosen, pipeline)
     if chosen.kind == "cuda":
         _refuse_options_of_cpus(threads, checks)
-        return CudaExecutable(generate_cuda(lower_shapes(_result(mod, passes, decisions))), chosen)
+        return _for_gpu(_result(mod, passes, decisions), chosen)
 
     def build() -> Artifact:
         with collection_paused():
@@ -142,6 +142,10 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     exe.key = key
     exe.belongs_to(mod, passes if decisions else pipeline, entries, poison=checks == "all")
     return exe
+
+
+def _for_gpu(result: Module, target: Target) -> CudaExecutable:
+    return CudaExecutable(generate_cuda(lower_shapes(result), target.facts), target)
 
 
 def _refuse_options_of_cpus(threads: int | None, checks: Checks) -> None:

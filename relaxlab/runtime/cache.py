@@ -22,6 +22,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -29,7 +30,7 @@ from typing import Any, TypeVar
 
 from relaxlab.codegen.artifact import Artifact, ArtifactError
 from relaxlab.ir.errors import UserError
-from relaxlab.ir.target import FLOAT_OPTIONS, Target
+from relaxlab.ir.target import Target
 
 _T = TypeVar("_T")
 
@@ -103,9 +104,7 @@ def request_key(request: Any, target: Target) -> str:
 
 
 def _machine(target: Target) -> list[Any]:
-    # Sorted, as the order of a set changes from process to process.
-    machine = [target.kind, target.triple, target.cpu, sorted(target.features)]
-    return machine + [getattr(target, name) for name in FLOAT_OPTIONS]
+    return [target.to_json(), asdict(target.facts)]
 
 
 class ForeignCache(UserError, OSError):

@@ -156,7 +156,7 @@ def measure_limits(threads: int | None = None) -> Limits:
 
 
 def _flops(threads: int) -> float:
-    lanes = parse_target("cpu").vector_bits // 32
+    lanes = parse_target("cpu").lanes("float32")
     text = _MULTIPLY.format(chains=CHAINS, lanes=lanes, steps=STEPS)
     run = compile_module(parse(text), threads=threads)["main"]
     start = np.zeros((4 * threads, CHAINS, lanes), np.float32)

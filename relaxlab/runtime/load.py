@@ -75,7 +75,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Executa
         raise ArtifactError(f"{library} cannot be loaded: {e}") from e
     about = code.description
     _check_version(library, about)
-    target = Target(**about["target"] | {"features": frozenset(about["target"]["features"])})
+    target = Target.from_json(about["target"])
     missing = target.features - Target.host().features
     if missing:
         raise ArtifactError(

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.schedule.ranges import shape_analyzer
@@ -23,19 +24,23 @@ from relaxlab.schedule.schedule import LoopRV, Schedule
 
 NON_TEMPORAL = "non_temporal"
 """The annotation of a parallel loop with the names of the buffers it may store non-temporally."""
-STREAM_BYTES = 1 << 24
-"""Bytes from which on results are stored non-temporally: half of a last-level cache of 32 MB.
-Below, reading the result back took up to ten times as long."""
 
 
-def stream_results(sch: Schedule, loop: LoopRV, distance: int = 0) -> None:
-    """Annotate a parallel loop with the results that may exceed the caches and that the kernel
-    itself does not read. `distance`: iterations by which its inputs are then prefetched; 0 for
-    none."""
+def streamed_bytes(facts: Facts) -> int:
+    """Bytes from which on results are stored non-temporally: half of a last-level cache. Below,
+    reading the result back took up to ten times as long."""
+    return facts.cache(3) // 2
+
+
+def stream_results(sch: Schedule, loop: LoopRV, facts: Facts, distance: int = 0) -> None:
+    """Annotate a parallel loop with the results that may exceed the caches of a machine and that
+    the kernel itself does not read. `distance`: iterations by which its inputs are then prefetched;
+    0 for none."""
+    large = streamed_bytes(facts)
     nodes = list(walk(sch.func.body))
     read = {n.buffer for n in nodes if isinstance(n, BufferLoad)}
     stored = {n.buffer for n in nodes if isinstance(n, BufferStore)}
-    results = [b for b in sch.func.buffers if b in stored - read and _may_be_large(sch.func, b)]
+    results = [b for b in sch.func.buffers if b in stored - read and _may_have(sch.func, b, large)]
     if results:
         sch.annotate(loop, NON_TEMPORAL, _names(results))
         if distance:
@@ -47,6 +52,7 @@ def _names(buffers: Iterable[Buffer]) -> tuple[str, ...]:
     return tuple(b.name for b in buffers)
 
 
-def _may_be_large(func: PrimFunc, buffer: Buffer) -> bool:
+def _may_have(func: PrimFunc, buffer: Buffer, size: int) -> bool:
+    """True if nothing proves that a buffer has fewer bytes than these."""
     count = shape_analyzer(func).upper_bound(math.prod(buffer.shape, start=expr.const(1)))
-    return count is None or count * bytes_of(buffer.dtype) >= STREAM_BYTES
+    return count is None or count * bytes_of(buffer.dtype) >= size

@@ -7,9 +7,9 @@ import random
 from dataclasses import dataclass
 
 from relaxlab.analysis.private_buffers import shared_private_buffer
-from relaxlab.codegen.llvm.statements import MAX_LOCAL_BYTES
 from relaxlab.ir.dtypes import bits_of
 from relaxlab.ir.expr import IntImm
+from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import IS_SCHEDULED, Block, BlockRealize, Buffer, For, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
@@ -81,7 +81,7 @@ def _allocated(func: PrimFunc) -> list[Buffer]:
 def _fits_stack(buffer: Buffer) -> bool:
     extents = [d.value for d in buffer.shape if isinstance(d, IntImm)]
     size = math.prod(extents) * bits_of(buffer.dtype) // 8
-    return len(extents) == buffer.ndim and size <= MAX_LOCAL_BYTES
+    return len(extents) == buffer.ndim and size <= Facts().stack // 4
 
 
 def random_step(sch: Schedule, rng: random.Random) -> str:

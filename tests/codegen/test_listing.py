@@ -132,4 +132,4 @@ def test_spills_and_the_stack_are_listed():
     listing = list_kernel(func, "main", CPU)
     assert listing.stack >= 1024
     assert any("pill" in line.remark or "eload" in line.remark for line in listing.assembly)
-    assert listing.vector_bits == CPU.vector_bits
+    assert listing.vector_bits == CPU.facts.vector_bits

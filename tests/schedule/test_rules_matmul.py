@@ -19,11 +19,13 @@ from relaxlab.schedule.rules.matmul import (
     BLOCK_COLUMNS,
     BLOCK_DEPTH,
     BLOCK_TILES,
-    IN_PLACE_BYTES,
     IN_PLACE_ROWS,
-    PANEL_BYTES,
     SPLIT_K,
+    in_place_bytes,
+    panel_bytes,
 )
+
+FACTS = rl.Target.host().facts
 
 HEAD = """
 from relaxlab.script import ir as I, relax as R
@@ -118,8 +120,8 @@ def test_batches(n: int, k: int) -> None:
 def test_copied_panels() -> None:
     """Panels of a large matrix that is no weight, except for few rows; tiles of 24 sums."""
     lanes = rl.Target.host().lanes("float32")
-    vectors, rows = (4, 6) if rl.Target.host().vector_registers == 32 else (4, 3)
-    n, k, tile = 8 * lanes, IN_PLACE_BYTES // (32 * lanes), (rows, vectors * lanes)
+    vectors, rows = (4, 6) if FACTS.vector_registers == 32 else (4, 3)
+    n, k, tile = 8 * lanes, in_place_bytes(FACTS) // (32 * lanes), (rows, vectors * lanes)
     few, single = (IN_PLACE_ROWS, n), (1, lanes)  # the total of partial sums
     assert locals_of(program(PLAIN, n, k)) == [(1, n), few, tile]
     assert locals_of(program(PLAIN, n, k + 1)) == [single, few, (k + 1, vectors * lanes), tile]
@@ -130,8 +132,8 @@ def test_copied_panels() -> None:
 def test_deep_products_keep_wide_tiles() -> None:
     """Panels too deep for the stack are copied in blocks of the depth."""
     lanes = rl.Target.host().lanes("float32")
-    vectors, rows = (4, 6) if rl.Target.host().vector_registers == 32 else (4, 3)
-    n, deep = 8 * lanes, PANEL_BYTES // (4 * vectors * lanes)  # the panel just fits
+    vectors, rows = (4, 6) if FACTS.vector_registers == 32 else (4, 3)
+    n, deep = 8 * lanes, panel_bytes(FACTS) // (4 * vectors * lanes)  # the panel just fits
     tile = (rows, vectors * lanes)
     assert locals_of(program(WEIGHT, n, deep + 1)) == [(1, vectors * lanes), tile]
     assert locals_of(program(PLAIN, n, deep))[2:] == [(deep, vectors * lanes), tile]
@@ -152,7 +154,7 @@ def test_sums_of_narrow_products_stay_in_registers() -> None:
     mod = rl.parse(HEAD + PLAIN.replace('"m"', "40").replace("K, N", 'K, "n"').replace("K", "64"))
     scheduled = next(p.after for p in rl.trace(mod).passes if p.name == "schedule_kernels")
     (kernel,) = scheduled.loop_functions().values()
-    matrix, registers = kernel.params[1], rl.Target.host().vector_registers
+    matrix, registers = kernel.params[1], FACTS.vector_registers
     nest = {n.loop_var: n for n in walk(kernel.body) if isinstance(n, loops.For)}
     tiles = 0
     for realize in (n for n in walk(kernel.body) if isinstance(n, loops.BlockRealize)):

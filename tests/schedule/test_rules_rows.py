@@ -12,9 +12,10 @@ from relaxlab.ir.node import walk
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.normalize import normalize
-from relaxlab.schedule.rules.row_limits import MAX_STACK_ROW
-from relaxlab.schedule.rules.rows import ROWS_PER_TILE
+from relaxlab.schedule.rules.rows import ROWS_PER_TILE, widest_row
 from tests.passes.row_programs import LOW_RANK, low_rank
+
+WIDEST = widest_row(rl.Target.host().facts)
 
 PROGRAM = """
 from relaxlab.script import ir as I, relax as R
@@ -90,7 +91,7 @@ def main(x: R.Tensor(("n", "d"), "{dtype}")):
     return y
 """)
     exe = rl.compile(mod, threads=2)
-    most = MAX_STACK_ROW
+    most = WIDEST
     for width in (0, 1, 15, 64, 100, most - 1, most, most + 1, most + 100):
         x = (rng.standard_normal((rows, width)) * 3).astype(numpy_dtype(dtype))
         got, want = exe["main"](x), rl.interpret(mod, "main", x)
@@ -125,7 +126,7 @@ def test_rows_made_by_a_product_of_symbolic_width(kind, rng):
     assert kernel.attrs["op_pattern"] == 4
     exe = rl.compile(mod, threads=2)
     near = 32 * 1024 // 4 // 8  # one row at a time up to here, then several
-    for width in (1, 65, near, near + 1, MAX_STACK_ROW, MAX_STACK_ROW + 1):
+    for width in (1, 65, near, near + 1, WIDEST, WIDEST + 1):
         for rows in (0, 1, ROWS_PER_TILE + 1):
             args = arrays(rng, rows, 8, width)
             got, want = exe["main"](*args), rl.interpret(mod, "main", *args)

@@ -10,7 +10,7 @@ from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.ir.loops import For, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
-from relaxlab.schedule.streams import NON_TEMPORAL, STREAM_BYTES
+from relaxlab.schedule.streams import NON_TEMPORAL, streamed_bytes
 
 HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n"
 BODIES = {
@@ -38,7 +38,7 @@ def annotated(mod: rl.Module) -> list[str]:
     return [name for n in found for name in n.annotations.get(NON_TEMPORAL, ())]
 
 
-ROWS = STREAM_BYTES // 4 // 1024
+ROWS = streamed_bytes(Target.host().facts) // 4 // 1024
 
 
 @pytest.mark.parametrize("body", BODIES)

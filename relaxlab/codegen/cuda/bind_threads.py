@@ -18,6 +18,7 @@ from relaxlab.codegen.cuda.thread_reduction import has_shuffle
 from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.ir import expr
 from relaxlab.ir.expr import IntImm, PrimExpr, StringImm, Var, all_of, const
+from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import (
     Buffer,
     BufferLoad,
@@ -33,7 +34,6 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, children, map_children, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.ir.target import BLOCK_THREADS
 
 _NAMES = {f"{kind}.{d}": f"{kind[0]}{d}" for kind in ("blockIdx", "threadIdx") for d in "xyz"}
 
@@ -44,6 +44,7 @@ def bind_threads(
     agreed: frozenset[Buffer],
     sizes: Sequence[Var],
     name: str,
+    facts: Facts,
 ) -> tuple[tuple[ThreadAxis, ...], Stmt, tuple[Buffer, ...]]:
     """Return the thread axes of a block-free nest, the body for each thread, and the shrunk
     allocations.
@@ -53,7 +54,7 @@ def bind_threads(
     Raises CodegenError for loops that do not fit together as one launch.
     """
     _require_outermost_blocks(body, False, name)
-    axes = _axes(body, name)
+    axes = _axes(body, name, facts.block_threads)
     body, allocated = shrink_private_buffers(body, allocated, agreed, axes, sizes, name)
     body = _Guards(body, axes).once(body, frozenset(a for a in axes if a.startswith("threadIdx")))
     table: dict[Var, PrimExpr] = {
@@ -71,7 +72,7 @@ def bind_threads(
     return tuple(order), body, tuple(allocated)
 
 
-def _axes(body: Stmt, name: str) -> dict[str, ThreadAxis]:
+def _axes(body: Stmt, name: str, most: int) -> dict[str, ThreadAxis]:
     found: dict[str, ThreadAxis] = {}
     for loop in thread_loops(body):
         axis = loop.thread or ""
@@ -92,10 +93,8 @@ def _axes(body: Stmt, name: str) -> dict[str, ThreadAxis]:
     for axis, a in found.items():
         if axis.startswith("threadIdx") and isinstance(a.extent, IntImm):
             threads *= a.extent.value
-    if threads > BLOCK_THREADS:
-        raise CodegenError(
-            f"{name!r} asks for {threads} threads per block; CUDA allows {BLOCK_THREADS}"
-        )
+    if threads > most:
+        raise CodegenError(f"{name!r} asks for {threads} threads per block; CUDA allows {most}")
     return found
 
 

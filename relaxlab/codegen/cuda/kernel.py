@@ -19,7 +19,6 @@ from relaxlab.ir.expr import IntImm, Var, const
 from relaxlab.ir.loops import Buffer, BufferStore, For, Range, Stmt
 from relaxlab.ir.node import walk
 from relaxlab.ir.span import Span
-from relaxlab.ir.target import ACCESS_BYTES, SHARED_BYTES
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -107,20 +106,21 @@ class _Writer:
 
     def buffers(self) -> None:
         """Declarations of the shared and private buffers."""
-        total = 0
+        total, facts = 0, self.launch.facts
+        align = facts.vector_bits // 8
         for b in (*self.launch.shared, *self.launch.local):
             dims = [d.value for d in b.shape if isinstance(d, IntImm)] or [1]
             size = bytes_of(b.dtype)
             for d in dims:
                 size *= max(d, 1)
             total += size if b.scope == "shared" else 0
-            where = f"__shared__ __align__({ACCESS_BYTES}) " if b.scope == "shared" else ""
+            where = f"__shared__ __align__({align}) " if b.scope == "shared" else ""
             text = "".join(f"[{max(d, 1)}]" for d in dims)
             self.put(f"{where}{c_type(b.dtype)} {self.s.name(b)}{text};")
-        if total > SHARED_BYTES:
+        if total > facts.shared:
             raise CodegenError(
                 f"{self.launch.name!r} takes {total} bytes of shared memory per block; "
-                f"{SHARED_BYTES} are there"
+                f"{facts.shared} are there"
             )
 
     def stmt(self, s: Stmt) -> None:
@@ -206,7 +206,7 @@ class _Writer:
     def vectorized(self, s: For) -> None:
         with self.an.scope():
             self.an.bind_range(s.loop_var, Range(s.min, s.extent))
-            found = vector_loop(s, self.an)
+            found = vector_loop(s, self.an, self.launch.facts)
         if found is None:
             self.loop(_unrolled(s))
             return

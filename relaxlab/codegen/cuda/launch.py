@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.expr import IntImm, PrimExpr, Var
+from relaxlab.ir.facts import CUDA, Facts
 from relaxlab.ir.loops import Buffer, Stmt
 
 
@@ -28,7 +29,8 @@ class Launch:
     block meet at `Evaluate(tvm_storage_sync("shared"))`; lanes of a warp exchange values by
     `warp_shuffle_xor(value, mask)`. `shared` buffers exist once per block, `local` ones once per
     thread; both have constant shapes. `buffers` and `scalars` are the parameters, symbols of
-    buffers' shapes included. The launch happens where `condition` (over scalars) holds.
+    buffers' shapes included. The launch happens where `condition` (over scalars) holds. `facts`:
+    the GPU that it is for.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Launch:
     shared: tuple[Buffer, ...]
     local: tuple[Buffer, ...]
     body: Stmt
+    facts: Facts = CUDA
 
     def extents(self, kind: str) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
         """The sizes along x, y and z of `blockIdx` (the grid) or `threadIdx` (a block)."""

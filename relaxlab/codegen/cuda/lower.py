@@ -20,6 +20,7 @@ from relaxlab.codegen.positive import sizes_of
 from relaxlab.codegen.simplify_indices import simplify_indices
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, all_of
+from relaxlab.ir.facts import CUDA, Facts
 from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.loops import (
     Block,
@@ -41,8 +42,10 @@ from relaxlab.ir.substitute import substitute, symbols_in
 TRUE = expr.IntImm(1, "bool")
 
 
-def lower_launches(func: PrimFunc, name: str, *, synchronise: bool = True) -> DeviceKernel:
-    """Return the launches of a loop function, in order.
+def lower_launches(
+    func: PrimFunc, name: str, *, synchronise: bool = True, facts: Facts = CUDA
+) -> DeviceKernel:
+    """Return the launches of a loop function on a GPU, in order.
 
     Barriers are inserted unless the function has its own, or `synchronise` is False. Raises
     CodegenError naming the fault of a schedule that no GPU can run.
@@ -55,7 +58,7 @@ def lower_launches(func: PrimFunc, name: str, *, synchronise: bool = True) -> De
     launches: list[Launch] = []
     for number, (condition, nest) in enumerate(nests):
         label = f"{_safe(name)}_kernel{number if len(nests) > 1 else ''}"
-        launches.append(_launch(func, nest, condition, label, name, synchronise))
+        launches.append(_launch(func, nest, condition, label, name, synchronise, facts))
     return DeviceKernel(name, func.buffers, kernel_symbols(func), tuple(workspace), tuple(launches))
 
 
@@ -128,11 +131,12 @@ def _uses(s: Stmt, buffer: Buffer) -> bool:
 
 
 def _launch(
-    func: PrimFunc, nest: Stmt, condition: PrimExpr, label: str, name: str, barriers: bool
-) -> Launch:
+    func: PrimFunc, nest: Stmt, condition: PrimExpr, label: str, name: str, barriers: bool,
+    facts: Facts,
+) -> Launch:  # fmt: skip
     if barriers:
         nest = synchronise(nest)
-    nest, agreed = lower_thread_reductions(nest, name)
+    nest, agreed = lower_thread_reductions(nest, name, facts)
     body, allocated = lower_blocks(_commented(nest))
     body = simplify_indices(body, sizes_of(func))
     wrong = next((b for b in allocated if b.scope == "global"), None)
@@ -141,7 +145,7 @@ def _launch(
             f"{name!r} allocates {wrong.name!r} in main memory inside of its loops; give it the "
             "scope 'shared' or 'local'"
         )
-    axes, body, renamed = bind_threads(body, allocated, agreed, sizes_of(func), name)
+    axes, body, renamed = bind_threads(body, allocated, agreed, sizes_of(func), name, facts)
     used = set(_buffers(body))
     buffers = tuple(b for b in _main_memory(func, body) if b in used)
     mentioned = (body, *(a.extent for a in axes), *(d for b in buffers for d in b.shape))
@@ -155,6 +159,7 @@ def _launch(
         tuple(b for b in renamed if b.scope == "shared" and b in used),
         tuple(b for b in renamed if b.scope == "local" and b in used),
         body,
+        facts,
     )
 
 

@@ -13,6 +13,7 @@ from relaxlab.codegen.cuda.thread_loops import SYNC, comment, is_thread_loop, re
 from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.ir import expr
 from relaxlab.ir.expr import Call, PrimExpr, Var, all_of, const
+from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import (
     Block,
     BlockRealize,
@@ -26,7 +27,6 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, map_children, walk
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.ir.target import WARP
 from relaxlab.schedule.rfactor import Reduction, reduction_of
 from relaxlab.schedule.tree import conjuncts
 
@@ -34,7 +34,7 @@ ZERO = const(0)
 TRUE = expr.IntImm(1, "bool")
 
 
-def lower_thread_reductions(nest: Stmt, name: str) -> tuple[Stmt, frozenset[Buffer]]:
+def lower_thread_reductions(nest: Stmt, name: str, facts: Facts) -> tuple[Stmt, frozenset[Buffer]]:
     """The nest without reductions across threads, and the private buffers in which all threads
     hold the same result. Raises CodegenError for a reduction that is not `X = X op value` directly
     under its thread loop."""
@@ -43,7 +43,7 @@ def lower_thread_reductions(nest: Stmt, name: str) -> tuple[Stmt, frozenset[Buff
     def visit(n: Node, rows: tuple[For, ...]) -> Node:
         if isinstance(n, For) and is_thread_loop(n):
             if isinstance(n.body, BlockRealize) and reduces_across(n.body, {n.loop_var}):
-                return _Reduced(n, n.body, rows, name, totals).stmt()
+                return _Reduced(n, n.body, rows, name, totals, facts.warp).stmt()
             rows = (*rows, n)
         elif isinstance(n, BlockRealize) and reduces_across(n, {r.loop_var for r in rows}):
             raise CodegenError(
@@ -64,6 +64,7 @@ class _Reduced:
     rows: tuple[For, ...]
     name: str
     totals: list[Buffer]
+    warp: int
 
     def stmt(self) -> Stmt:
         block, threads = self.realize.block, self._threads()
@@ -94,12 +95,12 @@ class _Reduced:
             # All lanes take part in the exchanges, also those whose iteration does not happen.
             value = Call(value.dtype, "if_then_else", (all_of(parts), value, form.identity))
         steps: list[Stmt] = [comment(block.name), BufferStore(own, value, (ZERO,))]
-        steps += _butterfly(own, form, min(threads, WARP))
+        steps += _butterfly(own, form, min(threads, self.warp))
         buffers = [own]
-        if threads > WARP:
+        if threads > self.warp:
             warps = self._warps(form)
             buffers.append(warps)
-            steps += self._between_warps(own, warps, form, threads // WARP)
+            steps += self._between_warps(own, warps, form, threads // self.warp)
         at = tuple(substitute(i, bindings) for i in form.indices)
         start = BufferLoad(form.buffer, at)
         if isinstance(block.init, BufferStore):
@@ -119,7 +120,8 @@ class _Reduced:
     def _threads(self) -> int:
         extent = self.loop.extent
         count = extent.value if isinstance(extent, expr.IntImm) else 0
-        good = count in (1, 2, 4, 8, 16) or (count % WARP == 0 and 0 < count <= WARP * WARP)
+        whole = count % self.warp == 0 and 0 < count <= self.warp**2
+        good = whole or count in (1, 2, 4, 8, 16)
         if self.loop.thread != "threadIdx.x" or not good:
             raise CodegenError(
                 f"block {self.realize.block.name!r} of {self.name!r} reduces across "
@@ -132,25 +134,25 @@ class _Reduced:
         """A result per warp."""
         extent = self.loop.extent
         assert isinstance(extent, expr.IntImm)
-        shape = (*(r.extent for r in self.rows), const(extent.value // WARP))
+        shape = (*(r.extent for r in self.rows), const(extent.value // self.warp))
         return Buffer(f"{form.buffer.name}_warps", shape, form.buffer.dtype, scope="shared")
 
     def _between_warps(self, own: Buffer, warps: Buffer, form: Reduction, count: int) -> list[Stmt]:
         thread, total = self.loop.loop_var, BufferLoad(own, (ZERO,))
-        lane = thread % WARP
+        lane = thread % self.warp
         row = tuple(r.loop_var for r in self.rows)
         first = expr.EQ(lane, ZERO)
         theirs = BufferLoad(warps, (*row, lane))
-        if count < WARP:
+        if count < self.warp:
             there = expr.LT(lane, const(count))
             # There are fewer results than lanes, and the others would read beyond the row.
             theirs = Call(theirs.dtype, "if_then_else", (there, theirs, form.identity))
         return [
             SYNC,  # of an earlier iteration, some may still be read
-            IfThenElse(first, BufferStore(warps, total, (*row, thread // WARP))),
+            IfThenElse(first, BufferStore(warps, total, (*row, thread // self.warp))),
             SYNC,
             BufferStore(own, theirs, (ZERO,)),
-            *_butterfly(own, form, WARP),
+            *_butterfly(own, form, self.warp),
         ]
 
 

@@ -17,6 +17,7 @@ from relaxlab.codegen.positive import is_nondecreasing
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import IntImm, PrimExpr, StringImm, Var, all_of, const
+from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import (
     Buffer,
     BufferLoad,
@@ -30,7 +31,6 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, children, walk
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.ir.target import ACCESS_BYTES
 from relaxlab.schedule.tree import conjuncts
 
 TRUE = IntImm(1, "bool")
@@ -52,7 +52,7 @@ class VectorLoop:
         return substitute(flat_index(access.buffer, access.indices), {loop.loop_var: loop.min})
 
 
-def vector_loop(loop: For, an: Analyzer) -> VectorLoop | None:
+def vector_loop(loop: For, an: Analyzer, facts: Facts) -> VectorLoop | None:
     """Return how a vectorized loop moves neighbours together; None if it does not. `an` knows the
     variables in scope."""
     if not isinstance(loop.extent, IntImm) or loop.extent.value < 2:
@@ -63,9 +63,9 @@ def vector_loop(loop: For, an: Analyzer) -> VectorLoop | None:
     lanes = loop.extent.value
     loads: list[BufferLoad] = []
     for load in _eager_loads(body.value):
-        if load not in loads and _together(load, loop.loop_var, lanes, an):
+        if load not in loads and _together(load, loop.loop_var, lanes, an, facts):
             loads.append(load)
-    wide_store = _together(body, loop.loop_var, lanes, an)
+    wide_store = _together(body, loop.loop_var, lanes, an, facts)
     if not loads and not wide_store:
         return None
     return VectorLoop(full, body, tuple(loads), wide_store)
@@ -121,7 +121,9 @@ def _eager_loads(e: Node) -> Iterator[BufferLoad]:
                 yield from _eager_loads(c)
 
 
-def _together(access: BufferLoad | BufferStore, lane: Var, lanes: int, an: Analyzer) -> bool:
+def _together(
+    access: BufferLoad | BufferStore, lane: Var, lanes: int, an: Analyzer, facts: Facts
+) -> bool:
     """True if the lanes access neighbours, the first at a multiple of the access's size."""
     buffer: Buffer = access.buffer
     if buffer.scope != "global" or any(
@@ -129,7 +131,7 @@ def _together(access: BufferLoad | BufferStore, lane: Var, lanes: int, an: Analy
     ):
         return False
     size = bytes_of(buffer.dtype)
-    unit = min(lanes, ACCESS_BYTES // size)
+    unit = min(lanes, facts.vector_bits // 8 // size)
     if unit < 2 or lanes % unit or unit & (unit - 1):
         return False
     index = flat_index(buffer, access.indices)

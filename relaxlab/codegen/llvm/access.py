@@ -17,7 +17,6 @@ from relaxlab.codegen.llvm.builder import (
 )
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, bytes_of, element_of, with_lanes
-from relaxlab.ir.target import CACHE_LINE
 
 
 @dataclass(slots=True)
@@ -189,7 +188,7 @@ def _store_vector(
     pointer, align = element_pointer(b, memory, start), _align(memory, start)
     if mask is None:
         # A non-temporal store that does not fill its line reads and writes it in parts.
-        whole = align >= min(CACHE_LINE, lanes * bytes_of(memory.dtype))
+        whole = align >= min(b.target.facts.cache_line, lanes * bytes_of(memory.dtype))
         hint = f", !nontemporal {YES}" if memory.streamed and whole else ""
         b.raw(f"store {vec} {text}, ptr {pointer}, align {align}{hint}")
         return

@@ -175,7 +175,7 @@ def _first_lanes(b: Builder, base: Value, offsets: tuple[int, ...], bound: Value
     left = binary(b, expr.Sub, bound, base)
     lanes = len(offsets)
     neighbours = offsets == tuple(range(low, past))
-    if b.target.has_mask_registers and neighbours and lanes in (8, 16, 32, 64):
+    if b.target.facts.mask_registers and neighbours and lanes in (8, 16, 32, 64):
         return _lowest_bits(b, lanes, binary(b, expr.Sub, left, int_value(low)))
     # Clamped before it is cut to a byte: the difference may be negative or larger than one holds.
     few = cast(b, _clamped(b, left, past), "uint8")

@@ -381,7 +381,7 @@ def _address_of(s: Scope, e: expr.Call) -> Value:
 def _prefetch(s: Scope, e: expr.Call) -> Value:
     """Read into the cache that the target is best at fetching into, as LLVM counts: 3 is L1."""
     address = emit_expr(s, e.args[0])
-    locality = str(4 - s.builder.target.prefetch_level)
+    locality = str(4 - s.builder.target.facts.prefetch_level)
     args = [("ptr", address.text or ""), ("i32", "0"), ("i32", locality), ("i32", "1")]
     s.builder.call("llvm.prefetch.p0", "void", args)
     signature = "declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)"

@@ -32,10 +32,6 @@ from relaxlab.ir import expr, host, types
 from relaxlab.ir.c_functions import c_function
 from relaxlab.ir.dtypes import is_float
 
-STACK_BYTES = 2 << 20
-"""Stack that functions which call each other may take: half of what Intel's OpenMP gives its
-threads, which kernels need, too."""
-
 
 @dataclass(slots=True, kw_only=True)
 class HostEmitter(HostFrame):
@@ -80,7 +76,8 @@ class HostEmitter(HostFrame):
         self.stack = self.b.emit(f"select i1 {first}, ptr {here}, ptr %caller_stack", "p")
         top, bottom = (self.b.emit(f"ptrtoint ptr {p} to i64") for p in (self.stack, here))
         used = self.b.emit(f"sub i64 {top}, {bottom}")
-        ok = self.b.emit(f"icmp slt i64 {used}, {STACK_BYTES}")
+        # Half of what OpenMP gives its threads: kernels need some, too.
+        ok = self.b.emit(f"icmp slt i64 {used}, {self.b.target.facts.stack // 2}")
         name = literal(self.function.name)
         text = f"`{name}` is called too deeply: the calls take {{got}} bytes of stack"
         info = CheckInfo(self.function.name, (text,))

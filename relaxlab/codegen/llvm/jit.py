@@ -105,7 +105,7 @@ def module_text(
     """Return an LLVM module: functions, declarations of their callees and of the other functions of
     the `program`, and the target's attributes."""
     features = target.feature_string()
-    width = target.vector_bits
+    width = target.facts.vector_bits
     common = (
         f'nounwind "target-cpu"="{target.cpu}" "target-features"="{features}" '
         # LLVM prefers 256 bits on processors that lower their clock for 512, and would split the

@@ -183,7 +183,8 @@ def lower_loops(
     # Loops end early first: conditions that the ends imply are gone then, and are not hoisted.
     hoisted = partition_vectors(narrow_tiles(hoist_guards(tighten_bounds(body))), target)
     # Guards that remain are in the copies for last tiles, whose short loops end early as well.
-    return split_vectors(insert_prefetches(tighten_bounds(hoisted, short=1)), target)
+    short = tighten_bounds(hoisted, short=1)
+    return split_vectors(insert_prefetches(short, target.facts.cache_line), target)
 
 
 def _safe(name: str) -> str:

@@ -10,7 +10,7 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -45,8 +45,7 @@ def llvm_pass_steps(func: PrimFunc, name: str, target: Target) -> tuple[PassStep
     texts = support_functions(declarations, target)
     texts.append(emit_kernel(func, name, declarations, target).text)
     text = jit.module_text(texts, declarations, target)
-    fields = {**asdict(target), "features": sorted(target.features)}
-    given = json.dumps({"text": text, "symbol": symbol_of(name), "target": fields})
+    given = json.dumps({"text": text, "symbol": symbol_of(name), "target": target.to_json()})
     command = [sys.executable, "-m", __name__]
     run = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     if run.returncode != 0:
@@ -78,9 +77,7 @@ def _print_changes(given: dict[str, Any]) -> None:
     printed = ("--print-changed=quiet", "--print-module-scope")
     for option in (*printed, f"--filter-print-funcs={given['symbol']}"):
         llvm.set_option("", option)
-    fields: dict[str, Any] = given["target"]
-    fields["features"] = frozenset(fields["features"])
-    jit.optimise(given["text"], Target(**fields))
+    jit.optimise(given["text"], Target.from_json(given["target"]))
 
 
 if __name__ == "__main__":

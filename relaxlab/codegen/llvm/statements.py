@@ -30,13 +30,10 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bits_of, bytes_of
 from relaxlab.ir.expr import Var
 from relaxlab.ir.node import walk
-from relaxlab.ir.target import CACHE_LINE
-from relaxlab.schedule.streams import NON_TEMPORAL, STREAM_BYTES
+from relaxlab.schedule.streams import NON_TEMPORAL, streamed_bytes
 
 MAX_UNROLL = 4096
 """Most copies of a loop body: LLVM's time grows with the code."""
-MAX_LOCAL_BYTES = 1 << 20
-"""Bytes of the largest private buffer: the threads of OpenMP have stacks of a few MB."""
 
 
 @dataclass(slots=True)
@@ -236,7 +233,8 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     b.branch(_may_stream(s, streamed), large, small)
     b.place(large)
     plain = {buffer: s.memory[buffer] for buffer in streamed}
-    s.memory |= {buffer: _streamed(memory) for buffer, memory in plain.items()}
+    line = b.target.facts.cache_line
+    s.memory |= {buffer: _streamed(memory, line) for buffer, memory in plain.items()}
     share()
     b.raw("fence seq_cst")  # such stores overtake others, and the barrier after the loop, too
     b.jump(done)
@@ -250,26 +248,27 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
 def _may_stream(s: Scope, buffers: list[loops.Buffer]) -> str:
     """True if buffers are large, and all their rows begin with a cache line, as an i1."""
     b, all_ = s.builder, "true"
+    facts = b.target.facts
     for buffer in buffers:
         memory, size = s.memory[buffer], bytes_of(buffer.dtype)
         count = emit_expr(s, math.prod(buffer.shape, start=expr.const(1)))
         # Smaller results are read from the caches soon after, for which non-temporal stores would
         # be up to ten times slower (NOTES, *Non-temporal stores*).
-        large = b.emit(f"icmp uge i64 {b.materialise(count)}, {STREAM_BYTES // size}")
+        large = b.emit(f"icmp uge i64 {b.materialise(count)}, {streamed_bytes(facts) // size}")
         places = b.emit(f"ptrtoint ptr {memory.pointer} to i64")
         for stride in memory.strides[:-1]:
             row = b.emit(f"mul i64 {b.materialise(stride)}, {size}")
             places = b.emit(f"or i64 {places}, {row}")
-        aligned = b.emit(f"icmp eq i64 {b.emit(f'and i64 {places}, {CACHE_LINE - 1}')}, 0")
+        aligned = b.emit(f"icmp eq i64 {b.emit(f'and i64 {places}, {facts.cache_line - 1}')}, 0")
         all_ = b.emit(f"and i1 {all_}, {b.emit(f'and i1 {large}, {aligned}')}")
     return all_
 
 
-def _streamed(memory: Memory) -> Memory:
-    """The memory as `_may_stream` found it."""
-    line = CACHE_LINE // bytes_of(memory.dtype)
-    strides = [replace(x, multiple=math.lcm(line, x.multiple)) for x in memory.strides[:-1]]
-    return replace(memory, strides=(*strides, memory.strides[-1]), align=CACHE_LINE, streamed=True)
+def _streamed(memory: Memory, line: int) -> Memory:
+    """The memory as `_may_stream` found it, for cache lines of so many bytes."""
+    unit = line // bytes_of(memory.dtype)
+    strides = [replace(x, multiple=math.lcm(unit, x.multiple)) for x in memory.strides[:-1]]
+    return replace(memory, strides=(*strides, memory.strides[-1]), align=line, streamed=True)
 
 
 def emit_stmt(s: Scope, stmt: loops.Stmt) -> None:
@@ -547,7 +546,7 @@ def local_strides(s: Scope, buffer: loops.Buffer) -> tuple[tuple[Value, ...], in
             )
         strides.insert(0, int_value(count))
         count *= dim.value
-    if count * bits_of(buffer.dtype) // 8 > MAX_LOCAL_BYTES:
+    if count * bits_of(buffer.dtype) // 8 > s.builder.target.facts.stack // 4:
         raise CodegenError(
             f"local buffer {buffer.name!r} of {s.function!r} would take "
             f"{count * bits_of(buffer.dtype) // 8} bytes of stack; give it the scope 'global'"

@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -244,13 +243,12 @@ def _description(
         ]
         for plan in plans
     }
-    target = asdict(exe.target) | {"features": sorted(exe.target.features)}
     description = {
         "format": FORMAT,
         "context": CONTEXT,
         "block_header": BLOCK_HEADER,
         "code": hashlib.sha256(code).hexdigest(),
-        "target": target,
+        "target": exe.target.to_json(),
         "params": params,
         "params_crc": crc,
         "constants": len(exe.artifact.constants),

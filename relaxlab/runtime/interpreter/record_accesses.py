@@ -15,7 +15,6 @@ import numpy as np
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import numpy_dtype
-from relaxlab.ir.target import CACHE_LINE
 from relaxlab.runtime.arrays import Array, ExecutionError
 from relaxlab.runtime.interpreter.helpers import NAMES, Place
 from relaxlab.runtime.interpreter.interpreter import bind_parameters
@@ -71,7 +70,7 @@ class Recording:
         """All accesses, in order."""
         return [a for s in self.steps for a in s.accesses]
 
-    def line_of(self, access: Access, line: int = CACHE_LINE) -> tuple[int, int]:
+    def line_of(self, access: Access, line: int) -> tuple[int, int]:
         """Return the cache line of `line` bytes that an element is in; each buffer begins one."""
         size = numpy_dtype(self.buffers[access.buffer].buffer.dtype).itemsize
         return access.buffer, access.element * size // line

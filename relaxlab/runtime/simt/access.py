@@ -15,16 +15,9 @@ from typing import Literal
 import numpy as np
 
 from relaxlab.ir import loops
+from relaxlab.ir.facts import CUDA, Facts
 from relaxlab.ir.span import Span
-from relaxlab.ir.target import ACCESS_BYTES, WARP
 from relaxlab.runtime.arrays import Array
-
-SECTOR = 32
-"""Bytes that main memory delivers at once."""
-BANKS = 32
-"""Banks of shared memory, each of which delivers one word at a time."""
-WORD = 4
-"""Bytes of a bank's word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +62,7 @@ class Instruction:
     width: int
 
 
-def instructions(access: Access) -> Iterator[Instruction]:
+def instructions(access: Access, facts: Facts) -> Iterator[Instruction]:
     """Yield the instructions of an access.
 
     A thread's elements are moved by up to 16 bytes at once if they are contiguous and aligned in
@@ -80,7 +73,7 @@ def instructions(access: Access) -> Iterator[Instruction]:
     counts = np.diff(first, append=len(threads))
     nth = np.arange(len(threads)) - np.repeat(first, counts)
     many = int(counts[0])
-    width = min(many * size, ACCESS_BYTES)
+    width = min(many * size, facts.vector_bits // 8)
     wide = (
         width & (width - 1) == 0
         and many * size % width == 0
@@ -92,26 +85,26 @@ def instructions(access: Access) -> Iterator[Instruction]:
         width = size
     for n in range(0, int(counts.max()), width // size):
         here = nth == n
-        for warp in np.unique(threads[here] // WARP):
-            mine = here & (threads // WARP == warp)
-            yield Instruction(threads[mine] % WARP, offsets[mine], width)
+        for warp in np.unique(threads[here] // facts.warp):
+            mine = here & (threads // facts.warp == warp)
+            yield Instruction(threads[mine] % facts.warp, offsets[mine], width)
 
 
-def sectors(access: Access) -> tuple[int, int]:
+def sectors(access: Access, facts: Facts = CUDA) -> tuple[int, int]:
     """Return the number of 32-byte sectors of main memory that the warps of a block move for one
     access, and the fewest that could hold the bytes they use.
 
     Each instruction of each warp counts by itself, as if nothing were cached.
     """
     moved = least = 0
-    for one in instructions(access):
+    for one in instructions(access, facts):
         ends = np.concatenate([one.offsets, one.offsets + one.width - 1])
-        moved += len(np.unique(ends // SECTOR))
-        least += -(-len(np.unique(one.offsets)) * one.width // SECTOR)
+        moved += len(np.unique(ends // facts.sector))
+        least += -(-len(np.unique(one.offsets)) * one.width // facts.sector)
     return moved, least
 
 
-def bank_conflicts(access: Access) -> tuple[int, int]:
+def bank_conflicts(access: Access, facts: Facts = CUDA) -> tuple[int, int]:
     """Return how many times shared memory is read or written for one access of a block, and how
     often it would be without conflicts. Their ratio is the degree of conflict: 1 is none, 32 the
     worst.
@@ -120,12 +113,13 @@ def bank_conflicts(access: Access) -> tuple[int, int]:
     the same word count once. Accesses of 8 and 16 bytes are served per half and quarter warp.
     """
     served = least = 0
-    for one in instructions(access):
-        together = WARP // max(1, one.width // WORD)
+    for one in instructions(access, facts):
+        together = facts.warp // max(1, one.width // facts.bank_bytes)
         for group in np.unique(one.lanes // together):
             offsets = one.offsets[one.lanes // together == group]
-            words = np.unique((offsets[:, None] + np.arange(0, one.width, WORD)) // WORD)
-            served += int(np.bincount(words % BANKS).max())
+            places = offsets[:, None] + np.arange(0, one.width, facts.bank_bytes)
+            words = np.unique(places // facts.bank_bytes)
+            served += int(np.bincount(words % facts.banks).max())
             least += 1
     return served, least
 

@@ -15,14 +15,10 @@ from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.expr import Var, format_expr
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, Evaluate, IfThenElse, SeqStmt
 from relaxlab.ir.node import Node, walk
-from relaxlab.ir.target import BLOCK_THREADS, SHARED_BYTES
 from relaxlab.runtime.interpreter.independence import is_independent
 from relaxlab.runtime.simt.access import Access, Site
 from relaxlab.runtime.simt.memory import Memory
 from relaxlab.runtime.simt.report import Geometry, Problem, ProblemKind, Problems, Triple
-
-MOST_BLOCKS = (2**31 - 1, 65535, 65535)
-"""Blocks that a grid may have along x, y and z."""
 
 
 @dataclass(slots=True)
@@ -142,20 +138,22 @@ def geometry_of(launch: Launch, scalars: Mapping[Var, Any]) -> Geometry:
 
 
 def broken_limits(launch: Launch, geometry: Geometry) -> list[str]:
-    """Return the limits of every GPU that a launch exceeds, in words."""
+    """Return the limits of its GPU that a launch exceeds, in words."""
+    facts = launch.facts
     wrong: list[str] = []
     threads = geometry.threads
-    if threads > BLOCK_THREADS:
-        wrong.append(f"a block has {threads} threads, {BLOCK_THREADS} at most are possible")
-    for axis, size, most in zip("xyz", geometry.grid, MOST_BLOCKS, strict=True):
+    if threads > facts.block_threads:
+        most = facts.block_threads
+        wrong.append(f"a block has {threads} threads, {most} at most are possible")
+    for axis, size, most in zip("xyz", geometry.grid, facts.grid, strict=True):
         if size > most:
             wrong.append(f"the grid has {size} blocks along {axis}, {most} at most are possible")
     size = sum(
         numpy_dtype(b.dtype).itemsize * int(np.prod([evaluate(d, {}) for d in b.shape]))
         for b in launch.shared
     )
-    if size > SHARED_BYTES:
-        wrong.append(f"a block declares {size} bytes of shared memory, {SHARED_BYTES} at most")
+    if size > facts.shared:
+        wrong.append(f"a block declares {size} bytes of shared memory, {facts.shared} at most")
     return wrong
 
 

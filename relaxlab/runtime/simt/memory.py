@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from relaxlab.ir.target import WARP
 from relaxlab.runtime.arrays import Array, uninitialised
 
 # One integer per element holds a thread's number and the site of its access: a million sites leave
@@ -28,11 +27,12 @@ class Clock:
 
     `now` counts meetings; `blocks` (one entry per block) and `warps` (blocks x warps) hold its
     value after the last one of each, `oldest` the least of `blocks`. `first` is the number of the
-    first block that runs, `threads` the number of threads of a block.
+    first block that runs, `threads` the number of threads of a block, `warp` that of a warp.
     """
 
     first: int
     threads: int
+    warp: int
     blocks: Array
     warps: Array
     now: int = 0
@@ -70,7 +70,7 @@ class History:
             return None
         bad = np.flatnonzero(~before)
         me, low, high = numbers[bad], self.low[at[bad]], self.high[at[bad]]
-        far_low, far_high = (_distance(x >> _SITE_BITS, me, clock.threads) for x in (low, high))
+        far_low, far_high = (_distance(x >> _SITE_BITS, me, clock) for x in (low, high))
         other = np.where(far_high > far_low, high, low)
         return Race(bad, other >> _SITE_BITS, other & _SITE_MASK)
 
@@ -86,9 +86,9 @@ class History:
         start = blocks * clock.threads
         inside = (low >= start) & (high < start + clock.threads)
         before = inside & (time < clock.blocks[blocks - clock.first])
-        warp = start + threads // WARP * WARP
-        met = clock.warps[blocks - clock.first, threads // WARP]
-        before |= inside & (low >= warp) & (high < warp + WARP) & (time < met)
+        warp = start + threads // clock.warp * clock.warp
+        met = clock.warps[blocks - clock.first, threads // clock.warp]
+        before |= inside & (low >= warp) & (high < warp + clock.warp) & (time < met)
         before |= (low == numbers) & (high == numbers)
         before |= time < 0
         return None if before.all() else before
@@ -116,14 +116,15 @@ class History:
         return Race(bad, last[bad], np.full(len(bad), site))
 
 
-def _distance(a: Array, b: Array, threads: int) -> Array:
+def _distance(a: Array, b: Array, clock: Clock) -> Array:
     """Return how far apart threads are: 0 for one thread, 1 in a warp, 2 in a block, 3 beyond.
 
     Of the threads remembered of an element the farthest is not ordered if any is not: what the near
     ones did may have been ordered since by a barrier, which did not bind the far one.
     """
+    threads, warp_size = clock.threads, clock.warp
     block = a // threads == b // threads
-    warp = block & (a % threads // WARP == b % threads // WARP)
+    warp = block & (a % threads // warp_size == b % threads // warp_size)
     return 3 - block.astype(int) - warp - (a == b)
 
 

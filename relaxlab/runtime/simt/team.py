@@ -18,7 +18,6 @@ from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, Stmt
-from relaxlab.ir.target import WARP
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
 from relaxlab.runtime.interpreter.helpers import NAMES, division
 from relaxlab.runtime.interpreter.intrinsics import meaning_of
@@ -39,10 +38,10 @@ class Team:
         self.count = count
         self.threads = kernel.geometry.threads
         self.first = first
-        warps = -(-self.threads // WARP)
-        self.clock = Clock(
-            first, self.threads, np.zeros(count, np.int64), np.zeros((count, warps), np.int64)
-        )
+        self.warp = kernel.launch.facts.warp
+        warps = -(-self.threads // self.warp)
+        met, warps_met = np.zeros(count, np.int64), np.zeros((count, warps), np.int64)
+        self.clock = Clock(first, self.threads, self.warp, met, warps_met)
         self.barriers = np.zeros(count, np.int64)
         self.shared = {b: self._shared(b) for b in kernel.launch.shared}
         self.local = {b: self._local(b) for b in kernel.launch.local}
@@ -361,7 +360,7 @@ class Team:
         scope = e.args[0].value if isinstance(e.args[0], expr.StringImm) else str(e.args[0])
         if scope not in ("shared", "warp"):
             raise ExecutionError(f"no barrier of scope {scope!r}: use 'shared' or 'warp'")
-        met = self._meet(p, self.threads if scope == "shared" else WARP, "barrier divergence")
+        met = self._meet(p, self.threads if scope == "shared" else self.warp, "barrier divergence")
         self.clock.now += 1
         self.clock.warps[np.broadcast_to(met, self.clock.warps.shape)] = self.clock.now
         if scope == "shared":
@@ -403,15 +402,16 @@ class Team:
 
     def _shuffle(self, e: expr.Call, p: Points) -> Any:
         """The value of another thread of the warp."""
-        self._meet(p, WARP, "shuffle divergence")
+        self._meet(p, self.warp, "shuffle divergence")
         value, mask = p.spread_out(self.value(e.args[0], p)), self.value(e.args[1], p)
-        if p.whole and self.threads % WARP == 0 and np.min(mask) >= 0 and np.max(mask) < WARP:
+        inside = np.min(mask) >= 0 and np.max(mask) < self.warp
+        if p.whole and self.threads % self.warp == 0 and inside:
             return value[p.lanes ^ mask]
         position = np.full(self.count * self.threads, -1)
         position[p.lanes] = np.arange(len(p))
         thread = p.lanes % self.threads
-        partner = thread - thread % WARP + (thread % WARP ^ mask)
-        exists = (partner < self.threads) & (partner // WARP == thread // WARP)
+        partner = thread - thread % self.warp + (thread % self.warp ^ mask)
+        exists = (partner < self.threads) & (partner // self.warp == thread // self.warp)
         source = np.where(exists, position[p.lanes + np.where(exists, partner - thread, 0)], -1)
         alone = np.flatnonzero(source < 0)
         if not len(alone):

@@ -40,9 +40,6 @@ from relaxlab.schedule.rules.rows import read_more_than_once, upper_bound
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
-STACK_BYTES = 64 * 1024
-"""Largest intermediate of a tile that is kept on a thread's stack: it must leave room in the
-second-level cache for what is read. Larger ones are computed again."""
 MIN_PARALLEL_TILES = 4
 """Tiles up to which threads split a long reduction instead of sharing out tiles: fewer than four
 leave threads idle."""
@@ -73,7 +70,7 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
     # One sum waits longer for 512 bits than for 256: down 100,000 rows of three columns 79 us, as
     # half a vector 51 (Xeon). Several reductions gain less (deviations 14 %) and would take 0.3 s
     # more to compile.
-    is_bound_by_sums = len(reductions) == 1 and context.target.vector_bits == 512
+    is_bound_by_sums = len(reductions) == 1 and context.target.facts.vector_bits == 512
     bounds = [most // 2, most] if is_bound_by_sums else [most]
     # The general version says whether the rule fits. Where a declared bound leaves none, it is
     # tried on a copy.
@@ -163,7 +160,7 @@ def _schedule(sch: Schedule, context: Context, bounds: Mapping[Var, int]) -> Sch
             vectorize_inner(sch, spatial[-1], 2 * context.target.lanes(output_dtype(block)))
     tile = sch.fuse(*tiles) if len(tiles) > 1 else tiles[0]
     sch.parallel(tile)
-    stream_results(sch, tile)
+    stream_results(sch, tile, context.target.facts)
     sch.compact_buffers()
     where_allowed(sch.round_up_vectors)
     bound_private_buffers(sch, bounds)
@@ -180,8 +177,9 @@ def _lanes(func: PrimFunc, reductions: list[Block], context: Context) -> int:
 
 
 def _most_rows(func: PrimFunc, context: Context) -> int:
-    """Return the most rows of a tile whose intermediates a thread's stack holds."""
-    return STACK_BYTES // (4 * _lanes(func, _reductions(func), context))
+    """Return the most rows of a tile whose intermediates a thread's stack holds: they must leave
+    room in the second-level cache for what is read. Larger ones are computed again."""
+    return context.target.facts.cache(2) // 16 // (4 * _lanes(func, _reductions(func), context))
 
 
 def _symbolic_rows(func: PrimFunc) -> Var | None:

@@ -311,7 +311,7 @@ def _rows_of_a_tile(sch: Schedule, extent: int | None, context: Context) -> int:
     """Return the rows of a register tile: as many as registers hold, fewer if that divides the
     extent."""
     # Eight times two vectors of columns are 16 of the 32 accumulators, the others hold operands.
-    most = REGISTER_ROWS.of(sch, context.target.vector_registers // 4)
+    most = REGISTER_ROWS.of(sch, context.target.facts.vector_registers // 4)
     if extent is None:
         return most
     return next((n for n in range(most, most // 2, -1) if extent % n == 0), min(most, extent))

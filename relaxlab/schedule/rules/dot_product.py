@@ -48,7 +48,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         return parts
     # A tile's rows have an integer and a float vector of sums each: half of the registers, so that
     # the others have room for decoded weights.
-    tile = context.target.vector_registers // 4
+    tile = context.target.facts.vector_registers // 4
     rows = blocks_named(sch.func, parts.total).iter_vars[0].dom.extent
     with_versions(
         sch, context, rows, [1],

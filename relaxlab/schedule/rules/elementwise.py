@@ -112,7 +112,8 @@ def schedule_block(sch: Schedule, block: Block, context: Context) -> None:
         streams = straight and not keeps_state and not _choosing(block)
         # 32 steps are 4 KB of float32, the page at whose end hardware prefetchers stop: 16 took
         # 1.2 ms, 64 and 256 0.8 (NOTES, *Non-temporal stores*).
-        stream_results(sch, fused, distance=PREFETCH_DISTANCE.of(sch, 32) if streams else 0)
+        distance = PREFETCH_DISTANCE.of(sch, 32) if streams else 0
+        stream_results(sch, fused, context.target.facts, distance)
 
 
 def _lanes_of_step(sch: Schedule, loop: LoopRV, lanes: int, context: Context) -> int:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr, Var, const
+from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.error import ScheduleError
@@ -42,12 +43,6 @@ from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 GROUP = 32
 """Weights that share a scale in the common block formats (Q4_0, Q8_0 and their kin)."""
-PANEL_BYTES = 1 << 19
-"""Largest panel decoded or copied onto a thread's stack: half of a second-level cache of 1 MB, so
-that it stays there while all tiles of rows sweep over it."""
-IN_PLACE_BYTES = 1 << 17
-"""Largest matrix that every tile of rows reads in place: it stays in a second-level cache beside
-the rows, so that copying panels of it gains nothing."""
 SPLIT_K = 16
 """Parts of the reduction that threads share for a single row (split-K), a constant so that sums do
 not depend on the number of threads. By columns instead, 1024 x 1024 took 135 microseconds, not 64
@@ -140,7 +135,8 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         return sch
     depth = constant(block.iter_vars[-1].dom.extent)
     # Where not even a panel of one vector fits a stack, the matrix is for the rules after this one.
-    if depth is not None and depth * context.target.vector_bits // 8 > PANEL_BYTES:
+    facts = context.target.facts
+    if depth is not None and depth * facts.vector_bits // 8 > panel_bytes(facts):
         return f"{block.name}: a panel of one vector of columns fits a thread's stack"
 
     def version(sch: Schedule, most: int | None) -> Schedule:
@@ -169,15 +165,16 @@ def _few(sch: Schedule, context: Context, rows: int) -> Schedule:
     # In a small matrix columns do not conflict, so that splitting the reduction gains nothing; nor
     # where parts have less than a step each.
     steps = SPLIT_K * UNROLL_K_IN_PLACE
-    size = Analyzer().simplify(depth * expr.Min(width, const(IN_PLACE_BYTES // 4 // steps)))
+    small = in_place_bytes(context.target.facts) // 4
+    size = Analyzer().simplify(depth * expr.Min(width, const(small // steps)))
 
-    def version(sch: Schedule, small: int | None) -> Schedule:
+    def version(sch: Schedule, most: int | None) -> Schedule:
         sch = _inlined(sch)
-        if small is None:
+        if most is None:
             return _share_depth(sch, parts, lanes)
         return _sweep(sch, parts, constant(width), lanes, rows)
 
-    with_versions(sch, context, size, [IN_PLACE_BYTES // 4], version)
+    with_versions(sch, context, size, [small], version)
     return sch
 
 
@@ -190,7 +187,7 @@ def _many(sch: Schedule, context: Context) -> Schedule:
     block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
     width, depth = block.iter_vars[parts.col].dom.extent, block.iter_vars[-1].dom.extent
     lanes = context.target.lanes("float32")
-    fits = PANEL_BYTES // (4 * lanes * _vectors(constant(width), None, lanes))
+    fits = panel_bytes(context.target.facts) // (4 * lanes * _vectors(constant(width), lanes))
     if parts.across and parts.contiguous:
         fits = BLOCK_DEPTH
 
@@ -331,7 +328,7 @@ def _axes_of(decode: Block, load: BufferLoad, read: tuple[Var, Var]) -> tuple[in
 def _schedule(sch: Schedule, context: Context, most: _Most) -> Schedule:
     sch = _inlined(sch)
     parts = _product_of(sch.func, context)
-    lanes = context.target.lanes("float32")
+    facts, lanes = context.target.facts, context.target.lanes("float32")
     product = sch.get_block(parts.product)
     block = found_block(sch, product)
     width = constant(block.iter_vars[parts.col].dom.extent)
@@ -340,16 +337,18 @@ def _schedule(sch: Schedule, context: Context, most: _Most) -> Schedule:
     single = most.rows == 1
     # Narrow results and small matrices stay in the caches: copying panels would cost, not save.
     narrow = most.columns is not None and most.columns <= NARROW_PANELS[-1] * lanes
-    in_place = not single and (narrow or _is_small(parts, depth, width))
+    in_place = not single and (narrow or _is_small(parts, depth, width, facts))
     keeps_panel = not single and not in_place and bool(parts.decode or parts.copied)
     room = most.depth or depth
-    vectors = _vectors(width or most.columns, room if keeps_panel else None, lanes)
+    vectors = _vectors(width or most.columns, lanes)
+    if keeps_panel:
+        vectors = _vectors(width or most.columns, lanes, room, panel_bytes(facts))
     rows = 1 if single else _rows_of_tile(context, vectors)
     store = separate_store(sch, parts.product)
-    copy = None if in_place else _copy(sch, parts, product, room, vectors * lanes)
+    copy = None if in_place else _copy(sch, parts, product, room, vectors * lanes, facts)
     decode = sch.get_block(parts.decode) if parts.decode else None
     # Stored weights are packed as wide as any version's panel, so that all versions share one copy.
-    widest = _vectors(width, None, lanes) * lanes
+    widest = _vectors(width, lanes) * lanes
     blocks = [product, *([decode] if decode else [])]
     packed = _pack(sch, context, blocks, parts, widest, vectors * lanes)
     nest = axis_loops(sch, product)
@@ -375,7 +374,8 @@ def _schedule(sch: Schedule, context: Context, most: _Most) -> Schedule:
         if single and (constant(extent_of(sch, k)) or 1) % GROUP == 0:
             start, k = sch.split(k, factors=[None, GROUP])
             sch.unroll(k)
-        _place_decode(sch, decode, parts, panel, k, single, vectors * lanes, lanes)
+        inside = single or not _fits_panel(sch, decode, parts, vectors * lanes, facts)
+        _place_decode(sch, decode, parts, panel, k, inside, lanes)
     init = sch.decompose_reduction(product, start)
     # Hardware prefetchers stop at the end of a page; weights of a single row stream past many.
     if single and packed:
@@ -402,10 +402,10 @@ def _in_blocks(sch: Schedule, context: Context) -> Schedule:
     lanes = context.target.lanes("float32")
     product = sch.get_block(parts.product)
     width = constant(found_block(sch, product).iter_vars[parts.col].dom.extent)
-    vectors = min(_vectors(width, None, lanes), 2)
+    vectors = min(_vectors(width, lanes), 2)
     rows = _rows_of_tile(context, vectors)
     store = separate_store(sch, parts.product)
-    copy = _copy(sch, parts, product, BLOCK_DEPTH, vectors * lanes)
+    copy = _copy(sch, parts, product, BLOCK_DEPTH, vectors * lanes, context.target.facts)
     assert copy is not None
     nest = axis_loops(sch, product)
     outer = nest[: parts.row]
@@ -431,7 +431,7 @@ def _rows_of_tile(context: Context, vectors: int) -> int:
     """Return the rows of a register tile with `vectors` vectors of columns: 24 accumulators and the
     operands of one step fill 32 vector registers, 12 fill 16. With one vector there are no more
     rows than with two, as each multiply-add loads an element of a row."""
-    return (24 if context.target.vector_registers == 32 else 12) // max(vectors, 2)
+    return (24 if context.target.facts.vector_registers == 32 else 12) // max(vectors, 2)
 
 
 def _place_copy(sch: Schedule, copy: BlockRV, panel: LoopRV, parts: _Parts, lanes: int) -> None:
@@ -443,33 +443,45 @@ def _place_copy(sch: Schedule, copy: BlockRV, panel: LoopRV, parts: _Parts, lane
     split_vector(sch, sch.get_loops(copy)[-1], lanes, unroll=True)
 
 
-def _is_small(parts: _Parts, depth: int | None, width: int | None) -> bool:
+def _is_small(parts: _Parts, depth: int | None, width: int | None, facts: Facts) -> bool:
     """True if the matrix is known to stay in the caches while whole rows of results are written."""
     as_it_is = parts.decode is None and (parts.copied is None or parts.contiguous)
     if depth is None or width is None:
         return False
-    return as_it_is and depth * width * 4 <= IN_PLACE_BYTES
+    return as_it_is and depth * width * 4 <= in_place_bytes(facts)
 
 
-def _vectors(width: int | None, depth: int | None, lanes: int) -> int:
+def panel_bytes(facts: Facts) -> int:
+    """Return the largest panel that is decoded or copied onto a thread's stack: half of a
+    second-level cache, so that it stays there while all tiles of rows sweep over it."""
+    return facts.cache(2) // 2
+
+
+def in_place_bytes(facts: Facts) -> int:
+    """Return the largest matrix that every tile of rows reads in place: it stays in a second-level
+    cache beside the rows, so that copying panels of it gains nothing."""
+    return facts.cache(2) // 8
+
+
+def _vectors(width: int | None, lanes: int, depth: int | None = None, room: int = 0) -> int:
     """Return the vectors per panel: the most that divide the width and, if `depth` rows of a panel
-    are stored, fit `PANEL_BYTES`. Of a symbolic width only the last panel is masked, however many
-    vectors it has."""
+    are stored, fit into `room` bytes. Of a symbolic width only the last panel is masked, however
+    many vectors it has."""
     dividing = [n for n in (4, 3, 2) if (width or 0) % (n * lanes) == 0] or [1]
     # One vector is the last resort, also where it does not divide the width: its last panel is
     # masked.
-    small = (n for n in (*dividing, 1) if (depth or 0) * n * lanes * 4 <= PANEL_BYTES)
+    small = (n for n in (*dividing, 1) if (depth or 0) * n * lanes * 4 <= room)
     return next(small, dividing[0])
 
 
 def _copy(
-    sch: Schedule, parts: _Parts, product: BlockRV, depth: int | None, width: int
+    sch: Schedule, parts: _Parts, product: BlockRV, depth: int | None, width: int, facts: Facts
 ) -> BlockRV | None:
     """The block that copies a panel: its rows are pages apart, which few sets of the caches and
     few entries of the translation buffer serve."""
     # Without a bound on the depth the panel's size is unknown, and a thread's stack takes
     # constants.
-    if parts.copied is None or depth is None or depth * width * 4 > PANEL_BYTES:
+    if parts.copied is None or depth is None or depth * width * 4 > panel_bytes(facts):
         return None
     block = found_block(sch, product)
     index = next(i for i, r in enumerate(block.reads) if r.buffer is parts.copied)
@@ -541,24 +553,27 @@ def _share_depth(sch: Schedule, parts: _Parts, lanes: int) -> Schedule:
     return sch
 
 
+def _fits_panel(sch: Schedule, decode: BlockRV, parts: _Parts, width: int, facts: Facts) -> bool:
+    """True if a decoded panel of `width` columns is known to fit. A single row uses each weight
+    once, and a panel would be a detour through the caches."""
+    depth = constant(found_block(sch, decode).iter_vars[parts.decoded[1]].dom.extent)
+    return depth is not None and depth * width * 4 <= panel_bytes(facts)
+
+
 def _place_decode(
-    sch: Schedule, decode: BlockRV, parts: _Parts, panel: LoopRV, k: LoopRV, single: bool,
-    width: int, lanes: int,
+    sch: Schedule, decode: BlockRV, parts: _Parts, panel: LoopRV, k: LoopRV, inside: bool,
+    lanes: int,
 ) -> None:  # fmt: skip
-    """Decode under the reduce loop, or a whole panel before the rows are swept. Columns of one
-    group are unrolled, so that shifts are constants and scales are loaded once per group."""
+    """Decode `inside`, under the reduce loop, or a whole panel before the rows are swept. Columns
+    of one group are unrolled, so that shifts are constants and scales are loaded once per group."""
     col_axis, depth_axis = parts.decoded
     axes = found_block(sch, decode).iter_vars
-    # An unknown depth counts as too deep for a panel, so that weights are decoded in the inner
-    # loop.
-    depth = constant(axes[depth_axis].dom.extent) or PANEL_BYTES
-    # A single row uses each weight once: a decoded panel would be a detour through the caches.
-    inside = single or depth * width * 4 > PANEL_BYTES
     sch.compute_at(decode, k if inside else panel, preserve_unit_loops=True)
     sch.set_scope(decode, 0, "local")
     nest = sch.get_loops(decode)[-len(axes) :]
     col, deep = nest[col_axis], nest[depth_axis]
-    if inside or depth % GROUP:
+    depth = constant(axes[depth_axis].dom.extent)
+    if inside or depth is None or depth % GROUP:
         sch.reorder(deep, col)
         split_vector(sch, col, lanes, unroll=True)
         return

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bytes_of, is_float
 from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferRegion, For, PrimFunc
 from relaxlab.ir.node import Node, walk
 from relaxlab.ir.substitute import symbols_in
@@ -46,7 +47,6 @@ from relaxlab.schedule.rules.reductions import (
     partial_lanes,
     reduce_along_rows,
 )
-from relaxlab.schedule.rules.row_limits import MAX_INLINE_REDUCTION, MAX_STACK_ROW
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
@@ -54,22 +54,13 @@ PREFETCH_ELEMENTS = 1024
 """Shortest prefetch distance: 4 KB of float32, the page at whose end the hardware's prefetchers
 stop. Of rows longer than that the next row is prefetched."""
 ROWS_PER_TILE = 4
-"""Rows made at once where the operand that they share exceeds `L1_BYTES`: four read it once for
-all, and their sums fit the registers (NOTES, *Products by a small matrix*)."""
-L1_BYTES = 32 * 1024
-"""The first-level data cache of the smallest current cores."""
-L2_BYTES = 1 << 19
-"""Largest operand whose rows are not prefetched: in half of a second-level cache of 1 MB it stays
-beside the other one, and prefetches only take the place of loads. With them 512 x 512 by a symbolic
-number of columns that is 3 or 7 took 1.06 to 1.09 times as long, 100 x 2000 by 4 1.23 times."""
+"""Rows made at once where the operand that they share exceeds a first-level cache: four read it
+once for all, and their sums fit the registers (NOTES, *Products by a small matrix*)."""
 MIN_PARALLEL_ROWS = 4
 """Rows below which threads may lack work: a team of four gets one each."""
 MIN_SPLIT_ROW = 1 << 16
 """Elements from which on a row is work for several threads: 256 KB of float32, some microseconds'
 for one, which is what waking the others takes."""
-MAX_STACK_BYTES = 64 * 1024
-"""Largest intermediate of one row of constant width that is kept on a thread's stack: beside what
-is read it must stay in a second-level cache, and stacks of OpenMP's threads are a few MB."""
 
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
@@ -82,14 +73,16 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     """
     func, bounds = sch.func, list[int]()
     width = _reduced_width(func)
+    facts = context.target.facts
+    widest = widest_row(facts)
     # Rows of three took 4.6 times as long by four vectors of partial results as by one (NOTES,
     # *Narrow rows and partial tiles of symbolic width*).
     if width is not None:
         lanes = context.target.lanes("float32")
         # One vector, without a loop; then rows for which a masked last step of several vectors
         # would be most of the work; then those whose sum needs no loop over blocks.
-        bounds += [lanes, MANY_VECTORS * lanes - 1, *_width_of_one_block(func, lanes)]
-    found = _width_of_stored_rows(sch.copy())
+        bounds += [lanes, MANY_VECTORS * lanes - 1, *_width_of_one_block(func, lanes, widest)]
+    found = _width_of_stored_rows(sch.copy(), facts)
     # Versions are chosen by one symbol only: a product of two lists of bounds would multiply the
     # code.
     if found is not None and width in (None, found[0]):
@@ -97,7 +90,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         # Rows of sums whose operand fits the first-level cache are made one by one, wider ones four
         # at a time: with 8 terms and 1024 columns, one by one moved 53 to 82 GB/s, four at a time
         # 44 to 60 (NOTES, *Products by a small matrix*).
-        bounds += [_widest_in_l1(terms), MAX_STACK_ROW] if terms else [MAX_STACK_ROW]
+        bounds += [_widest_in_l1(terms, facts), widest] if terms else [widest]
     if width is None:
         return _schedule(sch, context, {})
 
@@ -124,9 +117,9 @@ def _reduced_width(func: PrimFunc) -> Var | None:
             return None
 
 
-def _width_of_one_block(func: PrimFunc, lanes: int) -> list[int]:
+def _width_of_one_block(func: PrimFunc, lanes: int, widest: int) -> list[int]:
     """Return the widest rows whose sum is one block for each partial result, at most
-    `MAX_STACK_ROW`; nothing where there is no such sum, such rows have few vectors, or there are
+    `widest`; nothing where there is no such sum, such rows have few vectors, or there are
     several reductions: their passes over a row take longer than loops over blocks (a third version
     of a layer norm would take 0.3 s more to compile, 0.06 s that of a sum)."""
     reductions = [b for b in blocks_of(func) if not is_spatial(b)]
@@ -134,11 +127,11 @@ def _width_of_one_block(func: PrimFunc, lanes: int) -> list[int]:
         return []
     terms = [it.dom.extent for it in reductions[0].iter_vars if it.kind != "spatial"]
     others = math.prod(constant(n) or BLOCK for n in terms[:-1])
-    most = min(MAX_STACK_ROW, VECTORS * lanes * (BLOCK // others))
+    most = min(widest, VECTORS * lanes * (BLOCK // others))
     return [most] if most >= MANY_VECTORS * lanes else []
 
 
-def _width_of_stored_rows(sch: Schedule) -> tuple[Var, int] | None:
+def _width_of_stored_rows(sch: Schedule, facts: Facts) -> tuple[Var, int] | None:
     """Return the symbolic width of the rows that are stored (several blocks read them, or a product
     makes them) and the number of terms of that product, or 0; None unless all of them have that
     width."""
@@ -146,7 +139,7 @@ def _width_of_stored_rows(sch: Schedule) -> tuple[Var, int] | None:
     inline_producers(sch, keep=names)
     blocks = blocks_of(sch.func)
     rank = row_rank(blocks) or 0
-    sums = _sums_of_few(blocks, rank)
+    sums = _sums_of_few(blocks, rank, facts)
     stored = [b for b in blocks if b.name in names or b.name in sums]
     buffers = [b.writes[0].buffer for b in stored]
     widths = {b.shape[rank:] for b in buffers if b not in sch.func.params}
@@ -157,10 +150,16 @@ def _width_of_stored_rows(sch: Schedule) -> tuple[Var, int] | None:
             return None
 
 
-def _widest_in_l1(terms: int) -> int:
+def _widest_in_l1(terms: int, facts: Facts) -> int:
     """Return the widest row of sums of `terms` products whose shared operand fits the first-level
     cache."""
-    return L1_BYTES // (4 * terms)
+    return facts.cache(1) // (4 * terms)
+
+
+def widest_row(facts: Facts) -> int:
+    """Return the most elements of a row of symbolic width of which intermediates stay near: those
+    of float32 are counted."""
+    return facts.fusion.row_bytes // 4
 
 
 def _schedule(sch: Schedule, context: Context, bounds: Mapping[Var, int]) -> Schedule | str:
@@ -170,7 +169,7 @@ def _schedule(sch: Schedule, context: Context, bounds: Mapping[Var, int]) -> Sch
     blocks = blocks_of(inlined.func)
     reductions = [b for b in blocks if not is_spatial(b)]
     rank = row_rank(blocks)
-    few = _sums_of_few(blocks, rank or 0)
+    few = _sums_of_few(blocks, rank or 0, context.target.facts)
     if rank is None:
         return "it has no reduction"
     for block in reductions:
@@ -201,26 +200,27 @@ def _schedule_rows(
     # Few long rows are for the rule `fallback`, whose threads share each of them.
     if not rank or _has_few_long_rows(blocks_of(sch.func), rank):
         return f"{blocks_of(sch.func)[0].name} has too few rows for threads to share"
-    tile = _rows_at_once(blocks_of(sch.func), rank, bounds)
-    stores = separate_stores(sch, rank)
+    facts = context.target.facts
+    tile = _rows_at_once(blocks_of(sch.func), rank, bounds, facts)
+    stores = separate_stores(sch, rank, facts)
     blocks = blocks_of(sch.func)
     # The first block's loops become the kernel's: a block that moves to its store has none to give.
     if blocks[0].name in stores:  # it follows its store
         del blocks[0]
-    rows = _gather_rows(sch, blocks, rank, tile, bounds)
+    rows = _gather_rows(sch, blocks, rank, tile, bounds, facts)
     outer = rank if tile == 1 else rank + 1
     for block in blocks:
         if block.name not in stores:
             _inside_row(sch, block.name, outer, context)
     for name, store in stores.items():
         _in_registers(sch, name, store, rank, outer)
-    _prefetch_rows(sch, rank, outer)
+    _prefetch_rows(sch, outer, facts)
     if rows:
         row = sch.fuse(*rows) if len(rows) > 1 else rows[0]
         # A loop of one iteration would start a team for one thread.
         if constant(extent_of(sch, row)) != 1:
             sch.parallel(row)
-            stream_results(sch, row)
+            stream_results(sch, row, facts)
     sch.compact_buffers()
     where_allowed(sch.round_up_tails)
     bound_private_buffers(sch, bounds)
@@ -305,7 +305,12 @@ def _has_few_long_rows(blocks: list[Block], rank: int) -> bool:
 
 
 def _gather_rows(
-    sch: Schedule, blocks: list[Block], rank: int, tile: int, bounds: Mapping[Var, int]
+    sch: Schedule,
+    blocks: list[Block],
+    rank: int,
+    tile: int,
+    bounds: Mapping[Var, int],
+    facts: Facts,
 ) -> list[LoopRV]:
     """Put every block under the first block's loops over tiles of rows; returns those loops."""
     first = sch.get_block(blocks[0].name)
@@ -317,15 +322,15 @@ def _gather_rows(
         if rows:
             sch.reverse_compute_at(sch.get_block(block.name), rows[-1])
     for block in blocks[:-1]:
-        _keep_local(sch, block, rank, bounds)
+        _keep_local(sch, block, rank, bounds, facts)
     return rows
 
 
-def separate_stores(sch: Schedule, rank: int) -> dict[str, str]:
+def separate_stores(sch: Schedule, rank: int, facts: Facts) -> dict[str, str]:
     """Sums of few terms that make rows, each with the block that stores it: the elementwise block
     that alone reads it, or a copy."""
     stores: dict[str, str] = {}
-    for name in _sums_of_few(blocks_of(sch.func), rank):
+    for name in _sums_of_few(blocks_of(sch.func), rank, facts):
         rv = sch.get_block(name)
         made = found_block(sch, rv).writes[0].buffer
         readers = [(b, r) for b in blocks_of(sch.func) for r in b.reads if r.buffer is made]
@@ -339,19 +344,20 @@ def separate_stores(sch: Schedule, rank: int) -> dict[str, str]:
     return stores
 
 
-def _sums_of_few(blocks: list[Block], rank: int) -> dict[str, int]:
-    """The blocks that reduce over at most `MAX_INLINE_REDUCTION` elements for each element of a row
-    that others read, a vector of its last dimension at a time; over how many."""
+def _sums_of_few(blocks: list[Block], rank: int, facts: Facts) -> dict[str, int]:
+    """The blocks that reduce over few elements (see `FusionLimits`) for each element of a row that
+    others read, a vector of its last dimension at a time; over how many."""
+    few = facts.fusion.terms
     read = {r.buffer for b in blocks for r in b.reads}
     found: dict[str, int] = {}
     for block in blocks:
         # An unknown extent counts as too long: it could not be unrolled.
         terms = [constant(it.dom.extent) for it in block.iter_vars if it.kind != "spatial"]
-        count = math.prod(MAX_INLINE_REDUCTION + 1 if n is None else n for n in terms)
+        count = math.prod(few + 1 if n is None else n for n in terms)
         row = [it.dom.extent for it in block.iter_vars if it.kind == "spatial"][rank:]
         # A sum of which nobody else reads a row gains nothing from registers: it is the result.
         makes_rows = row and constant(row[-1]) != 1 and block.writes[0].buffer in read
-        if terms and makes_rows and 0 < count <= MAX_INLINE_REDUCTION:
+        if terms and makes_rows and 0 < count <= few:
             found[block.name] = count
     return found
 
@@ -361,14 +367,14 @@ def _is_elementwise(block: Block, read: BufferRegion) -> bool:
     return is_spatial(block) and [r.min for r in read.region] == [it.var for it in block.iter_vars]
 
 
-def _rows_at_once(blocks: list[Block], rank: int, bounds: Mapping[Var, int]) -> int:
+def _rows_at_once(blocks: list[Block], rank: int, bounds: Mapping[Var, int], facts: Facts) -> int:
     """Return the rows to make at once: every row of short sums reads the shared operand again,
     unless several rows are made from one read of it."""
-    sums = _sums_of_few(blocks, rank)
+    sums = _sums_of_few(blocks, rank, facts)
     for block in (b for b in blocks if b.name in sums):
         row = [it.dom.extent for it in block.iter_vars[rank:] if it.kind == "spatial"]
-        width = math.prod(upper_bound(dim, bounds) or MAX_STACK_ROW for dim in row)
-        if width > _widest_in_l1(sums[block.name]):
+        width = math.prod(upper_bound(dim, bounds) or widest_row(facts) for dim in row)
+        if width > _widest_in_l1(sums[block.name], facts):
             return ROWS_PER_TILE
     return 1
 
@@ -394,8 +400,11 @@ def _in_registers(sch: Schedule, name: str, store: str, rank: int, row: int) -> 
         sch.unroll(loop)
 
 
-def _keep_local(sch: Schedule, block: Block, rank: int, bounds: Mapping[Var, int]) -> None:
-    """Keep the intermediates of a row on the stack if the row is known to be small."""
+def _keep_local(
+    sch: Schedule, block: Block, rank: int, bounds: Mapping[Var, int], facts: Facts
+) -> None:
+    """Keep the intermediates of a row on the stack if the row is known to be so small that it stays
+    in a second-level cache beside what is read."""
     buffer = block.writes[0].buffer
     if any(p is buffer for p in sch.func.params):
         return
@@ -405,7 +414,7 @@ def _keep_local(sch: Schedule, block: Block, rank: int, bounds: Mapping[Var, int
         if most is None:
             return
         size *= most
-    if size <= MAX_STACK_BYTES:
+    if size <= facts.cache(2) // 16:
         sch.set_scope(sch.get_block(block.name), 0, "local")
 
 
@@ -430,7 +439,7 @@ def _inside_row(sch: Schedule, name: str, rank: int, context: Context) -> None:
         vectorize_inner(sch, inner[-1], lanes)
 
 
-def _prefetch_rows(sch: Schedule, rank: int, outer: int) -> None:
+def _prefetch_rows(sch: Schedule, outer: int, facts: Facts) -> None:
     """Rows are fetched during the last pass over those before: the hardware's prefetchers stop at
     the end of a page, and no instruction of the next row starts before the results of this one's
     reductions are there. A vector by 4096 rows of 4096 went from 2.2 ms to 1.8."""
@@ -440,7 +449,7 @@ def _prefetch_rows(sch: Schedule, rank: int, outer: int) -> None:
             for r in block.reads
             if r.buffer in sch.func.params
             and _is_last_reader(sch, block, r.buffer)
-            and _streams_past(sch.func, block, r)
+            and _streams_past(sch.func, block, r, facts)
         )
         nest = sch.get_loops(sch.get_block(block.name))[outer:]
         if not names or [_kind(sch, loop) for loop in nest] != ["serial", "vectorized"]:
@@ -450,15 +459,17 @@ def _prefetch_rows(sch: Schedule, rank: int, outer: int) -> None:
             sch.annotate(nest[0], "prefetch", (max(count, PREFETCH_ELEMENTS // lanes), names))
 
 
-def _streams_past(func: PrimFunc, block: Block, region: BufferRegion) -> bool:
+def _streams_past(func: PrimFunc, block: Block, region: BufferRegion, facts: Facts) -> bool:
     """True if each result of the block reads another row of the buffer than the one before, and the
-    rows are not known to stay in a second-level cache."""
+    rows are not known to stay in half of a second-level cache, beside another operand. There,
+    prefetches only take the place of loads: with them 512 x 512 by a symbolic number of columns
+    that is 3 or 7 took 1.06 to 1.09 times as long, 100 x 2000 by 4 1.23 times."""
     lanes = {v for r in block.reads for v in symbols_in(tuple(i.min for i in r.region[-1:]))}
     spatial = [it for it in block.iter_vars if it.kind == "spatial" and it.var not in lanes]
     rows = [it.var for it in spatial if constant(it.dom.extent) != 1]
     elements = math.prod(region.buffer.shape, start=expr.const(1))
     most = shape_analyzer(func).upper_bound(elements)
-    fits = most is not None and most * bytes_of(region.buffer.dtype) <= L2_BYTES
+    fits = most is not None and most * bytes_of(region.buffer.dtype) <= facts.cache(2) // 2
     used = symbols_in(tuple(r.min for r in region.region[:-1]))
     return bool(rows) and rows[-1] in used and not fits
 

@@ -15,16 +15,17 @@ from relaxlab.schedule.rules.base import Rule, first_that_fits
 from relaxlab.schedule.rules.context import Context
 from relaxlab.tracing import remark
 
-STACK_BYTES = 1 << 20
-"""Most bytes of a kernel's private buffers together: threads of OpenMP have stacks of some
-megabytes, of which functions that call each other take 2 MB."""
-
 
 def schedule_kernel(
     name: str, func: PrimFunc, context: Context, decider: Decider | None = None
 ) -> PrimFunc:
     """The kernel scheduled by the first rule that fits; a scheduled kernel stays as it is."""
-    scheduled = first_that_fits(name, func, context, rules(), _problem_of_private_buffers, decider)
+    stack = context.target.facts.stack // 4
+
+    def problem_of(func: PrimFunc) -> str | None:
+        return _problem_of_private_buffers(func, stack)
+
+    scheduled = first_that_fits(name, func, context, rules(), problem_of, decider)
     if scheduled is not None:
         return scheduled
     # What no rule could schedule may have buffers of unknown size, for which stacks have no place.
@@ -76,8 +77,8 @@ def _with_buffers_in_main_memory(func: PrimFunc) -> PrimFunc:
     return replace(func, body=substitute(func.body, buffers=moved))
 
 
-def _problem_of_private_buffers(func: PrimFunc) -> str | None:
-    """Return the reason why private buffers cannot live on a thread's stack; None if they can."""
+def _problem_of_private_buffers(func: PrimFunc, stack: int) -> str | None:
+    """Return the reason why private buffers cannot live in `stack` bytes; None if they can."""
     total = 0
     for buffer in (b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers):
         if buffer.scope != "local":
@@ -87,7 +88,7 @@ def _problem_of_private_buffers(func: PrimFunc) -> str | None:
             return f"the size of {buffer.name} is not constant"
         # Added up: nothing tells LLVM that two buffers are never in use at once.
         total += bytes_of(buffer.dtype) * math.prod(size or 0 for size in sizes)
-    if total > STACK_BYTES:
+    if total > stack:
         return f"private buffers would take {total} bytes of a thread's stack"
     shared = shared_private_buffer(func.body)
     return None if shared is None else f"{shared.name} would be used by more than one thread"

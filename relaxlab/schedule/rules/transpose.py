@@ -152,7 +152,7 @@ def _in_tiles(sch: Schedule, context: Context, tile: int, side: int) -> Schedule
         vectorize_inner(sch, sch.get_loops(copy)[-1], context.target.lanes(output_dtype(block)))
     vectorize_inner(sch, inner[1], context.target.lanes(output_dtype(found_block(sch, rv))))
     sch.parallel(tiles)
-    stream_results(sch, tiles)
+    stream_results(sch, tiles, context.target.facts)
     sch.compact_buffers()
     return sch
 

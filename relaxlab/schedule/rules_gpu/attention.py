@@ -7,7 +7,6 @@ chunks, with a running maximum (`online_softmax`): only a chunk's scores are sto
 
 from __future__ import annotations
 
-from relaxlab.ir.target import SHARED_BYTES
 from relaxlab.schedule.attention_pattern import find_attention
 from relaxlab.schedule.order import KEEP_ORDER
 from relaxlab.schedule.rules.base import (
@@ -41,25 +40,26 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         return f"{blocks[0].name}, or what {blocks[-1].name} reads, is no product of four axes"
     *_, row, position = (it.dom.extent for it in blocks[1].iter_vars)
     # Products, scores and weights of a row, in float32.
-    fits = (constant(position) or SHARED_BYTES) * 3 * 4 <= SHARED_BYTES
+    room = context.target.facts.shared
+    fits = (constant(position) or room) * 3 * 4 <= room
     if fits or func.attrs.get(KEEP_ORDER) or find_attention(func) is None:
-        return _by_rows(sch)
+        return _by_rows(sch, context)
     with_versions(
         sch,
         context,
         row,
         [1],
-        lambda one, most: _by_tiles(one, context) if most is None else _by_rows(one),
+        lambda one, most: _by_tiles(one, context) if most is None else _by_rows(one, context),
     )
     return sch
 
 
-def _by_rows(sch: Schedule) -> Schedule:
+def _by_rows(sch: Schedule, context: Context) -> Schedule:
     names = [b.name for b in blocks_of(sch.func)]
     rows = sch.get_loops(sch.get_block(names[-1]))[:3]
     for name in reversed(names[:-1]):
         sch.compute_at(sch.get_block(name), rows[-1], preserve_unit_loops=True)
-    schedule_rows(sch, names, rows)
+    schedule_rows(sch, names, rows, context.target.facts)
     sch.compact_buffers()
     return sch
 

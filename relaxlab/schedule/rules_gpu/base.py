@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Block
-from relaxlab.ir.target import WARP
 from relaxlab.schedule.rules.base import constant, extent_of
 from relaxlab.schedule.schedule import LoopRV, Schedule
 
@@ -15,10 +15,10 @@ THREADS = 256
 Not measured: no GPU was at hand."""
 
 
-def threads_for(sch: Schedule, loop: LoopRV, most: int = THREADS) -> int:
-    """Threads for a loop: as many as iterations in full warps, up to `most`."""
+def threads_for(sch: Schedule, loop: LoopRV, warp: int) -> int:
+    """Threads for a loop: as many as iterations in full warps, up to `THREADS`."""
     extent = constant(extent_of(sch, loop))
-    return most if extent is None else min(most, max(WARP, -(-extent // WARP) * WARP))
+    return THREADS if extent is None else min(THREADS, max(warp, -(-extent // warp) * warp))
 
 
 def fused(sch: Schedule, nest: Sequence[LoopRV]) -> LoopRV:
@@ -26,10 +26,10 @@ def fused(sch: Schedule, nest: Sequence[LoopRV]) -> LoopRV:
     return sch.fuse(*nest) if len(nest) > 1 else nest[0]
 
 
-def bind_flat(sch: Schedule, nest: Sequence[LoopRV], vector: int = 1) -> None:
+def bind_flat(sch: Schedule, nest: Sequence[LoopRV], facts: Facts, vector: int = 1) -> None:
     """Spread a perfect nest over blocks of threads, `vector` neighbours per thread."""
     loop = fused(sch, nest)
-    per_block = threads_for(sch, loop)
+    per_block = threads_for(sch, loop, facts.warp)
     if vector > 1:
         block, thread, lane = sch.split(loop, factors=[None, per_block, vector])
         sch.vectorize(lane)

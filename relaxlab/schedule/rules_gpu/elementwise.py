@@ -7,9 +7,9 @@ along the last axis, as many as 16 bytes hold, so that dense operands move by wi
 from __future__ import annotations
 
 from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Block, For, While
 from relaxlab.ir.node import walk
-from relaxlab.ir.target import ACCESS_BYTES
 from relaxlab.schedule.rules.base import blocks_of, constant, inline_producers
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.elementwise import not_spatial
@@ -24,14 +24,15 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     if reason is not None:
         return reason
     inline_producers(sch)
+    facts = context.target.facts
     for block in blocks_of(sch.func):
         nest = sch.get_loops(sch.get_block(block.name))
         if not nest:
             continue
         if _has_inner_loops(block):
-            sch = bind_outer(sch, block)
+            sch = bind_outer(sch, block, facts)
         else:
-            bind_flat(sch, nest, _neighbours(block))
+            bind_flat(sch, nest, facts, _neighbours(block, facts))
     return sch
 
 
@@ -41,11 +42,11 @@ def _has_inner_loops(block: Block) -> bool:
     return loops_inside or bool(block.alloc_buffers)
 
 
-def _neighbours(block: Block) -> int:
+def _neighbours(block: Block, facts: Facts) -> int:
     """Return the elements per thread: as many of the widest dtype as an access has, if they divide
     a constant last axis."""
     dtypes = [r.buffer.dtype for r in (*block.reads, *block.writes)]
-    count = ACCESS_BYTES // max(bytes_of(d) for d in dtypes)
+    count = facts.vector_bits // 8 // max(bytes_of(d) for d in dtypes)
     last = constant(extents_of(block)[-1]) if block.iter_vars else None
     while count > 1 and last is not None and last % count:
         count //= 2

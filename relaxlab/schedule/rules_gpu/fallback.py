@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Block, For
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rules.base import block_loops, blocks_of
@@ -15,11 +16,11 @@ from relaxlab.schedule.schedule import LoopRV, Schedule
 def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Bind the loops that are independent; a single thread runs the others."""
     for block in blocks_of(sch.func):
-        sch = bind_outer(sch, block)
+        sch = bind_outer(sch, block, context.target.facts)
     return sch
 
 
-def bind_outer(sch: Schedule, block: Block) -> Schedule:
+def bind_outer(sch: Schedule, block: Block, facts: Facts) -> Schedule:
     """Bind as many of the outermost loops of the block as are independent of each other; return
     the schedule, or the copy of it, in which they are."""
     nest = sch.get_loops(sch.get_block(block.name))
@@ -36,6 +37,6 @@ def bind_outer(sch: Schedule, block: Block) -> Schedule:
     for count in range(len(outer), 0, -1):
         bound = sch.copy()
         with suppress(ScheduleError):
-            bind_flat(bound, outer[:count])
+            bind_flat(bound, outer[:count], facts)
             return bound
     return sch

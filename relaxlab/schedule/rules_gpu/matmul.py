@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.ir.target import WARP
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
@@ -65,14 +64,12 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     rows = block.iter_vars[found.row].dom.extent
     if keeps_order(func, block):  # the lanes of a warp would share a sum
         return _by_tiles(sch, found)
+    warp = context.target.facts.warp
     few = (constant(rows) or ROWS_BY_WARPS + 1) <= ROWS_BY_WARPS
     with_versions(
-        sch,
-        context,
-        rows,
-        [1],
-        lambda s, most: _by_warps(s, found) if most or few else _by_tiles(s, found),
-    )
+        sch, context, rows, [1],
+        lambda s, most: _by_warps(s, found, warp) if most or few else _by_tiles(s, found),
+    )  # fmt: skip
     return sch
 
 
@@ -169,7 +166,7 @@ def _squares(sch: Schedule, store: BlockRV, rows: int, cols: int) -> None:
     sch.unroll(col)
 
 
-def _by_warps(sch: Schedule, found: _Product) -> Schedule:
+def _by_warps(sch: Schedule, found: _Product, warp_size: int) -> Schedule:
     """A warp per result: each lane every 32nd product, then a sum across the lanes."""
     inline_producers(sch)
     product = sch.get_block(found.name)
@@ -181,7 +178,7 @@ def _by_warps(sch: Schedule, found: _Product) -> Schedule:
     *outer, col = spatial
     col, warp = sch.split(col, factors=[None, WARPS])
     sch.reverse_compute_at(store, warp, preserve_unit_loops=True)
-    _, lane = sch.split(depth, factors=[None, WARP])
+    _, lane = sch.split(depth, factors=[None, warp_size])
     partial = sch.rfactor(lane, buffer.ndim)
     # No other lane reads a lane's partial sum: a register holds it.
     sch.set_scope(partial, 0, "local")

@@ -8,8 +8,8 @@ Intermediates of a row stay in registers (one value per row) or in shared memory
 from __future__ import annotations
 
 from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Block
-from relaxlab.ir.target import SHARED_BYTES, WARP
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
     block_loops,
@@ -34,7 +34,8 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     rank = row_rank(blocks)
     if rank is None or (rank == 0 and not _sums_everything(blocks)):
         return "it has no reduction over trailing axes of a row that all blocks share"
-    stores = separate_stores(sch, rank)
+    facts = context.target.facts
+    stores = separate_stores(sch, rank, facts)
     blocks = blocks_of(sch.func)
     if blocks[0].name in stores:  # it follows its store
         del blocks[0]
@@ -43,7 +44,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     for block in blocks[1:]:
         if rows:
             sch.reverse_compute_at(sch.get_block(block.name), rows[-1])
-    schedule_rows(sch, [b.name for b in blocks if b.name not in stores], rows)
+    schedule_rows(sch, [b.name for b in blocks if b.name not in stores], rows, facts)
     for name, store in stores.items():
         _in_registers(sch, name, store)
     sch.compact_buffers()
@@ -65,10 +66,10 @@ def _sums_everything(blocks: list[Block]) -> bool:
     return all(it.kind != "spatial" for b in blocks if not is_spatial(b) for it in b.iter_vars)
 
 
-def schedule_rows(sch: Schedule, names: list[str], rows: list[LoopRV]) -> None:
+def schedule_rows(sch: Schedule, names: list[str], rows: list[LoopRV], facts: Facts) -> None:
     """Bind the loops `rows`, which hold all blocks, and the loops inside them."""
-    threads = _threads(sch, names, len(rows))
-    remaining = SHARED_BYTES
+    threads = _threads(sch, names, len(rows), facts.warp)
+    remaining = facts.shared
     for name in names[:-1]:
         remaining -= keep_near(sch, name, len(rows), remaining)
     for name in names:
@@ -97,7 +98,7 @@ def keep_near(sch: Schedule, name: str, rank: int, room: int) -> int:
     return size
 
 
-def _threads(sch: Schedule, names: list[str], rank: int) -> int:
+def _threads(sch: Schedule, names: list[str], rank: int, warp: int) -> int:
     """Return the threads per row: the longest axis rounded up to a power of two, at most
     `THREADS`."""
     longest = 1
@@ -107,7 +108,7 @@ def _threads(sch: Schedule, names: list[str], rank: int) -> int:
         for loop in reduce or spatial[rank:]:
             size *= constant(extent_of(sch, loop)) or THREADS
         longest = max(longest, size)
-    threads = WARP
+    threads = warp
     while threads < min(longest, THREADS):
         threads *= 2
     return threads
