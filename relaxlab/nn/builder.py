@@ -88,6 +88,7 @@ class FunctionBuilder:
         self._bindings: list[graph.Binding] = []
         self._symbols: dict[str, expr.Var] = {}
         self._params: list[graph.Var] = []
+        self._donated: list[str] = []
         self._names: dict[str, int] = {}
         self._weights: dict[Parameter, Tensor] = {}
 
@@ -112,10 +113,14 @@ class FunctionBuilder:
         """Dimensions as expressions."""
         return tuple(self.symbol(d) if isinstance(d, str) else expr.const(d) for d in shape)
 
-    def tensor_param(self, name: str, shape: Sequence[spec.Dim], dtype: str) -> Tensor:
+    def tensor_param(
+        self, name: str, shape: Sequence[spec.Dim], dtype: str, *, donated: bool = False
+    ) -> Tensor:
         """A new tensor parameter at the end of the list."""
         var = graph.Var(self._unique(name), types.TensorType(self.dims(shape), dtype))
         self._params.append(var)
+        if donated:
+            self._donated.append(var.name)
         return Tensor(self, var)
 
     def shape_param(self, name: str, values: Sequence[spec.Dim]) -> tuple[PrimExpr, ...]:
@@ -187,6 +192,8 @@ class FunctionBuilder:
         else:
             value = graph.Tuple(tuple(t.var for t in result))
             ty = types.TupleType(tuple(t.type for t in result))
+        if self._donated:
+            attrs = attrs.with_(donated=tuple(self._donated))
         output = graph.Var(self._unique("result"), ty)
         bindings = (*self._bindings, graph.VarBinding(value, output))
         body = graph.SeqExpr((graph.DataflowBlock(bindings),), output)

@@ -160,8 +160,8 @@ def _declare(
 ) -> Tensor | tuple[PrimExpr, ...] | list[Any]:
     """The parameters for one argument, as the method receives them."""
     match what:
-        case spec.Tensor(shape, dtype):
-            return function.tensor_param(name, shape, dtype)
+        case spec.Tensor(shape, dtype, donated):
+            return function.tensor_param(name, shape, dtype, donated=donated)
         case spec.Shape(values):
             return function.shape_param(name, values)
         case Sequence():

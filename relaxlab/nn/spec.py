@@ -12,10 +12,12 @@ Dim: TypeAlias = "int | str"
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor parameter: `Tensor(("b", "s"), "int32")`."""
+    """A tensor parameter: `Tensor(("b", "s"), "int32")`. A `donated` one may be overwritten by the
+    function: callers read what it returns instead."""
 
     shape: tuple[Dim, ...]
     dtype: str = "float32"
+    donated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

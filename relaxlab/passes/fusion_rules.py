@@ -311,18 +311,21 @@ class _Kernel:
 
     def shrinks(self, u: Call, chain: list[Call]) -> bool:
         """True if computing `u` where it is read saves traffic: it only moves elements, or it is
-        made from provably fewer bytes than it has."""
+        made from fewer bytes than it has: provably never from more, nor always from as many."""
         if all(c.summary is not None and c.summary.moves for c in chain):
             return True
-        given = dict.fromkeys(
-            a for c in chain if c.tir is not None for a in c.tir.args if a not in self.local
-        )
+        given = {
+            a: _bytes_read(c, leaf_type(a))
+            for c in chain if c.tir is not None for a in c.tir.args if a not in self.local
+        }  # fmt: skip
         assert u.tir is not None
         total = expr.const(0)
-        for a in given:
-            total = total + bytes_in(leaf_type(a))
+        for read in given.values():
+            total = total + read
         made = bytes_in(u.tir.outs[0])
-        return Analyzer.for_shapes((total, made)).prove(expr.LT(total, made)) is True
+        analyzer = Analyzer.for_shapes((total, made))
+        never_more = analyzer.prove(expr.LE(total, made)) is True
+        return never_more and not analyzer.prove_equal(total, made)
 
 
 def _why_no_rows(
@@ -347,6 +350,19 @@ def _why_no_rows(
         most = f"the {widest} elements that stay on a stack"
         return f"a row of {u.callee} may have more than {most}"
     return None
+
+
+def _bytes_read(call: Call, ty: types.Type | None) -> expr.PrimExpr:
+    """The bytes that a call reads of an argument: all, or, where it makes each element from single
+    ones, one for each if these may be fewer."""
+    whole = bytes_in(ty)
+    assert call.tir is not None and isinstance(ty, types.TensorType) and ty.dtype is not None
+    if call.kind > PatternKind.INJECTIVE:
+        return whole
+    shape = known_shape(call.tir.outs[0])
+    assert shape is not None
+    read = product(shape) * bytes_of(ty.dtype)
+    return whole if Analyzer.for_shapes((whole, read)).prove(expr.LE(whole, read)) else read
 
 
 def bytes_in(ty: types.Type | None) -> expr.PrimExpr:

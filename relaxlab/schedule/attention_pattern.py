@@ -77,6 +77,13 @@ class Attention:
     extents: Mapping[Role, PrimExpr]
     nests: tuple[Stmt, ...]
 
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The seven blocks."""
+        return (
+            self.dot, self.score, self.top, self.weight, self.total, self.mix, self.out,
+        )  # fmt: skip
+
     def axis(self, block: Block, role: Role) -> Var:
         """The block's axis of that role."""
         return next(it.var for it in block.iter_vars if self.roles[it.var] == role)
@@ -183,7 +190,7 @@ def _extents(blocks: Sequence[Block], roles: Mapping[Var, Role]) -> dict[Role, P
 
 def _require_softmax(found: Attention) -> None:
     """The bodies are those of a softmax and two products: sums are linear in the weights."""
-    written = {b: b.body.buffer for b in _blocks(found) if isinstance(b.body, BufferStore)}
+    written = {b: b.body.buffer for b in found.blocks if isinstance(b.body, BufferStore)}
     sources = {
         found.dot: {found.dot}, found.score: {found.dot}, found.top: {found.score, found.top},
         found.weight: {found.score, found.top}, found.total: {found.weight, found.total},
@@ -255,18 +262,12 @@ def _require_alone(func: PrimFunc, found: Attention) -> None:
     assert isinstance(func.body, BlockRealize) and isinstance(func.body.block.body, SeqStmt)
     before = [n for s in func.body.block.body.stmts[: -len(found.nests)] for n in walk(s)]
     elsewhere = {n.buffer for n in before if isinstance(n, BufferLoad | BufferStore)}
-    for block in _blocks(found):
+    for block in found.blocks:
         buffer = block.writes[0].buffer
         private = buffer in sites and buffer not in elsewhere
         _require(private or block is found.out, block, f"{buffer.name} is used here alone")
         reads = any(r.buffer is result for r in block.reads)
         _require(not reads, block, f"{result.name} is not read")
-
-
-def _blocks(found: Attention) -> tuple[Block, ...]:
-    return (
-        found.dot, found.score, found.top, found.weight, found.total, found.mix, found.out,
-    )  # fmt: skip
 
 
 def visible_positions(

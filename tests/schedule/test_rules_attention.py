@@ -262,3 +262,41 @@ def test_lengths_that_nothing_bounds(mask, heads, m, dtype, rng):
         got, want = exe["main"](*args), rl.interpret(mod, "main", *args)
         tolerance = 1e-5 if dtype == "float32" else 2e-2
         np.testing.assert_allclose(np.asarray(got), want, tolerance, tolerance)
+
+
+CACHED = """
+from relaxlab.script import ir as I, relax as R
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(q: R.Tensor((1, "s", 6, 32), "float32"), k: R.Tensor((1, "c", 2, 32), "float16"),
+             v: R.Tensor((1, "c", 2, 32), "float16"), past: R.Shape(["p"])):
+        with R.dataflow():
+            keys = R.strided_slice(k, axes=[1], begin=[0], end=[p + s], assume_inbound=True)
+            values = R.strided_slice(v, axes=[1], begin=[0], end=[p + s], assume_inbound=True)
+            y = R.nn.attention(q, R.astype(keys, "float32"), R.astype(values, "float32"),
+                               causal_mask="BottomRight")
+            R.output(y)
+        return y
+"""
+
+
+def test_slices_of_a_cache_are_read_where_they_are(rng: np.random.Generator) -> None:
+    mod = rl.parse(CACHED)
+    (func,) = rl.trace(mod).result.loop_functions().values()
+    # One row reads the cache; more rows read keys that are packed as they are cut out.
+    *_, packed = func.buffers
+    assert str(packed.shape[2]) == "(p + s + 15) // 16"
+    exe = rl.compile(mod)
+    for c, s, p in ((1, 1, 0), (40, 1, 16), (40, 1, 39), (40, 9, 31), (700, 20, 650)):
+        q = rng.standard_normal((1, s, 6, 32)).astype(np.float32)
+        k, v = (rng.standard_normal((1, c, 2, 32)).astype(np.float16) for _ in range(2))
+        k[:, p + s :] = v[:, p + s :] = np.nan
+        wide_k, wide_v = (np.repeat(x[:, : p + s], 3, axis=2).astype("float64") for x in (k, v))
+        score = np.einsum("bihd,bjhd->bhij", q, wide_k) * 32**-0.5
+        seen = np.tril(np.ones((s, p + s), bool), p)
+        weight = np.exp(np.where(seen, score - score.max(axis=-1, keepdims=True), -np.inf))
+        weight /= weight.sum(axis=-1, keepdims=True)
+        want = np.einsum("bhij,bjhd->bihd", weight, wide_v)
+        np.testing.assert_allclose(exe["main"](q, k, v, (p,)), want, rtol=1e-4, atol=1e-5)

@@ -14,7 +14,15 @@ from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.schedule.attention_pattern import Attention, find_attention
 from relaxlab.schedule.rules import fallback
-from relaxlab.schedule.rules.base import attempted, constant, fitting, found_block, with_versions
+from relaxlab.schedule.rules.base import (
+    attempted,
+    blocks_of,
+    constant,
+    fitting,
+    found_block,
+    inline_producers,
+    with_versions,
+)
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.decisions import (
     CHUNK,
@@ -71,9 +79,14 @@ def _for_rows(sch: Schedule, found: Attention, context: Context) -> Schedule:
 def _schedule(sch: Schedule, context: Context, rows: int) -> Schedule:
     lanes = context.target.lanes("float32")
     found = find_attention(sch.func)
+    assert found is not None
+    keep = [b.name for b in found.blocks]
     # A single row reads each key once; tiles read them once per tile, which repays packing.
-    if found is not None and COPY_OPERAND.of(sch, rows > 1) and _pack_keys(sch, found, lanes):
-        found = find_attention(sch.func)
+    if COPY_OPERAND.of(sch, rows > 1):
+        keep += _pack_keys(sch, found, lanes)
+    # What else is computed before, such as slices of a cache, is read where it is.
+    inline_producers(sch, keep)
+    found = find_attention(sch.func)
     assert found is not None
     # Independent accumulators hide the latency of an addition: eight rows of two vectors, or one
     # row of four.
@@ -107,22 +120,27 @@ def _product_into_scores(sch: Schedule, found: Attention, multiple: int) -> None
     sch.compute_at(sch.get_block(found.dot.name), step, preserve_unit_loops=True)
 
 
-def _pack_keys(sch: Schedule, found: Attention, lanes: int) -> bool:
+def _pack_keys(sch: Schedule, found: Attention, lanes: int) -> list[str]:
     """Keys whose positions are rows apart are copied first, with a vector of positions side by
-    side, feature by feature: every tile of queries makes vectors of positions. Returns True if
-    there are such keys."""
+    side, feature by feature: every tile of queries makes vectors of positions. Returns the name of
+    the block that copies, or that makes the keys, if there are such keys."""
     position, depth = (found.axis(found.dot, role) for role in ("position", "depth"))
     reads = [[r.min for r in region.region] for region in found.dot.reads]
     number = next((i for i, at in enumerate(reads) if position in at and at[-1] == depth), None)
     if number is None:
-        return False
+        return []
     p = reads[number].index(position)
     others = [i for i in range(len(reads[number]) - 1) if i != p]
 
     def packed(*a: PrimExpr) -> tuple[PrimExpr, ...]:
         return (*(a[i] for i in others), a[p] // lanes, a[-1], a[p] % lanes)
 
-    copy = sch.cache_read(sch.get_block(found.dot.name), number, "global")
+    keys = found.dot.reads[number].buffer
+    makers = [b.name for b in blocks_of(sch.func) if b.writes[0].buffer is keys]
+    if makers:
+        copy = sch.get_block(makers[-1])
+    else:
+        copy = sch.cache_read(sch.get_block(found.dot.name), number, "global")
     sch.transform_layout(copy, ("write", 0), packed)
     nest = sch.get_loops(copy)
     vector, lane = sch.split(nest[p], factors=[None, lanes])
@@ -130,4 +148,4 @@ def _pack_keys(sch: Schedule, found: Attention, lanes: int) -> bool:
     sch.reorder(*outer, nest[-1], lane)
     sch.vectorize(lane)
     sch.parallel(sch.fuse(*outer))
-    return True
+    return [found_block(sch, copy).name]
