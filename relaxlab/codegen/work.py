@@ -1,7 +1,8 @@
 """Estimates of a call's work: a call with little work does not start a team of threads.
 
 Work is counted in operations on vectors, as an expression over the sizes of the arguments, which
-the compiled program evaluates before it decides (`llvm/entry.py`).
+the compiled program evaluates before it decides (`llvm/entry.py`). What threads cannot share, a
+parallel loop of one iteration, is none.
 """
 
 from __future__ import annotations
@@ -110,8 +111,11 @@ def _statement(stmt: loops.Stmt, nest: _Nest) -> PrimExpr:
             for part in stmts:
                 total = total + _statement(part, nest)
             return total
-        case loops.For(_, _, _, _, body):
-            return _statement(body, nest.inside(stmt))
+        case loops.For(_, _, extent, kind, body):
+            work = _statement(body, nest.inside(stmt))
+            # One iteration is one thread's, however much it is: the others would only be woken.
+            is_one = expr.LE(_usual(extent, nest), const(1))
+            return expr.Select(is_one, const(0), work) if kind == "parallel" else work
         case loops.IfThenElse(condition, then, other):
             yes = _statement(then, nest)
             if other is None:  # a tile's last rows take as long as the others

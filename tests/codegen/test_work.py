@@ -105,6 +105,20 @@ for i in T.parallel(n):
     assert work(mod, n=100, m=100) == 100 * 50 * 2
 
 
+def test_a_parallel_loop_of_one_iteration_is_no_work_for_a_team() -> None:
+    mod = loops_of(
+        """
+for t in T.parallel((m + 63) // 64):
+    for i in range(n):
+        for j in T.vectorized(64):
+            if t * 64 + j < m:
+                b[i, t * 64 + j] = a[i, t * 64 + j]
+"""
+    )
+    few, many = work(mod, n=1000, m=64), work(mod, n=1000, m=65)
+    assert few == 0 and many is not None and many >= 1000
+
+
 def test_remainders_count_half_of_the_divisor() -> None:
     mod = loops_of(
         """
