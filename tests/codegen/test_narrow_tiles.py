@@ -8,7 +8,7 @@ import pytest
 from relaxlab.codegen.hoist_guards import hoist_guards
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.codegen.narrow_tiles import narrow_tiles
-from relaxlab.ir.loops import For, PrimFunc
+from relaxlab.ir.loops import BufferStore, For, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from tests.codegen.kernels import Kernels, parse_kernels
@@ -50,13 +50,22 @@ def widths(mod: Module) -> list[list[int]]:
     return [[v.extent.value for v in walk(n.body) if isinstance(v, For)] for n in sums]  # type: ignore[union-attr]
 
 
-def test_quarters_of_a_tile_for_the_last_columns(rng: np.random.Generator) -> None:
+def test_narrower_tiles_for_the_last_columns(rng: np.random.Generator) -> None:
     mod = tiles()
-    assert widths(mod) == [[64], [16], [16, 16], [32, 16], [48, 16]]
+    assert widths(mod) == [[64], [8], [8, 8], [16, 8], [24, 8], [32, 16], [48, 16]]
     kernels = Kernels(mod)
-    for n in (0, 1, 16, 17, 32, 33, 63, 64, 65, 80, 81, 96, 97, 127, 128, 129):
+    for n in (0, 1, 8, 9, 16, 17, 25, 33, 41, 49, 57, 63, 64, 65, 80, 81, 97, 127, 128, 129):
         x = rng.standard_normal((7, n), np.float32)
         kernels.agree("kernel", [x, np.zeros(n, "float32")], n=n)
+
+
+def test_copies_share_no_private_memory() -> None:
+    func = tiles()["kernel"]
+    assert isinstance(func, PrimFunc)
+    lowered = narrow_tiles(hoist_guards(lower_blocks(func.body)[0]))
+    stores = [n for n in walk(lowered) if isinstance(n, BufferStore) and n.buffer.name == "D"]
+    # Whole tiles and six copies of the last one.
+    assert len({n.buffer for n in stores}) == 7
 
 
 @pytest.mark.parametrize(

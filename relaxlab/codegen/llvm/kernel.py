@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from relaxlab.analysis.arith import prove_equal
@@ -31,6 +31,7 @@ from relaxlab.codegen.split_vectors import split_vectors
 from relaxlab.codegen.tighten_bounds import tighten_bounds
 from relaxlab.ir import expr, loops
 from relaxlab.ir.host import kernel_symbols
+from relaxlab.ir.node import walk
 from relaxlab.ir.target import GENERIC, Target
 from relaxlab.schedule.tile_intrinsics import TILE_SCOPE
 
@@ -73,10 +74,13 @@ def emit_kernel(
             "move its producer into the parallel loop or give it the scope 'global'"
         )
     body, allocated = lower_blocks(func.body)
-    tiles = _declare_allocated(s, allocated, declare_local if stack is None else stack.declare)
+    lowered = lower_loops(body, sizes_of(func), target)
+    # Copies of tiles may have private buffers of their own.
+    buffers = dict.fromkeys((*allocated, *_private_buffers(lowered)))
+    tiles = _declare_allocated(s, [*buffers], declare_local if stack is None else stack.declare)
     if tiles:
         _configure_tiles(b)
-    emit_team(s, Team(), lower_loops(body, sizes_of(func), target))
+    emit_team(s, Team(), lowered)
     if tiles:
         b.call("llvm.x86.tilerelease", "void", [])
     if stack is not None:
@@ -136,6 +140,12 @@ def _reporting(b: Builder, failures: list[str]) -> FailWhen:
         return len(failures)
 
     return fail_when
+
+
+def _private_buffers(body: loops.Stmt) -> Iterator[loops.Buffer]:
+    """The private buffers that a statement accesses."""
+    accesses = (n for n in walk(body) if isinstance(n, loops.BufferLoad | loops.BufferStore))
+    return (n.buffer for n in accesses if n.buffer.scope == "local")
 
 
 def _declare_allocated(
