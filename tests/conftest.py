@@ -13,7 +13,7 @@ import random
 import numpy as np
 import pytest
 
-from relaxlab.ir import c_functions, op_table
+from relaxlab.ir import c_functions, c_libraries, op_table
 from relaxlab.passes import blas_patterns, libraries  # noqa: F401  registers its patterns
 from relaxlab.runtime import packed
 from relaxlab.runtime.interpreter import intrinsics as interpreter_intrinsics
@@ -49,7 +49,7 @@ def teams():
 REGISTRIES = (
     (op_table, "_TABLE"), (packed, "_FUNCS"), (interpreter_intrinsics, "_EXTERNAL"),
     (tensor_intrin, "_REGISTRY"), (libraries, "_TABLE"), (c_functions, "_FUNCTIONS"),
-    (c_functions, "_LIBRARIES"),
+    (c_libraries, "_LIBRARIES"),
 )  # fmt: skip
 
 

@@ -7,26 +7,15 @@ the interpreter and the virtual machine call the same function through ctypes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from relaxlab.ir import types
+from relaxlab.ir.c_libraries import CLibrary, add_c_library
 
 THREADS = ("thread", "threads")
 """Values that every function may be passed: the number of the calling thread, and how many call."""
-
-
-@dataclass(frozen=True, slots=True)
-class CLibrary:
-    """A shared library: `find` returns its file, or raises an error that says how to get it;
-    `load` is given the file and returns it as `ctypes.CDLL` does. `symbols`: its functions that
-    programs call."""
-
-    find: Callable[[], Path]
-    load: Callable[[Path], Any]
-    symbols: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +75,6 @@ class CFunction:
 
 
 _FUNCTIONS: dict[str, CFunction] = {}
-_LIBRARIES: dict[str, CLibrary] = {}
-
-
-def add_c_library(library: CLibrary) -> None:
-    """Make the symbols of a library known. Raises ValueError for one that another library has."""
-    for symbol in library.symbols:
-        if _LIBRARIES.setdefault(symbol, library) is not library:
-            raise ValueError(f"the symbol {symbol!r} is registered already")
 
 
 def add_c_function(row: CFunction, library: CLibrary) -> CFunction:
@@ -120,11 +101,6 @@ def c_function(name: str) -> CFunction | None:
 def registered_functions() -> tuple[CFunction, ...]:
     """All functions, by name."""
     return tuple(_FUNCTIONS[name] for name in sorted(_FUNCTIONS))
-
-
-def libraries_of(symbols: Iterable[str]) -> tuple[CLibrary, ...]:
-    """The libraries that some of these symbols belong to, each once."""
-    return tuple(dict.fromkeys(_LIBRARIES[s] for s in symbols if s in _LIBRARIES))
 
 
 def arguments_of(takes: Mapping[str, str]) -> tuple[Argument, ...]:

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from relaxlab.codegen.llvm.context import GEMM
-from relaxlab.ir.c_functions import CLibrary, add_c_library
+from relaxlab.ir.c_libraries import CLibrary, add_c_library
 from relaxlab.ir.errors import UserError
-from relaxlab.runtime.c_functions import load_library
+from relaxlab.runtime.c_libraries import load_library
 
 Array = np.ndarray[Any, Any]
 

@@ -1,26 +1,21 @@
-"""Functions of C libraries: how they are registered, loaded, and called through ctypes."""
+"""Functions of C libraries: how they are registered, and called through ctypes."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from relaxlab.codegen.llvm.jit import add_symbol
 from relaxlab.ir import types
-from relaxlab.ir.c_functions import (
-    CFunction,
-    CLibrary,
-    add_c_function,
-    arguments_of,
-    libraries_of,
-)
+from relaxlab.ir.c_functions import CFunction, add_c_function, arguments_of
+from relaxlab.ir.c_libraries import CLibrary, libraries_of
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.runtime.arrays import ExecutionError, dtype_name
+from relaxlab.runtime.c_libraries import load_library
+from relaxlab.runtime.packed import register_func
 
 
 def register_c_function(
@@ -45,28 +40,13 @@ def register_c_function(
     Raises ValueError for a name or symbol that is taken, and for texts that mean nothing.
     """
     row = CFunction(name, symbol, arguments_of(takes), tuple(passes), tuple(pattern))
-    return add_c_function(row, CLibrary(library, _open, (symbol,)))
+    add_c_function(row, CLibrary(library, _open, (symbol,)))
+    register_func(name, python_function(row))
+    return row
 
 
 def _open(path: Path) -> ctypes.CDLL:
     return ctypes.CDLL(str(path))
-
-
-@cache
-def load_library(library: CLibrary) -> ctypes.CDLL:
-    """Load a library, and make its symbols known to compiled code. Raises what `find` raises."""
-    loaded = library.load(library.find())
-    for symbol in library.symbols:
-        address = ctypes.cast(getattr(loaded, symbol), ctypes.c_void_p).value
-        assert address is not None
-        add_symbol(symbol, address)
-    return loaded
-
-
-def load_libraries(symbols: Iterable[str]) -> None:
-    """Load the registered libraries that have some of these symbols."""
-    for library in libraries_of(symbols):
-        load_library(library)
 
 
 def python_function(row: CFunction) -> Callable[..., None]:

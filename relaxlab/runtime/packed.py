@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.ir.c_functions import c_function
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.runtime import blas
 from relaxlab.runtime.arrays import ExecutionError, apart
-from relaxlab.runtime.c_functions import python_function
 
 PackedFunc = Callable[..., Any]
 
@@ -70,9 +68,6 @@ def register_func(name: str, fn: PackedFunc, *, override: bool = False) -> Packe
 
 def get_func(name: str) -> PackedFunc:
     """The function of that name. Raises KeyError saying how to register it."""
-    row = c_function(name)
-    if row is not None:
-        return python_function(row)
     if name not in _FUNCS:
         raise KeyError(
             f"no function named {name!r} is registered; "

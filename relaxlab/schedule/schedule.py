@@ -498,8 +498,10 @@ class Schedule(ScheduleState, Displayed):
             for sch in (general, *(sch for _, sch in guarded)):
                 self.decisions |= sch.decisions
 
+        # Without the bounds that have no version: the trace alone says which there are.
+        kept = [bound for bound, _ in guarded] + ([] if largest is None else [largest])
         args = {
-            "size": size, "bounds": tuple(bounds),
+            "size": size, "bounds": tuple(kept),
             "schedule": tuple(
                 Steps(tuple(sch.trace), bound) for bound, sch in [(largest, general), *guarded]
             ),

@@ -291,11 +291,12 @@ def test_the_error_without_the_wheel_names_it(monkeypatch):
 
     monkeypatch.setattr(blas, "import_module", missing)
     with pytest.raises(blas.BlasNotFound, match=r"pip install 'relaxlab\[blas\]'"):
-        blas.load_blas.__wrapped__()
+        blas.blas_path()
 
 
 def test_blas_itself_uses_one_thread():
     """Its share is what each thread of the program's team computes."""
-    from relaxlab.runtime.blas import load_blas
+    from relaxlab.runtime.blas import BLAS
+    from relaxlab.runtime.c_libraries import load_library
 
-    assert load_blas().scipy_openblas_get_num_threads64_() == 1
+    assert load_library(BLAS).scipy_openblas_get_num_threads64_() == 1

@@ -30,7 +30,7 @@ import numpy as np
 from relaxlab.codegen.artifact import Artifact
 from relaxlab.codegen.llvm.context import BLOCK_HEADER, CONTEXT
 from relaxlab.codegen.llvm.jit import compile_shared
-from relaxlab.ir.c_functions import libraries_of
+from relaxlab.ir.c_libraries import libraries_of
 from relaxlab.ir.errors import UserError
 from relaxlab.runtime.export.params_file import MAX_NDIM, layout_of, write_params
 from relaxlab.runtime.export.source import (

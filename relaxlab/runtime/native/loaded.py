@@ -18,7 +18,7 @@ from relaxlab.codegen.llvm.plan import STATE
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.c_functions import load_libraries
+from relaxlab.runtime.c_libraries import load_libraries
 from relaxlab.runtime.native.arguments import address_of, argument_converter, count_words
 from relaxlab.runtime.native.blocks import SpareBlocks, free
 from relaxlab.runtime.native.openmp import default_threads, load_openmp, threads_are_lost
