@@ -34,7 +34,8 @@ import json, resource, sys, time
 begin = time.perf_counter()
 import relaxlab
 package = time.perf_counter()
-from relaxlab.models.generate import CHUNK, TextGenerator
+from relaxlab.models.generate import TextGenerator
+from relaxlab.models.generation import CHUNK
 from relaxlab.models.loader import open_model
 from relaxlab.models.programs import program_for
 from relaxlab.models.request import Request

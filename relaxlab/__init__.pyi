@@ -26,7 +26,6 @@ from relaxlab.ir.node import walk as walk
 from relaxlab.ir.op_table import TypeDeductionError as TypeDeductionError
 from relaxlab.ir.target import Target as Target
 from relaxlab.lab.explore import explore as explore
-from relaxlab.models.batch import BatchGenerator as BatchGenerator
 from relaxlab.models.decoder import Decoder as Decoder
 from relaxlab.models.generate import TextGenerator as TextGenerator
 from relaxlab.models.loader import open_model as open_model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -26,17 +27,19 @@ class Batches:
 
 
 class RelaxlabBatches(Batches):
-    """`BatchGenerator`; `options` are those of its `load`."""
+    """`TextGenerator` with pages; `options` are those of its `load`."""
 
     def __init__(self, model: str, threads: int, **options: Any) -> None:
         import relaxlab
-        from relaxlab.models.batch import BatchGenerator
+        from relaxlab.models.generate import TextGenerator
 
-        self._batch = BatchGenerator.load(model, threads=threads, pages=PAGES, **options)
+        self._batch = TextGenerator.load(
+            model, threads=threads, max_sequences=32, pages=PAGES, **options
+        )
         times = self._batch.times
         self.about = {
             "version": relaxlab.__version__, "load_s": times.load_s, "compile_s": times.compile_s,
-            "pool_mb": self._batch.pool_bytes / 1e6,
+            "pool_mb": self._batch.cache.nbytes / 1e6,
         }  # fmt: skip
 
     def generate_batch(self, prompts: Sequence[Sequence[int]], steps: int) -> Timing:
@@ -79,8 +82,7 @@ class LlamaCppBatches(Batches):
     """llama.cpp's own interface: evaluation and argmax only, no chain of samplers."""
 
     def __init__(self, model: str, threads: int, sequences: int = 32, flash: bool = False) -> None:
-        import llama_cpp
-
+        llama_cpp: Any = import_module("llama_cpp")
         self._api, start = llama_cpp, time.perf_counter()
         llama_cpp.llama_backend_init()
         loaded = llama_cpp.llama_model_load_from_file(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from benchmarks.peers.base import Array, Peer, Timing
@@ -47,7 +47,7 @@ class Relaxlab(Peer):
         return Timing(answer.prefilled / answer.prefill_tok_s, decode_s, answer.ids)
 
 
-def endless(stop_ids: Sequence[int]) -> Any:
+def endless(stop_ids: Collection[int]) -> Any:
     """A greedy sampler that never ends the answer: as many steps as asked for."""
     from relaxlab.models.sampling import Sampler
 

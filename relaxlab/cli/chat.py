@@ -11,7 +11,8 @@ from importlib import import_module
 
 from relaxlab.cli.generate import load, show_text
 from relaxlab.cli.options import sampler_of
-from relaxlab.models.generate import PromptError, TextGenerator
+from relaxlab.models.generate import TextGenerator
+from relaxlab.models.generation import PromptError
 from relaxlab.models.loader import ModelError
 from relaxlab.models.sampling import Sampler
 

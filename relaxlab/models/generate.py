@@ -1,118 +1,72 @@
 """Text generation with a compiled language model.
 
-    generator = TextGenerator.load("smollm2-135m")
-    answer = generator.generate("Why is the sky blue?", max_new_tokens=64)
+    model = TextGenerator.load("smollm2-135m")
+    answer = model.generate("Why is the sky blue?", max_new_tokens=64)
     print(answer.text, answer.decode_tok_s)
 
-    for piece in generator.stream("Count to five."):
+    for piece in model.stream("Count to five."):
         print(piece, end="", flush=True)
 
-One compilation serves every context and prompt length. Long prompts are read in chunks, so that
-the memory for activations does not grow with them.
+    batch = TextGenerator.load("smollm2-135m", max_sequences=8)
+    for answer in batch.generate_all(["Why is the sky blue?", "Count to five."]):
+        print(answer.text)
+
+    first = batch.submit("Tell me a story.", on_text=show)
+    batch.step()
+    second = batch.submit("What is 3 + 4?")  # joins while the other is under way
+    while batch.step(): ...
+
+One compilation serves every context and prompt length, and every number of sequences. Long prompts
+are read in chunks, so that the memory for activations does not grow with them.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from relaxlab.ir.brief import Brief
-from relaxlab.ir.errors import UserError, kind_of
+from relaxlab.models.contiguous_cache import ContiguousCache
+from relaxlab.models.generation import (
+    CHUNK,
+    Array,
+    Cache,
+    Draw,
+    Generation,
+    OnText,
+    Prompt,
+    PromptError,
+    encode_prompt,
+)
 from relaxlab.models.load_decoder import LoadedDecoder, Progress, load_decoder
-from relaxlab.models.loader import Checkpoint
+from relaxlab.models.loader import Checkpoint, ModelError
 from relaxlab.models.request import Request
-from relaxlab.models.sampling import Sampler
-from relaxlab.runtime.large_pages import MAX_EAGER_BYTES, Promotion, zeros
 
 if TYPE_CHECKING:
-    from relaxlab.models.chat import Message
     from relaxlab.models.profile import ModelProfile
     from relaxlab.passes.base import Pipeline
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Prompt: TypeAlias = "str | Sequence[Message] | Sequence[int]"
-
-CHUNK = 512
-"""Most positions read in one call. Longer ones multiply no faster, and take more memory for
-activations."""
-
-LONG_CONTEXT = 1024
-"""Cached positions, or tokens generated, from which on keys and values, or weights, move to large
-pages: the milliseconds that moving takes come back within some hundred tokens."""
-
-
-class PromptError(UserError, ValueError):
-    """The prompt is empty, does not fit into the context, or holds ids that the model lacks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """An answer. `stopped` says why it ended: `stop` (the model ended it), `length` (as many
-    tokens as asked for) or `context` (no room for more).
-
-    Speeds are in tokens per second: `prefill_tok_s` of reading the `prefilled` ids of the prompt
-    that were not in the cache yet, `decode_tok_s` of the steps after it (None: there were none).
-    Both include drawing the tokens.
-    """
-
-    prompt_ids: list[int]
-    ids: list[int]
-    text: str
-    stopped: str
-    prefilled: int
-    prefill_tok_s: float
-    decode_tok_s: float | None
-
-
-@dataclass(slots=True)
-class _Run:
-    """The measurements of a generation in progress."""
-
-    prompt_ids: list[int]
-    ids: list[int] = field(default_factory=list)
-    stopped: str = "stop"
-    prefilled: int = 0
-    prefill_s: float = 0.0
-    steps: int = 0
-    decode_s: float = 0.0
-
-    def finished(self, text: str) -> Generation:
-        return Generation(
-            self.prompt_ids,
-            self.ids,
-            text,
-            self.stopped,
-            self.prefilled,
-            self.prefilled / self.prefill_s,
-            self.steps / self.decode_s if self.steps else None,
-        )
+DEFAULT_PAGES = 512
+"""Pages for many sequences unless asked for others: 8192 positions."""
 
 
 class TextGenerator(Brief):
     """A compiled model with its tokenizer, KV cache and weights; see `load`.
 
-    Attributes: `tokenizer`; `chat_template` (None if the model has none); `max_context`;
+    Attributes: `tokenizer`; `chat_template` (None if the model has none); `max_context`, positions
+    of a sequence; `active`, the answers under way, oldest first; `cache`, the keys and values;
     `executable`; `times`.
     """
 
-    def __init__(self, loaded: LoadedDecoder, cache: Sequence[Array]) -> None:
-        """cache: the arrays of keys and values, which steps update in place."""
+    def __init__(self, loaded: LoadedDecoder, cache: Cache) -> None:
+        """cache: of the loaded program."""
         self.checkpoint, self.executable = loaded.checkpoint, loaded.program.executable
         self.tokenizer, self.chat_template = loaded.checkpoint.tokenizer, loaded.checkpoint.chat
-        self.max_context, self.times = loaded.max_context, loaded.times
-        self._prefill, self._decode = self.executable["prefill"], self.executable["decode"]
-        for function in (self._prefill, self._decode):
-            function.bind(*cache, *loaded.weights)
-        self._cache_pages = Promotion(cache, MAX_EAGER_BYTES)
-        self._weight_pages = Promotion(loaded.weights)
-        self._steps = 0
-        self._cached: list[int] = []
-        self._owner: _Run | None = None  # whose sequence is cached
+        self.max_context, self.times, self.cache = cache.positions, loaded.times, cache
+        self.active: list[Generation] = []
 
     @staticmethod
     def load(
@@ -121,6 +75,8 @@ class TextGenerator(Brief):
         activations: str = "float32",
         kv_dtype: str | None = None,
         max_context: int | None = None,
+        max_sequences: int = 1,
+        pages: int = DEFAULT_PAGES,
         threads: int | None = None,
         pipeline: Pipeline | None = None,
         use_cache: bool = True,
@@ -137,19 +93,31 @@ class TextGenerator(Brief):
         kv_dtype: "float32" or "float16", the dtype of cached keys and values; None: "float16" with
         "q8", else "float32".
         max_context: how many positions to keep at most; None: what the model was made for, up to
-        `DEFAULT_CONTEXT`. threads: None means all cores. pipeline, use_cache: see `compile`.
+        `DEFAULT_CONTEXT`.
+        max_sequences: how many take part in a step at most, up to `CHUNK`; more wait for their
+        turn. Several have their keys and values in a pool of `pages` pages of 16 positions; one
+        alone is faster without pages. With "q8", steps of more than 32 sequences are multiplied in
+        bfloat16, too, where the machine has matrix tiles for it.
+        threads: None means all cores. pipeline, use_cache: see `compile`.
         progress: called with a line of text at the start of each step.
 
         Raises what `open_model` raises, and ModelError for a context that the model does not have.
         """
-        request = Request.of(activations, kv_dtype, CHUNK)
+        if pages < 1 or max_sequences < 1:
+            raise ModelError("a model needs at least one page and one sequence")
+        rows_of = CHUNK if max_sequences > 1 else None
+        request = Request.of(activations, kv_dtype, CHUNK, rows_of)
         loaded = load_decoder(
             model, request, max_context=max_context, threads=threads, pipeline=pipeline,
             use_cache=use_cache, progress=progress,
         )  # fmt: skip
-        layers = loaded.checkpoint.config.num_layers
-        shapes = loaded.program.cache_shapes("prefill", 2, layers, loaded.max_context)
-        return TextGenerator(loaded, zeros(shapes, request.kv_dtype))
+        if max_sequences == 1:
+            return TextGenerator(loaded, ContiguousCache(loaded, request.kv_dtype))
+        # Its modules are those of the compiler: a program from the cache for one sequence starts
+        # without them.
+        from relaxlab.models.paged_cache import PagedCache
+
+        return TextGenerator(loaded, PagedCache(loaded, request.kv_dtype, pages, max_sequences))
 
     def encode(self, prompt: Prompt, *, raw: bool = False) -> list[int]:
         """Token ids of a prompt: a question as text, the messages of a chat, or ids as they are.
@@ -163,47 +131,17 @@ class TextGenerator(Brief):
     def logits(self, ids: Sequence[int]) -> Array:
         """Return the logits float32 (vocab_size,) of the token after `ids`, the whole sequence.
 
-        Only the part that differs from the previous call's sequence is computed. Raises PromptError
-        as `encode` does.
+        Only the part that differs from the previous call's sequence is computed, unless there are
+        pages. Raises PromptError as `encode` does.
         """
-        ids = _checked(self.checkpoint, self.max_context, list(ids))
-        return self._logits(ids)[0]
+        found: list[Array] = []
 
-    def _logits(self, ids: list[int]) -> tuple[Array, int]:
-        """The logits after `ids`, and how many of the ids had to be computed."""
-        # Whoever generates meanwhile finds that the cache is no longer its own.
-        self._owner = None
-        # Without the last id, whose logits are asked for: it must go through the model again.
-        past = _common_prefix(self._cached, ids[:-1])
-        del self._cached[past:]
-        logits = np.empty(0, np.float32)
-        for at in range(past, len(ids), CHUNK):
-            logits = self._extend(ids[at : at + CHUNK])
-        return logits, len(ids) - past
+        def keep(logits: Array) -> int:
+            found.append(logits)
+            return 0  # the token does not matter
 
-    def _extend(self, ids: list[int]) -> Array:
-        """The logits after the cached sequence and `ids`, which joins it."""
-        function = self._decode if len(ids) == 1 else self._prefill
-        logits = function(np.array([ids], np.int32), (len(self._cached),))
-        self._cached += ids  # only now: an interrupted call leaves its rows undefined
-        self._steps += 1
-        if len(self._cached) >= LONG_CONTEXT:
-            self._cache_pages.step()
-        if self._steps >= LONG_CONTEXT:
-            self._weight_pages.step()
-        return logits[0]
-
-    def stream(
-        self,
-        prompt: Prompt,
-        *,
-        max_new_tokens: int = 128,
-        raw: bool = False,
-        sampler: Sampler | None = None,
-    ) -> Iterator[str]:
-        """The answer as text, piece by piece as it is generated; arguments as for `generate`."""
-        run = _Run(self.encode(prompt, raw=raw))
-        return self._pieces(run, max_new_tokens, sampler or Sampler())
+        self.generate(list(ids), max_new_tokens=1, sampler=keep)
+        return found[0]
 
     def generate(
         self,
@@ -211,110 +149,168 @@ class TextGenerator(Brief):
         *,
         max_new_tokens: int = 128,
         raw: bool = False,
-        sampler: Sampler | None = None,
-        on_text: Callable[[str], None] | None = None,
+        sampler: Draw | None = None,
+        on_text: OnText | None = None,
     ) -> Generation:
         """Answer a prompt (see `encode`) with at most `max_new_tokens` tokens.
 
-        sampler: how tokens are drawn; None: greedily. on_text: called with each piece of text.
-        Raises PromptError or ChatError for a prompt that cannot be answered.
+        sampler: draws tokens, as a `Sampler` does; None: greedily. on_text: called with each piece
+        of text. Raises PromptError or ChatError for a prompt that cannot be answered.
         """
-        run = _Run(self.encode(prompt, raw=raw))
-        pieces: list[str] = []
-        for piece in self._pieces(run, max_new_tokens, sampler or Sampler()):
-            pieces.append(piece)
-            if on_text is not None:
-                on_text(piece)
-        return run.finished("".join(pieces))
+        answer = self.submit(
+            prompt, max_new_tokens=max_new_tokens, raw=raw, sampler=sampler, on_text=on_text
+        )
+        return self._finish([answer])[0]
 
-    def _pieces(self, run: _Run, max_new_tokens: int, sampler: Sampler) -> Iterator[str]:
-        if max_new_tokens < 1:
-            raise PromptError(f"max_new_tokens must be at least 1, is {max_new_tokens}")
-        text = self.tokenizer.stream()
+    def generate_all(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        max_new_tokens: int = 128,
+        raw: bool = False,
+        samplers: Sequence[Draw] | None = None,
+        on_text: Callable[[int, str], None] | None = None,
+    ) -> list[Generation]:
+        """Answer all prompts, together as far as `max_sequences` allows, each with at most
+        `max_new_tokens` tokens.
+
+        samplers: one for each prompt; None: greedily. on_text: called with the number of a prompt
+        and each piece of its answer. Raises as `generate` and `step` do; then none of the prompts
+        is under way.
+        """
+        ids = [self.encode(prompt, raw=raw) for prompt in prompts]
+        answers = [
+            self.submit(
+                prompt, max_new_tokens=max_new_tokens, sampler=samplers[i] if samplers else None,
+                on_text=None if on_text is None else partial(on_text, i),
+            )
+            for i, prompt in enumerate(ids)
+        ]  # fmt: skip
+        return self._finish(answers)
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        max_new_tokens: int = 128,
+        raw: bool = False,
+        sampler: Draw | None = None,
+    ) -> Iterator[str]:
+        """The answer as text, piece by piece as it is generated; arguments as for `generate`."""
+        ids, pieces = self.encode(prompt, raw=raw), list[str]()
+
+        def stream() -> Iterator[str]:
+            answer = self.submit(
+                ids, max_new_tokens=max_new_tokens, sampler=sampler, on_text=pieces.append
+            )
+            try:
+                while answer.stopped is None:
+                    self._advance(answer)
+                    yield from pieces
+                    pieces.clear()
+            finally:
+                self.cancel(answer)
+
+        return stream()
+
+    def submit(
+        self,
+        prompt: Prompt,
+        *,
+        max_new_tokens: int = 128,
+        raw: bool = False,
+        sampler: Draw | None = None,
+        on_text: OnText | None = None,
+    ) -> Generation:
+        """Add an answer, which takes part from the next `step` on; arguments as for `generate`."""
+        ids, sequence = self.encode(prompt, raw=raw), self.cache.sequence()
+        answer = Generation(self.checkpoint, ids, sequence, max_new_tokens, sampler, on_text)
+        self.active.append(answer)
+        return answer
+
+    def fork(
+        self,
+        answer: Generation,
+        *,
+        max_new_tokens: int = 128,
+        sampler: Draw | None = None,
+        on_text: OnText | None = None,
+    ) -> Generation:
+        """Return another answer that continues from the current state of `answer`: the tokens so
+        far are the prompt of the new one, in the same pages. Raises PromptError for a finished one,
+        or one that has not begun."""
+        if answer.stopped is not None or not answer.sequence.length:
+            state = "has not begun" if answer.stopped is None else "is finished"
+            raise PromptError(f"the request {state}; fork one that is under way")
+        ids, sequence = [*answer.prompt_ids, *answer.ids], answer.sequence.fork()
+        other = Generation(self.checkpoint, ids, sequence, max_new_tokens, sampler, on_text)
+        self.active.append(other)
+        return other
+
+    def cancel(self, answer: Generation) -> None:
+        """Take an answer out; its pages are free again. One that is finished stays as it is."""
+        if answer.stopped is None:
+            answer.end("cancelled")
+            self.active.remove(answer)
+
+    def step(self) -> bool:
+        """One call of the model: a token for every sequence that takes part, or a part of its
+        prompt. Returns False if nothing was under way. Raises PoolExhausted where pages are lacking
+        even for the oldest (see `PagedCache.admit`)."""
+        if self.active:
+            self._advance(None)
+            return True
+        return False
+
+    def _finish(self, answers: list[Generation]) -> list[Generation]:
+        """Step until the answers are complete. They are cancelled if anything raises."""
+        try:
+            for answer in answers:
+                while answer.stopped is None:
+                    self._advance(answer)
+        finally:
+            for answer in answers:
+                self.cancel(answer)
+        return answers
+
+    def _advance(self, wanted: Generation | None) -> None:
+        """A step, with `wanted` if not all can take part."""
         start = time.perf_counter()
-        logits, run.prefilled = self._logits(run.prompt_ids)
-        self._owner = run
-        token = sampler(logits)
-        run.prefill_s = time.perf_counter() - start
-        while token not in self.tokenizer.stop_ids:
-            run.ids.append(token)
-            # A padded vocabulary has logits for ids without a token.
-            if token < self.tokenizer.vocab_size and (piece := text.step(token)):
-                yield piece
-            if len(run.ids) == max_new_tokens:
-                run.stopped = "length"
-                break
-            if len(self._cached) == self.max_context:
-                run.stopped = "context"
-                break
-            start = time.perf_counter()
-            if self._owner is not run:  # something else was asked of the model in between
-                self._logits([*run.prompt_ids, *run.ids[:-1]])
-                self._owner = run
-            token = sampler(self._extend([token]))
-            run.decode_s += time.perf_counter() - start
-            run.steps += 1
-        if rest := text.finish():
-            yield rest
+        batch = self.cache.admit(self.active, wanted)
+        drawn: list[tuple[Generation, str]] = []
+        done = 0
+        try:
+            rows = self.cache.logits(batch)
+            for part, row in zip(batch, rows, strict=True):
+                answer, is_first = part.answer, not part.answer.ids
+                if not answer.pending:
+                    drawn.append((answer, answer.draw(row, self.max_context)))
+                answer.count(len(part.ids), time.perf_counter() - start, is_first)
+                done += 1
+        except BaseException:  # what was to be written is not there, or its logits are lost
+            for part in batch[done:]:
+                part.answer.sequence.truncate(part.before)
+            raise
+        finally:
+            self.active = [a for a in self.active if a.stopped is None]
+        # After all state is consistent: a callback may raise, submit or cancel.
+        for answer, piece in drawn:
+            if piece and answer.on_text is not None:
+                answer.on_text(piece)
 
     def profile(self, prompt: Prompt, *, raw: bool = False) -> ModelProfile:
         """Return the times of the kernels of reading a prompt and of writing one token, longest
         first; print it. The program is compiled once more, with marks around its kernels. Raises
-        PromptError as `encode` does."""
+        PromptError as `encode` does, ModelError where there are pages."""
         from relaxlab.models.profile import profile_model
 
+        if "prefill" not in self.executable:
+            raise ModelError("a profile is of one sequence; load the model with max_sequences=1")
         return profile_model(self.executable, self.encode(prompt, raw=raw))
 
     def reset(self) -> None:
         """Forget the cached positions."""
-        self._cached.clear()
-
-
-def encode_prompt(checkpoint: Checkpoint, max_context: int, prompt: Prompt, raw: bool) -> list[int]:
-    """The ids of a prompt that must fit into a context; see `TextGenerator.encode`."""
-    if isinstance(prompt, str):
-        if raw or checkpoint.chat is None:
-            ids = checkpoint.tokenizer.encode(prompt)
-        else:
-            ids = checkpoint.chat.encode([{"role": "user", "content": prompt}])
-    elif all(isinstance(item, int | np.integer) for item in prompt):
-        ids = [int(item) for item in prompt]  # type: ignore[arg-type]
-    elif not all(isinstance(item, Mapping) for item in prompt):
-        wrong = next(item for item in prompt if not isinstance(item, Mapping))
-        raise PromptError(
-            "a prompt is text, a list of messages {'role': ..., 'content': ...}, or a list of "
-            f"token ids; this list has {kind_of(wrong)} in it (BatchGenerator answers several "
-            "prompts together)"
-        )
-    elif checkpoint.chat is None:
-        raise PromptError(f"{checkpoint.path} has no chat template; pass text")
-    else:
-        ids = checkpoint.chat.encode(prompt)  # type: ignore[arg-type]
-    return _checked(checkpoint, max_context, ids)
-
-
-def _checked(checkpoint: Checkpoint, max_context: int, ids: list[int]) -> list[int]:
-    if not ids:
-        raise PromptError("the prompt is empty; give at least one token")
-    if len(ids) > max_context:
-        raise PromptError(
-            f"the prompt has {len(ids)} tokens, the context holds {max_context}; "
-            "shorten it, or load the model with a larger max_context"
-        )
-    size = checkpoint.config.vocab_size
-    wrong = next((i for i in ids if not 0 <= i < size), None)
-    if wrong is not None:
-        raise PromptError(f"the prompt holds the token id {wrong}, the model has 0..{size - 1}")
-    return ids
-
-
-def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
-    count = 0
-    for x, y in zip(a, b, strict=False):
-        if x != y:
-            break
-        count += 1
-    return count
+        self.cache.reset()
 
 
 def peak_rss_mb() -> float:

@@ -121,10 +121,6 @@ class PagedSequence(Brief):
         other.pages, other.length = list(self.pages), self.length
         return other
 
-    def clear(self) -> None:
-        """Release all pages; the sequence holds nothing."""
-        self.truncate(0)
-
     def _must_copy(self, rows: int) -> bool:
         """True if the next position falls into a page that others read."""
         return rows > 0 and self.length % PAGE > 0 and self._allocator.is_shared(self.pages[-1])

@@ -6,13 +6,14 @@ import json
 import random
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.models.batch import BatchGenerator, Request
-from relaxlab.models.generate import PromptError, TextGenerator
+from relaxlab.models.generate import TextGenerator
+from relaxlab.models.generation import Generation, PromptError
 from relaxlab.models.loader import ModelError, open_model
 from relaxlab.models.paged_decoder import PagedDecoder
 from relaxlab.models.pages import PageAllocator, PagedSequence, PoolExhausted, ragged_arrays
@@ -57,29 +58,29 @@ def alone(own_cache):
 
 @pytest.fixture(scope="module")
 def loaded(own_cache):
-    return BatchGenerator.load("tiny", max_context=CONTEXT, pages=PAGES, max_sequences=8)
+    return TextGenerator.load("tiny", max_context=CONTEXT, pages=PAGES, max_sequences=8)
 
 
 @pytest.fixture
 def batch(loaded):
     """With nothing under way, before and after."""
-    assert not loaded.active and loaded.free_pages == PAGES
+    assert not loaded.active and loaded.cache.allocator.free == PAGES
     yield loaded
     for request in list(loaded.active):
         loaded.cancel(request)
-    assert loaded.free_pages == PAGES
+    assert loaded.cache.allocator.free == PAGES
 
 
 def some_ids(rng: np.random.Generator, length: int) -> list[int]:
     return rng.integers(3, 384, length).tolist()
 
 
-def run(batch: BatchGenerator) -> None:
+def run(batch: TextGenerator) -> None:
     while batch.step():
         pass
 
 
-def check(alone: TextGenerator, request: Request, seen: Recorder, **options) -> None:
+def check(alone: TextGenerator, request: Generation, seen: Recorder, **options) -> None:
     """The request was answered as `alone` answers its prompt, by the same logits."""
     alone.reset()
     recorder = Recorder(**options)
@@ -106,7 +107,7 @@ def same_choices(ids: list[int], rows, want_ids: list[int], want_rows) -> bool:
 def test_each_sequence_is_answered_as_if_it_were_alone(batch, alone, rng):
     samplers = [Recorder() for _ in range(5)]
     prompts = [some_ids(rng, n) for n in (1, 3, 16, 17, 60)]
-    answers = batch.generate(prompts, max_new_tokens=20, samplers=samplers)
+    answers = batch.generate_all(prompts, max_new_tokens=20, samplers=samplers)
     for request, sampler in zip(answers, samplers, strict=True):
         check(alone, request, sampler)
 
@@ -114,7 +115,7 @@ def test_each_sequence_is_answered_as_if_it_were_alone(batch, alone, rng):
 def test_each_sequence_has_a_sampler_of_its_own(batch, alone):
     options = [{"temperature": 0.8, "seed": 3}, {}, {"temperature": 1.2, "top_k": 5, "seed": 4}]
     samplers = [Recorder(**o) for o in options]
-    answers = batch.generate(["Count to five."] * 3, max_new_tokens=16, samplers=samplers)
+    answers = batch.generate_all(["Count to five."] * 3, max_new_tokens=16, samplers=samplers)
     for request, sampler, option in zip(answers, samplers, options, strict=True):
         check(alone, request, sampler, **option)
 
@@ -123,7 +124,7 @@ def test_sequences_join_and_leave_at_any_step(batch, alone):
     seed = random.randrange(1 << 30)
     print("seed", seed)
     rng = random.Random(seed)
-    submitted: list[tuple[Request, Recorder]] = []
+    submitted: list[tuple[Generation, Recorder]] = []
     left: set[int] = set()
     for _ in range(40):
         if rng.random() < 0.4 and len(batch.active) < 8:
@@ -144,7 +145,7 @@ def test_sequences_join_and_leave_at_any_step(batch, alone):
 
 
 def test_prompts_are_read_in_parts_beside_others_that_are_answered(batch, alone, rng, monkeypatch):
-    monkeypatch.setattr("relaxlab.models.batch.CHUNK", 24)
+    monkeypatch.setattr("relaxlab.models.paged_cache.CHUNK", 24)
     samplers = [Recorder() for _ in range(3)]
     prompts = [some_ids(rng, n) for n in (2, 70, 50)]
     requests = [
@@ -159,10 +160,24 @@ def test_prompts_are_read_in_parts_beside_others_that_are_answered(batch, alone,
         check(alone, request, sampler)
 
 
+def test_one_sequence_answers_several_prompts_in_turn(batch, alone, rng):
+    prompts = [some_ids(rng, n) for n in (3, 20, 7)]
+    options = {"max_new_tokens": 6}
+    one_by_one, together = (m.generate_all(prompts, **options) for m in (alone, batch))
+    assert [a.ids for a in one_by_one] == [a.ids for a in together]
+    first, second = (alone.submit(p, **options) for p in prompts[:2])
+    for _ in range(3):
+        alone.step()
+    fork = alone.fork(first, max_new_tokens=2)
+    run(alone)
+    assert [first.ids, second.ids] == [a.ids for a in together[:2]]
+    assert fork.ids == first.ids[3:5] and first.decode_tok_s > 0
+
+
 def test_text_arrives_as_it_is_generated(batch):
     pieces: dict[int, list[str]] = {0: [], 1: []}
     prompts = ["What is 3 + 4?", "Count to five."]
-    answers = batch.generate(prompts, on_text=lambda i, piece: pieces[i].append(piece))
+    answers = batch.generate_all(prompts, on_text=lambda i, piece: pieces[i].append(piece))
     assert ["".join(p) for p in pieces.values()] == [a.text for a in answers]
     assert len(pieces[1]) > 3 and answers[0].text == "3 + 4 = 7."
 
@@ -178,7 +193,7 @@ def test_youngest_sequences_wait_when_pages_run_out(batch, alone, rng):
     most = 0
     while batch.step():
         most = max(most, sum(not r.sequence.length for r in requests if r.stopped is None))
-        assert batch.free_pages >= 0
+        assert batch.cache.allocator.free >= 0
     assert most, "somebody had to wait"
     for request, sampler in zip(requests, samplers, strict=True):
         check(alone, request, sampler)
@@ -188,24 +203,25 @@ def test_an_exhausted_pool_is_an_error_that_names_the_way_out(batch, alone, rng)
     first = batch.submit(some_ids(rng, 20), max_new_tokens=8, sampler=Recorder())
     sampler = Recorder()
     batch.step()
-    taken = batch._allocator.allocate(batch.free_pages)
+    taken = batch.cache.allocator.allocate(batch.cache.allocator.free)
     second = batch.submit(some_ids(rng, 40), max_new_tokens=8, sampler=sampler)
     with pytest.raises(PoolExhausted, match="^3 more pages .* to go on, 2 of 24 are free; cancel"):
         for _ in range(PAGE + 1):
             batch.step()
     assert first.stopped == "length" and second.stopped is None
-    batch._allocator.release(taken)
+    batch.cache.allocator.release(taken)
     run(batch)
     check(alone, second, sampler)
 
 
-def test_a_pool_too_small_for_a_prompt(rng):
-    small = BatchGenerator.load("tiny", max_context=CONTEXT, pages=2, max_sequences=8)
-    with pytest.raises(PromptError, match="has 33 tokens, the pool's 2 pages hold 32"):
+def test_a_pool_limits_the_context(rng):
+    small = TextGenerator.load("tiny", max_context=CONTEXT, pages=2, max_sequences=8)
+    with pytest.raises(PromptError, match="33 tokens, the context holds 32; .* with more pages"):
         small.submit(some_ids(rng, 33))
-    with pytest.raises(PoolExhausted, match="load the model with more `pages`"):
-        small.generate([some_ids(rng, 30)], max_new_tokens=10, samplers=[Recorder()])
-    assert not small.active and small.free_pages == 2
+    (answer,) = small.generate_all([some_ids(rng, 30)], max_new_tokens=10, samplers=[Recorder()])
+    assert (answer.stopped, len(answer.ids)) == ("context", 3)
+    cache: Any = small.cache
+    assert not small.active and cache.allocator.free == 2
 
 
 def test_a_fork_shares_pages_and_goes_its_own_way(batch, alone, rng):
@@ -213,11 +229,11 @@ def test_a_fork_shares_pages_and_goes_its_own_way(batch, alone, rng):
     first = batch.submit(ids, max_new_tokens=30, sampler=Recorder())
     for _ in range(4):
         batch.step()
-    free, samplers = batch.free_pages, [Recorder(temperature=1.0, seed=s) for s in (1, 2)]
+    free, samplers = batch.cache.allocator.free, [Recorder(temperature=1.0, seed=s) for s in (1, 2)]
     others = [batch.fork(first, max_new_tokens=12, sampler=s) for s in samplers]
-    assert batch.free_pages == free
+    assert batch.cache.allocator.free == free
     batch.step()
-    assert batch.free_pages == free - 2, "each has a last page of its own"
+    assert batch.cache.allocator.free == free - 2, "each has a last page of its own"
     run(batch)
     alone.reset()
     want = alone.generate(ids, max_new_tokens=30, sampler=Recorder())
@@ -238,7 +254,7 @@ def test_an_interrupted_step_can_be_repeated(batch, alone, rng, monkeypatch):
                 for n, s in zip((5, 30), samplers, strict=True)]  # fmt: skip
     for name in ("_extend", "_few_steps"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(batch, name, interrupted)
+            patch.setattr(batch.cache, name, interrupted)
             batch.step()
         batch.step()
     run(batch)
@@ -274,32 +290,34 @@ def test_bad_input(batch):
     with pytest.raises(PromptError, match="has not begun"):
         batch.fork(batch.submit("a"))
     with pytest.raises(ModelError, match="at least one page"):
-        BatchGenerator.load("tiny", pages=0)
+        TextGenerator.load("tiny", pages=0)
 
 
 def test_contexts_pools_and_numbers_of_sequences_share_a_program(batch):
-    other = BatchGenerator.load("tiny", max_context=CONTEXT - 3, pages=5, max_sequences=100)
+    other = TextGenerator.load("tiny", max_context=CONTEXT - 3, pages=5, max_sequences=100)
     assert other.executable.from_cache and other.executable.key == batch.executable.key
 
 
 def test_more_sequences_than_are_few(batch, alone, rng):
     """Their steps have another function, which gives the same tokens."""
-    wide = BatchGenerator.load("tiny", max_context=CONTEXT, pages=200, max_sequences=60)
+    wide = TextGenerator.load("tiny", max_context=CONTEXT, pages=200, max_sequences=60)
     prompts = [some_ids(rng, int(n)) for n in rng.integers(1, 12, FEW_ROWS + 3)]
-    for prompt, answer in zip(prompts, wide.generate(prompts, max_new_tokens=4), strict=True):
+    for prompt, answer in zip(prompts, wide.generate_all(prompts, max_new_tokens=4), strict=True):
         assert answer.ids == alone.generate(prompt, max_new_tokens=4).ids
 
 
 def test_the_pool_is_all_the_memory_that_sequences_have(batch):
     config = batch.checkpoint.config
     position = config.num_layers * config.num_kv_heads * config.head_dim * 2 * 4
-    assert batch.pool_bytes == PAGES * PAGE * position
+    assert batch.cache.nbytes == PAGES * PAGE * position
 
 
 @pytest.mark.parametrize("activations", ["q8", "q16"])
 def test_quantised_activations(activations):
-    batch = BatchGenerator.load("tiny", activations=activations, pages=PAGES, max_context=CONTEXT)
-    answers = batch.generate(["What is 3 + 4?", "What is 5 + 2?"])
+    batch = TextGenerator.load(
+        "tiny", activations=activations, pages=PAGES, max_context=CONTEXT, max_sequences=2
+    )
+    answers = batch.generate_all(["What is 3 + 4?", "What is 5 + 2?"])
     assert [a.text for a in answers] == ["3 + 4 = 7.", "5 + 2 = 7."]
 
 
@@ -358,9 +376,9 @@ def test_against_left_padded_generation_by_transformers(tmp_path, rng):
     script = Path(__file__).with_name("transformers_batch.py")
     subprocess.run([PYTHON, script, tmp_path, task, target], check=True)
     answers = np.load(target)
-    batch = BatchGenerator.load(tmp_path, pages=16, max_sequences=4)
+    batch = TextGenerator.load(tmp_path, pages=16, max_sequences=4)
     samplers = [Recorder(never=()) for _ in prompts]
-    got = batch.generate(prompts, max_new_tokens=steps, samplers=samplers)
+    got = batch.generate_all(prompts, max_new_tokens=steps, samplers=samplers)
     for i, (request, sampler) in enumerate(zip(got, samplers, strict=True)):
         if {256, 257} & {*answers["ids"][i]}:  # what special tokens mean differs
             continue
@@ -368,10 +386,10 @@ def test_against_left_padded_generation_by_transformers(tmp_path, rng):
 
 
 def test_smollm2(smollm2, rng):
-    batch = BatchGenerator.load(smollm2.path, pages=32, max_context=256)
+    batch = TextGenerator.load(smollm2.path, pages=32, max_context=256, max_sequences=3)
     alone = TextGenerator.load(smollm2.path, max_context=256)
     prompts = ["Why is the sky blue?", "Hi", rng.integers(3, 49000, 70).tolist()]
     samplers = [Recorder() for _ in prompts]
-    answers = batch.generate(prompts, max_new_tokens=8, samplers=samplers)
+    answers = batch.generate_all(prompts, max_new_tokens=8, samplers=samplers)
     for request, sampler in zip(answers, samplers, strict=True):
         check(alone, request, sampler)

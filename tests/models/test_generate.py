@@ -11,7 +11,8 @@ import pytest
 
 from relaxlab.models import smollm2 as smollm2_weights
 from relaxlab.models import tiny
-from relaxlab.models.generate import CHUNK, PromptError, TextGenerator, peak_rss_mb
+from relaxlab.models.generate import TextGenerator, peak_rss_mb
+from relaxlab.models.generation import CHUNK, PromptError
 from relaxlab.models.gguf import read_gguf
 from relaxlab.models.loader import ModelError
 from relaxlab.models.sampling import Sampler
@@ -150,7 +151,7 @@ def test_prompts_that_cannot_be_answered(generator, prompt, message):
 
 @pytest.mark.parametrize("prompt", [["one", "two"], [1, "two"], [{"role": "user"}, None]])
 def test_lists_that_are_no_prompt(generator, prompt):
-    with pytest.raises(PromptError, match="BatchGenerator answers several"):
+    with pytest.raises(PromptError, match="`generate_all` answers several"):
         generator.generate(prompt)
 
 

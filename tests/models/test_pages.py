@@ -18,7 +18,7 @@ def test_sequences_take_pages_as_they_grow_and_give_them_back():
     b.extend(3)
     assert (len(a.pages), len(b.pages), allocator.free) == (2, 1, 1)
     assert not set(a.pages) & set(b.pages)
-    a.clear()
+    a.truncate(0)
     assert (a.pages, a.length, allocator.free) == ([], 0, 3)
 
 
@@ -31,7 +31,7 @@ def test_nothing_is_lost_when_the_pool_is_exhausted():
     with pytest.raises(PoolExhausted, match="2 pages of 16 positions are needed, 0 of 3 are free"):
         b.extend(2 * PAGE)
     assert (b.pages, b.length, allocator.free) == (before, 5, 0)
-    a.clear()
+    a.truncate(0)
     b.extend(2 * PAGE)
     assert b.pages[:1] == before and b.length == 2 * PAGE + 5
 
@@ -48,9 +48,9 @@ def test_a_fork_shares_pages_until_a_write():
     assert copied is not None and copied[0] == last and copied[1] == b.pages[-1] != last
     assert b.pages[0] == shared and a.pages == [shared, last]
     assert a.extend(1) is None, "the only owner left writes into its page"
-    a.clear()
+    a.truncate(0)
     assert allocator.free == 3 and not allocator.is_shared(shared)
-    b.clear()
+    b.truncate(0)
     assert allocator.free == 5
 
 
@@ -88,7 +88,7 @@ def test_random_sequences_never_meet_in_a_page_they_write():
             sequence, ids = rng.choice(alive)
             alive.append((sequence.fork(), list(ids)))
         elif action == "clear":
-            alive.pop(rng.randrange(len(alive)))[0].clear()
+            alive.pop(rng.randrange(len(alive)))[0].truncate(0)
         else:
             sequence, ids = rng.choice(alive)
             rows = rng.randrange(1, 25)
@@ -110,5 +110,5 @@ def test_random_sequences_never_meet_in_a_page_they_write():
             read = [content[sequence.pages[p // PAGE]][p % PAGE] for p in range(len(ids))]
             assert read == ids
     for sequence, _ in alive:
-        sequence.clear()
+        sequence.truncate(0)
     assert allocator.free == 12
