@@ -380,7 +380,10 @@ def test_no_pickles() -> None:
 def test_core_dependencies_are_the_chosen_few() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     names = {line.split(">=")[0] for line in project["dependencies"]}
-    assert names == {"numpy", "llvmlite", "ml_dtypes", "tokenizers", "jinja2", "intel-openmp"}
+    assert names == {
+        "numpy", "llvmlite", "ml_dtypes", "tokenizers", "jinja2", "gguf", "safetensors",
+        "intel-openmp",
+    }  # fmt: skip
 
 
 def test_conda_and_pip_install_the_same() -> None:

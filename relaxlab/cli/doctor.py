@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-REQUIRED = ("numpy", "llvmlite", "ml_dtypes", "tokenizers", "jinja2")
+REQUIRED = ("numpy", "llvmlite", "ml_dtypes", "tokenizers", "jinja2", "gguf", "safetensors")
 FEATURES = (
     "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512vnni", "avx512bf16",
     "avxvnni", "amx-int8", "amx-bf16", "neon", "dotprod", "i8mm", "bf16", "sve",

@@ -72,10 +72,8 @@ def _decode(fields: tuple[Array, ...], format: str) -> Array:
     storage = FORMAT_BY_NAME[format]
     rows, blocks = fields[0].shape[:2]
     named = {f.name: a for f, a in zip(storage.fields, fields, strict=False)}
-    if _is_whole(fields):
-        named = storage.views(fields[0], (rows, blocks * storage.block_size))
-    values = storage.decode(named)
-    return np.ascontiguousarray(values.reshape(rows, blocks * storage.block_size))
+    raw = fields[0] if _is_whole(fields) else storage.join_fields(named)
+    return storage.dequantise(raw, (rows, blocks * storage.block_size))
 
 
 # fields: those of a block in the order of the file, each (rows, blocks, ...), or one tensor uint8

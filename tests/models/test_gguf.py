@@ -3,10 +3,10 @@
 import mmap
 import struct
 
+import gguf
 import numpy as np
 import pytest
 
-from relaxlab.ir.quant_formats import FORMATS
 from relaxlab.models.gguf import GGUF, GGUFError, GGUFTensor, read_gguf, write_gguf
 
 METADATA = {
@@ -26,11 +26,8 @@ METADATA = {
 
 
 def tensors(rng: np.random.Generator) -> list[GGUFTensor]:
-    able = [f for f in FORMATS if f.block_size == 1 or f.encode]
-    made = [
-        GGUFTensor.quantised(f"w.{f.name}", rng.normal(size=(3, 64)).astype(np.float32), f.name)
-        for f in able
-    ]
+    able = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")
+    made = [GGUFTensor.quantised(f"w.{f}", rng.normal(size=(3, 64)), f) for f in able]
     return [*made, GGUFTensor.quantised("bias", rng.normal(size=5).astype(np.float32), "F32")]
 
 
@@ -78,8 +75,7 @@ def test_tensors_are_read_only_views_of_the_mapping(sample):
     assert sample.read_bytes()[tensor.offset :][: tensor.nbytes] == tensor.raw.tobytes()
 
 
-def test_same_as_reference_package(sample, tmp_path):
-    gguf = pytest.importorskip("gguf", reason="the 'gguf' package is a test-only cross-check")
+def test_same_as_reference_package(sample):
     reference = gguf.GGUFReader(sample)
     ours = read_gguf(sample)
     assert [t.name for t in reference.tensors] == list(ours.tensors)
@@ -89,19 +85,6 @@ def test_same_as_reference_package(sample, tmp_path):
         np.testing.assert_array_equal(theirs.data.reshape(-1).view(np.uint8), mine.raw)
     assert reference.fields["a.text"].contents() == METADATA["a.text"]
     assert reference.fields["a.words"].contents() == METADATA["a.words"]
-
-    path = tmp_path / "theirs.gguf"
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_uint32("n", 3)
-    writer.add_array("words", ["a", "b"])
-    writer.add_tensor("t", np.arange(6, dtype=np.float32).reshape(2, 3))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    read = read_gguf(path)
-    assert (read.metadata["n"], read.metadata["words"]) == (3, ["a", "b"])
-    np.testing.assert_array_equal(read.tensor("t").dequantise(), [[0, 1, 2], [3, 4, 5]])
 
 
 def test_smollm2(smollm2):
@@ -270,7 +253,7 @@ def test_random_bytes_are_refused(tmp_path, rng):
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [(None, "None"), (2**70, "64 bits"), ([1, "a"], "array of"), (np.zeros((2, 2)), "array")],
+    [(None, "None"), (2**70, "64 bits"), ([1, "a"], "store"), (np.zeros((2, 2)), "store")],
 )
 def test_writer_refuses_other_values(value, message, tmp_path):
     with pytest.raises(TypeError, match=f"'k'.*{message}"):
