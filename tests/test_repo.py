@@ -353,7 +353,7 @@ def test_pyright_has_no_complaints() -> None:
 
 def test_the_package_knows_no_notebook() -> None:
     """Only the package `lab` may import what belongs to a notebook."""
-    notebook = {"IPython", "ipywidgets", "anywidget", "graphviz"}
+    notebook = {"IPython", "ipywidgets", "anywidget"}
     for path in PACKAGE_FILES:
         if package_of(path) == "lab":
             continue
@@ -394,7 +394,7 @@ def test_conda_and_pip_install_the_same() -> None:
     listed = re.findall(r"^ +- (.+)$", environment, re.M)
     programs = [name for name in listed if name not in ("conda-forge", "pip:")]
     install = programs.pop()
-    assert set(programs) == {f"python{project['requires-python']}", "pip", "make", "graphviz"}
+    assert set(programs) == {f"python{project['requires-python']}", "pip", "make"}
     extras = re.fullmatch(r"-e \.\[([\w,]+)\]", install)
     assert extras and set(extras[1].split(",")) <= set(project["optional-dependencies"])
     (weights,) = re.findall(r"^WEIGHTS := (\S+)$", (ROOT / "Makefile").read_text("utf-8"), re.M)

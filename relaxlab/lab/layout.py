@@ -1,17 +1,15 @@
-"""Layout of a graph's nodes: by graphviz if it is installed, else by layers.
+"""Layout of a graph's nodes by layers, the same on every machine.
 
-The built-in layout follows Sugiyama, Tagawa and Toda (1981): longest paths give the layers, medians
-of the neighbours order them so that few edges cross, and positions are moved towards the
-neighbours' by isotonic regression, which keeps order and distance. All of it is deterministic.
+It follows Sugiyama, Tagawa and Toda (1981): longest paths give the layers, medians of the
+neighbours order them so that few edges cross, and positions are moved towards the neighbours' by
+isotonic regression, which keeps order and distance. Graphviz would be a program that pip cannot
+install, and a second picture of the same graph.
 """
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 GAP = 18
 """Pixels between neighbours in a layer."""
@@ -22,8 +20,6 @@ SWEEPS = 8
 crossings became 2769, 2199 and 2099 after one, four and eight; more changed nothing."""
 MARGIN = 14
 """Pixels around a drawing, for borders and shadows of the outer nodes."""
-DOTS_PER_INCH = 72
-"""Graphviz takes sizes in inches of 72 points; a point is a pixel here."""
 
 Size = tuple[float, float]
 Edge = tuple[int, int]
@@ -41,18 +37,10 @@ class Layout:
     curves: tuple[tuple[Point, ...], ...]
 
 
-def layout(sizes: Sequence[Size], edges: Sequence[Edge], *, use_dot: bool = True) -> Layout:
-    """Places for nodes of the given widths and heights, edges pointing down where that can be.
-
-    `use_dot`: let graphviz do it where the program `dot` and the package are there. Raises
-    ValueError for a cycle.
-    """
-    ranks = _ranks(len(sizes), edges)
-    if use_dot and sizes and shutil.which("dot") is not None:
-        found = _by_dot(sizes, edges)
-        if found is not None:
-            return found
-    return _Layers(sizes, edges, ranks).result()
+def layout(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
+    """Places for nodes of the given widths and heights, edges pointing down. ValueError for a
+    cycle."""
+    return _Layers(sizes, edges, _ranks(len(sizes), edges)).result()
 
 
 def _ranks(count: int, edges: Sequence[Edge]) -> list[int]:
@@ -79,9 +67,6 @@ def _ranks(count: int, edges: Sequence[Edge]) -> list[int]:
         if is_source[v] and after[v]:
             ranks[v] = min(ranks[w] for w in after[v]) - 1
     return ranks
-
-
-# --- Layers -----------------------------------------------------------------------------------
 
 
 class _Layers:
@@ -253,51 +238,3 @@ def isotonic(values: Sequence[float], weights: Sequence[float]) -> list[float]:
             weight, count = weight + more, count + size
         pools.append((mean, weight, count))
     return [mean for mean, _, count in pools for _ in range(count)]
-
-
-# --- Graphviz ---------------------------------------------------------------------------------
-
-
-def _by_dot(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout | None:
-    """The layout of the program `dot`; None where it fails or the package that calls it is
-    missing."""
-    try:
-        import graphviz  # type: ignore[import-untyped]
-    except ImportError:
-        return None
-    inch = DOTS_PER_INCH
-    look = {"nodesep": str(GAP / inch), "ranksep": str(RANK_GAP / inch), "nslimit": "4"}
-    drawing: Any = graphviz.Digraph(graph_attr=look, node_attr={"shape": "box", "label": ""})
-    for i, (w, h) in enumerate(sizes):
-        drawing.node(str(i), width=str(w / inch), height=str(h / inch), fixedsize="true")
-    for a, b in edges:
-        drawing.edge(str(a), str(b), arrowhead="none")
-    try:
-        text = drawing.pipe(format="plain", encoding="utf-8", quiet=True)
-    except subprocess.CalledProcessError:
-        return None
-    return _read_plain(text, sizes, edges)
-
-
-def _read_plain(text: str, sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
-    """Read graphviz's plain output: inches from the bottom left."""
-    scale = DOTS_PER_INCH
-    width = height = 0.0
-    centres: dict[int, Point] = {}
-    curves: dict[Edge, tuple[Point, ...]] = {}
-    for line in text.replace("\\\n", "").splitlines():
-        word, *rest = line.split()
-        if word == "graph":
-            width, height = float(rest[1]) * scale, float(rest[2]) * scale
-        elif word == "node":
-            x, y = float(rest[1]) * scale, float(rest[2]) * scale
-            centres[int(rest[0])] = (x + MARGIN, height - y + MARGIN)
-        elif word == "edge":
-            numbers = [float(n) * scale for n in rest[3 : 3 + 2 * int(rest[2])]]
-            pairs = zip(numbers[::2], numbers[1::2], strict=True)
-            edge = (int(rest[0]), int(rest[1]))
-            curves[edge] = tuple((x + MARGIN, height - y + MARGIN) for x, y in pairs)
-    return Layout(
-        width + 2 * MARGIN, height + 2 * MARGIN,
-        tuple(centres[i] for i in range(len(sizes))), tuple(curves[e] for e in edges),
-    )  # fmt: skip

@@ -24,6 +24,15 @@ class Interner:
         """The distinct lines; a number is an index into them."""
         return list(self._ids)
 
+    @property
+    def items(self) -> list[Any]:
+        """The distinct pieces of data, where `number` numbered them."""
+        return [json.loads(line) for line in self._ids]
+
+    def number(self, item: Any) -> int:
+        """A number for a piece of data that JSON can hold."""
+        return self.ids([json.dumps(item)])[0]
+
     def ids(self, lines: Iterable[str]) -> list[int]:
         """A number for each line."""
         return [self._ids.setdefault(line, len(self._ids)) for line in lines]

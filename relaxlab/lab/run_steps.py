@@ -3,7 +3,6 @@ values."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -14,6 +13,7 @@ from relaxlab.analysis.costs import cost_of
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
 from relaxlab.ir import host, loops, types
 from relaxlab.lab.host_text import listing_of, register_name
+from relaxlab.lab.payload import Interner
 from relaxlab.lab.run_values import value_state
 from relaxlab.passes.kernel_calls import written_buffers
 from relaxlab.runtime.arrays import Array, ExecutionError
@@ -26,22 +26,6 @@ MOST_STEPS = 2_000
 
 Span = tuple[int, int]
 Call = tuple[str, "dict[str, int] | None", int]
-
-
-@dataclass(slots=True)
-class Interned:
-    """Distinct pieces of data, numbered."""
-
-    items: list[Any] = field(default_factory=list[Any])
-    numbers: dict[str, int] = field(default_factory=dict[str, int])
-
-    def number(self, item: Any) -> int:
-        """The number of a piece of data."""
-        key = json.dumps(item)
-        if key not in self.numbers:
-            self.numbers[key] = len(self.items)
-            self.items.append(item)
-        return self.numbers[key]
 
 
 @dataclass(slots=True)
@@ -125,8 +109,8 @@ class _Recorder:
 
     machine: VirtualMachine
     plain: Mapping[str, loops.PrimFunc]
-    values: Interned = field(default_factory=Interned)
-    places: Interned = field(default_factory=Interned)
+    values: Interner = field(default_factory=Interner)
+    places: Interner = field(default_factory=Interner)
     functions: dict[str, int] = field(default_factory=dict[str, int])
     listings: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     row_of: dict[int, int] = field(default_factory=dict[int, int])

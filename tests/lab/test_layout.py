@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import random
-import shutil
 
 import pytest
 
 from relaxlab.lab.layout import _inversions, _Layers, _ranks, isotonic, layout
-
-ENGINES = [
-    pytest.param(False, id="built-in"),
-    pytest.param(
-        True,
-        id="dot",
-        marks=pytest.mark.skipif(shutil.which("dot") is None, reason="needs graphviz's dot"),
-    ),
-]
 
 
 def random_graph(count: int, seed: int) -> tuple[list, list]:
@@ -28,10 +18,9 @@ def random_graph(count: int, seed: int) -> tuple[list, list]:
     return sizes, list(edges)
 
 
-@pytest.mark.parametrize("use_dot", ENGINES)
-def test_no_overlap_and_edges_point_down(use_dot):
+def test_no_overlap_and_edges_point_down():
     sizes, edges = random_graph(80, 3)
-    found = layout(sizes, edges, use_dot=use_dot)
+    found = layout(sizes, edges)
     boxes = [
         (x - w / 2, y - h / 2, x + w / 2, y + h / 2)
         for (x, y), (w, h) in zip(found.centres, sizes, strict=True)
@@ -44,16 +33,15 @@ def test_no_overlap_and_edges_point_down(use_dot):
     assert all(found.centres[a][1] < found.centres[b][1] for a, b in edges)
 
 
-@pytest.mark.parametrize("use_dot", ENGINES)
-def test_curves_join_their_nodes(use_dot):
+def test_curves_join_their_nodes():
     sizes, edges = random_graph(30, 5)
-    found = layout(sizes, edges, use_dot=use_dot)
+    found = layout(sizes, edges)
     for (a, b), curve in zip(edges, found.curves, strict=True):
         assert len(curve) % 3 == 1
         for v, (x, y) in ((a, curve[0]), (b, curve[-1])):
             centre, (w, h) = found.centres[v], sizes[v]
             assert abs(x - centre[0]) <= w / 2 + 2 and abs(y - centre[1]) <= h / 2 + 2
-    assert layout(sizes, edges, use_dot=use_dot) == found
+    assert layout(sizes, edges) == found
 
 
 def test_medians_leave_fewer_crossings():
@@ -74,7 +62,7 @@ def test_a_ladder_is_drawn_without_crossings():
 
 
 def test_a_chain_is_straight():
-    found = layout([(40, 34), (90, 34), (20, 34)], [(0, 1), (1, 2)], use_dot=False)
+    found = layout([(40, 34), (90, 34), (20, 34)], [(0, 1), (1, 2)])
     assert len({x for x, _ in found.centres}) == 1
 
 
