@@ -248,6 +248,23 @@ for rows, vectors, lanes in ((4, 2, 16), (8, 2, 16), (12, 2, 16), (16, 4, 16)):
     mine = tiles_of(product, rows, vectors, lanes)
     print((rows, vectors, lanes), f"{rl.time(mine, a, b).flop_rate / 1e9:.0f} GFLOP/s")
 
+# %% [markdown] tags=["explorer"]
+# Rules have such numbers, too: their *decisions*, each with a name, candidates and a default. The
+# explorer of a kernel in a trace has them as controls. Choose other vectors for this sum of two
+# matrices and see which loops the rule makes then. With `.live()` after the call, each choice is
+# also compiled, and timed beside the defaults.
+
+
+# %% tags=["explorer"]
+@I.ir_module
+class Sum:
+    @R.function
+    def main(a: R.Tensor((4, 64), "float32"), b: R.Tensor((4, 64), "float32")):
+        return R.add(a, b)
+
+
+rl.explore.loops(rl.trace(Sum))
+
 # %% [markdown]
 # ## Exercises
 #

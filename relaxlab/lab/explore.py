@@ -172,7 +172,10 @@ class Explore(Brief):
         return array_view(value)
 
     def loops(
-        self, subject: PrimFunc | Schedule | Module, name: str | None = None, **sizes: int | float
+        self,
+        subject: PrimFunc | Schedule | Module | Trace,
+        name: str | None = None,
+        **sizes: int | float,
     ) -> View:
         """A loop function, stepped on small sizes: `relaxlab.lab.loops`."""
         from relaxlab.lab.loops import loops

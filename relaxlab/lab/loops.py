@@ -14,6 +14,7 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module, name_of
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import Program, attempted, unscheduled_functions
+from relaxlab.lab.decisions import PREFIX, Kernel, decision_controls, decisions_state
 from relaxlab.lab.loop_costs import costs_state
 from relaxlab.lab.loop_run import SMALL, SMALL_BOUND, Sizes, record, run_state
 from relaxlab.lab.loop_threads import is_bound, threads_state
@@ -26,10 +27,12 @@ from relaxlab.passes.kernel_calls import written_buffers
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.schedule.explain import explain_refusal
 from relaxlab.schedule.replay import replay
+from relaxlab.schedule.rules.decisions import meaning_of
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.schedule.trace import Instruction
 from relaxlab.script import parse
 from relaxlab.script.printer import print_module
+from relaxlab.tracing import Trace
 
 MOST_ACCESSES = 20_000
 """Accesses that can be stepped through in one run."""
@@ -43,6 +46,8 @@ LARGE = (256,)
 COUNTED_ACCESSES = 150_000
 """Accesses that are counted in one run: some seconds of the interpreter. The runs of all steps of a
 schedule may have twice as many together."""
+LIVE_ACCESSES = 15_000
+"""Accesses that are counted in one run while someone waits for a choice: a tenth of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +63,31 @@ class _Version:
 
 
 def loops(
-    subject: PrimFunc | Schedule | Module, name: str | None = None, **sizes: int | float
+    subject: PrimFunc | Schedule | Module | Trace, name: str | None = None, **sizes: int | float
 ) -> View:
-    """Look at a loop function: of a module by its name, alone, or with the steps of its schedule.
+    """Look at a loop function: of a module by its name, alone, or with the steps of its schedule;
+    of the trace of a compilation, with the decisions of its rule.
 
     `sizes` are the values of its symbols and scalar parameters, small ones by default. Raises
     ValueError for a name or a symbol that is not there.
     """
+    if isinstance(subject, Trace):
+        return _kernel_view(Kernel.of(subject, name), sizes, measured=False)
+    return _loops(subject, name, sizes, COUNTED_ACCESSES)
+
+
+def _loops(
+    subject: PrimFunc | Schedule | Module, name: str | None, sizes: Mapping[str, int | float],
+    most_counted: int,
+) -> View:  # fmt: skip
+    """`loops` of what is no trace; `most_counted`: accesses that are counted in one run."""
     title, func, versions = _versions(subject, name)
     bound = is_bound(func)
     chosen = Sizes.of(func, sizes, SMALL_BOUND if bound else SMALL)
     interner = Interner()
     runs = sum(not v.within for v in versions)
     share = max(FEWEST_ACCESSES, min(MOST_ACCESSES, ALL_ACCESSES // runs))
-    counted = min(COUNTED_ACCESSES, 2 * COUNTED_ACCESSES // runs)
+    counted = min(most_counted, 2 * most_counted // runs)
     states: list[dict[str, Any]] = []
     before: dict[tuple[str, ...], list[Row]] = {}
     for v in versions:
@@ -109,6 +125,26 @@ def loops(
     controls = (*editor, *(Control(k, "number", n) for k, n in chosen.state().items()))
     text = _text(title, state, func)
     return View("loops", f"Loops of {title}", state, text, controls, again if controls else None)
+
+
+def _kernel_view(kernel: Kernel, sizes: Mapping[str, int | float], *, measured: bool) -> View:
+    """A kernel's schedule, step by step, under its decisions."""
+    sch = kernel.schedule()
+    view = _loops(sch, kernel.name, sizes, LIVE_ACCESSES if measured else COUNTED_ACCESSES)
+    state = {**view.state, "decisions": decisions_state(kernel, sch, measured=measured)}
+    if not sch.decisions:
+        state["notes"] = ["The rule of this kernel asks for no decisions.", *view.state["notes"]]
+
+    def again(**values: Any) -> View:
+        kept = {k: n for k, n in values.items() if not k.startswith(PREFIX)}
+        return _kernel_view(kernel.choosing(values), kept, measured=True)
+
+    text = "\n".join([
+        *(f"{d.key} = {d.value}: {meaning_of(d.name)}" for d in sch.decisions.values()), view.text
+    ])  # fmt: skip
+    controls = (*view.controls, *decision_controls(sch))
+    remade = again if controls else None
+    return replace(view, state=state, text=text, controls=controls, again=remade)
 
 
 def _run(v: _Version, tree: Tree, sizes: Sizes, share: int, counted: int) -> dict[str, Any]:

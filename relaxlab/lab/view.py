@@ -33,11 +33,11 @@ _PRE = (
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A control of a live view: a `choice` among `choices`, a `number`, a `switch` (on or off), or
-    a `program` (the text of a script)."""
+    """A control of a live view: a `choice` among `choices`, a `number`, a `switch` (on or off), a
+    `program` (the text of a script), or an `inner` one, which the view itself has."""
 
     name: str
-    kind: Literal["choice", "number", "switch", "program"]
+    kind: Literal["choice", "number", "switch", "program", "inner"]
     value: str | int | float | bool
     choices: tuple[str, ...] = ()
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from relaxlab.schedule.decisions import Value, values_in
+from relaxlab.schedule import rules, rules_gpu
+from relaxlab.schedule.decisions import Decider, Value, values_in
 from relaxlab.schedule.replay import apply_trace
 from relaxlab.schedule.schedule import Schedule
-from relaxlab.tracing import Trace
+from relaxlab.tracing import Remark, Trace, recording
 
 
-def schedule_of(trace: Trace, kernel: str) -> Schedule:
+def schedule_of(trace: Trace, kernel: str, decider: Decider | None = None) -> Schedule:
     """The schedule of a kernel in the trace of a compilation, step by step as its rule made it.
+
+    decider: makes the decisions anew, for a schedule that the rules make instead in the same
+    context; another rule than before where that one does not fit.
 
     Raises KeyError where no rule scheduled a kernel of that name.
     """
     about = _record_of(trace, kernel)
+    if decider is not None:
+        context = about["context"]
+        table = rules_gpu if context.target.kind == "cuda" else rules
+        with recording() as remarks:
+            table.schedule_kernel(kernel, about["unscheduled"], context, decider)
+        about = _records(remarks)[kernel]
     sch = apply_trace(about["unscheduled"], about["steps"].trace)
     sch.name = kernel
     return sch
@@ -29,15 +40,20 @@ def decisions_of(trace: Trace, kernel: str) -> dict[str, Value]:
     return values_in(_record_of(trace, kernel)["steps"].trace)
 
 
+def scheduled_kernels(trace: Trace) -> list[str]:
+    """The names of the kernels in the trace of a compilation that rules scheduled."""
+    return list(_records(r for record in trace.passes for r in record.remarks))
+
+
 def _record_of(trace: Trace, kernel: str) -> dict[str, Any]:
-    """The nodes that the remark on the schedule of a kernel holds."""
-    found: dict[str, dict[str, Any]] = {
-        remark.subject: dict(remark.about)
-        for record in trace.passes
-        for remark in record.remarks
-        if remark.applied and "steps" in remark.about
-    }
+    """The facts that the remark on the schedule of a kernel holds."""
+    found = _records(r for record in trace.passes for r in record.remarks)
     if kernel not in found:
         names = ", ".join(found) or "none"
         raise KeyError(f"no rule scheduled a kernel {kernel!r}; there are: {names}")
     return found[kernel]
+
+
+def _records(remarks: Iterable[Remark]) -> dict[str, dict[str, Any]]:
+    """The facts that remarks on schedules hold, by kernel."""
+    return {r.subject: dict(r.about) for r in remarks if r.applied and "steps" in r.about}

@@ -10,8 +10,11 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.ir.equal import assert_structural_equal
+from relaxlab.ir.target import Target
 from relaxlab.lab.loops import loops
+from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.schedule.compiled import schedule_of
+from relaxlab.schedule.decisions import Decided
 
 # No symbol has the name of a loop, which the printer would give another one, and blocks with it.
 PROGRAMS = {
@@ -103,3 +106,17 @@ def test_the_loops_explorer_steps_into_nested_schedules() -> None:
 def _bounds(paths: list[tuple[str, ...]]) -> list[int]:
     names = [path[-1] for path in paths if path and "≤" in path[-1]]
     return [int(name.split()[-1]) for name in names]
+
+
+def test_a_schedule_is_made_anew_with_other_decisions() -> None:
+    module = rl.parse(PROGRAMS["transpose"])
+    trace = rl.trace(module)
+    kernel = next(iter(trace.find("schedule_kernels").after.loop_functions()))
+    asked = {"tile_side": 32}
+    sch = schedule_of(trace, kernel, Decided(asked))
+    assert {key: d.value for key, d in sch.decisions.items()} == asked
+    options = {kernel: asked}
+    passes = default_pipeline(Target.host()).with_options("schedule_kernels", decisions=options)
+    assert_structural_equal(sch.func, schedule_of(rl.trace(module, pipeline=passes), kernel).func)
+    defaults = schedule_of(trace, kernel, Decided({}))
+    assert_structural_equal(defaults.func, schedule_of(trace, kernel).func)

@@ -48,11 +48,8 @@ function editor(c, put) {
   return h("details", { open: true, style: "flex:1 1 100%" }, h("summary", {}, `edit the ${c.name}`), area, h("div", { class: "row" }, button, pending));
 }
 
-function control(c, values, changed) {
-  const put = (value) => {
-    values[c.name] = value;
-    changed();
-  };
+function control(c, set) {
+  const put = (value) => set(c.name, value);
   if (c.kind === "choice") {
     const select = h("select", { "aria-label": c.name, onchange: () => put(select.value) },
       c.choices.map((text) => h("option", { value: text, selected: text === c.value }, text)));
@@ -96,6 +93,10 @@ function attach(model, el, views, replaced) {
       silent();
     }
   };
+  const put = (name, value) => {
+    values[name] = value;
+    ask();
+  };
   const received = async (message, buffers) => {
     clearTimeout(timer);
     said.textContent = message.type === "started" ? "running …" : "";
@@ -111,12 +112,12 @@ function attach(model, el, views, replaced) {
     state.set("state", data);
     const view = h("div", { "data-part": "true" });
     place.replaceChildren(view);
-    end = views[model.get("kind")].render({ model: state, el: view, views });
+    end = views[model.get("kind")].render({ model: state, el: view, views, put });
   };
   model.on("msg:custom", received);
   root.append(
     h("div", { class: "row", style: "margin-bottom:8px", role: "group", "aria-label": "options" },
-      model.get("controls").map((c) => control(c, values, ask)), said),
+      model.get("controls").filter((c) => c.kind !== "inner").map((c) => control(c, put)), said),
     wrong, place);
   const stop = () => {
     clearTimeout(timer);
@@ -131,10 +132,11 @@ function attach(model, el, views, replaced) {
 function attachAbove(model, host, views) {
   const el = h("div", { style: "margin-bottom:6px" });
   host.prepend(el);
-  const { stop } = attach(model, el, views, () => {
+  const { ask, stop } = attach(model, el, views, () => {
     host.dataset.replaced = "true";
     for (const child of host.children) child.hidden = child !== el;
   });
+  if (model.get("controls").some((c) => c.kind === "inner")) ask(); // the recorded view cannot
   return () => {
     stop();
     el.remove();

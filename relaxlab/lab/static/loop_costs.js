@@ -52,7 +52,7 @@ const fetched = (costs, cache) => costs.reads + costs.writes - servedBy(cache.of
 
 export function reusePanel(version, model) {
   const { costs } = version;
-  if (!costs) return { element: h("p", { class: "muted" }, "Counted for the whole function: choose a step that is not indented."), stop() {} };
+  if (!costs) return { element: h("p", { class: "muted" }, "Not counted for this form: choose a step that is not indented."), stop() {} };
   const cache = cacheChoice(model, Object.keys(costs.lines));
   const total = costs.reads + costs.writes;
   const said = h("output", { "aria-live": "polite" });

@@ -1,7 +1,8 @@
 // A loop function: its tree, its accesses one statement after the other, what is reused, what the
 // steps of a schedule changed, and what threads do.
 
-import { h, listbox, mount, notes, position, reveal, tabs } from "./core.js";
+import { field, h, listbox, mount, notes, position, reveal, tabs } from "./core.js";
+import { assemblyPanel, decisionsPanel, DECISIONS_CSS } from "./decisions.js";
 import { GRID_CSS } from "./grid.js";
 import { COSTS_CSS, reusePanel, schedulePanel } from "./loop_costs.js";
 import { STEPS_CSS, stepPanel } from "./loop_steps.js";
@@ -43,29 +44,33 @@ function scheduleList(versions, at) {
 }
 
 export default {
-  render({ model, el }) {
+  render({ model, el, put }) {
     const { root, cleanup } = mount(el);
     const state = model.get("state");
-    const { versions, threads } = state;
+    const { versions, threads, decisions } = state;
     const at = position(model, "loops.version", versions.length, versions.length - 1);
+    const form = field(model, "loops.form", -1); // of another choice than the one taken
+    if (!decisions?.forms[form.get()]) form.set(-1);
     let stops = [];
     const end = () => {
       stops.forEach((s) => s());
       stops = [];
     };
     const body = h("div");
-    const titles = ["Step through", "Reuse", ...(versions.length > 1 ? ["Costs of the steps"] : []), ...(threads ? ["Threads"] : []), "Script"];
+    const titles = ["Step through", "Reuse", ...(versions.length > 1 ? ["Costs of the steps"] : []), ...(threads ? ["Threads"] : []), "Script", ...(decisions?.measured ? ["Assembly"] : [])];
     const tab = position(model, "loops.tab", titles.length, threads && !versions.at(-1).run.steps.site.length ? titles.indexOf("Threads") : 0);
     const show = () => {
       end();
-      const version = versions[at.get()];
+      const version = decisions?.forms[form.get()] ?? versions[at.get()];
+      const lines = form.get() < 0 ? state.table : decisions.table;
       const made = {
         "Step through": () => stepPanel(version, model, `loops.step.${at.get()}`),
         "Reuse": () => reusePanel(version, model),
         "Costs of the steps": () => schedulePanel(state, model, at),
         "Threads": () => threadsPanel(threads, model),
+        "Assembly": () => assemblyPanel(decisions.measured),
         "Script": () => {
-          const pane = scriptPane({ rows: plainRows(version.script.map((i) => state.table[i])), label: "script" });
+          const pane = scriptPane({ rows: plainRows(version.script.map((i) => lines[i])), label: "script" });
           return { element: pane.element, stop: pane.stop };
         },
       };
@@ -80,15 +85,19 @@ export default {
     };
     const sizes = Object.entries(state.sizes).map(([name, n]) => `${name} = ${n}`).join(", ");
     const list = versions.length > 1 ? scheduleList(versions, at) : null;
+    const panel = decisions?.rows.length ? decisionsPanel(decisions, form, put) : null;
     const steps = list && h("div", { class: "scroll schedule" }, list);
     if (steps) requestAnimationFrame(() => reveal(steps, list.options[at.get()])); // once it has its height
-    root.append(h("style", {}, CSS + TREE_CSS + STEPS_CSS + COSTS_CSS + GRID_CSS + THREADS_CSS), ...notes(state),
+    root.append(h("style", {}, CSS + TREE_CSS + STEPS_CSS + COSTS_CSS + GRID_CSS + THREADS_CSS + DECISIONS_CSS), ...notes(state),
       h("h3", {}, state.title, sizes && h("span", { class: "muted mono" }, `  ${sizes}`)),
-      state.refused ? refusedBox(state.refused) : "", steps ?? "", body);
+      state.refused ? refusedBox(state.refused) : "", panel?.element ?? "", steps ?? "", body);
+    const leave = at.on(() => form.set(-1)); // a step is one of the schedule as it is
     const stop = at.on(show);
+    const changed = form.on(show);
     show();
     return () => {
-      stop();
+      [leave, stop, changed].forEach((f) => f());
+      panel?.stop();
       if (list) list.stop();
       end();
       cleanup();

@@ -254,8 +254,8 @@ def first_that_fits(
 ) -> PrimFunc | None:
     """The kernel scheduled by the first of the rules that fits and whose result has no problem; a
     scheduled kernel stays as it is. What the rules before it miss is remarked, and with the rule
-    the function that it was given, `unscheduled`, and the trace of its schedule, `steps`. `decider`
-    makes the rules' decisions; None: the defaults."""
+    the function that it was given, `unscheduled`, the `context` and the trace of its schedule,
+    `steps`. `decider` makes the rules' decisions; None: the defaults."""
     if is_scheduled(func):
         remark("schedule_kernels", name, "already scheduled by hand", applied=False)
         return func
@@ -274,7 +274,8 @@ def first_that_fits(
         # A rule need not foresee every size: what it made is measured, and the next rule tried.
         reason = made if isinstance(made, str) else problem_of(made.func)
         if isinstance(made, Schedule) and reason is None:
-            about = {"unscheduled": made.original, "steps": Steps(tuple(made.trace))}
+            steps = Steps(tuple(made.trace))
+            about = {"unscheduled": made.original, "context": context, "steps": steps}
             text = f"scheduled by the rule {rule_name}"
             chosen = may_apply("schedule_kernels", name, text, **about)
             return made.func if chosen else sch.func

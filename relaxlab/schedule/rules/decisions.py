@@ -98,3 +98,13 @@ CHUNK = Choice(
 )
 TILE_SIDE = Choice("tile_side", (32, 64, 128), "rows and columns of a tile that is transposed")
 SHARE_OUT = Choice("share_out", FLAG, "True: threads share out the block; False: one computes it")
+
+
+def meaning_of(name: str) -> str:
+    """The decision of that name as a phrase; "" for one that is not a rule's."""
+    return _MEANINGS.get(name.partition("(")[0], "")
+
+
+_MEANINGS = {
+    value.name: value.meaning for value in tuple(globals().values()) if isinstance(value, Choice)
+}
