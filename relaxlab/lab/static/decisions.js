@@ -6,10 +6,10 @@ import { formatSeconds, h, scroller, table } from "./core.js";
 export const DECISIONS_CSS = `
 .choices { margin-bottom: 6px; } .choices summary { cursor: pointer; font-weight: 600; }
 .choices .scroll { max-height: 16em; } .choices table { width: 100%; } .choices th { background: var(--panel); }
-.choices td { vertical-align: middle; } .choices select { min-width: 7em; }
-.choices td:first-child { font-family: var(--mono); }
-.choices select { width: 100%; max-width: 13em; } .choices td, .choices th { width: 1%; }
-.choices td:last-child, .choices th:last-child { width: auto; } .measured { margin-top: 10px; }
+.choices td { vertical-align: middle; } .choices select { width: 13em; }
+.choices td, .choices th { width: 1%; white-space: nowrap; }
+.choices td:last-child, .choices th:last-child { width: auto; white-space: normal; }
+.choices td:first-child { font-family: var(--mono); } .measured { margin-top: 10px; }
 .assembly { margin: 0; padding: 6px 8px; font: 12px/18px var(--mono); tab-size: 4; }
 `;
 
