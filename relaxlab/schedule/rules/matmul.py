@@ -343,7 +343,12 @@ def _schedule(sch: Schedule, context: Context, most: _Most) -> Schedule:
     vectors = _vectors(width or most.columns, lanes)
     if keeps_panel:
         vectors = _vectors(width or most.columns, lanes, room, panel_bytes(facts))
+    # A symbolic depth would leave a remainder loop in each tile.
+    masked = in_place and width is None
+    steps = UNROLL_K_MASKED if masked else UNROLL_K
     rows = 1 if single else _rows_of_tile(context, vectors)
+    if masked:  # vectors of all unrolled steps are loaded at once, beside the sums
+        rows = min(rows, facts.vector_registers // vectors - steps)
     store = separate_store(sch, parts.product)
     copy = None if in_place else _copy(sch, parts, product, room, vectors * lanes, facts)
     decode = sch.get_block(parts.decode) if parts.decode else None
@@ -360,8 +365,6 @@ def _schedule(sch: Schedule, context: Context, most: _Most) -> Schedule:
     # place rows go outside, so that a thread writes whole rows of the result.
     first, second = (tile, panel) if in_place else (panel, tile)
     sch.reorder(*outer, first, second, k, row, col)
-    # A symbolic depth would leave a remainder loop in each tile.
-    steps = UNROLL_K_MASKED if in_place and width is None else UNROLL_K
     if not single and decode is None and (depth or 1) % steps == 0:
         k, step = sch.split(k, factors=[None, steps])
         sch.unroll(step)
