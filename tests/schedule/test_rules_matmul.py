@@ -15,17 +15,13 @@ from relaxlab.ir.expr import Var
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.rules.base import constant
-from relaxlab.schedule.rules.matmul import (
-    BLOCK_COLUMNS,
-    BLOCK_DEPTH,
-    BLOCK_TILES,
-    IN_PLACE_ROWS,
-    SPLIT_K,
-    in_place_bytes,
-    panel_bytes,
-)
+from relaxlab.schedule.rules.few_rows import in_place_bytes
+from relaxlab.schedule.rules.matmul import panel_bytes
 
 FACTS = rl.Target.host().facts
+# What the rule decides by default.
+IN_PLACE_ROWS, SPLIT_K = 16, 16
+BLOCK_DEPTH, BLOCK_COLUMNS, BLOCK_TILES = 256, 64, 8
 
 HEAD = """
 from relaxlab.script import ir as I, relax as R

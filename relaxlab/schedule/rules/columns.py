@@ -97,7 +97,7 @@ def _apply_to_any_width(sch: Schedule, context: Context) -> Schedule | str:
         return _schedule(sch, context, {})
     if not all(map(_result_shape, _reductions(sch.func))):
         return "its reductions have no columns"
-    most = _most_rows(sch.func, context)
+    most = _most_rows(sch, context)
 
     def version(sch: Schedule, bound: int | None) -> Schedule | None:
         if bound is None:
@@ -122,13 +122,13 @@ def _schedule(sch: Schedule, context: Context, bounds: Mapping[Var, int]) -> Sch
     for block in reductions:
         if not goes_down_columns(block):
             return f"{block.name}: its last spatial axis is not that of neighbours in memory"
-    lanes = _lanes(func, reductions, context)
-    rows = max(_row_count(b, bounds) for b in reductions)
+    lanes = _lanes(sch, reductions, context)
+    most_rows, rows = _most_rows(sch, context), max(_row_count(b, bounds) for b in reductions)
     # Computing exponentials again takes 1.3 ms where 256 KB of them on a stack took 3.6 (NOTES,
     # *Reductions over any axis*).
     # A symbolic number of rows counts as `MIN_SPLIT_REDUCTION`, so the general version computes
     # again.
-    if rows > _most_rows(func, context):
+    if rows > most_rows:
         inline_producers(sch)
     else:  # tiles are those of the first reduction
         first = blocks_of(sch.func).index(reductions[0])
@@ -171,15 +171,16 @@ def _reductions(func: PrimFunc) -> list[Block]:
     return [b for b in blocks_of(func) if not is_spatial(b)]
 
 
-def _lanes(func: PrimFunc, reductions: list[Block], context: Context) -> int:
+def _lanes(sch: Schedule, reductions: list[Block], context: Context) -> int:
     """The columns of a tile."""
-    return min(columns_at_once(func, b, context) for b in reductions)
+    return min(columns_at_once(sch, b, context) for b in reductions)
 
 
-def _most_rows(func: PrimFunc, context: Context) -> int:
+def _most_rows(sch: Schedule, context: Context) -> int:
     """Return the most rows of a tile whose intermediates a thread's stack holds: they must leave
     room in the second-level cache for what is read. Larger ones are computed again."""
-    return context.target.facts.cache(2) // 16 // (4 * _lanes(func, _reductions(func), context))
+    row_bytes = 4 * _lanes(sch, _reductions(sch.func), context)
+    return context.target.facts.cache(2) // 16 // row_bytes
 
 
 def _symbolic_rows(func: PrimFunc) -> Var | None:

@@ -41,7 +41,7 @@ from relaxlab.schedule.rules.base import (
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
-from relaxlab.schedule.rules.decisions import DOT_ROWS, PANEL_VECTORS, REGISTER_ROWS
+from relaxlab.schedule.rules.decisions import DOT_ROWS, REGISTER_ROWS, TILE_VECTORS
 from relaxlab.schedule.rules.elementwise import schedule_block
 from relaxlab.schedule.rules.fallback import apply as fallback_apply
 from relaxlab.schedule.rules.rows import apply as rows_apply
@@ -246,7 +246,7 @@ def _schedule(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
     between = [outer.pop()] if nest[-len(reduce) - 1] in outer else []
     width = constant(extent_of(sch, col))
     # A symbolic width has several vectors: only its last tile is masked.
-    most = PANEL_VECTORS.of(sch, 2)
+    most = TILE_VECTORS.of(sch, 2)
     vectors = 1 if width is not None and width % (most * lanes) else most
     rows = _rows_of_a_tile(sch, constant(extent_of(sch, row)), context)
     tile, row = sch.split(row, factors=[None, rows])

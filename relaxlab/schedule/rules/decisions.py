@@ -25,6 +25,11 @@ class Choice(Generic[Chosen]):
         name = self.name if block is None else f"{self.name}({block})"
         return sch.sample_categorical(name, self.candidates, default)
 
+    def at_most(self: Choice[int], sch: Schedule, most: int) -> int:
+        """Ask the schedule; the default is the largest candidate up to `most`, or the smallest."""
+        fitting = (c for c in self.candidates if c <= most)
+        return self.of(sch, max(fitting, default=min(self.candidates)))
+
 
 POWERS = (1, 2, 4, 8)
 FLAG = (False, True)
@@ -34,7 +39,10 @@ REGISTER_ROWS = Choice(
     "rows of a register tile, each with an accumulator per vector of columns",
 )  # fmt: skip
 PANEL_VECTORS = Choice(
-    "panel_vectors", (1, 2, 3, 4), "most vectors of columns of a register tile or a packed panel"
+    "panel_vectors", (1, 2, 3, 4), "most vectors of columns of a panel of a matrix, and of its tile"
+)
+TILE_VECTORS = Choice(
+    "tile_vectors", (1, 2, 3, 4), "most vectors of columns of a register tile without a panel"
 )
 SWEEP_VECTORS = Choice(
     "sweep_vectors", (2, 4, 8, 16, 32),
@@ -97,6 +105,20 @@ CHUNK = Choice(
     "chunk", (64, 128, 256, 512, 1024), "positions whose scores are computed before they are used"
 )
 TILE_SIDE = Choice("tile_side", (32, 64, 128), "rows and columns of a tile that is transposed")
+PARTIAL_VECTORS = Choice(
+    "partial_vectors", POWERS,
+    "vectors of partial results of a reduction along rows, independent of each other",
+)  # fmt: skip
+ROWS_PER_TILE = Choice(
+    "rows_per_tile", POWERS, "rows made at once from one read of the operand that they share"
+)
+PREFETCH_ROWS = Choice(
+    "prefetch_rows", FLAG, "True: the next row is prefetched during the last pass over one"
+)
+SHARE_TERMS = Choice(
+    "share_terms", FLAG,
+    "True: threads share out a reduction's terms and add their partial results; False: its results",
+)  # fmt: skip
 SHARE_OUT = Choice("share_out", FLAG, "True: threads share out the block; False: one computes it")
 
 

@@ -33,6 +33,7 @@ from relaxlab.schedule.rules.base import (
     with_joined_axes,
 )
 from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.decisions import SHARE_TERMS
 from relaxlab.schedule.rules.reductions import (
     columns_at_once,
     fuse_neighbours,
@@ -88,11 +89,12 @@ def _schedule_alone(sch: Schedule, block: Block, context: Context) -> None:
         raise ScheduleError(
             "schedule", describe_block(block), "neighbours in memory are reduced, or results"
         )
-    lanes = columns_at_once(sch.func, block, context) if down else 1
-    if _is_short(sch.func, block, lanes) or keeps_order(sch.func, block):
-        _in_one_step(sch, rv, context)
-    else:
+    lanes = columns_at_once(sch, block, context) if down else 1
+    is_long = not _is_short(sch.func, block, lanes)
+    if not keeps_order(sch.func, block) and SHARE_TERMS.of(sch, is_long, block.name):
         _in_two_steps(sch, rv, context)
+    else:
+        _in_one_step(sch, rv, context)
 
 
 def _parallel_outermost(sch: Schedule, block: Block, tried: set[Var]) -> None:
@@ -167,7 +169,7 @@ def _made_by_thread(sch: Schedule, rv: BlockRV, context: Context) -> list[LoopRV
     store = sch.cache_write(rv, 0, "local")
     (*outer, column), reduce = block_loops(sch, rv)
     block = found_block(sch, rv)
-    lanes = columns_at_once(sch.func, block, context)
+    lanes = columns_at_once(sch, block, context)
     width = constant(extent_of(sch, column))
     if width is None or width > lanes:
         tile, column = sch.split(column, factors=[None, lanes])

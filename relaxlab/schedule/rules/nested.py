@@ -24,10 +24,6 @@ from relaxlab.schedule.rules.decisions import NESTED_VECTORS, UNROLL_ROWS
 from relaxlab.schedule.rules.reductions import reduce_along_rows
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
-REGISTERS = 16
-"""Accumulators: with their operands they fit the 32 vector registers."""
-
-
 NO_TILES = "its root block does not hold one spatial block, with blocks over its own buffers"
 """The reason why a kernel is not written by tiles."""
 
@@ -66,7 +62,7 @@ def schedule_tiles(sch: Schedule, outer: Block, context: Context) -> None:
         if is_spatial(block):
             _elementwise(sch, rv, lanes)
         elif _is_product(block):
-            _product(sch, rv, lanes)
+            _product(sch, rv, context)
         else:
             _, reduce = block_loops(sch, rv)
             reduce_along_rows(sch, rv, reduce, _vectors(sch, reduce[-1], lanes) * lanes)
@@ -126,13 +122,15 @@ def _elementwise(sch: Schedule, rv: BlockRV, lanes: int) -> None:
     split_vector(sch, loops[-1], width, unroll=size is not None and size <= rows * lanes)
 
 
-def _product(sch: Schedule, rv: BlockRV, lanes: int) -> None:
-    """Rows by vectors of columns in registers over the whole reduction."""
+def _product(sch: Schedule, rv: BlockRV, context: Context) -> None:
+    """Rows by vectors of columns in registers over the whole reduction: their sums take half of
+    the registers, operands the others."""
+    lanes, most = context.target.lanes("float32"), context.target.facts.vector_registers // 2
     (*_, row, column), (depth,) = block_loops(sch, rv)
     rows, vectors = _multiple(sch, row), _multiple(sch, column) // lanes
     if vectors * lanes != _multiple(sch, column):
         return
-    fitting = (n for n in range(2, vectors + 1) if vectors % n == 0 and n * rows <= REGISTERS)
+    fitting = (n for n in range(2, vectors + 1) if vectors % n == 0 and n * rows <= most)
     at_once = max(fitting, default=1)
     part, column = sch.split(column, factors=[None, at_once * lanes])
     sch.reorder(part, depth, row, column)

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from relaxlab.ir import expr
 from relaxlab.ir.expr import Var
-from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, IterVar, PrimFunc
+from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, IterVar
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.error import ScheduleError
@@ -30,6 +30,7 @@ from relaxlab.schedule.rules.base import (
     output_dtype,
 )
 from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.decisions import COLUMN_VECTORS, PARTIAL_VECTORS
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.tree import find_loop
 
@@ -38,11 +39,11 @@ BLOCK = 256
 blocked sums are smallest where blocks are as long as there are blocks: with 64 partial results
 that is so at 4 million terms. Shorter blocks would fold their lanes more often than every 16 K
 elements, which is when that costs nothing that can be measured."""
-VECTORS = 4
-"""Independent accumulators, in vectors: an addition has a latency of three to four cycles, and two
-can begin in each."""
+ACCUMULATORS = 4
+"""Vectors of sums, unless decided otherwise: an addition has a latency of three to four cycles, and
+two can begin in each."""
 MANY_VECTORS = 8
-"""Vectors of a row from which on steps of `VECTORS` vectors are worth a masked last step."""
+"""Vectors of a row from which on steps of several vectors are worth a masked last step."""
 
 
 def reduce_along_rows(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int) -> None:
@@ -66,14 +67,15 @@ def reduce_down_columns(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes:
     _stream(sch, rv, reduce, lanes, levels=2)  # a column has one partial result, not one per lane
 
 
-def columns_at_once(func: PrimFunc, block: Block, context: Context) -> int:
-    """Return the columns of a tile of a reduction: `VECTORS` vectors, fewer where they hold all; a
+def columns_at_once(sch: Schedule, block: Block, context: Context) -> int:
+    """Return the columns of a tile of a reduction: several vectors, fewer where they hold all; a
     power of two where one vector does."""
     lanes = context.target.lanes(output_dtype(block))
     width = [it.dom.extent for it in block.iter_vars if it.kind == "spatial"][-1]
-    most = shape_analyzer(func).upper_bound(width)
+    most = shape_analyzer(sch.func).upper_bound(width)
     if most is None or most > lanes:
-        return lanes * (VECTORS if most is None else min(VECTORS, -(-most // lanes)))
+        vectors = COLUMN_VECTORS.of(sch, ACCUMULATORS)
+        return lanes * (vectors if most is None else min(vectors, -(-most // lanes)))
     return 1 << (max(1, most) - 1).bit_length()
 
 
@@ -263,17 +265,18 @@ def _are_neighbours(block: Block, a: Var, b: IterVar) -> bool:
 
 
 def partial_lanes(sch: Schedule, rv: BlockRV, loop: LoopRV, context: Context) -> int:
-    """Partial results of a reduction along rows, at most `VECTORS` vectors of them."""
+    """Return the partial results of a reduction along rows: some vectors of them."""
     lanes = min(
         context.target.lanes("float32"), context.target.lanes(output_dtype(found_block(sch, rv)))
     )
     size, most = constant(extent_of(sch, loop)), _upper_bound(sch, loop)
+    vectors = PARTIAL_VECTORS.of(sch, ACCUMULATORS)
     if size is not None and size >= MANY_VECTORS * lanes:
-        return VECTORS * lanes
+        return vectors * lanes
     if most is None or (size is None and most >= MANY_VECTORS * lanes):
-        return VECTORS * lanes
+        return vectors * lanes
     # Short rows take several vectors only where no step is masked.
-    fitting = (n for n in (VECTORS, 2) if size and size % (n * lanes) == 0)
+    fitting = (n for n in (vectors, 2) if size and size % (n * lanes) == 0)
     return lanes * next(fitting, 1)
 
 

@@ -38,10 +38,11 @@ from relaxlab.schedule.rules.base import (
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.decisions import PARTIAL_VECTORS, PREFETCH_ROWS, ROWS_PER_TILE
 from relaxlab.schedule.rules.reductions import (
+    ACCUMULATORS,
     BLOCK,
     MANY_VECTORS,
-    VECTORS,
     fuse_neighbours,
     goes_down_columns,
     partial_lanes,
@@ -53,9 +54,6 @@ from relaxlab.schedule.streams import stream_results
 PREFETCH_ELEMENTS = 1024
 """Shortest prefetch distance: 4 KB of float32, the page at whose end the hardware's prefetchers
 stop. Of rows longer than that the next row is prefetched."""
-ROWS_PER_TILE = 4
-"""Rows made at once where the operand that they share exceeds a first-level cache: four read it
-once for all, and their sums fit the registers (NOTES, *Products by a small matrix*)."""
 MIN_PARALLEL_ROWS = 4
 """Rows below which threads may lack work: a team of four gets one each."""
 MIN_SPLIT_ROW = 1 << 16
@@ -81,7 +79,10 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         lanes = context.target.lanes("float32")
         # One vector, without a loop; then rows for which a masked last step of several vectors
         # would be most of the work; then those whose sum needs no loop over blocks.
-        bounds += [lanes, MANY_VECTORS * lanes - 1, *_width_of_one_block(func, lanes, widest)]
+        step = PARTIAL_VECTORS.of(sch, ACCUMULATORS) * lanes
+        many = MANY_VECTORS * lanes
+        one_block = [n for n in _width_of_one_block(func, step, widest) if n >= many]
+        bounds += [lanes, many - 1, *one_block]
     found = _width_of_stored_rows(sch.copy(), facts)
     # Versions are chosen by one symbol only: a product of two lists of bounds would multiply the
     # code.
@@ -117,18 +118,17 @@ def _reduced_width(func: PrimFunc) -> Var | None:
             return None
 
 
-def _width_of_one_block(func: PrimFunc, lanes: int, widest: int) -> list[int]:
-    """Return the widest rows whose sum is one block for each partial result, at most
-    `widest`; nothing where there is no such sum, such rows have few vectors, or there are
-    several reductions: their passes over a row take longer than loops over blocks (a third version
-    of a layer norm would take 0.3 s more to compile, 0.06 s that of a sum)."""
+def _width_of_one_block(func: PrimFunc, partial: int, widest: int) -> list[int]:
+    """Return the widest rows whose sum is one block for each of `partial` results, at most
+    `widest`; nothing where there is no such sum, or there are several reductions: their passes over
+    a row take longer than loops over blocks (a third version of a layer norm would take 0.3 s more
+    to compile, 0.06 s that of a sum)."""
     reductions = [b for b in blocks_of(func) if not is_spatial(b)]
     if len(reductions) > 1 or not depends_on_order(reductions[0]):
         return []
     terms = [it.dom.extent for it in reductions[0].iter_vars if it.kind != "spatial"]
     others = math.prod(constant(n) or BLOCK for n in terms[:-1])
-    most = min(widest, VECTORS * lanes * (BLOCK // others))
-    return [most] if most >= MANY_VECTORS * lanes else []
+    return [min(widest, partial * (BLOCK // others))]
 
 
 def _width_of_stored_rows(sch: Schedule, facts: Facts) -> tuple[Var, int] | None:
@@ -201,7 +201,7 @@ def _schedule_rows(
     if not rank or _has_few_long_rows(blocks_of(sch.func), rank):
         return f"{blocks_of(sch.func)[0].name} has too few rows for threads to share"
     facts = context.target.facts
-    tile = _rows_at_once(blocks_of(sch.func), rank, bounds, facts)
+    tile = _rows_at_once(sch, rank, bounds, facts)
     stores = separate_stores(sch, rank, facts)
     blocks = blocks_of(sch.func)
     # The first block's loops become the kernel's: a block that moves to its store has none to give.
@@ -367,16 +367,18 @@ def _is_elementwise(block: Block, read: BufferRegion) -> bool:
     return is_spatial(block) and [r.min for r in read.region] == [it.var for it in block.iter_vars]
 
 
-def _rows_at_once(blocks: list[Block], rank: int, bounds: Mapping[Var, int], facts: Facts) -> int:
+def _rows_at_once(sch: Schedule, rank: int, bounds: Mapping[Var, int], facts: Facts) -> int:
     """Return the rows to make at once: every row of short sums reads the shared operand again,
-    unless several rows are made from one read of it."""
+    unless several rows are made from one read of it. Where it exceeds a first-level cache, four
+    read it once for all, and their sums fit the registers (NOTES, *Products by a small matrix*)."""
+    blocks = blocks_of(sch.func)
     sums = _sums_of_few(blocks, rank, facts)
     for block in (b for b in blocks if b.name in sums):
         row = [it.dom.extent for it in block.iter_vars[rank:] if it.kind == "spatial"]
         width = math.prod(upper_bound(dim, bounds) or widest_row(facts) for dim in row)
         if width > _widest_in_l1(sums[block.name], facts):
-            return ROWS_PER_TILE
-    return 1
+            return ROWS_PER_TILE.of(sch, 4)
+    return ROWS_PER_TILE.of(sch, 1) if sums else 1
 
 
 def _in_registers(sch: Schedule, name: str, store: str, rank: int, row: int) -> None:
@@ -455,7 +457,7 @@ def _prefetch_rows(sch: Schedule, outer: int, facts: Facts) -> None:
         if not names or [_kind(sch, loop) for loop in nest] != ["serial", "vectorized"]:
             continue
         count, lanes = (constant(extent_of(sch, loop)) or 0 for loop in nest)
-        if lanes:  # else the rows are empty
+        if lanes and PREFETCH_ROWS.of(sch, True):  # without lanes the rows are empty
             sch.annotate(nest[0], "prefetch", (max(count, PREFETCH_ELEMENTS // lanes), names))
 
 
