@@ -295,6 +295,11 @@ def _dtypes() -> Iterator[Call]:
     ):  # fmt: skip
         operand = T("n", 1024, dtype=before, low=0, high=9)
         yield Call("astype", (operand,), {"dtype": after})
+    scales = T("n", 32, dtype="float16", low=-0.1, high=0.1)
+    fields = (scales, T("n", 32, 16, dtype="uint8", low=0, high=255))
+    weights = "torch.cat([a[1] & 15, a[1] >> 4], -1).float() - 8"
+    decoded = f"(({weights}) * a[0].float()[..., None]).flatten(1)"
+    yield Call("decode_blocks", (fields,), {"format": "Q4_0"}, decoded)
     yield Call("wrap_param", (T("n", 1024, dtype="float16"),), {}, "a.float()")
 
 

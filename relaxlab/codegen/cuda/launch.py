@@ -20,8 +20,8 @@ class ThreadAxis:
     extent: PrimExpr
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+@dataclass(frozen=True, slots=True, repr=False)
+class Launch(Brief):
     """One CUDA kernel.
 
     `body` has no blocks and no thread loops: every thread of every block runs all of it, with
