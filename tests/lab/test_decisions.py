@@ -89,7 +89,8 @@ def test_live_a_choice_is_scheduled_and_measured(view):
 def test_a_kernel_is_named_and_a_rule_without_decisions_says_so(trace):
     with pytest.raises(ValueError, match="the kernels that rules scheduled are: add; 'mul'"):
         loops(trace, "mul")
-    assert "asks for no decisions" in loops(rl.trace(rl.parse(SUM), target="cuda")).state["notes"][0]
+    made = loops(rl.trace(rl.parse(SUM), target="cuda"))
+    assert "asks for no decisions" in made.state["notes"][0]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.facts import Facts
+from relaxlab.ir.loops import Block
 from relaxlab.schedule.rules.base import (
     attempted,
     axis_loops,
@@ -159,17 +160,8 @@ def _many(sch: Schedule, context: Context) -> Schedule:
         )  # fmt: skip
         return sch
 
-    # A symbol also has a version for a single panel of columns, of which threads share the rows.
-    bounds = [lanes] if known else [lanes, _narrow_panels(sch) * lanes]
-    if parts.contiguous:
-        rows = block.iter_vars[parts.row].dom.extent
-        # Where the symbol of the columns is another extent, too, putting 1 in its place leaves no
-        # product of vectors by rows.
-        single = [] if width in (rows, depth) else [1]
-        narrowest = range(1, _narrow_panels(sch) + 1)
-        bounds = [] if known else [*single, *(n * lanes for n in narrowest)]
     with_versions(
-        sch, context, width, bounds,
+        sch, context, width, _widths(sch, block, parts, lanes),
         lambda one, most: narrow(one, most) if most else by_depth(one),
     )  # fmt: skip
     return sch
@@ -184,6 +176,21 @@ class _Tile:
     rows: int
     steps: int
     in_place: bool
+
+
+def _widths(sch: Schedule, block: Block, parts: Product, lanes: int) -> list[int]:
+    """Return the numbers of columns for which `_many` has versions."""
+    width, rows = (block.iter_vars[at].dom.extent for at in (parts.col, parts.row))
+    known = constant(width) is not None
+    if not parts.contiguous:
+        # A symbol also has a version for a single panel of columns, of which threads share the
+        # rows.
+        return [lanes] if known else [lanes, _narrow_panels(sch) * lanes]
+    # Where the symbol of the columns is another extent, too, putting 1 in its place leaves no
+    # product of vectors by rows.
+    single = [] if width in (rows, block.iter_vars[-1].dom.extent) else [1]
+    narrowest = range(1, _narrow_panels(sch) + 1)
+    return [] if known else [*single, *(n * lanes for n in narrowest)]
 
 
 def _tile_of(
