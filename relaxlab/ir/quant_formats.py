@@ -89,6 +89,8 @@ class QuantFormat:
         if self.block_size == 1:
             return self.views(raw, shape)["data"].astype(np.float32)
         rows = np.ascontiguousarray(self.blocks(raw, shape)).reshape(-1, self.block_bytes)
+        if not len(rows):  # the package infers a dimension, which no blocks do not determine
+            return np.empty(shape, np.float32)
         gguf = ggml_package()
         kind = gguf.GGMLQuantizationType(self.ggml_id)
         return gguf.quants.dequantize(rows, kind).reshape(shape)

@@ -57,6 +57,13 @@ def test_split_and_join_are_inverse(format, rng):
         np.testing.assert_array_equal(again[name], array)
 
 
+@pytest.mark.parametrize("format", FORMATS, ids=lambda f: f.name)
+def test_no_rows_have_no_values(format):
+    shape = 0, 2 * format.block_size
+    values = format.dequantise(np.empty(0, np.uint8), shape)
+    assert values.shape == shape and values.dtype == np.float32
+
+
 def test_plain_formats_are_views():
     values = np.arange(12, dtype=np.float32).reshape(3, 4)
     raw = values.reshape(-1).view(np.uint8)
